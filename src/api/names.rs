@@ -1,0 +1,54 @@
+//! Labels, annotations and other names: system-upgrade-controller's as they are, and refit's own under `refit.rs`.
+
+/// API group of the Plan.
+pub const GROUP: &str = "upgrade.cattle.io";
+/// Job and pod label: name of the controller that made the Job.
+pub const LABEL_CONTROLLER: &str = "upgrade.cattle.io/controller";
+/// Job and pod label: whether the Plan is exclusive, `"true"` or `"false"`.
+pub const LABEL_EXCLUSIVE: &str = "upgrade.cattle.io/exclusive";
+/// Job and pod label: the node (shortened by `SafeConcatName` where a label cannot hold the name).
+pub const LABEL_NODE: &str = "upgrade.cattle.io/node";
+/// Job and pod label: the Plan.
+pub const LABEL_PLAN: &str = "upgrade.cattle.io/plan";
+/// Job and pod label: `status.latestVersion`.
+pub const LABEL_VERSION: &str = "upgrade.cattle.io/version";
+/// Prefix of the node label that says which hash of a Plan is done, and of the same label on Jobs and pods.
+pub const LABEL_PLAN_PREFIX: &str = "plan.upgrade.cattle.io/";
+/// Value of the node label that keeps a Plan off a node.
+pub const LABEL_VALUE_DISABLED: &str = "disabled";
+/// Plan annotation: fields that take part in the digest, comma separated.
+pub const ANNOTATION_DIGEST: &str = "upgrade.cattle.io/digest";
+/// Job annotation: the TTL that the Job gets once its result is recorded.
+pub const ANNOTATION_TTL: &str = "upgrade.cattle.io/ttl-seconds-after-finished";
+
+/// Node annotation: the ledger, who cordoned the node and what it was before.
+pub const ANNOTATION_CORDON: &str = "refit.rs/cordon";
+/// Node annotation for people: a node with it is never uncordoned by refit.
+pub const ANNOTATION_KEEP_CORDONED: &str = "refit.rs/keep-cordoned";
+/// Node annotation for people: name of a Plan (or `*`) whose failure on this node is to be tried again.
+pub const ANNOTATION_RETRY: &str = "refit.rs/retry";
+/// Prefix of the node annotation that is the record of a Plan on a node.
+pub const ANNOTATION_RECORD_PREFIX: &str = "plan.refit.rs/";
+/// Job annotation: UID of the Plan.
+pub const ANNOTATION_PLAN_UID: &str = "refit.rs/plan-uid";
+/// Job annotation: full name of the node.
+pub const ANNOTATION_NODE_NAME: &str = "refit.rs/node";
+/// Job annotation: UID of the node.
+pub const ANNOTATION_NODE_UID: &str = "refit.rs/node-uid";
+/// Job annotation: which attempt on this node for this hash, from 1.
+pub const ANNOTATION_ATTEMPT: &str = "refit.rs/attempt";
+/// Job annotation: digest of the user's part of the rendered template.
+pub const ANNOTATION_INPUTS: &str = "refit.rs/inputs";
+/// Job annotation: whether the node was unschedulable before the Job, where the drain is not our own.
+pub const ANNOTATION_UNSCHEDULABLE_BEFORE: &str = "refit.rs/unschedulable-before";
+/// Job annotation: boot IDs of the node seen under this Job, comma separated.
+pub const ANNOTATION_BOOT_IDS: &str = "refit.rs/boot-ids";
+/// Job annotation: the result of this Job has been recorded; it is never adopted again.
+pub const ANNOTATION_RECORDED: &str = "refit.rs/recorded";
+/// Plan annotation: digest of refit's own fields, to notice a schema that prunes them.
+pub const ANNOTATION_FIELDS: &str = "refit.rs/fields";
+
+/// Label that says on which host a node runs.
+pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
+/// Label that says which operating system a node runs.
+pub const LABEL_OS: &str = "kubernetes.io/os";

@@ -1,0 +1,224 @@
+//! `Plan.spec`. The doc comments are what `kubectl explain` prints.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    EnvFromSource, EnvVar, LocalObjectReference, SecurityContext, Toleration,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::status::PlanStatus;
+
+/// A Plan says which nodes are upgraded to which version, by which container, and how many at a time.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[kube(
+    group = "upgrade.cattle.io",
+    version = "v1",
+    kind = "Plan",
+    plural = "plans",
+    singular = "plan",
+    namespaced,
+    status = "PlanStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "Plan says which nodes are upgraded to which version, by which container, and how many at a time"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanSpec {
+    /// How many nodes are worked on at the same time. 0 or absent selects none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<i64>,
+    /// How many nodes are worked on at the same time, as a number or as a share of the selected nodes such as `25%`
+    /// (rounded down, at least 1). Replaces `concurrency`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrent: Option<IntOrString>,
+    /// Starts no new node while true. Nodes that are under way finish.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+    /// Seconds after which a Job is ended. 0 means no limit; absent or negative means the controller's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_active_deadline_secs: Option<i64>,
+    /// Which nodes the Plan is for. Absent selects none, `{}` all that have the label `kubernetes.io/hostname`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<LabelSelector>,
+    /// Service account of the Job's pods. Part of the digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_name: Option<String>,
+    /// URL that says the version: a redirect whose Location ends in it. Ignored when `version` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// Version to upgrade to. `+` becomes `-`, so that it is an image tag and a label value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Secrets mounted into every container of the Job. A change of one runs the Plan again, unless `ignoreUpdates`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<Vec<SecretSpec>>,
+    /// Tolerations of the Job's pods, beside the one for unschedulable nodes that they always have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerations: Option<Vec<Toleration>>,
+    /// No other disruptive Plan may work on a node at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<bool>,
+    /// When nodes may be started. Asked before each node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<TimeWindowSpec>,
+    /// Container that runs first, before the node is cordoned or drained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<ContainerSpec>,
+    /// Container that upgrades the node. Its image gets the version as tag when it has neither tag nor digest.
+    #[serde(default)]
+    pub upgrade: ContainerSpec,
+    /// Cordons the node before the upgrade. Ignored with `drain`, which cordons too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordon: Option<bool>,
+    /// Cordons and drains the node before the upgrade. `{}` is enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainSpec>,
+    /// Secrets with which the Job's images are pulled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
+    /// How long to wait after a Job has completed before the node counts as done, as a Go duration such as `30s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post_complete_delay: Option<String>,
+    /// Priority class of the Job's pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
+    /// Labels put on a node when it is done. `$(LATEST_VERSION)` and `$(LATEST_HASH)` are replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post_complete_labels: Option<BTreeMap<String, String>>,
+}
+
+/// A container of the Job.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerSpec {
+    /// Image. Without tag and digest it gets the Plan's version as tag.
+    #[serde(default)]
+    pub image: String,
+    /// Entrypoint. Absent means the image's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    /// Arguments of the entrypoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Vec<String>>,
+    /// Environment variables, beside the `SYSTEM_UPGRADE_*` ones that every container gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envs: Option<Vec<EnvVar>>,
+    /// Sources of environment variables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env_from: Option<Vec<EnvFromSource>>,
+    /// Host paths mounted into the container, beside `/` at `/host`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<Vec<VolumeSpec>>,
+    /// Security context. Absent means privileged with `CAP_SYS_BOOT` for `upgrade`, and none for `prepare`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_context: Option<SecurityContext>,
+}
+
+/// A host path mounted into a container.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeSpec {
+    /// Name of the volume.
+    #[serde(default)]
+    pub name: String,
+    /// Path on the host.
+    #[serde(default)]
+    pub source: String,
+    /// Path in the container.
+    #[serde(default)]
+    pub destination: String,
+}
+
+/// A secret mounted into every container of the Job.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretSpec {
+    /// Name of the secret, in the Plan's namespace.
+    #[serde(default)]
+    pub name: String,
+    /// Where it is mounted: absolute, or below `/run/system-upgrade/secrets`.
+    #[serde(default)]
+    pub path: String,
+    /// A change of the secret does not run the Plan again, and the secret may be missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignore_updates: Option<bool>,
+    /// Mode of the files, as a decimal number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_mode: Option<i32>,
+}
+
+/// How the node is drained. The fields are `kubectl drain`'s flags.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainSpec {
+    /// How long the drain may take: a Go duration such as `5m`, or a number of nanoseconds. Absent means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<DrainTimeout>,
+    /// Seconds that each pod is given to stop. Negative means the pod's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_period: Option<i32>,
+    /// Old name of `deleteEmptydirData`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete_local_data: Option<bool>,
+    /// Evicts pods with emptyDir volumes too, whose data is lost. Absent means true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete_emptydir_data: Option<bool>,
+    /// Leaves pods of DaemonSets alone instead of failing on them. Absent means true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignore_daemon_sets: Option<bool>,
+    /// Evicts pods that no controller would make again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+    /// Deletes pods instead of evicting them, past any PodDisruptionBudget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disable_eviction: Option<bool>,
+    /// Does not wait for pods that have been terminating for longer than this many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_wait_for_delete_timeout: Option<i64>,
+    /// Which pods are drained. The pods of upgrades never are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_selector: Option<LabelSelector>,
+}
+
+/// `drain.timeout`: nanoseconds, or a Go duration.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(untagged)]
+pub enum DrainTimeout {
+    /// Nanoseconds, as system-upgrade-controller up to 0.16.2 wrote them.
+    Nanoseconds(i64),
+    /// A Go duration, handed to the drain as it is.
+    Text(String),
+}
+
+impl JsonSchema for DrainTimeout {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "DrainTimeout".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "x-kubernetes-int-or-string": true })
+    }
+}
+
+/// A window of time: from `startTime` to `endTime` on each of `days`. One that ends before it starts goes on overnight
+/// and belongs to the day on which it starts.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TimeWindowSpec {
+    /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub days: Option<Vec<String>>,
+    /// Start, such as `22:00`, `22:00:30` or `10pm`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<String>,
+    /// End, inclusive to the second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_time: Option<String>,
+    /// IANA time zone, such as `Europe/Berlin`. Absent means UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
+}

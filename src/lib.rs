@@ -1,0 +1,8 @@
+//! refit upgrades the nodes of a Kubernetes cluster, a few at a time, as a `Plan` says.
+//!
+//! The journey of the data is the order of the house: Plan → channel → version → hash → rollout → Job → node →
+//! evidence → label.
+
+#![forbid(unsafe_code)]
+
+pub mod api;
