@@ -4,6 +4,7 @@
 pub mod names;
 pub mod plan;
 pub mod status;
+pub mod window;
 
 pub use plan::{
     ContainerSpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretSpec, TimeWindowSpec, VolumeSpec,
