@@ -1,6 +1,7 @@
 //! The Plan as users write it: spec, status, and the names of the labels and annotations that refit reads and writes.
 //! Nothing here talks to a cluster.
 
+pub mod crd;
 pub mod names;
 pub mod plan;
 pub mod status;
