@@ -6,4 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod channel;
+pub mod clock;
+pub mod controller;
 pub mod job;
+pub mod rollout;

@@ -96,7 +96,7 @@ fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
             }),
         }
     }
-    if world.permissions.is_none() && !world.plans.is_empty() {
+    if !matches!(world.permissions, Some(Ok(()))) && !world.plans.is_empty() {
         decision.steps.push(Step::AskPermissions);
     }
 }

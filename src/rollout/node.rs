@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
 use super::event::{Event, EventType};
+use super::conditions::seconds;
 use super::facts::{JobFacts, NodeFacts, Outcome, Stage, Text};
 use super::give_back;
 use super::plan::PlanView;
@@ -325,9 +326,8 @@ impl Question<'_> {
         if !ready {
             standing = standing.held_up("NodeNotReady", Blocker::NodeNotReady.to_string());
         } else {
-            let left = due.duration_since(self.now);
-            standing = standing
-                .held_up("PostCompleteDelay", format!("spec.postCompleteDelay is over in {}s", left.as_secs() + 1));
+            let text = format!("spec.postCompleteDelay is over at {}", seconds(due));
+            standing = standing.held_up("PostCompleteDelay", text);
             standing.wake = Some(due);
         }
         let mut change = NodeChange::default();

@@ -119,6 +119,21 @@ impl World {
         Some((&resolved.version, &resolved.hash))
     }
 
+    /// The Plan's side of its Jobs.
+    pub fn job_input(&self, plan: &str) -> Option<crate::job::PlanInput<'_>> {
+        self.plans.get(plan).map(|p| p.job_input(&self.defaults))
+    }
+
+    /// There are Jobs whose result is not recorded.
+    pub fn has_open_jobs(&self) -> bool {
+        !self.open_jobs.is_empty()
+    }
+
+    /// How Jobs are made.
+    pub fn job_settings(&self) -> &JobSettings {
+        &self.defaults.job
+    }
+
     /// A Plan's digest of the user's part of the template.
     pub fn inputs(&self, plan: &str) -> Option<&str> {
         self.plans.get(plan).map(|p| &*p.inputs)
