@@ -121,7 +121,13 @@ fn a_secret_has_the_hash_that_kubectl_appends_to_its_name() {
             "{metadata: {name: test}, type: Opaque, immutable: true, data: {config: dGVzdA==, a: '', B: PCY+}}",
             "b6hh84k47k",
         ),
-        ("{metadata: {}}", "d4htm5cbfk"),
+        ("{metadata: {name: empty}, type: Opaque}", "d4htm5cbfk"),
+        ("{metadata: {}, type: my-type, data: {}}", "t75bgf6ctb"),
+        ("{metadata: {}, type: my-type, data: {one: ''}}", "74bd68bm66"),
+        (
+            "{metadata: {}, type: my-type, data: {two: Mg==, one: '', three: Mw==}}",
+            "dgcb6h9tmk",
+        ),
         ("{metadata: {name: n}, type: 'kubernetes.io/<x>&y'}", "ddk5bkmchm"),
     ];
     for (yaml, hash) in vectors {
