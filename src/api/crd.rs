@@ -247,6 +247,11 @@ fn amend_property(name: &str, schema: &mut JSONSchemaProps) {
             schema.x_kubernetes_list_type = Some("map".to_owned());
             schema.x_kubernetes_list_map_keys = Some(vec!["type".to_owned()]);
         }
+        "maxConcurrent" => {
+            // At least one node, and what 32 bits hold. A share is text, whose form `validate` looks at.
+            schema.minimum = Some(1.0);
+            schema.maximum = Some(f64::from(i32::MAX));
+        }
         "divisor" => schema.pattern = Some(QUANTITY.to_owned()),
         "skipWaitForDeleteTimeout" => schema.format = None, // an `int` in Go, which has no format
         _ => {}
