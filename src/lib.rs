@@ -6,3 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod channel;
+pub mod clock;
+pub mod controller;
+pub mod proxy;
