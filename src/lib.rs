@@ -11,3 +11,4 @@ pub mod clock;
 pub mod controller;
 pub mod job;
 pub mod rollout;
+pub mod proxy;
