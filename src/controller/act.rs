@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
@@ -141,7 +140,7 @@ impl Actor {
                 let answer = self.channels.resolve(&url, latest_version.as_deref()).await;
                 let answer = answer.map_err(|error| error.to_string());
                 if let Err(error) = &answer {
-                    tracing::warn!(channel = %crate::channel::display_url(&url), %error, "cannot resolve the channel");
+                    tracing::warn!(%error, "cannot resolve a channel");
                 }
                 Ok(vec![Told::Channel(url, self.clock.now(), answer)])
             }
@@ -337,11 +336,11 @@ fn stale(error: &kube::Error) -> Trouble {
 
 fn trouble(error: &kube::Error) -> Trouble {
     let kind = match error {
-        kube::Error::Api(status) => match (**status).clone() {
-            Status { .. } if status.code == 409 => TroubleKind::Stale,
-            Status { .. } if status.code == 403 => TroubleKind::Forbidden,
-            Status { .. } if status.code == 429 || status.code >= 500 => TroubleKind::Passing,
-            Status { .. } => TroubleKind::Refused,
+        kube::Error::Api(status) => match status.code {
+            409 => TroubleKind::Stale,
+            403 => TroubleKind::Forbidden,
+            429 | 500.. => TroubleKind::Passing,
+            _ => TroubleKind::Refused,
         },
         _ => TroubleKind::Passing,
     };
