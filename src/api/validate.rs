@@ -1,4 +1,0 @@
-//! TEMPORARY
-use crate::api::PlanSpec;
-pub fn plan(_: &str, _: &PlanSpec, _: &jiff::tz::TimeZone) -> Result<(), String> { Ok(()) }
-pub fn missing_secrets(names: &[&str]) -> String { names.join(", ") }
