@@ -2,8 +2,10 @@
 //! Nothing here talks to a cluster.
 
 pub mod crd;
+pub mod duration;
 pub mod names;
 pub mod plan;
+pub mod selector;
 pub mod status;
 pub mod window;
 
