@@ -4,7 +4,7 @@
 //! Nothing is decided here. A write of unknown outcome, and one that came too late, is followed by one read.
 
 mod manifest;
-mod permissions;
+pub mod permissions;
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Actor {
             Prepared::Plan { plan, body } => {
                 let api = self.plans();
                 match api.patch(&plan, &PatchParams::default(), &Patch::Merge(&body)).await {
-                    Ok(plan) => Ok(vec![self.plan_seen(plan)]),
+                    Ok(plan) => Ok(vec![plan_seen(plan)]),
                     Err(error) => self.look_at_plan(&plan, &error).await,
                 }
             }
@@ -172,10 +172,6 @@ impl Actor {
         Api::all(self.client.clone())
     }
 
-    fn plan_seen(&self, plan: RawPlan) -> Told {
-        Told::Seen(Seen::Plan(version(plan.meta()), Box::new(plan.facts())))
-    }
-
     fn job_seen(&self, job: &SlimJob) -> Told {
         if !job.is_of(&self.source.controller) {
             return Told::NameTaken(job.name_any().as_str().into());
@@ -213,7 +209,7 @@ impl Actor {
         match self.plans().patch_status(&plan, &PatchParams::default(), &Patch::Merge(body)).await {
             Ok(written) => {
                 let kept = written.keeps_our_status();
-                let mut told = vec![self.plan_seen(written), Told::StatusWritten(plan)];
+                let mut told = vec![plan_seen(written), Told::StatusWritten(plan)];
                 if !kept {
                     told.push(Told::StatusPruned);
                 }
@@ -282,7 +278,7 @@ impl Actor {
     async fn look_at_plan(&self, name: &Text, error: &kube::Error) -> Outcome {
         let told = if worth_a_look(error) {
             match self.plans().get_opt(name).await {
-                Ok(Some(plan)) => vec![self.plan_seen(plan)],
+                Ok(Some(plan)) => vec![plan_seen(plan)],
                 // Gone; the watch says so too, and says which.
                 _ => Vec::new(),
             }
@@ -316,6 +312,10 @@ impl Actor {
             _ => Err((Vec::new(), trouble(error))),
         }
     }
+}
+
+fn plan_seen(plan: RawPlan) -> Told {
+    Told::Seen(Seen::Plan(version(plan.meta()), Box::new(plan.facts())))
 }
 
 /// The object may be another one than was thought, or in another version.

@@ -205,14 +205,11 @@ impl Engine {
         for told in done.told {
             self.hear(told);
         }
-        match done.trouble {
-            Some(trouble) => {
-                self.trouble(&done.key, trouble);
-            }
-            None => {
-                self.pauses.remove(&done.key);
-                self.world.untroubled(&done.key);
-            }
+        if let Some(trouble) = done.trouble {
+            self.trouble(&done.key, trouble);
+        } else {
+            self.pauses.remove(&done.key);
+            self.world.untroubled(&done.key);
         }
     }
 

@@ -89,7 +89,7 @@ impl Observer {
         let api = Api::<SlimJob>::namespaced(self.client.clone(), &self.namespace);
         let (intern, ttl) = (self.intern.clone(), self.ttl);
         let seen = move |job: &SlimJob| Seen::Job(version(job.meta()), Box::new(job.facts(&intern, ttl)));
-        self.run(Kind::Job, api, self.ours(), seen, |name, uid| Seen::JobGone(name, uid)).await;
+        self.run(Kind::Job, api, self.ours(), seen, Seen::JobGone).await;
     }
 
     /// Watches the pods of this controller's Jobs, or where that is not allowed lists them while `wanted`.
@@ -98,7 +98,7 @@ impl Observer {
         let intern = self.intern.clone();
         let seen = move |pod: &SlimPod| Seen::Pod(version(pod.meta()), Box::new(pod.facts(&intern)));
         if may_watch {
-            self.run(Kind::Pod, api, self.ours(), seen, |name, uid| Seen::PodGone(name, uid)).await;
+            self.run(Kind::Pod, api, self.ours(), seen, Seen::PodGone).await;
             return;
         }
         let mine = format!("{}={}", names::LABEL_CONTROLLER, self.controller);
@@ -126,7 +126,7 @@ impl Observer {
         let intern = self.intern.clone();
         let seen = move |node: &SlimNode| Seen::Node(version(node.meta()), Box::new(node.facts(&intern)));
         let config = watcher::Config::default().page_size(PAGE);
-        self.run(Kind::Node, api, config, seen, |name, uid| Seen::NodeGone(name, uid)).await;
+        self.run(Kind::Node, api, config, seen, Seen::NodeGone).await;
     }
 
     /// Watches the Plans of the namespace.
@@ -134,7 +134,7 @@ impl Observer {
         let api = Api::<RawPlan>::namespaced(self.client.clone(), &self.namespace);
         let seen = |plan: &RawPlan| Seen::Plan(version(plan.meta()), Box::new(plan.clone().facts()));
         let config = watcher::Config::default().page_size(PAGE);
-        self.run(Kind::Plan, api, config, seen, |name, uid| Seen::PlanGone(name, uid)).await;
+        self.run(Kind::Plan, api, config, seen, Seen::PlanGone).await;
     }
 
     /// Watches the metadata of the namespace's Secrets: which there are, and when one changes.
@@ -221,7 +221,7 @@ fn watch_error(error: &watcher::Error) -> String {
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => brief(error),
         watcher::Error::WatchError(status) => status.message.clone(),
-        other => other.to_string(),
+        watcher::Error::NoResourceVersion => error.to_string(),
     }
 }
 

@@ -73,6 +73,14 @@ impl Standing {
         standing
     }
 
+    fn settling(node: &NodeFacts, success: &Success<'_>) -> Self {
+        let mut standing = Self::new(node, "Settling");
+        standing.since = Some(success.at);
+        standing.job = Some(success.job.into());
+        standing.attempt = Some(success.attempt);
+        standing
+    }
+
     fn held_up(mut self, reason: &str, message: String) -> Self {
         self.reason = Some(reason.to_owned());
         self.message = Some(message);
@@ -314,7 +322,7 @@ impl Question<'_> {
                 Some(_) => Vec::new(), // told with the mark on the Job, which comes next
                 None => vec![self.job_event(EventType::Normal, "JobComplete", complete_text(node), success.job_uid)],
             };
-            let standing = self.settling(node, success);
+            let standing = Standing::settling(node, success);
             return Stand::Slot(standing.then(Step::PatchNode {
                 node: node.name.clone(),
                 uid: node.uid.clone(),
@@ -322,13 +330,13 @@ impl Question<'_> {
                 events,
             }));
         }
-        let mut standing = self.settling(node, success);
-        if !ready {
-            standing = standing.held_up("NodeNotReady", Blocker::NodeNotReady.to_string());
-        } else {
+        let mut standing = Standing::settling(node, success);
+        if ready {
             let text = format!("spec.postCompleteDelay is over at {}", seconds(due));
             standing = standing.held_up("PostCompleteDelay", text);
             standing.wake = Some(due);
+        } else {
+            standing = standing.held_up("NodeNotReady", Blocker::NodeNotReady.to_string());
         }
         let mut change = NodeChange::default();
         if record.is_none_or(|r| *r.job_uid != *success.job_uid || r.phase != Phase::Upgraded) {
@@ -357,14 +365,6 @@ impl Question<'_> {
             standing = standing.then(self.mark(job, success.at, events));
         }
         Stand::Slot(standing)
-    }
-
-    fn settling(&self, node: &NodeFacts, success: &Success<'_>) -> Standing {
-        let mut standing = Standing::new(node, "Settling");
-        standing.since = Some(success.at);
-        standing.job = Some(success.job.into());
-        standing.attempt = Some(success.attempt);
-        standing
     }
 
     fn holder_uid(&self) -> give_back::Mine<'_> {

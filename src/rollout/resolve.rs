@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::facts::{ChannelFacts, PlanFacts, SecretFacts, Text};
 use super::world::Table;
-use crate::api::validate::missing_secrets;
+use crate::api::validate::Invalid;
 use crate::job::digest;
 
 /// Where a version came from.
@@ -63,11 +63,11 @@ pub(super) fn resolve(
         match secrets.get(name) {
             Some(SecretFacts::Hash(hash)) => hashes.push(hash),
             Some(SecretFacts::Unread) => unread = true,
-            None => missing.push(name),
+            None => missing.push(name.to_owned()),
         }
     }
     if !missing.is_empty() {
-        return Resolution::MissingSecrets(missing_secrets(&missing));
+        return Resolution::MissingSecrets(Invalid::SecretsMissing(missing).to_string());
     }
     if unread {
         return Resolution::Pending;
