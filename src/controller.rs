@@ -1,4 +1,7 @@
 //! The shell round the core: watches fill the world, `decide` answers, `act` carries it out.
+//!
+//! The pipeline is observe → validate → resolve → decide → act → report. Only this module and what is below it write to
+//! the cluster, and only while this process leads.
 
 pub mod act;
 pub mod client;
@@ -8,3 +11,225 @@ pub mod events;
 pub mod lease;
 pub mod objects;
 pub mod observe;
+mod own_image;
+pub mod settings;
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{Event as CoreEvent, Namespace};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use act::Actor;
+use client::{AGENT, ApiServer, brief};
+use engine::Engine;
+use events::Source;
+use lease::{Elector, LeaseHandle, Leadership};
+use objects::Intern;
+use observe::{Observer, QUEUE};
+use settings::Settings;
+
+use crate::channel::ChannelClient;
+use crate::clock::Clock;
+use crate::rollout::{Defaults, EventType, Kind, World};
+
+/// What refit calls itself in Events.
+const PROGRAM: &str = concat!("refit ", env!("CARGO_PKG_VERSION"));
+/// How long steps that are under way may take to end when the process is told to.
+const FAREWELL: Duration = Duration::from_secs(8);
+
+/// Runs the controller until `shutdown` (S4). An error means that the process must end; a lost Lease is one.
+pub async fn run(settings: Settings, clock: Clock, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+    let server = ApiServer::find(&settings.api, &settings.proxies).await?;
+    let unguarded = server.unguarded()?;
+    let cluster_id = cluster_id(&unguarded).await.context("cannot read namespace kube-system")?;
+    crd::register(unguarded.clone(), settings.manage_crd).await?;
+    tracing::info!(server = server.url(), namespace = settings.namespace, name = settings.name, "{PROGRAM}");
+
+    let source = Source {
+        controller: settings.name.clone(),
+        node_name: settings.node_name.clone(),
+        namespace: settings.namespace.clone(),
+    };
+    tokio::pin!(shutdown);
+    let (leadership, lease) = if settings.leader_elect {
+        let text =
+            format!("{PROGRAM} starting leader election for {}/{}", settings.namespace, settings.name);
+        tell(&unguarded, &source, "Starting", &text, &clock).await;
+        let elector = Elector::new(
+            unguarded.clone(),
+            &settings.namespace,
+            &settings.name,
+            &settings.identity,
+            settings.lease,
+            clock.clone(),
+        );
+        let (leadership, lost) = (elector.leadership(), elector.lost());
+        let lease = elector.start();
+        tokio::select! {
+            () = leadership.wait_until_leader() => {}
+            () = &mut shutdown => {
+                lease.release().await;
+                return Ok(());
+            }
+        }
+        (leadership, Some((lease, lost)))
+    } else {
+        (Leadership::always(), None)
+    };
+
+    let client = server.guarded(leadership.clone())?;
+    let mut office = Office::open(settings, server, client, unguarded, source, cluster_id, clock).await?;
+    let lost = tokio::select! {
+        () = office.work() => false,
+        () = leadership.lost() => true,
+        () = &mut shutdown => false,
+    };
+    match lease {
+        Some((_, error)) if lost => Err(error.into()),
+        lease => {
+            office.close(lease.map(|(lease, _)| lease)).await;
+            Ok(())
+        }
+    }
+}
+
+/// UID of the namespace `kube-system`, which channels are told as that of the cluster (S4, S45).
+async fn cluster_id(client: &Client) -> Result<String, kube::Error> {
+    let namespace = Api::<Namespace>::all(client.clone()).get_metadata("kube-system").await?;
+    Ok(namespace.metadata.uid.unwrap_or_default())
+}
+
+/// Tells something about this process itself, on its Node. Nothing depends on it.
+async fn tell(client: &Client, source: &Source, reason: &str, text: &str, clock: &Clock) {
+    let event = source.node_event(EventType::Normal, reason, text, clock.now());
+    let api = Api::<CoreEvent>::namespaced(client.clone(), "default");
+    if let Err(error) = api.create(&PostParams::default(), &event).await {
+        tracing::warn!(reason, error = brief(&error), "cannot write an event");
+    }
+}
+
+/// Everything that works while this process leads.
+struct Office {
+    engine: Engine,
+    watches: JoinSet<()>,
+    client: Client,
+    source: Source,
+    clock: Clock,
+    listed: watch::Receiver<BTreeSet<Kind>>,
+    observer: Observer,
+    may_watch_pods: bool,
+    pods_wanted: watch::Receiver<bool>,
+}
+
+impl Office {
+    async fn open(
+        settings: Settings,
+        server: ApiServer,
+        client: Client,
+        unguarded: Client,
+        source: Source,
+        cluster_id: String,
+        clock: Clock,
+    ) -> Result<Self> {
+        let mut jobs = settings.jobs.clone();
+        own_image::fill_in(&mut jobs, &unguarded, &settings).await;
+        let channels =
+            ChannelClient::new(&settings.ca_files, &cluster_id, AGENT, settings.proxies.clone())?;
+        let may_watch_pods = act::permissions::may_watch_pods(&unguarded, &settings.namespace)
+            .await
+            .map_err(|error| anyhow::anyhow!("cannot ask for permissions: {}", brief(&error)))?;
+        if !may_watch_pods {
+            tracing::info!("pods may not be watched; they are listed while Jobs run");
+        }
+        let intern = Intern::default();
+        let ttl = i64::from(jobs.ttl_seconds_after_finish);
+        let (seen, inbox) = mpsc::channel(QUEUE);
+        let (pods_tx, pods_wanted) = watch::channel(false);
+        let (listed_tx, listed) = watch::channel(BTreeSet::new());
+        let observer = Observer {
+            client: client.clone(),
+            namespace: settings.namespace.clone(),
+            controller: settings.name.clone(),
+            ttl,
+            seen,
+            intern: intern.clone(),
+        };
+        let world = World::new(Defaults {
+            namespace: settings.namespace.clone(),
+            job: jobs,
+            polling_interval: SignedDuration::try_from(settings.polling_interval)?,
+            local_zone: jiff::tz::TimeZone::system(),
+        });
+        let actor = Actor {
+            client: client.clone(),
+            unguarded,
+            source: source.clone(),
+            channels,
+            clock: clock.clone(),
+            intern,
+            ttl,
+        };
+        drop(server);
+        let engine = Engine::new(world, actor, inbox, pods_tx, listed_tx);
+        Ok(Self {
+            engine,
+            watches: JoinSet::new(),
+            client,
+            source,
+            clock,
+            listed,
+            observer,
+            may_watch_pods,
+            pods_wanted,
+        })
+    }
+
+    /// Turns until it is dropped. The first lists come one after the other (see `observe`).
+    async fn work(&mut self) {
+        let Self { engine, watches, client, source, clock, listed, observer, may_watch_pods, pods_wanted } = self;
+        let opening = async {
+            let until = async |kind: Kind| {
+                let _ = listed.clone().wait_for(|listed| listed.contains(&kind)).await;
+            };
+            let watching = observer.clone();
+            watches.spawn(watching.clone().schema());
+            watches.spawn(watching.clone().secrets());
+            watches.spawn(watching.clone().pods(*may_watch_pods, pods_wanted.clone()));
+            watches.spawn(watching.clone().jobs());
+            until(Kind::Secret).await;
+            until(Kind::Pod).await;
+            until(Kind::Job).await;
+            watches.spawn(watching.clone().nodes());
+            until(Kind::Node).await;
+            watches.spawn(watching.plans());
+            until(Kind::Plan).await;
+            let text = format!("{PROGRAM} running as {}/{}", source.namespace, source.controller);
+            tell(client, source, "Started", &text, clock).await;
+            tracing::info!("watching");
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = engine.run() => {}
+            () = opening => {}
+        }
+    }
+
+    /// Begins nothing more, lets what is under way end, and gives the Lease back.
+    async fn close(mut self, lease: Option<LeaseHandle>) {
+        tracing::info!("ending");
+        self.watches.abort_all();
+        if tokio::time::timeout(FAREWELL, self.engine.finish()).await.is_err() {
+            tracing::warn!("some requests got no answer");
+        }
+        if let Some(lease) = lease {
+            lease.release().await;
+        }
+    }
+}
