@@ -41,7 +41,7 @@ fn a_long_secret_has_the_volume_that_system_upgrade_controller_gives_it() {
 
 #[test]
 fn a_secret_with_dots_has_a_volume_of_its_own() {
-    assert_eq!(secret_volume_name("a.b"), "secret-a-b-2e7a8c87");
+    assert_eq!(secret_volume_name("a.b"), "secret-a-b-2e7336dc");
     assert_eq!(secret_volume_name("a-b"), "secret-a-b");
     assert_ne!(secret_volume_name("a.b.c"), secret_volume_name("a.b-c"));
     let long = format!("tls.{}", "x".repeat(100));
@@ -61,7 +61,7 @@ fn nodes_with_one_short_name_share_the_first_job_name_and_not_the_second() {
     assert_eq!(job_name("p", "a.x", HASH), job_name("p", "a.y", HASH));
     let second = |plan_uid, node_uid, hash| second_job_name("p", plan_uid, "a.x", node_uid, hash);
     let name = second("plan", "node", HASH);
-    assert_eq!(name, "apply-p-on-a-97a64a9b4bd8d6ad");
+    assert_eq!(name, "apply-p-on-a-7af0402a60a3d97e");
     assert_ne!(name, second("again", "node", HASH));
     assert_ne!(name, second("plan", "other", HASH));
     assert_ne!(name, second("plan", "node", "other"));
@@ -96,10 +96,8 @@ fn text_that_is_not_ascii_is_cut_between_characters() {
     for offset in 0..4 {
         let text = format!("{}{}", "a".repeat(offset), "ü🐳".repeat(20));
         assert_eq!(safe_concat(&[&text]).len(), 63, "{text}");
-        assert_eq!(
-            second_job_name(&text, "", &text, "", "").len(),
-            63 - (second_job_name(&text, "", &text, "", "").len() != 63) as usize * 0
-        );
+        assert!(second_job_name(&text, "u", &text, "v", "").len() <= 63, "{text}");
+        assert!(is_dns_label(&secret_volume_name(&text)), "{text}");
     }
 }
 
