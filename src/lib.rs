@@ -9,4 +9,5 @@ pub mod api;
 pub mod channel;
 pub mod clock;
 pub mod controller;
+pub mod job;
 pub mod proxy;

@@ -33,8 +33,7 @@ const WRITE_ATTEMPTS: u32 = 10;
 
 /// The CRD of the Plan as this build wants it served.
 pub fn ours() -> CustomResourceDefinition {
-    use kube::CustomResourceExt as _;
-    crate::api::Plan::crd()
+    crate::api::crd::plans()
 }
 
 /// What was done about the CRD.
