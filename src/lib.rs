@@ -7,7 +7,9 @@
 
 pub mod api;
 pub mod channel;
+pub mod cli;
 pub mod clock;
 pub mod controller;
 pub mod job;
 pub mod proxy;
+pub mod telemetry;
