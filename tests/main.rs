@@ -1,7 +1,5 @@
+//! All tests that need more than one module, in one program: one link instead of twenty, and one control plane for all.
+
 mod support;
-#[tokio::test]
-async fn up() {
-    let t = std::time::Instant::now();
-    let bed = support::bed::Bed::shared().await;
-    eprintln!("up {:?} {:?}", t.elapsed(), bed.control_plane().pids());
-}
+
+mod testbed;

@@ -2,14 +2,15 @@
 //! that is there already.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
-use refit::api::Plan;
+use refit::api::crd;
 use tokio::sync::OnceCell;
 
-use super::audit::{self, AuditLog};
+use super::audit::AuditLog;
 use super::binaries::Binaries;
 use super::controlplane::{ControlPlane, Options};
 use super::kubeconfig;
@@ -18,12 +19,14 @@ use super::kubeconfig;
 const EXISTING: &str = "REFIT_TEST_KUBECONFIG";
 
 /// A cluster for tests. Holds no connection: clients belong to the runtime of a test.
+#[derive(Clone)]
 pub struct Bed {
     kind: Kind,
 }
 
+#[derive(Clone)]
 enum Kind {
-    Own(ControlPlane),
+    Own(Arc<ControlPlane>),
     /// `REFIT_TEST_KUBECONFIG`.
     Existing(PathBuf),
 }
@@ -40,7 +43,7 @@ impl Bed {
                         kind: Kind::Existing(path.into()),
                     },
                     None => Self {
-                        kind: Kind::Own(Self::bring_up(Options::default()).await),
+                        kind: Kind::Own(Arc::new(Self::bring_up(Options::default()).await)),
                     },
                 };
                 bed.prepare()
@@ -55,7 +58,7 @@ impl Bed {
     /// half a gigabyte, and ends when dropped. An existing cluster is never used for this.
     pub async fn own(options: Options) -> Self {
         let bed = Self {
-            kind: Kind::Own(Self::bring_up(options).await),
+            kind: Kind::Own(Arc::new(Self::bring_up(options).await)),
         };
         bed.prepare()
             .await
@@ -64,7 +67,6 @@ impl Bed {
     }
 
     async fn bring_up(options: Options) -> ControlPlane {
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let started = async {
             let binaries = tokio::task::spawn_blocking(Binaries::ready).await??;
             ControlPlane::start(&binaries, options).await
@@ -77,19 +79,17 @@ impl Bed {
     /// Puts the CRD there, so that a Plan can be made before a controller runs. Controllers find nothing to change.
     async fn prepare(&self) -> Result<()> {
         use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-        use kube::CustomResourceExt as _;
 
         let crds = Api::<CustomResourceDefinition>::all(self.client("prepare").await);
-        let name = Plan::crd_name();
         crds.patch(
-            name,
-            &PatchParams::apply(audit::ADMIN),
-            &Patch::Apply(Plan::crd()),
+            crd::NAME,
+            &PatchParams::apply("refit-test").force(),
+            &Patch::Apply(crd::plans()),
         )
         .await
         .context("cannot write the CRD of the Plan")?;
         let established = kube::runtime::wait::conditions::is_crd_established();
-        kube::runtime::wait::await_condition(crds, name, established).await?;
+        kube::runtime::wait::await_condition(crds, crd::NAME, established).await?;
         Ok(())
     }
 
@@ -116,6 +116,8 @@ impl Bed {
     }
 
     async fn client_of(&self, kubeconfig: &Path, test: &str) -> Client {
+        // The first one wins; it is always this one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         kubeconfig::client(kubeconfig, &format!("refit-test/{test}"))
             .await
             .unwrap_or_else(|error| panic!("cannot use {}: {error:#}", kubeconfig.display()))

@@ -104,7 +104,7 @@ impl ControlPlane {
     pub async fn start(binaries: &Binaries, options: Options) -> Result<Self> {
         let mut attempt = 1;
         loop {
-            match Self::attempt(binaries, options.clone()).await {
+            match Self::attempt(binaries, options.clone(), Ports::free()?).await {
                 Err(error)
                     if attempt < ATTEMPTS && format!("{error:#}").contains("address already in use") =>
                 {
@@ -115,7 +115,7 @@ impl ControlPlane {
         }
     }
 
-    async fn attempt(binaries: &Binaries, options: Options) -> Result<Self> {
+    async fn attempt(binaries: &Binaries, options: Options, ports: Ports) -> Result<Self> {
         let run = Run::current();
         let name = format!("controlplane-{}", names::random());
         let dir = run.folder(&name);
@@ -126,7 +126,7 @@ impl ControlPlane {
             dir,
             binaries: binaries.clone(),
             options,
-            ports: Ports::free()?,
+            ports,
             etcd: Mutex::default(),
             apiserver: Mutex::default(),
             controller_manager: Mutex::default(),

@@ -58,7 +58,7 @@ impl Run {
     }
 
     /// Begins a run below `base`, and removes what dead ones left there.
-    fn begin(base: &Path) -> Result<Self> {
+    pub fn begin(base: &Path) -> Result<Self> {
         if !base.exists() {
             DirBuilder::new().recursive(true).mode(0o700).create(base)?;
         }
@@ -128,9 +128,8 @@ impl Run {
             .wait();
     }
 
-    #[cfg(test)]
     pub fn watchdog_pid(&self) -> u32 {
-        self.watchdog.lock().unwrap().id()
+        self.watchdog.lock().unwrap_or_else(PoisonError::into_inner).id()
     }
 }
 

@@ -1,0 +1,209 @@
+//! YAML files with Kubernetes objects, and how they are put onto a cluster that other tests use, too.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{ApiCapabilities, Scope};
+use serde_json::{Value, json};
+
+/// Label of everything that a test makes outside its namespace; its value is the test's id. On Nodes it is what Plans select.
+pub const TEST_LABEL: &str = "test";
+
+/// Manifests under which a controller runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manifests {
+    /// `deploy/` of this repository.
+    #[default]
+    Shipped,
+    /// system-upgrade-controller's roles and ConfigMap (S65), in `tests/fixtures/suc-rbac.yaml`.
+    Suc,
+}
+
+/// Manifests as one test uses them: in its namespace, and under names that no other test has.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    pub objects: Vec<Value>,
+    /// The ServiceAccount of the controller.
+    pub service_account: String,
+    /// The controller's environment, from ConfigMaps and from literal values of its Deployment.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl Manifests {
+    fn files(self) -> Result<Vec<PathBuf>> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        match self {
+            Self::Shipped if !root.join("deploy").exists() => Self::Suc.files(),
+            Self::Suc => Ok(vec![root.join("tests/fixtures/suc-rbac.yaml")]),
+            Self::Shipped => {
+                let dir = root.join("deploy");
+                let entries =
+                    std::fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
+                let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+                files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+                files.sort();
+                Ok(files)
+            }
+        }
+    }
+
+    /// The manifests for one test.
+    pub fn install_for(self, test: &str) -> Result<Installation> {
+        let mut objects = Vec::new();
+        for file in self.files()? {
+            let text =
+                std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            objects.extend(parse(&text).with_context(|| file.display().to_string())?);
+        }
+        Installation::of(objects, test)
+    }
+}
+
+impl Installation {
+    fn of(manifests: Vec<Value>, test: &str) -> Result<Self> {
+        let mut objects = Vec::new();
+        let mut environment = BTreeMap::new();
+        let mut service_account = None;
+        for mut object in manifests {
+            match object["kind"].as_str().unwrap_or_default() {
+                // The test has made its namespace, and starts the controller itself.
+                "Namespace" | "Kustomization" | "CustomResourceDefinition" | "NetworkPolicy" => continue,
+                "Deployment" => {
+                    let pod = &object["spec"]["template"]["spec"];
+                    service_account = pod["serviceAccountName"].as_str().map(str::to_owned);
+                    environment.extend(pairs(&pod["containers"][0]["env"]));
+                    continue;
+                }
+                "ConfigMap" => environment.extend(strings(&object["data"])),
+                "ServiceAccount" if service_account.is_none() => {
+                    service_account = object["metadata"]["name"].as_str().map(str::to_owned);
+                }
+                "ClusterRole" | "ClusterRoleBinding" => {
+                    let name = local_name(test, object["metadata"]["name"].as_str().unwrap_or_default());
+                    object["metadata"]["name"] = json!(name);
+                    object["metadata"]["labels"][TEST_LABEL] = json!(test);
+                }
+                _ => {}
+            }
+            if !object["kind"]
+                .as_str()
+                .is_some_and(|kind| kind.starts_with("Cluster"))
+            {
+                object["metadata"]["namespace"] = json!(test);
+            }
+            if object["roleRef"]["kind"] == "ClusterRole" {
+                let name = local_name(test, object["roleRef"]["name"].as_str().unwrap_or_default());
+                object["roleRef"]["name"] = json!(name);
+            }
+            for subject in object
+                .get_mut("subjects")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
+                subject["namespace"] = json!(test);
+            }
+            objects.push(object);
+        }
+        let service_account = service_account.context("the manifests have no ServiceAccount")?;
+        Ok(Self {
+            objects,
+            service_account,
+            environment,
+        })
+    }
+}
+
+/// What a ClusterRole or its binding is called for one test.
+pub fn local_name(test: &str, name: &str) -> String {
+    format!("{test}-{name}")
+}
+
+/// The objects of a file with one or more YAML documents.
+pub fn parse(yaml: &str) -> Result<Vec<Value>> {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(yaml)?;
+    for object in &objects {
+        ensure!(
+            object["kind"].is_string() && object["apiVersion"].is_string(),
+            "no Kubernetes object: {object}"
+        );
+    }
+    Ok(objects)
+}
+
+/// Makes an object, or changes the one that is there as `kubectl patch --type=merge` would. Returns what the server says.
+pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject> {
+    let (api, name) = api_of(client, object).await?;
+    let typed: DynamicObject = serde_json::from_value(object.clone())?;
+    match api.create(&PostParams::default(), &typed).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(api
+            .patch(&name, &PatchParams::default(), &Patch::Merge(object))
+            .await?),
+        answer => answer.with_context(|| {
+            format!(
+                "cannot make {} {name}",
+                object["kind"].as_str().unwrap_or_default()
+            )
+        }),
+    }
+}
+
+/// The API on which an object lives, and its name.
+async fn api_of(client: &Client, object: &Value) -> Result<(Api<DynamicObject>, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, version) = match text(&object["apiVersion"]).split_once('/') {
+        Some((group, version)) => (group.to_owned(), version.to_owned()),
+        None => (String::new(), text(&object["apiVersion"])),
+    };
+    let kind = GroupVersionKind {
+        group,
+        version,
+        kind: text(&object["kind"]),
+    };
+    let (resource, capabilities) = discover(client, &kind).await?;
+    let api = match capabilities.scope {
+        Scope::Cluster => Api::all_with(client.clone(), &resource),
+        Scope::Namespaced => {
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
+            Api::namespaced_with(client.clone(), namespace, &resource)
+        }
+    };
+    Ok((api, text(&object["metadata"]["name"])))
+}
+
+/// Resource and scope of a kind. They are the same on every cluster, so each is asked for once.
+async fn discover(client: &Client, kind: &GroupVersionKind) -> Result<(ApiResource, ApiCapabilities)> {
+    static KNOWN: LazyLock<Mutex<HashMap<GroupVersionKind, (ApiResource, ApiCapabilities)>>> =
+        LazyLock::new(Mutex::default);
+    if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(kind) {
+        return Ok(known.clone());
+    }
+    let found = kube::discovery::pinned_kind(client, kind)
+        .await
+        .with_context(|| format!("no such kind: {kind:?}"))?;
+    KNOWN
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(kind.clone(), found.clone());
+    Ok(found)
+}
+
+fn strings(map: &Value) -> impl Iterator<Item = (String, String)> {
+    let entries = map.as_object().into_iter().flatten();
+    entries.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+}
+
+fn pairs(list: &Value) -> impl Iterator<Item = (String, String)> {
+    let entries = list.as_array().into_iter().flatten();
+    entries.filter_map(|entry| {
+        Some((
+            entry["name"].as_str()?.to_owned(),
+            entry["value"].as_str()?.to_owned(),
+        ))
+    })
+}
