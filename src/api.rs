@@ -2,9 +2,12 @@
 //! Nothing here talks to a cluster.
 
 pub mod crd;
+pub mod duration;
 pub mod names;
 pub mod plan;
+pub mod selector;
 pub mod status;
+pub mod validate;
 pub mod window;
 
 pub use plan::{

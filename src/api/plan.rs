@@ -29,6 +29,9 @@ use super::window;
     status = "PlanStatus",
     derive = "PartialEq",
     derive = "Default",
+    // A Plan need not have a spec (S10), and one that has none must not break the list of all. The derive takes no
+    // `serde` attribute, but does take a condition that always holds.
+    attr = "cfg_attr(all(), serde(default))",
     doc = "Plan says which nodes are upgraded to which version, by which container, and how many at a time."
 )]
 #[serde(rename_all = "camelCase")]
@@ -250,3 +253,6 @@ pub struct TimeWindowSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
 }
+
+#[cfg(test)]
+mod tests;
