@@ -38,7 +38,6 @@ impl Manifests {
     fn files(self) -> Result<Vec<PathBuf>> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         match self {
-            Self::Shipped if !root.join("deploy").exists() => Self::Suc.files(),
             Self::Suc => Ok(vec![root.join("tests/fixtures/suc-rbac.yaml")]),
             Self::Shipped => {
                 let dir = root.join("deploy");
@@ -65,52 +64,40 @@ impl Manifests {
 }
 
 impl Installation {
+    /// What is in the namespace of the controller moves to the namespace of the test. What is cluster-wide or in another
+    /// namespace stays where it is, under a name of the test's and with its label.
     fn of(manifests: Vec<Value>, test: &str) -> Result<Self> {
-        let mut objects = Vec::new();
+        let of_kind = |kind| manifests.iter().find(move |object| object["kind"] == kind);
+        let deployment = of_kind("Deployment").map(|object| &object["spec"]["template"]["spec"]);
+        let account = of_kind("ServiceAccount").context("the manifests have no ServiceAccount")?;
+        let home = text(&account["metadata"]["namespace"]);
+        let service_account = match deployment {
+            Some(pod) => text(&pod["serviceAccountName"]),
+            None => text(&account["metadata"]["name"]),
+        };
         let mut environment = BTreeMap::new();
-        let mut service_account = None;
-        for mut object in manifests {
-            match object["kind"].as_str().unwrap_or_default() {
-                // The test has made its namespace, and starts the controller itself.
-                "Namespace" | "Kustomization" | "CustomResourceDefinition" | "NetworkPolicy" => continue,
-                "Deployment" => {
-                    let pod = &object["spec"]["template"]["spec"];
-                    service_account = pod["serviceAccountName"].as_str().map(str::to_owned);
-                    environment.extend(pairs(&pod["containers"][0]["env"]));
-                    continue;
-                }
-                "ConfigMap" => environment.extend(strings(&object["data"])),
-                "ServiceAccount" if service_account.is_none() => {
-                    service_account = object["metadata"]["name"].as_str().map(str::to_owned);
-                }
-                "ClusterRole" | "ClusterRoleBinding" => {
-                    let name = local_name(test, object["metadata"]["name"].as_str().unwrap_or_default());
-                    object["metadata"]["name"] = json!(name);
-                    object["metadata"]["labels"][TEST_LABEL] = json!(test);
-                }
-                _ => {}
-            }
-            if !object["kind"]
-                .as_str()
-                .is_some_and(|kind| kind.starts_with("Cluster"))
-            {
-                object["metadata"]["namespace"] = json!(test);
-            }
-            if object["roleRef"]["kind"] == "ClusterRole" {
-                let name = local_name(test, object["roleRef"]["name"].as_str().unwrap_or_default());
-                object["roleRef"]["name"] = json!(name);
-            }
-            for subject in object
-                .get_mut("subjects")
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
-                subject["namespace"] = json!(test);
-            }
-            objects.push(object);
+        for configuration in manifests.iter().filter(|object| object["kind"] == "ConfigMap") {
+            environment.extend(strings(&configuration["data"]));
         }
-        let service_account = service_account.context("the manifests have no ServiceAccount")?;
+        environment.extend(
+            deployment
+                .iter()
+                .flat_map(|pod| pairs(&pod["containers"][0]["env"])),
+        );
+
+        // The test has made its namespace, and starts the controller itself.
+        let made = [
+            "ServiceAccount",
+            "ConfigMap",
+            "Role",
+            "RoleBinding",
+            "ClusterRole",
+            "ClusterRoleBinding",
+        ];
+        let objects = manifests
+            .iter()
+            .filter(|object| made.iter().any(|kind| object["kind"] == *kind));
+        let objects = objects.map(|object| moved(object.clone(), &home, test)).collect();
         Ok(Self {
             objects,
             service_account,
@@ -119,7 +106,31 @@ impl Installation {
     }
 }
 
-/// What a ClusterRole or its binding is called for one test.
+fn moved(mut object: Value, home: &str, test: &str) -> Value {
+    let at_home = object["metadata"]["namespace"] == home;
+    if at_home {
+        object["metadata"]["namespace"] = json!(test);
+    } else {
+        object["metadata"]["name"] = json!(local_name(test, &text(&object["metadata"]["name"])));
+        object["metadata"]["labels"][TEST_LABEL] = json!(test);
+    }
+    if object["roleRef"].is_object() && !(at_home && object["roleRef"]["kind"] == "Role") {
+        object["roleRef"]["name"] = json!(local_name(test, &text(&object["roleRef"]["name"])));
+    }
+    for subject in object
+        .get_mut("subjects")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        if subject["namespace"] == home {
+            subject["namespace"] = json!(test);
+        }
+    }
+    object
+}
+
+/// What something outside the namespace of the controller is called for one test.
 pub fn local_name(test: &str, name: &str) -> String {
     format!("{test}-{name}")
 }
@@ -155,7 +166,6 @@ pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject> {
 
 /// The API on which an object lives, and its name.
 async fn api_of(client: &Client, object: &Value) -> Result<(Api<DynamicObject>, String)> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (group, version) = match text(&object["apiVersion"]).split_once('/') {
         Some((group, version)) => (group.to_owned(), version.to_owned()),
         None => (String::new(), text(&object["apiVersion"])),
@@ -191,6 +201,10 @@ async fn discover(client: &Client, kind: &GroupVersionKind) -> Result<(ApiResour
         .unwrap_or_else(PoisonError::into_inner)
         .insert(kind.clone(), found.clone());
     Ok(found)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 fn strings(map: &Value) -> impl Iterator<Item = (String, String)> {

@@ -1,7 +1,8 @@
 //! Worlds share a cluster and nothing else.
 
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use kube::api::{Api, ListParams};
 use serde_json::json;
 
@@ -150,4 +151,63 @@ async fn what_does_not_happen_in_time_fails_the_test_with_what_was_seen() {
         Err::<(), _>("too early".to_owned())
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_shipped_manifests_give_one_test_its_own_rights() {
+    let (one, other) = tokio::join!(World::new(), World::new());
+    let can = async |world: &World, verb: &str, resource: &str, namespace: &str| {
+        let client = kubeconfig::client(world.kubeconfig(), "can-i").await.unwrap();
+        let (group, resource) = resource.split_once('/').unwrap();
+        let review = json!({
+            "spec": { "resourceAttributes": { "verb": verb, "group": group, "resource": resource, "namespace": namespace } },
+        });
+        let review: SelfSubjectAccessReview = create(&Api::all(client), review).await;
+        review.status.unwrap().allowed
+    };
+    assert!(can(&one, "patch", "/nodes", "").await);
+    assert!(can(&one, "create", "batch/jobs", one.namespace()).await);
+    assert!(can(&one, "create", "/events", "default").await);
+    assert!(!can(&one, "create", "batch/jobs", other.namespace()).await);
+    assert!(!can(&one, "create", "batch/jobs", "default").await);
+    assert!(!can(&one, "update", "/nodes", "").await);
+
+    // The end of one leaves the other its rights.
+    let gone = one.local_name("system-upgrade-controller");
+    drop(one);
+    wait::gone(
+        Api::<Role>::namespaced(other.client.clone(), "default"),
+        &gone,
+        SOON,
+    )
+    .await;
+    assert!(can(&other, "create", "/events", "default").await);
+}
+
+#[tokio::test]
+async fn the_controller_gets_the_environment_of_the_manifests() {
+    let world = World::with(Manifests::Suc).await;
+    let program = world
+        .controller()
+        .program("/usr/bin/env")
+        .env("OF_THE_TEST", "1")
+        .without_env("SYSTEM_UPGRADE_JOB_PRIVILEGED");
+    let controller = program.start();
+    controller.ended(SOON).await;
+    let log = controller.log();
+    for expected in [
+        "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT=99",
+        "OF_THE_TEST=1",
+        "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT=true",
+    ] {
+        assert!(
+            log.lines().any(|line| line == expected),
+            "{expected} is not in\n{log}"
+        );
+    }
+    assert!(!log.contains("SYSTEM_UPGRADE_JOB_PRIVILEGED"));
+    assert!(
+        !log.contains("CARGO"),
+        "the environment of the test is not the controller's"
+    );
 }

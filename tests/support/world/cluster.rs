@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, Secret};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use refit::api::names::{LABEL_PLAN, LABEL_PLAN_PREFIX};
@@ -248,6 +248,13 @@ pub async fn clear(client: &Client, namespaces: &Api<Namespace>, test: &str) {
         .delete_collection(&background, &mine)
         .await;
     let _ = Api::<ClusterRoleBinding>::all(client.clone())
+        .delete_collection(&background, &mine)
+        .await;
+    // Manifests may have some in `default`, where Events about Nodes are.
+    let _ = Api::<Role>::namespaced(client.clone(), "default")
+        .delete_collection(&background, &mine)
+        .await;
+    let _ = Api::<RoleBinding>::namespaced(client.clone(), "default")
         .delete_collection(&background, &mine)
         .await;
 }
