@@ -87,7 +87,7 @@ impl Setup {
     /// One of several replicas: its log, and its identity in the Lease, which would be the machine's name otherwise.
     pub fn replica(mut self, name: &str) -> Self {
         self.log_name = format!("controller-{name}");
-        self.env("HOSTNAME", name).env("POD_NAME", name)
+        self.env("REFIT_IDENTITY", name)
     }
 
     pub fn env(mut self, name: &str, value: &str) -> Self {
