@@ -75,6 +75,13 @@ fn every_file_is_listed_and_every_object_is_one_that_kubernetes_knows_whole() {
 }
 
 #[test]
+fn the_image_is_that_of_this_version() {
+    let images = &read("kustomization.yaml")[0]["images"];
+    assert_eq!(images[0]["name"].as_str(), pod().containers[0].image.as_deref());
+    assert_eq!(images[0]["newTag"], format!("v{}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
 fn what_unmodified_plans_and_manifests_name_is_there() {
     let namespace: Namespace = serde_json::from_value(kind("Namespace").next().unwrap()).unwrap();
     assert_eq!(namespace.metadata.name.as_deref(), Some("system-upgrade"));

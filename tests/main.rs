@@ -2,4 +2,8 @@
 
 mod support;
 
+mod deploy;
+mod docs;
+mod examples;
+mod schema;
 mod testbed;
