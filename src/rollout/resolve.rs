@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::facts::{ChannelFacts, PlanFacts, SecretFacts, Text};
 use super::world::Table;
 use crate::api::validate::Invalid;
+use crate::channel::version::accept;
 use crate::job::digest;
 
 /// Where a version came from.
@@ -102,8 +103,20 @@ pub(super) fn channel(
         (Some(known), Some(told)) if known.version.is_none() => {
             Some(ChannelFacts { version: told.version, ..known.clone() })
         }
-        (Some(known), _) => Some(known.clone()),
+        (Some(known), Some(told)) => Some(believe(known, told)),
+        (Some(known), None) => Some(known.clone()),
         (None, told) => told,
+    }
+}
+
+/// A channel that has told a semantic version is not believed when it tells a word: that is a login page, not a release.
+fn believe(known: &ChannelFacts, told: ChannelFacts) -> ChannelFacts {
+    let refused = known.version.as_deref().and_then(|v| accept(told.version.as_deref(), v).err());
+    match refused {
+        Some(refused) => {
+            ChannelFacts { version: told.version, error: Some(refused.to_string()), ..known.clone() }
+        }
+        None => known.clone(),
     }
 }
 
