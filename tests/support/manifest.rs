@@ -11,7 +11,8 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{ApiCapabilities, Scope};
 use serde_json::{Value, json};
 
-/// Label of everything that a test makes outside its namespace; its value is the test's id. On Nodes it is what Plans select.
+/// Label of everything that a test makes outside its namespace; its value is the test's id. On Nodes it is
+/// what Plans select.
 pub const TEST_LABEL: &str = "test";
 
 /// Manifests under which a controller runs.
@@ -20,7 +21,7 @@ pub enum Manifests {
     /// `deploy/` of this repository.
     #[default]
     Shipped,
-    /// system-upgrade-controller's roles and ConfigMap (S65), in `tests/fixtures/suc-rbac.yaml`.
+    /// system-upgrade-controller's roles and `ConfigMap` (S65), in `tests/fixtures/suc-rbac.yaml`.
     Suc,
 }
 
@@ -28,9 +29,9 @@ pub enum Manifests {
 #[derive(Clone, Debug)]
 pub struct Installation {
     pub objects: Vec<Value>,
-    /// The ServiceAccount of the controller.
+    /// The service account of the controller.
     pub service_account: String,
-    /// The controller's environment, from ConfigMaps and from literal values of its Deployment.
+    /// The controller's environment, from `ConfigMap`s and from literal values of its Deployment.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -55,18 +56,18 @@ impl Manifests {
     pub fn install_for(self, test: &str) -> Result<Installation> {
         let mut objects = Vec::new();
         for file in self.files()? {
-            let text =
+            let yaml =
                 std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            objects.extend(parse(&text).with_context(|| file.display().to_string())?);
+            objects.extend(parse(&yaml).with_context(|| file.display().to_string())?);
         }
-        Installation::of(objects, test)
+        Installation::of(&objects, test)
     }
 }
 
 impl Installation {
-    /// What is in the namespace of the controller moves to the namespace of the test. What is cluster-wide or in another
-    /// namespace stays where it is, under a name of the test's and with its label.
-    fn of(manifests: Vec<Value>, test: &str) -> Result<Self> {
+    /// What is in the namespace of the controller moves to the namespace of the test. What is cluster-wide or
+    /// in another namespace stays where it is, under a name of the test's and with its label.
+    fn of(manifests: &[Value], test: &str) -> Result<Self> {
         let of_kind = |kind| manifests.iter().find(move |object| object["kind"] == kind);
         let deployment = of_kind("Deployment").map(|object| &object["spec"]["template"]["spec"]);
         let account = of_kind("ServiceAccount").context("the manifests have no ServiceAccount")?;
@@ -147,7 +148,8 @@ pub fn parse(yaml: &str) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// Makes an object, or changes the one that is there as `kubectl patch --type=merge` would. Returns what the server says.
+/// Makes an object, or changes the one that is there as `kubectl patch --type=merge` would. Returns what the
+/// server says.
 pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject> {
     let (api, name) = api_of(client, object).await?;
     let typed: DynamicObject = serde_json::from_value(object.clone())?;

@@ -1,5 +1,5 @@
-//! What one test has for itself on a cluster that it shares: a namespace, nodes that only its Plans select, a ServiceAccount with
-//! the roles that the manifests give a controller, and files.
+//! What one test has for itself on a cluster that it shares: a namespace, nodes that only its Plans select, a
+//! service account with the roles that the manifests give a controller, and files.
 //!
 //! A [`World`] clears up when it is dropped. If the test fails, it says first what the world looks like.
 
@@ -40,7 +40,8 @@ pub struct World {
     audit: Option<AuditLog>,
     installation: Installation,
     kubeconfig: PathBuf,
-    /// Value of the label `test` on the nodes that Plans select; another world's if this one was made beside it.
+    /// Value of the label `test` on the nodes that Plans select; another world's if this one was made beside
+    /// it.
     nodes_of: String,
 }
 
@@ -55,7 +56,8 @@ impl World {
         Self::on(Bed::shared().await.clone(), manifests, None).await
     }
 
-    /// As [`Self::new`], on a control plane that nobody else uses: for tests that stop the API server or take the CRD away.
+    /// As [`Self::new`], on a control plane that nobody else uses: for tests that stop the API server or take
+    /// the CRD away.
     pub async fn alone() -> Self {
         Self::on(
             Bed::own(super::controlplane::Options::default()).await,
@@ -122,7 +124,7 @@ impl World {
         BTreeMap::from([(TEST_LABEL.to_owned(), self.nodes_of.clone())])
     }
 
-    /// User name of the controller's ServiceAccount.
+    /// User name of the controller's service account.
     pub fn user(&self) -> String {
         format!(
             "system:serviceaccount:{}:{}",
@@ -130,12 +132,12 @@ impl World {
         )
     }
 
-    /// Kubeconfig of the controller's ServiceAccount.
+    /// Kubeconfig of the controller's service account.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// A token of a ServiceAccount of this namespace, by TokenRequest.
+    /// A token of a service account of this namespace, by `TokenRequest`.
     pub async fn token(&self, service_account: &str) -> String {
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
@@ -164,7 +166,8 @@ impl World {
         path
     }
 
-    /// The controller, not yet started: as this world's ServiceAccount, with the environment of the manifests.
+    /// The controller, not yet started: as this world's service account, with the environment of the
+    /// manifests.
     pub fn controller(&self) -> controller::Setup {
         controller::Setup::new(
             &self.dir,
@@ -175,15 +178,17 @@ impl World {
         )
     }
 
-    /// A proxy between a controller and the API server that does what its rules say. `seed` decides where chance is asked for.
+    /// A proxy between a controller and the API server that does what its rules say. `seed` decides where
+    /// chance is asked for.
     pub async fn faults(&self, seed: u64) -> FaultProxy {
         faults::FaultProxy::start(&self.bed.kubeconfig(), &self.dir, seed)
             .await
             .unwrap_or_else(|error| panic!("cannot start the fault proxy: {error:#}"))
     }
 
-    /// All that was asked of the API server by ServiceAccounts of this world, by this test, and by the Job controller about Jobs of
-    /// this namespace, from the beginning of the world. Fails the test on an existing cluster.
+    /// All that was asked of the API server by service accounts of this world, by this test, and by the Job
+    /// controller about Jobs of this namespace, from the beginning of the world. Fails the test on an
+    /// existing cluster.
     pub async fn requests(&self) -> Requests {
         let Some(audit) = &self.audit else {
             panic!(
@@ -211,14 +216,16 @@ impl World {
         manifest::apply(&self.client, &namespace)
             .await
             .unwrap_or_else(|error| panic!("{error:#}"));
-        // Pods are refused until it is there, and then the Job controller waits ten seconds before it tries again.
+        // Pods are refused until it is there, and then the Job controller waits ten seconds before it tries
+        // again.
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.id);
         wait::object(accounts, "default", "exists", wait::SOON, |_| true).await;
     }
 }
 
 impl Drop for World {
-    /// Clears up, after a report if the test has failed. On a thread of its own, because this runs on the test's runtime.
+    /// Clears up, after a report if the test has failed. On a thread of its own, because this runs on the
+    /// test's runtime.
     fn drop(&mut self) {
         let failed = std::thread::panicking();
         let work = std::thread::scope(|scope| {

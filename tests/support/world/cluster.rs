@@ -43,8 +43,8 @@ impl World {
         Api::all(self.client.clone())
     }
 
-    /// Makes, or merges into, what the YAML documents say. They are put into this world: its namespace, and Plans that have a
-    /// `nodeSelector` select only nodes of this world, whatever else they ask for.
+    /// Makes, or merges into, what the YAML documents say. They are put into this world: its namespace, and
+    /// Plans that have a `nodeSelector` select only nodes of this world, whatever else they ask for.
     pub async fn apply(&self, yaml: &str) -> Vec<DynamicObject> {
         let mut made = Vec::new();
         for object in manifest::parse(yaml).unwrap_or_else(|error| panic!("{error:#}\n{yaml}")) {
@@ -231,7 +231,8 @@ pub fn done(node: &Node, plan: &str) -> Option<String> {
         .cloned()
 }
 
-/// Starts the removal of all that a test has made. What fails here is somebody else's next run to clear: every name is random.
+/// Starts the removal of all that a test has made. What fails here is somebody else's next run to clear:
+/// every name is random.
 pub async fn clear(client: &Client, namespaces: &Api<Namespace>, test: &str) {
     let mine = ListParams::default().labels(&format!("{TEST_LABEL}={test}"));
     let background = DeleteParams::background();
