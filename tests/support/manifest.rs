@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 /// what Plans select.
 pub const TEST_LABEL: &str = "test";
 
+/// The namespace that the manifests are written for. A test of that name changes nothing in them.
+pub const HOME: &str = "system-upgrade";
+
 /// Manifests under which a controller runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Manifests {
@@ -71,7 +74,6 @@ impl Installation {
         let of_kind = |kind| manifests.iter().find(move |object| object["kind"] == kind);
         let deployment = of_kind("Deployment").map(|object| &object["spec"]["template"]["spec"]);
         let account = of_kind("ServiceAccount").context("the manifests have no ServiceAccount")?;
-        let home = text(&account["metadata"]["namespace"]);
         let service_account = match deployment {
             Some(pod) => text(&pod["serviceAccountName"]),
             None => text(&account["metadata"]["name"]),
@@ -98,7 +100,7 @@ impl Installation {
         let objects = manifests
             .iter()
             .filter(|object| made.iter().any(|kind| object["kind"] == *kind));
-        let objects = objects.map(|object| moved(object.clone(), &home, test)).collect();
+        let objects = objects.map(|object| moved(object.clone(), test)).collect();
         Ok(Self {
             objects,
             service_account,
@@ -107,8 +109,8 @@ impl Installation {
     }
 }
 
-fn moved(mut object: Value, home: &str, test: &str) -> Value {
-    let at_home = object["metadata"]["namespace"] == home;
+fn moved(mut object: Value, test: &str) -> Value {
+    let at_home = object["metadata"]["namespace"] == HOME;
     if at_home {
         object["metadata"]["namespace"] = json!(test);
     } else {
@@ -124,7 +126,7 @@ fn moved(mut object: Value, home: &str, test: &str) -> Value {
         .into_iter()
         .flatten()
     {
-        if subject["namespace"] == home {
+        if subject["namespace"] == HOME {
             subject["namespace"] = json!(test);
         }
     }
@@ -133,7 +135,11 @@ fn moved(mut object: Value, home: &str, test: &str) -> Value {
 
 /// What something outside the namespace of the controller is called for one test.
 pub fn local_name(test: &str, name: &str) -> String {
-    format!("{test}-{name}")
+    if test == HOME {
+        name.to_owned()
+    } else {
+        format!("{test}-{name}")
+    }
 }
 
 /// The objects of a file with one or more YAML documents.

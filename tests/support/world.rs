@@ -13,7 +13,7 @@ use std::time::Duration;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Client;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 
 pub use cluster::create;
@@ -40,9 +40,9 @@ pub struct World {
     audit: Option<AuditLog>,
     installation: Installation,
     kubeconfig: PathBuf,
-    /// Value of the label `test` on the nodes that Plans select; another world's if this one was made beside
-    /// it.
-    nodes_of: String,
+    /// Value of the label `test` on the nodes that Plans select; another world's if this one was made beside it.
+    /// `None` means all nodes: this is the only world.
+    nodes_of: Option<String>,
 }
 
 impl World {
@@ -53,34 +53,42 @@ impl World {
 
     /// As [`Self::new`], under other manifests.
     pub async fn with(manifests: Manifests) -> Self {
-        Self::on(Bed::shared().await.clone(), manifests, None).await
+        let id = random_id();
+        Self::on(Bed::shared().await.clone(), manifests, &id, Some(&id)).await
     }
 
     /// As [`Self::new`], on a control plane that nobody else uses: for tests that stop the API server or take
     /// the CRD away.
     pub async fn alone() -> Self {
-        Self::on(
-            Bed::own(super::controlplane::Options::default()).await,
-            Manifests::Shipped,
-            None,
-        )
-        .await
+        let bed = Bed::own(super::controlplane::Options::default()).await;
+        let id = random_id();
+        Self::on(bed, Manifests::Shipped, &id, Some(&id)).await
     }
 
     /// Another namespace whose Plans select the nodes of this world.
     pub async fn beside(&self) -> Self {
-        Self::on(self.bed.clone(), Manifests::Shipped, Some(&self.nodes_of)).await
+        Self::on(
+            self.bed.clone(),
+            Manifests::Shipped,
+            &random_id(),
+            self.nodes_of.as_deref(),
+        )
+        .await
     }
 
-    /// A world on that bed. `nodes_of` is the id of the world whose nodes it selects; `None` means its own.
-    pub async fn on(bed: Bed, manifests: Manifests, nodes_of: Option<&str>) -> Self {
-        let id = format!("t-{}", names::random());
+    /// The only world on a bed, with nothing renamed and nothing confined: as it looks in a cluster of one's own.
+    pub async fn sole(bed: Bed) -> Self {
+        Self::on(bed, Manifests::Shipped, manifest::HOME, None).await
+    }
+
+    async fn on(bed: Bed, manifests: Manifests, id: &str, nodes_of: Option<&str>) -> Self {
+        let id = id.to_owned();
         let client = bed.client(&id).await;
         let dir = Run::current().folder(&id);
         let mut world = Self {
             audit: bed.audit_log(),
             kubeconfig: dir.join("controller.kubeconfig"),
-            nodes_of: nodes_of.unwrap_or(&id).to_owned(),
+            nodes_of: nodes_of.map(str::to_owned),
             installation: manifests
                 .install_for(&id)
                 .unwrap_or_else(|error| panic!("manifests: {error:#}")),
@@ -116,12 +124,18 @@ impl World {
 
     /// The full name of a node of this world: `t-abc123-one`.
     pub fn node_name(&self, name: &str) -> String {
-        format!("{}-{name}", self.nodes_of)
+        match &self.nodes_of {
+            Some(id) => format!("{id}-{name}"),
+            None => name.to_owned(),
+        }
     }
 
     /// Labels by which Plans of this world select nodes, and by which no other test's do.
     pub fn node_labels(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([(TEST_LABEL.to_owned(), self.nodes_of.clone())])
+        self.nodes_of
+            .iter()
+            .map(|id| (TEST_LABEL.to_owned(), id.clone()))
+            .collect()
     }
 
     /// User name of the controller's service account.
@@ -135,6 +149,14 @@ impl World {
     /// Kubeconfig of the controller's service account.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// What a list of those nodes asks for.
+    pub fn my_node_list(&self) -> ListParams {
+        match &self.nodes_of {
+            Some(id) => ListParams::default().labels(&format!("{TEST_LABEL}={id}")),
+            None => ListParams::default(),
+        }
     }
 
     /// A token of a service account of this namespace, by `TokenRequest`.
@@ -221,6 +243,10 @@ impl World {
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.id);
         wait::object(accounts, "default", "exists", wait::SOON, |_| true).await;
     }
+}
+
+fn random_id() -> String {
+    format!("t-{}", names::random())
 }
 
 impl Drop for World {

@@ -61,7 +61,9 @@ impl World {
     pub async fn try_apply(&self, mut object: Value) -> anyhow::Result<DynamicObject> {
         object["metadata"]["namespace"] = json!(self.id);
         if object["kind"] == "Plan" && object["spec"]["nodeSelector"].is_object() {
-            object["spec"]["nodeSelector"]["matchLabels"][TEST_LABEL] = json!(self.nodes_of);
+            for (label, value) in self.node_labels() {
+                object["spec"]["nodeSelector"]["matchLabels"][label] = json!(value);
+            }
         }
         manifest::apply(&self.client, &object).await
     }
@@ -118,9 +120,8 @@ impl World {
 
     /// Nodes that Plans of this world select, in the order of their names.
     pub async fn my_nodes(&self) -> Vec<Node> {
-        let mine = ListParams::default().labels(&format!("{TEST_LABEL}={}", self.nodes_of));
         self.nodes()
-            .list(&mine)
+            .list(&self.my_node_list())
             .await
             .unwrap_or_else(|error| panic!("cannot list Nodes: {error}"))
             .items
