@@ -6,4 +6,11 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod channel;
+pub mod cli;
+pub mod clock;
+pub mod controller;
 pub mod job;
+pub mod proxy;
+pub mod rollout;
+pub mod telemetry;
