@@ -1,7 +1,8 @@
 //! What was asked of the API server, from its own audit log: the witness that refit cannot talk to.
 //!
-//! A request is counted once, by its first line (a watch has two). The server writes a line when it has answered, or a moment
-//! later; [`settle`] makes a request of its own and waits for its line, so that what came before is there as well.
+//! A request is counted once, by its first line (a watch has two). The server writes a line when it has
+//! answered, or a moment later; [`settle`] makes a request of its own and waits for its line, so that what
+//! came before is there as well.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
@@ -26,8 +27,8 @@ pub const ADMIN: &str = "refit-test-admin";
 /// Fake kubelets and the bed's own work. Not recorded.
 pub const BED: &str = "refit-test-bed";
 
-/// Everything that ServiceAccounts of tests and the administrator ask. Bodies only where a test has to know what was written,
-/// and of Kubernetes' own controllers only how Jobs ended.
+/// Everything that service accounts of tests and the administrator ask. Bodies only where a test has to know
+/// what was written, and of Kubernetes' own controllers only how Jobs ended.
 pub const POLICY: &str = r"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -109,8 +110,9 @@ impl AuditLog {
         }
     }
 
-    /// All requests by, as, or in the namespace of a test, in the order in which they were answered. `test` is its id, which is in the
-    /// names of its ServiceAccounts, in the User-Agent of its administrator and is the name of its namespace.
+    /// All requests by, as, or in the namespace of a test, in the order in which they were answered. `test`
+    /// is its id, which is in the names of its service accounts, in the User-Agent of its administrator and
+    /// is the name of its namespace.
     pub fn requests(&self, test: &str) -> Requests {
         let mut lines = String::new();
         let read = File::open(&self.path).and_then(|mut file| {
@@ -186,7 +188,8 @@ impl Requests {
         Self(self.0.iter().filter(by).cloned().collect())
     }
 
-    /// How many of this verb and resource were answered, well or not. The resource is written as in RBAC: `plans/status`.
+    /// How many of this verb and resource were answered, well or not. The resource is written as in RBAC:
+    /// `plans/status`.
     pub fn count(&self, verb: &str, resource: &str) -> usize {
         self.0
             .iter()
@@ -226,7 +229,8 @@ impl Requests {
             .collect()
     }
 
-    /// UIDs of the Jobs that were made for each node (its UID) and hash. The safety promise is that each set has one member.
+    /// UIDs of the Jobs that were made for each node (its UID) and hash. The safety promise is that each set
+    /// has one member.
     pub fn jobs_by_node_and_hash(&self) -> BTreeMap<(String, String), BTreeSet<String>> {
         let mut jobs = BTreeMap::<_, BTreeSet<_>>::new();
         for job in self.jobs_created() {
@@ -247,8 +251,8 @@ impl Requests {
             .unwrap_or(0)
     }
 
-    /// How many Jobs of a Plan were unfinished at the same time, at most. A Job ends when the Job controller says so, or when
-    /// it is deleted.
+    /// How many Jobs of a Plan were unfinished at the same time, at most. A Job ends when the Job controller
+    /// says so, or when it is deleted.
     pub fn most_jobs_at_once(&self, plan: &str) -> usize {
         let mut open = BTreeSet::new();
         let mut most = 0;

@@ -1,5 +1,5 @@
-//! The cluster on which tests run: the control plane that all tests of this process share, one of a test's own, or a cluster
-//! that is there already.
+//! The cluster on which tests run: the control plane that all tests of this process share, one of a test's
+//! own, or a cluster that is there already.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,8 +32,8 @@ enum Kind {
 }
 
 impl Bed {
-    /// The one that all tests of this process share: an existing cluster if `REFIT_TEST_KUBECONFIG` names one, else a control
-    /// plane that the first test to ask brings up. It ends with the process.
+    /// The one that all tests of this process share: an existing cluster if `REFIT_TEST_KUBECONFIG` names
+    /// one, else a control plane that the first test to ask brings up. It ends with the process.
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<Bed> = OnceCell::const_new();
         SHARED
@@ -54,8 +54,9 @@ impl Bed {
             .await
     }
 
-    /// A control plane of one's own, for tests that take the API server, the CRD or the whole cluster away. It takes some seconds and
-    /// half a gigabyte, and ends when dropped. An existing cluster is never used for this.
+    /// A control plane of one's own, for tests that take the API server, the CRD or the whole cluster away.
+    /// It takes some seconds and half a gigabyte, and ends when dropped. An existing cluster is never used
+    /// for this.
     pub async fn own(options: Options) -> Self {
         let bed = Self {
             kind: Kind::Own(Arc::new(Self::bring_up(options).await)),
@@ -76,7 +77,8 @@ impl Bed {
             .unwrap_or_else(|error: anyhow::Error| panic!("cannot bring up the control plane: {error:#}"))
     }
 
-    /// Puts the CRD there, so that a Plan can be made before a controller runs. Controllers find nothing to change.
+    /// Puts the CRD there, so that a Plan can be made before a controller runs. Controllers find nothing to
+    /// change.
     async fn prepare(&self) -> Result<()> {
         use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 

@@ -1,8 +1,9 @@
 //! The programs of the control plane, built from Go modules.
 //!
-//! `tests/bed/{kube,etcd}/go.{mod,sum}` say what is built, down to the last hash; they are compiled into the test, so that neither
-//! the source tree nor the network is written to. The programs are kept in the cache folder under a digest of all that goes
-//! into them, and a program is put in place by a rename: what is there is whole.
+//! `tests/bed/{kube,etcd}/go.{mod,sum}` say what is built, down to the last hash; they are compiled into the
+//! test, so that neither the source tree nor the network is written to. The programs are kept in the cache
+//! folder under a digest of all that goes into them, and a program is put in place by a rename: what is there
+//! is whole.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ const KUBE: Module = Module {
     go_sum: include_str!("../bed/kube/go.sum"),
 };
 
-/// A program, its package, and how many seconds it takes on two cores when nothing of it has been built before.
+/// A program, its package, and how many seconds it takes on two cores when nothing of it has been built
+/// before.
 struct Program {
     name: &'static str,
     module: &'static Module,
@@ -89,7 +91,8 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// The programs, built first if they are not in the cache. Blocks, cold for about ten minutes on two cores.
+    /// The programs, built first if they are not in the cache. Blocks, cold for about ten minutes on two
+    /// cores.
     pub fn ready() -> Result<Self> {
         Self::ready_in(&cache_dir()?)
     }

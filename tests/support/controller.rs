@@ -19,7 +19,8 @@ use super::wait;
 /// Name of the controller unless a test says otherwise; the roles allow the Lease of this name only (S65).
 pub const NAME: &str = "system-upgrade-controller";
 
-/// Times of the Lease in tests: short, so that a follower takes over soon, and not so short that a busy machine loses it.
+/// Times of the Lease in tests: short, so that a follower takes over soon, and not so short that a busy
+/// machine loses it.
 const LEASE_TIMES: [(&str, &str); 3] = [
     ("CATTLE_ELECTION_LEASE_DURATION", "8s"),
     ("CATTLE_ELECTION_RENEW_DEADLINE", "6s"),
@@ -79,12 +80,14 @@ impl Setup {
             .fold(setup, |setup, (name, value)| setup.env(name, value))
     }
 
-    /// Another name for `SYSTEM_UPGRADE_CONTROLLER_NAME` and with it for the Lease. The roles do not allow it.
+    /// Another name for `SYSTEM_UPGRADE_CONTROLLER_NAME` and with it for the Lease. The roles do not allow
+    /// it.
     pub fn name(self, name: &str) -> Self {
         self.env("SYSTEM_UPGRADE_CONTROLLER_NAME", name)
     }
 
-    /// One of several replicas: its log, and its identity in the Lease, which would be the machine's name otherwise.
+    /// One of several replicas: its log, and its identity in the Lease, which would be the machine's name
+    /// otherwise.
     pub fn replica(mut self, name: &str) -> Self {
         self.log_name = format!("controller-{name}");
         self.env("REFIT_IDENTITY", name)
@@ -111,7 +114,7 @@ impl Setup {
         self
     }
 
-    /// Somebody else than the world's ServiceAccount.
+    /// Somebody else than the world's service account.
     pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
         self.kubeconfig = path.into();
         self
@@ -267,15 +270,13 @@ impl Controller {
 
 /// refit's binary: cargo builds it for tests and says where it is; for other programs it is beside them.
 pub fn binary() -> PathBuf {
-    match option_env!("CARGO_BIN_EXE_refit") {
-        Some(path) => path.into(),
-        None => {
-            let mut path = std::env::current_exe().expect("a program knows its path");
-            path.pop();
-            if path.ends_with("examples") || path.ends_with("deps") {
-                path.pop();
-            }
-            path.join("refit")
-        }
+    if let Some(path) = option_env!("CARGO_BIN_EXE_refit") {
+        return path.into();
     }
+    let program = std::env::current_exe().expect("a program knows its path");
+    let examples = program.parent().expect("a program is in a folder");
+    examples
+        .parent()
+        .expect("examples are in a folder of their own")
+        .join("refit")
 }

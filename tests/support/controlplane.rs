@@ -1,7 +1,7 @@
 //! A control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler. The real ones.
 //!
-//! Its nodes are Node objects that somebody registers (`super::kubelet`). Everything listens on 127.0.0.1 only; controller
-//! manager and scheduler do not listen at all.
+//! Its nodes are Node objects that somebody registers (`super::kubelet`). Everything listens on 127.0.0.1
+//! only; controller manager and scheduler do not listen at all.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,21 @@ use super::pki::Pki;
 use super::process::{Process, Program, Run};
 use super::{audit, names};
 
-/// Pods never talk to services here, but the API server wants a range. A loopback one meets no route of the machine.
+/// Pods never talk to services here, but the API server wants a range. A loopback one meets no route of the
+/// machine.
 const SERVICE_RANGE: &str = "127.96.0.0/16";
 const SERVICE_IP: &str = "127.96.0.1";
 
-/// Listening ports are taken from here: below the range from which Linux (32768) and macOS (49152) take the ports of outgoing
-/// connections, so that none of those sits on the API server's port while it is down for a test.
+/// Listening ports are taken from here: below the range from which Linux (32768) and macOS (49152) take the
+/// ports of outgoing connections, so that none of those sits on the API server's port while it is down for a
+/// test.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 /// Whoever was faster on a port than us is not so often.
 const ATTEMPTS: u32 = 8;
 
-/// How long the API server may take until it is ready. Some seconds on an idle machine; a busy one is given a chance.
+/// How long the API server may take until it is ready. Some seconds on an idle machine; a busy one is given a
+/// chance.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// Flags that one control plane has and others do not.
@@ -100,7 +103,7 @@ impl Identity {
 }
 
 impl ControlPlane {
-    /// Starts one and waits until it works: API server ready, first ServiceAccount made. Some seconds.
+    /// Starts one and waits until it works: API server ready, first service account made. Some seconds.
     pub async fn start(binaries: &Binaries, options: Options) -> Result<Self> {
         let mut attempt = 1;
         loop {
@@ -108,7 +111,7 @@ impl ControlPlane {
                 Err(error)
                     if attempt < ATTEMPTS && format!("{error:#}").contains("address already in use") =>
                 {
-                    attempt += 1
+                    attempt += 1;
                 }
                 done => return done,
             }
@@ -181,7 +184,8 @@ impl ControlPlane {
         lock(&self.apiserver).take();
     }
 
-    /// Starts it again on the same port, and waits until it is ready. Data and audit log go on where they were.
+    /// Starts it again on the same port, and waits until it is ready. Data and audit log go on where they
+    /// were.
     pub async fn start_apiserver(&self) -> Result<()> {
         if lock(&self.apiserver)
             .as_ref()
@@ -252,7 +256,8 @@ impl ControlPlane {
             "--log-level=warn".to_owned(),
             // Nobody survives a power cut here.
             "--unsafe-no-fsync".to_owned(),
-            // Plans with thousands of nodes in their status write much more than the default of 2 GiB holds before it is compacted.
+            // Plans with thousands of nodes in their status write much more than the default of 2 GiB holds
+            // before it is compacted.
             format!("--quota-backend-bytes={}", 8_u64 << 30),
         ])
     }
@@ -315,8 +320,8 @@ impl ControlPlane {
             .args(self.client_flags(Identity::Scheduler))
     }
 
-    /// What controller manager and scheduler have in common. Port 0 means that they do not listen; with the stock limit of 20 to 50
-    /// requests a second a roll-out of 1,000 nodes would measure them and not refit.
+    /// What controller manager and scheduler have in common. Port 0 means that they do not listen; with the
+    /// stock limit of 20 to 50 requests a second a roll-out of 1,000 nodes would measure them and not refit.
     fn client_flags(&self, identity: Identity) -> [String; 5] {
         [
             format!("--kubeconfig={}", self.kubeconfig_of(identity).display()),

@@ -1,10 +1,12 @@
 //! The fault layer: a proxy between a controller and the API server that does what its rules say.
 //!
-//! The controller is given a kubeconfig that names the proxy, and notices nothing else: TLS ends here, with a CA of the proxy's own,
-//! and everything that no rule is for goes through as it is, watches as they come. It answers in the API server's place, loses
-//! answers after the write took effect, holds watch events back, and kills the controller at the n-th write.
+//! The controller is given a kubeconfig that names the proxy, and notices nothing else: TLS ends here, with a
+//! CA of the proxy's own, and everything that no rule is for goes through as it is, watches as they come. It
+//! answers in the API server's place, loses answers after the write took effect, holds watch events back, and
+//! kills the controller at the n-th write.
 //!
-//! What happens depends on the rules, the seed and the order of the requests that a rule is for, and on nothing else.
+//! What happens depends on the rules, the seed and the order of the requests that a rule is for, and on
+//! nothing else.
 
 mod asked;
 mod rule;
@@ -157,8 +159,8 @@ impl FaultProxy {
         *lock(&self.0.state.victim) = Arc::downgrade(process);
     }
 
-    /// Writes a kubeconfig that differs from the given one in that it leads here. Only a token gets through the proxy, a client
-    /// certificate does not.
+    /// Writes a kubeconfig that differs from the given one in that it leads here. Only a token gets through
+    /// the proxy, a client certificate does not.
     pub fn kubeconfig_for(&self, original: &Path) -> PathBuf {
         let path = self
             .0

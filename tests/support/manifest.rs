@@ -11,8 +11,12 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{ApiCapabilities, Scope};
 use serde_json::{Value, json};
 
-/// Label of everything that a test makes outside its namespace; its value is the test's id. On Nodes it is what Plans select.
+/// Label of everything that a test makes outside its namespace; its value is the test's id. On Nodes it is
+/// what Plans select.
 pub const TEST_LABEL: &str = "test";
+
+/// The namespace that the manifests are written for. A test of that name changes nothing in them.
+pub const HOME: &str = "system-upgrade";
 
 /// Manifests under which a controller runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +24,7 @@ pub enum Manifests {
     /// `deploy/` of this repository.
     #[default]
     Shipped,
-    /// system-upgrade-controller's roles and ConfigMap (S65), in `tests/fixtures/suc-rbac.yaml`.
+    /// system-upgrade-controller's roles and `ConfigMap` (S65), in `tests/fixtures/suc-rbac.yaml`.
     Suc,
 }
 
@@ -28,9 +32,9 @@ pub enum Manifests {
 #[derive(Clone, Debug)]
 pub struct Installation {
     pub objects: Vec<Value>,
-    /// The ServiceAccount of the controller.
+    /// The service account of the controller.
     pub service_account: String,
-    /// The controller's environment, from ConfigMaps and from literal values of its Deployment.
+    /// The controller's environment, from `ConfigMap`s and from literal values of its Deployment.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -55,22 +59,21 @@ impl Manifests {
     pub fn install_for(self, test: &str) -> Result<Installation> {
         let mut objects = Vec::new();
         for file in self.files()? {
-            let text =
+            let yaml =
                 std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            objects.extend(parse(&text).with_context(|| file.display().to_string())?);
+            objects.extend(parse(&yaml).with_context(|| file.display().to_string())?);
         }
-        Installation::of(objects, test)
+        Installation::of(&objects, test)
     }
 }
 
 impl Installation {
-    /// What is in the namespace of the controller moves to the namespace of the test. What is cluster-wide or in another
-    /// namespace stays where it is, under a name of the test's and with its label.
-    fn of(manifests: Vec<Value>, test: &str) -> Result<Self> {
+    /// What is in the namespace of the controller moves to the namespace of the test. What is cluster-wide or
+    /// in another namespace stays where it is, under a name of the test's and with its label.
+    fn of(manifests: &[Value], test: &str) -> Result<Self> {
         let of_kind = |kind| manifests.iter().find(move |object| object["kind"] == kind);
         let deployment = of_kind("Deployment").map(|object| &object["spec"]["template"]["spec"]);
         let account = of_kind("ServiceAccount").context("the manifests have no ServiceAccount")?;
-        let home = text(&account["metadata"]["namespace"]);
         let service_account = match deployment {
             Some(pod) => text(&pod["serviceAccountName"]),
             None => text(&account["metadata"]["name"]),
@@ -97,7 +100,7 @@ impl Installation {
         let objects = manifests
             .iter()
             .filter(|object| made.iter().any(|kind| object["kind"] == *kind));
-        let objects = objects.map(|object| moved(object.clone(), &home, test)).collect();
+        let objects = objects.map(|object| moved(object.clone(), test)).collect();
         Ok(Self {
             objects,
             service_account,
@@ -106,8 +109,8 @@ impl Installation {
     }
 }
 
-fn moved(mut object: Value, home: &str, test: &str) -> Value {
-    let at_home = object["metadata"]["namespace"] == home;
+fn moved(mut object: Value, test: &str) -> Value {
+    let at_home = object["metadata"]["namespace"] == HOME;
     if at_home {
         object["metadata"]["namespace"] = json!(test);
     } else {
@@ -123,7 +126,7 @@ fn moved(mut object: Value, home: &str, test: &str) -> Value {
         .into_iter()
         .flatten()
     {
-        if subject["namespace"] == home {
+        if subject["namespace"] == HOME {
             subject["namespace"] = json!(test);
         }
     }
@@ -132,7 +135,11 @@ fn moved(mut object: Value, home: &str, test: &str) -> Value {
 
 /// What something outside the namespace of the controller is called for one test.
 pub fn local_name(test: &str, name: &str) -> String {
-    format!("{test}-{name}")
+    if test == HOME {
+        name.to_owned()
+    } else {
+        format!("{test}-{name}")
+    }
 }
 
 /// The objects of a file with one or more YAML documents.
@@ -147,7 +154,8 @@ pub fn parse(yaml: &str) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// Makes an object, or changes the one that is there as `kubectl patch --type=merge` would. Returns what the server says.
+/// Makes an object, or changes the one that is there as `kubectl patch --type=merge` would. Returns what the
+/// server says.
 pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject> {
     let (api, name) = api_of(client, object).await?;
     let typed: DynamicObject = serde_json::from_value(object.clone())?;

@@ -1,5 +1,6 @@
-//! Certificates and keys of a control plane, made anew for each: a CA, a second one for the front proxy, and the key that signs
-//! ServiceAccount tokens. All keys are ECDSA on P-256; Kubernetes signs tokens with them as ES256.
+//! Certificates and keys of a control plane, made anew for each: a CA, a second one for the front proxy, and
+//! the key that signs service account tokens. All keys are ECDSA on P-256; Kubernetes signs tokens with them
+//! as ES256.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;

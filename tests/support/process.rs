@@ -1,13 +1,14 @@
 //! Children that end with the test process, however it ends.
 //!
-//! libtest never drops a `static`, and a SIGKILL runs nothing at all, so neither `Drop` nor a signal handler will do. A watchdog
-//! does: a shell that holds the read end of a pipe whose write end is in the test process. When that process is gone, for whatever
-//! reason, the kernel closes the pipe, and the watchdog kills every child and removes the run's folder. (`PR_SET_PDEATHSIG`
-//! would be tied to the thread that forked, is unknown outside Linux, and needs `unsafe` before the exec.)
+//! libtest never drops a `static`, and a SIGKILL runs nothing at all, so neither `Drop` nor a signal handler
+//! will do. A watchdog does: a shell that holds the read end of a pipe whose write end is in the test
+//! process. When that process is gone, for whatever reason, the kernel closes the pipe, and the watchdog
+//! kills every child and removes the run's folder. (`PR_SET_PDEATHSIG` would be tied to the thread that
+//! forked, is unknown outside Linux, and needs `unsafe` before the exec.)
 //!
-//! A child is known to the watchdog before it exists: the shell that becomes it writes its pid into the folder first, and holds
-//! the pipe open until it has. Should watchdog and test process be killed together, the next run finds the folder unlocked,
-//! kills what is left of that run, and removes it.
+//! A child is known to the watchdog before it exists: the shell that becomes it writes its pid into the
+//! folder first, and holds the pipe open until it has. Should watchdog and test process be killed together,
+//! the next run finds the folder unlocked, kills what is left of that run, and removes it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -27,8 +28,8 @@ use super::names;
 /// Environment variable by which a process is known as a child of a run: its value is the run's folder.
 const MARK: &str = "REFIT_TEST_RUN";
 
-/// Waits until the last writer of its standard input, the test process, is gone, and clears up. `$1` is the run's folder.
-/// A run that failed keeps its logs until the next one, for the person who looks into it.
+/// Waits until the last writer of its standard input, the test process, is gone, and clears up. `$1` is the
+/// run's folder. A run that failed keeps its logs until the next one, for the person who looks into it.
 const WATCHDOG: &str = r#"
 trap '' HUP INT QUIT TERM
 while read -r line; do :; done
@@ -38,7 +39,8 @@ rm -rf pid data
 [ -e keep ] || rm -rf "$1"
 "#;
 
-/// Makes itself known, lets go of the pipe (standard output), and becomes the program. `$1` is the folder for pids, `$2` the log.
+/// Makes itself known, lets go of the pipe (standard output), and becomes the program. `$1` is the folder for
+/// pids, `$2` the log.
 const BECOME: &str = r#"echo >"$1/$$"; log=$2; shift 2; exec "$@" >>"$log" 2>&1"#;
 
 /// The folder of this test process and the pipe to its watchdog.
@@ -118,7 +120,8 @@ impl Run {
         let _ = File::create(self.dir.join("keep"));
     }
 
-    /// Ends all children and removes the folder, now instead of at the end of the process. Nothing can be started afterwards.
+    /// Ends all children and removes the folder, now instead of at the end of the process. Nothing can be
+    /// started afterwards.
     pub fn end(&self) {
         drop(self.alive.lock().unwrap_or_else(PoisonError::into_inner).take());
         let _ = self

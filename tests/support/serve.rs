@@ -39,8 +39,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers on a free port of 127.0.0.1, with TLS if there is a certificate. An `Err` of the handler breaks the connection instead of
-    /// answering (with HTTP/2, the stream).
+    /// Answers on a free port of 127.0.0.1, with TLS if there is a certificate. An `Err` of the handler
+    /// breaks the connection instead of answering (with HTTP/2, the stream).
     pub async fn start<F, A>(tls: Option<&Identity>, handler: F) -> Result<Self>
     where
         F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -59,10 +59,12 @@ impl Server {
                         let (tls, handler) = (tls.clone(), handler.clone());
                         connections.spawn(async move {
                             match tls {
-                                Some(tls) => match tls.accept(stream).await {
-                                    Ok(stream) => connection(stream, handler).await,
-                                    Err(_) => (), // the client's to complain about
-                                },
+                                Some(tls) => {
+                                    // A client that does not trust us complains on its side.
+                                    if let Ok(stream) = tls.accept(stream).await {
+                                        connection(stream, handler).await;
+                                    }
+                                }
                                 None => connection(stream, handler).await,
                             }
                         });

@@ -1,8 +1,9 @@
 //! Words for the person who waits, while something long happens.
 //!
-//! libtest captures what `print!` and `eprintln!` write, and shows it only when the test fails: a build of ten minutes would look
-//! like a test that hangs. The capture sits in those macros, so this writes to the handle of standard error itself. Not to
-//! `/dev/tty`: who redirects standard error, as CI does, wants the words in that file.
+//! libtest captures what `print!` and `eprintln!` write, and shows it only when the test fails: a build of
+//! ten minutes would look like a test that hangs. The capture sits in those macros, so this writes to the
+//! handle of standard error itself. Not to `/dev/tty`: who redirects standard error, as CI does, wants the
+//! words in that file.
 
 use std::io::{IsTerminal as _, Write as _};
 

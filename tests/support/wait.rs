@@ -1,4 +1,5 @@
-//! Waiting for what is going to be true, and making sure that something does not become true. No fixed sleeps.
+//! Waiting for what is going to be true, and making sure that something does not become true. No fixed
+//! sleeps.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ const POLL: Duration = Duration::from_millis(25);
 /// For what takes a moment on an idle machine: long enough for one that is not.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// Asks until the answer is `Ok`, and returns it. Fails the test after `limit`, with the last `Err`: say there what was seen.
+/// Asks until the answer is `Ok`, and returns it. Fails the test after `limit`, with the last `Err`: say
+/// there what was seen.
 pub async fn eventually<T>(what: &str, limit: Duration, ask: impl AsyncFnMut() -> Result<T, String>) -> T {
     try_eventually(what, limit, ask)
         .await
@@ -57,8 +59,8 @@ pub async fn always(what: &str, during: Duration, mut ask: impl AsyncFnMut() -> 
     }
 }
 
-/// Watches an object until it is as the test wants it, and returns it. Fails the test after `limit`, with the object as it is.
-/// A watch that breaks is begun again: the API server may be down for a while.
+/// Watches an object until it is as the test wants it, and returns it. Fails the test after `limit`, with the
+/// object as it is. A watch that breaks is begun again: the API server may be down for a while.
 pub async fn object<K>(api: Api<K>, name: &str, what: &str, limit: Duration, good: impl Fn(&K) -> bool) -> K
 where
     K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,

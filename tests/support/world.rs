@@ -1,5 +1,5 @@
-//! What one test has for itself on a cluster that it shares: a namespace, nodes that only its Plans select, a ServiceAccount with
-//! the roles that the manifests give a controller, and files.
+//! What one test has for itself on a cluster that it shares: a namespace, nodes that only its Plans select, a
+//! service account with the roles that the manifests give a controller, and files.
 //!
 //! A [`World`] clears up when it is dropped. If the test fails, it says first what the world looks like.
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Client;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 
 pub use cluster::create;
@@ -41,7 +41,8 @@ pub struct World {
     installation: Installation,
     kubeconfig: PathBuf,
     /// Value of the label `test` on the nodes that Plans select; another world's if this one was made beside it.
-    nodes_of: String,
+    /// `None` means all nodes: this is the only world.
+    nodes_of: Option<String>,
 }
 
 impl World {
@@ -52,33 +53,42 @@ impl World {
 
     /// As [`Self::new`], under other manifests.
     pub async fn with(manifests: Manifests) -> Self {
-        Self::on(Bed::shared().await.clone(), manifests, None).await
+        let id = random_id();
+        Self::on(Bed::shared().await.clone(), manifests, &id, Some(&id)).await
     }
 
-    /// As [`Self::new`], on a control plane that nobody else uses: for tests that stop the API server or take the CRD away.
+    /// As [`Self::new`], on a control plane that nobody else uses: for tests that stop the API server or take
+    /// the CRD away.
     pub async fn alone() -> Self {
-        Self::on(
-            Bed::own(super::controlplane::Options::default()).await,
-            Manifests::Shipped,
-            None,
-        )
-        .await
+        let bed = Bed::own(super::controlplane::Options::default()).await;
+        let id = random_id();
+        Self::on(bed, Manifests::Shipped, &id, Some(&id)).await
     }
 
     /// Another namespace whose Plans select the nodes of this world.
     pub async fn beside(&self) -> Self {
-        Self::on(self.bed.clone(), Manifests::Shipped, Some(&self.nodes_of)).await
+        Self::on(
+            self.bed.clone(),
+            Manifests::Shipped,
+            &random_id(),
+            self.nodes_of.as_deref(),
+        )
+        .await
     }
 
-    /// A world on that bed. `nodes_of` is the id of the world whose nodes it selects; `None` means its own.
-    pub async fn on(bed: Bed, manifests: Manifests, nodes_of: Option<&str>) -> Self {
-        let id = format!("t-{}", names::random());
+    /// The only world on a bed, with nothing renamed and nothing confined: as it looks in a cluster of one's own.
+    pub async fn sole(bed: Bed) -> Self {
+        Self::on(bed, Manifests::Shipped, manifest::HOME, None).await
+    }
+
+    async fn on(bed: Bed, manifests: Manifests, id: &str, nodes_of: Option<&str>) -> Self {
+        let id = id.to_owned();
         let client = bed.client(&id).await;
         let dir = Run::current().folder(&id);
         let mut world = Self {
             audit: bed.audit_log(),
             kubeconfig: dir.join("controller.kubeconfig"),
-            nodes_of: nodes_of.unwrap_or(&id).to_owned(),
+            nodes_of: nodes_of.map(str::to_owned),
             installation: manifests
                 .install_for(&id)
                 .unwrap_or_else(|error| panic!("manifests: {error:#}")),
@@ -114,15 +124,21 @@ impl World {
 
     /// The full name of a node of this world: `t-abc123-one`.
     pub fn node_name(&self, name: &str) -> String {
-        format!("{}-{name}", self.nodes_of)
+        match &self.nodes_of {
+            Some(id) => format!("{id}-{name}"),
+            None => name.to_owned(),
+        }
     }
 
     /// Labels by which Plans of this world select nodes, and by which no other test's do.
     pub fn node_labels(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([(TEST_LABEL.to_owned(), self.nodes_of.clone())])
+        self.nodes_of
+            .iter()
+            .map(|id| (TEST_LABEL.to_owned(), id.clone()))
+            .collect()
     }
 
-    /// User name of the controller's ServiceAccount.
+    /// User name of the controller's service account.
     pub fn user(&self) -> String {
         format!(
             "system:serviceaccount:{}:{}",
@@ -130,12 +146,20 @@ impl World {
         )
     }
 
-    /// Kubeconfig of the controller's ServiceAccount.
+    /// Kubeconfig of the controller's service account.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// A token of a ServiceAccount of this namespace, by TokenRequest.
+    /// What a list of those nodes asks for.
+    pub fn my_node_list(&self) -> ListParams {
+        match &self.nodes_of {
+            Some(id) => ListParams::default().labels(&format!("{TEST_LABEL}={id}")),
+            None => ListParams::default(),
+        }
+    }
+
+    /// A token of a service account of this namespace, by `TokenRequest`.
     pub async fn token(&self, service_account: &str) -> String {
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
@@ -164,7 +188,8 @@ impl World {
         path
     }
 
-    /// The controller, not yet started: as this world's ServiceAccount, with the environment of the manifests.
+    /// The controller, not yet started: as this world's service account, with the environment of the
+    /// manifests.
     pub fn controller(&self) -> controller::Setup {
         controller::Setup::new(
             &self.dir,
@@ -175,15 +200,17 @@ impl World {
         )
     }
 
-    /// A proxy between a controller and the API server that does what its rules say. `seed` decides where chance is asked for.
+    /// A proxy between a controller and the API server that does what its rules say. `seed` decides where
+    /// chance is asked for.
     pub async fn faults(&self, seed: u64) -> FaultProxy {
         faults::FaultProxy::start(&self.bed.kubeconfig(), &self.dir, seed)
             .await
             .unwrap_or_else(|error| panic!("cannot start the fault proxy: {error:#}"))
     }
 
-    /// All that was asked of the API server by ServiceAccounts of this world, by this test, and by the Job controller about Jobs of
-    /// this namespace, from the beginning of the world. Fails the test on an existing cluster.
+    /// All that was asked of the API server by service accounts of this world, by this test, and by the Job
+    /// controller about Jobs of this namespace, from the beginning of the world. Fails the test on an
+    /// existing cluster.
     pub async fn requests(&self) -> Requests {
         let Some(audit) = &self.audit else {
             panic!(
@@ -211,14 +238,20 @@ impl World {
         manifest::apply(&self.client, &namespace)
             .await
             .unwrap_or_else(|error| panic!("{error:#}"));
-        // Pods are refused until it is there, and then the Job controller waits ten seconds before it tries again.
+        // Pods are refused until it is there, and then the Job controller waits ten seconds before it tries
+        // again.
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.id);
         wait::object(accounts, "default", "exists", wait::SOON, |_| true).await;
     }
 }
 
+fn random_id() -> String {
+    format!("t-{}", names::random())
+}
+
 impl Drop for World {
-    /// Clears up, after a report if the test has failed. On a thread of its own, because this runs on the test's runtime.
+    /// Clears up, after a report if the test has failed. On a thread of its own, because this runs on the
+    /// test's runtime.
     fn drop(&mut self) {
         let failed = std::thread::panicking();
         let work = std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! Starting, freezing and ending a controller. What runs here is a shell: it can be told what to say and how to end.
+//! Starting, freezing and ending a controller. What runs here is a shell: it can be told what to say and how
+//! to end.
 
 use std::time::Duration;
 

@@ -18,7 +18,8 @@ use crate::support::process::lives;
 use crate::support::wait::SOON;
 use crate::support::world::World;
 
-/// A world, a proxy, and a client that goes through it as the controller's ServiceAccount. Plans are all it touches.
+/// A world, a proxy, and a client that goes through it as the controller's service account. Plans are all it
+/// touches.
 struct Trial {
     world: World,
     faults: FaultProxy,

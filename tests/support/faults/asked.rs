@@ -5,7 +5,8 @@ use http::{Method, Uri};
 /// A request in the words of RBAC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; of what is no resource, `get` and so on.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; of what is no
+    /// resource, `get` and so on.
     pub verb: String,
     pub group: String,
     /// With the subresource: `plans/status`. Empty for what is no resource, such as `/readyz`.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::asked::Asked;
 
-/// A rule: begins with [`Rule::on`] or [`Rule::write`], says which of those requests, and ends with what happens to them.
+/// A rule: begins with [`Rule::on`] or [`Rule::write`], says which of those requests, and ends with what
+/// happens to them.
 ///
 /// ```ignore
 /// Rule::on("create", "jobs").nth(3).answer(409)
@@ -200,7 +201,8 @@ impl Armed {
     }
 }
 
-/// A number from 0 to 1 that is as good as random and always the same for the same input (the mixing step of SplitMix64).
+/// A number from 0 to 1 that is as good as random and always the same for the same input (the mixing step of
+/// `SplitMix64`).
 fn portion(input: u64) -> f64 {
     let mut bits = input.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

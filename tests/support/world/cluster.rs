@@ -43,8 +43,8 @@ impl World {
         Api::all(self.client.clone())
     }
 
-    /// Makes, or merges into, what the YAML documents say. They are put into this world: its namespace, and Plans that have a
-    /// `nodeSelector` select only nodes of this world, whatever else they ask for.
+    /// Makes, or merges into, what the YAML documents say. They are put into this world: its namespace, and
+    /// Plans that have a `nodeSelector` select only nodes of this world, whatever else they ask for.
     pub async fn apply(&self, yaml: &str) -> Vec<DynamicObject> {
         let mut made = Vec::new();
         for object in manifest::parse(yaml).unwrap_or_else(|error| panic!("{error:#}\n{yaml}")) {
@@ -61,7 +61,9 @@ impl World {
     pub async fn try_apply(&self, mut object: Value) -> anyhow::Result<DynamicObject> {
         object["metadata"]["namespace"] = json!(self.id);
         if object["kind"] == "Plan" && object["spec"]["nodeSelector"].is_object() {
-            object["spec"]["nodeSelector"]["matchLabels"][TEST_LABEL] = json!(self.nodes_of);
+            for (label, value) in self.node_labels() {
+                object["spec"]["nodeSelector"]["matchLabels"][label] = json!(value);
+            }
         }
         manifest::apply(&self.client, &object).await
     }
@@ -118,9 +120,8 @@ impl World {
 
     /// Nodes that Plans of this world select, in the order of their names.
     pub async fn my_nodes(&self) -> Vec<Node> {
-        let mine = ListParams::default().labels(&format!("{TEST_LABEL}={}", self.nodes_of));
         self.nodes()
-            .list(&mine)
+            .list(&self.my_node_list())
             .await
             .unwrap_or_else(|error| panic!("cannot list Nodes: {error}"))
             .items
@@ -231,7 +232,8 @@ pub fn done(node: &Node, plan: &str) -> Option<String> {
         .cloned()
 }
 
-/// Starts the removal of all that a test has made. What fails here is somebody else's next run to clear: every name is random.
+/// Starts the removal of all that a test has made. What fails here is somebody else's next run to clear:
+/// every name is random.
 pub async fn clear(client: &Client, namespaces: &Api<Namespace>, test: &str) {
     let mine = ListParams::default().labels(&format!("{TEST_LABEL}={test}"));
     let background = DeleteParams::background();

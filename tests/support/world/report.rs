@@ -9,7 +9,6 @@ use kube::api::{Api, ListParams};
 use refit::api::Plan;
 
 use super::World;
-use crate::support::manifest::TEST_LABEL;
 use crate::support::process::tail;
 
 /// Of each kind, at most so many: a roll-out of 1,000 nodes would bury what matters.
@@ -41,8 +40,7 @@ impl World {
         if let Ok(pods) = Api::<Pod>::namespaced(client.clone(), &self.id).list(&here).await {
             section(&mut out, "Pods", pods.items.iter().map(pod));
         }
-        let mine = ListParams::default().labels(&format!("{TEST_LABEL}={}", self.nodes_of));
-        if let Ok(nodes) = Api::<Node>::all(client.clone()).list(&mine).await {
+        if let Ok(nodes) = Api::<Node>::all(client.clone()).list(&self.my_node_list()).await {
             section(&mut out, "Nodes", nodes.items.iter().map(node));
         }
         if let Ok(mut events) = Api::<Event>::namespaced(client.clone(), &self.id)
