@@ -82,9 +82,9 @@ fn every_test_that_the_compatibility_tables_name_exists() {
     for heading in ["What holds", "Deviations"] {
         for row in rows(&text, heading).into_iter().skip(1) {
             assert_eq!(row.len(), 4, "{row:?}");
-            let names: Vec<_> = quoted(row[3]).collect();
-            assert!(row[3] == "—" || !names.is_empty(), "no test and no dash: {row:?}");
-            for name in names {
+            let cited: Vec<_> = quoted(row[3]).collect();
+            assert!(row[3] == "—" || !cited.is_empty(), "no test and no dash: {row:?}");
+            for name in cited {
                 assert!(tests.contains(name), "{name} is no test: {row:?}");
                 named += 1;
             }
