@@ -1,7 +1,5 @@
 //! What the documents say about the code, held against the code.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it fails")]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -4,8 +4,6 @@
 //! `REFIT_SCHEMA_CRD=FILE` puts the definition in that file to the same cases (those about refit's own fields aside): with
 //! system-upgrade-controller's, this shows that what was recorded still holds.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it fails")]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
