@@ -1,6 +1,6 @@
-//! The manifests in `deploy/`: what they must say so that Plans written for system-upgrade-controller find what they
-//! name, and what they must not say. That the rules are those that are used is shown where the controller runs under
-//! them.
+//! The manifests in `deploy/`: what they must say so that Plans written for system-upgrade-controller find
+//! what they name, and what they must not say. That the rules are those that are used is shown where the
+//! controller runs under them.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it fails")]
 

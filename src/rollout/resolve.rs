@@ -50,8 +50,13 @@ pub(super) fn resolve(
     let (version, source) = match (given(spec.version.as_deref()), given(spec.channel.as_deref())) {
         (Some(version), _) => (munge(version), Source::Version),
         (None, Some(url)) => match channel(plan, url, channels) {
-            Some(ChannelFacts { version: Some(version), .. }) => (version, Source::Channel),
-            Some(ChannelFacts { error: Some(error), .. }) => return Resolution::Failed(error),
+            Some(ChannelFacts {
+                version: Some(version),
+                ..
+            }) => (version, Source::Channel),
+            Some(ChannelFacts {
+                error: Some(error), ..
+            }) => return Resolution::Failed(error),
             _ => return Resolution::Pending,
         },
         (None, None) => return Resolution::Failed(UNRESOLVABLE.to_owned()),
@@ -73,7 +78,11 @@ pub(super) fn resolve(
         return Resolution::Pending;
     }
     let hash = digest::plan_hash(&plan.object, &version, hashes).into();
-    Resolution::Resolved(Resolved { version: version.into(), hash, source })
+    Resolution::Resolved(Resolved {
+        version: version.into(),
+        hash,
+        source,
+    })
 }
 
 /// What status says that the Plan was at.
@@ -99,9 +108,10 @@ pub(super) fn channel(
 ) -> Option<ChannelFacts> {
     let told = told_before(plan, url);
     match (channels.get(url), told) {
-        (Some(known), Some(told)) if known.version.is_none() => {
-            Some(ChannelFacts { version: told.version, ..known.clone() })
-        }
+        (Some(known), Some(told)) if known.version.is_none() => Some(ChannelFacts {
+            version: told.version,
+            ..known.clone()
+        }),
         (Some(known), _) => Some(known.clone()),
         (None, told) => told,
     }
@@ -109,8 +119,14 @@ pub(super) fn channel(
 
 fn told_before(plan: &PlanFacts, url: &str) -> Option<ChannelFacts> {
     let status = plan.status();
-    let told = status.channel.as_ref().filter(|told| told.url.as_deref() == Some(url))?;
-    let resolved = status.conditions.iter().any(|c| c.type_ == "LatestResolved" && c.status == "True");
+    let told = status
+        .channel
+        .as_ref()
+        .filter(|told| told.url.as_deref() == Some(url))?;
+    let resolved = status
+        .conditions
+        .iter()
+        .any(|c| c.type_ == "LatestResolved" && c.status == "True");
     Some(ChannelFacts {
         polled: told.last_polled.as_deref()?.parse().ok()?,
         failures: u32::from(told.last_error.is_some()),
@@ -135,7 +151,11 @@ const LAST_RETRY: SignedDuration = SignedDuration::from_mins(2);
 
 /// When a channel is to be asked again. Answers are spread over a tenth of the interval, so that clusters that were
 /// started together do not ask together; failures are tried again sooner.
-pub(super) fn next_poll(url: &str, known: Option<&ChannelFacts>, interval: SignedDuration) -> Option<Timestamp> {
+pub(super) fn next_poll(
+    url: &str,
+    known: Option<&ChannelFacts>,
+    interval: SignedDuration,
+) -> Option<Timestamp> {
     let known = known?;
     let pause = if known.failures > 0 {
         let doubled = FIRST_RETRY.as_secs() << known.failures.saturating_sub(1).min(8);
@@ -150,8 +170,14 @@ pub(super) fn next_poll(url: &str, known: Option<&ChannelFacts>, interval: Signe
 
 /// A number that differs from channel to channel and from poll to poll, and is the same whenever it is asked for.
 fn scatter(url: &str, polled: Timestamp) -> u64 {
-    let digest = Sha256::new().chain_update(url).chain_update(polled.as_nanosecond().to_be_bytes()).finalize();
-    digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    let digest = Sha256::new()
+        .chain_update(url)
+        .chain_update(polled.as_nanosecond().to_be_bytes())
+        .finalize();
+    digest
+        .iter()
+        .take(8)
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 fn given(text: Option<&str>) -> Option<&str> {

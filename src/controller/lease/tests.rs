@@ -32,18 +32,29 @@ struct Candidate {
 fn candidate_with(store: &Arc<Store>, identity: &str, timing: LeaseTiming, clock: Clock) -> Candidate {
     let link = Link::new(store);
     let elector = Elector::new(link.client(), "kube-upgrade", NAME, identity, timing, clock);
-    Candidate { link, leadership: elector.leadership(), election: elector.start() }
+    Candidate {
+        link,
+        leadership: elector.leadership(),
+        election: elector.start(),
+    }
 }
 
 fn candidate(store: &Arc<Store>, identity: &str) -> Candidate {
-    candidate_with(store, identity, LeaseTiming::default(), Clock::following_tokio(epoch()))
+    candidate_with(
+        store,
+        identity,
+        LeaseTiming::default(),
+        Clock::following_tokio(epoch()),
+    )
 }
 
 impl Candidate {
     /// How long it takes until this candidate leads.
     async fn leads_after(&self) -> Duration {
         let start = Instant::now();
-        timeout(secs(600), self.leadership.wait_until_leader()).await.expect("the candidate never leads");
+        timeout(secs(600), self.leadership.wait_until_leader())
+            .await
+            .expect("the candidate never leads");
         start.elapsed()
     }
 }
@@ -111,7 +122,16 @@ async fn a_lease_without_a_record_is_free() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_without_an_api_leads_no_longer_than_the_renew_deadline() {
-    for fault in [Faults { hang: true, ..Faults::default() }, Faults { refuse: true, ..Faults::default() }] {
+    for fault in [
+        Faults {
+            hang: true,
+            ..Faults::default()
+        },
+        Faults {
+            refuse: true,
+            ..Faults::default()
+        },
+    ] {
         let store = Store::empty();
         let a = candidate(&store, "a");
         a.leads_after().await;
@@ -148,7 +168,10 @@ async fn a_renewal_counts_from_before_it_was_sent() {
     a.leads_after().await;
     sleep(secs(3)).await;
     // The answer takes 9 s, the request no time at all.
-    a.link.set(Faults { answer_delay: secs(9), ..Faults::default() });
+    a.link.set(Faults {
+        answer_delay: secs(9),
+        ..Faults::default()
+    });
     sleep(secs(20)).await;
     a.link.cut();
     let sent = store.last_write();
@@ -175,8 +198,14 @@ async fn a_leader_that_slept_with_the_machine_does_not_lead() {
     // The monotonic clock stood still meanwhile.
     *offset.lock().unwrap() = SignedDuration::from_hours(-5) + SignedDuration::from_secs(31);
     assert!(!a.leadership.is_leader());
-    timeout(secs(3), a.leadership.lost()).await.expect("the process must end");
-    assert_eq!(store.spec()["holderIdentity"], "a", "nothing was written any more");
+    timeout(secs(3), a.leadership.lost())
+        .await
+        .expect("the process must end");
+    assert_eq!(
+        store.spec()["holderIdentity"],
+        "a",
+        "nothing was written any more"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +240,9 @@ async fn a_follower_that_stops_gives_nothing_back() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_handle_ends_the_leadership_and_gives_nothing_back() {
     let store = Store::empty();
-    let Candidate { leadership, election, .. } = candidate(&store, "a");
+    let Candidate {
+        leadership, election, ..
+    } = candidate(&store, "a");
     leadership.wait_until_leader().await;
     drop(election);
     timeout(secs(1), leadership.lost()).await.unwrap();
@@ -226,7 +257,10 @@ async fn a_renewal_under_way_does_not_stop_the_giving_back() {
     let a = candidate(&store, "a");
     a.leads_after().await;
     // The next renewal is on its way for 1.5 s when the Lease is given back, and arrives between GET and PUT of that.
-    a.link.set(Faults { request_delay: Duration::from_millis(1500), ..Faults::default() });
+    a.link.set(Faults {
+        request_delay: Duration::from_millis(1500),
+        ..Faults::default()
+    });
     sleep(secs(3)).await;
     a.election.release().await;
     assert_eq!(store.spec()["holderIdentity"], "");
@@ -270,7 +304,11 @@ async fn a_leader_survives_whoever_edits_the_leases_metadata() {
     }
     sleep(secs(40)).await;
     assert!(a.leadership.is_leader());
-    assert_eq!(store.labels(), json!({"touched": "yes"}), "the renewal kept what is not ours");
+    assert_eq!(
+        store.labels(),
+        json!({"touched": "yes"}),
+        "the renewal kept what is not ours"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,7 +328,10 @@ async fn a_renewal_whose_answer_was_lost_is_known_again() {
     let a = candidate(&store, "a");
     a.leads_after().await;
     sleep(secs(1)).await;
-    a.link.set(Faults { answer_delay: secs(3600), ..Faults::default() });
+    a.link.set(Faults {
+        answer_delay: secs(3600),
+        ..Faults::default()
+    });
     sleep(secs(5)).await;
     a.link.set(Faults::default());
     sleep(secs(120)).await;
@@ -353,8 +394,13 @@ async fn without_an_election_one_always_leads() {
 
 #[test]
 fn the_process_ends_with_client_gos_words() {
-    let lost = LeaseLost { name: NAME.to_owned() };
-    assert_eq!(lost.to_string(), "leaderelection lost for system-upgrade-controller");
+    let lost = LeaseLost {
+        name: NAME.to_owned(),
+    };
+    assert_eq!(
+        lost.to_string(),
+        "leaderelection lost for system-upgrade-controller"
+    );
 }
 
 #[test]
@@ -375,7 +421,10 @@ fn times_that_let_two_lead_are_refused() {
         error(timing(45_000, 30_000, 25_000)),
         "the renew deadline (30s) must be more than 1.2 times the retry period (25s)"
     );
-    assert_eq!(error(timing(45_000, 30_000, 0)), "the retry period must be more than 0");
+    assert_eq!(
+        error(timing(45_000, 30_000, 0)),
+        "the retry period must be more than 0"
+    );
     assert_eq!(timing(1500, 1000, 100).lease_duration_seconds(), 2);
 }
 
@@ -387,7 +436,10 @@ async fn never_do_two_lead_at_once() {
     for seed in 0..20 {
         terms += rough_weather(seed).await;
     }
-    assert!(terms > 60, "only {terms} terms: the weather was too fair to prove anything");
+    assert!(
+        terms > 60,
+        "only {terms} terms: the weather was too fair to prove anything"
+    );
 }
 
 async fn rough_weather(seed: u64) -> usize {
@@ -395,7 +447,12 @@ async fn rough_weather(seed: u64) -> usize {
     let store = Store::empty();
     let start = |name: &str, rng: &mut Rng| {
         let skew = SignedDuration::from_secs(i64::try_from(rng.below(200_000)).unwrap() - 100_000);
-        candidate_with(&store, name, LeaseTiming::default(), Clock::following_tokio(epoch() + skew))
+        candidate_with(
+            &store,
+            name,
+            LeaseTiming::default(),
+            Clock::following_tokio(epoch() + skew),
+        )
     };
     let names = ["a", "b", "c"];
     let mut candidates: Vec<Candidate> = names.iter().map(|name| start(name, &mut rng)).collect();
@@ -433,7 +490,10 @@ async fn rough_weather(seed: u64) -> usize {
         candidate.link.set(Faults::default());
     }
     sleep(secs(120)).await;
-    let leading = candidates.iter().filter(|candidate| candidate.leadership.is_leader()).count();
+    let leading = candidates
+        .iter()
+        .filter(|candidate| candidate.leadership.is_leader())
+        .count();
     assert_eq!(leading, 1, "seed {seed}");
     terms
 }

@@ -35,7 +35,11 @@ struct State {
 
 impl Store {
     pub(super) fn empty() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { lease: None, version: 0, last_write: Instant::now() })))
+        Arc::new(Self(Mutex::new(State {
+            lease: None,
+            version: 0,
+            last_write: Instant::now(),
+        })))
     }
 
     pub(super) fn holding(spec: &Value) -> Arc<Self> {
@@ -101,7 +105,11 @@ impl State {
                 let (sent, there) = (sent(), &lease["metadata"]["resourceVersion"]);
                 let expected = &sent["metadata"]["resourceVersion"];
                 assert!(expected.is_string(), "a PUT without a resourceVersion");
-                if expected == there { (StatusCode::OK, self.write(sent)) } else { failure(409, "Conflict") }
+                if expected == there {
+                    (StatusCode::OK, self.write(sent))
+                } else {
+                    failure(409, "Conflict")
+                }
             }
             _ => failure(403, "Forbidden"),
         }
@@ -147,7 +155,11 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(store: &Arc<Store>) -> Self {
-        Self { store: Arc::clone(store), faults: Arc::default(), requests: Arc::default() }
+        Self {
+            store: Arc::clone(store),
+            faults: Arc::default(),
+            requests: Arc::default(),
+        }
     }
 
     pub(super) fn set(&self, faults: Faults) {
@@ -155,22 +167,38 @@ impl Link {
     }
 
     pub(super) fn cut(&self) {
-        self.set(Faults { hang: true, ..Faults::default() });
+        self.set(Faults {
+            hang: true,
+            ..Faults::default()
+        });
     }
 
     pub(super) fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().iter().map(|(method, count)| format!("{method} {count}")).collect()
+        self.requests
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(method, count)| format!("{method} {count}"))
+            .collect()
     }
 
     pub(super) fn client(&self) -> Client {
         let link = self.clone();
-        Client::new(tower::service_fn(move |request| link.clone().call(request)), "default")
+        Client::new(
+            tower::service_fn(move |request| link.clone().call(request)),
+            "default",
+        )
     }
 
     async fn call(self, request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
-        *self.requests.lock().unwrap().entry(parts.method.to_string()).or_default() += 1;
+        *self
+            .requests
+            .lock()
+            .unwrap()
+            .entry(parts.method.to_string())
+            .or_default() += 1;
         let faults = *self.faults.lock().unwrap();
         if faults.hang {
             return std::future::pending().await;
@@ -185,6 +213,8 @@ impl Link {
         });
         let (status, answer) = arrival.await?;
         sleep(faults.answer_delay).await;
-        Ok(Response::builder().status(status).body(Body::from(answer.to_string().into_bytes()))?)
+        Ok(Response::builder()
+            .status(status)
+            .body(Body::from(answer.to_string().into_bytes()))?)
     }
 }
