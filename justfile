@@ -3,6 +3,7 @@
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
 container := env("CONTAINER", "docker")
+image := "ghcr.io/refit-rs/refit"
 version := `sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1`
 
 # List the recipes
@@ -42,9 +43,9 @@ soak: (_ignored "soak")
 generate:
     REFIT_UPDATE=1 cargo test --quiet --locked --lib crd::tests
 
-# The container image, as refit:VERSION (CONTAINER=podman for another builder)
+# The container image (just image=REGISTRY/NAME image; CONTAINER=podman for another builder)
 image:
-    {{ container }} build --file Containerfile --tag refit:{{ version }} .
+    {{ container }} build --file Containerfile --tag {{ image }}:v{{ version }} .
 
 # The controller, from the sources, against the current kubeconfig
 run *ARGS:

@@ -1,6 +1,6 @@
-//! The manifests in `deploy/`: what they must say so that Plans written for system-upgrade-controller find
-//! what they name, and what they must not say. That the rules are those that are used is shown where the
-//! controller runs under them.
+//! The manifests in `deploy/`: what they must say so that Plans written for system-upgrade-controller find what they
+//! name, and what they must not say. That the rules are those that are used is shown where the controller runs under
+//! them.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -72,6 +72,13 @@ fn every_file_is_listed_and_every_object_is_one_that_kubernetes_knows_whole() {
             other => assert_eq!(other, "a kind that this test knows"),
         }
     }
+}
+
+#[test]
+fn the_image_is_that_of_this_version() {
+    let images = &read("kustomization.yaml")[0]["images"];
+    assert_eq!(images[0]["name"].as_str(), pod().containers[0].image.as_deref());
+    assert_eq!(images[0]["newTag"], format!("v{}", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]

@@ -11,4 +11,9 @@
 
 mod support;
 
+mod deploy;
+mod docs;
+mod examples;
+mod rings;
+mod schema;
 mod testbed;

@@ -158,3 +158,6 @@ pub(super) fn name_errors(plan: &PlanInput<'_>, settings: &JobSettings) -> Vec<J
     }
     errors
 }
+
+#[cfg(test)]
+mod tests;

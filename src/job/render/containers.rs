@@ -225,3 +225,6 @@ fn variable(name: &str, value: &str) -> EnvVar {
         ..EnvVar::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,3 +54,6 @@ pub(super) fn pod_selector(drain: &DrainSpec) -> Result<Selector, JobError> {
             .map_err(JobError::PodSelector),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -194,3 +194,6 @@ fn below_secrets(path: &str) -> String {
     }
     format!("/{}", parts.join("/"))
 }
+
+#[cfg(test)]
+mod tests;
