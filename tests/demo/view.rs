@@ -1,5 +1,5 @@
-//! What the person in front of the terminal sees: sentences, and below them a line for each node. On a terminal those lines change in
-//! place; in a pipe a line is written when a node has come a step further.
+//! What the person in front of the terminal sees: sentences, and below them a line for each node. On a
+//! terminal those lines change in place; in a pipe a line is written when a node has come a step further.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
