@@ -7,6 +7,7 @@ pub mod names;
 pub mod plan;
 pub mod selector;
 pub mod status;
+pub mod validate;
 pub mod window;
 
 pub use plan::{

@@ -12,4 +12,5 @@ pub mod clock;
 pub mod controller;
 pub mod job;
 pub mod proxy;
+pub mod rollout;
 pub mod telemetry;

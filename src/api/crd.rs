@@ -12,8 +12,8 @@
 //! Pure: reading and writing the definition on a cluster is the controller's.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinition,
-    CustomResourceDefinitionSpec, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
+    JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 use serde_json::json;
@@ -83,22 +83,6 @@ pub fn plans() -> CustomResourceDefinition {
 /// None that the definition can cause; the serializer's signature has one.
 pub fn to_yaml() -> Result<String, serde_saphyr::ser::Error> {
     serde_saphyr::to_string(&plans())
-}
-
-/// Whether the definition on the cluster says what ours says, so that there is nothing to write.
-pub fn is_current(live: &CustomResourceDefinition) -> bool {
-    let defaulted = |crd: CustomResourceDefinition| CustomResourceDefinitionSpec {
-        // The only field of ours that the API server fills in.
-        conversion: crd.spec.conversion.or_else(|| {
-            Some(CustomResourceConversion {
-                strategy: "None".to_owned(),
-                ..CustomResourceConversion::default()
-            })
-        }),
-        preserve_unknown_fields: crd.spec.preserve_unknown_fields.filter(|preserved| *preserved),
-        ..crd.spec
-    };
-    defaulted(live.clone()) == defaulted(plans())
 }
 
 /// Paths of refit's own fields that the definition on the cluster does not serve, such as `spec.suspend`.
@@ -246,6 +230,11 @@ fn amend_property(name: &str, schema: &mut JSONSchemaProps) {
         "conditions" => {
             schema.x_kubernetes_list_type = Some("map".to_owned());
             schema.x_kubernetes_list_map_keys = Some(vec!["type".to_owned()]);
+        }
+        "maxConcurrent" => {
+            // At least one node, and what 32 bits hold. A share is text, whose form `validate` looks at.
+            schema.minimum = Some(1.0);
+            schema.maximum = Some(f64::from(i32::MAX));
         }
         "divisor" => schema.pattern = Some(QUANTITY.to_owned()),
         "skipWaitForDeleteTimeout" => schema.format = None, // an `int` in Go, which has no format

@@ -111,9 +111,14 @@ impl Selector {
 
     /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.matches_by(|key| labels.get(key).map(String::as_str))
+    }
+
+    /// Whether an object is selected whose labels are looked up by `label`.
+    pub fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements
             .as_ref()
-            .is_some_and(|all| all.iter().all(|one| one.matches(labels)))
+            .is_some_and(|all| all.iter().all(|one| one.matches(label(&one.key))))
     }
 
     fn all(mut requirements: Vec<Requirement>) -> Self {
@@ -163,9 +168,8 @@ impl Requirement {
         )
     }
 
-    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let value = labels.get(&self.key);
-        let listed = |value: &String| self.values.contains(value);
+    fn matches(&self, value: Option<&str>) -> bool {
+        let listed = |value: &str| self.values.iter().any(|one| one == value);
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(listed),
             Operator::NotIn | Operator::NotEquals => !value.is_some_and(listed),
@@ -177,10 +181,10 @@ impl Requirement {
     }
 
     /// Whether value and bound are both numbers, and `holds` of them.
-    fn compares(&self, value: Option<&String>, holds: impl Fn(i64, i64) -> bool) -> bool {
-        let number = |text: Option<&String>| text?.parse().ok();
+    fn compares(&self, value: Option<&str>, holds: impl Fn(i64, i64) -> bool) -> bool {
+        let number = |text: Option<&str>| text?.parse().ok();
         number(value)
-            .zip(number(self.values.first()))
+            .zip(number(self.values.first().map(String::as_str)))
             .is_some_and(|(value, bound)| holds(value, bound))
     }
 }

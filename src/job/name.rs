@@ -7,7 +7,10 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-/// The longest DNS label, label value and name part of a label key.
+use crate::api::names::LABEL_PLAN_PREFIX;
+use crate::api::selector::{label_key_problems, label_value_problems};
+
+/// The longest DNS label, label value and name part of a label key, in bytes.
 pub const MAX_LEN: usize = 63;
 
 /// Joins `parts` with `-` and shortens the result to 63 bytes where it is longer (S28): the first 57 bytes, `-` and 5 hex
@@ -19,13 +22,11 @@ pub fn safe_concat(parts: &[&str]) -> String {
     if full.len() <= MAX_LEN {
         return full;
     }
-    let digest = hex::encode(Sha256::digest(&full));
     let kept = match full.as_bytes()[56] {
         b'a'..=b'z' | b'0'..=b'9' => 57,
-        _ => 56,
+        _ => cut(&full, 56).len(),
     };
-    let kept = floor_char_boundary(&full, kept);
-    format!("{}-{}", &full[..kept], &digest[..MAX_LEN - 1 - kept])
+    format!("{}-{}", &full[..kept], &sha256(&full)[..MAX_LEN - 1 - kept])
 }
 
 /// Name of the Job for a Plan and hash on a node, as system-upgrade-controller forms it (S29).
@@ -35,28 +36,11 @@ pub fn job_name(plan: &str, node: &str, hash: &str) -> String {
     safe_concat(&["apply", plan, "on", short(node), "with", hash])
 }
 
-/// Name of the Job where [`job_name`] is taken by a Job that is not ours: 64 bits of a digest over all that tells one Job
-/// from another, so that no other Plan, node or hash has it.
+/// Name of the Job where [`job_name`] is taken by a Job that is not ours. It ends in 64 bits of a digest over the UIDs of
+/// Plan and node and the hash, so that no other Plan, node or hash has it, not even a Plan made again under its old name.
 pub fn second_job_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
-    let digest = hex::encode(Sha256::digest([plan_uid, node_uid, hash].join("/")));
-    let tail = &digest[..16];
-    let mut head = format!("apply-{plan}-on-{}", short(node));
-    head.truncate(floor_char_boundary(&head, MAX_LEN - 1 - tail.len()));
-    head.truncate(head.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).len());
-    format!("{head}-{tail}")
-}
-
-/// The node's name up to its first dot.
-fn short(node: &str) -> &str {
-    node.split_once('.').map_or(node, |(short, _)| short)
-}
-
-/// The largest index up to `index` at which `text` can be cut.
-fn floor_char_boundary(text: &str, index: usize) -> usize {
-    (0..=index.min(text.len()))
-        .rev()
-        .find(|&i| text.is_char_boundary(i))
-        .unwrap_or(0)
+    let digest = sha256(&[plan_uid, node_uid, hash].join("/"));
+    with_tail(&format!("apply-{plan}-on-{}", short(node)), &digest[..16])
 }
 
 /// Name of the pod volume for a secret (S17): `secret-<name>` by [`safe_concat`]. Where that is no DNS label, because the
@@ -66,21 +50,20 @@ pub fn secret_volume_name(secret: &str) -> String {
     if is_dns_label(&name) {
         return name;
     }
-    let digest = hex::encode(Sha256::digest(secret));
-    let tail = &digest[..8];
-    let mut head: String = format!("secret-{secret}")
-        .chars()
-        .map(|c| {
-            if c.is_ascii_lowercase() || c.is_ascii_digit() {
-                c
-            } else {
-                '-'
-            }
-        })
-        .take(MAX_LEN - 1 - tail.len())
-        .collect();
-    head.truncate(head.trim_end_matches('-').len());
-    format!("{head}-{tail}")
+    let allowed = |c: char| {
+        if c.is_ascii_lowercase() || c.is_ascii_digit() {
+            c
+        } else {
+            '-'
+        }
+    };
+    with_tail(
+        &format!("secret-{secret}")
+            .chars()
+            .map(allowed)
+            .collect::<String>(),
+        &sha256(secret)[..8],
+    )
 }
 
 /// What a label can hold of the name of an object: the name, or its short form by S28 where it is longer than 63 bytes.
@@ -92,31 +75,50 @@ pub fn label_value(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether `text` is a DNS label (RFC 1123): at most 63 of `[a-z0-9-]`, with no `-` at either end.
-pub fn is_dns_label(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    is_bounded(text, inner, |b| inner(b) || b == b'-') && !text.is_empty()
+/// Key of the label `plan.upgrade.cattle.io/<plan>`, which on a node says which hash of the Plan is done.
+pub fn plan_label_key(plan: &str) -> String {
+    format!("{LABEL_PLAN_PREFIX}{plan}")
+}
+
+/// Whether a Plan of this name can have its label, on Jobs and on nodes.
+pub fn is_plan_label(plan: &str) -> bool {
+    label_key_problems(&plan_label_key(plan)).is_empty()
 }
 
 /// Whether `text` can be the value of a label. The empty text can.
 pub fn is_label_value(text: &str) -> bool {
-    is_bounded(
-        text,
-        |b| b.is_ascii_alphanumeric(),
-        |b| b.is_ascii_alphanumeric() || b"-_.".contains(&b),
-    )
+    label_value_problems(text).is_empty()
 }
 
-/// Whether a Plan of this name can have its label `plan.upgrade.cattle.io/<plan>` on nodes and Jobs.
-pub fn is_plan_label(plan: &str) -> bool {
-    !plan.is_empty() && is_label_value(plan)
+/// Whether `text` is a DNS label (RFC 1123): at most 63 of `[a-z0-9-]`, and neither the first nor the last is `-`.
+pub fn is_dns_label(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    !text.is_empty()
+        && text.len() <= MAX_LEN
+        && text.bytes().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
-/// At most 63 bytes, of which the first and the last satisfy `end`, and all `inner`.
-fn is_bounded(text: &str, end: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() <= MAX_LEN
-        && bytes.first().is_none_or(|&b| end(b))
-        && bytes.last().is_none_or(|&b| end(b))
-        && bytes.iter().all(|&b| inner(b))
+/// As much of `head` as leaves room for `-` and `tail` in a name, without anything but a letter or digit at its end.
+fn with_tail(head: &str, tail: &str) -> String {
+    let head = cut(head, MAX_LEN - 1 - tail.len()).trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    format!("{head}-{tail}")
 }
+
+/// The first `len` bytes of `text`, or as many as are whole characters.
+fn cut(text: &str, len: usize) -> &str {
+    (0..=len).rev().find_map(|len| text.get(..len)).unwrap_or(text)
+}
+
+/// The node's name up to its first dot.
+fn short(node: &str) -> &str {
+    node.split_once('.').map_or(node, |(short, _)| short)
+}
+
+fn sha256(text: &str) -> String {
+    hex::encode(Sha256::digest(text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,8 @@ use super::plan::PlanView;
 use super::start::{self, Busy};
 use super::step::Step;
 use super::world::World;
-use super::{give_back, resolve, status};
+use super::status::{WAITING, report};
+use super::{give_back, resolve};
 use crate::api::NodeProgress;
 use crate::job::digest;
 
@@ -67,9 +68,9 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     for (name, mut nodes) in standings {
         let Some(plan) = world.plans.get(&name) else { continue };
         let gate = gates.remove(&name).flatten();
-        let report = start::start(world, plan, gate, &mut nodes, &mut busy, now);
-        status::report(world, plan, &nodes, &report, now, &mut decision);
-        decision.reports.insert(name, report);
+        let waits = start::start(world, plan, gate, &mut nodes, &mut busy, now);
+        report(world, plan, &nodes, &waits, now, &mut decision);
+        decision.reports.insert(name, waits);
     }
     decision
 }
@@ -96,7 +97,7 @@ fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
             }),
         }
     }
-    if world.permissions.is_none() && !world.plans.is_empty() {
+    if !matches!(world.permissions, Some(Ok(()))) && !world.plans.is_empty() {
         decision.steps.push(Step::AskPermissions);
     }
 }
@@ -161,28 +162,24 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<Text, &'a NodeProg
         message: None,
     };
     let status = plan.facts.status();
-    match &status.active {
-        Some(active) => active
+    if let Some(active) = &status.active {
+        return active
             .iter()
-            .filter(|entry| entry.phase != status::WAITING)
+            .filter(|entry| entry.phase != WAITING)
             .filter_map(|entry| {
                 let (name, node) = world.nodes.get_key_value(entry.name.as_str())?;
                 (entry.uid.as_deref() == Some(&*node.uid)).then(|| (name.clone(), entry))
             })
-            .collect(),
-        None => {
-            let hostnames: BTreeSet<&str> = status.applying.iter().flatten().map(String::as_str).collect();
-            if hostnames.is_empty() {
-                return BTreeMap::new();
-            }
-            world
-                .nodes
-                .iter()
-                .filter(|(name, node)| hostnames.contains(node.hostname()) && plan.nodes.class(name).is_some())
-                .map(|(name, _)| (name.clone(), &FOREIGN))
-                .collect()
-        }
+            .collect();
     }
+    let hostnames: BTreeSet<&str> = status.applying.iter().flatten().map(String::as_str).collect();
+    if hostnames.is_empty() {
+        return BTreeMap::new();
+    }
+    let named = |(name, node): &(&Text, &super::NodeFacts)| {
+        hostnames.contains(node.hostname()) && plan.nodes.class(name).is_some()
+    };
+    world.nodes.iter().filter(named).map(|(name, _)| (name.clone(), &FOREIGN)).collect()
 }
 
 /// Jobs of Plans that are no more. Kubernetes collects them too, by their ownerReference, unless somebody took that away.

@@ -13,14 +13,14 @@ pub(super) fn are_pruned(plan: &PlanFacts) -> bool {
     generation == plan.generation() && Some(digest) != digest_of(plan).as_deref()
 }
 
-/// The note to write: `Some(None)` removes it, `None` leaves it as it is.
-pub(super) fn note(plan: &PlanFacts) -> Option<Option<String>> {
+/// The note as it should be, where it is not: with `None` there should be none.
+pub(super) fn note(plan: &PlanFacts) -> Result<(), Option<String>> {
     if plan.malformed.is_some() || are_pruned(plan) {
-        return None;
+        return Ok(());
     }
     let wanted = digest_of(plan).map(|digest| format!("{}:{digest}", plan.generation()));
     let known = plan.object.metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_FIELDS));
-    (known != wanted.as_ref()).then_some(wanted)
+    if known == wanted.as_ref() { Ok(()) } else { Err(wanted) }
 }
 
 fn noted(plan: &PlanFacts) -> Option<(i64, &str)> {

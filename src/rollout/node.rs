@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
 use super::event::{Event, EventType};
+use super::conditions::seconds;
 use super::facts::{JobFacts, NodeFacts, Outcome, Stage, Text};
 use super::give_back;
 use super::plan::PlanView;
@@ -69,6 +70,14 @@ impl Standing {
         standing.attempt = Some(record.attempt);
         standing.reason.clone_from(&record.reason);
         standing.message.clone_from(&record.message);
+        standing
+    }
+
+    fn settling(node: &NodeFacts, success: &Success<'_>) -> Self {
+        let mut standing = Self::new(node, "Settling");
+        standing.since = Some(success.at);
+        standing.job = Some(success.job.into());
+        standing.attempt = Some(success.attempt);
         standing
     }
 
@@ -313,7 +322,7 @@ impl Question<'_> {
                 Some(_) => Vec::new(), // told with the mark on the Job, which comes next
                 None => vec![self.job_event(EventType::Normal, "JobComplete", complete_text(node), success.job_uid)],
             };
-            let standing = self.settling(node, success);
+            let standing = Standing::settling(node, success);
             return Stand::Slot(standing.then(Step::PatchNode {
                 node: node.name.clone(),
                 uid: node.uid.clone(),
@@ -321,14 +330,13 @@ impl Question<'_> {
                 events,
             }));
         }
-        let mut standing = self.settling(node, success);
-        if !ready {
-            standing = standing.held_up("NodeNotReady", Blocker::NodeNotReady.to_string());
-        } else {
-            let left = due.duration_since(self.now);
-            standing = standing
-                .held_up("PostCompleteDelay", format!("spec.postCompleteDelay is over in {}s", left.as_secs() + 1));
+        let mut standing = Standing::settling(node, success);
+        if ready {
+            let text = format!("spec.postCompleteDelay is over at {}", seconds(due));
+            standing = standing.held_up("PostCompleteDelay", text);
             standing.wake = Some(due);
+        } else {
+            standing = standing.held_up("NodeNotReady", Blocker::NodeNotReady.to_string());
         }
         let mut change = NodeChange::default();
         if record.is_none_or(|r| *r.job_uid != *success.job_uid || r.phase != Phase::Upgraded) {
@@ -357,14 +365,6 @@ impl Question<'_> {
             standing = standing.then(self.mark(job, success.at, events));
         }
         Stand::Slot(standing)
-    }
-
-    fn settling(&self, node: &NodeFacts, success: &Success<'_>) -> Standing {
-        let mut standing = Standing::new(node, "Settling");
-        standing.since = Some(success.at);
-        standing.job = Some(success.job.into());
-        standing.attempt = Some(success.attempt);
-        standing
     }
 
     fn holder_uid(&self) -> give_back::Mine<'_> {

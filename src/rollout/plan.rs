@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::blocker::Blocker;
 use super::facts::{ChannelFacts, NodeFacts, PlanFacts, SecretFacts, Text};
@@ -13,7 +12,7 @@ use super::view::View;
 use super::world::{Defaults, Table};
 use crate::api::duration::GoDuration;
 use crate::api::selector::Selector;
-use crate::api::validate;
+use crate::api::validate::{MaxConcurrent, validate};
 use crate::api::window::Window;
 use crate::api::{PlanSpec, names};
 use crate::job;
@@ -93,7 +92,7 @@ impl PlanView {
         let spec = &self.facts.object.spec;
         self.invalid = match &self.facts.malformed {
             Some(why) => Some(why.clone()),
-            None => validate::plan(&self.facts.name, spec, &defaults.local_zone).err().map(|e| e.to_string()),
+            None => validate(&self.facts.name, spec).err().map(|invalid| invalid.to_string()),
         };
         self.window = spec.window.as_ref().and_then(|w| Window::parse(w, &defaults.local_zone).ok());
         self.delay = spec
@@ -192,12 +191,12 @@ impl PlanView {
     /// How many nodes may be worked on at a time.
     pub(super) fn limit(&self) -> i64 {
         let spec = self.spec();
-        match &spec.max_concurrent {
-            Some(IntOrString::Int(n)) => i64::from(*n).max(0),
-            Some(IntOrString::String(share)) => share
-                .strip_suffix('%')
-                .and_then(|n| n.parse::<i64>().ok())
-                .map_or(0, |percent| (self.nodes.selected() * percent / 100).max(1)),
+        match spec.max_concurrent.as_ref().map(MaxConcurrent::parse) {
+            Some(Ok(limit)) => {
+                let selected = usize::try_from(self.nodes.selected()).unwrap_or_default();
+                i64::try_from(limit.of(selected)).unwrap_or(i64::MAX)
+            }
+            Some(Err(_)) => 0, // not valid, which is said elsewhere
             None => spec.concurrency.unwrap_or(0).max(0),
         }
     }

@@ -7,7 +7,8 @@ use sha2::{Digest, Sha256};
 
 use super::facts::{ChannelFacts, PlanFacts, SecretFacts, Text};
 use super::world::Table;
-use crate::api::validate::missing_secrets;
+use crate::api::validate::Invalid;
+use crate::channel::version::accept;
 use crate::job::digest;
 
 /// Where a version came from.
@@ -63,11 +64,11 @@ pub(super) fn resolve(
         match secrets.get(name) {
             Some(SecretFacts::Hash(hash)) => hashes.push(hash),
             Some(SecretFacts::Unread) => unread = true,
-            None => missing.push(name),
+            None => missing.push(name.to_owned()),
         }
     }
     if !missing.is_empty() {
-        return Resolution::MissingSecrets(missing_secrets(&missing));
+        return Resolution::MissingSecrets(Invalid::SecretsMissing(missing).to_string());
     }
     if unread {
         return Resolution::Pending;
@@ -102,8 +103,20 @@ pub(super) fn channel(
         (Some(known), Some(told)) if known.version.is_none() => {
             Some(ChannelFacts { version: told.version, ..known.clone() })
         }
-        (Some(known), _) => Some(known.clone()),
+        (Some(known), Some(told)) => Some(believe(known, told)),
+        (Some(known), None) => Some(known.clone()),
         (None, told) => told,
+    }
+}
+
+/// A channel that has told a semantic version is not believed when it tells a word: that is a login page, not a release.
+fn believe(known: &ChannelFacts, told: ChannelFacts) -> ChannelFacts {
+    let refused = known.version.as_deref().and_then(|v| accept(told.version.as_deref(), v).err());
+    match refused {
+        Some(refused) => {
+            ChannelFacts { version: told.version, error: Some(refused.to_string()), ..known.clone() }
+        }
+        None => known.clone(),
     }
 }
 

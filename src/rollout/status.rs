@@ -36,7 +36,7 @@ pub(super) fn report(
     now: Timestamp,
     decision: &mut Decision,
 ) {
-    if let Some(note) = fields::note(&plan.facts) {
+    if let Err(note) = fields::note(&plan.facts) {
         decision.steps.push(Step::NoteFields { plan: plan.facts.name.clone(), note });
     }
     let stored = plan.facts.status();

@@ -119,6 +119,21 @@ impl World {
         Some((&resolved.version, &resolved.hash))
     }
 
+    /// The Plan's side of its Jobs.
+    pub fn job_input(&self, plan: &str) -> Option<crate::job::PlanInput<'_>> {
+        self.plans.get(plan).map(|p| p.job_input(&self.defaults))
+    }
+
+    /// There are Jobs whose result is not recorded.
+    pub fn has_open_jobs(&self) -> bool {
+        !self.open_jobs.is_empty()
+    }
+
+    /// How Jobs are made.
+    pub fn job_settings(&self) -> &JobSettings {
+        &self.defaults.job
+    }
+
     /// A Plan's digest of the user's part of the template.
     pub fn inputs(&self, plan: &str) -> Option<&str> {
         self.plans.get(plan).map(|p| &*p.inputs)
@@ -351,23 +366,23 @@ impl World {
         match kind {
             Kind::Node => {
                 let gone: Vec<_> = self.nodes.unlisted().map(|n| (n.name.clone(), n.uid.clone())).collect();
-                gone.iter().fold(false, |any, (name, uid)| self.node_gone(name, uid) || any)
+                gone.iter().filter(|(name, uid)| self.node_gone(name, uid)).count() > 0
             }
             Kind::Job => {
                 let gone: Vec<_> = self.jobs.unlisted().map(|j| (j.name.clone(), j.uid.clone())).collect();
-                gone.iter().fold(false, |any, (name, uid)| self.job_gone(name, uid) || any)
+                gone.iter().filter(|(name, uid)| self.job_gone(name, uid)).count() > 0
             }
             Kind::Pod => {
                 let gone: Vec<_> = self.pods.unlisted().map(|p| (p.name.clone(), p.uid.clone())).collect();
-                gone.iter().fold(false, |any, (name, uid)| self.pod_gone(name, uid) || any)
+                gone.iter().filter(|(name, uid)| self.pod_gone(name, uid)).count() > 0
             }
             Kind::Secret => {
                 let gone: Vec<_> = self.secrets.unlisted_names().cloned().collect();
-                gone.iter().fold(false, |any, name| self.secret_gone(name) || any)
+                gone.iter().filter(|name| self.secret_gone(name)).count() > 0
             }
             Kind::Plan => {
                 let gone: Vec<_> = self.plans.values().filter(|p| !p.listed).map(|p| p.facts.clone()).collect();
-                gone.iter().fold(false, |any, p| self.plan_gone(&p.name, &p.uid) || any)
+                gone.iter().filter(|p| self.plan_gone(&p.name, &p.uid)).count() > 0
             }
         }
     }
