@@ -18,7 +18,6 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Namespace};
 use kube::Client;
@@ -27,15 +26,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use act::Actor;
-use client::{AGENT, ApiServer, brief};
+use client::{AGENT, ApiServer, ClientError, brief};
+use crd::CrdError;
 use engine::Engine;
 use events::Source;
-use lease::{Elector, LeaseHandle, Leadership};
+use lease::{Elector, LeaseHandle, LeaseLost, Leadership};
 use objects::Intern;
 use observe::{Observer, QUEUE};
 use settings::Settings;
 
-use crate::channel::ChannelClient;
+use crate::channel::{ChannelClient, SetupError};
 use crate::clock::Clock;
 use crate::rollout::{Defaults, EventType, Kind, World};
 
@@ -44,20 +44,48 @@ const PROGRAM: &str = concat!("refit ", env!("CARGO_PKG_VERSION"));
 /// How long steps that are under way may take to end when the process is told to.
 const FAREWELL: Duration = Duration::from_secs(8);
 
-/// Runs the controller until `shutdown` (S4). An error means that the process must end; a lost Lease is one.
-pub async fn run(settings: Settings, clock: Clock, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+/// Why the controller ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the API server cannot be asked")]
+    Client(#[from] ClientError),
+    #[error("cannot get namespaces kube-system, whose UID names the cluster: {0}")]
+    ClusterId(String),
+    #[error("the CRD cannot be used")]
+    Crd(#[from] CrdError),
+    #[error("channels cannot be asked")]
+    Channels(#[from] SetupError),
+    #[error("cannot ask what the controller may do: {0}")]
+    Permissions(String),
+    #[error(transparent)]
+    LeaseLost(#[from] LeaseLost),
+}
+
+/// Runs the controller until `shutdown` (S4), or until it cannot go on.
+pub async fn run(
+    settings: Settings,
+    clock: Clock,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), Error> {
     let server = ApiServer::find(&settings.api, &settings.proxies).await?;
     let unguarded = server.unguarded()?;
-    let cluster_id = cluster_id(&unguarded).await.context("cannot read namespace kube-system")?;
-    crd::register(unguarded.clone(), settings.manage_crd).await?;
     tracing::info!(server = server.url(), namespace = settings.namespace, name = settings.name, "{PROGRAM}");
+    tokio::pin!(shutdown);
+    let start = async {
+        let cluster_id = cluster_id(&unguarded).await?;
+        crd::register(unguarded.clone(), settings.manage_crd).await?;
+        Ok::<_, Error>(cluster_id)
+    };
+    let cluster_id = tokio::select! {
+        started = start => started?,
+        () = &mut shutdown => return Ok(()),
+    };
 
     let source = Source {
         controller: settings.name.clone(),
         node_name: settings.node_name.clone(),
         namespace: settings.namespace.clone(),
     };
-    tokio::pin!(shutdown);
     let (leadership, lease) = if settings.leader_elect {
         let text =
             format!("{PROGRAM} starting leader election for {}/{}", settings.namespace, settings.name);
@@ -85,7 +113,7 @@ pub async fn run(settings: Settings, clock: Clock, shutdown: impl Future<Output 
     };
 
     let client = server.guarded(leadership.clone())?;
-    let mut office = Office::open(settings, server, client, unguarded, source, cluster_id, clock).await?;
+    let mut office = Office::open(&settings, client, unguarded, source, &cluster_id, clock).await?;
     let lost = tokio::select! {
         () = office.work() => false,
         () = leadership.lost() => true,
@@ -101,8 +129,9 @@ pub async fn run(settings: Settings, clock: Clock, shutdown: impl Future<Output 
 }
 
 /// UID of the namespace `kube-system`, which channels are told as that of the cluster (S4, S45).
-async fn cluster_id(client: &Client) -> Result<String, kube::Error> {
-    let namespace = Api::<Namespace>::all(client.clone()).get_metadata("kube-system").await?;
+async fn cluster_id(client: &Client) -> Result<String, Error> {
+    let namespace = Api::<Namespace>::all(client.clone()).get("kube-system").await;
+    let namespace = namespace.map_err(|error| Error::ClusterId(brief(&error)))?;
     Ok(namespace.metadata.uid.unwrap_or_default())
 }
 
@@ -130,21 +159,20 @@ struct Office {
 
 impl Office {
     async fn open(
-        settings: Settings,
-        server: ApiServer,
+        settings: &Settings,
         client: Client,
         unguarded: Client,
         source: Source,
-        cluster_id: String,
+        cluster_id: &str,
         clock: Clock,
-    ) -> Result<Self> {
+    ) -> Result<Self, Error> {
         let mut jobs = settings.jobs.clone();
-        own_image::fill_in(&mut jobs, &unguarded, &settings).await;
+        own_image::fill_in(&mut jobs, &unguarded, settings).await;
         let channels =
-            ChannelClient::new(&settings.ca_files, &cluster_id, AGENT, settings.proxies.clone())?;
+            ChannelClient::new(&settings.ca_files, cluster_id, AGENT, settings.proxies.clone())?;
         let may_watch_pods = act::permissions::may_watch_pods(&unguarded, &settings.namespace)
             .await
-            .map_err(|error| anyhow::anyhow!("cannot ask for permissions: {}", brief(&error)))?;
+            .map_err(|error| Error::Permissions(brief(&error)))?;
         if !may_watch_pods {
             tracing::info!("pods may not be watched; they are listed while Jobs run");
         }
@@ -164,7 +192,7 @@ impl Office {
         let world = World::new(Defaults {
             namespace: settings.namespace.clone(),
             job: jobs,
-            polling_interval: SignedDuration::try_from(settings.polling_interval)?,
+            polling_interval: SignedDuration::try_from(settings.polling_interval).unwrap_or(SignedDuration::MAX),
             local_zone: jiff::tz::TimeZone::system(),
         });
         let actor = Actor {
@@ -176,7 +204,6 @@ impl Office {
             intern,
             ttl,
         };
-        drop(server);
         let engine = Engine::new(world, actor, inbox, pods_tx, listed_tx);
         Ok(Self {
             engine,

@@ -7,8 +7,10 @@
 
 pub mod api;
 pub mod channel;
+pub mod cli;
 pub mod clock;
 pub mod controller;
 pub mod job;
-pub mod rollout;
 pub mod proxy;
+pub mod rollout;
+pub mod telemetry;

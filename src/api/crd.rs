@@ -12,8 +12,8 @@
 //! Pure: reading and writing the definition on a cluster is the controller's.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinition,
-    CustomResourceDefinitionSpec, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
+    JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 use serde_json::json;
@@ -83,22 +83,6 @@ pub fn plans() -> CustomResourceDefinition {
 /// None that the definition can cause; the serializer's signature has one.
 pub fn to_yaml() -> Result<String, serde_saphyr::ser::Error> {
     serde_saphyr::to_string(&plans())
-}
-
-/// Whether the definition on the cluster says what ours says, so that there is nothing to write.
-pub fn is_current(live: &CustomResourceDefinition) -> bool {
-    let defaulted = |crd: CustomResourceDefinition| CustomResourceDefinitionSpec {
-        // The only field of ours that the API server fills in.
-        conversion: crd.spec.conversion.or_else(|| {
-            Some(CustomResourceConversion {
-                strategy: "None".to_owned(),
-                ..CustomResourceConversion::default()
-            })
-        }),
-        preserve_unknown_fields: crd.spec.preserve_unknown_fields.filter(|preserved| *preserved),
-        ..crd.spec
-    };
-    defaulted(live.clone()) == defaulted(plans())
 }
 
 /// Paths of refit's own fields that the definition on the cluster does not serve, such as `spec.suspend`.

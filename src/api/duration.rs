@@ -230,7 +230,7 @@ impl fmt::Display for GoDuration {
 /// Writes `nanos` in a unit of `per` nanoseconds, without zeros at the end of the fraction.
 fn write_fraction(f: &mut fmt::Formatter<'_>, nanos: u64, per: u64, unit: &str) -> fmt::Result {
     write!(f, "{}", nanos / per)?;
-    if nanos % per != 0 {
+    if !nanos.is_multiple_of(per) {
         let width = per.ilog10() as usize;
         let digits = format!("{:0width$}", nanos % per);
         write!(f, ".{}", digits.trim_end_matches('0'))?;
@@ -246,7 +246,7 @@ fn quote(text: &str) -> String {
         match byte {
             b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
             b' '..=0x7f => quoted.push(char::from(byte)),
-            _ => quoted.push_str(&format!("\\x{byte:02x}")),
+            _ => quoted.extend(format!("\\x{byte:02x}").chars()),
         }
     }
     quoted.push('"');

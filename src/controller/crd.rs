@@ -5,10 +5,10 @@
 //! its next write, for good. So whoever finds [`serves_our_fields`] to fail writes no Plan and starts no node.
 
 mod overlay;
-mod schema;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -20,9 +20,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-pub use schema::{MissingFields, serves_our_fields};
-
 use super::client::brief;
+use crate::api::crd as plan_crd;
 
 /// How long a CRD may take to be established (S5).
 const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,10 +30,24 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often somebody else may be faster before that is an error.
 const WRITE_ATTEMPTS: u32 = 10;
 
-/// The CRD of the Plan as this build wants it served.
-pub fn ours() -> CustomResourceDefinition {
-    use kube::CustomResourceExt as _;
-    crate::api::Plan::crd()
+/// Fields of refit's own that a served CRD would prune.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingFields(pub Vec<String>);
+
+impl fmt::Display for MissingFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
+/// Whether `served` keeps what refit and its users write.
+pub fn serves_our_fields(served: &CustomResourceDefinition) -> Result<(), MissingFields> {
+    let missing = plan_crd::missing_fields(served);
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(MissingFields(missing))
+    }
 }
 
 /// What was done about the CRD.
@@ -76,7 +89,7 @@ pub enum CrdError {
 /// `client` must be exempt from the leader check.
 pub async fn register(client: Client, manage: bool) -> Result<Registered, CrdError> {
     let resource = ApiResource::erase::<CustomResourceDefinition>(&());
-    let ours = ours();
+    let ours = plan_crd::plans();
     let registrar = Registrar {
         api: Api::all_with(client, &resource),
         name: ours.name_any(),
@@ -176,7 +189,7 @@ impl Registrar {
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(None),
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
                 let served = serde_json::from_value(live).map_err(|error| self.broken("get", &error))?;
-                match schema::missing(&served, &self.ours) {
+                match serves_our_fields(&served) {
                     Ok(()) => {
                         warn!(crd = %self.name, "CRD differs from ours and may not be updated; it has all our fields");
                         Ok(Some(Written::No))

@@ -6,9 +6,11 @@ use kube::Client;
 use kube::api::Api;
 
 use super::client::brief;
-use super::settings::{DEFAULT_IMAGE, Settings};
+use super::settings::Settings;
 use crate::job::JobSettings;
 
+/// Image of refit itself where nothing else says it.
+const DEFAULT_IMAGE: &str = concat!("ghcr.io/refit-rs/refit:v", env!("CARGO_PKG_VERSION"));
 /// The container of a pod that is the controller has this variable, in everybody's manifests.
 const MARK: &str = "SYSTEM_UPGRADE_CONTROLLER_NAME";
 

@@ -101,7 +101,7 @@ fn go_escaped(json: &str) -> String {
     for c in json.chars() {
         match c {
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
+                escaped.extend(format!("\\u{:04x}", u32::from(c)).chars());
             }
             _ => escaped.push(c),
         }

@@ -159,36 +159,6 @@ fn the_committed_definition_is_the_one_that_is_registered() {
     assert_eq!(read, plans());
 }
 
-#[test]
-fn a_definition_is_current_with_what_the_api_server_fills_in_and_not_with_less() {
-    let mut live = plans();
-    assert!(is_current(&live));
-    live.spec.conversion = Some(CustomResourceConversion {
-        strategy: "None".to_owned(),
-        ..CustomResourceConversion::default()
-    });
-    live.spec.preserve_unknown_fields = Some(false);
-    live.metadata.resource_version = Some("7".to_owned());
-    live.metadata.annotations = Some([("who".to_owned(), "somebody".to_owned())].into());
-    assert!(is_current(&live));
-    let schema = |crd: &mut CustomResourceDefinition| {
-        crd.spec.versions[0]
-            .schema
-            .take()
-            .unwrap()
-            .open_api_v3_schema
-            .unwrap()
-    };
-    let mut root = schema(&mut live);
-    root.description = Some("other words".to_owned());
-    live.spec.versions[0].schema = Some(
-        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceValidation {
-            open_api_v3_schema: Some(root),
-        },
-    );
-    assert!(!is_current(&live));
-}
-
 /// Our definition, changed at one place of the schema.
 fn changed(change: impl FnOnce(&mut JSONSchemaProps)) -> CustomResourceDefinition {
     let mut crd = plans();

@@ -28,7 +28,7 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError
     match parser.peek() {
         Token::End => return Ok(requirements),
         Token::Word(_) | Token::Symbol("!") => {}
-        other => return found(other, ", expected: !, identifier, or 'end of string'"),
+        symbol @ Token::Symbol(_) => return found(symbol, ", expected: !, identifier, or 'end of string'"),
     }
     loop {
         let requirement = parser

@@ -136,10 +136,10 @@ pub(super) fn quote(text: &str) -> String {
             '\x0c' => quoted.push_str("\\f"),
             '\r' => quoted.push_str("\\r"),
             ' '..='~' => quoted.push(c),
-            '\0'..='\x7f' => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            '\0'..='\x7f' => quoted.extend(format!("\\x{:02x}", u32::from(c)).chars()),
             _ if c.escape_debug().len() == 1 => quoted.push(c),
-            '\u{80}'..='\u{ffff}' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            _ => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
+            '\u{80}'..='\u{ffff}' => quoted.extend(format!("\\u{:04x}", u32::from(c)).chars()),
+            _ => quoted.extend(format!("\\U{:08x}", u32::from(c)).chars()),
         }
     }
     quoted.push('"');

@@ -52,15 +52,13 @@ fn schema(live: &Value, ours: &Value) -> Value {
             merged[key] = schema(&live[key], &ours[key]);
         }
     }
-    if let (Some(live), Some(properties)) = (
-        live["properties"].as_object(),
-        merged["properties"].as_object_mut(),
-    ) {
+    let properties = merged.get_mut("properties").and_then(Value::as_object_mut);
+    if let (Some(live), Some(properties)) = (live["properties"].as_object(), properties) {
         for (name, live) in live {
-            let schema = properties
+            let merged = properties
                 .get(name)
                 .map_or_else(|| live.clone(), |ours| schema(live, ours));
-            properties.insert(name.clone(), schema);
+            properties.insert(name.clone(), merged);
         }
     }
     merged
