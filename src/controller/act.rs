@@ -71,6 +71,8 @@ pub enum Told {
     JobLeaving(Text, Text),
     /// A Job of somebody else has the name.
     NameTaken(Text),
+    /// Whether a Job of this name has been made is not known; or, with false, that it has not.
+    JobUnknown(Text, bool),
     /// The status of a Plan was written.
     StatusWritten(Text),
     /// The API server has dropped our own fields of status.
@@ -301,16 +303,17 @@ impl Actor {
             Ok(job) => Ok(vec![self.job_seen(&job)]),
             Err(error) if matches!(&error, kube::Error::Api(status) if status.is_already_exists()) => {
                 match self.jobs().get_opt(name).await {
-                    Ok(job) => Err((job.iter().map(|job| self.job_seen(job)).collect(), stale(&error))),
-                    Err(again) => Err((Vec::new(), trouble(&again))),
+                    Ok(Some(job)) => Err((vec![self.job_seen(&job)], stale(&error))),
+                    Ok(None) => Err((vec![Told::JobUnknown(name.clone(), false)], stale(&error))),
+                    Err(again) => Err((vec![Told::JobUnknown(name.clone(), true)], trouble(&again))),
                 }
             }
             Err(error) if failure(&error) == Failure::Unknown => match self.jobs().get_opt(name).await {
                 Ok(Some(job)) => Ok(vec![self.job_seen(&job)]),
-                Ok(None) => Err((Vec::new(), trouble(&error))),
-                Err(again) => Err((Vec::new(), trouble(&again))),
+                Ok(None) => Err((vec![Told::JobUnknown(name.clone(), false)], trouble(&error))),
+                Err(again) => Err((vec![Told::JobUnknown(name.clone(), true)], trouble(&again))),
             },
-            Err(error) => Err((Vec::new(), trouble(&error))),
+            Err(error) => Err((vec![Told::JobUnknown(name.clone(), false)], trouble(&error))),
         }
     }
 

@@ -253,6 +253,7 @@ impl Engine {
                 world.job_leaving(&name, &uid);
             }
             Told::NameTaken(job) => world.name_taken(job),
+            Told::JobUnknown(job, unknown) => world.job_unknown(job, unknown),
             Told::StatusWritten(plan) => world.status_written(&plan, self.actor.clock.now()),
             Told::StatusPruned => {
                 tracing::error!(

@@ -20,7 +20,7 @@ use crate::job::digest;
 
 /// What is to be done now, why the rest waits, and when to look again.
 #[must_use = "a decision does nothing by itself"]
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Decision {
     /// What is to be done, in no order.
     pub steps: Vec<Step>,

@@ -18,8 +18,10 @@ pub enum Key {
     Told(Text),
     /// A Node.
     Node(Text),
-    /// A Job.
+    /// A Job that there is.
     Job(Text),
+    /// The next Job of a Plan on a node, whatever its name.
+    NextJob(Text, Text),
     /// A Secret.
     Secret(Text),
     /// A channel.
@@ -148,10 +150,10 @@ impl Step {
             Self::WriteStatus { plan, .. } => Key::Plan(plan.clone()),
             Self::NoteFields { plan, .. } => Key::Fields(plan.clone()),
             Self::Tell { plan, .. } => Key::Told(plan.clone()),
-            Self::CreateJob { job, .. }
-            | Self::DeleteJob { job, .. }
-            | Self::ReleaseJob { job, .. }
-            | Self::MarkRecorded { job, .. } => Key::Job(job.clone()),
+            Self::CreateJob { plan, node, .. } => Key::NextJob(plan.clone(), node.clone()),
+            Self::DeleteJob { job, .. } | Self::ReleaseJob { job, .. } | Self::MarkRecorded { job, .. } => {
+                Key::Job(job.clone())
+            }
             Self::PatchNode { node, .. } => Key::Node(node.clone()),
             Self::Poll { url, .. } => Key::Channel(url.clone()),
             Self::ReadSecret { name } => Key::Secret(name.clone()),

@@ -1,1 +1,18 @@
+//! The decision in a toy cluster, by hand and by dice.
 
+mod adoption;
+mod build;
+mod channel;
+mod chaos;
+mod dice;
+mod events;
+mod fail;
+mod finish;
+mod give_back;
+mod jobs;
+mod schema;
+mod speed;
+mod start;
+mod status;
+mod toy;
+mod world;

@@ -79,6 +79,8 @@ pub struct World {
     pub(super) troubles: BTreeMap<Key, Trouble>,
     /// Names of Jobs that somebody else's Jobs have.
     pub(super) taken: BTreeSet<Text>,
+    /// Names of Jobs that were asked for, and that may be there or not.
+    pub(super) unknown_jobs: BTreeSet<Text>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
     /// All Jobs by node name.
@@ -116,6 +118,7 @@ impl World {
             permissions: None,
             troubles: BTreeMap::new(),
             taken: BTreeSet::new(),
+            unknown_jobs: BTreeSet::new(),
             open_jobs: BTreeMap::new(),
             jobs_on: BTreeMap::new(),
             pods_of: BTreeMap::new(),

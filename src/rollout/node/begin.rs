@@ -71,7 +71,11 @@ impl Question<'_> {
             }
             Err(Hold::Blocked(blocker)) => standing.held_up_by(&blocker),
             Ok(job) => {
-                if let Some(trouble) = self.world.troubles.get(&Key::Job(job.clone())) {
+                if let Some(trouble) = self
+                    .world
+                    .troubles
+                    .get(&Key::NextJob(self.plan.facts.name.clone(), node.name.clone()))
+                {
                     standing = standing.held_up_by(&Blocker::JobRefused {
                         why: trouble.message.clone(),
                     });
@@ -114,6 +118,10 @@ impl Question<'_> {
         let plan = &self.plan.facts;
         let first: Text = job_name(&plan.name, &node.name, hash).into();
         let second: Text = second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash).into();
+        // Whether this one is there is not known: no other is tried before it is.
+        if self.world.unknown_jobs.contains(&second) {
+            return Ok(second);
+        }
         for name in [&first, &second] {
             match self.world.jobs.get(name) {
                 Some(job) if job.node == node.name && job.plan == plan.name => {

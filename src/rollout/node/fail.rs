@@ -9,8 +9,8 @@ use crate::rollout::record::{Phase, Record};
 use crate::rollout::step::NodeChange;
 
 impl Question<'_> {
-    /// A Job that has failed for good: the node is told first, then the Job. The failure of what the Plan no longer asks
-    /// for is only told.
+    /// A Job that has failed for good: the node is told first, then the Job. Where the Plan has nothing to do with the node
+    /// any more, it is only told.
     pub(super) fn fail(
         &self,
         node: &NodeFacts,
@@ -24,7 +24,6 @@ impl Question<'_> {
         let text = self
             .last_words(job)
             .map_or_else(|| message.clone(), |words| format!("{message}: {words}"));
-        let counts = self.is_eligible(node) && self.hash().is_some_and(|hash| *hash == job.hash);
         if self
             .record(node)
             .is_some_and(|record| *record.job_uid == *job.uid)
@@ -33,11 +32,11 @@ impl Question<'_> {
                 .without_job(node, told, leaving)
                 .and([self.mark(job, Vec::new())]);
         }
-        let event = self.failed_event(job, node, reason, &text);
-        if !counts {
-            // What system-upgrade-controller dealt with before the swap is not told again.
-            let dealt_with = job.is_foreign_make() && told.is_none();
-            let events = if dealt_with { Vec::new() } else { vec![event] };
+        // What system-upgrade-controller dealt with before the swap is not told again.
+        let dealt_with = job.is_foreign_make() && told.is_none();
+        let event = (!dealt_with).then(|| self.failed_event(job, node, reason, &text));
+        let events = event.into_iter().collect();
+        if !self.is_eligible(node) {
             return self
                 .without_job(node, told, leaving)
                 .and([self.mark(job, events)]);
@@ -62,10 +61,18 @@ impl Question<'_> {
             reason: Some(reason.clone()),
             message: Some(text.clone()),
         };
-        let mut standing = Standing::of_job(node, job, "Failed").held_up(reason, text);
-        standing.failed = true;
+        let mut standing = if self.hash().is_some_and(|hash| *hash == job.hash) {
+            let mut standing = Standing::of_job(node, job, "Failed").held_up(reason, text);
+            standing.failed = true;
+            standing
+        } else {
+            // The Plan is at another version by now, which the node goes on to.
+            let mut standing = Standing::new(node, "Pending");
+            standing.next = Some(Next::Later);
+            standing
+        };
         standing.since = Some(*at);
-        Stand::slot(standing.then(self.patch_record(node, &record, vec![event])))
+        Stand::slot(standing.then(self.patch_record(node, &record, events)))
     }
 
     fn failed_event(&self, job: &JobFacts, node: &NodeFacts, reason: &str, message: &str) -> Event {

@@ -76,6 +76,7 @@ impl World {
             add_to(&mut self.jobs_on, &new.node, &name);
         }
         self.taken.remove(&name);
+        self.unknown_jobs.remove(&name);
         true
     }
 
@@ -189,6 +190,7 @@ impl World {
         if let Some(plan) = self.plans.remove(name) {
             self.told.remove(name);
             self.gone_plans.insert(plan.facts.uid);
+            self.unknown_jobs.clear(); // there are but few, and those of this Plan must not stay
         }
         true
     }
@@ -261,8 +263,18 @@ impl World {
         self.troubles.remove(key);
     }
 
+    /// Whether the Job of this name has been made is not known; or it is known that it has not.
+    pub fn job_unknown(&mut self, job: Text, unknown: bool) {
+        if unknown {
+            self.unknown_jobs.insert(job);
+        } else {
+            self.unknown_jobs.remove(&job);
+        }
+    }
+
     /// Somebody else's Job has this name.
     pub fn name_taken(&mut self, job: Text) {
+        self.unknown_jobs.remove(&job);
         self.taken.insert(job);
     }
 

@@ -1,0 +1,161 @@
+//! A cluster in miniature: it carries out the steps of decisions as the API server, the Job controller, the scheduler and
+//! kubelets would, and tells of it as watches and answers do. Pure and deterministic; whoever plays it says what happens
+//! next, and what goes wrong.
+
+mod engine;
+mod laws;
+mod life;
+mod objects;
+mod people;
+mod questions;
+mod requests;
+mod store;
+mod wire;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+pub(super) use engine::Fate;
+pub(super) use laws::Laws;
+pub(super) use objects::{Cordon, ToyJob, ToyNode, ToyPod, Who};
+
+use super::build::{defaults, morning};
+use crate::api::Plan;
+use crate::rollout::{Defaults, Kind, PlanFacts, World};
+use engine::Engine;
+use wire::{News, Wire};
+
+/// The cluster, and the controller that works on it.
+pub(super) struct Toy {
+    pub(super) defaults: Defaults,
+    pub(super) now: Timestamp,
+    /// Version of the last object written.
+    version: u64,
+    uids: u64,
+    pub(super) nodes: BTreeMap<String, Stored<ToyNode>>,
+    pub(super) jobs: BTreeMap<String, Stored<ToyJob>>,
+    pub(super) pods: BTreeMap<String, Stored<ToyPod>>,
+    pub(super) plans: BTreeMap<String, Stored<PlanFacts>>,
+    /// Hashes of Secrets.
+    pub(super) secrets: BTreeMap<String, Stored<String>>,
+    pub(super) channels: BTreeMap<String, Result<String, String>>,
+    pub(super) polls: Vec<(Timestamp, String)>,
+    /// Events by key: type, reason and message.
+    pub(super) events: BTreeMap<String, (&'static str, String)>,
+    /// The same in the order in which they were written.
+    pub(super) told: Vec<String>,
+    /// What the controller may not do.
+    pub(super) forbidden: Option<String>,
+    /// Why the API server makes no Job.
+    pub(super) refuses_jobs: Option<String>,
+    /// The CRD that is served knows our fields.
+    pub(super) schema: bool,
+    /// Nodes on which the upgrade fails.
+    pub(super) fails_on: BTreeSet<String>,
+    pub(super) world: World,
+    wire: Wire,
+    pub(super) engine: Engine,
+    pub(super) laws: Laws,
+    pub(super) trace: Vec<String>,
+}
+
+/// An object in a version.
+#[derive(Clone, Debug)]
+pub(super) struct Stored<T> {
+    pub(super) version: u64,
+    pub(super) it: T,
+}
+
+impl Toy {
+    /// A cluster without nodes, with a controller that has listed all there is.
+    pub(super) fn new() -> Self {
+        let mut toy = Self::asleep();
+        toy.wakes_up();
+        toy.settle();
+        toy
+    }
+
+    /// A cluster with these nodes and a Plan.
+    pub(super) fn with(nodes: &[&str], plan: Plan) -> Self {
+        let mut toy = Self::new();
+        toy.add_nodes(nodes);
+        toy.apply(plan);
+        toy.settle();
+        toy
+    }
+
+    /// A cluster without a controller.
+    pub(super) fn asleep() -> Self {
+        Self {
+            defaults: defaults(),
+            now: morning(),
+            version: 100,
+            uids: 0,
+            nodes: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            plans: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            polls: Vec::new(),
+            events: BTreeMap::new(),
+            told: Vec::new(),
+            forbidden: None,
+            refuses_jobs: None,
+            schema: true,
+            fails_on: BTreeSet::new(),
+            world: World::new(defaults()),
+            wire: Wire::default(),
+            engine: Engine::default(),
+            laws: Laws::default(),
+            trace: Vec::new(),
+        }
+    }
+
+    /// The controller starts, or another one takes over that knows nothing.
+    pub(super) fn wakes_up(&mut self) {
+        self.note(|| "the controller starts".to_owned());
+        self.world = World::new(self.defaults.clone());
+        self.engine = Engine::default();
+        self.wire = Wire::default();
+        for kind in [Kind::Secret, Kind::Pod, Kind::Job] {
+            self.list(kind);
+        }
+    }
+
+    pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
+        self.trace
+            .push(format!("{} {}", self.now.strftime("%H:%M:%S%.3f"), text()));
+    }
+
+    fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    fn next_uid(&mut self, what: &str) -> String {
+        self.uids += 1;
+        format!("{what}-{}", self.uids)
+    }
+
+    pub(super) fn passes(&mut self, time: SignedDuration) {
+        self.now = self.now.checked_add(time).unwrap();
+    }
+
+    /// A law of this world: broken, the whole story is told.
+    fn law(&self, holds: bool, text: impl FnOnce() -> String) {
+        if !holds {
+            let from = self.trace.len().saturating_sub(400);
+            panic!("{}\n{}", text(), self.trace[from..].join("\n"));
+        }
+    }
+
+    pub(super) fn fail(&self, text: &str) {
+        self.law(false, || text.to_owned());
+    }
+
+    fn emit(&mut self, kind: Kind, news: News) {
+        self.wire.emit(kind, news);
+    }
+}

@@ -1,0 +1,361 @@
+//! What must hold whatever happens, asked at each step, decision and write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Cordon, Toy, ToyJob, Who};
+use crate::api::{PlanStatus, names};
+use crate::rollout::facts::{Outcome, Stage};
+use crate::rollout::record::Phase;
+use crate::rollout::{Decision, Event, NodeChange, NodeFacts, Record, Step};
+
+/// UIDs of a Plan and a node.
+type Place = (String, String);
+
+#[derive(Debug, Default)]
+pub(in super::super) struct Laws {
+    /// What ran last on a node for a Plan.
+    runs: BTreeMap<Place, Run>,
+    /// Upgrades that succeeded: place and hash.
+    succeeded: BTreeSet<(Place, String)>,
+    /// Jobs whose result has come to their node.
+    told_to_node: BTreeSet<String>,
+    /// Keys of the events that went with a status.
+    status_keys: BTreeSet<String>,
+    /// How many times an upgrade container was started, by place and hash.
+    pub(in super::super) starts: BTreeMap<(Place, String), u32>,
+}
+
+#[derive(Debug)]
+struct Run {
+    hash: String,
+    job_uid: String,
+    /// It may run again: the attempt was written down, somebody asked for it, or the Job was lost.
+    again: bool,
+}
+
+impl Toy {
+    /// A step is about to be begun.
+    pub(super) fn is_begun(&self, step: &Step) {
+        let quiet = matches!(
+            step,
+            Step::Poll { .. } | Step::ReadSecret { .. } | Step::AskPermissions | Step::Tell { .. }
+        );
+        let outdated = self.world.missing_fields(self.now).is_some();
+        self.law(quiet || !outdated, || {
+            format!("written while the schema is outdated: {step:?}")
+        });
+        match step {
+            Step::CreateJob { plan, node, .. } => {
+                let uid = &self.world.node(node).unwrap().uid;
+                let active = self.world.plan(plan).unwrap().status().active.iter().flatten();
+                let named = active
+                    .filter(|n| n.phase != "Waiting")
+                    .any(|n| n.name == **node && n.uid.as_deref() == Some(&**uid));
+                self.law(named, || format!("a Job before status names {node}: {step:?}"));
+            }
+            Step::MarkRecorded { job, .. } => self.is_marked(job),
+            _ => {}
+        }
+    }
+
+    fn is_marked(&self, job: &str) {
+        let job = self.world.job(job).unwrap();
+        let (Some(node), Some(plan)) = (self.world.node(&job.node), self.world.plan(&job.plan)) else {
+            return;
+        };
+        let label = node.labels.get_joined(names::LABEL_PLAN_PREFIX, &job.plan);
+        let record = node.records.get(&job.plan).filter(|r| *r.job_uid == *job.uid);
+        let told = self.laws.told_to_node.contains(&*job.uid);
+        let fine = match job.outcome {
+            Outcome::Running | Outcome::Failing { .. } => false,
+            Outcome::Complete { .. } => {
+                label == Some(&job.hash)
+                    || record.is_some_and(|r| r.phase == Phase::Upgraded)
+                    || told
+                    || label == Some(names::LABEL_VALUE_DISABLED)
+            }
+            Outcome::Failed { .. } => {
+                let view = &self.world.plans[&plan.name];
+                let eligible = matches!(
+                    view.nodes.class(&node.name),
+                    Some(crate::rollout::view::Class::Eligible { .. })
+                );
+                record.is_some() || told || !eligible
+            }
+        };
+        self.law(fine || job.is_foreign_make(), || {
+            format!("{} is marked before its result is on the node", job.name)
+        });
+    }
+
+    /// A decision was made.
+    pub(super) fn is_decided(&self, decision: &Decision) {
+        if self.trace.len().is_multiple_of(8) {
+            let again = crate::rollout::decide(&self.world, self.now);
+            self.law(again == *decision, || {
+                format!("not the same when decided again:\n{decision:?}\n{again:?}")
+            });
+        }
+        for (name, view) in &self.world.plans {
+            if view.facts.deleting() {
+                continue;
+            }
+            let written = decision.steps.iter().find_map(|step| match step {
+                Step::WriteStatus { plan, status, .. } if plan == name => Some(&**status),
+                _ => None,
+            });
+            let active = written.unwrap_or(view.facts.status()).active.iter().flatten();
+            let begun: BTreeSet<_> = active
+                .filter(|n| n.phase != "Waiting")
+                .map(|n| n.name.as_str())
+                .collect();
+            let report = &decision.reports[name];
+            for node in view.nodes.ready().chain(view.nodes.not_ready()) {
+                let named = report.blocker.is_some() || report.nodes.contains_key(node);
+                self.law(begun.contains(&**node) || named, || {
+                    format!("{node} waits for {name}, nobody says why")
+                });
+            }
+        }
+    }
+
+    /// A status is about to be stored.
+    pub(super) fn status_is_written(&mut self, plan: &str, status: &PlanStatus, events: &[Event]) {
+        for event in events {
+            let new = self.laws.status_keys.insert(event.key.clone());
+            self.law(new, || format!("two occurrences have one key: {event:?}"));
+        }
+        let conditions: Vec<_> = status
+            .conditions
+            .iter()
+            .map(|c| (c.type_.as_str(), c.status.as_str()))
+            .collect();
+        self.law(conditions.iter().all(|(_, status)| *status != "Unknown"), || {
+            format!("{conditions:?}")
+        });
+        let order = conditions.iter().map(|(type_, _)| *type_);
+        self.law(
+            order.eq(["Complete", "Validated", "LatestResolved"]
+                .into_iter()
+                .take(conditions.len())),
+            || format!("{conditions:?}"),
+        );
+        let facts = &self.plans[plan].it;
+        let holds = |status: &PlanStatus| -> BTreeSet<(String, Option<String>)> {
+            let active = status.active.iter().flatten().filter(|n| n.phase != "Waiting");
+            active.map(|n| (n.name.clone(), n.uid.clone())).collect()
+        };
+        let (before, after) = (holds(facts.status()), holds(status));
+        let limit = match &facts.object.spec.max_concurrent {
+            Some(_) => self.world.plans[plan].limit(),
+            None => facts.object.spec.concurrency.unwrap_or(0).max(0),
+        };
+        let limit = usize::try_from(limit).unwrap();
+        let fresh = after
+            .difference(&before)
+            .filter(|(name, uid)| !self.is_on_its_way(plan, name, uid.as_deref()));
+        let fresh: Vec<_> = fresh.collect();
+        let is_ours = facts.object.status.as_ref().is_none_or(|s| s.active.is_some());
+        self.law(fresh.is_empty() || after.len() <= limit || !is_ours, || {
+            format!(
+                "{} slots of {limit} in {plan}: new {fresh:?} of {after:?}",
+                after.len()
+            )
+        });
+        let applying = status.applying.as_ref().map_or(0, Vec::len);
+        self.law(applying == after.len(), || {
+            format!("applying {:?} and active {after:?}", status.applying)
+        });
+    }
+
+    /// A Job or a record gives the node a slot, whatever status said.
+    fn is_on_its_way(&self, plan: &str, node: &str, uid: Option<&str>) -> bool {
+        let plan_uid = &self.plans[plan].it.uid;
+        let by_job = self.jobs.values().any(|job| {
+            let facts = &job.it.facts;
+            facts.plan_uid == *plan_uid
+                && *facts.node == *node
+                && facts.node_uid.as_deref().is_none_or(|u| Some(u) == uid)
+        });
+        let records = self.nodes.get(node).and_then(|n| n.it.facts.records.get(plan));
+        by_job || records.is_some_and(|r| *r.plan_uid == **plan_uid)
+    }
+
+    /// A Job is about to be stored.
+    pub(super) fn job_is_created(&self, job: &ToyJob) {
+        let facts = &job.facts;
+        let others = || {
+            self.jobs
+                .values()
+                .map(|job| &job.it.facts)
+                .filter(|other| other.is_live())
+        };
+        let twin =
+            others().find(|other| other.plan_uid == facts.plan_uid && other.node_uid == facts.node_uid);
+        self.law(twin.is_none() || facts.node_uid.is_none(), || {
+            format!("two live Jobs: {facts:?} {twin:?}")
+        });
+        let has_plan = |uid: &str| self.plans.values().any(|plan| *plan.it.uid == *uid);
+        let rival = others()
+            .filter(|other| has_plan(&other.plan_uid) && has_plan(&facts.plan_uid))
+            .find(|other| {
+                other.node == facts.node
+                    && other.plan != facts.plan
+                    && other.disruptive
+                    && other.parallelism > 0
+            });
+        self.law(
+            !facts.disruptive || rival.is_none() || facts.node_uid.is_none(),
+            || format!("two disruptive Plans on a node: {facts:?} {rival:?}"),
+        );
+    }
+
+    /// The controller is about to delete a Job.
+    pub(super) fn job_is_deleted(&self, name: &str) {
+        let job = &self.jobs[name].it;
+        let runs = self.pods.values().any(|pod| {
+            pod.it.facts.job_uid == job.facts.uid
+                && pod.it.facts.stage == Stage::Upgrade
+                && !pod.it.terminating
+        });
+        let plan = self.plans.values().any(|plan| plan.it.uid == job.facts.plan_uid);
+        let node = self.nodes.get(&*job.facts.node);
+        let machine = node.is_some_and(|n| {
+            job.facts
+                .node_uid
+                .as_ref()
+                .is_none_or(|uid| *uid == n.it.facts.uid)
+        });
+        self.law(!(runs && plan && machine), || {
+            format!("Job {name} is deleted while its upgrade runs")
+        });
+    }
+
+    /// A Job goes before it said that its result is recorded.
+    pub(super) fn job_is_lost(&mut self, name: &str) {
+        let Some(job) = self.jobs.get(name) else { return };
+        let uid = job.it.facts.uid.to_string();
+        if self.laws.told_to_node.contains(&uid) {
+            return;
+        }
+        self.laws
+            .runs
+            .values_mut()
+            .filter(|run| run.job_uid == uid)
+            .for_each(|run| run.again = true);
+    }
+
+    /// A person changes the label of a node that says what is done.
+    pub(super) fn done_label_is_touched(&mut self, node: &NodeFacts, key: &str) {
+        if key.starts_with(names::LABEL_PLAN_PREFIX) {
+            let runs = self
+                .laws
+                .runs
+                .iter_mut()
+                .filter(|((_, uid), _)| **uid == *node.uid);
+            runs.for_each(|(_, run)| run.again = true);
+        }
+    }
+
+    /// A pod of this Job starts its upgrade container.
+    pub(super) fn upgrade_starts(&mut self, job_uid: &str) {
+        let Some(job) = self.jobs.values_mut().find(|job| *job.it.facts.uid == *job_uid) else {
+            return;
+        };
+        job.it.upgraded = true;
+        let facts = job.it.facts.clone();
+        let Some(place) = self.place(&facts) else { return };
+        let hash = facts.hash.to_string();
+        if let Some(run) = self.laws.runs.get(&place) {
+            let fine = run.job_uid == job_uid || run.hash != hash || run.again;
+            self.law(fine, || {
+                format!("the upgrade of {place:?} to {hash} is started twice")
+            });
+        }
+        *self.laws.starts.entry((place.clone(), hash.clone())).or_default() += 1;
+        let again = false;
+        self.laws.runs.insert(
+            place,
+            Run {
+                hash,
+                job_uid: job_uid.to_owned(),
+                again,
+            },
+        );
+    }
+
+    /// A Job has succeeded.
+    pub(super) fn job_succeeds(&mut self, name: &str) {
+        let facts = self.jobs[name].it.facts.clone();
+        if let Some(place) = self.place(&facts) {
+            self.laws.succeeded.insert((place, facts.hash.to_string()));
+        }
+    }
+
+    fn place(&self, job: &crate::rollout::JobFacts) -> Option<Place> {
+        let node = self.nodes.get(&*job.node)?;
+        let uid = job.node_uid.as_ref().unwrap_or(&node.it.facts.uid);
+        Some((job.plan_uid.to_string(), uid.to_string()))
+    }
+
+    /// The controller is about to patch a node.
+    pub(super) fn node_is_patched(&mut self, name: &str, change: &NodeChange) {
+        let node = self.nodes[name].it.clone();
+        let jobs: Vec<_> = self
+            .jobs
+            .values()
+            .filter(|job| *job.it.facts.node == *name)
+            .map(|j| j.it.clone())
+            .collect();
+        if change.unschedulable == Some(false) {
+            // S60: system-upgrade-controller's own uncordon whatever is cordoned.
+            let by_suc = jobs
+                .iter()
+                .any(|job| job.facts.is_foreign_make() && job.cordon == Cordon::Kubectl);
+            let ours = !matches!(node.cordoned_by, Who::Person) || by_suc;
+            self.law(ours && !node.facts.keep_cordoned, || {
+                format!("{name} is uncordoned, cordoned by {node:?}")
+            });
+        }
+        for (key, value) in &change.labels {
+            let (Some(plan), Some(value)) = (key.strip_prefix(names::LABEL_PLAN_PREFIX), value) else {
+                continue;
+            };
+            let Some(plan) = self.world.plan(plan) else {
+                continue;
+            };
+            let done = ((plan.uid.to_string(), node.facts.uid.to_string()), value.clone());
+            self.law(self.laws.succeeded.contains(&done), || {
+                format!("{name} is done without a Job: {done:?}")
+            });
+            for job in jobs
+                .iter()
+                .filter(|job| job.facts.hash.as_ref() == value && job.facts.plan == plan.name)
+            {
+                self.laws.told_to_node.insert(job.facts.uid.to_string());
+            }
+        }
+        for (key, text) in &change.annotations {
+            let (Some(_), Some(text)) = (key.strip_prefix(names::ANNOTATION_RECORD_PREFIX), text) else {
+                continue;
+            };
+            let record = Record::parse(text).unwrap();
+            if record.phase == Phase::Retry {
+                let place = (record.plan_uid.clone(), record.node_uid.clone());
+                self.laws
+                    .runs
+                    .get_mut(&place)
+                    .into_iter()
+                    .for_each(|run| run.again = true);
+            }
+            if record.phase == Phase::Upgraded {
+                let place = (record.plan_uid.clone(), record.node_uid.clone());
+                let done = (place, record.hash.clone());
+                self.law(self.laws.succeeded.contains(&done), || {
+                    format!("{name} upgraded without a Job: {record:?}")
+                });
+            }
+            self.laws.told_to_node.insert(record.job_uid);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What the API server stores: facts, and what only the cluster knows.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+
+use crate::api::names;
+use crate::rollout::facts::Text;
+use crate::rollout::{Holder, JobFacts, Ledger, NodeChange, NodeFacts, Outcome, PodFacts, Record, Stage};
+
+/// Who cordoned a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) enum Who {
+    Nobody,
+    Person,
+    /// A pod of refit's, for the Plan of this UID.
+    Plan(String),
+    /// kubectl, in a Job of system-upgrade-controller.
+    Kubectl,
+}
+
+#[derive(Clone, Debug)]
+pub(in super::super) struct ToyNode {
+    pub(in super::super) facts: NodeFacts,
+    pub(in super::super) cordoned_by: Who,
+}
+
+/// How a Job cordons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) enum Cordon {
+    None,
+    /// With refit's own image, which keeps a ledger.
+    Refit(Holder),
+    Kubectl,
+}
+
+#[derive(Clone, Debug)]
+pub(in super::super) struct ToyJob {
+    pub(in super::super) facts: JobFacts,
+    /// It bears our controller label.
+    pub(in super::super) ours: bool,
+    pub(in super::super) cordon: Cordon,
+    pub(in super::super) failures: i32,
+    pub(in super::super) backoff_limit: i32,
+    pub(in super::super) ttl: Option<i64>,
+    /// Its upgrade container has been started.
+    pub(in super::super) upgraded: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(in super::super) struct ToyPod {
+    pub(in super::super) facts: PodFacts,
+    /// Node that it is for.
+    pub(in super::super) target: String,
+    pub(in super::super) cordon: Cordon,
+    pub(in super::super) drains: bool,
+    pub(in super::super) terminating: bool,
+    pub(in super::super) succeeded: Option<bool>,
+}
+
+/// The facts of a rendered Job, by its labels and annotations, as the controller reads them.
+pub(super) fn job_facts(job: &Job, uid: &str, created: Timestamp) -> JobFacts {
+    let meta = &job.metadata;
+    let label = |key: &str| {
+        meta.labels
+            .as_ref()
+            .and_then(|l| l.get(key))
+            .map_or("", String::as_str)
+    };
+    let annotation = |key: &str| {
+        meta.annotations
+            .as_ref()
+            .and_then(|a| a.get(key))
+            .map(String::as_str)
+    };
+    let spec = job.spec.as_ref().unwrap();
+    let inits = spec
+        .template
+        .spec
+        .as_ref()
+        .unwrap()
+        .init_containers
+        .iter()
+        .flatten();
+    let plan = label(names::LABEL_PLAN);
+    JobFacts {
+        name: meta.name.as_deref().unwrap().into(),
+        uid: uid.into(),
+        plan: plan.into(),
+        plan_uid: annotation(names::ANNOTATION_PLAN_UID).unwrap().into(),
+        node: annotation(names::ANNOTATION_NODE_NAME).unwrap().into(),
+        node_uid: annotation(names::ANNOTATION_NODE_UID).map(Text::from),
+        hash: label(&format!("{}{plan}", names::LABEL_PLAN_PREFIX)).into(),
+        version: label(names::LABEL_VERSION).into(),
+        inputs: annotation(names::ANNOTATION_INPUTS).map(Text::from),
+        attempt: annotation(names::ANNOTATION_ATTEMPT).unwrap().parse().unwrap(),
+        parallelism: spec.parallelism.unwrap(),
+        ttl: annotation(names::ANNOTATION_TTL).unwrap().parse().unwrap(),
+        recorded: false,
+        deleting: false,
+        outcome: Outcome::Running,
+        created,
+        unschedulable_before: annotation(names::ANNOTATION_UNSCHEDULABLE_BEFORE).map(|b| b == "true"),
+        disruptive: label(names::LABEL_EXCLUSIVE) == "true"
+            || inits
+                .clone()
+                .any(|c| matches!(c.name.as_str(), "cordon" | "drain")),
+    }
+}
+
+/// Carries out a merge patch of a Node.
+pub(super) fn apply(facts: &mut NodeFacts, change: &NodeChange) {
+    let mut labels: BTreeMap<Text, Text> = facts.labels.iter().map(|(k, v)| (k.into(), v.into())).collect();
+    for (key, value) in &change.labels {
+        match value {
+            Some(value) => labels.insert(key.as_str().into(), value.as_str().into()),
+            None => labels.remove(key.as_str()),
+        };
+    }
+    facts.labels = crate::rollout::Labels::new(labels);
+    for (key, value) in &change.annotations {
+        if let Some(plan) = key.strip_prefix(names::ANNOTATION_RECORD_PREFIX) {
+            match value {
+                Some(text) => facts.records.insert(plan.into(), Record::parse(text).unwrap()),
+                None => facts.records.remove(plan),
+            };
+        } else if key == names::ANNOTATION_CORDON {
+            facts.ledger = value.as_deref().map(|text| Ledger::parse(text).unwrap());
+        } else if key == names::ANNOTATION_RETRY {
+            facts.retry = value.as_deref().map(Text::from);
+        } else {
+            panic!("annotation {key} of a Node");
+        }
+    }
+    if let Some(unschedulable) = change.unschedulable {
+        facts.unschedulable = unschedulable;
+    }
+}
+
+impl ToyNode {
+    /// What `refit cordon` does: cordon and ledger are one patch.
+    pub(super) fn cordon(&mut self, holder: &Holder) {
+        let facts = &mut self.facts;
+        // A ledger on a schedulable node tells of what a person has ended.
+        let ledger = facts.ledger.take().filter(|_| facts.unschedulable);
+        let mut ledger = ledger.unwrap_or(Ledger {
+            before: facts.unschedulable,
+            holders: Vec::new(),
+        });
+        if !ledger
+            .holders
+            .iter()
+            .any(|known| known.plan_uid == holder.plan_uid)
+        {
+            ledger.holders.push(holder.clone());
+        }
+        facts.ledger = Some(ledger);
+        if !facts.unschedulable {
+            facts.unschedulable = true;
+            self.cordoned_by = Who::Plan(holder.plan_uid.clone());
+        }
+    }
+}
+
+impl ToyPod {
+    pub(super) fn has_ended(&self) -> bool {
+        self.facts.stage == Stage::Ended
+    }
+
+    /// It is on a node and may be at work there.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.facts.node.is_some() && !self.has_ended()
+    }
+}

@@ -1,0 +1,126 @@
+//! Changes of stored objects, each of which its watch tells of.
+
+use super::objects::{Cordon, ToyPod};
+use super::wire::News;
+use super::{Stored, Toy, ToyJob, ToyNode};
+use crate::rollout::facts::JobFacts;
+use crate::rollout::{Kind, PlanFacts};
+
+impl ToyJob {
+    pub(in super::super) fn new(facts: JobFacts, cordon: Cordon, backoff_limit: i32) -> Self {
+        Self {
+            facts,
+            ours: true,
+            cordon,
+            failures: 0,
+            backoff_limit,
+            ttl: None,
+            upgraded: false,
+        }
+    }
+}
+
+impl Toy {
+    pub(super) fn changes_plan(&mut self, name: &str, change: impl FnOnce(&mut PlanFacts)) -> News {
+        let version = self.next_version();
+        let plan = self.plans.get_mut(name).unwrap();
+        let spec = plan.it.object.spec.clone();
+        change(&mut plan.it);
+        if spec != plan.it.object.spec {
+            let generation = plan.it.object.metadata.generation.get_or_insert(0);
+            *generation += 1;
+        }
+        plan.version = version;
+        let news = News::Plan(version, Box::new(plan.it.clone()));
+        self.emit(Kind::Plan, news.clone());
+        news
+    }
+
+    pub(in super::super) fn change_job(&mut self, name: &str, change: impl FnOnce(&mut ToyJob)) {
+        let version = self.next_version();
+        let job = self.jobs.get_mut(name).unwrap();
+        change(&mut job.it);
+        job.version = version;
+        let (ours, facts) = (job.it.ours, job.it.facts.clone());
+        if ours {
+            self.emit(Kind::Job, News::Job(version, facts));
+        }
+    }
+
+    pub(in super::super) fn change_node(&mut self, name: &str, change: impl FnOnce(&mut ToyNode)) {
+        let version = self.next_version();
+        let node = self.nodes.get_mut(name).unwrap();
+        change(&mut node.it);
+        node.version = version;
+        let facts = node.it.facts.clone();
+        self.emit(Kind::Node, News::Node(version, facts));
+    }
+
+    pub(in super::super) fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut ToyPod)) {
+        let version = self.next_version();
+        let pod = self.pods.get_mut(name).unwrap();
+        change(&mut pod.it);
+        pod.version = version;
+        let facts = pod.it.facts.clone();
+        self.emit(Kind::Pod, News::Pod(version, facts));
+    }
+
+    pub(in super::super) fn create_pod(&mut self, pod: ToyPod) {
+        let version = self.next_version();
+        self.emit(Kind::Pod, News::Pod(version, pod.facts.clone()));
+        self.pods
+            .insert(pod.facts.name.to_string(), Stored { version, it: pod });
+    }
+
+    /// A Job is gone, and its pods are told to go (propagation Background).
+    pub(in super::super) fn job_goes(&mut self, name: &str) {
+        self.next_version();
+        self.job_is_lost(name);
+        let Some(job) = self.jobs.remove(name) else { return };
+        self.note(|| format!("Job {name} goes"));
+        if job.it.ours {
+            self.emit(
+                Kind::Job,
+                News::JobGone(job.it.facts.name.clone(), job.it.facts.uid.clone()),
+            );
+        }
+        for pod in self
+            .pods
+            .values_mut()
+            .filter(|pod| pod.it.facts.job_uid == job.it.facts.uid)
+        {
+            pod.it.terminating = true;
+        }
+    }
+
+    pub(in super::super) fn pod_goes(&mut self, name: &str) {
+        self.next_version();
+        let Some(pod) = self.pods.remove(name) else { return };
+        self.emit(
+            Kind::Pod,
+            News::PodGone(pod.it.facts.name.clone(), pod.it.facts.uid.clone()),
+        );
+    }
+
+    pub(in super::super) fn node_goes(&mut self, name: &str) {
+        self.next_version();
+        let Some(node) = self.nodes.remove(name) else {
+            return;
+        };
+        self.emit(
+            Kind::Node,
+            News::NodeGone(node.it.facts.name.clone(), node.it.facts.uid.clone()),
+        );
+    }
+
+    pub(in super::super) fn plan_goes(&mut self, name: &str) {
+        self.next_version();
+        let Some(plan) = self.plans.remove(name) else {
+            return;
+        };
+        self.emit(
+            Kind::Plan,
+            News::PlanGone(plan.it.name.clone(), plan.it.uid.clone()),
+        );
+    }
+}
