@@ -17,7 +17,7 @@ pub struct ContainerStart {
     pub command: Vec<String>,
     /// Arguments, with `$(NAME)` replaced.
     pub args: Vec<String>,
-    /// Environment. Variables from Secrets, ConfigMaps, files and resource fields are not in it.
+    /// Environment. Variables from Secrets, config maps, files and resource fields are not in it.
     pub env: BTreeMap<String, String>,
 }
 
@@ -102,7 +102,7 @@ fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
                 behind
             }
             Some((name, behind)) => {
-                expanded.push_str(&format!("$({name})"));
+                expanded.extend(["$(", name, ")"]);
                 behind
             }
             None => {

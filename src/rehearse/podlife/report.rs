@@ -39,9 +39,9 @@ pub(super) fn phase(spec: &PodSpec, statuses: &Statuses<'_>, stopped: bool) -> &
     let mut count = Count::default();
     for (container, status) in spec.init_containers.iter().flatten().zip(statuses.inits) {
         if is_sidecar(container) {
-            count.sidecar(status)
+            count.sidecar(status);
         } else {
-            count.init(spec, container, status)
+            count.init(spec, container, status);
         }
     }
     for (container, status) in spec.containers.iter().zip(statuses.regulars) {

@@ -94,16 +94,12 @@ impl Stage {
             if step.write.is_some() || !step.started.is_empty() {
                 continue;
             }
-            match step.wake.filter(|wake| *wake <= until) {
-                Some(wake) => {
-                    assert!(wake > self.now, "a wake-up that is not later than now would spin");
-                    self.now = wake;
-                }
-                None => {
-                    self.now = until;
-                    return self;
-                }
-            }
+            let Some(wake) = step.wake.filter(|wake| *wake <= until) else {
+                self.now = until;
+                return self;
+            };
+            assert!(wake > self.now, "a wake-up that is not later than now would spin");
+            self.now = wake;
         }
         panic!("the pod's life does not come to rest: {:?}", self.told.last());
     }

@@ -122,7 +122,7 @@ impl<'a> Turn<'a> {
     }
 
     /// When a reboot makes init containers run again that had succeeded, the API server would refuse to hear that they run
-    /// (with OnFailure they must stay terminated): a kubelet keeps it to itself until they have ended again.
+    /// (with `OnFailure` they must stay terminated): a kubelet keeps it to itself until they have ended again.
     fn is_tellable(&self) -> bool {
         let again = |slot: Slot| {
             let status = self.container(slot);

@@ -112,11 +112,11 @@ fn the_back_off_ends_at_five_minutes() {
 fn crash_loop_back_off_is_told_when_it_is_asked_for() {
     let mut stage = Stage::new(&single("Always"), &[("run-delay", "1s"), ("resync-delay", "3s")]);
     stage.run_until(9_000);
-    let state = stage.status().container_statuses.as_ref().unwrap()[0]
+    let container = stage.status().container_statuses.as_ref().unwrap()[0]
         .state
         .clone()
         .unwrap();
-    let waiting = state.waiting.unwrap();
+    let waiting = container.waiting.unwrap();
     assert_eq!(waiting.reason.as_deref(), Some("CrashLoopBackOff"));
     assert_eq!(
         waiting.message.as_deref(),
