@@ -1,9 +1,14 @@
 //! The Plan as users write it: spec, status, and the names of the labels and annotations that refit reads and writes.
 //! Nothing here talks to a cluster.
 
+pub mod crd;
+pub mod duration;
 pub mod names;
 pub mod plan;
+pub mod selector;
 pub mod status;
+pub mod validate;
+pub mod window;
 
 pub use plan::{
     ContainerSpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretSpec, TimeWindowSpec, VolumeSpec,

@@ -6,4 +6,12 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod channel;
+pub mod cli;
+pub mod clock;
+pub mod controller;
+pub mod job;
+pub mod proxy;
 pub mod rehearse;
+pub mod rollout;
+pub mod telemetry;

@@ -52,3 +52,30 @@ pub const ANNOTATION_FIELDS: &str = "refit.rs/fields";
 pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 /// Label that says which operating system a node runs.
 pub const LABEL_OS: &str = "kubernetes.io/os";
+
+/// Field by which a Node is selected whatever its labels say.
+pub const FIELD_NODE_NAME: &str = "metadata.name";
+
+// Environment variables of the containers of a Job. The first six are system-upgrade-controller's (S35) and in every
+// container; the last four are in refit's own only, and tell the node side for which Plan and node it cordons and drains.
+
+/// Environment: name of the node.
+pub const ENV_NODE_NAME: &str = "SYSTEM_UPGRADE_NODE_NAME";
+/// Environment: name of the pod.
+pub const ENV_POD_NAME: &str = "SYSTEM_UPGRADE_POD_NAME";
+/// Environment: UID of the pod.
+pub const ENV_POD_UID: &str = "SYSTEM_UPGRADE_POD_UID";
+/// Environment: name of the Plan.
+pub const ENV_PLAN_NAME: &str = "SYSTEM_UPGRADE_PLAN_NAME";
+/// Environment: `status.latestHash` of the Plan.
+pub const ENV_PLAN_LATEST_HASH: &str = "SYSTEM_UPGRADE_PLAN_LATEST_HASH";
+/// Environment: `status.latestVersion` of the Plan.
+pub const ENV_PLAN_LATEST_VERSION: &str = "SYSTEM_UPGRADE_PLAN_LATEST_VERSION";
+/// Environment: name of the controller that made the Job.
+pub const ENV_CONTROLLER_NAME: &str = "REFIT_CONTROLLER_NAME";
+/// Environment: namespace of the Plan.
+pub const ENV_PLAN_NAMESPACE: &str = "REFIT_PLAN_NAMESPACE";
+/// Environment: UID of the Plan. Where it is set, `refit cordon` and `refit drain` run for that Plan.
+pub const ENV_PLAN_UID: &str = "REFIT_PLAN_UID";
+/// Environment: UID of the node.
+pub const ENV_NODE_UID: &str = "REFIT_NODE_UID";

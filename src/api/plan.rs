@@ -1,15 +1,21 @@
 //! `Plan.spec`. The doc comments are what `kubectl explain` prints.
+//!
+//! Reading is more lenient than the schema: what the schema requires is `#[serde(default)]` here (and `!default` for the
+//! schema), so that one Plan stored under another schema cannot break the list of all. `crd` turns what this module
+//! derives into the CustomResourceDefinition.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, SecurityContext, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::status::PlanStatus;
+use super::window;
 
 /// A Plan says which nodes are upgraded to which version, by which container, and how many at a time.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
@@ -23,7 +29,10 @@ use super::status::PlanStatus;
     status = "PlanStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Plan says which nodes are upgraded to which version, by which container, and how many at a time"
+    // A Plan need not have a spec (S10), and one that has none must not break the list of all. The derive takes no
+    // `serde` attribute, but does take a condition that always holds.
+    attr = "cfg_attr(all(), serde(default))",
+    doc = "Plan says which nodes are upgraded to which version, by which container, and how many at a time."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSpec {
@@ -69,6 +78,7 @@ pub struct PlanSpec {
     pub prepare: Option<ContainerSpec>,
     /// Container that upgrades the node. Its image gets the version as tag when it has neither tag nor digest.
     #[serde(default)]
+    #[schemars(!default)]
     pub upgrade: ContainerSpec,
     /// Cordons the node before the upgrade. Ignored with `drain`, which cordons too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,6 +106,7 @@ pub struct PlanSpec {
 pub struct ContainerSpec {
     /// Image. Without tag and digest it gets the Plan's version as tag.
     #[serde(default)]
+    #[schemars(!default)]
     pub image: String,
     /// Entrypoint. Absent means the image's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,12 +134,15 @@ pub struct ContainerSpec {
 pub struct VolumeSpec {
     /// Name of the volume.
     #[serde(default)]
+    #[schemars(!default)]
     pub name: String,
     /// Path on the host.
     #[serde(default)]
+    #[schemars(!default)]
     pub source: String,
     /// Path in the container.
     #[serde(default)]
+    #[schemars(!default)]
     pub destination: String,
 }
 
@@ -138,9 +152,11 @@ pub struct VolumeSpec {
 pub struct SecretSpec {
     /// Name of the secret, in the Plan's namespace.
     #[serde(default)]
+    #[schemars(!default)]
     pub name: String,
     /// Where it is mounted: absolute, or below `/run/system-upgrade/secrets`.
     #[serde(default)]
+    #[schemars(!default)]
     pub path: String,
     /// A change of the secret does not run the Plan again, and the secret may be missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,11 +210,27 @@ pub enum DrainTimeout {
 }
 
 impl JsonSchema for DrainTimeout {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
+    fn schema_name() -> Cow<'static, str> {
         "DrainTimeout".into()
     }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "x-kubernetes-int-or-string": true })
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "x-kubernetes-int-or-string": true })
+    }
+}
+
+/// Schema of one of `window.days`. The spec itself keeps the words as they were written.
+struct Day;
+
+impl JsonSchema for Day {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Day".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let words: Vec<_> = window::DAYS.iter().flatten().collect();
+        json_schema!({ "type": "string", "enum": words })
     }
 }
 
@@ -209,6 +241,7 @@ impl JsonSchema for DrainTimeout {
 pub struct TimeWindowSpec {
     /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<Day>>", length(min = 1))]
     pub days: Option<Vec<String>>,
     /// Start, such as `22:00`, `22:00:30` or `10pm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,3 +253,6 @@ pub struct TimeWindowSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
 }
+
+#[cfg(test)]
+mod tests;

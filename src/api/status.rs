@@ -45,9 +45,11 @@ pub struct PlanStatus {
 pub struct PlanCondition {
     /// Type of the condition.
     #[serde(default, rename = "type")]
+    #[schemars(!default)]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     #[serde(default)]
+    #[schemars(!default)]
     pub status: String,
     /// When status, reason or message changed last (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]

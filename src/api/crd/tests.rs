@@ -1,0 +1,239 @@
+//! The definition against `tests/fixtures/suc-schema.txt`: every fact of system-upgrade-controller's schema (type, format,
+//! bounds, defaults, required fields), one line a field, without its descriptions. The cluster test `schema` asks an API
+//! server the same.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::*;
+
+/// One line for each schema from `path` down: its type, then everything else in it but the description, by name.
+fn facts(schema: &JSONSchemaProps, path: &str, lines: &mut Vec<String>) {
+    let json = serde_json::to_value(schema).unwrap();
+    let words: BTreeMap<_, _> = json.as_object().unwrap().iter().collect();
+    let mut line = vec![if path.is_empty() { "." } else { path }.to_owned()];
+    line.extend(schema.type_.clone());
+    for (name, value) in words {
+        let name = name.trim_start_matches("x-kubernetes-");
+        match name {
+            "type" | "description" | "properties" | "items" | "additionalProperties" => {}
+            "required" => line.push(format!("required={}", list(value, true))),
+            "enum" | "list-map-keys" => line.push(format!("{name}={}", list(value, false))),
+            _ => line.push(format!(
+                "{name}={}",
+                value.as_str().map_or(value.to_string(), str::to_owned)
+            )),
+        }
+    }
+    lines.push(line.join(" "));
+    for (name, property) in schema.properties.iter().flatten() {
+        facts(property, &format!("{path}.{name}"), lines);
+    }
+    match &schema.items {
+        None => {}
+        Some(JSONSchemaPropsOrArray::Schema(item)) => facts(item, &format!("{path}[]"), lines),
+        Some(JSONSchemaPropsOrArray::Schemas(_)) => lines.push(format!("{path} tuple")),
+    }
+    match &schema.additional_properties {
+        None => {}
+        Some(JSONSchemaPropsOrBool::Schema(value)) => facts(value, &format!("{path}{{}}"), lines),
+        Some(JSONSchemaPropsOrBool::Bool(any)) => lines.push(format!("{path}{{}} {any}")),
+    }
+}
+
+fn list(value: &serde_json::Value, sorted: bool) -> String {
+    let mut words: Vec<_> = value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap())
+        .collect();
+    if sorted {
+        words.sort_unstable();
+    }
+    words.join(",")
+}
+
+fn facts_of(crd: &CustomResourceDefinition) -> Vec<String> {
+    let mut lines = Vec::new();
+    facts(served_schema(crd).unwrap(), "", &mut lines);
+    lines
+}
+
+fn is_own(line: &str) -> bool {
+    OWN_FIELDS.iter().any(|[part, field]| {
+        line.strip_prefix(&format!(".{part}.{field}"))
+            .is_some_and(|rest| rest.starts_with([' ', '.', '[', '{']))
+    })
+}
+
+#[test]
+fn nothing_of_system_upgrade_controller_s_schema_is_changed_and_only_our_fields_are_added() {
+    let theirs: Vec<_> = include_str!("../../../tests/fixtures/suc-schema.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect();
+    let ours: Vec<_> = facts_of(&plans())
+        .into_iter()
+        .filter(|line| !is_own(line))
+        .collect();
+    assert_eq!(ours.join("\n"), theirs.join("\n"));
+}
+
+#[test]
+fn our_own_fields_have_no_default_and_are_not_required() {
+    let own: Vec<_> = facts_of(&plans())
+        .into_iter()
+        .filter(|line| is_own(line))
+        .collect();
+    assert!(own.len() > OWN_FIELDS.len(), "{own:#?}");
+    for line in own {
+        for word in ["default=", "required=", "nullable=", "validations=", "uint"] {
+            assert!(!line.contains(word), "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_definition_is_named_and_shaped_as_system_upgrade_controller_s() {
+    let crd = plans();
+    assert_eq!(crd.metadata.name.as_deref(), Some(NAME));
+    let mut rest = serde_json::to_value(&crd.spec).unwrap();
+    rest["versions"][0].as_object_mut().unwrap().remove("schema");
+    let column = |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
+    assert_eq!(
+        rest,
+        json!({
+            "group": "upgrade.cattle.io",
+            "names": {"kind": "Plan", "listKind": "PlanList", "plural": "plans", "singular": "plan"},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": [
+                    column("Image", ".spec.upgrade.image"),
+                    column("Channel", ".spec.channel"),
+                    column("Version", ".spec.version"),
+                    column("Complete", ".status.conditions[?(@.type=='Complete')].status"),
+                    column("Message", ".status.conditions[?(@.message!='')].message"),
+                    {"name": "Applying", "type": "string", "jsonPath": ".status.applying", "priority": 10},
+                    column("Progress", ".status.progress"),
+                ],
+            }],
+        })
+    );
+}
+
+#[test]
+fn every_field_is_described() {
+    fn walk(schema: &JSONSchemaProps, path: &str) {
+        for (name, property) in schema.properties.iter().flatten() {
+            let path = format!("{path}.{name}");
+            assert!(property.description.is_some() || path == ".metadata", "{path}");
+            walk(property, &path);
+        }
+        if let Some(item) = items(schema) {
+            walk(item, &format!("{path}[]"));
+        }
+    }
+    walk(served_schema(&plans()).unwrap(), "");
+}
+
+#[test]
+fn the_committed_definition_is_the_one_that_is_registered() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds/plans.upgrade.cattle.io.yaml");
+    let yaml = to_yaml().unwrap();
+    if std::env::var_os("REFIT_UPDATE").is_some() {
+        std::fs::write(&path, &yaml).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == yaml,
+        "{} is stale: REFIT_UPDATE=1 cargo test --lib crd",
+        path.display()
+    );
+    let read: CustomResourceDefinition = serde_saphyr::from_str(&yaml).unwrap();
+    assert_eq!(read, plans());
+}
+
+/// Our definition, changed at one place of the schema.
+fn changed(change: impl FnOnce(&mut JSONSchemaProps)) -> CustomResourceDefinition {
+    let mut crd = plans();
+    change(
+        crd.spec.versions[0]
+            .schema
+            .as_mut()
+            .unwrap()
+            .open_api_v3_schema
+            .as_mut()
+            .unwrap(),
+    );
+    crd
+}
+
+fn part<'a>(root: &'a mut JSONSchemaProps, name: &str) -> &'a mut JSONSchemaProps {
+    root.properties.as_mut().unwrap().get_mut(name).unwrap()
+}
+
+#[test]
+fn a_definition_that_prunes_our_fields_is_told_from_one_that_does_not() {
+    assert_eq!(missing_fields(&plans()), Vec::<String>::new());
+
+    let of_suc = changed(|root| {
+        for [name, field] in OWN_FIELDS {
+            part(root, name).properties.as_mut().unwrap().remove(field);
+        }
+    });
+    assert_eq!(
+        missing_fields(&of_suc),
+        OWN_FIELDS.map(|[part, field]| format!("{part}.{field}"))
+    );
+
+    let of_an_older_refit = changed(|root| {
+        let active = part(part(root, "status"), "active");
+        let Some(JSONSchemaPropsOrArray::Schema(item)) = &mut active.items else {
+            panic!("not a list")
+        };
+        item.properties.as_mut().unwrap().remove("attempt");
+    });
+    assert_eq!(missing_fields(&of_an_older_refit), ["status.active[].attempt"]);
+
+    let without_a_field_of_suc = changed(|root| {
+        part(root, "spec")
+            .properties
+            .as_mut()
+            .unwrap()
+            .remove("exclusive");
+    });
+    assert_eq!(missing_fields(&without_a_field_of_suc), Vec::<String>::new());
+}
+
+#[test]
+fn a_definition_that_keeps_unknown_fields_misses_nothing() {
+    let keeps_all = changed(|root| {
+        root.properties = None;
+        root.x_kubernetes_preserve_unknown_fields = Some(true);
+    });
+    assert_eq!(missing_fields(&keeps_all), Vec::<String>::new());
+}
+
+#[test]
+fn a_version_that_is_not_served_misses_everything() {
+    let mut crd = plans();
+    crd.spec.versions[0].served = false;
+    assert_eq!(missing_fields(&crd).len(), OWN_FIELDS.len());
+    crd.spec.versions[0].served = true;
+    crd.spec.versions[0].name = "v2".to_owned();
+    assert_eq!(missing_fields(&crd).len(), OWN_FIELDS.len());
+}
+
+#[test]
+fn wrapped_lines_are_joined_and_paragraphs_and_lists_stay() {
+    assert_eq!(join_lines("one\ntwo"), "one two");
+    assert_eq!(join_lines("one\n\ntwo\nthree"), "one\n\ntwo three");
+    assert_eq!(join_lines("one:\n  - a\n  - b"), "one:\n  - a\n  - b");
+    assert_eq!(join_lines(""), "");
+}

@@ -1,0 +1,272 @@
+//! Label selectors: from a Plan's `LabelSelector` or from kubectl's text, ready to be asked about thousands of objects.
+//!
+//! What they accept, match and print, and the words of their errors, are those of `k8s.io/apimachinery/pkg/labels`: a
+//! selector that goes into a container's arguments comes out of it as the same selector.
+
+mod parse;
+mod syntax;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+pub use syntax::{label_key_problems, label_value_problems};
+
+/// Why there is no such selector, in apimachinery's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SelectorError(String);
+
+/// A condition on labels: nothing at all, or each of a list of requirements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selector {
+    /// Sorted by key; `None` selects nothing.
+    requirements: Option<Vec<Requirement>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+    values: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    In,
+    NotIn,
+    Equals,
+    DoubleEquals,
+    NotEquals,
+    Exists,
+    DoesNotExist,
+    GreaterThan,
+    LessThan,
+}
+
+impl Selector {
+    /// Selects nothing.
+    pub const fn nothing() -> Self {
+        Self { requirements: None }
+    }
+
+    /// Selects everything.
+    pub const fn everything() -> Self {
+        Self {
+            requirements: Some(Vec::new()),
+        }
+    }
+
+    /// The selector of a spec: absent selects nothing, `{}` everything (S13).
+    pub fn new(selector: Option<&LabelSelector>) -> Result<Self, SelectorError> {
+        let Some(selector) = selector else {
+            return Ok(Self::nothing());
+        };
+        let labels = selector
+            .match_labels
+            .iter()
+            .flatten()
+            .map(|(key, value)| Requirement::new(key, Operator::Equals, vec![value.clone()]));
+        let expressions = selector
+            .match_expressions
+            .iter()
+            .flatten()
+            .map(Requirement::from_expression);
+        Ok(Self::all(labels.chain(expressions).collect::<Result<_, _>>()?))
+    }
+
+    /// Requires a label with this key, whatever its value.
+    pub fn exists(key: &str) -> Result<Self, SelectorError> {
+        Requirement::new(key, Operator::Exists, Vec::new()).map(|one| Self::all(vec![one]))
+    }
+
+    /// Requires that there is no label with this key.
+    pub fn does_not_exist(key: &str) -> Result<Self, SelectorError> {
+        Requirement::new(key, Operator::DoesNotExist, Vec::new()).map(|one| Self::all(vec![one]))
+    }
+
+    /// What both select.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self.requirements, other.requirements) {
+            (Some(mut all), Some(more)) => {
+                all.extend(more);
+                Self::all(all)
+            }
+            _ => Self::nothing(),
+        }
+    }
+
+    /// Whether it selects nothing because the spec has no selector.
+    pub const fn is_nothing(&self) -> bool {
+        self.requirements.is_none()
+    }
+
+    /// Whether it selects everything.
+    pub fn is_everything(&self) -> bool {
+        self.requirements.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// Whether an object with these labels is selected.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.matches_by(|key| labels.get(key).map(String::as_str))
+    }
+
+    /// Whether an object is selected whose labels are looked up by `label`.
+    pub fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
+        self.requirements
+            .as_ref()
+            .is_some_and(|all| all.iter().all(|one| one.matches(label(&one.key))))
+    }
+
+    fn all(mut requirements: Vec<Requirement>) -> Self {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Self {
+            requirements: Some(requirements),
+        }
+    }
+}
+
+impl Requirement {
+    /// A requirement, or everything that is wrong with it.
+    fn new(key: &str, operator: Operator, values: Vec<String>) -> Result<Self, SelectorError> {
+        let mut problems = Vec::new();
+        syntax::check_key("key", key, &mut problems);
+        operator.check(&values, &mut problems);
+        for (index, value) in values.iter().enumerate() {
+            syntax::check_value(&format!("values[{index}][{key}]"), value, &mut problems);
+        }
+        match syntax::aggregate(problems) {
+            Some(problem) => Err(SelectorError(problem)),
+            None => Ok(Self {
+                key: key.to_owned(),
+                operator,
+                values,
+            }),
+        }
+    }
+
+    fn from_expression(expression: &LabelSelectorRequirement) -> Result<Self, SelectorError> {
+        let operator = match expression.operator.as_str() {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            other => {
+                let other = syntax::quote(other);
+                return Err(SelectorError(format!(
+                    "{other} is not a valid label selector operator"
+                )));
+            }
+        };
+        Self::new(
+            &expression.key,
+            operator,
+            expression.values.clone().unwrap_or_default(),
+        )
+    }
+
+    fn matches(&self, value: Option<&str>) -> bool {
+        let listed = |value: &str| self.values.iter().any(|one| one == value);
+        match self.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(listed),
+            Operator::NotIn | Operator::NotEquals => !value.is_some_and(listed),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::GreaterThan => self.compares(value, |value, bound| value > bound),
+            Operator::LessThan => self.compares(value, |value, bound| value < bound),
+        }
+    }
+
+    /// Whether value and bound are both numbers, and `holds` of them.
+    fn compares(&self, value: Option<&str>, holds: impl Fn(i64, i64) -> bool) -> bool {
+        let number = |text: Option<&str>| text?.parse().ok();
+        number(value)
+            .zip(number(self.values.first().map(String::as_str)))
+            .is_some_and(|(value, bound)| holds(value, bound))
+    }
+}
+
+impl Operator {
+    /// Adds what is wrong with the number of values, and with values that have to be numbers.
+    fn check(self, values: &[String], problems: &mut Vec<String>) {
+        let problem = match self {
+            Self::In | Self::NotIn if values.is_empty() => {
+                "for 'in', 'notin' operators, values set can't be empty"
+            }
+            Self::Equals | Self::DoubleEquals | Self::NotEquals if values.len() != 1 => {
+                "exact-match compatibility requires one single value"
+            }
+            Self::Exists | Self::DoesNotExist if !values.is_empty() => {
+                "values set must be empty for exists and does not exist"
+            }
+            Self::GreaterThan | Self::LessThan if values.len() != 1 => {
+                "for 'Gt', 'Lt' operators, exactly one value is required"
+            }
+            _ => "",
+        };
+        if !problem.is_empty() {
+            problems.push(format!(
+                "values: Invalid value: {}: {problem}",
+                syntax::json_list(values)
+            ));
+        }
+        if matches!(self, Self::GreaterThan | Self::LessThan) {
+            for (index, value) in values
+                .iter()
+                .enumerate()
+                .filter(|(_, value)| value.parse::<i64>().is_err())
+            {
+                problems.push(format!(
+                    "values[{index}]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+                    syntax::quote(value)
+                ));
+            }
+        }
+    }
+}
+
+impl FromStr for Selector {
+    type Err = SelectorError;
+
+    /// Reads kubectl's syntax: `a=b,c!=d,e in (f,g),!h,i`. The empty text selects everything.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse::requirements(text).map(Self::all)
+    }
+}
+
+impl fmt::Display for Selector {
+    /// Writes kubectl's syntax, sorted by key (S37). Neither nothing nor everything has a text: both are empty.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, requirement) in self.requirements.iter().flatten().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{requirement}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        let mut values = self.values.clone();
+        values.sort_unstable();
+        let values = values.join(",");
+        match self.operator {
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::Equals => write!(f, "{key}={values}"),
+            Operator::DoubleEquals => write!(f, "{key}=={values}"),
+            Operator::NotEquals => write!(f, "{key}!={values}"),
+            Operator::Exists => f.write_str(key),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+            Operator::GreaterThan => write!(f, "{key}>{values}"),
+            Operator::LessThan => write!(f, "{key}<{values}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! When a Plan may start nodes: `spec.window`, parsed as system-upgrade-controller parses it (S58).
+//!
+//! A window is open while the clock on the wall in its zone shows a time from `startTime` to the last instant of
+//! `endTime`'s second, on one of `days`. So a time that summer time skips is never inside, and an hour that comes twice
+//! is inside twice: whatever the zone does, no node is started at a time of day that the Plan does not name.
+//! A window that ends before it starts goes on overnight and belongs to the day on which it starts.
+//!
+//! Pure: the instant and the process's own zone are arguments, and zones come from the bundled database, so that the
+//! same Plan means the same on every machine. Nothing here decides what a closed window does to a roll-out.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use jiff::civil::{Time, Weekday};
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+use jiff::{SignedDuration, Timestamp};
+
+use super::TimeWindowSpec;
+
+/// The words for each day of the week from Sunday, as the schema lists them.
+pub const DAYS: [[&str; 4]; 7] = [
+    ["0", "su", "sun", "sunday"],
+    ["1", "mo", "mon", "monday"],
+    ["2", "tu", "tue", "tuesday"],
+    ["3", "we", "wed", "wednesday"],
+    ["4", "th", "thu", "thursday"],
+    ["5", "fr", "fri", "friday"],
+    ["6", "sa", "sat", "saturday"],
+];
+
+/// How far to look for the next change. A window comes round every week; the second week is for a day that the zone
+/// skips (Pacific/Apia had no 30 December 2011) or whose window falls into the hour that summer time skips; the rest is
+/// margin.
+const HORIZON: SignedDuration = SignedDuration::from_hours(5 * 7 * 24);
+
+/// Zones from the database in the binary: the container image has no other, and a lookup needs no I/O.
+static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+
+/// What is wrong with a window, in system-upgrade-controller's words (S53, S58).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WindowError {
+    /// A day that is no day.
+    #[error("Invalid weekday: {0}")]
+    Day(String),
+    /// A number that is no day: only 0 (Sunday) to 6 are.
+    #[error("Invalid weekday, number out of range: {0}")]
+    DayOutOfRange(String),
+    /// A zone that the database does not have. Names are case-sensitive.
+    #[error("unknown time zone {0}")]
+    Zone(String),
+    /// A path where the name of a zone belongs.
+    #[error("time: invalid location name")]
+    ZoneIsPath,
+    /// A start or end in none of the six forms, or absent.
+    #[error("Invalid time format: {0}")]
+    Time(String),
+}
+
+/// A parsed `spec.window`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    days: Days,
+    start: Time,
+    /// The last second that is inside.
+    end: Time,
+    zone: TimeZone,
+}
+
+impl Window {
+    /// Parses a window. `local` is the zone of the process, which a Plan may ask for by the name `Local`.
+    ///
+    /// # Errors
+    /// The first mistake, looked for in system-upgrade-controller's order: days, zone, start, end. A start or an end
+    /// that is absent is a mistake; days that are absent are not, but such a window never opens.
+    pub fn parse(spec: &TimeWindowSpec, local: &TimeZone) -> Result<Self, WindowError> {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        Ok(Self {
+            days: Days::parse(spec.days.iter().flatten())?,
+            zone: zone(&text(&spec.time_zone), local)?,
+            start: time(&text(&spec.start_time))?,
+            end: time(&text(&spec.end_time))?,
+        })
+    }
+
+    /// Whether `now` is inside.
+    pub fn contains(&self, now: Timestamp) -> bool {
+        let wall = self.zone.to_datetime(now);
+        let clock = second_of_day(wall.time());
+        let (start, end) = (second_of_day(self.start), second_of_day(self.end));
+        let today = self.days.has(wall.weekday());
+        if start > end {
+            let yesterday = self.days.has(wall.weekday().previous());
+            (clock >= start && today) || (clock <= end && yesterday)
+        } else {
+            (start..=end).contains(&clock) && today
+        }
+    }
+
+    /// The first instant from `now` on that is inside, which is `now` where the window is open. `None` for a window that
+    /// never opens.
+    pub fn next_open(&self, now: Timestamp) -> Option<Timestamp> {
+        self.first(now, true)
+    }
+
+    /// The first instant after `now` that is outside again. `None` where the window is closed, and for one that never
+    /// closes (every day from `00:00` to `23:59:59`).
+    pub fn closes(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.contains(now) {
+            self.first(now, false)
+        } else {
+            None
+        }
+    }
+
+    /// The first instant from `now` on at which the window is open, or is not.
+    ///
+    /// A window changes only where the wall clock reaches its start, passes its end, or jumps. So it is enough to look at
+    /// `now` and at each such instant after it. (Midnight changes nothing: an overnight window keeps its day.)
+    fn first(&self, now: Timestamp, open: bool) -> Option<Timestamp> {
+        let until = now.saturating_add(HORIZON).ok()?;
+        let mut at = now;
+        while at <= until {
+            if self.contains(at) == open {
+                return Some(at);
+            }
+            at = self.next_change(at)?;
+        }
+        None
+    }
+
+    /// The next instant after `at` at which the window may open or close.
+    fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
+        const DAY: i64 = 24 * 60 * 60;
+        let clock = second_of_day(self.zone.to_datetime(at).time());
+        let until_clock_shows = |second: i64| match (second - clock).rem_euclid(DAY) {
+            0 => DAY,
+            seconds => seconds,
+        };
+        let seconds =
+            until_clock_shows(second_of_day(self.start)).min(until_clock_shows(second_of_day(self.end) + 1));
+        let whole = at.as_second() - i64::from(at.subsec_nanosecond() < 0); // rounded down before 1970 too
+        let by_clock = Timestamp::from_second(whole.checked_add(seconds)?).ok()?;
+        // Where the clock jumps before it gets there, the count of seconds is void: look again at the jump.
+        let jump = self.zone.following(at).next().map(|jump| jump.timestamp());
+        Some(jump.map_or(by_clock, |jump| jump.min(by_clock)))
+    }
+}
+
+impl fmt::Display for Window {
+    /// As `Mon,Tue 22:00:00-04:00:00 Europe/Berlin`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let zone = self.zone.iana_name().unwrap_or("Local");
+        write!(f, "{} {}-{} {zone}", self.days, self.start, self.end)
+    }
+}
+
+/// A set of days of the week, one bit for each from Sunday.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Days(u8);
+
+impl Days {
+    /// Empty words are passed over, and case does not matter, as in the parser that system-upgrade-controller uses; the
+    /// schema is stricter.
+    fn parse<'a>(words: impl Iterator<Item = &'a String>) -> Result<Self, WindowError> {
+        let mut days = 0;
+        for word in words.filter(|word| !word.is_empty()) {
+            days |= 1 << day(word)?;
+        }
+        Ok(Self(days))
+    }
+
+    fn has(self, day: Weekday) -> bool {
+        self.0 & (1 << day.to_sunday_zero_offset()) != 0
+    }
+}
+
+impl fmt::Display for Days {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHORT: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+        let days: Vec<_> = (0..7)
+            .filter(|day| self.0 & (1 << day) != 0)
+            .map(|day| SHORT[day])
+            .collect();
+        f.write_str(if days.is_empty() { "never" } else { "" })?;
+        f.write_str(&days.join(","))
+    }
+}
+
+/// Days from Sunday. A number may have a sign and leading zeros.
+fn day(word: &str) -> Result<usize, WindowError> {
+    if let Ok(number) = word.parse::<i64>() {
+        return usize::try_from(number)
+            .ok()
+            .filter(|day| *day < DAYS.len())
+            .ok_or_else(|| WindowError::DayOutOfRange(word.to_owned()));
+    }
+    let lower = word.to_lowercase();
+    DAYS.iter()
+        .position(|words| words[1..].contains(&lower.as_str()))
+        .ok_or_else(|| WindowError::Day(word.to_owned()))
+}
+
+fn zone(name: &str, local: &TimeZone) -> Result<TimeZone, WindowError> {
+    match name {
+        "" | "UTC" => return Ok(TimeZone::UTC),
+        "Local" => return Ok(local.clone()),
+        _ if name.starts_with(['/', '\\']) || name.split('/').any(|part| part == "..") => {
+            return Err(WindowError::ZoneIsPath);
+        }
+        _ => {}
+    }
+    // jiff finds `europe/berlin` too. Go does not, and a Plan must mean the same under both controllers.
+    ZONES
+        .get(name)
+        .ok()
+        .filter(|zone| zone.iana_name() == Some(name))
+        .ok_or_else(|| WindowError::Zone(name.to_owned()))
+}
+
+/// A time of day in one of the forms `15:04`, `15:04:05`, `03:04pm`, `15`, `03pm` and `3pm`.
+///
+/// These are Go's layouts with Go's habits: an hour of the 24-hour clock may have one digit, one of the 12-hour clock with
+/// minutes may not; `0pm` is noon; a fraction after the seconds is allowed, and ignored.
+fn time(text: &str) -> Result<Time, WindowError> {
+    parse_time(text).ok_or_else(|| WindowError::Time(text.to_owned()))
+}
+
+fn parse_time(text: &str) -> Option<Time> {
+    let (clock, half) = match text.strip_suffix("am") {
+        Some(clock) => (clock, Some(0)),
+        None => text
+            .strip_suffix("pm")
+            .map_or((text, None), |clock| (clock, Some(12))),
+    };
+    let mut parts = clock.splitn(3, ':');
+    let hour = parts.next()?;
+    let minute = parts.next();
+    let second = parts.next();
+    let hour = match half {
+        None => digits(hour, 1)?,
+        Some(_) if second.is_some() => return None,
+        Some(half) => match digits(hour, if minute.is_some() { 2 } else { 1 })? {
+            12 => half,
+            hour @ 0..12 => hour + half,
+            _ => return None,
+        },
+    };
+    let minute = minute.map_or(Some(0), |minute| digits(minute, 2))?;
+    let second = second.map_or(Some(0), |second| digits(whole_seconds(second)?, 2))?;
+    Time::new(hour, minute, second, 0).ok()
+}
+
+/// A number of one or two ASCII digits, at least `least` of them.
+fn digits(text: &str, least: usize) -> Option<i8> {
+    let fits = (least..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    fits.then(|| text.parse().ok()).flatten()
+}
+
+fn whole_seconds(text: &str) -> Option<&str> {
+    match text.split_once(['.', ',']) {
+        None => Some(text),
+        Some((whole, fraction)) => {
+            let is_number = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then_some(whole)
+        }
+    }
+}
+
+/// Seconds since midnight on the clock. A window is decided by whole seconds: all of `endTime`'s is inside.
+fn second_of_day(time: Time) -> i64 {
+    i64::from(time.hour()) * 3600 + i64::from(time.minute()) * 60 + i64::from(time.second())
+}
+
+#[cfg(test)]
+mod tests;

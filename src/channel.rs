@@ -1,0 +1,196 @@
+//! Where versions come from: a channel is a URL whose redirect ends in the version (S45, S46).
+//!
+//! Nothing that a channel says is believed before it is looked at: no redirect is followed, a page for people is not a
+//! version, and what could be neither an image tag nor a label value is refused. When to ask, and what a Plan does with
+//! the answer, is decided elsewhere; only [`accept`] says which move a Plan never makes.
+
+mod answer;
+#[cfg(test)]
+mod tests;
+pub mod version;
+
+use std::error::Error as StdError;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::HeaderValue;
+use reqwest::redirect::Policy;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use url::Url;
+
+pub use version::{Refused, accept};
+
+use crate::proxy::ProxyEnv;
+
+/// How long a channel may take, from the connection to the end of what is read of its answer.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the connection may take of that.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Header with the UID of the namespace `kube-system`, which names the cluster (S45).
+const HEADER_CLUSTER_ID: &str = "x-suc-cluster-id";
+/// Header with the version that the Plan has now (S45).
+const HEADER_LATEST_VERSION: &str = "x-suc-latest-version";
+
+/// Asks channels.
+#[derive(Clone, Debug)]
+pub struct ChannelClient {
+    http: reqwest::Client,
+    cluster_id: Option<HeaderValue>,
+}
+
+/// Why channels cannot be asked at all.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error("CA file {path:?} cannot be read")]
+    CaFile {
+        path: PathBuf,
+        source: rustls::pki_types::pem::Error,
+    },
+    #[error("CA file {path:?} has no certificate")]
+    NoCertificate { path: PathBuf },
+    #[error("CA file {path:?} has a certificate that cannot be used")]
+    BadCertificate { path: PathBuf, source: rustls::Error },
+    #[error("TLS cannot be set up")]
+    Tls(#[from] rustls::Error),
+    #[error("the HTTP client cannot be set up")]
+    Http(#[source] reqwest::Error),
+}
+
+/// Why a channel gave no version. The text goes to status and events: it is short, and it holds neither the URL nor
+/// anything else of the answer than the version that was refused, since both may hold secrets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChannelError {
+    #[error("the channel is not a URL such as https://update.k3s.io/v1-release/channels/stable")]
+    NotAUrl,
+    #[error("the channel's URL has the scheme {0:?}; only http and https are asked")]
+    Scheme(String),
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    /// The innermost cause: connection refused, no such host, a certificate that is not trusted.
+    #[error("the channel cannot be asked: {0}")]
+    Failed(String),
+    /// As system-upgrade-controller says it: `unexpected response: HTTP/1.1 404 Not Found`.
+    #[error("unexpected response: {0}")]
+    Unexpected(String),
+    #[error("the redirect ({0}) has no Location")]
+    NoLocation(u16),
+    #[error("the redirect's Location is not a URL")]
+    BadLocation,
+    #[error("the redirect's Location has a query: that is a login page or a search, not a version")]
+    LocationWithQuery,
+    #[error("the answer is an HTML page, not a version")]
+    Html,
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+impl ChannelClient {
+    /// A client that trusts the public certificate authorities and those in `ca_files` (PEM), and nothing that it finds
+    /// on the host. `cluster_id` is the UID of the namespace `kube-system`.
+    pub fn new(
+        ca_files: &[PathBuf],
+        cluster_id: &str,
+        user_agent: &str,
+        proxies: ProxyEnv,
+    ) -> Result<Self, SetupError> {
+        Self::with_timeout(ca_files, cluster_id, user_agent, proxies, TIMEOUT)
+    }
+
+    fn with_timeout(
+        ca_files: &[PathBuf],
+        cluster_id: &str,
+        user_agent: &str,
+        proxies: ProxyEnv,
+        timeout: Duration,
+    ) -> Result<Self, SetupError> {
+        let tls =
+            rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()?
+                .with_root_certificates(roots(ca_files)?)
+                .with_no_client_auth();
+        let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .user_agent(user_agent)
+            .redirect(Policy::none())
+            .timeout(timeout)
+            .connect_timeout(CONNECT_TIMEOUT)
+            // A channel is asked every few minutes: a connection kept until then would be dead.
+            .pool_max_idle_per_host(0)
+            .no_proxy()
+            .proxy(reqwest::Proxy::custom(move |url| proxies.proxy_for(url).cloned()))
+            .build()
+            .map_err(SetupError::Http)?;
+        let cluster_id = Some(cluster_id)
+            .filter(|id| !id.is_empty())
+            .and_then(|id| HeaderValue::from_str(id).ok());
+        Ok(Self { http, cluster_id })
+    }
+
+    /// Asks the channel at `url` for its version and gives it with `+` as `-`. `latest_version` is what the Plan has
+    /// now, munged; the channel is told.
+    pub async fn resolve(&self, url: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
+        let url = Url::parse(url.trim()).map_err(|_| ChannelError::NotAUrl)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(ChannelError::Scheme(url.scheme().to_owned()));
+        }
+        let mut request = self.http.get(url.clone());
+        if let Some(id) = &self.cluster_id {
+            request = request.header(HEADER_CLUSTER_ID, id);
+        }
+        if let Some(version) = latest_version.filter(|version| !version.is_empty()) {
+            request = request.header(HEADER_LATEST_VERSION, version);
+        }
+        let response = request.send().await.map_err(|error| failed(&error))?;
+        answer::version(&url, response).await
+    }
+}
+
+fn failed(error: &reqwest::Error) -> ChannelError {
+    if error.is_timeout() {
+        return ChannelError::TimedOut(TIMEOUT);
+    }
+    // Only the innermost cause: the outer ones name the URL, which may hold a password.
+    let mut cause: &dyn StdError = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    let text = if std::ptr::eq(cause, error) {
+        "the request cannot be sent".to_owned()
+    } else {
+        cause.to_string()
+    };
+    ChannelError::Failed(text)
+}
+
+fn roots(ca_files: &[PathBuf]) -> Result<RootCertStore, SetupError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
+    for path in ca_files {
+        let certificates = certificates(path)?;
+        if certificates.is_empty() {
+            return Err(SetupError::NoCertificate { path: path.clone() });
+        }
+        for certificate in certificates {
+            roots
+                .add(certificate)
+                .map_err(|source| SetupError::BadCertificate {
+                    path: path.clone(),
+                    source,
+                })?;
+        }
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
+    CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|source| SetupError::CaFile {
+            path: path.to_owned(),
+            source,
+        })
+}

@@ -1,0 +1,114 @@
+//! Reads the version off a channel's answer (S46, and design rules where that is too trusting).
+
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::{StatusCode, Version};
+use percent_encoding::percent_decode_str;
+use reqwest::Response;
+use url::Url;
+
+use super::version::{check, munge};
+use super::{ChannelError, failed};
+
+/// How much of a body is read to see whether it is an HTML page.
+const SNIFFED: usize = 1024;
+/// How an HTML page starts. Case does not matter, nor do blanks before it.
+const HTML: [&str; 7] = [
+    "<!doctype",
+    "<html",
+    "<head",
+    "<body",
+    "<title",
+    "<script",
+    "<!--",
+];
+
+/// The version that the answer of the channel at `url` gives, munged.
+pub(super) async fn version(url: &Url, response: Response) -> Result<String, ChannelError> {
+    let status = response.status();
+    let version = match status {
+        StatusCode::MOVED_PERMANENTLY
+        | StatusCode::FOUND
+        | StatusCode::SEE_OTHER
+        | StatusCode::TEMPORARY_REDIRECT
+        | StatusCode::PERMANENT_REDIRECT => base(&location(url, &response)?)?,
+        status if status.is_success() => {
+            if is_html(response).await? {
+                return Err(ChannelError::Html);
+            }
+            base(url)?
+        }
+        _ => return Err(ChannelError::Unexpected(status_line(response.version(), status))),
+    };
+    let version = munge(&version);
+    check(&version)?;
+    Ok(version)
+}
+
+/// The Location of a redirect, resolved against the URL that was asked.
+fn location(url: &Url, response: &Response) -> Result<Url, ChannelError> {
+    let location = response
+        .headers()
+        .get(LOCATION)
+        .ok_or(ChannelError::NoLocation(response.status().as_u16()))?;
+    let location = location.to_str().ok().filter(|location| !location.is_empty());
+    let location = location
+        .and_then(|location| url.join(location).ok())
+        .ok_or(ChannelError::BadLocation)?;
+    if !matches!(location.scheme(), "http" | "https") {
+        return Err(ChannelError::BadLocation);
+    }
+    if location.query().is_some() {
+        return Err(ChannelError::LocationWithQuery);
+    }
+    Ok(location)
+}
+
+/// The last element of a URL's path, decoded first, as Go's `filepath.Base` gives it: empty where that gives `.` or `/`.
+fn base(url: &Url) -> Result<String, ChannelError> {
+    let path = percent_decode_str(url.path())
+        .decode_utf8()
+        .map_err(|_| ChannelError::BadLocation)?;
+    let path = path.trim_end_matches('/');
+    Ok(path.rsplit_once('/').map_or(path, |(_, last)| last).to_owned())
+}
+
+async fn is_html(mut response: Response) -> Result<bool, ChannelError> {
+    let content_type = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let media_type = content_type
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default()
+        .trim();
+    if media_type.eq_ignore_ascii_case("text/html")
+        || media_type.eq_ignore_ascii_case("application/xhtml+xml")
+    {
+        return Ok(true);
+    }
+    let mut start = Vec::new();
+    while start.len() < SNIFFED {
+        match response.chunk().await.map_err(|error| failed(&error))? {
+            Some(chunk) => start.extend(chunk.iter().take(SNIFFED - start.len())),
+            None => break,
+        }
+    }
+    let text = String::from_utf8_lossy(&start).to_ascii_lowercase();
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    Ok(HTML.iter().any(|tag| text.starts_with(tag)))
+}
+
+/// `HTTP/1.1 404 Not Found`. The reason phrase is the standard's: what the server says need not be fit to be shown.
+fn status_line(version: Version, status: StatusCode) -> String {
+    let version = if version == Version::HTTP_2 {
+        "HTTP/2.0".to_owned()
+    } else {
+        format!("{version:?}")
+    };
+    let line = format!(
+        "{version} {} {}",
+        status.as_u16(),
+        status.canonical_reason().unwrap_or_default()
+    );
+    line.trim_end().to_owned()
+}

@@ -1,0 +1,159 @@
+//! What may be a version, and which move from one version to another a Plan never makes. Pure.
+
+use std::fmt::Write as _;
+
+/// The longest label value, which is shorter than the longest image tag (128).
+const MAX_LENGTH: usize = 63;
+
+/// Why a version was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the answer does not end in a version")]
+    Empty,
+    #[error("{} cannot be an image tag and a label value: {reason}", quoted(.version))]
+    Malformed { version: String, reason: &'static str },
+    #[error("{} is no semantic version, and {} is: the channel does not give what it gave", quoted(.offered), quoted(.current))]
+    NotSemver { current: String, offered: String },
+}
+
+/// The version as an image tag and a label can hold it: `+` becomes `-` (S15, S46).
+pub fn munge(version: &str) -> String {
+    version.replace('+', "-")
+}
+
+/// Checks that a munged version can be an image tag and a label value, since it becomes both.
+pub fn check(version: &str) -> Result<(), Refused> {
+    let malformed = |reason| {
+        Err(Refused::Malformed {
+            version: version.to_owned(),
+            reason,
+        })
+    };
+    let alphanumeric = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    if matches!(version, "" | "." | "/") {
+        return Err(Refused::Empty);
+    }
+    if version.len() > MAX_LENGTH {
+        return malformed("it has more than 63 characters");
+    }
+    if !version
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+    {
+        return malformed("it has other characters than letters, digits, '.', '_' and '-'");
+    }
+    if !alphanumeric(version.chars().next()) || !alphanumeric(version.chars().next_back()) {
+        return malformed("it does not start and end with a letter or digit");
+    }
+    Ok(())
+}
+
+/// Whether a Plan at `current` may take what its channel offers now. A Plan whose version is a semantic one never moves
+/// to what is none: `/login` in place of `/v1.30.1-k3s1` is an accident, not a release. Any word is taken at first.
+pub fn accept(current: Option<&str>, offered: &str) -> Result<(), Refused> {
+    check(offered)?;
+    match current {
+        Some(current) if is_semver(current) && !is_semver(offered) => Err(Refused::NotSemver {
+            current: current.to_owned(),
+            offered: offered.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the version, with or without a leading `v`, is a semantic one (semver.org 2.0.0).
+pub fn is_semver(version: &str) -> bool {
+    semver::Version::parse(version.strip_prefix('v').unwrap_or(version)).is_ok()
+}
+
+/// The text in quotes, without what could upset a terminal and without its tail when it is long.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars().take(MAX_LENGTH) {
+        // Writing to a String cannot fail.
+        let _ = write!(quoted, "{}", c.escape_debug());
+    }
+    if text.chars().nth(MAX_LENGTH).is_some() {
+        quoted.push('…');
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plus_becomes_a_minus_everywhere() {
+        assert_eq!(munge("v1.2.3+k3s1+x"), "v1.2.3-k3s1-x");
+    }
+
+    #[test]
+    fn a_version_is_an_image_tag_and_a_label_value() {
+        let longest = "a".repeat(63);
+        for version in [
+            "test",
+            "local",
+            "latest",
+            "v1.2.3-test",
+            "22.04",
+            "A_b.c-D9",
+            "0",
+            &longest,
+        ] {
+            assert_eq!(check(version), Ok(()), "{version}");
+        }
+        let long = "a".repeat(64);
+        for version in [
+            "v1 beta",
+            "v1.2.3?z=1",
+            "v1.2.3+k3s1",
+            "-v1",
+            "v1-",
+            ".1",
+            "1.",
+            "_a",
+            "a_",
+            "ä",
+            "a\u{7f}",
+            "a:b",
+            &long,
+        ] {
+            assert!(
+                matches!(check(version), Err(Refused::Malformed { .. })),
+                "{version}"
+            );
+        }
+        for version in ["", ".", "/"] {
+            assert_eq!(check(version), Err(Refused::Empty));
+        }
+    }
+
+    #[test]
+    fn a_semver_plan_does_not_move_to_a_word() {
+        assert_eq!(
+            accept(Some("v1.30.1-k3s1"), "login").unwrap_err().to_string(),
+            r#""login" is no semantic version, and "v1.30.1-k3s1" is: the channel does not give what it gave"#
+        );
+        assert_eq!(accept(Some("v1.30.1-k3s1"), "v1.30.2-k3s1"), Ok(()));
+        assert_eq!(accept(Some("1.30.1"), "v1.29.0"), Ok(()));
+        assert!(accept(Some("1.30.1"), "1.31").is_err());
+    }
+
+    #[test]
+    fn a_plan_that_is_not_semver_moves_anywhere() {
+        assert_eq!(accept(None, "latest"), Ok(()));
+        assert_eq!(accept(Some("bionic"), "focal"), Ok(()));
+        assert_eq!(accept(Some("bionic"), "v1.2.3"), Ok(()));
+        assert!(accept(Some("bionic"), "a b").is_err());
+    }
+
+    #[test]
+    fn a_refusal_is_short_and_harmless() {
+        let text = check(&format!("\u{1b}[2J{}", "x".repeat(5000)))
+            .unwrap_err()
+            .to_string();
+        assert!(text.len() < 200 && !text.contains('\u{1b}'), "{text}");
+    }
+}

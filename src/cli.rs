@@ -1,0 +1,97 @@
+//! The command line. Without a command refit is the controller, so that it can be started as
+//! system-upgrade-controller is: without arguments, by its environment, under that name.
+
+mod controller;
+mod crd;
+pub mod output;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
+
+use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
+
+use crate::controller::settings::Flags;
+
+/// The program was not called as it can be.
+const USAGE: u8 = 2;
+
+/// Upgrades the nodes of a Kubernetes cluster, a few at a time, as a Plan says.
+///
+/// Without a command, and under the name system-upgrade-controller, refit is the controller. Its options are those of
+/// `refit controller`; each of them is an environment variable as well, and the flag counts where both are set.
+#[derive(Parser, Debug)]
+#[command(
+    name = "refit",
+    version,
+    disable_version_flag = true,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+
+    /// Print the version
+    #[arg(short = 'v', short_alias = 'V', long, action = ArgAction::Version)]
+    version: (),
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the controller, which is what refit does without a command
+    ///
+    /// Ends with 0 on SIGTERM or SIGINT, with 1 when it cannot work (the leadership is lost, the cluster cannot be
+    /// reached at the start), and with 2 when flags or environment are wrong.
+    Controller(Box<Flags>),
+    /// Print the CRD of the Plan as YAML
+    Crd,
+}
+
+/// Runs the command that `args` ask for, the program's name first.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(with_two_dashes(args)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // With nobody to tell, there is nothing left to do.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
+        }
+    };
+    let result = match cli.command {
+        None => controller::run(cli.flags),
+        Some(Command::Controller(flags)) => controller::run(*flags),
+        Some(Command::Crd) => crd::run(),
+    };
+    result.unwrap_or_else(|error| {
+        output::error(format_args!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Go's flags, and so system-upgrade-controller's, may be written with one dash. Only long names of our own are taken
+/// for such, so that `-h` stays what it is.
+fn with_two_dashes(args: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let command = Cli::command();
+    let names: Vec<String> = command
+        .get_arguments()
+        .filter_map(|arg| arg.get_long())
+        .map(str::to_owned)
+        .collect();
+    args.into_iter().map(move |arg| {
+        let name = arg
+            .to_str()
+            .and_then(|arg| arg.strip_prefix('-'))
+            .and_then(|rest| rest.split('=').next());
+        match name {
+            Some(name) if name.len() > 1 && names.iter().any(|long| long == name) => {
+                [OsStr::new("-"), &arg].into_iter().collect()
+            }
+            _ => arg,
+        }
+    })
+}

@@ -1,0 +1,348 @@
+//! Carries out the steps of a decision: each is one write that is preceded by its events, or one question. What the API
+//! server answers is told like something seen, so that the next decision knows of it before a watch does.
+//!
+//! Nothing is decided here. A write of unknown outcome, and one that came too late, is followed by one read.
+
+mod manifest;
+pub mod permissions;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::core::Request;
+use kube::{Client, Resource, ResourceExt};
+use serde_json::Value;
+
+pub use manifest::{Prepared, prepare};
+
+use super::client::{Failure, brief, failure};
+use super::events::Source;
+use super::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
+use super::observe::Seen;
+use crate::channel::ChannelClient;
+use crate::clock::Clock;
+use crate::job::digest;
+use crate::rollout::facts::Text;
+use crate::rollout::{Event, Key};
+
+/// What came of a step.
+#[derive(Debug)]
+pub struct Done {
+    /// What it was about.
+    pub key: Key,
+    /// What is known now.
+    pub told: Vec<Told>,
+    /// Why it did not work.
+    pub trouble: Option<Trouble>,
+}
+
+/// Why a step did not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What was said.
+    pub message: String,
+    /// How it went wrong.
+    pub kind: TroubleKind,
+}
+
+/// How a step went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TroubleKind {
+    /// Somebody else was first: decide again at once.
+    Stale,
+    /// May work soon.
+    Passing,
+    /// The API server refuses it.
+    Refused,
+    /// The API server refuses it for want of a permission.
+    Forbidden,
+}
+
+/// Something that an answer has told.
+#[derive(Debug)]
+pub enum Told {
+    /// As if it had been seen.
+    Seen(Seen),
+    /// A Job has been told to go: name and UID.
+    JobLeaving(Text, Text),
+    /// A Job of somebody else has the name.
+    NameTaken(Text),
+    /// The status of a Plan was written.
+    StatusWritten(Text),
+    /// The API server has dropped our own fields of status.
+    StatusPruned,
+    /// Name, version and hash of a Secret.
+    Secret(Text, u64, String),
+    /// A channel answered: URL, when, and what.
+    Channel(Text, Timestamp, Result<String, String>),
+    /// What the controller may do, and what it may not.
+    Permissions(Result<(), String>),
+}
+
+/// What the steps are carried out with.
+pub struct Actor {
+    /// Handle that writes only while this process leads.
+    pub client: Client,
+    /// Handle that asks for permissions.
+    pub unguarded: Client,
+    /// Who tells events.
+    pub source: Source,
+    /// Channels are asked with it.
+    pub channels: ChannelClient,
+    /// The time of day.
+    pub clock: Clock,
+    /// Texts that are kept once.
+    pub intern: Intern,
+    /// `SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH`.
+    pub ttl: i64,
+}
+
+type Outcome = Result<Vec<Told>, (Vec<Told>, Trouble)>;
+
+impl Actor {
+    /// Carries out a step.
+    pub async fn carry_out(self: Arc<Self>, key: Key, prepared: Prepared) -> Done {
+        match self.attempt(prepared).await {
+            Ok(told) => Done { key, told, trouble: None },
+            Err((told, trouble)) => Done { key, told, trouble: Some(trouble) },
+        }
+    }
+
+    async fn attempt(&self, prepared: Prepared) -> Outcome {
+        match prepared {
+            Prepared::Status { plan, body, events } => self.write_status(plan, &body, &events).await,
+            Prepared::Plan { plan, body } => {
+                let api = self.plans();
+                match api.patch(&plan, &PatchParams::default(), &Patch::Merge(&body)).await {
+                    Ok(plan) => Ok(vec![plan_seen(plan)]),
+                    Err(error) => self.look_at_plan(&plan, &error).await,
+                }
+            }
+            Prepared::CreateJob { job, body } => self.create_job(&job, body).await,
+            Prepared::DeleteJob { job, uid, only_unbound } => self.delete_job(&job, &uid, only_unbound).await,
+            Prepared::Job { job, body, events } => {
+                self.write_events(&events).await?;
+                match self.jobs().patch(&job, &PatchParams::default(), &Patch::Merge(&body)).await {
+                    Ok(job) => Ok(vec![self.job_seen(&job)]),
+                    Err(error) => self.look_at_job(&job, &error).await,
+                }
+            }
+            Prepared::Node { node, body, events } => {
+                self.write_events(&events).await?;
+                match self.nodes().patch(&node, &PatchParams::default(), &Patch::Merge(&body)).await {
+                    Ok(node) => Ok(vec![self.node_seen(&node)]),
+                    Err(error) => self.look_at_node(&node, &error).await,
+                }
+            }
+            Prepared::Poll { url, latest_version } => {
+                let answer = self.channels.resolve(&url, latest_version.as_deref()).await;
+                let answer = answer.map_err(|error| error.to_string());
+                if let Err(error) = &answer {
+                    tracing::warn!(%error, "cannot resolve a channel");
+                }
+                Ok(vec![Told::Channel(url, self.clock.now(), answer)])
+            }
+            Prepared::ReadSecret { name } => self.read_secret(name).await,
+            Prepared::AskPermissions => {
+                match permissions::ask(&self.unguarded, &self.source.namespace).await {
+                    Ok(Ok(())) => Ok(vec![Told::Permissions(Ok(()))]),
+                    // Asked again after a pause: somebody may grant it.
+                    Ok(Err(missing)) => {
+                        let message = format!("MissingPermission: no node is started: {missing}");
+                        let trouble = Trouble { message, kind: TroubleKind::Refused };
+                        Err((vec![Told::Permissions(Err(missing))], trouble))
+                    }
+                    Err(error) => Err((Vec::new(), trouble(&error))),
+                }
+            }
+        }
+    }
+
+    fn plans(&self) -> Api<RawPlan> {
+        Api::namespaced(self.client.clone(), &self.source.namespace)
+    }
+
+    fn jobs(&self) -> Api<SlimJob> {
+        Api::namespaced(self.client.clone(), &self.source.namespace)
+    }
+
+    fn nodes(&self) -> Api<SlimNode> {
+        Api::all(self.client.clone())
+    }
+
+    fn job_seen(&self, job: &SlimJob) -> Told {
+        if !job.is_of(&self.source.controller) {
+            return Told::NameTaken(job.name_any().as_str().into());
+        }
+        Told::Seen(Seen::Job(version(job.meta()), Box::new(job.facts(&self.intern, self.ttl))))
+    }
+
+    fn node_seen(&self, node: &SlimNode) -> Told {
+        Told::Seen(Seen::Node(version(node.meta()), Box::new(node.facts(&self.intern))))
+    }
+
+    /// Events come before the write that they tell of. One that cannot be written now keeps the write back, so that it is
+    /// not lost; one that is refused does not.
+    async fn write_events(&self, events: &[Event]) -> Result<(), (Vec<Told>, Trouble)> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let api = Api::<CoreEvent>::namespaced(self.client.clone(), &self.source.namespace);
+        let now = self.clock.now();
+        for event in events {
+            match api.create(&PostParams::default(), &self.source.event(event, now)).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                Err(error) if matches!(failure(&error), Failure::Refused) && !is_overload(&error) => {
+                    tracing::warn!(reason = event.reason, error = brief(&error), "an event was refused");
+                }
+                Err(error) => return Err((Vec::new(), trouble(&error))),
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_status(&self, plan: Text, body: &Value, events: &[Event]) -> Outcome {
+        self.write_events(events).await?;
+        match self.plans().patch_status(&plan, &PatchParams::default(), &Patch::Merge(body)).await {
+            Ok(written) => {
+                let kept = written.keeps_our_status();
+                let mut told = vec![plan_seen(written), Told::StatusWritten(plan)];
+                if !kept {
+                    told.push(Told::StatusPruned);
+                }
+                Ok(told)
+            }
+            Err(error) => self.look_at_plan(&plan, &error).await,
+        }
+    }
+
+    async fn create_job(&self, name: &Text, body: Vec<u8>) -> Outcome {
+        let path = SlimJob::url_path(&(), Some(&self.source.namespace));
+        let request = Request::new(path).create(&PostParams::default(), body).map_err(kube::Error::BuildRequest);
+        let answer = match request {
+            Ok(request) => self.client.request::<SlimJob>(request).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(job) => Ok(vec![self.job_seen(&job)]),
+            Err(error) => {
+                let exists = matches!(&error, kube::Error::Api(status) if status.is_already_exists());
+                if exists || failure(&error) == Failure::Unknown {
+                    return self.read_job(name, &error).await;
+                }
+                Err((Vec::new(), trouble(&error)))
+            }
+        }
+    }
+
+    async fn delete_job(&self, name: &Text, uid: &Text, only_unbound: bool) -> Outcome {
+        if only_unbound {
+            let api = Api::<SlimPod>::namespaced(self.client.clone(), &self.source.namespace);
+            let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/controller-uid={uid}"));
+            let pods = api.list(&of_job).await.map_err(|error| (Vec::new(), trouble(&error)))?;
+            let facts: Vec<_> = pods.items.iter().map(|pod| (version(pod.meta()), pod.facts(&self.intern))).collect();
+            if facts.iter().any(|(_, pod)| pod.node.is_some()) {
+                let told = facts.into_iter().map(|(version, pod)| Told::Seen(Seen::Pod(version, Box::new(pod))));
+                let trouble =
+                    Trouble { message: "a pod of it is bound by now".to_owned(), kind: TroubleKind::Stale };
+                return Err((told.collect(), trouble));
+            }
+        }
+        let params = DeleteParams {
+            // batch/v1 orphans the pods unless told otherwise.
+            propagation_policy: Some(PropagationPolicy::Background),
+            preconditions: Some(Preconditions { uid: Some(uid.to_string()), ..Preconditions::default() }),
+            ..DeleteParams::default()
+        };
+        match self.jobs().delete(name, &params).await {
+            Ok(_) => Ok(vec![Told::JobLeaving(name.clone(), uid.clone())]),
+            Err(error) => self.look_at_job(name, &error).await,
+        }
+    }
+
+    async fn read_secret(&self, name: Text) -> Outcome {
+        let api = Api::<Secret>::namespaced(self.client.clone(), &self.source.namespace);
+        match api.get_opt(&name).await {
+            Ok(Some(secret)) => {
+                let hash = digest::secret_hash(&secret);
+                Ok(vec![Told::Secret(name, version(&secret.metadata), hash)])
+            }
+            Ok(None) => Ok(vec![Told::Seen(Seen::SecretGone(name))]),
+            Err(error) => Err((Vec::new(), trouble(&error))),
+        }
+    }
+
+    async fn look_at_plan(&self, name: &Text, error: &kube::Error) -> Outcome {
+        let told = if worth_a_look(error) {
+            match self.plans().get_opt(name).await {
+                Ok(Some(plan)) => vec![plan_seen(plan)],
+                // Gone; the watch says so too, and says which.
+                _ => Vec::new(),
+            }
+        } else {
+            Vec::new()
+        };
+        Err((told, trouble(error)))
+    }
+
+    async fn look_at_job(&self, name: &Text, error: &kube::Error) -> Outcome {
+        if !worth_a_look(error) {
+            return Err((Vec::new(), trouble(error)));
+        }
+        self.read_job(name, error).await
+    }
+
+    async fn read_job(&self, name: &Text, error: &kube::Error) -> Outcome {
+        match self.jobs().get_opt(name).await {
+            Ok(Some(job)) => Err((vec![self.job_seen(&job)], stale(error))),
+            Ok(None) => Err((Vec::new(), trouble(error))),
+            Err(again) => Err((Vec::new(), trouble(&again))),
+        }
+    }
+
+    async fn look_at_node(&self, name: &Text, error: &kube::Error) -> Outcome {
+        if !worth_a_look(error) {
+            return Err((Vec::new(), trouble(error)));
+        }
+        match self.nodes().get_opt(name).await {
+            Ok(Some(node)) => Err((vec![self.node_seen(&node)], trouble(error))),
+            _ => Err((Vec::new(), trouble(error))),
+        }
+    }
+}
+
+fn plan_seen(plan: RawPlan) -> Told {
+    Told::Seen(Seen::Plan(version(plan.meta()), Box::new(plan.facts())))
+}
+
+/// The object may be another one than was thought, or in another version.
+fn worth_a_look(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 404 | 409 | 422) || status.code >= 500,
+        _ => failure(error) == Failure::Unknown,
+    }
+}
+
+fn is_overload(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 429)
+}
+
+fn stale(error: &kube::Error) -> Trouble {
+    Trouble { message: brief(error), kind: TroubleKind::Stale }
+}
+
+fn trouble(error: &kube::Error) -> Trouble {
+    let kind = match error {
+        kube::Error::Api(status) => match status.code {
+            409 => TroubleKind::Stale,
+            403 => TroubleKind::Forbidden,
+            429 | 500.. => TroubleKind::Passing,
+            _ => TroubleKind::Refused,
+        },
+        _ => TroubleKind::Passing,
+    };
+    Trouble { message: brief(error), kind }
+}

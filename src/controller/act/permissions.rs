@@ -1,0 +1,75 @@
+//! Asks the API server, before anything is begun, whether this controller may do what a roll-out takes.
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::{Api, PostParams};
+use kube::{Client, Error};
+
+/// One thing that may be allowed.
+struct Need {
+    group: &'static str,
+    resource: &'static str,
+    subresource: &'static str,
+    namespaced: bool,
+    verbs: &'static [&'static str],
+}
+
+/// What a roll-out takes, watches aside: those say themselves what they lack.
+const NEEDS: &[Need] = &[
+    Need { group: "upgrade.cattle.io", resource: "plans", subresource: "status", namespaced: true, verbs: &["patch"] },
+    Need { group: "batch", resource: "jobs", subresource: "", namespaced: true, verbs: &["create", "patch", "delete"] },
+    Need { group: "", resource: "nodes", subresource: "", namespaced: false, verbs: &["patch"] },
+    Need { group: "", resource: "events", subresource: "", namespaced: true, verbs: &["create"] },
+];
+
+/// `Err` names what is missing.
+pub(super) async fn ask(client: &Client, namespace: &str) -> Result<Result<(), String>, Error> {
+    let mut missing = Vec::new();
+    for need in NEEDS {
+        for verb in need.verbs {
+            if !may(client, need.namespaced.then_some(namespace), need, verb).await? {
+                missing.push(sentence(need, verb, namespace));
+            }
+        }
+    }
+    Ok(if missing.is_empty() { Ok(()) } else { Err(missing.join(", ")) })
+}
+
+/// Whether pods may be watched; system-upgrade-controller's roles let them be listed only.
+pub async fn may_watch_pods(client: &Client, namespace: &str) -> Result<bool, Error> {
+    let pods = Need { group: "", resource: "pods", subresource: "", namespaced: true, verbs: &[] };
+    may(client, Some(namespace), &pods, "watch").await
+}
+
+async fn may(client: &Client, namespace: Option<&str>, need: &Need, verb: &str) -> Result<bool, Error> {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: text(need.group),
+                resource: text(need.resource),
+                subresource: text(need.subresource),
+                namespace: namespace.map(str::to_owned),
+                verb: text(verb),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let answer = Api::<SelfSubjectAccessReview>::all(client.clone()).create(&PostParams::default(), &review).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+fn sentence(need: &Need, verb: &str, namespace: &str) -> String {
+    let mut resource = need.resource.to_owned();
+    if !need.group.is_empty() {
+        resource = format!("{resource}.{}", need.group);
+    }
+    if !need.subresource.is_empty() {
+        resource = format!("{resource}/{}", need.subresource);
+    }
+    let place = if need.namespaced { format!(" in namespace {namespace}") } else { String::new() };
+    format!("{verb} {resource}{place}")
+}

@@ -1,0 +1,420 @@
+//! Handles on the API server: one for all that a leader does, one for the little that is allowed without leading.
+//!
+//! kube's default stack repeats a write that was refused with 429 up to 16 times and waits for an answer for ever. This
+//! one sends a write once, gives every request a time limit, names itself, counts, and asks whether this process leads
+//! as late as can be (see `guard`). Reads that are refused for load are tried again.
+
+mod guard;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use http::header::{HeaderValue, USER_AGENT};
+use http::{Method, Request, Response, Uri};
+use http_body::Body as HttpBody;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::retry::RetryPolicy;
+use kube::client::{Body, ConfigExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use percent_encoding::percent_decode_str;
+use tower::retry::{Policy, Retry};
+use tower::{BoxError, Service, ServiceBuilder};
+use url::Url;
+
+pub use guard::{GuardedBody, NoAnswer, NotLeader};
+pub use requests::{Call, Outcome, RequestCounts};
+
+use super::lease::Leadership;
+use crate::proxy::ProxyEnv;
+use guard::{Guard, Rules, find};
+
+/// How long one request may take, from its start to the end of its answer.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a new connection may take. Less than a request has, so that there is time to say why.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a connection is asked whether it is alive while requests wait on it, and for how long it may not answer.
+/// A machine that died without a word is noticed within their sum, which must be less than a renewal of the lease has.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Reads that are refused for load are tried so many times more, after 50 ms, doubling up to 5 s, or when the server
+/// says.
+const READ_RETRIES: u32 = 6;
+
+/// `User-Agent` of everything that refit sends; the API server's audit log shows it.
+pub const AGENT: &str = concat!("refit/", env!("CARGO_PKG_VERSION"));
+
+/// Where the API server is told from (S2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApiSource {
+    /// `--kubeconfig`.
+    pub kubeconfig: Option<PathBuf>,
+    /// `--master`: URL of the API server. Alone it means no credentials; with `--kubeconfig` it replaces the server's
+    /// URL there.
+    pub master: Option<String>,
+    /// Whether this process runs in a pod (`KUBERNETES_SERVICE_HOST` is set). Then, without the two flags, the pod's
+    /// service account is used; otherwise `$KUBECONFIG` or `~/.kube/config`.
+    pub in_cluster: bool,
+}
+
+/// Why there is no handle on the API server.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("--master {url:?} is not a URL such as https://10.0.0.1:6443")]
+    Master { url: String },
+    #[error("the kubeconfig cannot be used")]
+    Kubeconfig(#[source] Box<kube::config::KubeconfigError>),
+    #[error("the service account of the pod cannot be used")]
+    InCluster(#[source] kube::config::InClusterError),
+    #[error("credentials or certificates for the API server cannot be used")]
+    Credentials(#[source] Box<kube::Error>),
+    #[error("the API server's TLS name {name:?} is not a host name")]
+    TlsName { name: String },
+    #[error("the proxy for the API server has the scheme {scheme:?}; only http is supported there")]
+    ProxyScheme { scheme: String },
+}
+
+/// The API server, found and not yet connected to.
+#[derive(Clone)]
+pub struct ApiServer {
+    config: Config,
+    proxy: Option<Url>,
+    requests: Arc<RequestCounts>,
+}
+
+impl ApiServer {
+    /// Reads where the API server is and who we are.
+    pub async fn find(source: &ApiSource, proxies: &ProxyEnv) -> Result<Self, ClientError> {
+        let (mut config, kubeconfig_proxy) = match source {
+            ApiSource {
+                kubeconfig: None,
+                master: None,
+                in_cluster: true,
+            } => (Config::incluster().map_err(ClientError::InCluster)?, None),
+            ApiSource {
+                kubeconfig: None,
+                master: Some(url),
+                ..
+            } => (Config::new(server(url)?), None),
+            ApiSource {
+                kubeconfig, master, ..
+            } => from_kubeconfig(kubeconfig.as_ref(), master.as_deref()).await?,
+        };
+        config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
+        // kube matches NO_PROXY against the proxy's own URL, and in a pod it asks no proxy at all. The second is right:
+        // what is known by the pod's environment is a service address.
+        let proxy = if config.root_cert_file.is_some() {
+            None
+        } else {
+            let url = Url::parse(&config.cluster_url.to_string()).ok();
+            kubeconfig_proxy.or_else(|| proxies.proxy_for(url.as_ref()?).cloned())
+        };
+        config.proxy_url = None;
+        Ok(Self {
+            config,
+            proxy,
+            requests: Arc::default(),
+        })
+    }
+
+    /// The handle for what is done without leading: the Lease, the CRD, the first Event, asking for permissions, and
+    /// whatever runs before the election. It has a connection of its own, so that renewals do not queue behind the work
+    /// of a roll-out, and speaks HTTP/1.1 on it: a request that got no answer takes its connection with it, and the
+    /// next one starts afresh.
+    pub fn unguarded(&self) -> Result<Client, ClientError> {
+        self.client(None, Protocol::Http1)
+    }
+
+    /// The handle for all else. It writes only while `leadership` holds. All its requests share one HTTP/2 connection.
+    pub fn guarded(&self, leadership: Leadership) -> Result<Client, ClientError> {
+        self.client(Some(leadership), Protocol::Http2)
+    }
+
+    /// The requests made through all handles on this server so far.
+    pub fn requests(&self) -> &Arc<RequestCounts> {
+        &self.requests
+    }
+
+    /// The server's URL, to be logged: it holds no credentials.
+    pub fn url(&self) -> String {
+        let uri = &self.config.cluster_url;
+        format!(
+            "{}://{}",
+            uri.scheme_str().unwrap_or("http"),
+            uri.authority().map_or("", |a| host_of(a.as_str()))
+        )
+    }
+
+    fn client(&self, leadership: Option<Leadership>, protocol: Protocol) -> Result<Client, ClientError> {
+        let rules = Rules {
+            leadership,
+            timeout: REQUEST_TIMEOUT,
+            requests: Arc::clone(&self.requests),
+        };
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        tcp.set_keepalive(Some(Duration::from_secs(30)));
+        match &self.proxy {
+            None => self.over(self.tls(tcp, protocol)?, rules),
+            Some(proxy) if proxy.scheme() == "http" => {
+                let tunnel = tunnel(proxy, tcp).ok_or_else(|| ClientError::ProxyScheme {
+                    scheme: proxy.scheme().to_owned(),
+                })?;
+                self.over(self.tls(tunnel, protocol)?, rules)
+            }
+            Some(proxy) => Err(ClientError::ProxyScheme {
+                scheme: proxy.scheme().to_owned(),
+            }),
+        }
+    }
+
+    fn tls<C>(&self, connector: C, protocol: Protocol) -> Result<HttpsConnector<C>, ClientError> {
+        let tls = self
+            .config
+            .rustls_client_config()
+            .map_err(|error| ClientError::Credentials(Box::new(error)))?;
+        let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        if let Some(name) = &self.config.tls_server_name {
+            let name = name
+                .clone()
+                .try_into()
+                .map_err(|_| ClientError::TlsName { name: name.clone() })?;
+            builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+        }
+        Ok(match protocol {
+            Protocol::Http1 => builder.enable_http1().wrap_connector(connector),
+            Protocol::Http2 => builder.enable_all_versions().wrap_connector(connector),
+        })
+    }
+
+    fn over<C>(&self, connector: C, rules: Rules) -> Result<Client, ClientError>
+    where
+        C: Connect + Clone + Send + Sync + 'static,
+    {
+        let transport = hyper_util::client::legacy::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .http2_keep_alive_timeout(PING_TIMEOUT)
+            .http2_keep_alive_while_idle(true)
+            .build(connector);
+        let credentials = |error| ClientError::Credentials(Box::new(error));
+        let auth = self.config.auth_layer().map_err(credentials)?;
+        let headers = self.config.extra_headers_layer().map_err(credentials)?;
+        let service = ServiceBuilder::new()
+            .layer(self.config.base_uri_layer())
+            .layer_fn(|inner| Retry::new(RetryReads::new(), inner))
+            .option_layer(auth)
+            .layer(headers)
+            .map_err(BoxError::from)
+            .service(Guard::new(transport, rules));
+        Ok(Client::new(service, self.config.default_namespace.clone()))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// A handle on a transport of another kind, such as an API server in this process, with the same rules as a real one
+/// has: retries of reads, time limits, the leader check, counting. Without `leadership` it writes at any time.
+pub fn over_transport<S, B>(
+    transport: S,
+    leadership: Option<Leadership>,
+    requests: Arc<RequestCounts>,
+) -> Client
+where
+    S: Service<Request<GuardedBody>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: HttpBody<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let rules = Rules {
+        leadership,
+        timeout: REQUEST_TIMEOUT,
+        requests,
+    };
+    Client::new(
+        Retry::new(RetryReads::new(), Guard::new(transport, rules)),
+        "default",
+    )
+}
+
+/// What is known about a write that gave an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The API server refused it, and nothing was written.
+    Refused,
+    /// It never left this process.
+    NotSent,
+    /// It may have been written or not: look before trying again.
+    Unknown,
+}
+
+/// Judges the error of a write.
+pub fn failure(error: &kube::Error) -> Failure {
+    match error {
+        // A timeout or a crash inside the server says nothing about what had been written by then. 503 is said by a
+        // server before it looks at a request, but also by what stands before servers.
+        kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408 => {
+            Failure::Refused
+        }
+        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Failure::NotSent,
+        kube::Error::Service(cause) => {
+            let connecting = find::<hyper_util::client::legacy::Error>(cause.as_ref())
+                .is_some_and(hyper_util::client::legacy::Error::is_connect);
+            let not_leader = find::<NotLeader>(cause.as_ref()).is_some();
+            if connecting || not_leader {
+                Failure::NotSent
+            } else {
+                Failure::Unknown
+            }
+        }
+        _ => Failure::Unknown,
+    }
+}
+
+/// The error in few words, for logs, conditions and events: the API server's own message, or the innermost cause.
+/// kube would print the server's whole Status twice.
+pub fn brief(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return if status.message.is_empty() {
+            format!("HTTP status {}", status.code)
+        } else {
+            status.message.clone()
+        };
+    }
+    let innermost =
+        std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source()).last();
+    innermost.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Tries reads again that the server refuses for load; never a write, and never a watch, which has its own back-off.
+#[derive(Clone)]
+struct RetryReads(RetryPolicy);
+
+impl RetryReads {
+    fn new() -> Self {
+        let policy = RetryPolicy::new(
+            Duration::from_millis(50),
+            Duration::from_secs(5),
+            READ_RETRIES,
+            true,
+        );
+        Self(policy.unwrap_or_default())
+    }
+}
+
+impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryReads {
+    type Future = tokio::time::Sleep;
+
+    fn retry(
+        &mut self,
+        request: &mut Request<Body>,
+        result: &mut Result<Response<B>, BoxError>,
+    ) -> Option<Self::Future> {
+        self.0.retry(request, result)
+    }
+
+    fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
+        let read = request.method() == Method::GET && !requests::is_watch(request.uri());
+        read.then(|| Policy::<_, Response<B>, BoxError>::clone_request(&mut self.0, request))
+            .flatten()
+    }
+}
+
+fn server(url: &str) -> Result<Uri, ClientError> {
+    let parsed = Url::parse(url)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    // client-go takes a URL without a scheme too.
+    let text = if parsed.is_some() {
+        url.to_owned()
+    } else {
+        format!("http://{url}")
+    };
+    let uri = text
+        .parse::<Uri>()
+        .ok()
+        .filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
+    uri.ok_or_else(|| ClientError::Master {
+        url: host_of(url).to_owned(),
+    })
+}
+
+/// What follows the user name and password in a URL.
+fn host_of(url: &str) -> &str {
+    url.rsplit_once('@').map_or(url, |(_, host)| host)
+}
+
+async fn from_kubeconfig(
+    path: Option<&PathBuf>,
+    master: Option<&str>,
+) -> Result<(Config, Option<Url>), ClientError> {
+    let unusable = |error| ClientError::Kubeconfig(Box::new(error));
+    let mut kubeconfig = path
+        .map_or_else(Kubeconfig::read, Kubeconfig::read_from)
+        .map_err(unusable)?;
+    let current = kubeconfig.current_context.clone().unwrap_or_default();
+    let cluster = kubeconfig
+        .contexts
+        .iter()
+        .find(|context| context.name == current)
+        .and_then(|context| context.context.as_ref())
+        .map(|context| context.cluster.clone());
+    let mut proxy = None;
+    for named in &mut kubeconfig.clusters {
+        let Some(settings) = named
+            .cluster
+            .as_mut()
+            .filter(|_| Some(&named.name) == cluster.as_ref())
+        else {
+            continue;
+        };
+        if let Some(url) = master {
+            settings.server = Some(server(url)?.to_string());
+        }
+        // Taken out, so that kube makes nothing of it; the one below keeps it from reading the environment.
+        proxy = settings.proxy_url.take().filter(|url| !url.is_empty());
+        settings.proxy_url = Some("http://unused.invalid".to_owned());
+    }
+    let proxy = match proxy {
+        Some(url) => Some(Url::parse(&url).map_err(|_| ClientError::ProxyScheme {
+            scheme: String::new(),
+        })?),
+        None => None,
+    };
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(unusable)?;
+    Ok((config, proxy))
+}
+
+/// A connector through an HTTP proxy. `None` when the proxy's URL cannot be used.
+fn tunnel(proxy: &Url, connector: HttpConnector) -> Option<Tunnel<HttpConnector>> {
+    let uri = format!("http://{}:{}", proxy.host_str()?, proxy.port_or_known_default()?)
+        .parse()
+        .ok()?;
+    let tunnel = Tunnel::new(uri, connector);
+    if proxy.username().is_empty() {
+        return Some(tunnel);
+    }
+    let mut pair: Vec<u8> = percent_decode_str(proxy.username()).collect();
+    pair.push(b':');
+    pair.extend(percent_decode_str(proxy.password().unwrap_or_default()));
+    let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair));
+    Some(tunnel.with_auth(HeaderValue::from_str(&basic).ok()?))
+}

@@ -1,0 +1,287 @@
+//! The CRD of the Plan: put there at the start (S5), and looked at whenever it changes.
+//!
+//! Written only when what is served differs in meaning, and over what is there, not in its place: annotations, other
+//! versions, and fields that we do not know stay. A field that is taken out of a schema is pruned from every Plan at
+//! its next write, for good. So whoever finds [`serves_our_fields`] to fail writes no Plan and starts no node.
+
+mod overlay;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::PostParams;
+use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use super::client::brief;
+use crate::api::crd as plan_crd;
+
+/// How long a CRD may take to be established (S5).
+const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often it is looked at meanwhile (S5).
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How often somebody else may be faster before that is an error.
+const WRITE_ATTEMPTS: u32 = 10;
+
+/// Fields of refit's own that a served CRD would prune.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingFields(pub Vec<String>);
+
+impl fmt::Display for MissingFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
+/// Whether `served` keeps what refit and its users write.
+pub fn serves_our_fields(served: &CustomResourceDefinition) -> Result<(), MissingFields> {
+    let missing = plan_crd::missing_fields(served);
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(MissingFields(missing))
+    }
+}
+
+/// What was done about the CRD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registered {
+    /// It was not there.
+    Created,
+    /// It was another one.
+    Updated,
+    /// It was there as it should be, or is somebody else's to manage and will do.
+    Unchanged,
+}
+
+/// Why the controller cannot work with the CRD.
+#[derive(Debug, thiserror::Error)]
+pub enum CrdError {
+    #[error("cannot {verb} customresourcedefinitions {name}: {message}")]
+    Api {
+        verb: &'static str,
+        name: String,
+        message: String,
+    },
+    #[error(
+        "customresourcedefinitions {name} does not have the fields {missing}, and may not be updated: allow the verb update, or apply the output of `refit crd`"
+    )]
+    Outdated { name: String, missing: MissingFields },
+    #[error(
+        "customresourcedefinitions {name} is not there, and may not be created: allow the verb create, or apply the output of `refit crd`"
+    )]
+    Absent { name: String },
+    #[error("customresourcedefinitions {name} was not established within {ESTABLISHED_TIMEOUT:?}: {reason}")]
+    NotEstablished { name: String, reason: String },
+    #[error("customresourcedefinitions {name} is written by somebody else again and again")]
+    Contended { name: String },
+}
+
+/// Sees to it that the CRD is there, is ours, and is established. Without `manage` it is never written, only waited
+/// for. Where writing is forbidden, a CRD that serves all our fields will do.
+/// `client` must be exempt from the leader check.
+pub async fn register(client: Client, manage: bool) -> Result<Registered, CrdError> {
+    let resource = ApiResource::erase::<CustomResourceDefinition>(&());
+    let ours = plan_crd::plans();
+    let registrar = Registrar {
+        api: Api::all_with(client, &resource),
+        name: ours.name_any(),
+        ours,
+    };
+    let deadline = Instant::now() + ESTABLISHED_TIMEOUT;
+    let written = if manage {
+        registrar.write(deadline).await?
+    } else {
+        Written::No
+    };
+    registrar.wait(deadline, written).await?;
+    Ok(match written {
+        Written::Created => Registered::Created,
+        Written::Updated => Registered::Updated,
+        Written::No | Written::MayNotCreate => Registered::Unchanged,
+    })
+}
+
+/// What came of writing the CRD.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Created,
+    Updated,
+    No,
+    MayNotCreate,
+}
+
+/// CRDs are read and written as they are, not as our types know them: a PUT must not drop what a newer API server has.
+struct Registrar {
+    api: Api<DynamicObject>,
+    name: String,
+    ours: CustomResourceDefinition,
+}
+
+impl Registrar {
+    async fn write(&self, deadline: Instant) -> Result<Written, CrdError> {
+        let ours = overlay::canonical(
+            serde_json::to_value(&self.ours).map_err(|error| self.broken("create", &error))?,
+        );
+        for _ in 0..WRITE_ATTEMPTS {
+            let Some(live) = self.get().await? else {
+                match self.create(&ours).await? {
+                    Some(written) => return Ok(written),
+                    None => continue,
+                }
+            };
+            if live.metadata.deletion_timestamp.is_some() {
+                self.wait_until_gone(deadline).await?;
+                continue;
+            }
+            if let Some(written) = self.update(&live, &ours).await? {
+                return Ok(written);
+            }
+        }
+        Err(CrdError::Contended {
+            name: self.name.clone(),
+        })
+    }
+
+    /// `None` when somebody else was faster.
+    async fn create(&self, ours: &Value) -> Result<Option<Written>, CrdError> {
+        let object = self.object(ours.clone())?;
+        match self.api.create(&PostParams::default(), &object).await {
+            Ok(_) => {
+                info!(crd = %self.name, "CRD is created");
+                Ok(Some(Written::Created))
+            }
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
+            // Whoever may will perhaps put it there in a moment.
+            Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Some(Written::MayNotCreate)),
+            Err(error) => Err(self.failed("create", &error)),
+        }
+    }
+
+    /// `None` when somebody else was faster.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what is put is the object as it was read, with ours laid over it"
+    )]
+    async fn update(&self, live: &DynamicObject, ours: &Value) -> Result<Option<Written>, CrdError> {
+        let live =
+            overlay::canonical(serde_json::to_value(live).map_err(|error| self.broken("get", &error))?);
+        let wanted = overlay::crd(&live, ours);
+        if wanted == live {
+            return Ok(Some(Written::No));
+        }
+        match self
+            .api
+            .replace(&self.name, &PostParams::default(), &self.object(wanted)?)
+            .await
+        {
+            Ok(_) => {
+                info!(crd = %self.name, "CRD is updated");
+                Ok(Some(Written::Updated))
+            }
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(None),
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                let served = serde_json::from_value(live).map_err(|error| self.broken("get", &error))?;
+                match serves_our_fields(&served) {
+                    Ok(()) => {
+                        warn!(crd = %self.name, "CRD differs from ours and may not be updated; it has all our fields");
+                        Ok(Some(Written::No))
+                    }
+                    Err(missing) => Err(CrdError::Outdated {
+                        name: self.name.clone(),
+                        missing,
+                    }),
+                }
+            }
+            Err(error) => Err(self.failed("update", &error)),
+        }
+    }
+
+    async fn wait(&self, deadline: Instant, written: Written) -> Result<(), CrdError> {
+        loop {
+            let live = self.get().await?;
+            let reason = live
+                .as_ref()
+                .map_or_else(|| "it is not there".to_owned(), why_not_established);
+            if reason.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let name = self.name.clone();
+                return Err(if live.is_none() && written == Written::MayNotCreate {
+                    CrdError::Absent { name }
+                } else {
+                    CrdError::NotEstablished { name, reason }
+                });
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    async fn wait_until_gone(&self, deadline: Instant) -> Result<(), CrdError> {
+        while self
+            .get()
+            .await?
+            .is_some_and(|live| live.metadata.deletion_timestamp.is_some())
+        {
+            if Instant::now() >= deadline {
+                let reason = "it is being deleted".to_owned();
+                return Err(CrdError::NotEstablished {
+                    name: self.name.clone(),
+                    reason,
+                });
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+        Ok(())
+    }
+
+    async fn get(&self) -> Result<Option<DynamicObject>, CrdError> {
+        self.api
+            .get_opt(&self.name)
+            .await
+            .map_err(|error| self.failed("get", &error))
+    }
+
+    fn object(&self, value: Value) -> Result<DynamicObject, CrdError> {
+        serde_json::from_value(value).map_err(|error| self.broken("create", &error))
+    }
+
+    fn failed(&self, verb: &'static str, error: &kube::Error) -> CrdError {
+        CrdError::Api {
+            verb,
+            name: self.name.clone(),
+            message: brief(error),
+        }
+    }
+
+    fn broken(&self, verb: &'static str, error: &serde_json::Error) -> CrdError {
+        CrdError::Api {
+            verb,
+            name: self.name.clone(),
+            message: error.to_string(),
+        }
+    }
+}
+
+/// Empty when the CRD is established.
+fn why_not_established(live: &DynamicObject) -> String {
+    let conditions = live.data["status"]["conditions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let find = |type_: &str| conditions.iter().find(|condition| condition["type"] == type_);
+    if find("Established").is_some_and(|condition| condition["status"] == "True") {
+        return String::new();
+    }
+    let refused = find("NamesAccepted").filter(|condition| condition["status"] == "False");
+    let message = refused.and_then(|condition| condition["message"].as_str());
+    message.unwrap_or("the API server has not said so").to_owned()
+}

@@ -1,0 +1,271 @@
+//! The loop: what is seen and what is answered becomes facts, one decision follows, and its steps are carried out side by
+//! side. One decision at a time, and one step per object at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::act::{Actor, Done, Told, Trouble, TroubleKind, prepare};
+use super::observe::Seen;
+use crate::rollout::{self, Decision, Key, Kind, Schema, World, decide};
+
+/// How long what is seen is gathered before it is decided on: a change of one object often brings that of another.
+const GATHER: Duration = Duration::from_millis(4);
+/// How many steps are under way at most. More do not make a small API server faster.
+const AT_ONCE: usize = 48;
+/// First pause after a step that may work soon; it doubles with each further try.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest pause after a step that did not work.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// First pause after a step that was refused: somebody has to change something first.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
+/// What was listed before the first decision.
+const LISTED_FIRST: [Kind; 5] = [Kind::Secret, Kind::Pod, Kind::Job, Kind::Node, Kind::Plan];
+
+/// The loop and what it knows.
+pub struct Engine {
+    world: World,
+    actor: Arc<Actor>,
+    seen: mpsc::Receiver<Seen>,
+    /// Says whether pods are worth listing, where they cannot be watched.
+    pods_wanted: watch::Sender<bool>,
+    /// Says that a kind has been listed.
+    listed: watch::Sender<BTreeSet<Kind>>,
+    under_way: BTreeSet<Key>,
+    pauses: BTreeMap<Key, Pause>,
+    steps: JoinSet<Done>,
+}
+
+struct Pause {
+    until: Instant,
+    tries: u32,
+}
+
+impl Engine {
+    /// A loop that knows nothing yet.
+    pub fn new(
+        world: World,
+        actor: Actor,
+        seen: mpsc::Receiver<Seen>,
+        pods_wanted: watch::Sender<bool>,
+        listed: watch::Sender<BTreeSet<Kind>>,
+    ) -> Self {
+        Self {
+            world,
+            actor: Arc::new(actor),
+            seen,
+            pods_wanted,
+            listed,
+            under_way: BTreeSet::new(),
+            pauses: BTreeMap::new(),
+            steps: JoinSet::new(),
+        }
+    }
+
+    /// Turns until the watches end or the future is dropped.
+    pub async fn run(&mut self) {
+        let mut wake: Option<Instant> = None;
+        while self.wait(wake).await {
+            if !LISTED_FIRST.iter().all(|kind| self.listed.borrow().contains(kind)) {
+                continue;
+            }
+            let decision = self.decide();
+            wake = self.begin(decision);
+        }
+    }
+
+    /// Lets the steps that are under way come to an end, and begins no more.
+    pub async fn finish(&mut self) {
+        while self.steps.join_next().await.is_some() {}
+    }
+
+    /// Waits until there is something new to decide on. False when nothing will come any more.
+    async fn wait(&mut self, wake: Option<Instant>) -> bool {
+        let mut gather: Option<Instant> = None;
+        loop {
+            let until = gather.or(wake);
+            tokio::select! {
+                biased;
+                // First, so that a flood of news does not put the decision off.
+                () = sleep_until(until) => return true,
+                seen = self.seen.recv() => match seen {
+                    Some(seen) => {
+                        if self.learn(seen) {
+                            gather.get_or_insert_with(|| Instant::now() + GATHER);
+                        }
+                    }
+                    None => return false,
+                },
+                Some(done) = self.steps.join_next() => {
+                    match done {
+                        Ok(done) => self.done(done),
+                        // A step that panicked is a bug; the process goes down with it rather than go on half blind.
+                        Err(error) => std::panic::resume_unwind(error.into_panic()),
+                    }
+                    gather.get_or_insert_with(|| Instant::now() + GATHER);
+                }
+            }
+        }
+    }
+
+    /// True when it is news.
+    fn learn(&mut self, seen: Seen) -> bool {
+        let world = &mut self.world;
+        match seen {
+            Seen::ListBegins(kind) => {
+                world.list_begins(kind);
+                false
+            }
+            Seen::ListEnds(kind) => {
+                let gone = world.list_ends(kind);
+                let first = self.listed.send_if_modified(|listed| listed.insert(kind));
+                gone || first
+            }
+            Seen::Node(version, facts) => world.node_seen(version, *facts),
+            Seen::NodeGone(name, uid) => world.node_gone(&name, &uid),
+            Seen::Job(version, facts) => world.job_seen(version, *facts),
+            Seen::JobGone(name, uid) => world.job_gone(&name, &uid),
+            Seen::Pod(version, facts) => world.pod_seen(version, *facts),
+            Seen::PodGone(name, uid) => world.pod_gone(&name, &uid),
+            Seen::Plan(version, facts) => world.plan_seen(version, *facts),
+            Seen::PlanGone(name, uid) => world.plan_gone(&name, &uid),
+            Seen::Secret(version, name) => world.secret_seen(&name, version),
+            Seen::SecretGone(name) => world.secret_gone(&name),
+            Seen::Schema(schema) => {
+                let news = world.schema_seen(schema.clone());
+                if news {
+                    match schema {
+                        Schema::Current => tracing::info!("the CustomResourceDefinition has all fields"),
+                        Schema::Outdated(missing) => tracing::error!(
+                            %missing,
+                            "SchemaOutdated: the CustomResourceDefinition that is served lacks fields; nothing is \
+                             written and no node is started until it has them"
+                        ),
+                    }
+                }
+                news
+            }
+        }
+    }
+
+    fn decide(&mut self) -> Decision {
+        self.world.settle();
+        let decision = decide(&self.world, self.actor.clock.now());
+        self.pods_wanted.send_if_modified(|wanted| {
+            let change = *wanted != self.world.has_open_jobs();
+            *wanted ^= change;
+            change
+        });
+        decision
+    }
+
+    /// Begins the steps that can begin, and says when to decide again at the latest.
+    fn begin(&mut self, decision: Decision) -> Option<Instant> {
+        let now = Instant::now();
+        let clock = self.actor.clock.now();
+        let mut wake = decision.wake.map(|at| {
+            let wait = Duration::try_from(at.duration_since(clock)).unwrap_or_default();
+            now + wait + Duration::from_millis(1)
+        });
+        for step in decision.steps {
+            let key = step.key();
+            if self.under_way.contains(&key) {
+                continue; // its end brings another decision
+            }
+            if let Some(pause) = self.pauses.get(&key).filter(|pause| pause.until > now) {
+                wake = Some(wake.map_or(pause.until, |wake| wake.min(pause.until)));
+                continue;
+            }
+            if self.steps.len() >= AT_ONCE {
+                break; // likewise
+            }
+            match prepare(&self.world, step) {
+                Ok(Some(prepared)) => {
+                    self.under_way.insert(key.clone());
+                    self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
+                }
+                Ok(None) => {}
+                Err(message) => {
+                    let until = self.trouble(&key, Trouble { message, kind: TroubleKind::Refused });
+                    wake = Some(wake.map_or(until, |wake| wake.min(until)));
+                }
+            }
+        }
+        self.pauses.retain(|_, pause| pause.until + LONGEST_PAUSE * 2 > now);
+        wake
+    }
+
+    fn done(&mut self, done: Done) {
+        self.under_way.remove(&done.key);
+        for told in done.told {
+            self.hear(told);
+        }
+        if let Some(trouble) = done.trouble {
+            self.trouble(&done.key, trouble);
+        } else {
+            self.pauses.remove(&done.key);
+            self.world.untroubled(&done.key);
+        }
+    }
+
+    fn hear(&mut self, told: Told) {
+        let world = &mut self.world;
+        match told {
+            Told::Seen(seen) => {
+                self.learn(seen);
+            }
+            Told::JobLeaving(name, uid) => {
+                world.job_leaving(&name, &uid);
+            }
+            Told::NameTaken(job) => world.name_taken(job),
+            Told::StatusWritten(plan) => world.status_written(&plan, self.actor.clock.now()),
+            Told::StatusPruned => {
+                let missing = "status.observedGeneration".to_owned();
+                self.learn(Seen::Schema(Schema::Outdated(missing)));
+            }
+            Told::Secret(name, version, hash) => {
+                world.secret_read(&name, version, hash);
+            }
+            Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
+            Told::Permissions(answer) => world.permissions_seen(Some(answer)),
+        }
+    }
+
+    fn trouble(&mut self, key: &Key, trouble: Trouble) -> Instant {
+        let known = self.pauses.get(key).map_or(0, |pause| pause.tries);
+        let tries = known + 1;
+        let doubled = |first: Duration| (first * 2_u32.saturating_pow(known.min(16))).min(LONGEST_PAUSE);
+        let pause = match trouble.kind {
+            TroubleKind::Stale if known == 0 => Duration::ZERO,
+            TroubleKind::Stale | TroubleKind::Passing => doubled(FIRST_PAUSE),
+            TroubleKind::Refused | TroubleKind::Forbidden => doubled(REFUSED_PAUSE),
+        };
+        match trouble.kind {
+            TroubleKind::Stale => tracing::debug!(?key, why = trouble.message, "looking again"),
+            TroubleKind::Passing => tracing::warn!(?key, why = trouble.message, "trying again"),
+            TroubleKind::Refused | TroubleKind::Forbidden => tracing::error!(?key, why = trouble.message, "refused"),
+        }
+        if trouble.kind == TroubleKind::Forbidden {
+            self.world.permissions_seen(None);
+        }
+        let refused = matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Forbidden);
+        if trouble.kind != TroubleKind::Stale {
+            self.world.troubled(key.clone(), rollout::Trouble { message: trouble.message, refused });
+        }
+        let until = Instant::now() + pause;
+        self.pauses.insert(key.clone(), Pause { until, tries });
+        until
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,203 @@
+use proptest::prelude::*;
+use serde::Deserialize;
+
+use super::*;
+
+/// A vector of `vectors.yaml`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Vector {
+    why: String,
+    version: String,
+    fields: Option<String>,
+    plan: Plan,
+    #[serde(default)]
+    secrets: Vec<Secret>,
+    text: Option<String>,
+    #[serde(default)]
+    secret_hashes: BTreeMap<String, String>,
+    hash: String,
+}
+
+fn vectors() -> Vec<Vector> {
+    let mut vectors: Vec<Vector> = serde_saphyr::from_str(include_str!("vectors.yaml")).unwrap();
+    for vector in &mut vectors {
+        if let Some(fields) = &vector.fields {
+            let annotations = vector.plan.metadata.annotations.get_or_insert_default();
+            annotations.insert(ANNOTATION_DIGEST.to_owned(), fields.clone());
+        }
+    }
+    vectors
+}
+
+fn plan(spec: &str) -> Plan {
+    Plan {
+        spec: serde_saphyr::from_str(spec).unwrap(),
+        ..Plan::default()
+    }
+}
+
+fn secret(yaml: &str) -> Secret {
+    serde_saphyr::from_str(yaml).unwrap()
+}
+
+#[test]
+fn every_plan_has_the_hash_that_system_upgrade_controller_gives_it() {
+    let vectors = vectors();
+    assert_eq!(vectors.len(), 20);
+    for vector in vectors {
+        let hashes: BTreeMap<_, _> = vector
+            .secrets
+            .iter()
+            .map(|secret| (secret.metadata.name.clone().unwrap(), secret_hash(secret)))
+            .collect();
+        assert_eq!(hashes, vector.secret_hashes, "{}", vector.why);
+        let hashes = hashed_secrets(&vector.plan.spec).map(|name| &hashes[name]);
+        assert_eq!(
+            annotated(&vector.plan, &vector.version),
+            vector.text.unwrap_or_default(),
+            "{}",
+            vector.why
+        );
+        assert_eq!(
+            plan_hash(&vector.plan, &vector.version, hashes),
+            vector.hash,
+            "{}",
+            vector.why
+        );
+    }
+}
+
+#[test]
+fn a_digest_of_nothing_is_the_vector() {
+    let none: [&str; 0] = [];
+    assert_eq!(
+        plan_hash(&Plan::default(), "", none),
+        "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f"
+    );
+}
+
+#[test]
+fn a_version_and_a_service_account_are_the_vector() {
+    let none: [&str; 0] = [];
+    let plan = plan("{serviceAccountName: system-upgrade, upgrade: {image: x}}");
+    assert_eq!(
+        plan_hash(&plan, "v1.20.11-k3s1", none),
+        "21c75c607087495cc7f2c945c508a36de1f8661ce8c6b4d5989a883c"
+    );
+}
+
+#[test]
+fn a_secret_beside_them_is_the_vector() {
+    let plan = plan("{serviceAccountName: system-upgrade, upgrade: {image: x}}");
+    assert_eq!(
+        plan_hash(&plan, "bionic", ["2tg9fbfm4c"]),
+        "95450d71b15c26e5794af5b4d6cd1daf20a090727be74570816c5eba"
+    );
+}
+
+#[test]
+fn two_annotated_fields_are_the_vector() {
+    let none: [&str; 0] = [];
+    let mut plan = plan(
+        "{serviceAccountName: system-upgrade, concurrency: 2, drain: {skipWaitForDeleteTimeout: 60, force: true}}",
+    );
+    let fields = "spec.concurrency,spec.drain".to_owned();
+    plan.metadata.annotations = Some([(ANNOTATION_DIGEST.to_owned(), fields)].into());
+    assert_eq!(
+        plan_hash(&plan, "v1.20.11-k3s1", none),
+        "2c52507dfc4878a9b578ccd0f42e674f31918ca850d1f9a9df606517"
+    );
+}
+
+#[test]
+fn a_secret_has_the_hash_that_kubectl_appends_to_its_name() {
+    let vectors = [
+        (
+            "{metadata: {name: test}, type: Opaque, data: {config: dGVzdA==}}",
+            "2tg9fbfm4c",
+        ),
+        (
+            "{metadata: {name: test}, type: Opaque, immutable: true, data: {config: dGVzdA==, a: '', B: PCY+}}",
+            "b6hh84k47k",
+        ),
+        ("{metadata: {name: empty}, type: Opaque}", "d4htm5cbfk"),
+        ("{metadata: {}, type: my-type, data: {}}", "t75bgf6ctb"),
+        ("{metadata: {}, type: my-type, data: {one: ''}}", "74bd68bm66"),
+        (
+            "{metadata: {}, type: my-type, data: {two: Mg==, one: '', three: Mw==}}",
+            "dgcb6h9tmk",
+        ),
+        ("{metadata: {name: n}, type: 'kubernetes.io/<x>&y'}", "ddk5bkmchm"),
+    ];
+    for (yaml, hash) in vectors {
+        assert_eq!(secret_hash(&secret(yaml)), hash, "{yaml}");
+    }
+}
+
+#[test]
+fn where_a_secret_is_and_what_is_said_about_it_is_not_in_its_hash() {
+    let bare = secret("{metadata: {name: test}, type: Opaque, data: {config: dGVzdA==}}");
+    let labelled = secret(
+        "{metadata: {name: test, namespace: x, uid: y, labels: {a: b}}, type: Opaque, data: {config: dGVzdA==}}",
+    );
+    assert_eq!(secret_hash(&bare), secret_hash(&labelled));
+}
+
+#[test]
+fn what_ends_a_line_in_javascript_is_escaped_as_go_escapes_it() {
+    assert_eq!(
+        go_escaped("\"<&>\u{2028}\u{2029}ü\""),
+        "\"\\u003c\\u0026\\u003e\\u2028\\u2029ü\""
+    );
+}
+
+#[test]
+fn a_value_is_printed_as_go_prints_it() {
+    let vectors = [
+        (
+            r#"{"v":{"force":true,"skipWaitForDeleteTimeout":60,"podSelector":{"matchLabels":{"b":"x","a":"y"}}}}"#,
+            "map[force:true podSelector:map[matchLabels:map[a:y b:x]] skipWaitForDeleteTimeout:60]",
+        ),
+        (r#"{"v":["one","two"]}"#, "one"),
+        (r#"{"v":[]}"#, ""),
+        (r#"{"v":{}}"#, "map[]"),
+        (r#"{"v":1.50}"#, "1.50"),
+        (r#"{"v":1e3}"#, "1e3"),
+        (r#"{"v":"  pad "}"#, "pad"),
+        (r#"{"v":null}"#, ""),
+        (r#"{"v":[null]}"#, ""),
+        (r#"{"v":[["a","b"],"c"]}"#, "[a b]"),
+        (
+            r#"{"v":{"n":null,"l":[1,null,true]}}"#,
+            "map[l:[1 <nil> true] n:<nil>]",
+        ),
+        (r#"{"v":"\"\u00fc\""}"#, "\"ü\""),
+        (r#"{"v":false}"#, "false"),
+        (r#"{"w":1}"#, ""),
+    ];
+    for (document, printed) in vectors {
+        assert_eq!(text::lookup(document, "v"), printed, "{document}");
+    }
+}
+
+#[test]
+fn only_what_the_hash_is_made_of_changes_it() {
+    let none: [&str; 0] = [];
+    let a = plan("{serviceAccountName: a, concurrency: 1, cordon: true, upgrade: {image: x, args: [a]}}");
+    let b = plan("{serviceAccountName: a, concurrency: 9, drain: {}, upgrade: {image: y, command: [b]}}");
+    assert_eq!(plan_hash(&a, "v1", none), plan_hash(&b, "v1", none));
+    assert_ne!(plan_hash(&a, "v1", none), plan_hash(&a, "v2", none));
+}
+
+proptest! {
+    #[test]
+    fn a_secret_hash_is_ten_consonants_and_digits(name in ".*", data in prop::collection::btree_map("[a-z]{1,3}", any::<Vec<u8>>(), 0..4)) {
+        let data = data.into_iter().map(|(key, value)| (key, ByteString(value))).collect();
+        let mut secret = Secret { data: Some(data), ..Secret::default() };
+        secret.metadata.name = Some(name);
+        let hash = secret_hash(&secret);
+        prop_assert_eq!(hash.len(), 10);
+        prop_assert!(hash.chars().all(|c| "2456789bcdfghkmt".contains(c)), "{}", hash);
+    }
+}

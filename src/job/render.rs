@@ -1,0 +1,260 @@
+//! The Job for a Plan on a node, as a manifest (S30–S39).
+//!
+//! Made once and started at once, with parallelism 1. Its TTL stays an annotation until the result has been recorded, and
+//! it carries in annotations what tells it from a Job of another Plan, node or attempt.
+
+mod check;
+mod containers;
+mod drain;
+mod metadata;
+mod volumes;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::core::v1::{
+    Affinity, LocalObjectReference, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
+    PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec, Toleration,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
+
+use super::JobSettings;
+use crate::api::duration::GoDuration;
+use crate::api::{PlanSpec, names};
+
+pub use check::{Findings, JobError, Remark, check};
+
+/// What a Job is rendered from. It borrows all of it and is `Copy`: a roll-out renders thousands.
+#[derive(Clone, Copy, Debug)]
+pub struct JobInput<'a> {
+    /// The Plan's side.
+    pub plan: PlanInput<'a>,
+    /// The node's side.
+    pub node: NodeInput<'a>,
+    /// Name of the Job: [`job_name`](super::name::job_name), or
+    /// [`second_job_name`](super::name::second_job_name) where that is taken.
+    pub name: &'a str,
+    /// Which attempt on this node for this hash, from 1.
+    pub attempt: u32,
+    /// Whether the node was unschedulable before the Job, where nothing of refit's own on the node can note it.
+    pub unschedulable_before: Option<bool>,
+}
+
+/// The Plan's side of a Job: the same for all its nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanInput<'a> {
+    /// Name of the Plan.
+    pub name: &'a str,
+    /// Namespace of the Plan, and so of its Jobs.
+    pub namespace: &'a str,
+    /// UID of the Plan.
+    pub uid: &'a str,
+    /// Labels of the Plan. Its own go on to Job and pod, Kubernetes' and refit's do not.
+    pub labels: Option<&'a BTreeMap<String, String>>,
+    /// Annotations of the Plan, likewise.
+    pub annotations: Option<&'a BTreeMap<String, String>>,
+    /// What the Plan says.
+    pub spec: &'a PlanSpec,
+    /// `status.latestVersion`.
+    pub latest_version: &'a str,
+    /// `status.latestHash`.
+    pub latest_hash: &'a str,
+    /// What [`inputs`](super::inputs::inputs) gave for this spec and version.
+    pub inputs: &'a str,
+}
+
+/// The node's side of a Job.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeInput<'a> {
+    /// Name of the node.
+    pub name: &'a str,
+    /// UID of the node.
+    pub uid: &'a str,
+    /// Value of the label `kubernetes.io/os`.
+    pub os: Option<&'a str>,
+}
+
+impl NodeInput<'_> {
+    /// Whether the node runs Windows, where containers are another thing (S38).
+    fn is_windows(&self) -> bool {
+        self.os == Some("windows")
+    }
+}
+
+/// The Job. An image that cannot take the version as its tag stays as it is, as with system-upgrade-controller; [`check`]
+/// is what refuses it.
+pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobError> {
+    let JobInput { plan, node, .. } = input;
+    if let Some(error) = check::name_errors(plan, settings).into_iter().next() {
+        return Err(error);
+    }
+    if node.is_windows() && settings.kubectl_image_windows.is_empty() {
+        return Err(JobError::KubectlImageWindows);
+    }
+    let labels = metadata::labels(plan, node, settings);
+    let pod_annotations = metadata::pod_annotations(plan, node);
+    Ok(Job {
+        metadata: ObjectMeta {
+            name: Some(input.name.to_owned()),
+            namespace: Some(plan.namespace.to_owned()),
+            labels: Some(labels.clone()),
+            annotations: Some(metadata::job_annotations(
+                input,
+                settings,
+                pod_annotations.clone(),
+            )?),
+            owner_references: Some(vec![metadata::owner(plan)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(JobSpec {
+            completions: Some(1),
+            parallelism: Some(1),
+            backoff_limit: Some(settings.backoff_limit),
+            active_deadline_seconds: active_deadline_seconds(plan.spec, settings),
+            pod_replacement_policy: Some(settings.pod_replacement_policy.clone()),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels: Some(labels),
+                    annotations: Some(pod_annotations),
+                    ..ObjectMeta::default()
+                }),
+                spec: Some(pod(plan, node, settings)?),
+            },
+            ..JobSpec::default()
+        }),
+        status: None,
+    })
+}
+
+/// How long a Job may take in all, in seconds; `None` is for ever (S12).
+pub fn active_deadline_seconds(spec: &PlanSpec, settings: &JobSettings) -> Option<i64> {
+    let max = Some(settings.active_deadline_seconds_max).filter(|max| *max > 0);
+    let deadline = match spec.job_active_deadline_secs {
+        Some(0) => None,
+        Some(seconds @ 1..) => Some(seconds),
+        Some(_) | None => Some(settings.active_deadline_seconds),
+    };
+    match (deadline, max) {
+        (Some(deadline), Some(max)) => Some(deadline.min(max)),
+        (deadline, max) => deadline.or(max),
+    }
+}
+
+/// How long a finished Job is kept, in seconds: at least a minute longer than the node waits after it (S39).
+pub fn ttl_seconds(spec: &PlanSpec, settings: &JobSettings) -> Result<i32, JobError> {
+    let ttl = settings.ttl_seconds_after_finish;
+    let Some(delay) = &spec.post_complete_delay else {
+        return Ok(ttl);
+    };
+    let delay: GoDuration = delay.parse().map_err(JobError::PostCompleteDelay)?;
+    let kept = delay.saturating_add(GoDuration::MINUTE).as_secs();
+    Ok(ttl.max(i32::try_from(kept.max(0)).unwrap_or(i32::MAX)))
+}
+
+fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Result<PodSpec, JobError> {
+    let spec = plan.spec;
+    let init_containers = containers::init(plan, node, settings)?;
+    let uses_own_image = init_containers
+        .iter()
+        .any(|one| one.image.as_ref() == Some(&settings.own_image));
+    Ok(PodSpec {
+        affinity: Some(affinity(plan, node)),
+        containers: vec![containers::upgrade(plan, node, settings)],
+        dns_policy: Some("ClusterFirstWithHostNet".to_owned()),
+        host_ipc: Some(true),
+        host_network: Some(true),
+        host_pid: Some(true),
+        image_pull_secrets: pull_secrets(
+            spec,
+            if uses_own_image {
+                &settings.own_image_pull_secrets
+            } else {
+                &[]
+            },
+        ),
+        init_containers: Some(init_containers).filter(|all| !all.is_empty()),
+        priority_class_name: some_text(spec.priority_class_name.as_ref()),
+        restart_policy: Some("Never".to_owned()),
+        service_account_name: some_text(spec.service_account_name.as_ref()),
+        tolerations: Some(tolerations(spec)),
+        volumes: Some(volumes::of_pod(spec)?),
+        ..PodSpec::default()
+    })
+}
+
+/// On this node and no other, by its name; and, by the label that says on which host it runs, not beside a pod of the same
+/// Plan, or of another exclusive one (S33).
+fn affinity(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> Affinity {
+    let (key, value) = if is_exclusive(plan.spec) {
+        (names::LABEL_EXCLUSIVE, "true")
+    } else {
+        (names::LABEL_PLAN, plan.name)
+    };
+    Affinity {
+        node_affinity: Some(NodeAffinity {
+            required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+                node_selector_terms: vec![NodeSelectorTerm {
+                    match_fields: Some(vec![NodeSelectorRequirement {
+                        key: names::FIELD_NODE_NAME.to_owned(),
+                        operator: "In".to_owned(),
+                        values: Some(vec![node.name.to_owned()]),
+                    }]),
+                    match_expressions: None,
+                }],
+            }),
+            ..NodeAffinity::default()
+        }),
+        pod_anti_affinity: Some(PodAntiAffinity {
+            required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
+                label_selector: Some(LabelSelector {
+                    match_expressions: Some(vec![LabelSelectorRequirement {
+                        key: key.to_owned(),
+                        operator: "In".to_owned(),
+                        values: Some(vec![value.to_owned()]),
+                    }]),
+                    match_labels: None,
+                }),
+                topology_key: names::LABEL_HOSTNAME.to_owned(),
+                ..PodAffinityTerm::default()
+            }]),
+            ..PodAntiAffinity::default()
+        }),
+        pod_affinity: None,
+    }
+}
+
+/// The one that lets the pod on a node that it has cordoned itself, then the Plan's (S18).
+fn tolerations(spec: &PlanSpec) -> Vec<Toleration> {
+    let cordoned = Toleration {
+        key: Some("node.kubernetes.io/unschedulable".to_owned()),
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoSchedule".to_owned()),
+        ..Toleration::default()
+    };
+    std::iter::once(cordoned)
+        .chain(spec.tolerations.iter().flatten().cloned())
+        .collect()
+}
+
+/// The Plan's, then refit's own that are not among them.
+fn pull_secrets(spec: &PlanSpec, own: &[String]) -> Option<Vec<LocalObjectReference>> {
+    let mut secrets = spec.image_pull_secrets.clone().unwrap_or_default();
+    for name in own {
+        if !secrets.iter().any(|secret| secret.name == *name) {
+            secrets.push(LocalObjectReference { name: name.clone() });
+        }
+    }
+    Some(secrets).filter(|all| !all.is_empty())
+}
+
+fn is_exclusive(spec: &PlanSpec) -> bool {
+    spec.exclusive.unwrap_or_default()
+}
+
+/// The text, if there is any in it.
+fn some_text(text: Option<&String>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).cloned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! The containers of the pod: `prepare`, `cordon` or `drain`, then `upgrade` (S21–S24, S35–S38).
+//!
+//! The Plan's containers get the host, as with system-upgrade-controller. What cordons and drains is refit itself, and gets
+//! no more than it needs: no host, no secrets, no volumes, no privileges. On Windows it is kubectl, as there.
+
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, EnvVar, EnvVarSource, ObjectFieldSelector, SeccompProfile, SecurityContext,
+    WindowsSecurityContextOptions,
+};
+
+use super::{JobError, NodeInput, PlanInput, drain, volumes};
+use crate::api::{ContainerSpec, PlanSpec, names};
+use crate::job::{JobSettings, image};
+
+const PREPARE: &str = "prepare";
+const CORDON: &str = "cordon";
+const DRAIN: &str = "drain";
+const UPGRADE: &str = "upgrade";
+
+/// The user and group "nobody", with which refit's image runs.
+const NOBODY: i64 = 65534;
+
+/// The containers that the Plan itself describes, and their names.
+pub(super) fn of_plan(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
+    spec.prepare
+        .iter()
+        .map(|prepare| (PREPARE, prepare))
+        .chain(std::iter::once((UPGRADE, &spec.upgrade)))
+}
+
+/// The containers before the upgrade, in their order.
+pub(super) fn init(
+    plan: &PlanInput<'_>,
+    node: &NodeInput<'_>,
+    settings: &JobSettings,
+) -> Result<Vec<Container>, JobError> {
+    let spec = plan.spec;
+    let mut containers = Vec::new();
+    if let Some(prepare) = &spec.prepare {
+        let context = if node.is_windows() {
+            Some(windows_host_process())
+        } else {
+            allowed_context(prepare, settings).cloned()
+        };
+        containers.push(of_user(PREPARE, prepare, plan, settings, context));
+    }
+    let disruption = match &spec.drain {
+        Some(drain) => Some((DRAIN, drain::drain_args(drain, node.name)?)),
+        None if spec.cordon.unwrap_or_default() => Some((CORDON, drain::cordon_args(node.name))),
+        None => None,
+    };
+    if let Some((name, args)) = disruption {
+        containers.push(if node.is_windows() {
+            kubectl(name, args, plan, settings)
+        } else {
+            own(name, args, plan, node, settings)
+        });
+    }
+    Ok(containers)
+}
+
+/// The container that upgrades.
+pub(super) fn upgrade(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Container {
+    let upgrade = &plan.spec.upgrade;
+    let context = match allowed_context(upgrade, settings) {
+        Some(context) => context.clone(),
+        None if node.is_windows() => windows_host_process(),
+        None => SecurityContext {
+            privileged: Some(settings.privileged),
+            capabilities: Some(Capabilities {
+                add: Some(vec!["CAP_SYS_BOOT".to_owned()]),
+                drop: None,
+            }),
+            ..SecurityContext::default()
+        },
+    };
+    of_user(UPGRADE, upgrade, plan, settings, Some(context))
+}
+
+/// A container of the Plan.
+fn of_user(
+    name: &str,
+    container: &ContainerSpec,
+    plan: &PlanInput<'_>,
+    settings: &JobSettings,
+    security_context: Option<SecurityContext>,
+) -> Container {
+    let image =
+        image::tagged(&container.image, plan.latest_version).unwrap_or_else(|_| container.image.clone());
+    let mut env = pod_env();
+    env.extend(container.envs.iter().flatten().cloned());
+    env.extend(plan_env(plan));
+    Container {
+        image: Some(image),
+        command: container.command.clone(),
+        args: container.args.clone(),
+        env: Some(env),
+        env_from: container.env_from.clone(),
+        volume_mounts: Some(volumes::mounts(plan.spec, container.volumes.as_deref())),
+        image_pull_policy: Some(settings.image_pull_policy.clone()),
+        security_context,
+        ..bare(name)
+    }
+}
+
+/// refit itself, whose image's entrypoint it is. It talks to the API server and touches nothing on the node.
+fn own(
+    name: &str,
+    args: Vec<String>,
+    plan: &PlanInput<'_>,
+    node: &NodeInput<'_>,
+    settings: &JobSettings,
+) -> Container {
+    let mut env = pod_env();
+    env.extend(plan_env(plan));
+    env.extend([
+        variable(names::ENV_CONTROLLER_NAME, &settings.controller_name),
+        variable(names::ENV_PLAN_NAMESPACE, plan.namespace),
+        variable(names::ENV_PLAN_UID, plan.uid),
+        variable(names::ENV_NODE_UID, node.uid),
+    ]);
+    Container {
+        image: Some(settings.own_image.clone()),
+        args: Some(args),
+        env: Some(env),
+        image_pull_policy: Some("IfNotPresent".to_owned()),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities {
+                add: None,
+                drop: Some(vec!["ALL".to_owned()]),
+            }),
+            privileged: Some(false),
+            read_only_root_filesystem: Some(true),
+            run_as_group: Some(NOBODY),
+            run_as_non_root: Some(true),
+            run_as_user: Some(NOBODY),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..SecurityContext::default()
+        }),
+        ..bare(name)
+    }
+}
+
+/// kubectl on a Windows node, with all that system-upgrade-controller gives it: the image is the user's.
+fn kubectl(name: &str, args: Vec<String>, plan: &PlanInput<'_>, settings: &JobSettings) -> Container {
+    let mut env = pod_env();
+    env.extend(plan_env(plan));
+    Container {
+        image: Some(settings.kubectl_image_windows.clone()),
+        args: Some(args),
+        env: Some(env),
+        volume_mounts: Some(volumes::mounts(plan.spec, plan.spec.upgrade.volumes.as_deref())),
+        image_pull_policy: Some(settings.image_pull_policy.clone()),
+        security_context: Some(windows_host_process()),
+        ..bare(name)
+    }
+}
+
+/// What all containers have in common. The last lines of a failed one are its termination message.
+fn bare(name: &str) -> Container {
+    Container {
+        name: name.to_owned(),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+/// The Plan's security context, where Plans may have one.
+fn allowed_context<'a>(container: &'a ContainerSpec, settings: &JobSettings) -> Option<&'a SecurityContext> {
+    container
+        .security_context
+        .as_ref()
+        .filter(|_| settings.allow_user_defined_security_context)
+}
+
+/// Windows has no privileged containers; a host process is what comes near.
+fn windows_host_process() -> SecurityContext {
+    SecurityContext {
+        windows_options: Some(WindowsSecurityContextOptions {
+            host_process: Some(true),
+            run_as_user_name: Some("NT AUTHORITY\\SYSTEM".to_owned()),
+            ..WindowsSecurityContextOptions::default()
+        }),
+        ..SecurityContext::default()
+    }
+}
+
+/// Where the container runs; before the Plan's own variables, which can refer to them.
+fn pod_env() -> Vec<EnvVar> {
+    let field = |name: &str, path: &str| EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector {
+                api_version: None,
+                field_path: path.to_owned(),
+            }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    };
+    vec![
+        field(names::ENV_NODE_NAME, "spec.nodeName"),
+        field(names::ENV_POD_NAME, "metadata.name"),
+        field(names::ENV_POD_UID, "metadata.uid"),
+    ]
+}
+
+/// For which Plan it runs; after the Plan's own variables, which cannot change them.
+fn plan_env(plan: &PlanInput<'_>) -> [EnvVar; 3] {
+    [
+        variable(names::ENV_PLAN_NAME, plan.name),
+        variable(names::ENV_PLAN_LATEST_HASH, plan.latest_hash),
+        variable(names::ENV_PLAN_LATEST_VERSION, plan.latest_version),
+    ]
+}
+
+fn variable(name: &str, value: &str) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+        ..EnvVar::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! What the cordon and drain containers are told (S23, S37). The arguments are kubectl's, and in system-upgrade-controller's
+//! order: on Windows nodes it is kubectl that gets them.
+
+use super::JobError;
+use crate::api::duration::GoDuration;
+use crate::api::selector::Selector;
+use crate::api::{DrainSpec, DrainTimeout, names};
+
+/// Arguments of `cordon`.
+pub(super) fn cordon_args(node: &str) -> Vec<String> {
+    ["cordon", node].map(str::to_owned).into()
+}
+
+/// Arguments of `drain`.
+pub(super) fn drain_args(drain: &DrainSpec, node: &str) -> Result<Vec<String>, JobError> {
+    let mut args = ["drain", node, "--pod-selector"].map(str::to_owned).to_vec();
+    args.push(pod_selector(drain)?.to_string());
+    let mut add = |flag: &[&str]| args.extend(flag.iter().map(|part| (*part).to_owned()));
+    if drain.ignore_daemon_sets.unwrap_or(true) {
+        add(&["--ignore-daemonsets"]);
+    }
+    if drain.delete_local_data.unwrap_or(true) && drain.delete_emptydir_data.unwrap_or(true) {
+        add(&["--delete-emptydir-data"]);
+    }
+    if drain.force.unwrap_or_default() {
+        add(&["--force"]);
+    }
+    match &drain.timeout {
+        Some(DrainTimeout::Nanoseconds(nanos)) => {
+            add(&["--timeout", &GoDuration::from_nanos(*nanos).to_string()]);
+        }
+        Some(DrainTimeout::Text(text)) => add(&["--timeout", text]),
+        None => {}
+    }
+    if let Some(seconds) = drain.grace_period {
+        add(&["--grace-period", &seconds.to_string()]);
+    }
+    if drain.disable_eviction.unwrap_or_default() {
+        add(&["--disable-eviction=true"]);
+    }
+    if let Some(seconds @ 1..) = drain.skip_wait_for_delete_timeout {
+        add(&["--skip-wait-for-delete-timeout", &seconds.to_string()]);
+    }
+    Ok(args)
+}
+
+/// Which pods are drained: those of the Plan's selector, and never those of upgrades.
+pub(super) fn pod_selector(drain: &DrainSpec) -> Result<Selector, JobError> {
+    let others = Selector::does_not_exist(names::LABEL_CONTROLLER).map_err(JobError::PodSelector)?;
+    match &drain.pod_selector {
+        None => Ok(others),
+        chosen => Selector::new(chosen.as_ref())
+            .map(|chosen| others.and(chosen))
+            .map_err(JobError::PodSelector),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Labels, annotations and owner of the Job and its pod (S30–S32).
+//!
+//! The Plan's own labels and annotations are handed on; those of Kubernetes, of Rancher and of refit are not.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::{JobInput, NodeInput, PlanInput, is_exclusive, ttl_seconds};
+use crate::api::names;
+use crate::job::name::{label_value, plan_label_key};
+use crate::job::{JobError, JobSettings};
+
+/// Labels of the Job and of its pod (S30).
+pub(super) fn labels(
+    plan: &PlanInput<'_>,
+    node: &NodeInput<'_>,
+    settings: &JobSettings,
+) -> BTreeMap<String, String> {
+    let own = [
+        (names::LABEL_CONTROLLER, settings.controller_name.clone()),
+        (names::LABEL_EXCLUSIVE, is_exclusive(plan.spec).to_string()),
+        (names::LABEL_NODE, label_value(node.name).into_owned()),
+        (names::LABEL_PLAN, plan.name.to_owned()),
+        (names::LABEL_VERSION, plan.latest_version.to_owned()),
+    ];
+    let mut labels: BTreeMap<_, _> = inherited(plan.labels, &["cattle.io/", "refit.rs/"]).collect();
+    labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
+    labels.insert(plan_label_key(plan.name), plan.latest_hash.to_owned());
+    labels
+}
+
+/// Annotations of the pod: the Plan's (S31), and what tells whose pod it is when its Job is gone already.
+pub(super) fn pod_annotations(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> BTreeMap<String, String> {
+    let own = [
+        (names::ANNOTATION_PLAN_UID, plan.uid),
+        (names::ANNOTATION_NODE_NAME, node.name),
+        (names::ANNOTATION_NODE_UID, node.uid),
+    ];
+    let mut annotations: BTreeMap<_, _> = inherited(
+        plan.annotations,
+        &["cattle.io/", "kubectl.kubernetes.io/", "refit.rs/"],
+    )
+    .collect();
+    annotations.extend(own.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    annotations
+}
+
+/// Annotations of the Job: those of its pod, and what the controller has to know of the Job again.
+pub(super) fn job_annotations(
+    input: &JobInput<'_>,
+    settings: &JobSettings,
+    mut annotations: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, JobError> {
+    let own = [
+        (
+            names::ANNOTATION_TTL,
+            ttl_seconds(input.plan.spec, settings)?.to_string(),
+        ),
+        (names::ANNOTATION_ATTEMPT, input.attempt.to_string()),
+        (names::ANNOTATION_INPUTS, input.plan.inputs.to_owned()),
+    ];
+    annotations.extend(own.map(|(key, value)| (key.to_owned(), value)));
+    if let Some(before) = input.unschedulable_before {
+        annotations.insert(
+            names::ANNOTATION_UNSCHEDULABLE_BEFORE.to_owned(),
+            before.to_string(),
+        );
+    }
+    Ok(annotations)
+}
+
+/// The Plan's own labels or annotations: those whose key has none of `foreign` in it.
+fn inherited<'a>(
+    of_plan: Option<&'a BTreeMap<String, String>>,
+    foreign: &'a [&str],
+) -> impl Iterator<Item = (String, String)> + 'a {
+    of_plan
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !foreign.iter().any(|part| key.contains(part)))
+        .map(|(key, value)| (key.clone(), value.clone()))
+}
+
+/// The Plan as the Job's owner (S32): when it goes, so does the Job, but it need not wait for that.
+pub(super) fn owner(plan: &PlanInput<'_>) -> OwnerReference {
+    OwnerReference {
+        api_version: format!("{}/v1", names::GROUP),
+        kind: "Plan".to_owned(),
+        name: plan.name.to_owned(),
+        uid: plan.uid.to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    }
+}

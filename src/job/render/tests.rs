@@ -1,0 +1,474 @@
+use k8s_openapi::api::core::v1::{Container, EnvVar};
+use proptest::prelude::*;
+use serde::Deserialize;
+
+use super::*;
+use crate::api::Plan;
+use crate::job::inputs::inputs;
+use crate::job::name::{is_label_value, job_name, label_value};
+
+/// A Plan, a node, and the Job that system-upgrade-controller makes of them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fixture {
+    why: String,
+    plan: Plan,
+    node: FixtureNode,
+    job: Job,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FixtureNode {
+    name: String,
+    labels: BTreeMap<String, String>,
+}
+
+fn fixtures() -> Vec<Fixture> {
+    serde_saphyr::from_str(include_str!("suc_jobs.yaml")).unwrap()
+}
+
+impl Fixture {
+    fn is_windows(&self) -> bool {
+        self.node
+            .labels
+            .get(names::LABEL_OS)
+            .is_some_and(|os| os == "windows")
+    }
+
+    fn render(&self, settings: &JobSettings) -> Job {
+        let (plan, status) = (&self.plan, self.plan.status.as_ref().unwrap());
+        let version = status.latest_version.as_deref().unwrap();
+        let hash = status.latest_hash.as_deref().unwrap();
+        let plan_name = plan.metadata.name.as_deref().unwrap();
+        let input = JobInput {
+            plan: PlanInput {
+                name: plan_name,
+                namespace: plan.metadata.namespace.as_deref().unwrap(),
+                uid: plan.metadata.uid.as_deref().unwrap(),
+                labels: plan.metadata.labels.as_ref(),
+                annotations: plan.metadata.annotations.as_ref(),
+                spec: &plan.spec,
+                latest_version: version,
+                latest_hash: hash,
+                inputs: &inputs(&plan.spec, version),
+            },
+            node: NodeInput {
+                name: &self.node.name,
+                uid: "node-uid",
+                os: self.node.labels.get(names::LABEL_OS).map(String::as_str),
+            },
+            name: &job_name(plan_name, &self.node.name, hash),
+            attempt: 1,
+            unschedulable_before: self.is_windows().then_some(false),
+        };
+        render(&input, settings).unwrap_or_else(|error| panic!("{}: {error}", self.why))
+    }
+}
+
+pub(super) fn settings() -> JobSettings {
+    JobSettings {
+        kubectl_image_windows: "rancher/kuberlr-kubectl:v8.1.2".to_owned(),
+        own_image_pull_secrets: vec!["registry".to_owned(), "refit-pull".to_owned()],
+        ..JobSettings::new("system-upgrade-controller", "example.com/refit:0.1.0")
+    }
+}
+
+pub(super) fn spec(yaml: &str) -> PlanSpec {
+    serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("{yaml}: {error}"))
+}
+
+pub(super) fn plan_input(spec: &PlanSpec) -> PlanInput<'_> {
+    PlanInput {
+        name: "k3s",
+        namespace: "system-upgrade",
+        uid: "plan-uid",
+        labels: None,
+        annotations: None,
+        spec,
+        latest_version: "v1",
+        latest_hash: "hash",
+        inputs: "inputs",
+    }
+}
+
+pub(super) const LINUX: NodeInput<'static> = NodeInput {
+    name: "node1",
+    uid: "node-uid",
+    os: Some("linux"),
+};
+pub(super) const WINDOWS: NodeInput<'static> = NodeInput {
+    os: Some("windows"),
+    ..LINUX
+};
+
+pub(super) fn job_input<'a>(plan: PlanInput<'a>, node: NodeInput<'a>) -> JobInput<'a> {
+    JobInput {
+        plan,
+        node,
+        name: "job",
+        attempt: 1,
+        unschedulable_before: None,
+    }
+}
+
+/// The pod of a Job for this spec.
+pub(super) fn pod_for(yaml: &str, node: NodeInput<'_>, settings: &JobSettings) -> PodSpec {
+    let spec = spec(yaml);
+    let job = render(&job_input(plan_input(&spec), node), settings).unwrap_or_else(|e| panic!("{yaml}: {e}"));
+    job.spec.unwrap().template.spec.unwrap()
+}
+
+/// The container of this name.
+pub(super) fn container<'a>(pod: &'a PodSpec, name: &str) -> &'a Container {
+    let all = pod.init_containers.iter().flatten().chain(&pod.containers);
+    all.into_iter()
+        .find(|one| one.name == name)
+        .unwrap_or_else(|| panic!("no container {name}"))
+}
+
+#[test]
+fn the_k3os_plan_drains() {
+    insta::assert_yaml_snapshot!(fixtures()[0].render(&settings()));
+}
+
+#[test]
+fn a_cordon_with_prepare_and_secrets() {
+    insta::assert_yaml_snapshot!(fixtures()[1].render(&settings()));
+}
+
+#[test]
+fn a_windows_node_is_drained_by_kubectl() {
+    insta::assert_yaml_snapshot!(fixtures()[2].render(&settings()));
+}
+
+#[test]
+fn an_exclusive_plan_keeps_away_from_all_exclusive_plans() {
+    insta::assert_yaml_snapshot!(fixtures()[3].render(&settings()));
+}
+
+/// What is different on purpose, done to the Job of system-upgrade-controller.
+fn with_our_differences(mut theirs: Job, ours: &Job, node: &str) -> Job {
+    theirs.status = None;
+    theirs
+        .metadata
+        .owner_references
+        .clone_from(&ours.metadata.owner_references);
+    for (key, value) in ours
+        .metadata
+        .annotations
+        .iter()
+        .flatten()
+        .filter(|(key, _)| key.starts_with("refit.rs/"))
+    {
+        theirs
+            .metadata
+            .annotations
+            .get_or_insert_default()
+            .insert(key.clone(), value.clone());
+    }
+    let job = theirs.spec.as_mut().unwrap();
+    job.parallelism = Some(1);
+    job.ttl_seconds_after_finished = None;
+    let metadata = job.template.metadata.as_mut().unwrap();
+    for key in [
+        names::ANNOTATION_PLAN_UID,
+        names::ANNOTATION_NODE_NAME,
+        names::ANNOTATION_NODE_UID,
+    ] {
+        let value = ours.metadata.annotations.as_ref().unwrap()[key].clone();
+        metadata
+            .annotations
+            .get_or_insert_default()
+            .insert(key.to_owned(), value);
+    }
+    let pod = job.template.spec.as_mut().unwrap();
+    let affinity = pod.affinity.as_mut().unwrap().node_affinity.as_mut().unwrap();
+    affinity
+        .required_during_scheduling_ignored_during_execution
+        .as_mut()
+        .unwrap()
+        .node_selector_terms = vec![NodeSelectorTerm {
+        match_fields: Some(vec![NodeSelectorRequirement {
+            key: "metadata.name".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![node.to_owned()]),
+        }]),
+        match_expressions: None,
+    }];
+    let our_pod = ours.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+    for one in pod
+        .init_containers
+        .iter_mut()
+        .flatten()
+        .chain(&mut pod.containers)
+    {
+        one.termination_message_policy = Some("FallbackToLogsOnError".to_owned());
+        one.resources = None; // Go cannot leave it out
+        if one.image.as_deref() == Some("rancher/kubectl:v1.30.3") {
+            let own = container(our_pod, &one.name);
+            assert_eq!(own.env.as_ref().unwrap()[..6], one.env.as_ref().unwrap()[..]);
+            *one = Container {
+                args: one.args.clone(),
+                ..own.clone()
+            };
+            pod.image_pull_secrets.clone_from(&our_pod.image_pull_secrets);
+        }
+    }
+    theirs
+}
+
+#[test]
+fn a_job_is_that_of_system_upgrade_controller_but_for_what_is_different_on_purpose() {
+    let fixtures = fixtures();
+    assert_eq!(fixtures.len(), 4);
+    for fixture in fixtures {
+        let ours = fixture.render(&settings());
+        let theirs = with_our_differences(fixture.job.clone(), &ours, &fixture.node.name);
+        let [ours, theirs] = [ours, theirs].map(|job| serde_json::to_string_pretty(&job).unwrap());
+        for (index, (ours, theirs)) in ours.lines().zip(theirs.lines()).enumerate() {
+            assert_eq!(ours, theirs, "{}, line {index}", fixture.why);
+        }
+        assert_eq!(ours.len(), theirs.len(), "{}", fixture.why);
+    }
+}
+
+#[test]
+fn the_deadline_is_the_plans_or_the_controllers_and_never_over_the_maximum() {
+    // jobActiveDeadlineSecs, the maximum, what comes out
+    let vectors = [
+        (Some(1), 0, Some(1)),
+        (Some(12_600), 0, Some(12_600)),
+        (None, 0, Some(600)),
+        (Some(0), 0, None),
+        (Some(-1), 0, Some(600)),
+        (Some(12_600), 300, Some(300)),
+        (Some(1), 300, Some(1)),
+        (None, 300, Some(300)),
+        (None, 900, Some(600)),
+        (Some(0), 300, Some(300)),
+        (Some(-1), 300, Some(300)),
+        (Some(5), -1, Some(5)),
+    ];
+    for (seconds, max, expected) in vectors {
+        let spec = PlanSpec {
+            job_active_deadline_secs: seconds,
+            ..PlanSpec::default()
+        };
+        let settings = JobSettings {
+            active_deadline_seconds_max: max,
+            ..settings()
+        };
+        assert_eq!(
+            active_deadline_seconds(&spec, &settings),
+            expected,
+            "{seconds:?} of at most {max}"
+        );
+    }
+}
+
+#[test]
+fn a_job_is_kept_for_a_minute_longer_than_its_node_waits() {
+    let ttl = |delay: Option<&str>| {
+        let spec = PlanSpec {
+            post_complete_delay: delay.map(str::to_owned),
+            ..PlanSpec::default()
+        };
+        ttl_seconds(&spec, &settings())
+    };
+    assert_eq!(ttl(None), Ok(900));
+    assert_eq!(ttl(Some("30s")), Ok(900));
+    assert_eq!(ttl(Some("14m")), Ok(900));
+    assert_eq!(ttl(Some("14m0.9s")), Ok(900));
+    assert_eq!(ttl(Some("14m1s")), Ok(901));
+    assert_eq!(ttl(Some("1h")), Ok(3_660));
+    assert_eq!(ttl(Some("-30s")), Ok(900));
+    assert_eq!(ttl(Some("2562047h")), Ok(i32::MAX));
+    assert!(matches!(ttl(Some("soon")), Err(JobError::PostCompleteDelay(_))));
+}
+
+#[test]
+fn the_plans_own_labels_and_annotations_go_on_and_nobody_elses() {
+    let spec = spec("{upgrade: {image: x}}");
+    let map = |keys: &[&str]| {
+        keys.iter()
+            .map(|key| ((*key).to_owned(), "v".to_owned()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let labels = map(&[
+        "team",
+        "example.com/a",
+        "upgrade.cattle.io/plan",
+        "objectset.rio.cattle.io/hash",
+        "refit.rs/node",
+    ]);
+    let annotations = map(&[
+        "note",
+        "example.com/b",
+        "upgrade.cattle.io/digest",
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "refit.rs/attempt",
+        "refit.rs/fields",
+    ]);
+    let plan = PlanInput {
+        labels: Some(&labels),
+        annotations: Some(&annotations),
+        ..plan_input(&spec)
+    };
+    let input = JobInput {
+        attempt: 3,
+        unschedulable_before: Some(true),
+        ..job_input(plan, LINUX)
+    };
+    let job = render(&input, &settings()).unwrap();
+    insta::assert_yaml_snapshot!((job.metadata, job.spec.unwrap().template.metadata));
+}
+
+#[test]
+fn a_node_name_that_a_label_cannot_hold_is_whole_in_an_annotation() {
+    let name = format!("{}.example.com", "n".repeat(60));
+    let spec = spec("{upgrade: {image: x}}");
+    let job = render(
+        &job_input(plan_input(&spec), NodeInput { name: &name, ..LINUX }),
+        &settings(),
+    )
+    .unwrap();
+    let template = job.spec.unwrap().template;
+    for metadata in [job.metadata, template.metadata.unwrap()] {
+        assert_eq!(metadata.labels.unwrap()[names::LABEL_NODE], label_value(&name));
+        assert_eq!(metadata.annotations.unwrap()[names::ANNOTATION_NODE_NAME], name);
+    }
+    let affinity = template.spec.unwrap().affinity.unwrap().node_affinity.unwrap();
+    let terms = affinity
+        .required_during_scheduling_ignored_during_execution
+        .unwrap()
+        .node_selector_terms;
+    assert_eq!(
+        terms[0].match_fields.as_ref().unwrap()[0]
+            .values
+            .as_ref()
+            .unwrap(),
+        &[name]
+    );
+}
+
+#[test]
+fn a_job_that_no_label_can_hold_is_not_made() {
+    let spec = spec("{upgrade: {image: x}}");
+    let long = "p".repeat(64);
+    let plan = plan_input(&spec);
+    let refused =
+        |plan: PlanInput<'_>, settings: &JobSettings| render(&job_input(plan, LINUX), settings).unwrap_err();
+    assert_eq!(
+        refused(PlanInput { name: &long, ..plan }, &settings()),
+        JobError::PlanName(long.clone())
+    );
+    assert_eq!(
+        refused(
+            PlanInput {
+                latest_version: "v1 beta",
+                ..plan
+            },
+            &settings()
+        ),
+        JobError::Version("v1 beta".to_owned())
+    );
+    assert_eq!(
+        refused(
+            PlanInput {
+                latest_hash: "",
+                ..plan
+            },
+            &settings()
+        ),
+        JobError::NoHash
+    );
+    let settings = JobSettings {
+        controller_name: "-".to_owned(),
+        ..settings()
+    };
+    assert_eq!(refused(plan, &settings), JobError::ControllerName("-".to_owned()));
+}
+
+#[test]
+fn the_controllers_pull_secrets_come_after_the_plans_and_only_with_its_image() {
+    let pulls = |pod: PodSpec| {
+        pod.image_pull_secrets
+            .map(|all| all.into_iter().map(|secret| secret.name).collect::<Vec<_>>())
+    };
+    let with = "{upgrade: {image: x}, cordon: true, imagePullSecrets: [{name: a}, {name: registry}]}";
+    let without = "{upgrade: {image: x}, imagePullSecrets: [{name: a}, {name: registry}]}";
+    let these = |all: &[&str]| Some(all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    assert_eq!(
+        pulls(pod_for(with, LINUX, &settings())),
+        these(&["a", "registry", "refit-pull"])
+    );
+    assert_eq!(
+        pulls(pod_for(with, WINDOWS, &settings())),
+        these(&["a", "registry"])
+    );
+    assert_eq!(
+        pulls(pod_for(without, LINUX, &settings())),
+        these(&["a", "registry"])
+    );
+    assert_eq!(pulls(pod_for("{upgrade: {image: x}}", LINUX, &settings())), None);
+}
+
+#[test]
+fn the_plans_tolerations_follow_the_one_for_cordoned_nodes() {
+    let pod = pod_for(
+        "{upgrade: {image: x}, tolerations: [{key: a}, {key: b}]}",
+        LINUX,
+        &settings(),
+    );
+    let keys: Vec<_> = pod
+        .tolerations
+        .unwrap()
+        .into_iter()
+        .map(|toleration| toleration.key.unwrap())
+        .collect();
+    assert_eq!(keys, ["node.kubernetes.io/unschedulable", "a", "b"]);
+}
+
+fn env_strategy() -> impl Strategy<Value = Vec<EnvVar>> {
+    let one = ("[A-Z]{1,4}", ".{0,8}");
+    prop::collection::vec(
+        one.prop_map(|(name, value)| EnvVar {
+            name,
+            value: Some(value),
+            value_from: None,
+        }),
+        0..3,
+    )
+}
+
+proptest! {
+    #[test]
+    fn every_job_is_one_that_kubernetes_admits_and_always_the_same(
+        plan_name in "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+        node_name in "[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?",
+        version in "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
+        os in prop::option::of(prop::sample::select(vec!["linux", "windows"])),
+        (exclusive, cordon, drains) in any::<(bool, bool, bool)>(),
+        envs in env_strategy(),
+    ) {
+        let spec = PlanSpec {
+            exclusive: Some(exclusive),
+            cordon: Some(cordon),
+            drain: drains.then(Default::default),
+            upgrade: crate::api::ContainerSpec { image: "x".to_owned(), envs: Some(envs), ..Default::default() },
+            ..PlanSpec::default()
+        };
+        let plan = PlanInput { name: &plan_name, latest_version: &version, ..plan_input(&spec) };
+        let input = job_input(plan, NodeInput { name: &node_name, os, ..LINUX });
+        let job = render(&input, &settings()).unwrap();
+        prop_assert_eq!(&job, &render(&input, &settings()).unwrap());
+        let labels = job.metadata.labels.as_ref().unwrap();
+        prop_assert!(labels.values().all(|value| is_label_value(value)), "{:?}", labels);
+        let template = &job.spec.as_ref().unwrap().template;
+        prop_assert_eq!(template.metadata.as_ref().unwrap().labels.as_ref(), Some(labels));
+        let pod = template.spec.as_ref().unwrap();
+        prop_assert_eq!(pod.init_containers.iter().flatten().count(), usize::from(cordon || drains));
+        prop_assert_eq!(pod.containers.len(), 1);
+    }
+}

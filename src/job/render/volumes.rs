@@ -1,0 +1,199 @@
+//! Volumes of the pod and where containers mount them (S17, S34, S35).
+//!
+//! What `prepare` mounts is made here too; system-upgrade-controller forgets it (W20). A volume that two containers name
+//! is one volume; two volumes of one name are an error, because the API server would refuse the Job on every node.
+
+use k8s_openapi::api::core::v1::{
+    DownwardAPIVolumeFile, DownwardAPIVolumeSource, HostPathVolumeSource, ObjectFieldSelector,
+    SecretVolumeSource, Volume, VolumeMount,
+};
+
+use super::{JobError, containers};
+use crate::api::{ContainerSpec, PlanSpec, SecretSpec, VolumeSpec};
+use crate::job::name::{is_dns_label, secret_volume_name};
+
+const HOST_ROOT: &str = "host-root";
+const POD_INFO: &str = "pod-info";
+const SECRETS_DIR: &str = "/run/system-upgrade/secrets";
+
+/// Volumes of the pod: the host, what the pod knows of itself, secrets, then host paths.
+pub(super) fn of_pod(spec: &PlanSpec) -> Result<Vec<Volume>, JobError> {
+    let (volumes, errors) = collect(spec);
+    errors.into_iter().next().map_or(Ok(volumes), Err)
+}
+
+/// What is wrong with volumes and mounts.
+pub(super) fn errors(spec: &PlanSpec) -> Vec<JobError> {
+    let mut errors = collect(spec).1;
+    for (container, of) in containers::of_plan(spec) {
+        let mounts = mounts(spec, of.volumes.as_deref());
+        for (index, mount) in mounts.iter().enumerate() {
+            let is_first = |other: &VolumeMount| other.mount_path == mount.mount_path;
+            if mounts[..index].iter().any(is_first) {
+                errors.push(JobError::MountConflict {
+                    container,
+                    path: mount.mount_path.clone(),
+                });
+            }
+        }
+    }
+    errors
+}
+
+/// Mounts of a container with these volumes: the host, what the pod knows of itself, secrets, then the volumes.
+pub(super) fn mounts(spec: &PlanSpec, volumes: Option<&[VolumeSpec]>) -> Vec<VolumeMount> {
+    let mount = |name: &str, path: String, read_only: bool| VolumeMount {
+        name: name.to_owned(),
+        mount_path: path,
+        read_only: read_only.then_some(true),
+        ..VolumeMount::default()
+    };
+    let mut mounts = vec![
+        mount(HOST_ROOT, "/host".to_owned(), false),
+        mount(POD_INFO, "/run/system-upgrade/pod".to_owned(), true),
+    ];
+    mounts.extend(
+        spec.secrets
+            .iter()
+            .flatten()
+            .map(|secret| mount(&secret_volume_name(&secret.name), secret_path(secret), true)),
+    );
+    mounts.extend(
+        volumes
+            .unwrap_or_default()
+            .iter()
+            .map(|volume| mount(&volume.name, volume.destination.clone(), false)),
+    );
+    mounts
+}
+
+fn collect(spec: &PlanSpec) -> (Vec<Volume>, Vec<JobError>) {
+    let mut volumes = vec![host_root(), pod_info()];
+    let mut errors = Vec::new();
+    let mut add = |volume: Volume| match volumes.iter().find(|other| other.name == volume.name) {
+        Some(same) if *same == volume => Ok(()),
+        Some(_) => Err(JobError::VolumeConflict(volume.name)),
+        None => {
+            volumes.push(volume);
+            Ok(())
+        }
+    };
+    for secret in spec.secrets.iter().flatten() {
+        errors.extend(add(secret_volume(secret)).err());
+    }
+    // The order of S34, with what system-upgrade-controller forgets at the end.
+    let prepare = spec.prepare.as_ref();
+    let containers: [Option<&ContainerSpec>; 2] = [Some(&spec.upgrade), prepare];
+    for volume in containers
+        .into_iter()
+        .flatten()
+        .flat_map(|container| container.volumes.iter().flatten())
+    {
+        errors.extend(volume_error(volume));
+        errors.extend(add(host_path(volume)).err());
+    }
+    (volumes, errors)
+}
+
+/// What the API server would refuse about a volume of the Plan.
+fn volume_error(volume: &VolumeSpec) -> Option<JobError> {
+    if !is_dns_label(&volume.name) {
+        return Some(JobError::VolumeName(volume.name.clone()));
+    }
+    let leads_upwards = volume.source.split('/').any(|part| part == "..");
+    let path = if volume.source.is_empty() || leads_upwards {
+        &volume.source
+    } else if volume.destination.is_empty() {
+        &volume.destination
+    } else {
+        return None;
+    };
+    Some(JobError::VolumePath {
+        name: volume.name.clone(),
+        path: path.clone(),
+    })
+}
+
+fn host_root() -> Volume {
+    Volume {
+        name: HOST_ROOT.to_owned(),
+        host_path: Some(HostPathVolumeSource {
+            path: "/".to_owned(),
+            type_: Some("Directory".to_owned()),
+        }),
+        ..Volume::default()
+    }
+}
+
+/// Labels and annotations of the pod, as files.
+fn pod_info() -> Volume {
+    let file = |name: &str| DownwardAPIVolumeFile {
+        path: name.to_owned(),
+        field_ref: Some(ObjectFieldSelector {
+            api_version: Some("v1".to_owned()),
+            field_path: format!("metadata.{name}"),
+        }),
+        ..DownwardAPIVolumeFile::default()
+    };
+    Volume {
+        name: POD_INFO.to_owned(),
+        downward_api: Some(DownwardAPIVolumeSource {
+            default_mode: Some(0o644),
+            items: Some(vec![file("labels"), file("annotations")]),
+            ..DownwardAPIVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
+}
+
+/// A secret whose updates do not matter may be missing, too.
+fn secret_volume(secret: &SecretSpec) -> Volume {
+    Volume {
+        name: secret_volume_name(&secret.name),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.name.clone()),
+            default_mode: secret.default_mode,
+            optional: Some(secret.ignore_updates.unwrap_or_default()),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
+}
+
+fn host_path(volume: &VolumeSpec) -> Volume {
+    Volume {
+        name: volume.name.clone(),
+        host_path: Some(HostPathVolumeSource {
+            path: volume.source.clone(),
+            type_: None,
+        }),
+        ..Volume::default()
+    }
+}
+
+/// Where a secret is mounted (S17): an absolute path as it is, any other below [`SECRETS_DIR`].
+fn secret_path(secret: &SecretSpec) -> String {
+    match secret.path.as_str() {
+        "" => below_secrets(&secret.name),
+        path if path.starts_with('/') => path.to_owned(),
+        path => below_secrets(path),
+    }
+}
+
+/// Joins and cleans as Go's `filepath.Join`: `..` leads upwards, `.` and empty parts lead nowhere.
+fn below_secrets(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in SECRETS_DIR.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! What the controller's environment says about Jobs (S3). Reading the environment is the controller's business.
+
+/// How Jobs are made, apart from what their Plan says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSettings {
+    /// Name of this controller: the label by which it knows its own Jobs.
+    pub controller_name: String,
+    /// Image of refit itself, which cordons and drains.
+    pub own_image: String,
+    /// Names of the secrets with which `own_image` is pulled. They come after the Plan's.
+    pub own_image_pull_secrets: Vec<String>,
+    /// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS`: for Plans that say nothing or less than 0.
+    pub active_deadline_seconds: i64,
+    /// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX`: no Job gets more. 0 means no maximum.
+    pub active_deadline_seconds_max: i64,
+    /// `SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT`.
+    pub backoff_limit: i32,
+    /// `SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS`: cordons and drains Windows nodes. Empty means none.
+    pub kubectl_image_windows: String,
+    /// `SYSTEM_UPGRADE_JOB_PRIVILEGED`: whether `upgrade` is privileged when the Plan has no security context.
+    pub privileged: bool,
+    /// `SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY`, for the Plan's images.
+    pub image_pull_policy: String,
+    /// `SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH`.
+    pub ttl_seconds_after_finish: i32,
+    /// `SYSTEM_UPGRADE_JOB_POD_REPLACEMENT_POLICY`.
+    pub pod_replacement_policy: String,
+    /// `ALLOW_USER_DEFINED_SECURITY_CONTEXT`: whether a Plan may choose the security context of its containers.
+    pub allow_user_defined_security_context: bool,
+}
+
+impl JobSettings {
+    /// Settings with the defaults that system-upgrade-controller has in its code (S3).
+    pub fn new(controller_name: impl Into<String>, own_image: impl Into<String>) -> Self {
+        Self {
+            controller_name: controller_name.into(),
+            own_image: own_image.into(),
+            own_image_pull_secrets: Vec::new(),
+            active_deadline_seconds: 600,
+            active_deadline_seconds_max: 0,
+            backoff_limit: 2,
+            kubectl_image_windows: String::new(),
+            privileged: true,
+            image_pull_policy: "IfNotPresent".into(),
+            ttl_seconds_after_finish: 900,
+            pod_replacement_policy: "TerminatingOrFailed".into(),
+            allow_user_defined_security_context: true,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Why a node, or a whole Plan, does not start. Each reason is a variant, never a string.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+/// A typed reason why a node is not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocker {
+    /// `concurrency` or `maxConcurrent` is used up.
+    NoSlot {
+        /// Nodes that may be worked on at a time.
+        limit: i64,
+    },
+    /// `concurrency` and `maxConcurrent` are 0 or absent.
+    ConcurrencyZero,
+    /// The node is not Ready, and the Plan does not tolerate that.
+    NodeNotReady,
+    /// Another disruptive Plan works on the node.
+    NodeBusy {
+        /// The other Plan.
+        plan: String,
+    },
+    /// The window is closed.
+    WindowClosed {
+        /// When it opens, if it ever does.
+        opens: Option<Timestamp>,
+    },
+    /// `suspend` is true.
+    Suspended,
+    /// The Plan is not valid, or its version is not known.
+    NotReady,
+    /// The CRD that is served lacks fields.
+    SchemaOutdated {
+        /// Which.
+        missing: String,
+    },
+    /// The Plan has lost fields that it had.
+    SpecPruned,
+    /// The controller may not do what it has to.
+    MissingPermission {
+        /// Verb and resource.
+        what: String,
+    },
+    /// An image cannot be read, or the version is no tag.
+    ImageInvalid {
+        /// Why.
+        why: String,
+    },
+    /// A setting of the controller is needed and empty.
+    SettingMissing {
+        /// Name of the environment variable.
+        name: &'static str,
+    },
+    /// Jobs that are not ours have both names that the Job could have.
+    NameTaken {
+        /// The name.
+        job: String,
+    },
+    /// A Job of an earlier Plan, or of an earlier machine, of this name is going away.
+    JobLeaving {
+        /// The Job.
+        job: String,
+    },
+    /// The API server refused the Job.
+    JobRefused {
+        /// What it said.
+        why: String,
+    },
+}
+
+impl Blocker {
+    /// One word for conditions, events and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoSlot { .. } => "NoSlot",
+            Self::ConcurrencyZero => "ConcurrencyZero",
+            Self::NodeNotReady => "NodeNotReady",
+            Self::NodeBusy { .. } => "NodeBusy",
+            Self::WindowClosed { .. } => "WindowClosed",
+            Self::Suspended => "Suspended",
+            Self::NotReady => "NotReady",
+            Self::SchemaOutdated { .. } => "SchemaOutdated",
+            Self::SpecPruned => "SpecPruned",
+            Self::MissingPermission { .. } => "MissingPermission",
+            Self::ImageInvalid { .. } => "ImageInvalid",
+            Self::SettingMissing { .. } => "SettingMissing",
+            Self::NameTaken { .. } => "NameTaken",
+            Self::JobLeaving { .. } => "JobLeaving",
+            Self::JobRefused { .. } => "JobRefused",
+        }
+    }
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSlot { limit: 1 } => write!(f, "1 node at a time, and it is taken"),
+            Self::NoSlot { limit } => write!(f, "{limit} nodes at a time, and all are taken"),
+            Self::ConcurrencyZero => write!(f, "spec.concurrency is 0 or absent, so that no node is started"),
+            Self::NodeNotReady => write!(f, "the node is not Ready"),
+            Self::NodeBusy { plan } => write!(f, "Plan {plan} is at work on the node"),
+            Self::WindowClosed { opens: Some(at) } => write!(f, "spec.window is closed and opens at {at}"),
+            Self::WindowClosed { opens: None } => write!(f, "spec.window is closed and never opens"),
+            Self::Suspended => write!(f, "spec.suspend is true"),
+            Self::NotReady => write!(f, "the Plan is not valid and resolved"),
+            Self::SchemaOutdated { missing } => {
+                write!(f, "the CustomResourceDefinition that is served lacks {missing}")
+            }
+            Self::SpecPruned => write!(
+                f,
+                "fields of spec were lost while another CustomResourceDefinition was served; apply the Plan again"
+            ),
+            Self::MissingPermission { what } => write!(f, "the controller may not {what}"),
+            Self::ImageInvalid { why } => write!(f, "{why}"),
+            Self::SettingMissing { name } => {
+                write!(f, "{name} is required when targeting Windows nodes")
+            }
+            Self::NameTaken { job } => write!(f, "another Job has the name {job}"),
+            Self::JobLeaving { job } => write!(f, "Job {job} of before is still going away"),
+            Self::JobRefused { why } => write!(f, "the Job was refused: {why}"),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The decision: observe → validate → resolve → decide → act → report is the pipeline, and this is its middle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::blocker::Blocker;
+use super::facts::{Schema, SecretFacts, Text};
+use super::node::{Question, Stand, Standing};
+use super::plan::PlanView;
+use super::start::{self, Busy};
+use super::step::Step;
+use super::world::World;
+use super::status::{WAITING, report};
+use super::{give_back, resolve};
+use crate::api::NodeProgress;
+use crate::job::digest;
+
+/// What is to be done now, why the rest waits, and when to look again.
+#[must_use = "a decision does nothing by itself"]
+#[derive(Debug, Default)]
+pub struct Decision {
+    /// What is to be done, in no order.
+    pub steps: Vec<Step>,
+    /// When to look again, if nothing happens before.
+    pub wake: Option<Timestamp>,
+    /// Why nodes wait, by Plan.
+    pub reports: BTreeMap<Text, Report>,
+}
+
+/// Why the nodes of a Plan wait.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Why those wait of which nothing else is said; absent when none waits.
+    pub blocker: Option<Blocker>,
+    /// Why single nodes wait.
+    pub nodes: BTreeMap<Text, Blocker>,
+}
+
+impl Decision {
+    fn wake_at(&mut self, at: Timestamp) {
+        self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
+    }
+}
+
+/// Decides for all Plans at once. [`World::settle`] comes first.
+pub fn decide(world: &World, now: Timestamp) -> Decision {
+    let mut decision = Decision::default();
+    ask(world, now, &mut decision);
+    if let Schema::Outdated(_) = world.schema {
+        // Writing a status now would store a spec that has lost our fields for good.
+        return decision;
+    }
+
+    // Where every node stands that a Plan has begun with.
+    let mut standings: BTreeMap<Text, BTreeMap<Text, Standing>> = BTreeMap::new();
+    let mut gates = BTreeMap::new();
+    for (name, plan) in world.plans.iter().filter(|(_, p)| !p.facts.deleting()) {
+        let gate = start::gate(world, plan, now, &mut decision.wake);
+        standings.insert(name.clone(), stand(world, plan, gate.as_ref(), now, &mut decision));
+        gates.insert(name.clone(), gate);
+    }
+    leftovers(world, &mut decision);
+    decision.steps.extend(give_back::tidy(world, &standings));
+
+    // Who starts next: Plan by Plan, each seeing what the ones before it took.
+    let mut busy = Busy::new(world, &standings);
+    for (name, mut nodes) in standings {
+        let Some(plan) = world.plans.get(&name) else { continue };
+        let gate = gates.remove(&name).flatten();
+        let waits = start::start(world, plan, gate, &mut nodes, &mut busy, now);
+        report(world, plan, &nodes, &waits, now, &mut decision);
+        decision.reports.insert(name, waits);
+    }
+    decision
+}
+
+/// Questions that have to be answered before Plans can be resolved or started.
+fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
+    let mut urls = BTreeSet::new();
+    for plan in world.plans.values().filter(|p| !p.facts.deleting() && p.facts.malformed.is_none()) {
+        for secret in digest::hashed_secrets(plan.spec()) {
+            if let Some((name, SecretFacts::Unread)) = world.secrets.get_key_value(secret) {
+                decision.steps.push(Step::ReadSecret { name: name.clone() });
+            }
+        }
+        let Some(url) = resolve::channel_url(&plan.facts) else { continue };
+        if !urls.insert(url) {
+            continue;
+        }
+        let known = newest_answer(world, url);
+        match resolve::next_poll(url, known.as_ref(), world.defaults.polling_interval) {
+            Some(due) if due > now => decision.wake_at(due),
+            _ => decision.steps.push(Step::Poll {
+                url: url.into(),
+                latest_version: plan.facts.status().latest_version.clone(),
+            }),
+        }
+    }
+    if !matches!(world.permissions, Some(Ok(()))) && !world.plans.is_empty() {
+        decision.steps.push(Step::AskPermissions);
+    }
+}
+
+/// A channel is asked for all its Plans at once, so the newest answer that any of them was told counts.
+fn newest_answer(world: &World, url: &str) -> Option<super::ChannelFacts> {
+    world
+        .plans
+        .values()
+        .filter(|plan| resolve::channel_url(&plan.facts) == Some(url))
+        .map(|plan| resolve::channel(&plan.facts, url, &world.channels))
+        .try_fold(None, |newest: Option<super::ChannelFacts>, answer| {
+            // A Plan that was told nothing yet has a right to be told now.
+            let answer = answer?;
+            Some(Some(match newest {
+                Some(known) if known.polled >= answer.polled => known,
+                _ => answer,
+            }))
+        })
+        .flatten()
+}
+
+fn stand(
+    world: &World,
+    plan: &PlanView,
+    gate: Option<&Blocker>,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> BTreeMap<Text, Standing> {
+    let told = told(world, plan);
+    let mut names: BTreeSet<&Text> = told.keys().collect();
+    let jobs = world.open_jobs.get(&plan.facts.name).into_iter().flatten();
+    names.extend(jobs.filter_map(|job| Some(&world.jobs.get(job)?.node)));
+    names.extend(world.recorded_on.get(&plan.facts.name).into_iter().flatten());
+    let question = Question { world, plan, now, gate };
+    let mut standings = BTreeMap::new();
+    for name in names {
+        match question.stand(name, told.get(name).copied()) {
+            Stand::Slot(mut standing) => {
+                decision.steps.append(&mut standing.steps);
+                if let Some(at) = standing.wake {
+                    decision.wake_at(at);
+                }
+                standings.insert(name.clone(), standing);
+            }
+            Stand::Tidy(steps) => decision.steps.extend(steps),
+        }
+    }
+    standings
+}
+
+/// The nodes that stored status gives a slot to. system-upgrade-controller's status names them by hostname only.
+fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<Text, &'a NodeProgress> {
+    static FOREIGN: NodeProgress = NodeProgress {
+        name: String::new(),
+        uid: None,
+        phase: String::new(),
+        since: None,
+        job: None,
+        attempt: None,
+        reason: None,
+        message: None,
+    };
+    let status = plan.facts.status();
+    if let Some(active) = &status.active {
+        return active
+            .iter()
+            .filter(|entry| entry.phase != WAITING)
+            .filter_map(|entry| {
+                let (name, node) = world.nodes.get_key_value(entry.name.as_str())?;
+                (entry.uid.as_deref() == Some(&*node.uid)).then(|| (name.clone(), entry))
+            })
+            .collect();
+    }
+    let hostnames: BTreeSet<&str> = status.applying.iter().flatten().map(String::as_str).collect();
+    if hostnames.is_empty() {
+        return BTreeMap::new();
+    }
+    let named = |(name, node): &(&Text, &super::NodeFacts)| {
+        hostnames.contains(node.hostname()) && plan.nodes.class(name).is_some()
+    };
+    world.nodes.iter().filter(named).map(|(name, _)| (name.clone(), &FOREIGN)).collect()
+}
+
+/// Jobs of Plans that are no more. Kubernetes collects them too, by their ownerReference, unless somebody took that away.
+fn leftovers(world: &World, decision: &mut Decision) {
+    for (plan, jobs) in &world.open_jobs {
+        if world.plans.contains_key(plan) {
+            continue;
+        }
+        for job in jobs.iter().filter_map(|job| world.jobs.get(job)).filter(|job| !job.deleting) {
+            decision.steps.push(Step::DeleteJob {
+                job: job.name.clone(),
+                uid: job.uid.clone(),
+                only_unbound: false,
+                why: "its Plan is gone",
+            });
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Events as data. An event has a key of its own: written again after a crash or an answer that got lost, it finds its
+//! first writing there, so that none is written twice and none is lost (S63).
+
+use sha2::{Digest, Sha256};
+
+use super::facts::Text;
+
+/// Normal or Warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// As it should be.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// What an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Regarding {
+    /// A Plan.
+    Plan {
+        /// Its name.
+        name: Text,
+        /// Its UID.
+        uid: Text,
+    },
+}
+
+/// Something to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What it is about.
+    pub regarding: Regarding,
+    /// Normal or Warning.
+    pub type_: EventType,
+    /// One word.
+    pub reason: &'static str,
+    /// A sentence.
+    pub message: String,
+    /// Sixteen hex digits that only this occurrence has: part of the event's name.
+    pub key: String,
+}
+
+impl Event {
+    /// An event about a Plan. `occurrence` is what tells this time from another time with the same words: the UID of a
+    /// Job, or the status that is about to be replaced.
+    pub fn plan(
+        name: &Text,
+        uid: &Text,
+        type_: EventType,
+        reason: &'static str,
+        message: String,
+        occurrence: &str,
+    ) -> Self {
+        let mut hash = Sha256::new();
+        for part in [&**uid, reason, message.as_str(), occurrence] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let mut key = hex::encode(hash.finalize());
+        key.truncate(16);
+        let regarding = Regarding::Plan { name: name.clone(), uid: uid.clone() };
+        Self { regarding, type_, reason, message, key }
+    }
+}

@@ -1,0 +1,228 @@
+//! A Plan in the index: what its spec means, what it resolves to, and which nodes it is for. Kept up to date with each
+//! change, so that a decision need not look at every node again.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::blocker::Blocker;
+use super::facts::{ChannelFacts, NodeFacts, PlanFacts, SecretFacts, Text};
+use super::resolve::{self, Resolution, Resolved};
+use super::view::View;
+use super::world::{Defaults, Table};
+use crate::api::duration::GoDuration;
+use crate::api::selector::Selector;
+use crate::api::validate::{MaxConcurrent, validate};
+use crate::api::window::Window;
+use crate::api::{PlanSpec, names};
+use crate::job;
+
+/// A Plan with all that follows from it.
+#[derive(Debug)]
+pub(super) struct PlanView {
+    pub(super) version: u64,
+    pub(super) listed: bool,
+    pub(super) facts: PlanFacts,
+    /// Why the Plan is not valid, secrets aside (S53).
+    pub(super) invalid: Option<String>,
+    pub(super) window: Option<Window>,
+    pub(super) delay: SignedDuration,
+    pub(super) disruptive: bool,
+    pub(super) tolerates_not_ready: bool,
+    /// What the Plan resolves to.
+    pub(super) resolution: Resolution,
+    /// The version and hash, as far as it is resolved.
+    pub(super) resolved: Option<Resolved>,
+    /// Digest of the user's part of the template at that version.
+    pub(super) inputs: Text,
+    /// What is wrong with its Jobs at that version.
+    pub(super) job_errors: Vec<job::JobError>,
+    /// The nodes that it is for.
+    pub(super) nodes: View,
+    /// When this process wrote the status last.
+    pub(super) written: Option<Timestamp>,
+    selector: Selector,
+    stale: bool,
+}
+
+impl PlanView {
+    pub(super) fn new(version: u64, facts: PlanFacts, defaults: &Defaults) -> Self {
+        let mut view = Self {
+            version,
+            listed: true,
+            facts,
+            invalid: None,
+            window: None,
+            delay: SignedDuration::ZERO,
+            disruptive: false,
+            tolerates_not_ready: false,
+            resolution: Resolution::Pending,
+            resolved: None,
+            inputs: "".into(),
+            job_errors: Vec::new(),
+            nodes: View::default(),
+            written: None,
+            selector: Selector::nothing(),
+            stale: true,
+        };
+        view.read_spec(defaults);
+        view
+    }
+
+    /// The Plan has changed.
+    pub(super) fn change(&mut self, facts: PlanFacts, defaults: &Defaults) {
+        let same_spec = self.facts.uid == facts.uid
+            && self.facts.object.spec == facts.object.spec
+            && self.facts.malformed == facts.malformed
+            && self.facts.object.metadata.labels == facts.object.metadata.labels
+            && self.facts.object.metadata.annotations == facts.object.metadata.annotations;
+        self.facts = facts;
+        if !same_spec {
+            self.read_spec(defaults);
+        }
+    }
+
+    pub(super) fn spec(&self) -> &PlanSpec {
+        &self.facts.object.spec
+    }
+
+    fn read_spec(&mut self, defaults: &Defaults) {
+        self.stale = true;
+        self.inputs = "".into();
+        let spec = &self.facts.object.spec;
+        self.invalid = match &self.facts.malformed {
+            Some(why) => Some(why.clone()),
+            None => validate(&self.facts.name, spec).err().map(|invalid| invalid.to_string()),
+        };
+        self.window = spec.window.as_ref().and_then(|w| Window::parse(w, &defaults.local_zone).ok());
+        self.delay = spec
+            .post_complete_delay
+            .as_deref()
+            .and_then(|text| text.parse::<GoDuration>().ok())
+            .map_or(SignedDuration::ZERO, |d| SignedDuration::from_nanos(d.as_nanos()));
+        self.disruptive =
+            spec.cordon.unwrap_or_default() || spec.drain.is_some() || spec.exclusive.unwrap_or_default();
+        self.tolerates_not_ready = tolerates_not_ready(spec);
+        self.selector = node_selector(spec);
+    }
+
+    /// Looks again at what the Plan resolves to and which nodes it is for, where that may have changed.
+    pub(super) fn settle(
+        &mut self,
+        nodes: &Table<NodeFacts>,
+        secrets: &Table<SecretFacts>,
+        channels: &BTreeMap<Text, ChannelFacts>,
+        defaults: &Defaults,
+    ) {
+        let resolution = resolve::resolve(&self.facts, secrets, channels);
+        if self.stale || resolution != self.resolution {
+            let target = match &resolution {
+                Resolution::Resolved(resolved) => Some(resolved.clone()),
+                // While the Plan is not resolved, the nodes are counted by what it was at.
+                Resolution::Pending | Resolution::Failed(_) | Resolution::MissingSecrets(_) => {
+                    resolve::stored(&self.facts)
+                }
+            };
+            if self.stale || self.resolved != target {
+                self.resolved = target;
+                self.read_target(defaults);
+                let hash = self.resolved.as_ref().map(|r| r.hash.clone());
+                self.nodes.rebuild(hash, &self.facts, &self.selector, self.tolerates_not_ready, nodes);
+            }
+            self.resolution = resolution;
+            self.stale = false;
+        }
+    }
+
+    fn read_target(&mut self, defaults: &Defaults) {
+        let version = self.resolved.as_ref().map_or("", |r| &*r.version);
+        self.inputs = job::inputs::inputs(&self.facts.object.spec, version).into();
+        self.job_errors = if self.resolved.is_some() && self.facts.malformed.is_none() {
+            job::check(&self.job_input(defaults), &defaults.job).errors
+        } else {
+            Vec::new()
+        };
+    }
+
+    /// The Plan's side of a Job.
+    pub(super) fn job_input<'a>(&'a self, defaults: &'a Defaults) -> job::PlanInput<'a> {
+        job::PlanInput {
+            name: &self.facts.name,
+            namespace: &defaults.namespace,
+            uid: &self.facts.uid,
+            labels: self.facts.object.metadata.labels.as_ref(),
+            annotations: self.facts.object.metadata.annotations.as_ref(),
+            spec: &self.facts.object.spec,
+            latest_version: self.resolved.as_ref().map_or("", |r| &*r.version),
+            latest_hash: self.resolved.as_ref().map_or("", |r| &*r.hash),
+            inputs: &self.inputs,
+        }
+    }
+
+    /// A Node has changed.
+    pub(super) fn node_changed(&mut self, node: &NodeFacts) {
+        if !self.stale {
+            self.nodes.node_changed(&self.facts, &self.selector, self.tolerates_not_ready, node);
+        }
+    }
+
+    /// A Node is gone.
+    pub(super) fn node_gone(&mut self, name: &Text) {
+        self.nodes.remove(name);
+    }
+
+    /// What stands in the way of a Job for a node, before it is asked for.
+    pub(super) fn job_blocker(&self, windows: bool) -> Option<Blocker> {
+        self.job_errors.iter().find_map(|error| match error {
+            job::JobError::KubectlImageWindows => {
+                windows.then_some(Blocker::SettingMissing { name: "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS" })
+            }
+            job::JobError::Image { .. } => Some(Blocker::ImageInvalid { why: error.to_string() }),
+            _ => Some(Blocker::JobRefused { why: error.to_string() }),
+        })
+    }
+
+    /// `postCompleteDelay`, as Go prints it.
+    pub(super) fn delay_text(&self) -> String {
+        let nanos = i64::try_from(self.delay.as_nanos()).unwrap_or(i64::MAX);
+        GoDuration::from_nanos(nanos).to_string()
+    }
+
+    /// How many nodes may be worked on at a time.
+    pub(super) fn limit(&self) -> i64 {
+        let spec = self.spec();
+        match spec.max_concurrent.as_ref().map(MaxConcurrent::parse) {
+            Some(Ok(limit)) => {
+                let selected = usize::try_from(self.nodes.selected()).unwrap_or_default();
+                i64::try_from(limit.of(selected)).unwrap_or(i64::MAX)
+            }
+            Some(Err(_)) => 0, // not valid, which is said elsewhere
+            None => spec.concurrency.unwrap_or(0).max(0),
+        }
+    }
+
+    /// No new node is to start.
+    pub(super) fn is_suspended(&self) -> bool {
+        self.spec().suspend.unwrap_or_default()
+    }
+}
+
+/// The Plan names the taints of a node that is not Ready, so it is for repairing such nodes. A toleration of everything
+/// does not say so.
+fn tolerates_not_ready(spec: &PlanSpec) -> bool {
+    spec.tolerations.iter().flatten().any(|toleration| {
+        matches!(
+            toleration.key.as_deref(),
+            Some("node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable")
+        )
+    })
+}
+
+/// The nodes that a Plan is for have the hostname label too (S13). A selector that cannot be read selects none;
+/// validation says so.
+fn node_selector(spec: &PlanSpec) -> Selector {
+    match (Selector::new(spec.node_selector.as_ref()), Selector::exists(names::LABEL_HOSTNAME)) {
+        (Ok(selector), Ok(hostname)) if !selector.is_nothing() => selector.and(hostname),
+        _ => Selector::nothing(),
+    }
+}

@@ -1,0 +1,148 @@
+//! What a decision asks for. Each step is one object to write or one question to ask; the steps of a decision need no
+//! order among themselves.
+
+use std::collections::BTreeMap;
+
+use super::event::Event;
+use super::facts::Text;
+use crate::api::PlanStatus;
+
+/// What a step is about. At most one step per key is under way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// A Plan.
+    Plan(Text),
+    /// A Node.
+    Node(Text),
+    /// A Job.
+    Job(Text),
+    /// A Secret.
+    Secret(Text),
+    /// A channel.
+    Channel(Text),
+    /// What the controller may do.
+    Permissions,
+}
+
+/// Changes to a Node that belong together: they are one patch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeChange {
+    /// Labels to set, or with `None` to remove.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Annotations to set, or with `None` to remove.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// `spec.unschedulable` to set.
+    pub unschedulable: Option<bool>,
+    /// The change was worked out from what the node was: it must not have changed since.
+    pub exact: bool,
+}
+
+impl NodeChange {
+    /// Nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.annotations.is_empty() && self.unschedulable.is_none()
+    }
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Patch the status of a Plan, in the version that the decision saw; before that, write the events.
+    WriteStatus {
+        /// The Plan.
+        plan: Text,
+        /// The status as it should be.
+        status: Box<PlanStatus>,
+        /// What the change means, in words.
+        events: Vec<Event>,
+    },
+    /// Note on a Plan which of our own fields it uses.
+    NoteFields {
+        /// The Plan.
+        plan: Text,
+        /// Value of the annotation `refit.rs/fields`; `None` removes it.
+        note: Option<String>,
+    },
+    /// Make the Job of a node that status says is applying.
+    CreateJob {
+        /// The Plan.
+        plan: Text,
+        /// The node.
+        node: Text,
+        /// Name of the Job.
+        job: Text,
+        /// Which attempt, from 1.
+        attempt: i64,
+    },
+    /// Delete a Job with its pods (propagation Background).
+    DeleteJob {
+        /// The Job.
+        job: Text,
+        /// Its UID.
+        uid: Text,
+        /// Only if, read once more, no pod of it is bound to a node.
+        only_unbound: bool,
+        /// Why, for the log.
+        why: &'static str,
+    },
+    /// Let a Job run that system-upgrade-controller left at parallelism 0.
+    ReleaseJob {
+        /// The Job.
+        job: Text,
+        /// Its UID.
+        uid: Text,
+    },
+    /// Say on a Job that its result is recorded, and let its TTL run from now; before that, write the event.
+    MarkRecorded {
+        /// The Job.
+        job: Text,
+        /// Its UID.
+        uid: Text,
+        /// `spec.ttlSecondsAfterFinished`, which Kubernetes counts from when the Job finished.
+        ttl_seconds: i32,
+        /// What it means, in words.
+        events: Vec<Event>,
+    },
+    /// Patch a Node; before that, write the events.
+    PatchNode {
+        /// The Node.
+        node: Text,
+        /// Its UID.
+        uid: Text,
+        /// What to change.
+        change: NodeChange,
+        /// What it means, in words.
+        events: Vec<Event>,
+    },
+    /// Ask a channel.
+    Poll {
+        /// Its URL.
+        url: Text,
+        /// The version that a Plan of it has now.
+        latest_version: Option<String>,
+    },
+    /// Read a Secret and tell its hash.
+    ReadSecret {
+        /// Its name.
+        name: Text,
+    },
+    /// Ask what the controller may do.
+    AskPermissions,
+}
+
+impl Step {
+    /// What the step is about.
+    pub fn key(&self) -> Key {
+        match self {
+            Self::WriteStatus { plan, .. } | Self::NoteFields { plan, .. } => Key::Plan(plan.clone()),
+            Self::CreateJob { job, .. }
+            | Self::DeleteJob { job, .. }
+            | Self::ReleaseJob { job, .. }
+            | Self::MarkRecorded { job, .. } => Key::Job(job.clone()),
+            Self::PatchNode { node, .. } => Key::Node(node.clone()),
+            Self::Poll { url, .. } => Key::Channel(url.clone()),
+            Self::ReadSecret { name } => Key::Secret(name.clone()),
+            Self::AskPermissions => Key::Permissions,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The manifests in `deploy/`: what they must say so that Plans written for system-upgrade-controller find what they
+//! name, and what they must not say. That the rules are those that are used is shown where the controller runs under
+//! them.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PodSpec, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
+}
+
+fn read(file: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(&std::fs::read_to_string(folder().join(file)).unwrap()).unwrap()
+}
+
+/// Every object of the manifests.
+fn objects() -> Vec<Value> {
+    resources()
+        .iter()
+        .filter(|file| !file.starts_with(".."))
+        .flat_map(|file| read(file))
+        .collect()
+}
+
+fn resources() -> Vec<String> {
+    serde_json::from_value(read("kustomization.yaml")[0]["resources"].clone()).unwrap()
+}
+
+fn kind(kind: &str) -> impl Iterator<Item = Value> {
+    objects().into_iter().filter(move |object| object["kind"] == kind)
+}
+
+fn pod() -> PodSpec {
+    let deployment: Deployment = serde_json::from_value(kind("Deployment").next().unwrap()).unwrap();
+    deployment.spec.template.spec.unwrap()
+}
+
+/// Fails on a field that the type does not have, such as one at the wrong depth.
+fn is_whole<T: DeserializeOwned + Serialize>(object: &Value) {
+    let typed: T = serde_json::from_value(object.clone()).unwrap();
+    assert_eq!(&serde_json::to_value(&typed).unwrap(), object);
+}
+
+#[test]
+fn every_file_is_listed_and_every_object_is_one_that_kubernetes_knows_whole() {
+    let files: BTreeSet<_> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|file| file != "kustomization.yaml")
+        .collect();
+    let listed: BTreeSet<_> = resources().into_iter().filter(|file| file != "../crds").collect();
+    assert_eq!(files, listed);
+    for object in objects() {
+        match object["kind"].as_str().unwrap() {
+            "Namespace" => is_whole::<Namespace>(&object),
+            "ServiceAccount" => is_whole::<ServiceAccount>(&object),
+            "ConfigMap" => is_whole::<ConfigMap>(&object),
+            "Deployment" => is_whole::<Deployment>(&object),
+            "ClusterRole" => is_whole::<ClusterRole>(&object),
+            "ClusterRoleBinding" => is_whole::<ClusterRoleBinding>(&object),
+            "Role" => is_whole::<Role>(&object),
+            "RoleBinding" => is_whole::<RoleBinding>(&object),
+            other => assert_eq!(other, "a kind that this test knows"),
+        }
+    }
+}
+
+#[test]
+fn the_image_is_that_of_this_version() {
+    let images = &read("kustomization.yaml")[0]["images"];
+    assert_eq!(images[0]["name"].as_str(), pod().containers[0].image.as_deref());
+    assert_eq!(images[0]["newTag"], format!("v{}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn what_unmodified_plans_and_manifests_name_is_there() {
+    let namespace: Namespace = serde_json::from_value(kind("Namespace").next().unwrap()).unwrap();
+    assert_eq!(namespace.metadata.name.as_deref(), Some("system-upgrade"));
+    let labels = namespace.metadata.labels.unwrap();
+    assert_eq!(labels["pod-security.kubernetes.io/enforce"], "privileged");
+    let accounts: BTreeSet<_> = kind("ServiceAccount")
+        .map(|a| a["metadata"]["name"].clone().to_string())
+        .collect();
+    assert_eq!(
+        accounts,
+        [r#""system-upgrade""#, r#""system-upgrade-controller""#]
+            .map(str::to_owned)
+            .into()
+    );
+    let config = kind("ConfigMap").next().unwrap();
+    assert_eq!(config["metadata"]["name"], "default-controller-env");
+    for name in config["data"].as_object().unwrap().keys() {
+        assert!(name.starts_with("SYSTEM_UPGRADE_"), "{name}");
+    }
+    let deployment = kind("Deployment").next().unwrap();
+    let label = "/spec/template/metadata/labels/upgrade.cattle.io~1controller";
+    assert_eq!(deployment.pointer(label).unwrap(), "system-upgrade-controller");
+}
+
+#[test]
+fn the_account_of_node_work_has_none_of_the_controller_s_rights() {
+    let subjects =
+        |object: &Value| -> Vec<Subject> { serde_json::from_value(object["subjects"].clone()).unwrap() };
+    let mut bound = BTreeSet::new();
+    for binding in kind("ClusterRoleBinding").chain(kind("RoleBinding")) {
+        for subject in subjects(&binding) {
+            assert_eq!(subject.namespace.as_deref(), Some("system-upgrade"));
+            let role = binding["roleRef"]["name"].as_str().unwrap().to_owned();
+            bound.insert((
+                subject.name,
+                binding["roleRef"]["kind"].as_str().unwrap().to_owned(),
+                role,
+            ));
+        }
+    }
+    let is = |account: &str, kind: &str, role: &str| (account.to_owned(), kind.to_owned(), role.to_owned());
+    assert_eq!(
+        bound,
+        [
+            is(
+                "system-upgrade",
+                "ClusterRole",
+                "system-upgrade-controller-drainer"
+            ),
+            is("system-upgrade", "Role", "system-upgrade"),
+            is(
+                "system-upgrade-controller",
+                "ClusterRole",
+                "system-upgrade-controller"
+            ),
+            is("system-upgrade-controller", "Role", "system-upgrade-controller"),
+        ]
+        .into()
+    );
+    assert_eq!(
+        pod().service_account_name.as_deref(),
+        Some("system-upgrade-controller")
+    );
+}
+
+#[test]
+fn no_rule_is_about_everything() {
+    for role in kind("ClusterRole").chain(kind("Role")) {
+        for rule in role["rules"].as_array().unwrap() {
+            assert!(!rule.to_string().contains('*'), "{rule}");
+            let about = |resource: &str| {
+                rule["resources"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|one| one == resource)
+            };
+            if about("customresourcedefinitions") && rule["verbs"] != serde_json::json!(["create"]) {
+                assert_eq!(
+                    rule["resourceNames"],
+                    serde_json::json!(["plans.upgrade.cattle.io"])
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_controller_s_pod_may_do_nothing_on_its_node() {
+    let pod = pod();
+    assert_eq!(pod.volumes, None);
+    assert_eq!(pod.host_network, None);
+    assert_eq!(pod.host_pid, None);
+    let context = pod.security_context.unwrap();
+    assert_eq!(
+        (context.run_as_non_root, context.run_as_user),
+        (Some(true), Some(65534))
+    );
+    assert_eq!(context.seccomp_profile.unwrap().type_, "RuntimeDefault");
+    let container = &pod.containers[0];
+    assert_eq!(
+        (&container.command, &container.args),
+        (&None, &None),
+        "the image's entrypoint is the controller"
+    );
+    let context = container.security_context.clone().unwrap();
+    assert_eq!(context.allow_privilege_escalation, Some(false));
+    assert_eq!(context.read_only_root_filesystem, Some(true));
+    assert_eq!(context.capabilities.unwrap().drop, Some(vec!["ALL".to_owned()]));
+}

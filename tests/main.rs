@@ -1,0 +1,18 @@
+//! All tests that need more than one module, in one program: one link instead of twenty, and one control
+//! plane for all.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and speaks on standard error; clippy knows that of functions marked as tests only"
+)]
+
+mod support;
+
+mod deploy;
+mod docs;
+mod examples;
+mod schema;
+mod testbed;

@@ -1,0 +1,391 @@
+//! What was asked of the API server, from its own audit log: the witness that refit cannot talk to.
+//!
+//! A request is counted once, by its first line (a watch has two). The server writes a line when it has
+//! answered, or a moment later; [`settle`] makes a request of its own and waits for its line, so that what
+//! came before is there as well.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use kube::api::Api;
+use refit::api::names::{
+    ANNOTATION_NODE_NAME, ANNOTATION_NODE_UID, LABEL_NODE, LABEL_PLAN, LABEL_PLAN_PREFIX,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::names;
+
+/// The test itself and its person. Its User-Agent says which test.
+pub const ADMIN: &str = "refit-test-admin";
+/// Fake kubelets and the bed's own work. Not recorded.
+pub const BED: &str = "refit-test-bed";
+
+/// Everything that service accounts of tests and the administrator ask. Bodies only where a test has to know
+/// what was written, and of Kubernetes' own controllers only how Jobs ended.
+pub const POLICY: &str = r"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+  - level: Request
+    users: ['system:serviceaccount:kube-system:job-controller']
+    verbs: [update, patch]
+    resources: [{ group: batch, resources: [jobs/status] }]
+  - level: None
+    userGroups: ['system:serviceaccounts:kube-system', 'system:nodes']
+  - level: RequestResponse
+    userGroups: ['system:serviceaccounts']
+    verbs: [create]
+    resources: [{ group: batch, resources: [jobs] }]
+  - level: Request
+    userGroups: ['system:serviceaccounts']
+    verbs: [create, update, patch, delete]
+    resources:
+      - { group: '', resources: [nodes, pods, pods/eviction] }
+      - { group: batch, resources: [jobs] }
+      - { group: upgrade.cattle.io, resources: [plans, plans/status] }
+  - level: Metadata
+    userGroups: ['system:serviceaccounts']
+  - level: Metadata
+    users: [refit-test-admin]
+  - level: None
+";
+
+/// The log of an API server, from some moment on.
+#[derive(Clone, Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+    from: u64,
+}
+
+/// One request and how it was answered.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub user: String,
+    pub user_agent: String,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: String,
+    pub group: String,
+    /// With the subresource, as RBAC writes it: `plans/status`.
+    pub resource: String,
+    pub namespace: String,
+    pub name: String,
+    pub uri: String,
+    pub code: u16,
+    pub at: Timestamp,
+    /// What was sent, where [`POLICY`] keeps it.
+    pub sent: Value,
+    /// What was answered, where [`POLICY`] keeps it.
+    pub answered: Value,
+}
+
+/// The creation of a Job that the API server carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobCreated {
+    pub uid: String,
+    pub name: String,
+    pub plan: String,
+    /// The node's name: refit's annotation, or SUC's label.
+    pub node: String,
+    /// Empty on a Job made by SUC.
+    pub node_uid: String,
+    pub hash: String,
+    pub at: Timestamp,
+}
+
+impl AuditLog {
+    /// The log from now on.
+    pub fn from_now(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            from: std::fs::metadata(path).map_or(0, |file| file.len()),
+        }
+    }
+
+    /// All requests by, as, or in the namespace of a test, in the order in which they were answered. `test`
+    /// is its id, which is in the names of its service accounts, in the User-Agent of its administrator and
+    /// is the name of its namespace.
+    pub fn requests(&self, test: &str) -> Requests {
+        let mut lines = String::new();
+        let read = File::open(&self.path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.from))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            lines = String::from_utf8_lossy(&bytes).into_owned();
+            Ok(())
+        });
+        read.unwrap_or_else(|error| panic!("cannot read the audit log {}: {error}", self.path.display()));
+        let mut seen = HashSet::new();
+        let requests = lines
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n') && line.contains(test))
+            .map(|line| {
+                serde_json::from_str::<Line>(line)
+                    .unwrap_or_else(|error| panic!("audit log: {error}: {line}"))
+            })
+            .filter(|line| {
+                line.user.username.contains(test)
+                    || line.user_agent.contains(test)
+                    || line.object_ref.namespace == test
+            })
+            .filter(|line| seen.insert(line.audit_id.clone()))
+            .map(Request::from)
+            .collect();
+        Requests(requests)
+    }
+
+    /// Waits until all requests that have been answered are in the log.
+    pub async fn settle(&self, client: &Client) {
+        let marker = format!("settle-{}", names::random());
+        let answer = Api::<Namespace>::all(client.clone()).get_opt(&marker).await;
+        assert!(
+            matches!(answer, Ok(None)),
+            "the API server does not answer: {answer:?}"
+        );
+        let here = Self {
+            path: self.path.clone(),
+            from: self.from,
+        };
+        let started = Instant::now();
+        while !here.mentions(&marker) {
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "the audit log does not grow"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn mentions(&self, marker: &str) -> bool {
+        // The last megabyte: the marker was written a moment ago.
+        let tail = File::open(&self.path).and_then(|mut file| {
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(self.from.max(length.saturating_sub(1 << 20))))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        });
+        tail.is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(marker))
+    }
+}
+
+/// Requests, in the order in which they were answered.
+#[derive(Clone, Debug, Default)]
+pub struct Requests(pub Vec<Request>);
+
+impl Requests {
+    /// Those of users or User-Agents that contain `text`.
+    pub fn by(&self, text: &str) -> Self {
+        let by = |request: &&Request| request.user.contains(text) || request.user_agent.contains(text);
+        Self(self.0.iter().filter(by).cloned().collect())
+    }
+
+    /// How many of this verb and resource were answered, well or not. The resource is written as in RBAC:
+    /// `plans/status`.
+    pub fn count(&self, verb: &str, resource: &str) -> usize {
+        self.0
+            .iter()
+            .filter(|request| request.verb == verb && request.resource == resource)
+            .count()
+    }
+
+    /// How often each verb, resource and answer occurs.
+    pub fn tally(&self) -> BTreeMap<(&str, &str, u16), usize> {
+        let mut tally = BTreeMap::new();
+        for request in &self.0 {
+            *tally
+                .entry((request.verb.as_str(), request.resource.as_str(), request.code))
+                .or_default() += 1;
+        }
+        tally
+    }
+
+    /// Those that RBAC refused. Correct manifests leave none.
+    pub fn forbidden(&self) -> Vec<&Request> {
+        self.0.iter().filter(|request| request.code == 403).collect()
+    }
+
+    /// Those that changed something, or tried to.
+    pub fn writes(&self) -> impl Iterator<Item = &Request> {
+        self.0
+            .iter()
+            .filter(|request| !matches!(request.verb.as_str(), "get" | "list" | "watch"))
+    }
+
+    /// The Jobs that were made.
+    pub fn jobs_created(&self) -> Vec<JobCreated> {
+        self.0
+            .iter()
+            .filter(|request| request.verb == "create" && request.resource == "jobs" && request.code == 201)
+            .map(|request| JobCreated::of(&request.answered, request.at))
+            .collect()
+    }
+
+    /// UIDs of the Jobs that were made for each node (its UID) and hash. The safety promise is that each set
+    /// has one member.
+    pub fn jobs_by_node_and_hash(&self) -> BTreeMap<(String, String), BTreeSet<String>> {
+        let mut jobs = BTreeMap::<_, BTreeSet<_>>::new();
+        for job in self.jobs_created() {
+            jobs.entry((job.node_uid, job.hash)).or_default().insert(job.uid);
+        }
+        jobs
+    }
+
+    /// The longest `status.applying` that was ever written for a Plan.
+    pub fn most_applying(&self, plan: &str) -> usize {
+        self.0
+            .iter()
+            .filter(|request| {
+                request.resource == "plans/status" && request.name == plan && request.code < 300
+            })
+            .filter_map(|request| request.sent["status"]["applying"].as_array().map(Vec::len))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// How many Jobs of a Plan were unfinished at the same time, at most. A Job ends when the Job controller
+    /// says so, or when it is deleted.
+    pub fn most_jobs_at_once(&self, plan: &str) -> usize {
+        let mut open = BTreeSet::new();
+        let mut most = 0;
+        let created: BTreeMap<_, _> = self
+            .jobs_created()
+            .into_iter()
+            .map(|job| (job.uid.clone(), job))
+            .collect();
+        for request in &self.0 {
+            match (request.verb.as_str(), request.resource.as_str()) {
+                ("create", "jobs") if request.code == 201 => {
+                    let uid = text(&request.answered["metadata"]["uid"]);
+                    if created.get(&uid).is_some_and(|job| job.plan == plan) {
+                        open.insert((request.name_of_object(), uid));
+                    }
+                }
+                ("delete", "jobs") if request.code < 300 => open.retain(|(name, _)| *name != request.name),
+                (_, "jobs/status") if finished(&request.sent) => {
+                    let uid = text(&request.sent["metadata"]["uid"]);
+                    open.retain(|(_, open)| *open != uid);
+                }
+                _ => {}
+            }
+            most = most.max(open.len());
+        }
+        most
+    }
+}
+
+impl Request {
+    fn name_of_object(&self) -> String {
+        text(&self.answered["metadata"]["name"])
+    }
+}
+
+impl JobCreated {
+    fn of(job: &Value, at: Timestamp) -> Self {
+        let metadata = &job["metadata"];
+        let (labels, annotations) = (&metadata["labels"], &metadata["annotations"]);
+        let plan = text(&labels[LABEL_PLAN]);
+        let node = match &annotations[ANNOTATION_NODE_NAME] {
+            Value::String(name) => name.clone(),
+            _ => text(&labels[LABEL_NODE]),
+        };
+        Self {
+            uid: text(&metadata["uid"]),
+            name: text(&metadata["name"]),
+            node,
+            node_uid: text(&annotations[ANNOTATION_NODE_UID]),
+            hash: text(&labels[format!("{LABEL_PLAN_PREFIX}{plan}")]),
+            plan,
+            at,
+        }
+    }
+}
+
+fn finished(job: &Value) -> bool {
+    job["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|condition| {
+            matches!(condition["type"].as_str(), Some("Complete" | "Failed")) && condition["status"] == "True"
+        })
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// A line of the log (`audit.k8s.io/v1` Event).
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    #[serde(rename = "auditID")]
+    audit_id: String,
+    verb: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
+    user: User,
+    #[serde(default)]
+    user_agent: String,
+    #[serde(default)]
+    object_ref: ObjectRef,
+    #[serde(default)]
+    response_status: ResponseStatus,
+    stage_timestamp: Timestamp,
+    #[serde(default)]
+    request_object: Value,
+    #[serde(default)]
+    response_object: Value,
+}
+
+#[derive(Deserialize)]
+struct User {
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ObjectRef {
+    api_group: String,
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ResponseStatus {
+    code: u16,
+}
+
+impl From<Line> for Request {
+    fn from(line: Line) -> Self {
+        let reference = line.object_ref;
+        Self {
+            user: line.user.username,
+            user_agent: line.user_agent,
+            verb: line.verb,
+            group: reference.api_group,
+            resource: match reference.subresource.as_str() {
+                "" => reference.resource,
+                subresource => format!("{}/{subresource}", reference.resource),
+            },
+            namespace: reference.namespace,
+            name: reference.name,
+            uri: line.request_uri,
+            code: line.response_status.code,
+            at: line.stage_timestamp,
+            sent: line.request_object,
+            answered: line.response_object,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The cluster on which tests run: the control plane that all tests of this process share, one of a test's
+//! own, or a cluster that is there already.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use refit::api::crd;
+use tokio::sync::OnceCell;
+
+use super::audit::AuditLog;
+use super::binaries::Binaries;
+use super::controlplane::{ControlPlane, Options};
+use super::kubeconfig;
+
+/// Names the kubeconfig of a cluster that is there already.
+const EXISTING: &str = "REFIT_TEST_KUBECONFIG";
+
+/// A cluster for tests. Holds no connection: clients belong to the runtime of a test.
+#[derive(Clone)]
+pub struct Bed {
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Own(Arc<ControlPlane>),
+    /// `REFIT_TEST_KUBECONFIG`.
+    Existing(PathBuf),
+}
+
+impl Bed {
+    /// The one that all tests of this process share: an existing cluster if `REFIT_TEST_KUBECONFIG` names
+    /// one, else a control plane that the first test to ask brings up. It ends with the process.
+    pub async fn shared() -> &'static Self {
+        static SHARED: OnceCell<Bed> = OnceCell::const_new();
+        SHARED
+            .get_or_init(|| async {
+                let bed = match std::env::var_os(EXISTING).filter(|path| !path.is_empty()) {
+                    Some(path) => Self {
+                        kind: Kind::Existing(path.into()),
+                    },
+                    None => Self {
+                        kind: Kind::Own(Arc::new(Self::bring_up(Options::default()).await)),
+                    },
+                };
+                bed.prepare()
+                    .await
+                    .unwrap_or_else(|error| panic!("cannot prepare the cluster: {error:#}"));
+                bed
+            })
+            .await
+    }
+
+    /// A control plane of one's own, for tests that take the API server, the CRD or the whole cluster away.
+    /// It takes some seconds and half a gigabyte, and ends when dropped. An existing cluster is never used
+    /// for this.
+    pub async fn own(options: Options) -> Self {
+        let bed = Self {
+            kind: Kind::Own(Arc::new(Self::bring_up(options).await)),
+        };
+        bed.prepare()
+            .await
+            .unwrap_or_else(|error| panic!("cannot prepare the cluster: {error:#}"));
+        bed
+    }
+
+    async fn bring_up(options: Options) -> ControlPlane {
+        let started = async {
+            let binaries = tokio::task::spawn_blocking(Binaries::ready).await??;
+            ControlPlane::start(&binaries, options).await
+        };
+        started
+            .await
+            .unwrap_or_else(|error: anyhow::Error| panic!("cannot bring up the control plane: {error:#}"))
+    }
+
+    /// Puts the CRD there, so that a Plan can be made before a controller runs. Controllers find nothing to
+    /// change.
+    async fn prepare(&self) -> Result<()> {
+        use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+        let crds = Api::<CustomResourceDefinition>::all(self.client("prepare").await);
+        crds.patch(
+            crd::NAME,
+            &PatchParams::apply("refit-test").force(),
+            &Patch::Apply(crd::plans()),
+        )
+        .await
+        .context("cannot write the CRD of the Plan")?;
+        let established = kube::runtime::wait::conditions::is_crd_established();
+        kube::runtime::wait::await_condition(crds, crd::NAME, established).await?;
+        Ok(())
+    }
+
+    /// Kubeconfig of a cluster administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        match &self.kind {
+            Kind::Own(plane) => plane.kubeconfig(),
+            Kind::Existing(path) => path.clone(),
+        }
+    }
+
+    /// A cluster administrator. Its requests are recorded under the name of the test.
+    pub async fn client(&self, test: &str) -> Client {
+        self.client_of(&self.kubeconfig(), test).await
+    }
+
+    /// For fake kubelets and for what a test does not want to see in the audit log.
+    pub async fn unrecorded_client(&self) -> Client {
+        let kubeconfig = match &self.kind {
+            Kind::Own(plane) => plane.bed_kubeconfig(),
+            Kind::Existing(path) => path.clone(),
+        };
+        self.client_of(&kubeconfig, "bed").await
+    }
+
+    async fn client_of(&self, kubeconfig: &Path, test: &str) -> Client {
+        // The first one wins; it is always this one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        kubeconfig::client(kubeconfig, &format!("refit-test/{test}"))
+            .await
+            .unwrap_or_else(|error| panic!("cannot use {}: {error:#}", kubeconfig.display()))
+    }
+
+    /// The API server's audit log from now on; `None` on an existing cluster.
+    pub fn audit_log(&self) -> Option<AuditLog> {
+        match &self.kind {
+            Kind::Own(plane) => Some(AuditLog::from_now(&plane.audit_log())),
+            Kind::Existing(_) => None,
+        }
+    }
+
+    /// The control plane, to stop and freeze parts of it. Fails the test on an existing cluster.
+    pub fn control_plane(&self) -> &ControlPlane {
+        match &self.kind {
+            Kind::Own(plane) => plane,
+            Kind::Existing(_) => panic!("this test needs a control plane of the test bed: unset {EXISTING}"),
+        }
+    }
+
+    /// `kubectl`, built with the control plane.
+    pub async fn kubectl(&self) -> PathBuf {
+        let binaries = tokio::task::spawn_blocking(Binaries::ready)
+            .await
+            .expect("the build does not panic");
+        binaries
+            .unwrap_or_else(|error| panic!("cannot build kubectl: {error:#}"))
+            .path("kubectl")
+    }
+}

@@ -1,0 +1,326 @@
+//! The programs of the control plane, built from Go modules.
+//!
+//! `tests/bed/{kube,etcd}/go.{mod,sum}` say what is built, down to the last hash; they are compiled into the
+//! test, so that neither the source tree nor the network is written to. The programs are kept in the cache
+//! folder under a digest of all that goes into them, and a program is put in place by a rename: what is there
+//! is whole.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use sha2::{Digest as _, Sha256};
+
+use super::terminal;
+
+/// A Go module that is nothing but a list of what to build.
+struct Module {
+    name: &'static str,
+    go_mod: &'static str,
+    go_sum: &'static str,
+}
+
+const ETCD: Module = Module {
+    name: "etcd",
+    go_mod: include_str!("../bed/etcd/go.mod"),
+    go_sum: include_str!("../bed/etcd/go.sum"),
+};
+const KUBE: Module = Module {
+    name: "kube",
+    go_mod: include_str!("../bed/kube/go.mod"),
+    go_sum: include_str!("../bed/kube/go.sum"),
+};
+
+/// A program, its package, and how many seconds it takes on two cores when nothing of it has been built
+/// before.
+struct Program {
+    name: &'static str,
+    module: &'static Module,
+    package: &'static str,
+    cold_seconds: u64,
+}
+
+const PROGRAMS: [Program; 5] = [
+    Program {
+        name: "etcd",
+        module: &ETCD,
+        package: "go.etcd.io/etcd/server/v3",
+        cold_seconds: 45,
+    },
+    Program {
+        name: "kube-apiserver",
+        module: &KUBE,
+        package: "k8s.io/kubernetes/cmd/kube-apiserver",
+        cold_seconds: 390,
+    },
+    Program {
+        name: "kube-controller-manager",
+        module: &KUBE,
+        package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+        cold_seconds: 100,
+    },
+    Program {
+        name: "kube-scheduler",
+        module: &KUBE,
+        package: "k8s.io/kubernetes/cmd/kube-scheduler",
+        cold_seconds: 10,
+    },
+    Program {
+        name: "kubectl",
+        module: &KUBE,
+        package: "k8s.io/kubernetes/cmd/kubectl",
+        cold_seconds: 35,
+    },
+];
+
+/// Options of every build. Named one by one, because they are part of the digest.
+const BUILD_FLAGS: [&str; 3] = ["-mod=readonly", "-trimpath", "-buildvcs=false"];
+
+/// Extension of what the linker is writing.
+const UNFINISHED: &str = "unfinished";
+
+/// Where nobody can see a line change, one is written this often.
+const PROGRESS_EVERY: Duration = Duration::from_secs(60);
+
+/// The folder with the programs.
+#[derive(Clone, Debug)]
+pub struct Binaries {
+    dir: PathBuf,
+}
+
+impl Binaries {
+    /// The programs, built first if they are not in the cache. Blocks, cold for about ten minutes on two
+    /// cores.
+    pub fn ready() -> Result<Self> {
+        Self::ready_in(&cache_dir()?)
+    }
+
+    /// As [`Self::ready`], with a cache folder of one's own.
+    pub fn ready_in(cache: &Path) -> Result<Self> {
+        let dir = cache.join("bed").join(digest(&go_toolchain()?));
+        let found = Self { dir };
+        if !found.complete() {
+            found
+                .build_missing()
+                .with_context(|| format!("cannot build the test bed in {}", found.dir.display()))?;
+        }
+        Ok(found)
+    }
+
+    pub fn path(&self, program: &str) -> PathBuf {
+        self.dir.join(program)
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn complete(&self) -> bool {
+        PROGRAMS.iter().all(|program| self.path(program.name).exists())
+    }
+
+    fn build_missing(&self) -> Result<()> {
+        fs::create_dir_all(&self.dir)?;
+        let lock = File::create(self.dir.join("lock"))?;
+        if lock.try_lock().is_err() {
+            terminal::say("another process builds the control plane, waiting for it");
+            lock.lock()?;
+        }
+        // What a build that was killed has left; its `go` may still run, so names are never used twice.
+        for entry in fs::read_dir(&self.dir)?.flatten() {
+            if entry
+                .path()
+                .extension()
+                .is_some_and(|extension| extension == UNFINISHED)
+            {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        let missing: Vec<_> = PROGRAMS
+            .iter()
+            .enumerate()
+            .filter(|(_, program)| !self.path(program.name).exists())
+            .collect();
+        if let [_, ..] = missing[..] {
+            let cold: u64 = missing.iter().map(|(_, program)| program.cold_seconds).sum();
+            terminal::say(&format!(
+                "building {} programs of the control plane, once; from nothing this takes about {} minutes on 2 cores",
+                missing.len(),
+                cold.div_ceil(60)
+            ));
+        }
+        for (index, program) in missing {
+            self.build(
+                program,
+                &format!("{} ({} of {})", program.name, index + 1, PROGRAMS.len()),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn build(&self, program: &Program, label: &str) -> Result<()> {
+        let module = self.dir.join("src").join(program.module.name);
+        fs::create_dir_all(&module)?;
+        fs::write(module.join("go.mod"), program.module.go_mod)?;
+        fs::write(module.join("go.sum"), program.module.go_sum)?;
+        let unfinished = self
+            .dir
+            .join(format!("{}.{}.{UNFINISHED}", program.name, std::process::id()));
+        let log = self.dir.join(format!("{}.log", program.name));
+
+        let started = Instant::now();
+        terminal::overwrite(&format!("building {label}"));
+        let mut child = go()
+            .arg("build")
+            .args(BUILD_FLAGS)
+            .arg("-ldflags")
+            .arg(linker_flags())
+            .arg("-o")
+            .arg(&unfinished)
+            .arg(program.package)
+            .current_dir(&module)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?)
+            .spawn()?;
+        let mut told = started;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            let line = format!(
+                "building {label}: {} s of up to {} s on 2 cores",
+                started.elapsed().as_secs(),
+                program.cold_seconds
+            );
+            if told.elapsed() >= PROGRESS_EVERY {
+                told = Instant::now();
+                terminal::say(&line);
+            } else {
+                terminal::overwrite(&line);
+            }
+        };
+        if !status.success() {
+            bail!(
+                "`go build {}` failed, {status}:\n{}",
+                program.package,
+                fs::read_to_string(&log).unwrap_or_default().trim_end()
+            );
+        }
+        fs::rename(&unfinished, self.path(program.name))?;
+        terminal::say(&format!("built {label} in {} s", started.elapsed().as_secs()));
+        Ok(())
+    }
+}
+
+/// `$REFIT_CACHE`, else the user's cache folder + `refit`.
+pub fn cache_dir() -> Result<PathBuf> {
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(dir) = set("REFIT_CACHE") {
+        return Ok(dir);
+    }
+    if let Some(dir) = set("XDG_CACHE_HOME") {
+        return Ok(dir.join("refit"));
+    }
+    let home =
+        set("HOME").context("neither REFIT_CACHE nor HOME is set, so there is no folder for the test bed")?;
+    let below = if cfg!(target_os = "macos") {
+        "Library/Caches/refit"
+    } else {
+        ".cache/refit"
+    };
+    Ok(home.join(below))
+}
+
+/// The Go command, without what a user's surroundings could change about a build.
+fn go() -> Command {
+    let mut go = Command::new("go");
+    go.env("CGO_ENABLED", "0")
+        .env("GOWORK", "off")
+        .env_remove("GOFLAGS");
+    go
+}
+
+/// Version and platform of the Go that is there.
+fn go_toolchain() -> Result<String> {
+    let needed = required_go();
+    let hint = format!(
+        "the test bed builds etcd and Kubernetes from source and needs Go {needed} or newer (https://go.dev/dl); \
+         or set REFIT_TEST_KUBECONFIG to use a cluster that runs"
+    );
+    let out = go()
+        .args(["env", "GOVERSION", "GOOS", "GOARCH"])
+        .current_dir(std::env::temp_dir())
+        .output()
+        .with_context(|| format!("cannot run `go`: {hint}"))?;
+    ensure!(
+        out.status.success(),
+        "`go env` failed: {}: {hint}",
+        String::from_utf8_lossy(&out.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&out.stdout)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" "))
+}
+
+/// The Go version that the modules ask for.
+pub fn required_go() -> &'static str {
+    [&ETCD, &KUBE]
+        .iter()
+        .filter_map(|module| module.go_mod.lines().find_map(|line| line.strip_prefix("go ")))
+        .max_by_key(|version| {
+            version
+                .split('.')
+                .map(|part| part.parse::<u32>().unwrap_or(0))
+                .collect::<Vec<_>>()
+        })
+        .expect("a go.mod says its Go version")
+}
+
+/// The Kubernetes version that the module asks for, such as `v1.36.3`.
+pub fn kubernetes_version() -> &'static str {
+    KUBE.go_mod
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "))
+        .and_then(|rest| rest.split_whitespace().next())
+        .expect("tests/bed/kube/go.mod requires k8s.io/kubernetes")
+}
+
+/// Without the version a server calls itself v0.0.0, and clients that compare versions refuse it.
+fn linker_flags() -> String {
+    let version = kubernetes_version();
+    let minor = version.split('.').nth(1).unwrap_or_default();
+    let package = "k8s.io/component-base/version";
+    format!(
+        "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor=1 -X {package}.gitMinor={minor} -X {package}.gitTreeState=clean"
+    )
+}
+
+/// Digest of all that decides what a build gives.
+fn digest(toolchain: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [
+        ETCD.go_mod,
+        ETCD.go_sum,
+        KUBE.go_mod,
+        KUBE.go_sum,
+        toolchain,
+        &linker_flags(),
+    ]
+    .into_iter()
+    .chain(BUILD_FLAGS)
+    .chain(PROGRAMS.iter().map(|program| program.package))
+    {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hex::encode(hash.finalize())[..16].to_owned()
+}

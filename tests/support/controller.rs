@@ -1,0 +1,282 @@
+//! The controller as it is shipped: the real binary, in a process of its own, that knows nothing of tests.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::Api;
+use rustix::process::Signal;
+
+use super::faults::FaultProxy;
+use super::process::{Process, Program};
+use super::wait;
+
+/// Name of the controller unless a test says otherwise; the roles allow the Lease of this name only (S65).
+pub const NAME: &str = "system-upgrade-controller";
+
+/// Times of the Lease in tests: short, so that a follower takes over soon, and not so short that a busy
+/// machine loses it.
+const LEASE_TIMES: [(&str, &str); 3] = [
+    ("CATTLE_ELECTION_LEASE_DURATION", "8s"),
+    ("CATTLE_ELECTION_RENEW_DEADLINE", "6s"),
+    ("CATTLE_ELECTION_RETRY_PERIOD", "500ms"),
+];
+
+/// A controller that has not been started yet.
+#[derive(Clone)]
+pub struct Setup {
+    program: PathBuf,
+    log_name: String,
+    dir: PathBuf,
+    namespace: String,
+    kubeconfig: PathBuf,
+    environment: BTreeMap<String, String>,
+    args: Vec<String>,
+    faults: Option<FaultProxy>,
+    client: Client,
+}
+
+/// A controller that runs. Dropping it kills it.
+pub struct Controller {
+    process: Arc<Process>,
+    setup: Setup,
+    started: Timestamp,
+}
+
+impl Setup {
+    /// `environment` is what the manifests give it.
+    pub(super) fn new(
+        dir: &Path,
+        namespace: &str,
+        kubeconfig: &Path,
+        environment: &BTreeMap<String, String>,
+        client: Client,
+    ) -> Self {
+        let setup = Self {
+            program: binary(),
+            log_name: "controller".to_owned(),
+            dir: dir.to_owned(),
+            namespace: namespace.to_owned(),
+            kubeconfig: kubeconfig.to_owned(),
+            environment: environment.clone(),
+            args: Vec::new(),
+            faults: None,
+            client,
+        };
+        let given = [
+            ("SYSTEM_UPGRADE_CONTROLLER_NAME", NAME),
+            ("SYSTEM_UPGRADE_CONTROLLER_NAMESPACE", namespace),
+            ("SYSTEM_UPGRADE_CONTROLLER_NODE_NAME", "test-machine"),
+            ("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "true"),
+        ];
+        given
+            .into_iter()
+            .chain(LEASE_TIMES)
+            .fold(setup, |setup, (name, value)| setup.env(name, value))
+    }
+
+    /// Another name for `SYSTEM_UPGRADE_CONTROLLER_NAME` and with it for the Lease. The roles do not allow
+    /// it.
+    pub fn name(self, name: &str) -> Self {
+        self.env("SYSTEM_UPGRADE_CONTROLLER_NAME", name)
+    }
+
+    /// One of several replicas: its log, and its identity in the Lease, which would be the machine's name
+    /// otherwise.
+    pub fn replica(mut self, name: &str) -> Self {
+        self.log_name = format!("controller-{name}");
+        self.env("REFIT_IDENTITY", name)
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.environment.remove(name);
+        self
+    }
+
+    pub fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.to_owned());
+        self
+    }
+
+    /// Another program than refit's binary.
+    pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.program = path.into();
+        self
+    }
+
+    /// Somebody else than the world's service account.
+    pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
+        self.kubeconfig = path.into();
+        self
+    }
+
+    /// All its requests go through this proxy, whose rules may kill it.
+    pub fn through(mut self, faults: &FaultProxy) -> Self {
+        self.faults = Some(faults.clone());
+        self
+    }
+
+    /// Starts it. It may not lead yet: see [`Controller::leading`].
+    pub fn start(&self) -> Controller {
+        let kubeconfig = match &self.faults {
+            None => self.kubeconfig.clone(),
+            Some(faults) => faults.kubeconfig_for(&self.kubeconfig),
+        };
+        let program = Program::new(&self.log_name, &self.program, &self.dir)
+            .args(&self.args)
+            .env("SYSTEM_UPGRADE_CONTROLLER_KUBE_CONFIG", &kubeconfig);
+        let program = self
+            .environment
+            .iter()
+            .fold(program, |program, (name, value)| program.env(name, value));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "compared with the time in the Lease, which a process on this machine writes"
+        )]
+        let started = Timestamp::now();
+        let process = Arc::new(
+            program
+                .start()
+                .unwrap_or_else(|error| panic!("cannot start the controller: {error:#}")),
+        );
+        if let Some(faults) = &self.faults {
+            faults.may_kill(&process);
+        }
+        Controller {
+            process,
+            setup: self.clone(),
+            started,
+        }
+    }
+}
+
+impl Controller {
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Waits until a Lease that was renewed after this process started names a holder.
+    pub async fn leading(&self) -> &Self {
+        let name = &self.setup.environment["SYSTEM_UPGRADE_CONTROLLER_NAME"];
+        let leases = Api::<Lease>::namespaced(self.setup.client.clone(), &self.setup.namespace);
+        wait::eventually("the controller leads", wait::SOON, async || {
+            if let Some(status) = self.process.ended() {
+                panic!("the controller ended, {status}:\n{}", self.process.log_tail(30));
+            }
+            let lease = leases.get_opt(name).await.map_err(|error| error.to_string())?;
+            let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
+            match (&spec.holder_identity, &spec.renew_time) {
+                (Some(holder), Some(renewed)) if !holder.is_empty() && renewed.0 >= self.started => Ok(()),
+                _ => Err(format!("Lease {name}: {spec:?}")),
+            }
+        })
+        .await;
+        self
+    }
+
+    /// `kill -9`. It is gone when this returns.
+    pub fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// SIGSTOP: it stands still, and keeps its connections.
+    pub fn freeze(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
+    /// SIGTERM, and how it ended.
+    pub async fn terminate(&self) -> ExitStatus {
+        self.process.signal(Signal::TERM);
+        self.ended(wait::SOON).await
+    }
+
+    /// Waits until it ends by itself.
+    pub async fn ended(&self, limit: Duration) -> ExitStatus {
+        match self.process.end(limit).await {
+            Some(status) => status,
+            None => panic!(
+                "the controller still runs after {} s:\n{}",
+                limit.as_secs(),
+                self.process.log_tail(30)
+            ),
+        }
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.process.ended().is_none()
+    }
+
+    /// Another process with the same setup. The log goes on in the same file.
+    pub fn start_again(&self) -> Self {
+        self.setup.start()
+    }
+
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Waits until the log has that text.
+    pub async fn logs(&self, text: &str, limit: Duration) {
+        wait::eventually(&format!("the controller logs {text:?}"), limit, async || {
+            if self.log().contains(text) {
+                Ok(())
+            } else {
+                Err(self.process.log_tail(10))
+            }
+        })
+        .await;
+    }
+
+    /// Most resident memory that it has had so far, in bytes (Linux).
+    pub fn peak_memory(&self) -> Option<u64> {
+        self.memory("VmHWM:")
+    }
+
+    /// Resident memory now, in bytes (Linux).
+    pub fn memory_now(&self) -> Option<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// Processor time that it has used so far (Linux, in steps of 10 ms).
+    pub fn cpu_time(&self) -> Option<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
+        // After the name, which may hold anything: state is field 3 of proc(5), utime 14 and stime 15.
+        let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+        Some(Duration::from_millis(ticks * 10))
+    }
+
+    fn memory(&self, line: &str) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let kibibytes = status.lines().find_map(|found| found.strip_prefix(line))?;
+        Some(kibibytes.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+    }
+}
+
+/// refit's binary: cargo builds it for tests and says where it is; for other programs it is beside them.
+pub fn binary() -> PathBuf {
+    if let Some(path) = option_env!("CARGO_BIN_EXE_refit") {
+        return path.into();
+    }
+    let program = std::env::current_exe().expect("a program knows its path");
+    let examples = program.parent().expect("a program is in a folder");
+    examples
+        .parent()
+        .expect("examples are in a folder of their own")
+        .join("refit")
+}

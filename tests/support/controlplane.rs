@@ -1,0 +1,417 @@
+//! A control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler. The real ones.
+//!
+//! Its nodes are Node objects that somebody registers (`super::kubelet`). Everything listens on 127.0.0.1
+//! only; controller manager and scheduler do not listen at all.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::Api;
+use rustix::process::Signal;
+
+use super::binaries::Binaries;
+use super::kubeconfig;
+use super::pki::Pki;
+use super::process::{Process, Program, Run};
+use super::{audit, names};
+
+/// Pods never talk to services here, but the API server wants a range. A loopback one meets no route of the
+/// machine.
+const SERVICE_RANGE: &str = "127.96.0.0/16";
+const SERVICE_IP: &str = "127.96.0.1";
+
+/// Listening ports are taken from here: below the range from which Linux (32768) and macOS (49152) take the
+/// ports of outgoing connections, so that none of those sits on the API server's port while it is down for a
+/// test.
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
+
+/// Whoever was faster on a port than us is not so often.
+const ATTEMPTS: u32 = 8;
+
+/// How long the API server may take until it is ready. Some seconds on an idle machine; a busy one is given a
+/// chance.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// Flags that one control plane has and others do not.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub apiserver: Vec<String>,
+    pub controller_manager: Vec<String>,
+}
+
+/// A running control plane. Dropping it ends it.
+pub struct ControlPlane {
+    name: String,
+    dir: PathBuf,
+    data: PathBuf,
+    binaries: Binaries,
+    options: Options,
+    pki: Pki,
+    ports: Ports,
+    etcd: Mutex<Option<Process>>,
+    apiserver: Mutex<Option<Process>>,
+    controller_manager: Mutex<Option<Process>>,
+    scheduler: Mutex<Option<Process>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    api: u16,
+    etcd: u16,
+    etcd_peer: u16,
+}
+
+/// Whom the bed itself works as. The audit log keeps them apart.
+#[derive(Clone, Copy, Debug)]
+enum Identity {
+    /// The test and its person: cluster administrator, recorded.
+    Admin,
+    /// Fake kubelets and the bed's own waiting and clearing up: may do everything, not recorded.
+    Bed,
+    ControllerManager,
+    Scheduler,
+}
+
+impl Identity {
+    const ALL: [Self; 4] = [Self::Admin, Self::Bed, Self::ControllerManager, Self::Scheduler];
+
+    fn user(self) -> &'static str {
+        match self {
+            Self::Admin => audit::ADMIN,
+            Self::Bed => audit::BED,
+            Self::ControllerManager => "system:kube-controller-manager",
+            Self::Scheduler => "system:kube-scheduler",
+        }
+    }
+
+    fn group(self) -> Option<&'static str> {
+        matches!(self, Self::Admin | Self::Bed).then_some("system:masters")
+    }
+
+    fn file(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Bed => "bed",
+            Self::ControllerManager => "controller-manager",
+            Self::Scheduler => "scheduler",
+        }
+    }
+}
+
+impl ControlPlane {
+    /// Starts one and waits until it works: API server ready, first service account made. Some seconds.
+    pub async fn start(binaries: &Binaries, options: Options) -> Result<Self> {
+        let mut attempt = 1;
+        loop {
+            match Self::attempt(binaries, options.clone(), Ports::free()?).await {
+                Err(error)
+                    if attempt < ATTEMPTS && format!("{error:#}").contains("address already in use") =>
+                {
+                    attempt += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn attempt(binaries: &Binaries, options: Options, ports: Ports) -> Result<Self> {
+        let run = Run::current();
+        let name = format!("controlplane-{}", names::random());
+        let dir = run.folder(&name);
+        let plane = Self {
+            data: run.data_folder(&name),
+            pki: Pki::write(dir.join("pki"), SERVICE_IP)?,
+            name,
+            dir,
+            binaries: binaries.clone(),
+            options,
+            ports,
+            etcd: Mutex::default(),
+            apiserver: Mutex::default(),
+            controller_manager: Mutex::default(),
+            scheduler: Mutex::default(),
+        };
+        plane.write_configuration()?;
+        *lock(&plane.etcd) = Some(plane.etcd_program().start()?);
+        plane.start_apiserver().await?;
+        *lock(&plane.controller_manager) = Some(plane.controller_manager_program().start()?);
+        *lock(&plane.scheduler) = Some(plane.scheduler_program().start()?);
+        plane.first_service_account().await?;
+        Ok(plane)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Logs and configuration.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Kubeconfig of a cluster administrator; its requests are in the audit log as [`audit::ADMIN`].
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.kubeconfig_of(Identity::Admin)
+    }
+
+    /// Kubeconfig of the bed itself, whose requests are not recorded.
+    pub fn bed_kubeconfig(&self) -> PathBuf {
+        self.kubeconfig_of(Identity::Bed)
+    }
+
+    pub fn audit_log(&self) -> PathBuf {
+        self.dir.join("audit.jsonl")
+    }
+
+    /// Pids of what runs, by name.
+    pub fn pids(&self) -> Vec<(String, u32)> {
+        self.slots()
+            .into_iter()
+            .filter_map(|slot| {
+                lock(slot)
+                    .as_ref()
+                    .map(|process| (process.name().to_owned(), process.pid()))
+            })
+            .collect()
+    }
+
+    /// The API server is gone: connections are refused, watches end.
+    pub fn stop_apiserver(&self) {
+        lock(&self.apiserver).take();
+    }
+
+    /// Starts it again on the same port, and waits until it is ready. Data and audit log go on where they
+    /// were.
+    pub async fn start_apiserver(&self) -> Result<()> {
+        if lock(&self.apiserver)
+            .as_ref()
+            .is_none_or(|process| process.ended().is_some())
+        {
+            *lock(&self.apiserver) = Some(self.apiserver_program().start()?);
+        }
+        self.apiserver_ready().await
+    }
+
+    /// The API server is frozen: connections are accepted, and no answer comes.
+    pub fn pause_apiserver(&self) {
+        self.signal_apiserver(Signal::STOP);
+    }
+
+    pub fn resume_apiserver(&self) {
+        self.signal_apiserver(Signal::CONT);
+    }
+
+    fn signal_apiserver(&self, signal: Signal) {
+        if let Some(apiserver) = &*lock(&self.apiserver) {
+            apiserver.signal(signal);
+        }
+    }
+
+    /// What it consists of, servers before their clients.
+    fn slots(&self) -> [&Mutex<Option<Process>>; 4] {
+        [
+            &self.etcd,
+            &self.apiserver,
+            &self.controller_manager,
+            &self.scheduler,
+        ]
+    }
+
+    fn kubeconfig_of(&self, identity: Identity) -> PathBuf {
+        self.dir.join(format!("{}.kubeconfig", identity.file()))
+    }
+
+    fn write_configuration(&self) -> Result<()> {
+        let server = format!("https://127.0.0.1:{}", self.ports.api);
+        let cluster = kubeconfig::cluster(&server, &self.pki.path("ca.crt"));
+        for identity in Identity::ALL {
+            let (certificate, key) = self
+                .pki
+                .client(identity.file(), identity.user(), identity.group())?;
+            let user = kubeconfig::certificate(&certificate, &key);
+            kubeconfig::write(&self.kubeconfig_of(identity), &cluster, &user, "default")?;
+        }
+        std::fs::write(self.dir.join("audit-policy.yaml"), audit::POLICY)?;
+        Ok(())
+    }
+
+    fn program(&self, name: &str) -> Program {
+        Program::new(name, self.binaries.path(name), &self.dir)
+    }
+
+    fn etcd_program(&self) -> Program {
+        let client = format!("http://127.0.0.1:{}", self.ports.etcd);
+        let peer = format!("http://127.0.0.1:{}", self.ports.etcd_peer);
+        self.program("etcd").args([
+            format!("--data-dir={}", self.data.join("etcd").display()),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=default={peer}"),
+            "--log-level=warn".to_owned(),
+            // Nobody survives a power cut here.
+            "--unsafe-no-fsync".to_owned(),
+            // Plans with thousands of nodes in their status write much more than the default of 2 GiB holds
+            // before it is compacted.
+            format!("--quota-backend-bytes={}", 8_u64 << 30),
+        ])
+    }
+
+    fn apiserver_program(&self) -> Program {
+        let pki = |file| self.pki.path(file);
+        self.program("kube-apiserver")
+            .args([
+                format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),
+                "--bind-address=127.0.0.1".to_owned(),
+                "--advertise-address=127.0.0.1".to_owned(),
+                format!("--secure-port={}", self.ports.api),
+                // Loopback is no address for the Endpoints of the service `kubernetes`.
+                "--endpoint-reconciler-type=none".to_owned(),
+                format!("--service-cluster-ip-range={SERVICE_RANGE}"),
+                "--allow-privileged=true".to_owned(),
+                "--authorization-mode=Node,RBAC".to_owned(),
+                "--enable-admission-plugins=NodeRestriction".to_owned(),
+                format!("--client-ca-file={}", pki("ca.crt")),
+                format!("--tls-cert-file={}", pki("apiserver.crt")),
+                format!("--tls-private-key-file={}", pki("apiserver.key")),
+                "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+                format!("--service-account-key-file={}", pki("sa.pub")),
+                format!("--service-account-signing-key-file={}", pki("sa.key")),
+                format!("--kubelet-client-certificate={}", pki("kubelet-client.crt")),
+                format!("--kubelet-client-key={}", pki("kubelet-client.key")),
+                format!("--kubelet-certificate-authority={}", pki("ca.crt")),
+                format!("--requestheader-client-ca-file={}", pki("front-proxy-ca.crt")),
+                "--requestheader-allowed-names=front-proxy-client".to_owned(),
+                "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+                "--requestheader-group-headers=X-Remote-Group".to_owned(),
+                "--requestheader-username-headers=X-Remote-User".to_owned(),
+                format!("--proxy-client-cert-file={}", pki("front-proxy-client.crt")),
+                format!("--proxy-client-key-file={}", pki("front-proxy-client.key")),
+                format!(
+                    "--audit-policy-file={}",
+                    self.dir.join("audit-policy.yaml").display()
+                ),
+                format!("--audit-log-path={}", self.audit_log().display()),
+                // One file, never rotated: the reader wants all of it.
+                "--audit-log-maxsize=0".to_owned(),
+            ])
+            .args(&self.options.apiserver)
+    }
+
+    fn controller_manager_program(&self) -> Program {
+        self.program("kube-controller-manager")
+            .args(self.client_flags(Identity::ControllerManager))
+            .args([
+                "--use-service-account-credentials=true".to_owned(),
+                format!("--service-account-private-key-file={}", self.pki.path("sa.key")),
+                format!("--root-ca-file={}", self.pki.path("ca.crt")),
+                "--allocate-node-cidrs=false".to_owned(),
+            ])
+            .args(&self.options.controller_manager)
+    }
+
+    fn scheduler_program(&self) -> Program {
+        self.program("kube-scheduler")
+            .args(self.client_flags(Identity::Scheduler))
+    }
+
+    /// What controller manager and scheduler have in common. Port 0 means that they do not listen; with the
+    /// stock limit of 20 to 50 requests a second a roll-out of 1,000 nodes would measure them and not refit.
+    fn client_flags(&self, identity: Identity) -> [String; 5] {
+        [
+            format!("--kubeconfig={}", self.kubeconfig_of(identity).display()),
+            "--secure-port=0".to_owned(),
+            "--leader-elect=false".to_owned(),
+            "--kube-api-qps=300".to_owned(),
+            "--kube-api-burst=600".to_owned(),
+        ]
+    }
+
+    async fn apiserver_ready(&self) -> Result<()> {
+        let client = kubeconfig::client(&self.bed_kubeconfig(), "refit-test-bed").await?;
+        self.eventually("kube-apiserver is ready", async || {
+            let ask = http::Request::get("/readyz").body(Vec::new())?;
+            client.request_text(ask).await.map(drop).context("/readyz")
+        })
+        .await
+    }
+
+    async fn first_service_account(&self) -> Result<()> {
+        let client = kubeconfig::client(&self.bed_kubeconfig(), "refit-test-bed").await?;
+        let accounts = Api::<ServiceAccount>::namespaced(client, "default");
+        self.eventually("the ServiceAccount `default` exists", async || {
+            accounts
+                .get("default")
+                .await
+                .map(drop)
+                .context("ServiceAccount default/default")
+        })
+        .await
+    }
+
+    /// Asks until the answer is good, and gives up at once when one of the programs has ended.
+    async fn eventually(&self, what: &str, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            let answer = tokio::time::timeout(Duration::from_secs(5), ask()).await;
+            if matches!(answer, Ok(Ok(()))) {
+                return Ok(());
+            }
+            for slot in self.slots() {
+                if let Some(process) = &*lock(slot)
+                    && let Some(status) = process.ended()
+                {
+                    bail!(
+                        "{} ended, {status}; its last lines:\n{}",
+                        process.name(),
+                        process.log_tail(15)
+                    );
+                }
+            }
+            if started.elapsed() > READY_WITHIN {
+                let why = match answer {
+                    Ok(answer) => format!("{:#}", answer.expect_err("a good answer has been returned")),
+                    Err(_) => "no answer".to_owned(),
+                };
+                bail!(
+                    "waited {} s until {what}: {why}; logs are in {}",
+                    READY_WITHIN.as_secs(),
+                    self.dir.display()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        // Clients first, so that no log fills with refused connections.
+        for slot in self.slots().into_iter().rev() {
+            lock(slot).take();
+        }
+        let _ = std::fs::remove_dir_all(&self.data);
+    }
+}
+
+impl Ports {
+    /// Three ports on which nobody listens. Somebody may until our programs do, so the caller tries again.
+    fn free() -> Result<Self> {
+        let mut free = names::shuffled(PORTS).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+        let mut next = || free.next().context("no free port on 127.0.0.1");
+        Ok(Self {
+            api: next()?,
+            etcd: next()?,
+            etcd_peer: next()?,
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,92 @@
+//! The events of a watch on their way to the controller.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use serde_json::json;
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::Instant;
+
+use super::Order;
+use crate::support::serve::Body;
+
+/// How an open watch ends before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The connection breaks.
+    Cut,
+    /// An event says that the resource version is too old, and the stream ends.
+    Expired,
+}
+
+/// The body of a watch, each event `late`, until an order for its resource comes.
+pub(super) fn watch(
+    events: Incoming,
+    late: Duration,
+    resource: String,
+    orders: broadcast::Receiver<Order>,
+) -> Body {
+    let (due, arrived) = mpsc::unbounded_channel();
+    // Reads at once what comes, and notes when it is due. Ends when nobody waits for it any more.
+    tokio::spawn(async move {
+        let mut events = events;
+        loop {
+            tokio::select! {
+                () = due.closed() => break,
+                frame = events.frame() => {
+                    let Some(frame) = frame else { break };
+                    let data = frame.map(|frame| frame.into_data().unwrap_or_default()).map_err(anyhow::Error::from);
+                    if due.send((Instant::now() + late, data)).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+    });
+    let state = Some((arrived, resource, orders));
+    let frames = futures::stream::unfold(state, |state| async {
+        let (mut arrived, resource, mut orders) = state?;
+        let next = async {
+            let (due, data) = arrived.recv().await?;
+            tokio::time::sleep_until(due).await;
+            Some(data.map(Frame::data))
+        };
+        tokio::select! {
+            biased;
+            end = ordered(&mut orders, &resource) => Some((end.last_words(), None)),
+            frame = next => Some((frame?, Some((arrived, resource, orders)))),
+        }
+    });
+    StreamBody::new(Box::pin(frames)).boxed_unsync()
+}
+
+/// Waits for an order for this resource.
+async fn ordered(orders: &mut broadcast::Receiver<Order>, resource: &str) -> End {
+    loop {
+        match orders.recv().await {
+            Ok(order) if order.resource == resource => return order.end,
+            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => (),
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+impl End {
+    fn last_words(self) -> anyhow::Result<Frame<Bytes>> {
+        match self {
+            Self::Cut => Err(anyhow!("watch cut by the test")),
+            Self::Expired => {
+                let event = json!({
+                    "type": "ERROR",
+                    "object": {
+                        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                        "message": "too old resource version", "reason": "Expired", "code": 410,
+                    },
+                });
+                Ok(Frame::data(format!("{event}\n").into()))
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Names and numbers that no other test has.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::ops::Range;
+
+/// Six characters that a Kubernetes name may hold. About two thousand million possibilities.
+pub fn random() -> String {
+    const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    let mut bits = random_bits();
+    (0..6)
+        .map(|_| {
+            let letter = ALPHABET[usize::try_from(bits % 36).expect("below 36")];
+            bits /= 36;
+            char::from(letter)
+        })
+        .collect()
+}
+
+/// The numbers of a range, each once, from a random one on.
+pub fn shuffled(range: Range<u16>) -> impl Iterator<Item = u16> {
+    let length = u64::from(range.end - range.start);
+    // Any stride without a common factor with the length meets every number once.
+    let (first, stride) = (random_bits() % length, 7919);
+    (0..length).map(move |step| {
+        range.start
+            + u16::try_from((first + step * stride) % length).expect("below the length of a u16 range")
+    })
+}
+
+/// The standard library seeds every `RandomState` anew; for names that is random enough.
+fn random_bits() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,371 @@
+//! Children that end with the test process, however it ends.
+//!
+//! libtest never drops a `static`, and a SIGKILL runs nothing at all, so neither `Drop` nor a signal handler
+//! will do. A watchdog does: a shell that holds the read end of a pipe whose write end is in the test
+//! process. When that process is gone, for whatever reason, the kernel closes the pipe, and the watchdog
+//! kills every child and removes the run's folder. (`PR_SET_PDEATHSIG` would be tied to the thread that
+//! forked, is unknown outside Linux, and needs `unsafe` before the exec.)
+//!
+//! A child is known to the watchdog before it exists: the shell that becomes it writes its pid into the
+//! folder first, and holds the pipe open until it has. Should watchdog and test process be killed together,
+//! the next run finds the folder unlocked, kills what is left of that run, and removes it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::PipeWriter;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal};
+
+use super::names;
+
+/// Environment variable by which a process is known as a child of a run: its value is the run's folder.
+const MARK: &str = "REFIT_TEST_RUN";
+
+/// Waits until the last writer of its standard input, the test process, is gone, and clears up. `$1` is the
+/// run's folder. A run that failed keeps its logs until the next one, for the person who looks into it.
+const WATCHDOG: &str = r#"
+trap '' HUP INT QUIT TERM
+while read -r line; do :; done
+cd "$1" || exit
+for file in pid/*; do kill -KILL "${file#pid/}"; done
+rm -rf pid data
+[ -e keep ] || rm -rf "$1"
+"#;
+
+/// Makes itself known, lets go of the pipe (standard output), and becomes the program. `$1` is the folder for
+/// pids, `$2` the log.
+const BECOME: &str = r#"echo >"$1/$$"; log=$2; shift 2; exec "$@" >>"$log" 2>&1"#;
+
+/// The folder of this test process and the pipe to its watchdog.
+pub struct Run {
+    dir: PathBuf,
+    /// Locked as long as this process lives; the next run tells the living from the dead by it.
+    _lock: File,
+    alive: Mutex<Option<PipeWriter>>,
+    watchdog: Mutex<Child>,
+}
+
+impl Run {
+    /// The one run of this process. Folders of dead runs are removed when it is first asked for.
+    pub fn current() -> &'static Self {
+        static CURRENT: OnceLock<Run> = OnceLock::new();
+        CURRENT.get_or_init(|| Self::begin(&base_dir()).expect("cannot make a folder for the test run"))
+    }
+
+    /// Begins a run below `base`, and removes what dead ones left there.
+    pub fn begin(base: &Path) -> Result<Self> {
+        if !base.exists() {
+            DirBuilder::new().recursive(true).mode(0o700).create(base)?;
+        }
+        ensure!(
+            fs::metadata(base)?.uid() == rustix::process::geteuid().as_raw(),
+            "{} belongs to somebody else",
+            base.display()
+        );
+        // Under a lock, so that nobody sweeps a folder whose own lock is not taken yet.
+        let births = File::create(base.join("births"))?;
+        births.lock()?;
+        sweep(base)?;
+        let dir = base.join(format!("run-{}", names::random()));
+        fs::create_dir(&dir)?;
+        fs::create_dir(dir.join("pid"))?;
+        fs::create_dir(dir.join("data"))?;
+        let lock = File::create(dir.join("lock"))?;
+        lock.lock()?;
+        drop(births);
+
+        let (read, write) = std::io::pipe()?;
+        let watchdog = Command::new("/bin/sh")
+            .args(["-c", WATCHDOG, "refit-watchdog"])
+            .arg(&dir)
+            .stdin(read)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0) // Ctrl-C on the terminal is for the test process
+            .spawn()
+            .context("cannot start /bin/sh as watchdog")?;
+        Ok(Self {
+            dir,
+            _lock: lock,
+            alive: Mutex::new(Some(write)),
+            watchdog: Mutex::new(watchdog),
+        })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A new folder for logs and configuration. It is gone after the run, unless the run failed.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        let dir = self.dir.join(name);
+        fs::create_dir_all(&dir).expect("cannot make a folder in the run's folder");
+        dir
+    }
+
+    /// A new folder for what is big and of no use afterwards.
+    pub fn data_folder(&self, name: &str) -> PathBuf {
+        self.folder(&format!("data/{name}"))
+    }
+
+    /// Keeps logs after the end of the process, until the next run.
+    pub fn keep(&self) {
+        let _ = File::create(self.dir.join("keep"));
+    }
+
+    /// Ends all children and removes the folder, now instead of at the end of the process. Nothing can be
+    /// started afterwards.
+    pub fn end(&self) {
+        drop(self.alive.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let _ = self
+            .watchdog
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .wait();
+    }
+
+    pub fn watchdog_pid(&self) -> u32 {
+        self.watchdog.lock().unwrap_or_else(PoisonError::into_inner).id()
+    }
+}
+
+/// The folder of all runs of this user. `REFIT_TEST_RUNS` moves it.
+pub fn base_dir() -> PathBuf {
+    std::env::var_os("REFIT_TEST_RUNS").map_or_else(
+        || std::env::temp_dir().join(format!("refit-test-{}", rustix::process::geteuid().as_raw())),
+        PathBuf::from,
+    )
+}
+
+/// Ends and removes the runs whose process is gone.
+fn sweep(base: &Path) -> Result<()> {
+    for entry in fs::read_dir(base)?.flatten() {
+        let dir = entry.path();
+        let dead = File::open(dir.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
+        if !dead {
+            continue;
+        }
+        let mark = OsString::from(format!("{MARK}={}", dir.display()));
+        for pid in fs::read_dir(dir.join("pid")).into_iter().flatten().flatten() {
+            let pid = pid.file_name();
+            // The pid may long be somebody else's.
+            if environment_of(&pid).any(|variable| variable == mark.as_encoded_bytes()) {
+                let _ = pid
+                    .to_str()
+                    .and_then(|pid| pid.parse().ok())
+                    .map(|pid| signal(pid, Signal::KILL));
+            }
+        }
+        let _ = fs::remove_dir_all(&dir);
+    }
+    Ok(())
+}
+
+/// Environment of a process, where the system shows it (Linux).
+fn environment_of(pid: &OsStr) -> impl Iterator<Item = Vec<u8>> {
+    let bytes = fs::read(Path::new("/proc").join(pid).join("environ")).unwrap_or_default();
+    bytes
+        .split(|byte| *byte == 0)
+        .map(<[u8]>::to_vec)
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// Sends a signal. An error means that there is no such process (or, never here, that it is not ours).
+pub fn signal(pid: u32, signal: Signal) -> Result<()> {
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .context("no pid")?;
+    Ok(rustix::process::kill_process(pid, signal)?)
+}
+
+/// Whether a process is there and not merely waiting to be reaped.
+pub fn lives(pid: u32) -> bool {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // pid (name) state …, and the name may contain anything
+        Ok(stat) => !stat
+            .rsplit_once(')')
+            .is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X'])),
+        Err(_) if Path::new("/proc/self").exists() => false,
+        Err(_) => signal(pid, Signal::CONT).is_ok(),
+    }
+}
+
+/// What to start, and with what.
+pub struct Program {
+    name: String,
+    path: PathBuf,
+    args: Vec<OsString>,
+    envs: Vec<(OsString, OsString)>,
+    log: PathBuf,
+}
+
+impl Program {
+    /// `name` is what messages call it; its output is appended to `<dir>/<name>.log`.
+    pub fn new(name: &str, path: impl Into<PathBuf>, dir: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            path: path.into(),
+            args: Vec::new(),
+            envs: Vec::new(),
+            log: dir.join(format!("{name}.log")),
+        }
+    }
+
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.envs.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts it with an environment that holds only what is listed here and what [`Self::env`] added.
+    pub fn start(self) -> Result<Process> {
+        let run = Run::current();
+        let pids = run.dir.join("pid");
+        let alive = match &*run.alive.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(pipe) => pipe.try_clone()?,
+            None => anyhow::bail!("the run is over"),
+        };
+        let kept = ["PATH", "HOME", "TMPDIR", "RUST_BACKTRACE", "LLVM_PROFILE_FILE"];
+        let child = Command::new("/bin/sh")
+            .args(["-c", BECOME, &self.name])
+            .arg(&pids)
+            .arg(&self.log)
+            .arg(&self.path)
+            .args(&self.args)
+            .env_clear()
+            .envs(
+                kept.iter()
+                    .filter_map(|name| Some((name, std::env::var_os(name)?))),
+            )
+            .env(MARK, &run.dir)
+            .envs(self.envs)
+            .stdin(Stdio::null())
+            .stdout(alive)
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.name))?;
+        let pid = child.id();
+        let known_as = pids.join(pid.to_string());
+        Ok(Process {
+            name: self.name,
+            pid,
+            log: self.log,
+            known_as,
+            child: Mutex::new(child),
+        })
+    }
+}
+
+/// A running child. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    pid: u32,
+    log: PathBuf,
+    known_as: PathBuf,
+    child: Mutex<Child>,
+}
+
+impl Process {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Does nothing to a process that has ended: its pid may be somebody else's by now.
+    pub fn signal(&self, which: Signal) {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(child.try_wait(), Ok(None)) {
+            let _ = signal(self.pid, which);
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        let status = self
+            .child
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .try_wait()
+            .ok()
+            .flatten();
+        if status.is_some() {
+            let _ = fs::remove_file(&self.known_as);
+        }
+        status
+    }
+
+    /// Waits for its end. `None` when it still runs after `limit`.
+    pub async fn end(&self, limit: Duration) -> Option<ExitStatus> {
+        let started = Instant::now();
+        loop {
+            match self.ended() {
+                None if started.elapsed() < limit => tokio::time::sleep(Duration::from_millis(10)).await,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&self) {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = child.kill();
+        let _ = child.wait();
+        let _ = fs::remove_file(&self.known_as);
+    }
+
+    pub fn log_path(&self) -> &Path {
+        &self.log
+    }
+
+    /// All that it has written so far.
+    pub fn log(&self) -> String {
+        fs::read(&self.log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// The last lines that it has written.
+    pub fn log_tail(&self, lines: usize) -> String {
+        tail(&self.log(), lines)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The last lines of a text.
+pub fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<_> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+/// A log file opened for appending, for what is not a child.
+pub fn append_to(path: &Path) -> Result<File> {
+    Ok(OpenOptions::new().create(true).append(true).open(path)?)
+}

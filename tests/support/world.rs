@@ -1,0 +1,294 @@
+//! What one test has for itself on a cluster that it shares: a namespace, nodes that only its Plans select, a
+//! service account with the roles that the manifests give a controller, and files.
+//!
+//! A [`World`] clears up when it is dropped. If the test fails, it says first what the world looks like.
+
+mod cluster;
+mod report;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::Client;
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::json;
+
+pub use cluster::create;
+
+use super::audit::{AuditLog, Requests};
+use super::bed::Bed;
+use super::controller;
+use super::faults::{self, FaultProxy};
+use super::manifest::{self, Installation, Manifests, TEST_LABEL};
+use super::process::Run;
+use super::{kubeconfig, names, wait};
+
+/// Longer than any test.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// One test's part of a cluster.
+pub struct World {
+    /// Random. It is the namespace, the beginning of the names of nodes and the value of their label `test`.
+    pub id: String,
+    /// The administrator who is the test.
+    pub client: Client,
+    pub bed: Bed,
+    dir: PathBuf,
+    audit: Option<AuditLog>,
+    installation: Installation,
+    kubeconfig: PathBuf,
+    /// Value of the label `test` on the nodes that Plans select; another world's if this one was made beside it.
+    /// `None` means all nodes: this is the only world.
+    nodes_of: Option<String>,
+}
+
+impl World {
+    /// A world on the cluster that all tests share, under the manifests that refit ships.
+    pub async fn new() -> Self {
+        Self::with(Manifests::Shipped).await
+    }
+
+    /// As [`Self::new`], under other manifests.
+    pub async fn with(manifests: Manifests) -> Self {
+        let id = random_id();
+        Self::on(Bed::shared().await.clone(), manifests, &id, Some(&id)).await
+    }
+
+    /// As [`Self::new`], on a control plane that nobody else uses: for tests that stop the API server or take
+    /// the CRD away.
+    pub async fn alone() -> Self {
+        let bed = Bed::own(super::controlplane::Options::default()).await;
+        let id = random_id();
+        Self::on(bed, Manifests::Shipped, &id, Some(&id)).await
+    }
+
+    /// Another namespace whose Plans select the nodes of this world.
+    pub async fn beside(&self) -> Self {
+        Self::on(
+            self.bed.clone(),
+            Manifests::Shipped,
+            &random_id(),
+            self.nodes_of.as_deref(),
+        )
+        .await
+    }
+
+    /// The only world on a bed, with nothing renamed and nothing confined: as it looks in a cluster of one's own.
+    pub async fn sole(bed: Bed) -> Self {
+        Self::on(bed, Manifests::Shipped, manifest::HOME, None).await
+    }
+
+    async fn on(bed: Bed, manifests: Manifests, id: &str, nodes_of: Option<&str>) -> Self {
+        let id = id.to_owned();
+        let client = bed.client(&id).await;
+        let dir = Run::current().folder(&id);
+        let mut world = Self {
+            audit: bed.audit_log(),
+            kubeconfig: dir.join("controller.kubeconfig"),
+            nodes_of: nodes_of.map(str::to_owned),
+            installation: manifests
+                .install_for(&id)
+                .unwrap_or_else(|error| panic!("manifests: {error:#}")),
+            id,
+            client,
+            bed,
+            dir,
+        };
+        world.make_namespace().await;
+        for object in &world.installation.objects {
+            manifest::apply(&world.client, object)
+                .await
+                .unwrap_or_else(|error| panic!("{error:#}"));
+        }
+        let token = world.token(&world.installation.service_account).await;
+        world.kubeconfig = world.write_kubeconfig("controller", &token);
+        world
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.id
+    }
+
+    /// A folder for files of this test. It is gone after the run, unless a test failed.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What something cluster-wide of the manifests is called in this world.
+    pub fn local_name(&self, name: &str) -> String {
+        manifest::local_name(&self.id, name)
+    }
+
+    /// The full name of a node of this world: `t-abc123-one`.
+    pub fn node_name(&self, name: &str) -> String {
+        match &self.nodes_of {
+            Some(id) => format!("{id}-{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Labels by which Plans of this world select nodes, and by which no other test's do.
+    pub fn node_labels(&self) -> BTreeMap<String, String> {
+        self.nodes_of
+            .iter()
+            .map(|id| (TEST_LABEL.to_owned(), id.clone()))
+            .collect()
+    }
+
+    /// User name of the controller's service account.
+    pub fn user(&self) -> String {
+        format!(
+            "system:serviceaccount:{}:{}",
+            self.id, self.installation.service_account
+        )
+    }
+
+    /// Kubeconfig of the controller's service account.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// What a list of those nodes asks for.
+    pub fn my_node_list(&self) -> ListParams {
+        match &self.nodes_of {
+            Some(id) => ListParams::default().labels(&format!("{TEST_LABEL}={id}")),
+            None => ListParams::default(),
+        }
+    }
+
+    /// A token of a service account of this namespace, by `TokenRequest`.
+    pub async fn token(&self, service_account: &str) -> String {
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: i64::try_from(TOKEN_LIFETIME.as_secs()).ok(),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let api = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.id);
+        let answer = api
+            .create_token_request(service_account, &PostParams::default(), &request)
+            .await;
+        let answer = answer.unwrap_or_else(|error| panic!("no token for {service_account}: {error}"));
+        answer
+            .status
+            .and_then(|status| status.token)
+            .expect("an answered TokenRequest has a token")
+    }
+
+    /// Writes `<name>.kubeconfig` for a bearer of that token, and returns its path.
+    pub fn write_kubeconfig(&self, name: &str, token: &str) -> PathBuf {
+        let path = self.dir.join(format!("{name}.kubeconfig"));
+        kubeconfig::cluster_of(&self.bed.kubeconfig())
+            .and_then(|cluster| kubeconfig::write(&path, &cluster, &kubeconfig::token(token), &self.id))
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        path
+    }
+
+    /// The controller, not yet started: as this world's service account, with the environment of the
+    /// manifests.
+    pub fn controller(&self) -> controller::Setup {
+        controller::Setup::new(
+            &self.dir,
+            &self.id,
+            &self.kubeconfig,
+            &self.installation.environment,
+            self.client.clone(),
+        )
+    }
+
+    /// A proxy between a controller and the API server that does what its rules say. `seed` decides where
+    /// chance is asked for.
+    pub async fn faults(&self, seed: u64) -> FaultProxy {
+        faults::FaultProxy::start(&self.bed.kubeconfig(), &self.dir, seed)
+            .await
+            .unwrap_or_else(|error| panic!("cannot start the fault proxy: {error:#}"))
+    }
+
+    /// All that was asked of the API server by service accounts of this world, by this test, and by the Job
+    /// controller about Jobs of this namespace, from the beginning of the world. Fails the test on an
+    /// existing cluster.
+    pub async fn requests(&self) -> Requests {
+        let Some(audit) = &self.audit else {
+            panic!(
+                "this test needs the API server's audit log, which only a control plane of the test bed has"
+            )
+        };
+        audit.settle(&self.client).await;
+        audit.requests(&self.id)
+    }
+
+    /// What the controller asked; see [`Self::requests`].
+    pub async fn controller_requests(&self) -> Requests {
+        self.requests().await.by(&self.user())
+    }
+
+    async fn make_namespace(&self) {
+        let namespace = json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": self.id,
+                "labels": { TEST_LABEL: self.id, "pod-security.kubernetes.io/enforce": "privileged" },
+            },
+        });
+        manifest::apply(&self.client, &namespace)
+            .await
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        // Pods are refused until it is there, and then the Job controller waits ten seconds before it tries
+        // again.
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.id);
+        wait::object(accounts, "default", "exists", wait::SOON, |_| true).await;
+    }
+}
+
+fn random_id() -> String {
+    format!("t-{}", names::random())
+}
+
+impl Drop for World {
+    /// Clears up, after a report if the test has failed. On a thread of its own, because this runs on the
+    /// test's runtime.
+    fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        let work = std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .enable_all()
+                        .build()
+                        .ok()?;
+                    let limit = Duration::from_secs(20);
+                    runtime.block_on(async { tokio::time::timeout(limit, self.farewell(failed)).await.ok() })
+                })
+                .join()
+        });
+        if failed {
+            Run::current().keep();
+            let report = work
+                .ok()
+                .flatten()
+                .unwrap_or_else(|| "the cluster does not answer".to_owned());
+            eprintln!("---- world {} (files: {})\n{report}", self.id, self.dir.display());
+        }
+    }
+}
+
+/// `Namespace` objects of tests that are over take a moment to go; nobody waits for them.
+impl World {
+    async fn farewell(&self, failed: bool) -> String {
+        // Its own client: connections of the test's live on the test's runtime, which stands still now.
+        let client = self.bed.unrecorded_client().await;
+        let report = if failed {
+            self.report(&client).await
+        } else {
+            String::new()
+        };
+        let namespaces = Api::<Namespace>::all(client.clone());
+        cluster::clear(&client, &namespaces, &self.id).await;
+        report
+    }
+}

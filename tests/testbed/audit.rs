@@ -1,0 +1,99 @@
+//! The audit log is believed by tests that count requests, so its own count has to be right.
+
+use std::collections::BTreeMap;
+
+use futures::TryStreamExt as _;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
+use refit::api::Plan;
+use serde_json::json;
+
+use crate::support::kubeconfig;
+use crate::support::manifest::Manifests;
+use crate::support::world::World;
+
+#[tokio::test]
+async fn a_known_number_of_requests_is_counted_exactly() {
+    let world = World::with(Manifests::Suc).await;
+    let client = kubeconfig::client(world.kubeconfig(), "counted").await.unwrap();
+    let nodes = Api::<Node>::all(client.clone());
+    let plans = Api::<Plan>::namespaced(client.clone(), world.namespace());
+    let maps = Api::<ConfigMap>::namespaced(client, world.namespace());
+    for round in 1..=20 {
+        nodes.list(&ListParams::default()).await.unwrap();
+        assert!(plans.get_opt("no-such-plan").await.unwrap().is_none());
+        maps.get_opt("forbidden").await.unwrap_err();
+        let two_seconds = WatchParams::default().timeout(1);
+        if round == 1 {
+            let events: Vec<WatchEvent<Node>> = nodes
+                .watch(&two_seconds, "0")
+                .await
+                .unwrap()
+                .try_collect()
+                .await
+                .unwrap();
+            drop(events);
+        }
+        let requests = world.controller_requests().await;
+        let expected = BTreeMap::from([
+            (("get", "configmaps", 403), round),
+            (("get", "plans", 404), round),
+            (("list", "nodes", 200), round),
+            (("watch", "nodes", 200), 1),
+        ]);
+        assert_eq!(requests.tally(), expected, "after {round} rounds");
+        assert_eq!(requests.forbidden().len(), round);
+        assert_eq!(requests.by("counted").0.len(), requests.0.len());
+        assert_eq!(requests.writes().count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_created_job_is_found_with_its_node_and_hash() {
+    let world = World::with(Manifests::Suc).await;
+    let client = kubeconfig::client(world.kubeconfig(), "jobs").await.unwrap();
+    let jobs = Api::<Job>::namespaced(client, world.namespace());
+    let mut uids = BTreeMap::new();
+    for (name, node_uid) in [("on-a", "uid-a"), ("on-a-again", "uid-a"), ("on-b", "uid-b")] {
+        let job: Job = serde_json::from_value(json!({
+            "metadata": {
+                "name": name,
+                "labels": {
+                    "upgrade.cattle.io/plan": "p", "plan.upgrade.cattle.io/p": "f00d", "upgrade.cattle.io/node": "short",
+                },
+                "annotations": { "refit.rs/node-uid": node_uid, "refit.rs/node": "the.whole.name" },
+            },
+            "spec": {
+                "suspend": true,
+                "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }] } },
+            },
+        }))
+        .unwrap();
+        let made = jobs.create(&PostParams::default(), &job).await.unwrap();
+        uids.insert(name, made.metadata.uid.unwrap());
+    }
+    // Refused, and so not created.
+    let again: Job = jobs.get("on-b").await.unwrap();
+    let again = Job {
+        metadata: kube::api::ObjectMeta {
+            resource_version: None,
+            ..again.metadata
+        },
+        ..again
+    };
+    jobs.create(&PostParams::default(), &again).await.unwrap_err();
+
+    let requests = world.requests().await;
+    let created = requests.jobs_created();
+    assert_eq!(created.len(), 3);
+    assert_eq!(created[0].uid, uids["on-a"]);
+    assert_eq!(
+        (created[0].plan.as_str(), created[0].node.as_str()),
+        ("p", "the.whole.name")
+    );
+    let by_node = requests.jobs_by_node_and_hash();
+    assert_eq!(by_node[&("uid-a".to_owned(), "f00d".to_owned())].len(), 2);
+    assert_eq!(by_node[&("uid-b".to_owned(), "f00d".to_owned())].len(), 1);
+    assert_eq!(requests.most_jobs_at_once("p"), 3);
+}
