@@ -14,5 +14,6 @@ mod support;
 mod deploy;
 mod docs;
 mod examples;
+mod kubelet;
 mod schema;
 mod testbed;

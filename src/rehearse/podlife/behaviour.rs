@@ -1,7 +1,8 @@
 //! How a pod is to behave: how long its containers take, how they end, and what goes wrong.
 //!
-//! Annotations under `fake.refit.rs/` steer it, on the pod (a Plan's reach it by S31) or on its node. A key that is not
-//! known, or a value that is not understood, refuses the pod, so that a slip of the pen cannot look like success.
+//! Annotations under `fake-kubelet/` steer it, on the pod or on its node. A Plan's reach its pods (S31), for they have
+//! neither `cattle.io/` nor `refit.rs/` in them. A key that is not known, or a value that is not understood, refuses the
+//! pod, so that a slip of the pen cannot look like success.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use super::admission::Rejection;
 use super::fnv1a;
 
 /// Prefix of the annotations that steer a pod.
-pub const STEERING_PREFIX: &str = "fake.refit.rs/";
+pub const STEERING_PREFIX: &str = "fake-kubelet/";
 
 /// How long something takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +89,7 @@ pub struct Behaviour {
     pub(super) backoff: SignedDuration,
     pub(super) resync: Delay,
     pub(super) reject: Option<Rejection>,
-    /// How often containers of earlier pods of the same owner were started on this node: what is only for the first try
-    /// is not for a pod that a Job made in place of a lost one.
+    /// How many pods of the same owner were on this node before.
     pub(super) earlier: i32,
     pub(super) init: Vec<ContainerBehaviour>,
     pub(super) regular: Vec<ContainerBehaviour>,
@@ -175,11 +175,22 @@ impl Behaviour {
         behaviour
     }
 
-    /// The same, for a pod whose owner had containers of the same names started on this node this many times before.
+    /// The same, for a pod whose owner had this many others on the node before: what is steered for the first try only is
+    /// not for a pod that a Job made in place of a lost one.
     #[must_use]
-    pub fn after_earlier_starts(mut self, starts: i32) -> Self {
-        self.earlier = starts;
+    pub fn after_earlier_pods(mut self, pods: i32) -> Self {
+        self.earlier = pods;
         self
+    }
+
+    /// Whether the effect of the container of that name is real.
+    #[must_use]
+    pub fn is_acted(&self, pod: &Pod, name: &str) -> bool {
+        let spec = pod.spec.as_ref();
+        let inits = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+        let regulars = spec.map(|spec| spec.containers.as_slice()).unwrap_or_default();
+        let containers = inits.iter().zip(&self.init).chain(regulars.iter().zip(&self.regular));
+        containers.into_iter().any(|(container, behaviour)| container.name == name && behaviour.acted)
     }
 
     fn unsteered(pod: &Pod, defaults: &Defaults, acted: &dyn Fn(&str) -> bool) -> Self {

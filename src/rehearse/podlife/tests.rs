@@ -31,7 +31,7 @@ impl Stage {
     fn new(spec: &Value, steering: &[(&str, &str)]) -> Self {
         let annotations: serde_json::Map<String, Value> = steering
             .iter()
-            .map(|(key, value)| (format!("fake.refit.rs/{key}"), json!(value)))
+            .map(|(key, value)| (format!("fake-kubelet/{key}"), json!(value)))
             .collect();
         let pod = json!({
             "metadata": {"name": "p", "namespace": "ns", "uid": "UID", "generation": 1, "annotations": annotations},

@@ -60,7 +60,7 @@ fn fields_of_the_pod_become_variables() {
         field("UID", "metadata.uid"),
         field("ACCOUNT", "spec.serviceAccountName"),
         field("PLAN", "metadata.labels['plan']"),
-        field("MESSAGE", "metadata.annotations['fake.refit.rs/message']"),
+        field("MESSAGE", "metadata.annotations['fake-kubelet/message']"),
         field("NONE", "metadata.labels['none']"),
         {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
     ]}));

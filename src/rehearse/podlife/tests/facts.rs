@@ -215,7 +215,7 @@ fn play(scenario: &str, steering: &[(&str, &str)], forgetful: bool) -> (Vec<Stri
                 let second = AFTER_REBOOT.iter().filter(|(name, ..)| *name == scenario);
                 let annotations = stage.pod.metadata.annotations.get_or_insert_default();
                 annotations.extend(
-                    second.map(|(_, key, value)| (format!("fake.refit.rs/{key}"), (*value).to_owned())),
+                    second.map(|(_, key, value)| (format!("fake-kubelet/{key}"), (*value).to_owned())),
                 );
                 stage.boot();
             }
@@ -231,7 +231,7 @@ fn play(scenario: &str, steering: &[(&str, &str)], forgetful: bool) -> (Vec<Stri
             .annotations
             .as_mut()
             .unwrap()
-            .insert("fake.refit.rs/exit-code".into(), "0".into());
+            .insert("fake-kubelet/exit-code".into(), "0".into());
     }
     live(&mut stage, end + 5_000, forgetful);
     let told = stage.told.iter().map(|(_, status)| text(status)).collect();

@@ -138,7 +138,7 @@ fn what_is_steered_for_the_first_try_is_for_the_first_try_only() {
 #[test]
 fn the_first_try_of_a_jobs_second_pod_is_not_the_first() {
     let mut stage = Stage::new(&single("Never"), &[("exit-code-first", "9")]);
-    let behaviour = stage.behaviour().after_earlier_starts(1);
+    let behaviour = stage.behaviour().after_earlier_pods(1);
     for _ in 0..10 {
         let step = stage.life.step(&stage.pod, &stage.machine, &behaviour, stage.now);
         stage.now = step.wake.unwrap_or(stage.now);

@@ -9,7 +9,7 @@ use super::{Stage, job, single};
 fn layer(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
     entries
         .iter()
-        .map(|(key, value)| (format!("fake.refit.rs/{key}"), (*value).to_owned()))
+        .map(|(key, value)| (format!("fake-kubelet/{key}"), (*value).to_owned()))
         .collect()
 }
 
@@ -90,37 +90,37 @@ fn a_slip_of_the_pen_is_an_error_that_names_it() {
         (
             "exitcode",
             "1",
-            r#"annotation fake.refit.rs/exitcode="1": no such key"#,
+            r#"annotation fake-kubelet/exitcode="1": no such key"#,
         ),
         (
             "exit-code",
             "no",
-            r#"annotation fake.refit.rs/exit-code="no": an exit code from 0 to 255 is wanted"#,
+            r#"annotation fake-kubelet/exit-code="no": an exit code from 0 to 255 is wanted"#,
         ),
         (
             "exit-code",
             "256",
-            r#"annotation fake.refit.rs/exit-code="256": an exit code from 0 to 255 is wanted"#,
+            r#"annotation fake-kubelet/exit-code="256": an exit code from 0 to 255 is wanted"#,
         ),
         (
             "run-delay",
             "5",
-            r#"annotation fake.refit.rs/run-delay="5": a duration such as 300ms or 1m30s is wanted"#,
+            r#"annotation fake-kubelet/run-delay="5": a duration such as 300ms or 1m30s is wanted"#,
         ),
         (
             "run-delay",
             "-5s",
-            r#"annotation fake.refit.rs/run-delay="-5s": a duration such as 300ms or 1m30s is wanted"#,
+            r#"annotation fake-kubelet/run-delay="-5s": a duration such as 300ms or 1m30s is wanted"#,
         ),
         (
             "upgrade.reboot",
             "yes",
-            r#"annotation fake.refit.rs/upgrade.reboot="yes": never, once or always is wanted"#,
+            r#"annotation fake-kubelet/upgrade.reboot="yes": never, once or always is wanted"#,
         ),
         (
             "upgrade.start-delay",
             "1s",
-            r#"annotation fake.refit.rs/upgrade.start-delay="1s": no such key of a container"#,
+            r#"annotation fake-kubelet/upgrade.start-delay="1s": no such key of a container"#,
         ),
     ] {
         let stage = Stage::new(&job(), &[(key, value)]);
