@@ -46,7 +46,7 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     Ok(match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!("{:#}", anyhow::Error::new(error));
+            error!("{}", output::with_causes(&error.into()));
             ExitCode::FAILURE
         }
     })
