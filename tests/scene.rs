@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use refit::api::names::LABEL_PLAN_PREFIX;
 use refit::api::{NodeProgress, Plan};
-use refit::rehearse::podlife::{Defaults, Delay};
+use refit::rehearse::podlife::{Defaults, Delay, STEERING_PREFIX};
 use refit::rollout::Ledger;
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ impl Scene {
         let set = NodeSet::named(nodes.map(|name| world.node_name(name)))
             .labels(world.node_labels())
             .pods(quick());
-        let kubelet = FakeKubelet::start(world.bed.unrecorded_client().await, change(set)).await;
+        let kubelet = FakeKubelet::start(&world.bed.kubelet_config().await, change(set)).await;
         Self { world, kubelet }
     }
 
@@ -182,8 +182,8 @@ impl Scene {
     }
 
     /// How often a container of that name was started on the node.
-    pub fn runs(&self, node: &str, container: &str) -> u32 {
-        self.kubelet.runs(&self.node(node), container)
+    pub async fn runs(&self, node: &str, container: &str) -> u32 {
+        self.kubelet.runs(&self.node(node), container).await
     }
 
     /// What the events with that reason say, sorted. Fails if one was counted up: each tells one thing.
@@ -214,11 +214,11 @@ impl Scene {
         .await;
     }
 
-    /// Waits until the results of all Jobs are recorded: nothing is left to do.
-    pub async fn all_recorded(&self) {
+    /// Waits until the results of all Jobs of the Plan are recorded.
+    pub async fn all_recorded(&self, plan: &str) {
         wait::eventually("the results of all Jobs are recorded", SOON, async || {
-            let jobs = self.world.jobs().list(&Default::default()).await.map_err(|error| error.to_string())?;
-            let open: Vec<_> = jobs.items.iter().filter(|job| !is_recorded(job)).map(Job::name_any).collect();
+            let jobs = self.world.jobs_of(plan).await;
+            let open: Vec<_> = jobs.iter().filter(|job| !is_recorded(job)).map(Job::name_any).collect();
             if open.is_empty() { Ok(()) } else { Err(open.join(", ")) }
         })
         .await;
@@ -240,7 +240,7 @@ pub fn quick() -> Defaults {
 /// `metadata` that steers the pods of a Plan: `steer(&[("run-delay", "never")])`.
 pub fn steer(steering: &[(&str, &str)]) -> Value {
     let annotations: BTreeMap<_, _> =
-        steering.iter().map(|(key, value)| (format!("fake.refit.rs/{key}"), *value)).collect();
+        steering.iter().map(|(key, value)| (format!("{STEERING_PREFIX}{key}"), *value)).collect();
     json!({ "metadata": { "annotations": annotations } })
 }
 

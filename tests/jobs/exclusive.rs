@@ -45,7 +45,7 @@ async fn take_turns(specs: [Value; 2]) {
     assert_eq!(requests.most_open_jobs(|_| true), 1);
     let made: Vec<_> = scene.made().await.into_iter().map(|job| job.plan).collect();
     assert_eq!(made, [first, second]);
-    assert_eq!(scene.runs("one", "upgrade"), 2);
+    assert_eq!(scene.runs("one", "upgrade").await, 2);
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ async fn two_nodes_whose_short_names_are_the_same_get_a_job_each() {
     assert_eq!(made.iter().filter(|job| job.name == common).count(), 1);
     for node in ["a.x", "a.y"] {
         scene.done("short", node, &plan_hash).await;
-        assert_eq!(scene.runs(node, "upgrade"), 1, "{node}");
+        assert_eq!(scene.runs(node, "upgrade").await, 1, "{node}");
     }
     scene
         .told_exactly(
@@ -175,12 +175,10 @@ async fn a_node_waits_while_foreign_jobs_have_both_names_and_no_longer() {
 async fn a_node_that_is_made_again_under_its_name_in_mid_roll_out_is_another_node() {
     let scene = Scene::new(["one", "two"]).await;
     let _controller = scene.world.controller().start();
-    let only_first = [("upgrade.run-delay", "never")];
     // The pods of the first machine never end; those of the second do.
     for node in ["one", "two"] {
-        scene.kubelet.behaviour(&scene.node(node), "upgrade.run-delay", Some("never")).await;
+        scene.kubelet.behaviour(&scene.node(node), &[("upgrade.run-delay", "never")]).await;
     }
-    let _ = only_first;
     scene.plan("reborn", json!({})).await;
     let first = wait::eventually("a Job is made", SOON, async || {
         scene.made_for().await.first().cloned().ok_or_else(String::new)
@@ -192,7 +190,7 @@ async fn a_node_that_is_made_again_under_its_name_in_mid_roll_out_is_another_nod
     let old_uid = scene.world.node(&scene.node(&first)).await.uid().unwrap();
 
     for node in ["one", "two"] {
-        scene.kubelet.behaviour(&scene.node(node), "upgrade.run-delay", Some("300ms")).await;
+        scene.kubelet.behaviour(&scene.node(node), &[]).await;
     }
     scene.kubelet.delete_node(&scene.node(&first)).await;
     scene.kubelet.recreate_node(&scene.node(&first)).await;
@@ -237,7 +235,7 @@ async fn a_plan_that_is_made_again_at_once_takes_nothing_of_the_old_one_for_its_
     }
     for node in ["one", "two"] {
         scene.done("again", node, &plan_hash).await;
-        assert_eq!(scene.runs(node, "upgrade"), 2);
+        assert_eq!(scene.runs(node, "upgrade").await, 2);
     }
     scene
         .told_exactly(

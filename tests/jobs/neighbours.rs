@@ -40,7 +40,7 @@ async fn jobs_of_another_controller_are_left_alone() {
     scene.made_once_each([("one", &plan_hash)]).await;
 
     // The end of the Plan is the end of its own Jobs only.
-    scene.all_recorded_of("plan").await;
+    scene.all_recorded("plan").await;
     scene.world.plans().delete("plan", &DeleteParams::default()).await.unwrap();
     let own = scene.made().await.remove(0).name;
     crate::support::wait::gone(scene.world.jobs(), &own, SOON).await;
@@ -81,7 +81,7 @@ async fn two_controllers_in_two_namespaces_leave_each_others_nodes_alone() {
     // The north settles for as long as its node is not Ready, with a note on it, while the south goes through its life.
     scene.plan("same", plan("north")).await;
     scene.upgrading("same", "north").await;
-    scene.kubelet.set_not_ready(&scene.node("north"), true).await;
+    scene.kubelet.set_not_ready(&scene.node("north")).await;
     scene.phase("same", "north", "Settling").await;
     let settling = scene.world.node_until(&scene.node("north"), "has a record", SOON, |node| record(node, "same").is_some());
     let settling = settling.await;
@@ -105,7 +105,7 @@ async fn two_controllers_in_two_namespaces_leave_each_others_nodes_alone() {
     assert!(is_cordoned(&north));
     assert_eq!(ledger(&north), ledger(&settling));
     assert_eq!(record(&north, "same"), record(&settling, "same"));
-    scene.kubelet.set_not_ready(&scene.node("north"), false).await;
+    scene.kubelet.set_ready(&scene.node("north")).await;
     let north_hash = scene.complete("same").await;
     assert_ne!(north_hash, south_hash);
     let node = scene.done("same", "north", &north_hash).await;

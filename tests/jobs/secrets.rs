@@ -44,7 +44,7 @@ async fn a_changed_secret_runs_the_plan_again_and_an_ignored_one_does_not() {
         .await;
     for node in ["one", "two"] {
         scene.done("secretive", node, &second).await;
-        assert_eq!(scene.runs(node, "upgrade"), 2);
+        assert_eq!(scene.runs(node, "upgrade").await, 2);
     }
     // The content is read only of what takes part: once at first, once when it changed.
     let requests = scene.world.controller_requests().await;
