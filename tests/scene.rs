@@ -16,30 +16,31 @@ use serde_json::{Value, json};
 use crate::support::audit::JobCreated;
 use crate::support::kubelet::{FakeKubelet, NodeSet};
 use crate::support::wait::{self, SOON};
-use crate::support::world::{World, done};
+use crate::support::world::World;
+use crate::support::world::cluster::done;
 
 /// Longer than a roll-out over a handful of nodes takes on a busy machine.
-pub const A_WHILE: std::time::Duration = std::time::Duration::from_secs(90);
+pub(crate) const A_WHILE: std::time::Duration = std::time::Duration::from_secs(90);
 
 /// A world with nodes that run pods.
-pub struct Scene {
-    pub world: World,
-    pub kubelet: FakeKubelet,
+pub(crate) struct Scene {
+    pub(crate) world: World,
+    pub(crate) kubelet: FakeKubelet,
 }
 
 impl Scene {
     /// Nodes of these names, each with the id of the world in front ([`Self::node`]).
-    pub async fn new<const N: usize>(nodes: [&str; N]) -> Self {
+    pub(crate) async fn new<const N: usize>(nodes: [&str; N]) -> Self {
         Self::with(nodes, |set| set).await
     }
 
     /// As [`Self::new`], with nodes as `change` wants them.
-    pub async fn with<const N: usize>(nodes: [&str; N], change: impl FnOnce(NodeSet) -> NodeSet) -> Self {
+    pub(crate) async fn with<const N: usize>(nodes: [&str; N], change: impl FnOnce(NodeSet) -> NodeSet) -> Self {
         Self::on(World::new().await, nodes, change).await
     }
 
     /// As [`Self::with`], in a world that is there already.
-    pub async fn on<const N: usize>(
+    pub(crate) async fn on<const N: usize>(
         world: World,
         nodes: [&str; N],
         change: impl FnOnce(NodeSet) -> NodeSet,
@@ -52,12 +53,12 @@ impl Scene {
     }
 
     /// The full name of a node.
-    pub fn node(&self, name: &str) -> String {
+    pub(crate) fn node(&self, name: &str) -> String {
         self.world.node_name(name)
     }
 
     /// Makes a Plan for all nodes of the world, one at a time, to version `v1`, changed by `more` as a merge patch would.
-    pub async fn plan(&self, name: &str, more: Value) -> Plan {
+    pub(crate) async fn plan(&self, name: &str, more: Value) -> Plan {
         let mut plan = json!({
             "apiVersion": "upgrade.cattle.io/v1",
             "kind": "Plan",
@@ -75,18 +76,18 @@ impl Scene {
     }
 
     /// Changes the spec of a Plan.
-    pub async fn edit(&self, plan: &str, spec: Value) -> Plan {
+    pub(crate) async fn edit(&self, plan: &str, spec: Value) -> Plan {
         self.world.edit_plan(plan, json!({ "spec": spec })).await
     }
 
     /// Waits until the Plan is Complete with every node that it selects, and returns its hash.
-    pub async fn complete(&self, plan: &str) -> String {
+    pub(crate) async fn complete(&self, plan: &str) -> String {
         let plan = self.world.plan_complete(plan, A_WHILE).await;
         hash(&plan)
     }
 
     /// Waits until the node is done with that hash.
-    pub async fn done(&self, plan: &str, node: &str, hash: &str) -> Node {
+    pub(crate) async fn done(&self, plan: &str, node: &str, hash: &str) -> Node {
         let what = format!("is done for {plan} with {hash}");
         self.world
             .node_until(&self.node(node), &what, A_WHILE, |node| {
@@ -96,18 +97,18 @@ impl Scene {
     }
 
     /// Waits until `upgrade` runs on the node for the Plan, and returns what status says of the node.
-    pub async fn upgrading(&self, plan: &str, node: &str) -> NodeProgress {
+    pub(crate) async fn upgrading(&self, plan: &str, node: &str) -> NodeProgress {
         self.phase(plan, node, "Upgrading").await
     }
 
     /// Waits until status says that the node is in that phase.
-    pub async fn phase(&self, plan: &str, node: &str, phase: &str) -> NodeProgress {
+    pub(crate) async fn phase(&self, plan: &str, node: &str, phase: &str) -> NodeProgress {
         self.progress(plan, node, &format!("is {phase}"), |node| node.phase == phase)
             .await
     }
 
     /// Waits until status says that the node is held up for that reason.
-    pub async fn held_up(&self, plan: &str, node: &str, reason: &str) -> NodeProgress {
+    pub(crate) async fn held_up(&self, plan: &str, node: &str, reason: &str) -> NodeProgress {
         self.progress(plan, node, &format!("is held up by {reason}"), |node| {
             node.reason.as_deref() == Some(reason)
         })
@@ -132,7 +133,7 @@ impl Scene {
     }
 
     /// The one Job of the Plan for the node.
-    pub async fn job(&self, plan: &str, node: &str) -> Job {
+    pub(crate) async fn job(&self, plan: &str, node: &str) -> Job {
         let node = self.node(node);
         let mut jobs = self.world.jobs_of(plan).await;
         jobs.retain(|job| job.annotations().get("refit.rs/node") == Some(&node));
@@ -143,7 +144,7 @@ impl Scene {
     }
 
     /// Waits until there is a Job of the Plan for the node that is as `good` wants it.
-    pub async fn job_until(&self, plan: &str, node: &str, what: &str, good: impl Fn(&Job) -> bool) -> Job {
+    pub(crate) async fn job_until(&self, plan: &str, node: &str, what: &str, good: impl Fn(&Job) -> bool) -> Job {
         let node = self.node(node);
         wait::eventually(&format!("a Job of {plan} on {node} {what}"), A_WHILE, async || {
             let jobs = self.world.jobs_of(plan).await;
@@ -155,12 +156,12 @@ impl Scene {
     }
 
     /// All Jobs that the controller made, in their order.
-    pub async fn made(&self) -> Vec<JobCreated> {
+    pub(crate) async fn made(&self) -> Vec<JobCreated> {
         self.world.controller_requests().await.jobs_created()
     }
 
     /// Names of the nodes for which the controller made Jobs, in their order, without the id of the world.
-    pub async fn made_for(&self) -> Vec<String> {
+    pub(crate) async fn made_for(&self) -> Vec<String> {
         let prefix = self.node("");
         let made = self.made().await;
         made.iter().map(|job| job.node.strip_prefix(&prefix).unwrap_or(&job.node).to_owned()).collect()
@@ -168,7 +169,7 @@ impl Scene {
 
     /// Fails unless the controller was never refused anything, each node (by UID) got one Job for each hash, and those
     /// are Jobs for these nodes and hashes, in any order.
-    pub async fn made_once_each<const N: usize>(&self, expected: [(&str, &str); N]) {
+    pub(crate) async fn made_once_each<const N: usize>(&self, expected: [(&str, &str); N]) {
         let requests = self.world.controller_requests().await;
         assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
         for ((node, hash), jobs) in requests.jobs_by_node_and_hash() {
@@ -182,12 +183,12 @@ impl Scene {
     }
 
     /// How often a container of that name was started on the node.
-    pub async fn runs(&self, node: &str, container: &str) -> u32 {
+    pub(crate) async fn runs(&self, node: &str, container: &str) -> u32 {
         self.kubelet.runs(&self.node(node), container).await
     }
 
     /// What the events with that reason say, sorted. Fails if one was counted up: each tells one thing.
-    pub async fn told(&self, reason: &str) -> Vec<String> {
+    pub(crate) async fn told(&self, reason: &str) -> Vec<String> {
         let mut told: Vec<_> = self
             .world
             .events_with(reason)
@@ -203,7 +204,7 @@ impl Scene {
     }
 
     /// Fails unless the events with that reason are these, in any order.
-    pub async fn told_exactly<const N: usize>(&self, reason: &str, expected: [String; N]) {
+    pub(crate) async fn told_exactly<const N: usize>(&self, reason: &str, expected: [String; N]) {
         let mut expected = expected.to_vec();
         expected.sort();
         // The event comes before the write that it tells of, but that write may be one that the test does not wait for.
@@ -215,7 +216,7 @@ impl Scene {
     }
 
     /// Waits until the results of all Jobs of the Plan are recorded.
-    pub async fn all_recorded(&self, plan: &str) {
+    pub(crate) async fn all_recorded(&self, plan: &str) {
         wait::eventually("the results of all Jobs are recorded", SOON, async || {
             let jobs = self.world.jobs_of(plan).await;
             let open: Vec<_> = jobs.iter().filter(|job| !is_recorded(job)).map(Job::name_any).collect();
@@ -226,7 +227,7 @@ impl Scene {
 }
 
 /// Pods that are soon over.
-pub fn quick() -> Defaults {
+pub(crate) fn quick() -> Defaults {
     Defaults {
         start: Delay::millis(50),
         init: Delay::millis(50),
@@ -238,14 +239,14 @@ pub fn quick() -> Defaults {
 }
 
 /// `metadata` that steers the pods of a Plan: `steer(&[("run-delay", "never")])`.
-pub fn steer(steering: &[(&str, &str)]) -> Value {
+pub(crate) fn steer(steering: &[(&str, &str)]) -> Value {
     let annotations: BTreeMap<_, _> =
         steering.iter().map(|(key, value)| (format!("{STEERING_PREFIX}{key}"), *value)).collect();
     json!({ "metadata": { "annotations": annotations } })
 }
 
 /// Two patches in one.
-pub fn both(mut one: Value, other: Value) -> Value {
+pub(crate) fn both(mut one: Value, other: Value) -> Value {
     merge(&mut one, other);
     one
 }
@@ -266,53 +267,53 @@ fn merge(into: &mut Value, from: Value) {
 }
 
 /// `status.latestHash`.
-pub fn hash(plan: &Plan) -> String {
+pub(crate) fn hash(plan: &Plan) -> String {
     plan.status.as_ref().and_then(|status| status.latest_hash.clone()).unwrap()
 }
 
 /// What `status.active` says of a node, by its full name.
-pub fn active<'a>(plan: &'a Plan, node: &str) -> Option<&'a NodeProgress> {
+pub(crate) fn active<'a>(plan: &'a Plan, node: &str) -> Option<&'a NodeProgress> {
     plan.status.as_ref()?.active.as_ref()?.iter().find(|entry| entry.name == node)
 }
 
 /// `status.applying`.
-pub fn applying(plan: &Plan) -> Vec<String> {
+pub(crate) fn applying(plan: &Plan) -> Vec<String> {
     plan.status.as_ref().and_then(|status| status.applying.clone()).unwrap_or_default()
 }
 
 /// Whether the controller has recorded the result of a Job.
-pub fn is_recorded(job: &Job) -> bool {
+pub(crate) fn is_recorded(job: &Job) -> bool {
     job.annotations().contains_key("refit.rs/recorded")
 }
 
 /// Whether a Job has that condition.
-pub fn has_condition(job: &Job, type_: &str) -> bool {
+pub(crate) fn has_condition(job: &Job, type_: &str) -> bool {
     let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref());
     conditions.unwrap_or_default().iter().any(|it| it.type_ == type_ && it.status == "True")
 }
 
 /// `spec.unschedulable`.
-pub fn is_cordoned(node: &Node) -> bool {
+pub(crate) fn is_cordoned(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
 }
 
 /// Who cordoned a node.
-pub fn ledger(node: &Node) -> Option<Ledger> {
+pub(crate) fn ledger(node: &Node) -> Option<Ledger> {
     node.annotations().get("refit.rs/cordon").and_then(|text| Ledger::parse(text))
 }
 
 /// The record of a Plan on a node.
-pub fn record(node: &Node, plan: &str) -> Option<Value> {
+pub(crate) fn record(node: &Node, plan: &str) -> Option<Value> {
     let text = node.annotations().get(&format!("plan.refit.rs/{plan}"))?;
     Some(serde_json::from_str(text).unwrap())
 }
 
 /// Label by which a node is done for a Plan.
-pub fn label(plan: &str) -> String {
+pub(crate) fn label(plan: &str) -> String {
     format!("{LABEL_PLAN_PREFIX}{plan}")
 }
 
 /// A set of texts, for comparing without an order.
-pub fn set<T: Into<String>>(texts: impl IntoIterator<Item = T>) -> BTreeSet<String> {
+pub(crate) fn set<T: Into<String>>(texts: impl IntoIterator<Item = T>) -> BTreeSet<String> {
     texts.into_iter().map(Into::into).collect()
 }

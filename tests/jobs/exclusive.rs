@@ -32,7 +32,7 @@ async fn take_turns(specs: [Value; 2]) {
     assert_eq!(waits.phase, "Waiting");
     assert!(scene.world.jobs_of(second).await.is_empty(), "it is decided before there is a Job");
     let said = scene.world.plans().get(second).await.unwrap();
-    let complete = crate::support::world::find_condition(&said, "Complete").unwrap();
+    let complete = crate::support::world::cluster::find_condition(&said, "Complete").unwrap();
     assert_eq!(complete.reason.as_deref(), Some("NodeBusy"));
     assert_eq!(
         complete.message.as_deref(),
@@ -84,7 +84,7 @@ async fn a_busy_node_does_not_hold_up_the_next() {
     scene.upgrading("first", "one").await;
     scene.plan("second", json!({ "spec": { "cordon": true } })).await;
     scene.world.node_until(&scene.node("two"), "is done for second", crate::scene::A_WHILE, |node| {
-        crate::support::world::done(node, "second").is_some()
+        crate::support::world::cluster::done(node, "second").is_some()
     })
     .await;
     scene.held_up("second", "one", "NodeBusy").await;

@@ -8,12 +8,12 @@ use serde_json::json;
 
 use crate::scene::{A_WHILE, Scene, applying, both, hash, set, steer};
 use crate::support::wait::{self, SOON};
-use crate::support::world::{create, done};
+use crate::support::world::cluster::{create, done, find_condition};
 
 /// Fails unless every pod of the Plan ran on the node that its label is about.
 async fn pods_ran_where_they_belong(scene: &Scene, plan: &str) {
-    let pods = scene.world.pods().list(&ListParams::default().labels(&format!("upgrade.cattle.io/plan={plan}")));
-    for pod in pods.await.unwrap() {
+    let of_plan = ListParams::default().labels(&format!("upgrade.cattle.io/plan={plan}"));
+    for pod in scene.world.pods().list(&of_plan).await.unwrap() {
         assert_eq!(
             pod.spec.as_ref().unwrap().node_name.as_deref(),
             Some(&*pod.annotations()["refit.rs/node"]),
@@ -117,6 +117,17 @@ async fn foreign_job(scene: &Scene, name: &str) -> Job {
     create(&scene.world.jobs(), job).await
 }
 
+/// Fails if the controller wrote to the Job.
+async fn untouched(scene: &Scene, job: &str) {
+    scene.world.jobs().get(job).await.unwrap();
+    let requests = scene.world.controller_requests().await;
+    let touched: Vec<_> = requests
+        .writes()
+        .filter(|request| request.resource.starts_with("jobs") && request.name == job && request.verb != "create")
+        .collect();
+    assert!(touched.is_empty(), "{touched:#?}");
+}
+
 /// A suspended Plan, and the names of its Job on the only node.
 async fn suspended(scene: &Scene, name: &str) -> [String; 2] {
     let plan = scene.plan(name, json!({ "spec": { "suspend": true } })).await;
@@ -134,14 +145,13 @@ async fn a_foreign_job_under_our_name_stays_and_ours_gets_another() {
     let scene = Scene::new(["one"]).await;
     let _controller = scene.world.controller().start();
     let [first, second] = suspended(&scene, "named").await;
-    let foreign = foreign_job(&scene, &first).await;
+    foreign_job(&scene, &first).await;
 
     scene.edit("named", json!({ "suspend": false })).await;
     let plan_hash = scene.complete("named").await;
     scene.made_once_each([("one", &plan_hash)]).await;
     assert_eq!(scene.made().await[0].name, second);
-    let still = scene.world.jobs().get(&first).await.unwrap();
-    assert_eq!(still.resource_version(), foreign.resource_version(), "nobody touched it");
+    untouched(&scene, &first).await;
 }
 
 #[tokio::test]
@@ -155,20 +165,20 @@ async fn a_node_waits_while_foreign_jobs_have_both_names_and_no_longer() {
     scene.edit("named", json!({ "suspend": false })).await;
     let waits = scene.held_up("named", "one", "NameTaken").await;
     assert_eq!(waits.message.unwrap(), format!("another Job has the name {second}"));
-    let said = scene
+    scene
         .world
         .plan_until("named", "says so in its condition", SOON, |plan| {
-            crate::support::world::find_condition(plan, "Complete")
+            find_condition(plan, "Complete")
                 .is_some_and(|it| it.message.as_deref().is_some_and(|text| text.contains(&second)))
         })
         .await;
     assert!(done(&scene.world.node(&scene.node("one")).await, "named").is_none());
-    drop(said);
 
     // A person sees that, and makes room.
     scene.world.jobs().delete(&second, &DeleteParams::background()).await.unwrap();
     let plan_hash = scene.complete("named").await;
     scene.made_once_each([("one", &plan_hash)]).await;
+    untouched(&scene, &first).await;
 }
 
 #[tokio::test]

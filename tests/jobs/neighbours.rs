@@ -1,13 +1,12 @@
 //! What is not ours: Jobs of others, and nodes of another controller.
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, both, hash, is_cordoned, ledger, record, steer};
+use crate::scene::{Scene, both, hash, is_cordoned, is_recorded, ledger, record, steer};
 use crate::support::wait::SOON;
-use crate::support::world::create;
+use crate::support::world::cluster::create;
 
 /// A Job that looks like one of ours, but for the label that says whose it is.
 fn lookalike(name: &str, controller: Option<&str>) -> Value {
@@ -30,9 +29,9 @@ fn lookalike(name: &str, controller: Option<&str>) -> Value {
 #[tokio::test]
 async fn jobs_of_another_controller_are_left_alone() {
     let scene = Scene::new(["one"]).await;
-    let mut others: Vec<Job> = Vec::new();
-    for (name, controller) in [("of-another", Some("another-controller")), ("of-nobody", None)] {
-        others.push(create(&scene.world.jobs(), lookalike(name, controller)).await);
+    let others = [("of-another", Some("another-controller")), ("of-nobody", None)];
+    for (name, controller) in others {
+        let _: Job = create(&scene.world.jobs(), lookalike(name, controller)).await;
     }
     let _controller = scene.world.controller().start();
     scene.plan("plan", json!({})).await;
@@ -40,13 +39,14 @@ async fn jobs_of_another_controller_are_left_alone() {
     scene.made_once_each([("one", &plan_hash)]).await;
 
     // The end of the Plan is the end of its own Jobs only.
-    scene.all_recorded("plan").await;
+    scene.job_until("plan", "one", "is recorded", is_recorded).await;
     scene.world.plans().delete("plan", &DeleteParams::default()).await.unwrap();
     let own = scene.made().await.remove(0).name;
     crate::support::wait::gone(scene.world.jobs(), &own, SOON).await;
-    for other in others {
-        let now = scene.world.jobs().get(&other.name_any()).await.unwrap();
-        assert_eq!(now.resource_version(), other.resource_version(), "{}", other.name_any());
+    let requests = scene.world.controller_requests().await;
+    for (other, _) in others {
+        scene.world.jobs().get(other).await.unwrap();
+        assert!(requests.0.iter().all(|request| request.name != other), "{other}");
     }
 }
 
@@ -83,8 +83,8 @@ async fn two_controllers_in_two_namespaces_leave_each_others_nodes_alone() {
     scene.upgrading("same", "north").await;
     scene.kubelet.set_not_ready(&scene.node("north")).await;
     scene.phase("same", "north", "Settling").await;
-    let settling = scene.world.node_until(&scene.node("north"), "has a record", SOON, |node| record(node, "same").is_some());
-    let settling = settling.await;
+    let north = scene.node("north");
+    let settling = scene.world.node_until(&north, "has a record", SOON, |node| record(node, "same").is_some()).await;
     assert!(is_cordoned(&settling));
 
     let mut southern = plan("south");
@@ -101,11 +101,11 @@ async fn two_controllers_in_two_namespaces_leave_each_others_nodes_alone() {
     crate::support::wait::gone(world.plans(), "same", SOON).await;
 
     // Nothing of the south has touched the north.
-    let north = scene.world.node(&scene.node("north")).await;
-    assert!(is_cordoned(&north));
-    assert_eq!(ledger(&north), ledger(&settling));
-    assert_eq!(record(&north, "same"), record(&settling, "same"));
-    scene.kubelet.set_ready(&scene.node("north")).await;
+    let now = scene.world.node(&north).await;
+    assert!(is_cordoned(&now));
+    assert_eq!(ledger(&now), ledger(&settling));
+    assert_eq!(record(&now, "same"), record(&settling, "same"));
+    scene.kubelet.set_ready(&north).await;
     let north_hash = scene.complete("same").await;
     assert_ne!(north_hash, south_hash);
     let node = scene.done("same", "north", &north_hash).await;

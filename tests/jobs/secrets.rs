@@ -6,7 +6,7 @@ use refit::job::digest::{plan_hash, secret_hash};
 use serde_json::json;
 
 use crate::scene::{A_WHILE, Scene, hash};
-use crate::support::world::create;
+use crate::support::world::cluster::create;
 
 async fn make(scene: &Scene, name: &str) {
     let secret = json!({ "metadata": { "name": name }, "stringData": { "config": "first" } });
