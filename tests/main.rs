@@ -15,5 +15,6 @@ mod deploy;
 mod docs;
 mod examples;
 mod rings;
+mod kubelet;
 mod schema;
 mod testbed;
