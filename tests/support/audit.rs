@@ -393,6 +393,8 @@ impl From<Line> for Request {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use serde_json::json;
 
     use super::*;
@@ -412,7 +414,7 @@ mod tests {
                 "responseStatus": { "code": if *verb == "create" { 201 } else { 200 } },
                 "stageTimestamp": "2026-01-01T00:00:00.000000Z", "requestObject": sent, "responseObject": answered,
             });
-            text.push_str(&format!("{line}\n"));
+            let _ = writeln!(text, "{line}");
         }
         std::fs::write(&path, text).unwrap();
         AuditLog { path, from: 0 }.requests("n")
