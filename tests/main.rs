@@ -16,5 +16,7 @@ mod docs;
 mod examples;
 mod rings;
 mod kubelet;
+mod kubelet;
+mod rings;
 mod schema;
 mod testbed;
