@@ -14,6 +14,7 @@ mod support;
 mod deploy;
 mod docs;
 mod examples;
+mod plan_status;
 mod rings;
 mod kubelet;
 mod kubelet;
