@@ -211,7 +211,10 @@ impl Requests {
     /// What was asked when, a line each: for the person who reads that something was late.
     pub fn timeline(&self) -> Vec<String> {
         let line = |it: &Request| {
-            format!("{} {} {} {} {} by {}", it.at, it.verb, it.resource, it.name, it.code, it.user)
+            format!(
+                "{} {} {} {} {} by {}",
+                it.at, it.verb, it.resource, it.name, it.code, it.user
+            )
         };
         self.0.iter().map(line).collect()
     }
