@@ -11,12 +11,14 @@
 
 mod support;
 
+mod bench;
 mod deploy;
 mod docs;
 mod examples;
 mod jobs;
 mod kubelet;
 mod life;
+mod plan_status;
 mod rings;
 mod scene;
 mod schema;

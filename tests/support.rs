@@ -29,6 +29,8 @@
 //! |---|---|
 //! | make and change Plans, nodes, Jobs; wait for them | [`world`] (`world/cluster.rs`), [`wait`] |
 //! | register nodes and run their pods | `kubelet` |
+//! | register nodes whose pods end when the test says so | `puppet` |
+//! | see every state that a Plan had; compare Events | [`history`], `told` |
 //! | start, freeze and kill the controller, read its log, memory and time | [`controller`] |
 //! | count requests and Jobs | [`audit`] |
 //! | 409, 429, lost answers, late watches, a kill at the n-th write | [`faults`] |
@@ -66,13 +68,18 @@ pub mod channel;
 pub mod controller;
 pub mod controlplane;
 pub mod faults;
+pub mod history;
 pub mod kubeconfig;
 pub mod kubelet;
 pub mod manifest;
 pub mod names;
 pub mod pki;
+pub mod plan;
 pub mod process;
+pub mod puppet;
+pub mod ready;
 pub mod serve;
 pub mod terminal;
+pub mod told;
 pub mod wait;
 pub mod world;

@@ -84,7 +84,10 @@ fn what_is_no_proxy_is_told_without_its_value() {
         "http://u:s3cret@[",
     ] {
         let error = proxies(&[("HTTPS_PROXY", value)]).unwrap_err().to_string();
-        assert_eq!(error, "$HTTPS_PROXY is not the URL of a proxy");
+        assert_eq!(
+            error,
+            "the environment variable HTTPS_PROXY is not the URL of a proxy, such as http://proxy.example:3128"
+        );
     }
 }
 

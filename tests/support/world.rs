@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
+
+pub use cluster::{create, done, find_condition};
 
 use super::audit::{AuditLog, Requests};
 use super::bed::Bed;
@@ -286,8 +288,9 @@ impl World {
         } else {
             String::new()
         };
-        let namespaces = Api::<Namespace>::all(client.clone());
-        cluster::clear(&client, &namespaces, &self.id).await;
+        if self.bed.is_shared() {
+            cluster::clear(&client, &self.id).await;
+        }
         report
     }
 }

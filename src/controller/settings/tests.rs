@@ -285,7 +285,7 @@ fn a_flags_variable_that_cannot_be_read_is_an_error() {
     }
     assert_eq!(
         error(&[("HTTPS_PROXY", "ftp://u:s3cret@p")]),
-        "$HTTPS_PROXY is not the URL of a proxy"
+        "the environment variable HTTPS_PROXY is not the URL of a proxy, such as http://proxy.example:3128"
     );
 }
 
