@@ -12,7 +12,7 @@ use crate::rollout::record::Phase;
 use crate::rollout::step::{Key, Step};
 
 /// How long a name is not asked for again that a Job of somebody else's had: each time costs two requests.
-const TAKEN_FOR: SignedDuration = SignedDuration::from_secs(30);
+const TAKEN_FOR: SignedDuration = SignedDuration::from_secs(10);
 
 impl Question<'_> {
     /// No Job whose result counts is there.
