@@ -11,10 +11,12 @@
 
 mod support;
 
+mod bench;
 mod deploy;
 mod docs;
 mod examples;
 mod kubelet;
+mod plan_status;
 mod rings;
 mod schema;
 mod testbed;

@@ -208,6 +208,17 @@ impl Requests {
         tally
     }
 
+    /// What was asked when, a line each: for the person who reads that something was late.
+    pub fn timeline(&self) -> Vec<String> {
+        let line = |it: &Request| {
+            format!(
+                "{} {} {} {} {} by {}",
+                it.at, it.verb, it.resource, it.name, it.code, it.user
+            )
+        };
+        self.0.iter().map(line).collect()
+    }
+
     /// Those that RBAC refused. Correct manifests leave none.
     pub fn forbidden(&self) -> Vec<&Request> {
         self.0.iter().filter(|request| request.code == 403).collect()

@@ -273,6 +273,6 @@ impl Controller {
 }
 
 /// refit's binary, which cargo builds for tests. An example has to name a program of its own.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     option_env!("CARGO_BIN_EXE_refit").unwrap_or("refit").into()
 }
