@@ -132,9 +132,21 @@ fn complete(
             .iter()
             .find(|(_, s)| s.reason.as_deref().is_some_and(is_refusal));
         let text = refused.map_or_else(String::new, |(node, s)| {
-            format!("Node {node}: {}", s.message.as_deref().unwrap_or_default())
+            let why = s.message.as_deref().unwrap_or_default();
+            match s.reason.as_deref() {
+                Some("SettingMissing") => format!("{NO_JOB_FOR_NODE} {node}: {why}"),
+                _ => format!("Node {node}: {why}"),
+            }
         });
         return Says::new(COMPLETE, false, "SyncJob", text);
+    }
+    if let Some(why) = &plan.selector_error {
+        return Says::new(
+            COMPLETE,
+            false,
+            SELECT_NODES_FAILED,
+            format!("Failed to select Nodes: {why}"),
+        );
     }
     if waiting == 0 {
         let spec = plan.spec();
@@ -184,6 +196,10 @@ fn is_refusal(reason: &str) -> bool {
     )
 }
 
+/// Reason of a Plan whose `nodeSelector` cannot be read, of condition and event (S63).
+pub(super) const SELECT_NODES_FAILED: &str = "SelectNodesFailed";
+/// How the message begins of a node for which a setting of the controller is missing (S63, `ValidationFailed`).
+pub(super) const NO_JOB_FOR_NODE: &str = "Failed to create job for node";
 /// Reason of a node that cannot be patched.
 pub(super) const NODE_REFUSED: &str = "NodeRefused";
 
