@@ -30,6 +30,8 @@
 //! |---|---|
 //! | make and change Plans, nodes, Jobs; wait for them | [`world`] (`world/cluster.rs`), [`wait`] |
 //! | register nodes, run their pods, reboot them | `world.run_nodes`, [`kubelet`] |
+//! | register nodes whose pods end when the test says so | [`puppet`] |
+//! | see every state that a Plan had; compare Events | [`history`], [`told`] |
 //! | start, freeze and kill the controller, read its log, memory and time | [`controller`] |
 //! | count requests and Jobs | [`audit`] |
 //! | 409, 429, lost answers, late watches, a kill at the n-th write | [`faults`] |
