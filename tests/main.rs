@@ -15,4 +15,6 @@ mod deploy;
 mod docs;
 mod examples;
 mod schema;
+mod leader;
+mod rollout;
 mod testbed;

@@ -16,7 +16,7 @@ use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 
-pub use cluster::create;
+pub use cluster::{create, done, find_condition};
 
 use super::audit::{AuditLog, Requests};
 use super::bed::Bed;
