@@ -14,6 +14,7 @@ mod support;
 mod deploy;
 mod docs;
 mod examples;
+mod kubelet;
 mod schema;
 mod leader;
 mod rollout;

@@ -67,6 +67,7 @@ pub mod controller;
 pub mod controlplane;
 pub mod faults;
 pub mod kubeconfig;
+pub mod kubelet;
 pub mod manifest;
 pub mod names;
 pub mod pki;

@@ -108,13 +108,25 @@ impl Bed {
         self.client_of(&self.kubeconfig(), test).await
     }
 
-    /// For fake kubelets and for what a test does not want to see in the audit log.
+    /// For what a test does not want to see in the audit log.
     pub async fn unrecorded_client(&self) -> Client {
-        let kubeconfig = match &self.kind {
+        self.client_of(&self.unrecorded_kubeconfig(), "bed").await
+    }
+
+    /// The same for fake kubelets, which make connections of their own.
+    pub async fn kubelet_config(&self) -> kube::Config {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let kubeconfig = self.unrecorded_kubeconfig();
+        kubeconfig::load(&kubeconfig, "refit-test/kubelet")
+            .await
+            .unwrap_or_else(|error| panic!("cannot use {}: {error:#}", kubeconfig.display()))
+    }
+
+    fn unrecorded_kubeconfig(&self) -> PathBuf {
+        match &self.kind {
             Kind::Own(plane) => plane.bed_kubeconfig(),
             Kind::Existing(path) => path.clone(),
-        };
-        self.client_of(&kubeconfig, "bed").await
+        }
     }
 
     async fn client_of(&self, kubeconfig: &Path, test: &str) -> Client {
