@@ -15,7 +15,7 @@ mod deploy;
 mod docs;
 mod examples;
 mod kubelet;
-mod schema;
 mod leader;
 mod rollout;
+mod schema;
 mod testbed;
