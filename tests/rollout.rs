@@ -16,7 +16,8 @@ use crate::support::audit::{Request, Requests};
 use crate::support::kubelet::{FakeKubelet, NodeSet};
 use crate::support::manifest::{self, TEST_LABEL};
 use crate::support::wait;
-use crate::support::world::{World, create};
+use crate::support::world::World;
+use crate::support::world::cluster::{create, done};
 
 /// The only Plan of these roll-outs.
 pub(crate) const PLAN: &str = "upgrade";
@@ -326,7 +327,7 @@ fn bearer(kubeconfig: &std::path::Path) -> String {
 fn check_node(node: &Node, hash: &str) {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     assert_eq!(
-        crate::support::world::done(node, PLAN).as_deref(),
+        done(node, PLAN).as_deref(),
         Some(hash),
         "label of {name}"
     );
