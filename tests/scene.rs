@@ -35,7 +35,10 @@ impl Scene {
     }
 
     /// As [`Self::new`], with nodes as `change` wants them.
-    pub(crate) async fn with<const N: usize>(nodes: [&str; N], change: impl FnOnce(NodeSet) -> NodeSet) -> Self {
+    pub(crate) async fn with<const N: usize>(
+        nodes: [&str; N],
+        change: impl FnOnce(NodeSet) -> NodeSet,
+    ) -> Self {
         Self::on(World::new().await, nodes, change).await
     }
 
@@ -137,21 +140,39 @@ impl Scene {
         let node = self.node(node);
         let mut jobs = self.world.jobs_of(plan).await;
         jobs.retain(|job| job.annotations().get("refit.rs/node") == Some(&node));
-        let [job] = <[Job; 1]>::try_from(jobs).unwrap_or_else(|jobs| {
-            panic!("{} Jobs of Plan {plan} for {node}: {jobs:#?}", jobs.len())
-        });
+        let [job] = <[Job; 1]>::try_from(jobs)
+            .unwrap_or_else(|jobs| panic!("{} Jobs of Plan {plan} for {node}: {jobs:#?}", jobs.len()));
         job
     }
 
     /// Waits until there is a Job of the Plan for the node that is as `good` wants it.
-    pub(crate) async fn job_until(&self, plan: &str, node: &str, what: &str, good: impl Fn(&Job) -> bool) -> Job {
+    pub(crate) async fn job_until(
+        &self,
+        plan: &str,
+        node: &str,
+        what: &str,
+        good: impl Fn(&Job) -> bool,
+    ) -> Job {
         let node = self.node(node);
-        wait::eventually(&format!("a Job of {plan} on {node} {what}"), A_WHILE, async || {
-            let jobs = self.world.jobs_of(plan).await;
-            let mine = |job: &&Job| job.annotations().get("refit.rs/node") == Some(&node);
-            let seen = jobs.iter().filter(mine).map(Job::name_any).collect::<Vec<_>>().join(", ");
-            jobs.iter().filter(mine).find(|job| good(job)).cloned().ok_or(format!("Jobs: {seen}"))
-        })
+        wait::eventually(
+            &format!("a Job of {plan} on {node} {what}"),
+            A_WHILE,
+            async || {
+                let jobs = self.world.jobs_of(plan).await;
+                let mine = |job: &&Job| job.annotations().get("refit.rs/node") == Some(&node);
+                let seen = jobs
+                    .iter()
+                    .filter(mine)
+                    .map(Job::name_any)
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                jobs.iter()
+                    .filter(mine)
+                    .find(|job| good(job))
+                    .cloned()
+                    .ok_or(format!("Jobs: {seen}"))
+            },
+        )
         .await
     }
 
@@ -164,7 +185,9 @@ impl Scene {
     pub(crate) async fn made_for(&self) -> Vec<String> {
         let prefix = self.node("");
         let made = self.made().await;
-        made.iter().map(|job| job.node.strip_prefix(&prefix).unwrap_or(&job.node).to_owned()).collect()
+        made.iter()
+            .map(|job| job.node.strip_prefix(&prefix).unwrap_or(&job.node).to_owned())
+            .collect()
     }
 
     /// Fails unless the controller was never refused anything, each node (by UID) got one Job for each hash, and those
@@ -175,8 +198,14 @@ impl Scene {
         for ((node, hash), jobs) in requests.jobs_by_node_and_hash() {
             assert_eq!(jobs.len(), 1, "Jobs for node {node} and hash {hash}");
         }
-        let mut made: Vec<_> = requests.jobs_created().into_iter().map(|job| (job.node, job.hash)).collect();
-        let mut expected = expected.map(|(node, hash)| (self.node(node), hash.to_owned())).to_vec();
+        let mut made: Vec<_> = requests
+            .jobs_created()
+            .into_iter()
+            .map(|job| (job.node, job.hash))
+            .collect();
+        let mut expected = expected
+            .map(|(node, hash)| (self.node(node), hash.to_owned()))
+            .to_vec();
         made.sort();
         expected.sort();
         assert_eq!(made, expected);
@@ -208,10 +237,18 @@ impl Scene {
         let mut expected = expected.to_vec();
         expected.sort();
         // The event comes before the write that it tells of, but that write may be one that the test does not wait for.
-        wait::eventually(&format!("the events {reason} are {expected:#?}"), SOON, async || {
-            let told = self.told(reason).await;
-            if told == expected { Ok(()) } else { Err(format!("{told:#?}")) }
-        })
+        wait::eventually(
+            &format!("the events {reason} are {expected:#?}"),
+            SOON,
+            async || {
+                let told = self.told(reason).await;
+                if told == expected {
+                    Ok(())
+                } else {
+                    Err(format!("{told:#?}"))
+                }
+            },
+        )
         .await;
     }
 
@@ -219,8 +256,16 @@ impl Scene {
     pub(crate) async fn all_recorded(&self, plan: &str) {
         wait::eventually("the results of all Jobs are recorded", SOON, async || {
             let jobs = self.world.jobs_of(plan).await;
-            let open: Vec<_> = jobs.iter().filter(|job| !is_recorded(job)).map(Job::name_any).collect();
-            if open.is_empty() { Ok(()) } else { Err(open.join(", ")) }
+            let open: Vec<_> = jobs
+                .iter()
+                .filter(|job| !is_recorded(job))
+                .map(Job::name_any)
+                .collect();
+            if open.is_empty() {
+                Ok(())
+            } else {
+                Err(open.join(", "))
+            }
         })
         .await;
     }
@@ -240,8 +285,10 @@ pub(crate) fn quick() -> Defaults {
 
 /// `metadata` that steers the pods of a Plan: `steer(&[("run-delay", "never")])`.
 pub(crate) fn steer(steering: &[(&str, &str)]) -> Value {
-    let annotations: BTreeMap<_, _> =
-        steering.iter().map(|(key, value)| (format!("{STEERING_PREFIX}{key}"), *value)).collect();
+    let annotations: BTreeMap<_, _> = steering
+        .iter()
+        .map(|(key, value)| (format!("{STEERING_PREFIX}{key}"), *value))
+        .collect();
     json!({ "metadata": { "annotations": annotations } })
 }
 
@@ -268,17 +315,28 @@ fn merge(into: &mut Value, from: Value) {
 
 /// `status.latestHash`.
 pub(crate) fn hash(plan: &Plan) -> String {
-    plan.status.as_ref().and_then(|status| status.latest_hash.clone()).unwrap()
+    plan.status
+        .as_ref()
+        .and_then(|status| status.latest_hash.clone())
+        .unwrap()
 }
 
 /// What `status.active` says of a node, by its full name.
 pub(crate) fn active<'a>(plan: &'a Plan, node: &str) -> Option<&'a NodeProgress> {
-    plan.status.as_ref()?.active.as_ref()?.iter().find(|entry| entry.name == node)
+    plan.status
+        .as_ref()?
+        .active
+        .as_ref()?
+        .iter()
+        .find(|entry| entry.name == node)
 }
 
 /// `status.applying`.
 pub(crate) fn applying(plan: &Plan) -> Vec<String> {
-    plan.status.as_ref().and_then(|status| status.applying.clone()).unwrap_or_default()
+    plan.status
+        .as_ref()
+        .and_then(|status| status.applying.clone())
+        .unwrap_or_default()
 }
 
 /// Whether the controller has recorded the result of a Job.
@@ -288,18 +346,29 @@ pub(crate) fn is_recorded(job: &Job) -> bool {
 
 /// Whether a Job has that condition.
 pub(crate) fn has_condition(job: &Job, type_: &str) -> bool {
-    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref());
-    conditions.unwrap_or_default().iter().any(|it| it.type_ == type_ && it.status == "True")
+    let conditions = job
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
+    conditions
+        .unwrap_or_default()
+        .iter()
+        .any(|it| it.type_ == type_ && it.status == "True")
 }
 
 /// `spec.unschedulable`.
 pub(crate) fn is_cordoned(node: &Node) -> bool {
-    node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
+    node.spec
+        .as_ref()
+        .and_then(|spec| spec.unschedulable)
+        .unwrap_or_default()
 }
 
 /// Who cordoned a node.
 pub(crate) fn ledger(node: &Node) -> Option<Ledger> {
-    node.annotations().get("refit.rs/cordon").and_then(|text| Ledger::parse(text))
+    node.annotations()
+        .get("refit.rs/cordon")
+        .and_then(|text| Ledger::parse(text))
 }
 
 /// The record of a Plan on a node.

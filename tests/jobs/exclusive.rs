@@ -20,7 +20,9 @@ async fn take_turns(specs: [Value; 2]) {
     let slow = steer(&[("run-delay", "3s")]);
     let plans = ["alpha", "beta"];
     for (name, spec) in plans.into_iter().zip(specs) {
-        scene.plan(name, both(slow.clone(), json!({ "spec": spec }))).await;
+        scene
+            .plan(name, both(slow.clone(), json!({ "spec": spec })))
+            .await;
     }
     // The one that has the node is not what the next controller remembers, but what it sees.
     let (first, second) = who_is_first(&scene, plans).await;
@@ -28,15 +30,24 @@ async fn take_turns(specs: [Value; 2]) {
     let _controller = controller.start_again();
 
     let waits = scene.held_up(second, "one", "NodeBusy").await;
-    assert_eq!(waits.message.unwrap(), format!("Plan {first} is at work on the node"));
+    assert_eq!(
+        waits.message.unwrap(),
+        format!("Plan {first} is at work on the node")
+    );
     assert_eq!(waits.phase, "Waiting");
-    assert!(scene.world.jobs_of(second).await.is_empty(), "it is decided before there is a Job");
+    assert!(
+        scene.world.jobs_of(second).await.is_empty(),
+        "it is decided before there is a Job"
+    );
     let said = scene.world.plans().get(second).await.unwrap();
     let complete = crate::support::world::cluster::find_condition(&said, "Complete").unwrap();
     assert_eq!(complete.reason.as_deref(), Some("NodeBusy"));
     assert_eq!(
         complete.message.as_deref(),
-        Some(&*format!("Node {}: Plan {first} is at work on the node", scene.node("one")))
+        Some(&*format!(
+            "Node {}: Plan {first} is at work on the node",
+            scene.node("one")
+        ))
     );
 
     scene.complete(first).await;
@@ -68,7 +79,12 @@ async fn a_plan_that_disturbs_nobody_waits_for_nobody() {
     let scene = Scene::new(["one"]).await;
     let _controller = scene.world.controller().start();
     let endless = steer(&[("upgrade.run-delay", "never")]);
-    scene.plan("exclusive", both(endless.clone(), json!({ "spec": { "exclusive": true } }))).await;
+    scene
+        .plan(
+            "exclusive",
+            both(endless.clone(), json!({ "spec": { "exclusive": true } })),
+        )
+        .await;
     scene.upgrading("exclusive", "one").await;
     scene.plan("plain", json!({})).await;
     scene.complete("plain").await;
@@ -80,12 +96,19 @@ async fn a_busy_node_does_not_hold_up_the_next() {
     let scene = Scene::new(["one", "two"]).await;
     let _controller = scene.world.controller().start();
     let one = json!({ "spec": { "cordon": true, "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": scene.node("one") } } } });
-    scene.plan("first", both(steer(&[("upgrade.run-delay", "never")]), one)).await;
+    scene
+        .plan("first", both(steer(&[("upgrade.run-delay", "never")]), one))
+        .await;
     scene.upgrading("first", "one").await;
     scene.plan("second", json!({ "spec": { "cordon": true } })).await;
-    scene.world.node_until(&scene.node("two"), "is done for second", crate::scene::A_WHILE, |node| {
-        crate::support::world::cluster::done(node, "second").is_some()
-    })
-    .await;
+    scene
+        .world
+        .node_until(
+            &scene.node("two"),
+            "is done for second",
+            crate::scene::A_WHILE,
+            |node| crate::support::world::cluster::done(node, "second").is_some(),
+        )
+        .await;
     scene.held_up("second", "one", "NodeBusy").await;
 }

@@ -29,11 +29,17 @@ async fn two_nodes_whose_short_names_are_the_same_get_a_job_each() {
     let _controller = scene.world.controller().start();
     scene.plan("short", json!({ "spec": { "concurrency": 2 } })).await;
     let plan_hash = scene.complete("short").await;
-    scene.made_once_each([("a.x", &plan_hash), ("a.y", &plan_hash)]).await;
+    scene
+        .made_once_each([("a.x", &plan_hash), ("a.y", &plan_hash)])
+        .await;
     pods_ran_where_they_belong(&scene, "short").await;
     let made = scene.made().await;
     let common = job_name("short", &scene.node("a.x"), &plan_hash);
-    assert_eq!(common, job_name("short", &scene.node("a.y"), &plan_hash), "that is why they collide");
+    assert_eq!(
+        common,
+        job_name("short", &scene.node("a.y"), &plan_hash),
+        "that is why they collide"
+    );
     assert_eq!(made.iter().filter(|job| job.name == common).count(), 1);
     for node in ["a.x", "a.y"] {
         scene.done("short", node, &plan_hash).await;
@@ -57,7 +63,9 @@ async fn nodes_that_bear_each_others_hostname_are_told_apart() {
     let _controller = scene.world.controller().start();
     scene.plan("swapped", json!({})).await;
     let plan_hash = scene.complete("swapped").await;
-    scene.made_once_each([("one", &plan_hash), ("two", &plan_hash)]).await;
+    scene
+        .made_once_each([("one", &plan_hash), ("two", &plan_hash)])
+        .await;
     pods_ran_where_they_belong(&scene, "swapped").await;
     // Each was announced by the other's name, which is its hostname.
     let made = scene.made_for().await;
@@ -72,19 +80,40 @@ async fn nodes_that_bear_each_others_hostname_are_told_apart() {
             }
             all
         });
-    let swapped: Vec<_> = made.iter().map(|node| scene.node(if node == "one" { "two" } else { "one" })).collect();
+    let swapped: Vec<_> = made
+        .iter()
+        .map(|node| scene.node(if node == "one" { "two" } else { "one" }))
+        .collect();
     assert_eq!(announced, swapped);
 }
 
 #[tokio::test]
 async fn nodes_that_share_a_hostname_get_a_job_each() {
-    let scene = Scene::with(["one", "two"], |set| set.each(|_, node| node.hostname = Some("shared".to_owned()))).await;
+    let scene = Scene::with(["one", "two"], |set| {
+        set.each(|_, node| node.hostname = Some("shared".to_owned()))
+    })
+    .await;
     let _controller = scene.world.controller().start();
-    scene.plan("shared", both(steer(&[("run-delay", "1s")]), json!({ "spec": { "concurrency": 2 } }))).await;
-    let plan = scene.world.plan_until("shared", "applies both", A_WHILE, |plan| applying(plan).len() == 2).await;
+    scene
+        .plan(
+            "shared",
+            both(
+                steer(&[("run-delay", "1s")]),
+                json!({ "spec": { "concurrency": 2 } }),
+            ),
+        )
+        .await;
+    let plan = scene
+        .world
+        .plan_until("shared", "applies both", A_WHILE, |plan| {
+            applying(plan).len() == 2
+        })
+        .await;
     assert_eq!(applying(&plan), ["shared", "shared"]);
     let plan_hash = scene.complete("shared").await;
-    scene.made_once_each([("one", &plan_hash), ("two", &plan_hash)]).await;
+    scene
+        .made_once_each([("one", &plan_hash), ("two", &plan_hash)])
+        .await;
     pods_ran_where_they_belong(&scene, "shared").await;
 }
 
@@ -92,10 +121,18 @@ async fn nodes_that_share_a_hostname_get_a_job_each() {
 async fn a_node_name_of_253_characters_is_too_long_for_a_label_and_for_nothing_else() {
     // 253 with the id of the world and a dash in front.
     let label = "n".repeat(63);
-    let name = |id: &str| format!("{label}.{label}.{label}.{}", "m".repeat(253 - id.len() - 1 - 3 * 64));
+    let name = |id: &str| {
+        format!(
+            "{label}.{label}.{label}.{}",
+            "m".repeat(253 - id.len() - 1 - 3 * 64)
+        )
+    };
     let world = crate::support::world::World::new().await;
     let long = name(&world.id);
-    let scene = Scene::on(world, [&long], |set| set.each(|_, node| node.hostname = Some("long".to_owned()))).await;
+    let scene = Scene::on(world, [&long], |set| {
+        set.each(|_, node| node.hostname = Some("long".to_owned()))
+    })
+    .await;
     assert_eq!(scene.node(&long).len(), 253);
     let _controller = scene.world.controller().start();
     scene.plan("long", json!({ "spec": { "cordon": true } })).await;
@@ -105,15 +142,23 @@ async fn a_node_name_of_253_characters_is_too_long_for_a_label_and_for_nothing_e
     let job = scene.job("long", &long).await;
     assert_eq!(job.labels()["upgrade.cattle.io/node"].len(), 63);
     assert_eq!(job.annotations()["refit.rs/node"], scene.node(&long));
-    assert!(!crate::scene::is_cordoned(&scene.world.node(&scene.node(&long)).await));
-    scene.told_exactly("JobComplete", [format!("Job completed on Node {}", scene.node(&long))]).await;
+    assert!(!crate::scene::is_cordoned(
+        &scene.world.node(&scene.node(&long)).await
+    ));
+    scene
+        .told_exactly(
+            "JobComplete",
+            [format!("Job completed on Node {}", scene.node(&long))],
+        )
+        .await;
 }
 
 /// A Job of somebody's that runs nothing.
 async fn foreign_job(scene: &Scene, name: &str) -> Job {
     let container = json!({ "name": "c", "image": "i" });
     let pod = json!({ "restartPolicy": "Never", "containers": [container] });
-    let job = json!({ "metadata": { "name": name }, "spec": { "suspend": true, "template": { "spec": pod } } });
+    let job =
+        json!({ "metadata": { "name": name }, "spec": { "suspend": true, "template": { "spec": pod } } });
     create(&scene.world.jobs(), job).await
 }
 
@@ -123,7 +168,9 @@ async fn untouched(scene: &Scene, job: &str) {
     let requests = scene.world.controller_requests().await;
     let touched: Vec<_> = requests
         .writes()
-        .filter(|request| request.resource.starts_with("jobs") && request.name == job && request.verb != "create")
+        .filter(|request| {
+            request.resource.starts_with("jobs") && request.name == job && request.verb != "create"
+        })
         .collect();
     assert!(touched.is_empty(), "{touched:#?}");
 }
@@ -131,7 +178,12 @@ async fn untouched(scene: &Scene, job: &str) {
 /// A suspended Plan, and the names of its Job on the only node.
 async fn suspended(scene: &Scene, name: &str) -> [String; 2] {
     let plan = scene.plan(name, json!({ "spec": { "suspend": true } })).await;
-    let hash = hash(&scene.world.plan_condition(name, "LatestResolved", "True", SOON).await);
+    let hash = hash(
+        &scene
+            .world
+            .plan_condition(name, "LatestResolved", "True", SOON)
+            .await,
+    );
     let node = scene.world.node(&scene.node("one")).await;
     let (plan_uid, node_uid) = (plan.uid().unwrap(), node.uid().unwrap());
     [
@@ -164,7 +216,10 @@ async fn a_node_waits_while_foreign_jobs_have_both_names_and_no_longer() {
 
     scene.edit("named", json!({ "suspend": false })).await;
     let waits = scene.held_up("named", "one", "NameTaken").await;
-    assert_eq!(waits.message.unwrap(), format!("another Job has the name {second}"));
+    assert_eq!(
+        waits.message.unwrap(),
+        format!("another Job has the name {second}")
+    );
     scene
         .world
         .plan_until("named", "says so in its condition", SOON, |plan| {
@@ -175,7 +230,12 @@ async fn a_node_waits_while_foreign_jobs_have_both_names_and_no_longer() {
     assert!(done(&scene.world.node(&scene.node("one")).await, "named").is_none());
 
     // A person sees that, and makes room.
-    scene.world.jobs().delete(&second, &DeleteParams::background()).await.unwrap();
+    scene
+        .world
+        .jobs()
+        .delete(&second, &DeleteParams::background())
+        .await
+        .unwrap();
     let plan_hash = scene.complete("named").await;
     scene.made_once_each([("one", &plan_hash)]).await;
     untouched(&scene, &first).await;
@@ -187,7 +247,10 @@ async fn a_node_that_is_made_again_under_its_name_in_mid_roll_out_is_another_nod
     let _controller = scene.world.controller().start();
     // The pods of the first machine never end; those of the second do.
     for node in ["one", "two"] {
-        scene.kubelet.behaviour(&scene.node(node), &[("upgrade.run-delay", "never")]).await;
+        scene
+            .kubelet
+            .behaviour(&scene.node(node), &[("upgrade.run-delay", "never")])
+            .await;
     }
     scene.plan("reborn", json!({})).await;
     let first = wait::eventually("a Job is made", SOON, async || {
@@ -209,16 +272,28 @@ async fn a_node_that_is_made_again_under_its_name_in_mid_roll_out_is_another_nod
     assert_ne!(old_uid, new_uid);
 
     // One Job for each machine: the old one's, the new one's, the other node's.
-    scene.made_once_each([(&first, &plan_hash), (&first, &plan_hash), (other, &plan_hash)]).await;
+    scene
+        .made_once_each([(&first, &plan_hash), (&first, &plan_hash), (other, &plan_hash)])
+        .await;
     let made = scene.made().await;
     let machines = set(made.iter().map(|job| job.node_uid.clone()));
     assert!(machines.contains(&old_uid) && machines.contains(&new_uid));
     scene.done("reborn", &first, &plan_hash).await;
     let jobs = scene.world.jobs_of("reborn").await;
-    assert!(jobs.iter().all(|job| job.uid() != old.uid()), "the old machine's Job is deleted");
+    assert!(
+        jobs.iter().all(|job| job.uid() != old.uid()),
+        "the old machine's Job is deleted"
+    );
     let requests = scene.world.controller_requests().await;
-    let deleted: Vec<_> = requests.0.iter().filter(|it| it.verb == "delete" && it.resource == "jobs").collect();
-    assert!(deleted.iter().all(|request| request.name == old.name_any()), "{deleted:#?}");
+    let deleted: Vec<_> = requests
+        .0
+        .iter()
+        .filter(|it| it.verb == "delete" && it.resource == "jobs")
+        .collect();
+    assert!(
+        deleted.iter().all(|request| request.name == old.name_any()),
+        "{deleted:#?}"
+    );
 }
 
 #[tokio::test]
@@ -226,11 +301,21 @@ async fn a_plan_that_is_made_again_at_once_takes_nothing_of_the_old_one_for_its_
     let scene = Scene::new(["one", "two"]).await;
     let _controller = scene.world.controller().start();
     let both_at_once = json!({ "spec": { "concurrency": 2 } });
-    let old = scene.plan("again", both(steer(&[("run-delay", "never")]), both_at_once.clone())).await;
+    let old = scene
+        .plan(
+            "again",
+            both(steer(&[("run-delay", "never")]), both_at_once.clone()),
+        )
+        .await;
     scene.upgrading("again", "one").await;
     scene.upgrading("again", "two").await;
 
-    scene.world.plans().delete("again", &DeleteParams::default()).await.unwrap();
+    scene
+        .world
+        .plans()
+        .delete("again", &DeleteParams::default())
+        .await
+        .unwrap();
     let new = scene.plan("again", both_at_once).await;
     assert_ne!(old.uid(), new.uid());
     let plan_hash = scene.complete("again").await;

@@ -40,7 +40,12 @@ async fn jobs_of_another_controller_are_left_alone() {
 
     // The end of the Plan is the end of its own Jobs only.
     scene.job_until("plan", "one", "is recorded", is_recorded).await;
-    scene.world.plans().delete("plan", &DeleteParams::default()).await.unwrap();
+    scene
+        .world
+        .plans()
+        .delete("plan", &DeleteParams::default())
+        .await
+        .unwrap();
     let own = scene.made().await.remove(0).name;
     crate::support::wait::gone(scene.world.jobs(), &own, SOON).await;
     let requests = scene.world.controller_requests().await;
@@ -64,7 +69,8 @@ async fn two_controllers_in_two_namespaces_leave_each_others_nodes_alone() {
     // Plans of one name, so that the labels and notes which they leave on nodes have the same keys.
     let scene = Scene::with(["north", "south"], |set| {
         set.each(|index, node| {
-            node.labels.insert("side".to_owned(), ["north", "south"][index].to_owned());
+            node.labels
+                .insert("side".to_owned(), ["north", "south"][index].to_owned());
         })
     })
     .await;
@@ -84,7 +90,12 @@ async fn two_controllers_in_two_namespaces_leave_each_others_nodes_alone() {
     scene.kubelet.set_not_ready(&scene.node("north")).await;
     scene.phase("same", "north", "Settling").await;
     let north = scene.node("north");
-    let settling = scene.world.node_until(&north, "has a record", SOON, |node| record(node, "same").is_some()).await;
+    let settling = scene
+        .world
+        .node_until(&north, "has a record", SOON, |node| {
+            record(node, "same").is_some()
+        })
+        .await;
     assert!(is_cordoned(&settling));
 
     let mut southern = plan("south");
@@ -97,7 +108,11 @@ async fn two_controllers_in_two_namespaces_leave_each_others_nodes_alone() {
     southern["spec"]["serviceAccountName"] = json!("system-upgrade");
     world.plan(&southern.to_string()).await;
     let south_hash = hash(&world.plan_complete("same", crate::scene::A_WHILE).await);
-    world.plans().delete("same", &DeleteParams::default()).await.unwrap();
+    world
+        .plans()
+        .delete("same", &DeleteParams::default())
+        .await
+        .unwrap();
     crate::support::wait::gone(world.plans(), "same", SOON).await;
 
     // Nothing of the south has touched the north.
@@ -116,7 +131,10 @@ async fn two_controllers_in_two_namespaces_leave_each_others_nodes_alone() {
     assert_eq!(of_south.jobs_created().len(), 1);
     assert!(of_south.forbidden().is_empty());
     let patched = |requests: &crate::support::audit::Requests, node: &str| {
-        let patches = requests.0.iter().filter(|it| it.resource == "nodes" && it.verb == "patch");
+        let patches = requests
+            .0
+            .iter()
+            .filter(|it| it.resource == "nodes" && it.verb == "patch");
         patches.filter(|request| request.name == scene.node(node)).count()
     };
     assert_eq!(patched(&of_south, "north"), 0);

@@ -20,7 +20,13 @@ fn at_rest(scene: &Scene, job: &Job, known: &[(String, &str)]) -> String {
     let mut job = serde_json::to_value(job).unwrap();
     job.as_object_mut().unwrap().remove("status");
     let metadata = job["metadata"].as_object_mut().unwrap();
-    for field in ["creationTimestamp", "managedFields", "resourceVersion", "uid", "generation"] {
+    for field in [
+        "creationTimestamp",
+        "managedFields",
+        "resourceVersion",
+        "uid",
+        "generation",
+    ] {
         metadata.remove(field);
     }
     // The API server's own: it ties the pods to the Job.
@@ -42,7 +48,10 @@ fn pod(job: &Job) -> &PodSpec {
 fn container<'a>(job: &'a Job, name: &str) -> &'a Container {
     let pod = pod(job);
     let inits = pod.init_containers.iter().flatten();
-    inits.chain(&pod.containers).find(|container| container.name == name).unwrap()
+    inits
+        .chain(&pod.containers)
+        .find(|container| container.name == name)
+        .unwrap()
 }
 
 /// The Job of a Plan on the only node, however it stands.
@@ -53,7 +62,11 @@ async fn job(scene: &Scene, plan: &str) -> Job {
 #[tokio::test]
 async fn the_job_of_a_plan_that_says_everything() {
     let scene = Scene::new(["one"]).await;
-    for (name, kind) in [("plain", "Opaque"), ("not-watched", "Opaque"), ("with.dots", "Opaque")] {
+    for (name, kind) in [
+        ("plain", "Opaque"),
+        ("not-watched", "Opaque"),
+        ("with.dots", "Opaque"),
+    ] {
         let secret = json!({ "metadata": { "name": name }, "type": kind, "data": { "config": "dGVzdA==" } });
         create(&scene.world.secrets(), secret).await;
     }
@@ -72,15 +85,24 @@ async fn the_job_of_a_plan_that_says_everything() {
     assert_eq!(job.name_any(), job_name("full", &scene.node("one"), &plan_hash));
     let node_uid = scene.world.node(&scene.node("one")).await.uid().unwrap();
     // Hash and inputs depend on the Plan and its secrets alone, so they are the same in every run.
-    let known = [(job.name_any(), "JOB"), (plan.uid().unwrap(), "PLAN-UID"), (node_uid, "NODE-UID")];
+    let known = [
+        (job.name_any(), "JOB"),
+        (plan.uid().unwrap(), "PLAN-UID"),
+        (node_uid, "NODE-UID"),
+    ];
     insta::assert_snapshot!(at_rest(&scene, &job, &known));
 
     // The pod bears the same labels (S30), and is called by names that others rely on (S70).
     let of_plan = ListParams::default().labels("upgrade.cattle.io/plan=full");
     let pods = scene.world.pods().list(&of_plan).await.unwrap().items;
-    let [pod] = &pods[..] else { panic!("{} pods", pods.len()) };
+    let [pod] = &pods[..] else {
+        panic!("{} pods", pods.len())
+    };
     assert_eq!(pod.labels()["upgrade.cattle.io/node"], scene.node("one"));
-    assert_eq!(pod.spec.as_ref().unwrap().node_name.as_deref(), Some(&*scene.node("one")));
+    assert_eq!(
+        pod.spec.as_ref().unwrap().node_name.as_deref(),
+        Some(&*scene.node("one"))
+    );
     assert_eq!(pod.spec.as_ref().unwrap().containers[0].name, "upgrade");
 }
 
@@ -102,7 +124,9 @@ async fn how_long_a_job_may_take() {
         ("too-long", json!(801), 800),
     ];
     for (name, seconds, _) in &cases {
-        scene.plan(name, json!({ "spec": { "jobActiveDeadlineSecs": seconds } })).await;
+        scene
+            .plan(name, json!({ "spec": { "jobActiveDeadlineSecs": seconds } }))
+            .await;
     }
     for (name, _, expected) in cases {
         let deadline = job(&scene, name).await.spec.unwrap().active_deadline_seconds;
@@ -114,13 +138,22 @@ async fn how_long_a_job_may_take() {
 async fn without_a_maximum_zero_means_no_deadline() {
     let scene = Scene::with(["one"], |set| set.steer("run-delay", "never")).await;
     let _controller = scene.world.controller().start();
-    scene.plan("none", json!({ "spec": { "jobActiveDeadlineSecs": 0 } })).await;
-    assert_eq!(job(&scene, "none").await.spec.unwrap().active_deadline_seconds, None);
+    scene
+        .plan("none", json!({ "spec": { "jobActiveDeadlineSecs": 0 } }))
+        .await;
+    assert_eq!(
+        job(&scene, "none").await.spec.unwrap().active_deadline_seconds,
+        None
+    );
 }
 
 #[tokio::test]
 async fn cordon_and_drain_are_init_containers_with_kubectls_arguments() {
-    let scene = Scene::with(["one"], |set| set.steer("init-delay", "never").act(crate::support::kubelet::Nothing)).await;
+    let scene = Scene::with(["one"], |set| {
+        set.steer("init-delay", "never")
+            .act(crate::support::kubelet::Nothing)
+    })
+    .await;
     let controller = scene.world.controller();
     let controller = controller.env("REFIT_IMAGE", "example.com/refit:v9").start();
     let one = scene.node("one");
@@ -130,14 +163,27 @@ async fn cordon_and_drain_are_init_containers_with_kubectls_arguments() {
         (
             "drain",
             json!({ "drain": {} }),
-            vec!["drain", &one, "--pod-selector", none, "--ignore-daemonsets", "--delete-emptydir-data"],
+            vec![
+                "drain",
+                &one,
+                "--pod-selector",
+                none,
+                "--ignore-daemonsets",
+                "--delete-emptydir-data",
+            ],
         ),
         // With both it is the drain, which cordons.
         (
             "both",
             json!({ "cordon": true, "drain": { "force": true } }),
             vec![
-                "drain", &one, "--pod-selector", none, "--ignore-daemonsets", "--delete-emptydir-data", "--force",
+                "drain",
+                &one,
+                "--pod-selector",
+                none,
+                "--ignore-daemonsets",
+                "--delete-emptydir-data",
+                "--force",
             ],
         ),
         (
@@ -150,27 +196,59 @@ async fn cordon_and_drain_are_init_containers_with_kubectls_arguments() {
                 ] },
             } }),
             vec![
-                "drain", &one, "--pod-selector", "component notin (sonobuoy),!upgrade.cattle.io/controller",
-                "--delete-emptydir-data", "--force", "--timeout", "5m", "--grace-period", "20",
-                "--disable-eviction=true", "--skip-wait-for-delete-timeout", "60",
+                "drain",
+                &one,
+                "--pod-selector",
+                "component notin (sonobuoy),!upgrade.cattle.io/controller",
+                "--delete-emptydir-data",
+                "--force",
+                "--timeout",
+                "5m",
+                "--grace-period",
+                "20",
+                "--disable-eviction=true",
+                "--skip-wait-for-delete-timeout",
+                "60",
             ],
         ),
         // Nanoseconds, more of them than 32 bits hold (W4).
         (
             "a-minute",
             json!({ "drain": { "timeout": 60_000_000_000_i64, "deleteEmptydirData": false } }),
-            vec!["drain", &one, "--pod-selector", none, "--ignore-daemonsets", "--timeout", "1m0s"],
+            vec![
+                "drain",
+                &one,
+                "--pod-selector",
+                none,
+                "--ignore-daemonsets",
+                "--timeout",
+                "1m0s",
+            ],
         ),
         (
             "sixty",
             json!({ "drain": { "timeout": 60, "deleteEmptydirData": false } }),
-            vec!["drain", &one, "--pod-selector", none, "--ignore-daemonsets", "--timeout", "60ns"],
+            vec![
+                "drain",
+                &one,
+                "--pod-selector",
+                none,
+                "--ignore-daemonsets",
+                "--timeout",
+                "60ns",
+            ],
         ),
         (
             "longest",
             json!({ "drain": { "timeout": i64::MAX, "deleteEmptydirData": false } }),
             vec![
-                "drain", &one, "--pod-selector", none, "--ignore-daemonsets", "--timeout", "2562047h47m16.854775807s",
+                "drain",
+                &one,
+                "--pod-selector",
+                none,
+                "--ignore-daemonsets",
+                "--timeout",
+                "2562047h47m16.854775807s",
             ],
         ),
     ];
@@ -184,7 +262,12 @@ async fn cordon_and_drain_are_init_containers_with_kubectls_arguments() {
         assert_eq!(init[0].args.as_deref().unwrap(), expected, "{name}");
         assert_eq!(init[0].image.as_deref(), Some("example.com/refit:v9"), "{name}");
         assert_eq!(init[0].command, None, "{name}: the entrypoint is refit");
-        scene.world.plans().delete(name, &Default::default()).await.unwrap();
+        scene
+            .world
+            .plans()
+            .delete(name, &Default::default())
+            .await
+            .unwrap();
         wait::gone(scene.world.plans(), name, SOON).await;
     }
     assert!(controller.is_running());
@@ -199,13 +282,22 @@ async fn images_get_the_version_as_their_tag_unless_they_have_one() {
     let cases = [
         ("bare", "test/image", "test/image:v1.2.3-k3s1"),
         ("library", "docker.io/library/alpine", "alpine:v1.2.3-k3s1"),
-        ("port", "img.example.com:5000/test/image", "img.example.com:5000/test/image:v1.2.3-k3s1"),
+        (
+            "port",
+            "img.example.com:5000/test/image",
+            "img.example.com:5000/test/image:v1.2.3-k3s1",
+        ),
         ("tag", "alpine:3.18", "alpine:3.18"),
         ("digest", &with_digest, &with_digest),
     ];
     for (name, image, _) in cases {
         let upgrade = json!({ "image": image });
-        scene.plan(name, json!({ "spec": { "version": "v1.2.3+k3s1", "prepare": upgrade, "upgrade": upgrade } })).await;
+        scene
+            .plan(
+                name,
+                json!({ "spec": { "version": "v1.2.3+k3s1", "prepare": upgrade, "upgrade": upgrade } }),
+            )
+            .await;
     }
     for (name, _, expected) in cases {
         let job = job(&scene, name).await;
@@ -219,7 +311,8 @@ async fn images_get_the_version_as_their_tag_unless_they_have_one() {
 #[tokio::test]
 async fn a_windows_node_gets_host_processes_and_the_kubectl_image() {
     let windows = |set: NodeSet| {
-        set.steer("run-delay", "never").each(|_, node| "windows".clone_into(&mut node.os))
+        set.steer("run-delay", "never")
+            .each(|_, node| "windows".clone_into(&mut node.os))
     };
     let scene = Scene::with(["one"], windows).await;
     let container_of_plan = json!({ "image": "i:1", "securityContext": { "runAsUser": 5 } });
@@ -237,8 +330,12 @@ async fn a_windows_node_gets_host_processes_and_the_kubectl_image() {
 
     controller.terminate().await;
     let setup = scene.world.controller();
-    let _controller =
-        setup.env("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS", "example.com/kubectl:windows").start();
+    let _controller = setup
+        .env(
+            "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
+            "example.com/kubectl:windows",
+        )
+        .start();
     let job = job(&scene, "windows").await;
     let host_process = json!({ "hostProcess": true, "runAsUserName": "NT AUTHORITY\\SYSTEM" });
     for name in ["prepare", "cordon", "upgrade"] {
@@ -255,19 +352,42 @@ async fn a_windows_node_gets_host_processes_and_the_kubectl_image() {
 #[tokio::test]
 async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
     let scene = Scene::new(["one"]).await;
-    let _controller = scene.world.controller().env("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "1234").start();
+    let _controller = scene
+        .world
+        .controller()
+        .env("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "1234")
+        .start();
     scene.plan("once", steer(&[("run-delay", "2s")])).await;
     scene.upgrading("once", "one").await;
     let running = scene.job("once", "one").await;
-    assert_eq!(running.spec.as_ref().unwrap().parallelism, Some(1), "it is not made to stand still first");
-    assert_eq!(running.spec.as_ref().unwrap().ttl_seconds_after_finished, None, "its result could be lost");
-    assert_eq!(running.annotations()["upgrade.cattle.io/ttl-seconds-after-finished"], "1234");
+    assert_eq!(
+        running.spec.as_ref().unwrap().parallelism,
+        Some(1),
+        "it is not made to stand still first"
+    );
+    assert_eq!(
+        running.spec.as_ref().unwrap().ttl_seconds_after_finished,
+        None,
+        "its result could be lost"
+    );
+    assert_eq!(
+        running.annotations()["upgrade.cattle.io/ttl-seconds-after-finished"],
+        "1234"
+    );
 
     let plan_hash = scene.complete("once").await;
     let finished = scene.job_until("once", "one", "is recorded", is_recorded).await;
     assert!(has_condition(&finished, "Complete"));
-    let ttl = finished.spec.as_ref().unwrap().ttl_seconds_after_finished.unwrap();
-    assert!((1234..1234 + 60).contains(&ttl), "{ttl}: from when it is recorded");
+    let ttl = finished
+        .spec
+        .as_ref()
+        .unwrap()
+        .ttl_seconds_after_finished
+        .unwrap();
+    assert!(
+        (1234..1234 + 60).contains(&ttl),
+        "{ttl}: from when it is recorded"
+    );
 
     scene.made_once_each([("one", &plan_hash)]).await;
     let requests = scene.world.controller_requests().await;
@@ -276,18 +396,31 @@ async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
     assert_eq!(requests.count("patch", "jobs"), 1, "what records the result");
     assert_eq!(requests.count("get", "jobs"), 0);
     assert_eq!(requests.count("list", "jobs"), 1, "the first");
-    scene.told_exactly("JobComplete", [format!("Job completed on Node {}", scene.node("one"))]).await;
+    scene
+        .told_exactly(
+            "JobComplete",
+            [format!("Job completed on Node {}", scene.node("one"))],
+        )
+        .await;
 }
 
 #[tokio::test]
 async fn a_finished_job_goes_when_its_ttl_is_over_and_its_node_stays_done() {
     let scene = Scene::new(["one"]).await;
-    let controller = scene.world.controller().env("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "0").start();
+    let controller = scene
+        .world
+        .controller()
+        .env("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "0")
+        .start();
     scene.plan("gone", json!({})).await;
     let plan_hash = scene.complete("gone").await;
     wait::eventually("the Job is gone", SOON, async || {
         let jobs = scene.world.jobs_of("gone").await;
-        if jobs.is_empty() { Ok(()) } else { Err(format!("{jobs:#?}")) }
+        if jobs.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{jobs:#?}"))
+        }
     })
     .await;
     // Neither the loss of the Job nor a restart runs it again.
@@ -309,9 +442,17 @@ async fn a_plan_may_not_choose_a_security_context_where_that_is_forbidden() {
         .env("SYSTEM_UPGRADE_JOB_PRIVILEGED", "false")
         .start();
     let own = json!({ "image": "i:1", "securityContext": { "privileged": true } });
-    scene.plan("forbidden", both(json!({ "spec": { "prepare": own, "upgrade": own } }), json!({}))).await;
+    scene
+        .plan(
+            "forbidden",
+            both(json!({ "spec": { "prepare": own, "upgrade": own } }), json!({})),
+        )
+        .await;
     let job = job(&scene, "forbidden").await;
     assert_eq!(container(&job, "prepare").security_context, None);
     let upgrade = serde_json::to_value(&container(&job, "upgrade").security_context).unwrap();
-    assert_eq!(upgrade, json!({ "privileged": false, "capabilities": { "add": ["CAP_SYS_BOOT"] } }));
+    assert_eq!(
+        upgrade,
+        json!({ "privileged": false, "capabilities": { "add": ["CAP_SYS_BOOT"] } })
+    );
 }
