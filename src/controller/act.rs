@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{
+    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
+};
 use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
@@ -105,8 +107,16 @@ impl Actor {
     /// Carries out a step.
     pub async fn carry_out(self: Arc<Self>, key: Key, prepared: Prepared) -> Done {
         match self.attempt(prepared).await {
-            Ok(told) => Done { key, told, trouble: None },
-            Err((told, trouble)) => Done { key, told, trouble: Some(trouble) },
+            Ok(told) => Done {
+                key,
+                told,
+                trouble: None,
+            },
+            Err((told, trouble)) => Done {
+                key,
+                told,
+                trouble: Some(trouble),
+            },
         }
     }
 
@@ -115,23 +125,38 @@ impl Actor {
             Prepared::Status { plan, body, events } => self.write_status(plan, &body, &events).await,
             Prepared::Plan { plan, body } => {
                 let api = self.plans();
-                match api.patch(&plan, &PatchParams::default(), &Patch::Merge(&body)).await {
+                match api
+                    .patch(&plan, &PatchParams::default(), &Patch::Merge(&body))
+                    .await
+                {
                     Ok(plan) => Ok(vec![plan_seen(plan)]),
                     Err(error) => self.look_at_plan(&plan, &error).await,
                 }
             }
             Prepared::CreateJob { job, body } => self.create_job(&job, body).await,
-            Prepared::DeleteJob { job, uid, only_unbound } => self.delete_job(&job, &uid, only_unbound).await,
+            Prepared::DeleteJob {
+                job,
+                uid,
+                only_unbound,
+            } => self.delete_job(&job, &uid, only_unbound).await,
             Prepared::Job { job, body, events } => {
                 self.write_events(&events).await?;
-                match self.jobs().patch(&job, &PatchParams::default(), &Patch::Merge(&body)).await {
+                match self
+                    .jobs()
+                    .patch(&job, &PatchParams::default(), &Patch::Merge(&body))
+                    .await
+                {
                     Ok(job) => Ok(vec![self.job_seen(&job)]),
                     Err(error) => self.look_at_job(&job, &error).await,
                 }
             }
             Prepared::Node { node, body, events } => {
                 self.write_events(&events).await?;
-                match self.nodes().patch(&node, &PatchParams::default(), &Patch::Merge(&body)).await {
+                match self
+                    .nodes()
+                    .patch(&node, &PatchParams::default(), &Patch::Merge(&body))
+                    .await
+                {
                     Ok(node) => Ok(vec![self.node_seen(&node)]),
                     Err(error) => self.look_at_node(&node, &error).await,
                 }
@@ -151,7 +176,10 @@ impl Actor {
                     // Asked again after a pause: somebody may grant it.
                     Ok(Err(missing)) => {
                         let message = format!("MissingPermission: no node is started: {missing}");
-                        let trouble = Trouble { message, kind: TroubleKind::Refused };
+                        let trouble = Trouble {
+                            message,
+                            kind: TroubleKind::Refused,
+                        };
                         Err((vec![Told::Permissions(Err(missing))], trouble))
                     }
                     Err(error) => Err((Vec::new(), trouble(&error))),
@@ -176,11 +204,17 @@ impl Actor {
         if !job.is_of(&self.source.controller) {
             return Told::NameTaken(job.name_any().as_str().into());
         }
-        Told::Seen(Seen::Job(version(job.meta()), Box::new(job.facts(&self.intern, self.ttl))))
+        Told::Seen(Seen::Job(
+            version(job.meta()),
+            Box::new(job.facts(&self.intern, self.ttl)),
+        ))
     }
 
     fn node_seen(&self, node: &SlimNode) -> Told {
-        Told::Seen(Seen::Node(version(node.meta()), Box::new(node.facts(&self.intern))))
+        Told::Seen(Seen::Node(
+            version(node.meta()),
+            Box::new(node.facts(&self.intern)),
+        ))
     }
 
     /// Events come before the write that they tell of. One that cannot be written now keeps the write back, so that it is
@@ -192,11 +226,18 @@ impl Actor {
         let api = Api::<CoreEvent>::namespaced(self.client.clone(), &self.source.namespace);
         let now = self.clock.now();
         for event in events {
-            match api.create(&PostParams::default(), &self.source.event(event, now)).await {
+            match api
+                .create(&PostParams::default(), &self.source.event(event, now))
+                .await
+            {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {}
                 Err(error) if matches!(failure(&error), Failure::Refused) && !is_overload(&error) => {
-                    tracing::warn!(reason = event.reason, error = brief(&error), "an event was refused");
+                    tracing::warn!(
+                        reason = event.reason,
+                        error = brief(&error),
+                        "an event was refused"
+                    );
                 }
                 Err(error) => return Err((Vec::new(), trouble(&error))),
             }
@@ -206,7 +247,11 @@ impl Actor {
 
     async fn write_status(&self, plan: Text, body: &Value, events: &[Event]) -> Outcome {
         self.write_events(events).await?;
-        match self.plans().patch_status(&plan, &PatchParams::default(), &Patch::Merge(body)).await {
+        match self
+            .plans()
+            .patch_status(&plan, &PatchParams::default(), &Patch::Merge(body))
+            .await
+        {
             Ok(written) => {
                 let kept = written.keeps_our_status();
                 let mut told = vec![plan_seen(written), Told::StatusWritten(plan)];
@@ -221,7 +266,9 @@ impl Actor {
 
     async fn create_job(&self, name: &Text, body: Vec<u8>) -> Outcome {
         let path = SlimJob::url_path(&(), Some(&self.source.namespace));
-        let request = Request::new(path).create(&PostParams::default(), body).map_err(kube::Error::BuildRequest);
+        let request = Request::new(path)
+            .create(&PostParams::default(), body)
+            .map_err(kube::Error::BuildRequest);
         let answer = match request {
             Ok(request) => self.client.request::<SlimJob>(request).await,
             Err(error) => Err(error),
@@ -242,19 +289,33 @@ impl Actor {
         if only_unbound {
             let api = Api::<SlimPod>::namespaced(self.client.clone(), &self.source.namespace);
             let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/controller-uid={uid}"));
-            let pods = api.list(&of_job).await.map_err(|error| (Vec::new(), trouble(&error)))?;
-            let facts: Vec<_> = pods.items.iter().map(|pod| (version(pod.meta()), pod.facts(&self.intern))).collect();
+            let pods = api
+                .list(&of_job)
+                .await
+                .map_err(|error| (Vec::new(), trouble(&error)))?;
+            let facts: Vec<_> = pods
+                .items
+                .iter()
+                .map(|pod| (version(pod.meta()), pod.facts(&self.intern)))
+                .collect();
             if facts.iter().any(|(_, pod)| pod.node.is_some()) {
-                let told = facts.into_iter().map(|(version, pod)| Told::Seen(Seen::Pod(version, Box::new(pod))));
-                let trouble =
-                    Trouble { message: "a pod of it is bound by now".to_owned(), kind: TroubleKind::Stale };
+                let told = facts
+                    .into_iter()
+                    .map(|(version, pod)| Told::Seen(Seen::Pod(version, Box::new(pod))));
+                let trouble = Trouble {
+                    message: "a pod of it is bound by now".to_owned(),
+                    kind: TroubleKind::Stale,
+                };
                 return Err((told.collect(), trouble));
             }
         }
         let params = DeleteParams {
             // batch/v1 orphans the pods unless told otherwise.
             propagation_policy: Some(PropagationPolicy::Background),
-            preconditions: Some(Preconditions { uid: Some(uid.to_string()), ..Preconditions::default() }),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_string()),
+                ..Preconditions::default()
+            }),
             ..DeleteParams::default()
         };
         match self.jobs().delete(name, &params).await {
@@ -331,7 +392,10 @@ fn is_overload(error: &kube::Error) -> bool {
 }
 
 fn stale(error: &kube::Error) -> Trouble {
-    Trouble { message: brief(error), kind: TroubleKind::Stale }
+    Trouble {
+        message: brief(error),
+        kind: TroubleKind::Stale,
+    }
 }
 
 fn trouble(error: &kube::Error) -> Trouble {
@@ -344,5 +408,8 @@ fn trouble(error: &kube::Error) -> Trouble {
         },
         _ => TroubleKind::Passing,
     };
-    Trouble { message: brief(error), kind }
+    Trouble {
+        message: brief(error),
+        kind,
+    }
 }

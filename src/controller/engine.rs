@@ -71,7 +71,10 @@ impl Engine {
     pub async fn run(&mut self) {
         let mut wake: Option<Instant> = None;
         while self.wait(wake).await {
-            if !LISTED_FIRST.iter().all(|kind| self.listed.borrow().contains(kind)) {
+            if !LISTED_FIRST
+                .iter()
+                .all(|kind| self.listed.borrow().contains(kind))
+            {
                 continue;
             }
             let decision = self.decide();
@@ -191,12 +194,19 @@ impl Engine {
                 }
                 Ok(None) => {}
                 Err(message) => {
-                    let until = self.trouble(&key, Trouble { message, kind: TroubleKind::Refused });
+                    let until = self.trouble(
+                        &key,
+                        Trouble {
+                            message,
+                            kind: TroubleKind::Refused,
+                        },
+                    );
                     wake = Some(wake.map_or(until, |wake| wake.min(until)));
                 }
             }
         }
-        self.pauses.retain(|_, pause| pause.until + LONGEST_PAUSE * 2 > now);
+        self.pauses
+            .retain(|_, pause| pause.until + LONGEST_PAUSE * 2 > now);
         wake
     }
 
@@ -248,14 +258,22 @@ impl Engine {
         match trouble.kind {
             TroubleKind::Stale => tracing::debug!(?key, why = trouble.message, "looking again"),
             TroubleKind::Passing => tracing::warn!(?key, why = trouble.message, "trying again"),
-            TroubleKind::Refused | TroubleKind::Forbidden => tracing::error!(?key, why = trouble.message, "refused"),
+            TroubleKind::Refused | TroubleKind::Forbidden => {
+                tracing::error!(?key, why = trouble.message, "refused")
+            }
         }
         if trouble.kind == TroubleKind::Forbidden {
             self.world.permissions_seen(None);
         }
         let refused = matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Forbidden);
         if trouble.kind != TroubleKind::Stale {
-            self.world.troubled(key.clone(), rollout::Trouble { message: trouble.message, refused });
+            self.world.troubled(
+                key.clone(),
+                rollout::Trouble {
+                    message: trouble.message,
+                    refused,
+                },
+            );
         }
         let until = Instant::now() + pause;
         self.pauses.insert(key.clone(), Pause { until, tries });

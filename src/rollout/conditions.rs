@@ -20,7 +20,12 @@ pub(super) struct Says {
 
 impl Says {
     pub(super) fn new(type_: &'static str, status: bool, reason: &str, message: impl Into<String>) -> Self {
-        Self { type_, status, reason: reason.to_owned(), message: message.into() }
+        Self {
+            type_,
+            status,
+            reason: reason.to_owned(),
+            message: message.into(),
+        }
     }
 
     /// The condition, with the times of the stored one where it says the same.
@@ -37,7 +42,9 @@ impl Says {
             type_: self.type_.to_owned(),
             status: status.to_owned(),
             last_update_time: same.and_then(|c| c.last_update_time.clone()).or_else(stamp),
-            last_transition_time: same_status.and_then(|c| c.last_transition_time.clone()).or_else(stamp),
+            last_transition_time: same_status
+                .and_then(|c| c.last_transition_time.clone())
+                .or_else(stamp),
             reason: Some(self.reason),
             message: Some(self.message).filter(|m| !m.is_empty()),
         }

@@ -9,9 +9,9 @@ use super::facts::{Schema, SecretFacts, Text};
 use super::node::{Question, Stand, Standing};
 use super::plan::PlanView;
 use super::start::{self, Busy};
+use super::status::{WAITING, report};
 use super::step::Step;
 use super::world::World;
-use super::status::{WAITING, report};
 use super::{give_back, resolve};
 use crate::api::NodeProgress;
 use crate::job::digest;
@@ -57,7 +57,10 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     let mut gates = BTreeMap::new();
     for (name, plan) in world.plans.iter().filter(|(_, p)| !p.facts.deleting()) {
         let gate = start::gate(world, plan, now, &mut decision.wake);
-        standings.insert(name.clone(), stand(world, plan, gate.as_ref(), now, &mut decision));
+        standings.insert(
+            name.clone(),
+            stand(world, plan, gate.as_ref(), now, &mut decision),
+        );
         gates.insert(name.clone(), gate);
     }
     leftovers(world, &mut decision);
@@ -66,7 +69,9 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     // Who starts next: Plan by Plan, each seeing what the ones before it took.
     let mut busy = Busy::new(world, &standings);
     for (name, mut nodes) in standings {
-        let Some(plan) = world.plans.get(&name) else { continue };
+        let Some(plan) = world.plans.get(&name) else {
+            continue;
+        };
         let gate = gates.remove(&name).flatten();
         let waits = start::start(world, plan, gate, &mut nodes, &mut busy, now);
         report(world, plan, &nodes, &waits, now, &mut decision);
@@ -78,13 +83,19 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
 /// Questions that have to be answered before Plans can be resolved or started.
 fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
     let mut urls = BTreeSet::new();
-    for plan in world.plans.values().filter(|p| !p.facts.deleting() && p.facts.malformed.is_none()) {
+    for plan in world
+        .plans
+        .values()
+        .filter(|p| !p.facts.deleting() && p.facts.malformed.is_none())
+    {
         for secret in digest::hashed_secrets(plan.spec()) {
             if let Some((name, SecretFacts::Unread)) = world.secrets.get_key_value(secret) {
                 decision.steps.push(Step::ReadSecret { name: name.clone() });
             }
         }
-        let Some(url) = resolve::channel_url(&plan.facts) else { continue };
+        let Some(url) = resolve::channel_url(&plan.facts) else {
+            continue;
+        };
         if !urls.insert(url) {
             continue;
         }
@@ -132,7 +143,12 @@ fn stand(
     let jobs = world.open_jobs.get(&plan.facts.name).into_iter().flatten();
     names.extend(jobs.filter_map(|job| Some(&world.jobs.get(job)?.node)));
     names.extend(world.recorded_on.get(&plan.facts.name).into_iter().flatten());
-    let question = Question { world, plan, now, gate };
+    let question = Question {
+        world,
+        plan,
+        now,
+        gate,
+    };
     let mut standings = BTreeMap::new();
     for name in names {
         match question.stand(name, told.get(name).copied()) {
@@ -179,7 +195,12 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<Text, &'a NodeProg
     let named = |(name, node): &(&Text, &super::NodeFacts)| {
         hostnames.contains(node.hostname()) && plan.nodes.class(name).is_some()
     };
-    world.nodes.iter().filter(named).map(|(name, _)| (name.clone(), &FOREIGN)).collect()
+    world
+        .nodes
+        .iter()
+        .filter(named)
+        .map(|(name, _)| (name.clone(), &FOREIGN))
+        .collect()
 }
 
 /// Jobs of Plans that are no more. Kubernetes collects them too, by their ownerReference, unless somebody took that away.
@@ -188,7 +209,11 @@ fn leftovers(world: &World, decision: &mut Decision) {
         if world.plans.contains_key(plan) {
             continue;
         }
-        for job in jobs.iter().filter_map(|job| world.jobs.get(job)).filter(|job| !job.deleting) {
+        for job in jobs
+            .iter()
+            .filter_map(|job| world.jobs.get(job))
+            .filter(|job| !job.deleting)
+        {
             decision.steps.push(Step::DeleteJob {
                 job: job.name.clone(),
                 uid: job.uid.clone(),

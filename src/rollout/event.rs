@@ -59,7 +59,16 @@ impl Event {
         }
         let mut key = hex::encode(hash.finalize());
         key.truncate(16);
-        let regarding = Regarding::Plan { name: name.clone(), uid: uid.clone() };
-        Self { regarding, type_, reason, message, key }
+        let regarding = Regarding::Plan {
+            name: name.clone(),
+            uid: uid.clone(),
+        };
+        Self {
+            regarding,
+            type_,
+            reason,
+            message,
+            key,
+        }
     }
 }

@@ -43,7 +43,9 @@ fn leave(node: &NodeFacts, goes: impl Fn(&super::Holder) -> bool, change: &mut N
     if text.is_none() && node.unschedulable != ledger.before && !node.keep_cordoned {
         change.unschedulable = Some(ledger.before);
     }
-    change.annotations.insert(names::ANNOTATION_CORDON.to_owned(), text);
+    change
+        .annotations
+        .insert(names::ANNOTATION_CORDON.to_owned(), text);
 }
 
 /// What is to be given back, seen from the nodes: holders of ours whose Plan is gone or has nothing to do with the node
@@ -51,7 +53,9 @@ fn leave(node: &NodeFacts, goes: impl Fn(&super::Holder) -> bool, change: &mut N
 pub(super) fn tidy(world: &World, standings: &BTreeMap<Text, BTreeMap<Text, Standing>>) -> Vec<Step> {
     let mut steps = Vec::new();
     for name in &world.ledgers {
-        let Some(node) = world.nodes.get(name) else { continue };
+        let Some(node) = world.nodes.get(name) else {
+            continue;
+        };
         let Some(ledger) = &node.ledger else { continue };
         let mut change = NodeChange::default();
         if node.unschedulable {
@@ -64,15 +68,26 @@ pub(super) fn tidy(world: &World, standings: &BTreeMap<Text, BTreeMap<Text, Stan
                 .map(|h| h.plan_uid.as_str())
                 .collect();
             if !gone.is_empty() {
-                leave(node, |holder| gone.contains(holder.plan_uid.as_str()), &mut change);
+                leave(
+                    node,
+                    |holder| gone.contains(holder.plan_uid.as_str()),
+                    &mut change,
+                );
             }
         } else {
-            change.annotations.insert(names::ANNOTATION_CORDON.to_owned(), None);
+            change
+                .annotations
+                .insert(names::ANNOTATION_CORDON.to_owned(), None);
             change.exact = true;
         }
         if !change.is_empty() {
             let (node, uid) = (name.clone(), node.uid.clone());
-            steps.push(Step::PatchNode { node, uid, change, events: Vec::new() });
+            steps.push(Step::PatchNode {
+                node,
+                uid,
+                change,
+                events: Vec::new(),
+            });
         }
     }
     steps
@@ -84,20 +99,26 @@ fn has_reason(
     node: &NodeFacts,
     holder: &super::Holder,
 ) -> bool {
-    let plan = world.plans.get(&*holder.plan).filter(|p| *p.facts.uid == *holder.plan_uid);
+    let plan = world
+        .plans
+        .get(&*holder.plan)
+        .filter(|p| *p.facts.uid == *holder.plan_uid);
     let standing = plan.and_then(|p| standings.get(&p.facts.name)?.get(&node.name));
     if standing.is_some() {
         return true;
     }
-    let failed = plan.and_then(|p| node.records.get(&p.facts.name)).is_some_and(|record| {
-        record.phase != Phase::Upgraded && record.plan_uid == holder.plan_uid && *record.node_uid == *node.uid
-    });
+    let failed = plan
+        .and_then(|p| node.records.get(&p.facts.name))
+        .is_some_and(|record| {
+            record.phase != Phase::Upgraded
+                && record.plan_uid == holder.plan_uid
+                && *record.node_uid == *node.uid
+        });
     failed || has_live_pod(world, node, &holder.plan)
 }
 
 fn has_live_pod(world: &World, node: &NodeFacts, plan: &str) -> bool {
-    world
-        .pods
-        .iter()
-        .any(|(_, pod)| *pod.plan == *plan && pod.node.as_ref() == Some(&node.name) && pod.stage != Stage::Ended)
+    world.pods.iter().any(|(_, pod)| {
+        *pod.plan == *plan && pod.node.as_ref() == Some(&node.name) && pod.stage != Stage::Ended
+    })
 }

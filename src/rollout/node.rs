@@ -4,8 +4,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::event::{Event, EventType};
 use super::conditions::seconds;
+use super::event::{Event, EventType};
 use super::facts::{JobFacts, NodeFacts, Outcome, Stage, Text};
 use super::give_back;
 use super::plan::PlanView;
@@ -52,7 +52,11 @@ impl Standing {
 
     /// A node that is about to be started: it waits for status to say so.
     pub(super) fn starting(node: &NodeFacts, now: Timestamp) -> Self {
-        Self { since: Some(now), attempt: Some(1), ..Self::new(node, "Pending") }
+        Self {
+            since: Some(now),
+            attempt: Some(1),
+            ..Self::new(node, "Pending")
+        }
     }
 
     fn of_job(node: &NodeFacts, job: &JobFacts, phase: &'static str) -> Self {
@@ -111,7 +115,9 @@ pub(super) struct Question<'a> {
 impl Question<'_> {
     /// `told`: what stored status says of the node, if it has a slot there.
     pub(super) fn stand(&self, name: &Text, told: Option<&NodeProgress>) -> Stand {
-        let Some(node) = self.world.nodes.get(name) else { return Stand::Tidy(self.without_node(name)) };
+        let Some(node) = self.world.nodes.get(name) else {
+            return Stand::Tidy(self.without_node(name));
+        };
         let mut tidy = Vec::new();
         let mut leaving = false;
         let mut open: Option<&JobFacts> = None;
@@ -122,7 +128,10 @@ impl Question<'_> {
                 leaving = true;
             } else if !right {
                 leaving = true;
-                tidy.push(delete(job, "it is for another Plan or another machine of the same name"));
+                tidy.push(delete(
+                    job,
+                    "it is for another Plan or another machine of the same name",
+                ));
             } else if !job.recorded && open.is_none_or(|known| rank(job) < rank(known)) {
                 open = Some(job);
             }
@@ -140,12 +149,17 @@ impl Question<'_> {
 
     fn jobs_on(&self, node: &str) -> impl Iterator<Item = &JobFacts> {
         let names = self.world.jobs_on.get(node).into_iter().flatten();
-        names.filter_map(|job| self.world.jobs.get(job)).filter(|job| job.plan == self.plan.facts.name)
+        names
+            .filter_map(|job| self.world.jobs.get(job))
+            .filter(|job| job.plan == self.plan.facts.name)
     }
 
     /// The node is gone: so is what its Jobs were for.
     fn without_node(&self, name: &str) -> Vec<Step> {
-        self.jobs_on(name).filter(|job| !job.deleting).map(|job| delete(job, "its node is gone")).collect()
+        self.jobs_on(name)
+            .filter(|job| !job.deleting)
+            .map(|job| delete(job, "its node is gone"))
+            .collect()
     }
 
     fn class(&self, node: &NodeFacts) -> Option<Class> {
@@ -161,9 +175,9 @@ impl Question<'_> {
     }
 
     fn record<'n>(&self, node: &'n NodeFacts) -> Option<&'n Record> {
-        node.records.get(&self.plan.facts.name).filter(|record| {
-            *record.plan_uid == *self.plan.facts.uid && *record.node_uid == *node.uid
-        })
+        node.records
+            .get(&self.plan.facts.name)
+            .filter(|record| *record.plan_uid == *self.plan.facts.uid && *record.node_uid == *node.uid)
     }
 
     fn with_job(
@@ -175,9 +189,17 @@ impl Question<'_> {
     ) -> Stand {
         match &job.outcome {
             Outcome::Complete { at } => self.finish(node, &Success::of_job(job, *at, self.plan), Some(job)),
-            Outcome::Failed { at, reason, message } => {
-                self.fail(node, job, &Failure { at: *at, reason, message }, told, leaving)
-            }
+            Outcome::Failed { at, reason, message } => self.fail(
+                node,
+                job,
+                &Failure {
+                    at: *at,
+                    reason,
+                    message,
+                },
+                told,
+                leaving,
+            ),
             Outcome::Failing { reason, message } if !node.ready => {
                 let mut standing = Standing::of_job(node, job, "Failed");
                 standing.failed = true;
@@ -197,7 +219,9 @@ impl Question<'_> {
     /// that runs is let finish, whatever has changed.
     fn live(&self, node: &NodeFacts, job: &JobFacts) -> Standing {
         let pods = self.world.pods_of.get(&job.uid).into_iter().flatten();
-        let pod = pods.filter_map(|p| self.world.pods.get(p)).max_by_key(|p| (p.stage != Stage::Ended, p.stage));
+        let pod = pods
+            .filter_map(|p| self.world.pods.get(p))
+            .max_by_key(|p| (p.stage != Stage::Ended, p.stage));
         let stage = pod.map_or(Stage::Unbound, |p| p.stage);
         let mut standing = Standing::of_job(node, job, stage.phase());
         if let Some(why) = pod.and_then(|p| p.waiting.clone()) {
@@ -208,7 +232,10 @@ impl Question<'_> {
         }
         let wanted = self.is_eligible(node)
             && self.hash().is_some_and(|hash| *hash == job.hash)
-            && job.inputs.as_ref().is_none_or(|inputs| *inputs == self.plan.inputs);
+            && job
+                .inputs
+                .as_ref()
+                .is_none_or(|inputs| *inputs == self.plan.inputs);
         if !wanted && stage == Stage::Unbound {
             return standing.then(Step::DeleteJob {
                 job: job.name.clone(),
@@ -218,7 +245,10 @@ impl Question<'_> {
             });
         }
         if wanted && job.parallelism == 0 {
-            standing = standing.then(Step::ReleaseJob { job: job.name.clone(), uid: job.uid.clone() });
+            standing = standing.then(Step::ReleaseJob {
+                job: job.name.clone(),
+                uid: job.uid.clone(),
+            });
         }
         standing
     }
@@ -271,7 +301,11 @@ impl Question<'_> {
             attempt: job.attempt,
             job_uid: job.uid.to_string(),
             job: job.name.to_string(),
-            inputs: job.inputs.as_deref().or(Some(&self.plan.inputs)).map(str::to_owned),
+            inputs: job
+                .inputs
+                .as_deref()
+                .or(Some(&self.plan.inputs))
+                .map(str::to_owned),
             at,
             uncordon: false,
             reason: Some(reason.to_owned()),
@@ -287,7 +321,13 @@ impl Question<'_> {
         self.job_event(
             EventType::Warning,
             "JobFailed",
-            failure_text(&self.world.defaults.namespace, &job.name, &node.name, reason, message),
+            failure_text(
+                &self.world.defaults.namespace,
+                &job.name,
+                &node.name,
+                reason,
+                message,
+            ),
             &job.uid,
         )
     }
@@ -299,28 +339,54 @@ impl Question<'_> {
 
     fn patch_record(&self, node: &NodeFacts, record: Option<&Record>, events: Vec<Event>) -> Step {
         let mut change = NodeChange::default();
-        change.annotations.insert(record_key(&self.plan.facts.name), record.map(Record::to_text));
-        Step::PatchNode { node: node.name.clone(), uid: node.uid.clone(), change, events }
+        change
+            .annotations
+            .insert(record_key(&self.plan.facts.name), record.map(Record::to_text));
+        Step::PatchNode {
+            node: node.name.clone(),
+            uid: node.uid.clone(),
+            change,
+            events,
+        }
     }
 
     /// The upgrade succeeded. The node is done when it is Ready and the delay is over; what has to outlive the Job until
     /// then goes into the record first.
     fn finish(&self, node: &NodeFacts, success: &Success<'_>, job: Option<&JobFacts>) -> Stand {
-        let labelled = node.labels.get_joined(names::LABEL_PLAN_PREFIX, &self.plan.facts.name);
+        let labelled = node
+            .labels
+            .get_joined(names::LABEL_PLAN_PREFIX, &self.plan.facts.name);
         let disabled = labelled == Some(names::LABEL_VALUE_DISABLED);
         let record = self.record(node);
         if labelled == Some(success.hash) && record.is_none() {
-            let done = self.job_event(EventType::Normal, "JobComplete", complete_text(node), success.job_uid);
-            return Stand::Tidy(job.map(|job| self.mark(job, success.at, vec![done])).into_iter().collect());
+            let done = self.job_event(
+                EventType::Normal,
+                "JobComplete",
+                complete_text(node),
+                success.job_uid,
+            );
+            return Stand::Tidy(
+                job.map(|job| self.mark(job, success.at, vec![done]))
+                    .into_iter()
+                    .collect(),
+            );
         }
-        let due = success.at.saturating_add(self.plan.delay).unwrap_or(Timestamp::MAX);
+        let due = success
+            .at
+            .saturating_add(self.plan.delay)
+            .unwrap_or(Timestamp::MAX);
         let ready = node.ready || self.plan.tolerates_not_ready;
         if ready && due <= self.now {
             let mut change = self.done_change(node, success, disabled);
             give_back::release(node, &self.holder_uid(), success.uncordon, &mut change);
             let events = match job {
                 Some(_) => Vec::new(), // told with the mark on the Job, which comes next
-                None => vec![self.job_event(EventType::Normal, "JobComplete", complete_text(node), success.job_uid)],
+                None => vec![self.job_event(
+                    EventType::Normal,
+                    "JobComplete",
+                    complete_text(node),
+                    success.job_uid,
+                )],
             };
             let standing = Standing::settling(node, success);
             return Stand::Slot(standing.then(Step::PatchNode {
@@ -340,15 +406,24 @@ impl Question<'_> {
         }
         let mut change = NodeChange::default();
         if record.is_none_or(|r| *r.job_uid != *success.job_uid || r.phase != Phase::Upgraded) {
-            let text = success.record(&self.world.defaults.namespace, &self.plan.facts.uid, &node.uid).to_text();
-            change.annotations.insert(record_key(&self.plan.facts.name), Some(text));
+            let text = success
+                .record(&self.world.defaults.namespace, &self.plan.facts.uid, &node.uid)
+                .to_text();
+            change
+                .annotations
+                .insert(record_key(&self.plan.facts.name), Some(text));
         }
         if ready {
             // Schedulable again while the delay runs (S60); the label comes when it is over.
             give_back::release(node, &self.holder_uid(), success.uncordon, &mut change);
         }
         if !change.is_empty() {
-            let step = Step::PatchNode { node: node.name.clone(), uid: node.uid.clone(), change, events: Vec::new() };
+            let step = Step::PatchNode {
+                node: node.name.clone(),
+                uid: node.uid.clone(),
+                change,
+                events: Vec::new(),
+            };
             return Stand::Slot(standing.then(step));
         }
         if let Some(job) = job {
@@ -368,17 +443,25 @@ impl Question<'_> {
     }
 
     fn holder_uid(&self) -> give_back::Mine<'_> {
-        give_back::Mine { defaults: &self.world.defaults, plan_uid: &self.plan.facts.uid }
+        give_back::Mine {
+            defaults: &self.world.defaults,
+            plan_uid: &self.plan.facts.uid,
+        }
     }
 
     fn done_change(&self, node: &NodeFacts, success: &Success<'_>, disabled: bool) -> NodeChange {
         let plan = &self.plan.facts.name;
         let mut change = NodeChange::default();
         if !disabled {
-            change.labels.insert(format!("{}{plan}", names::LABEL_PLAN_PREFIX), Some(success.hash.to_owned()));
+            change.labels.insert(
+                format!("{}{plan}", names::LABEL_PLAN_PREFIX),
+                Some(success.hash.to_owned()),
+            );
         }
         for (key, value) in self.plan.spec().post_complete_labels.iter().flatten() {
-            change.labels.insert(key.clone(), Some(expand(value, success.version, success.hash)));
+            change
+                .labels
+                .insert(key.clone(), Some(expand(value, success.version, success.hash)));
         }
         if node.records.contains_key(plan) {
             change.annotations.insert(record_key(plan), None);
@@ -390,7 +473,12 @@ impl Question<'_> {
     fn mark(&self, job: &JobFacts, at: Timestamp, events: Vec<Event>) -> Step {
         let past = self.now.duration_since(at).max(SignedDuration::ZERO).as_secs();
         let ttl_seconds = i32::try_from(past.saturating_add(job.ttl)).unwrap_or(i32::MAX);
-        Step::MarkRecorded { job: job.name.clone(), uid: job.uid.clone(), ttl_seconds, events }
+        Step::MarkRecorded {
+            job: job.name.clone(),
+            uid: job.uid.clone(),
+            ttl_seconds,
+            events,
+        }
     }
 
     /// No Job whose result counts is there.
@@ -404,7 +492,11 @@ impl Question<'_> {
             if eligible && told.is_some() {
                 return Stand::Slot(self.wants_job(node, 1, told, leaving));
             }
-            return Stand::Tidy(void.then(|| self.patch_record(node, None, Vec::new())).into_iter().collect());
+            return Stand::Tidy(
+                void.then(|| self.patch_record(node, None, Vec::new()))
+                    .into_iter()
+                    .collect(),
+            );
         };
         let current = self.hash().is_some_and(|hash| **hash == *record.hash);
         match record.phase {
@@ -423,8 +515,14 @@ impl Question<'_> {
     /// A node on which the Plan failed keeps its slot until something gives a reason to try again, and that is written
     /// down before it is done.
     fn failed(&self, node: &NodeFacts, record: &Record) -> Standing {
-        let asked = node.retry.as_ref().is_some_and(|r| **r == *"*" || *r == self.plan.facts.name);
-        let edited = record.inputs.as_deref().is_some_and(|inputs| *inputs != *self.plan.inputs);
+        let asked = node
+            .retry
+            .as_ref()
+            .is_some_and(|r| **r == *"*" || *r == self.plan.facts.name);
+        let edited = record
+            .inputs
+            .as_deref()
+            .is_some_and(|inputs| *inputs != *self.plan.inputs);
         let mut standing = Standing::of_record(node, record, "Failed");
         standing.failed = true;
         if !asked && !edited || self.gate.is_some() {
@@ -440,9 +538,13 @@ impl Question<'_> {
             ..record.clone()
         };
         let mut change = NodeChange::default();
-        change.annotations.insert(record_key(&self.plan.facts.name), Some(next.to_text()));
+        change
+            .annotations
+            .insert(record_key(&self.plan.facts.name), Some(next.to_text()));
         if asked {
-            change.annotations.insert(names::ANNOTATION_RETRY.to_owned(), None);
+            change
+                .annotations
+                .insert(names::ANNOTATION_RETRY.to_owned(), None);
         }
         standing.failed = false;
         standing.phase = "Pending";
@@ -466,10 +568,17 @@ impl Question<'_> {
     ) -> Standing {
         let mut standing = Standing::new(node, "Pending");
         standing.attempt = Some(attempt);
-        standing.since = told.and_then(|t| t.since.as_deref()?.parse().ok()).or(Some(self.now));
-        let Some(resolved) = &self.plan.resolved else { return standing };
+        standing.since = told
+            .and_then(|t| t.since.as_deref()?.parse().ok())
+            .or(Some(self.now));
+        let Some(resolved) = &self.plan.resolved else {
+            return standing;
+        };
         if leaving {
-            let job = self.jobs_on(&node.name).next().map_or_else(String::new, |j| j.name.to_string());
+            let job = self
+                .jobs_on(&node.name)
+                .next()
+                .map_or_else(String::new, |j| j.name.to_string());
             let blocker = Blocker::JobLeaving { job };
             return standing.held_up(blocker.reason(), blocker.to_string());
         }
@@ -478,22 +587,34 @@ impl Question<'_> {
         }
         let name = match self.free_name(node, &resolved.hash) {
             Ok(name) => name,
-            Err(NotFree::Spent(job)) => return standing.then(delete(job, "its result is recorded, and its name is needed")),
+            Err(NotFree::Spent(job)) => {
+                return standing.then(delete(job, "its result is recorded, and its name is needed"));
+            }
             Err(NotFree::Taken(job)) => {
                 let blocker = Blocker::NameTaken { job };
                 return standing.held_up(blocker.reason(), blocker.to_string());
             }
         };
         if let Some(trouble) = self.world.troubles.get(&Key::Job(name.clone())) {
-            let blocker = Blocker::JobRefused { why: trouble.message.clone() };
+            let blocker = Blocker::JobRefused {
+                why: trouble.message.clone(),
+            };
             standing = standing.held_up(blocker.reason(), blocker.to_string());
         }
         let stored = self.plan.facts.status();
         let stored_hash = stored.latest_hash.as_deref() == Some(&*resolved.hash);
-        let may = !matches!(self.gate, Some(Blocker::SchemaOutdated { .. } | Blocker::NotReady));
+        let may = !matches!(
+            self.gate,
+            Some(Blocker::SchemaOutdated { .. } | Blocker::NotReady)
+        );
         if told.is_some() && stored_hash && may {
             let (plan, node) = (self.plan.facts.name.clone(), node.name.clone());
-            standing = standing.then(Step::CreateJob { plan, node, job: name, attempt });
+            standing = standing.then(Step::CreateJob {
+                plan,
+                node,
+                job: name,
+                attempt,
+            });
         }
         standing
     }
@@ -505,7 +626,9 @@ impl Question<'_> {
         let second: Text = second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash).into();
         for name in [&first, &second] {
             match self.world.jobs.get(name) {
-                Some(job) if job.node == node.name && job.plan == plan.name => return Err(NotFree::Spent(job)),
+                Some(job) if job.node == node.name && job.plan == plan.name => {
+                    return Err(NotFree::Spent(job));
+                }
                 Some(_) => {}
                 None if self.world.taken.contains(name) => {}
                 None => return Ok(name.clone()),
@@ -603,7 +726,12 @@ fn rank(job: &JobFacts) -> u8 {
 }
 
 fn delete(job: &JobFacts, why: &'static str) -> Step {
-    Step::DeleteJob { job: job.name.clone(), uid: job.uid.clone(), only_unbound: false, why }
+    Step::DeleteJob {
+        job: job.name.clone(),
+        uid: job.uid.clone(),
+        only_unbound: false,
+        why,
+    }
 }
 
 fn record_key(plan: &str) -> String {

@@ -92,9 +92,14 @@ impl PlanView {
         let spec = &self.facts.object.spec;
         self.invalid = match &self.facts.malformed {
             Some(why) => Some(why.clone()),
-            None => validate(&self.facts.name, spec).err().map(|invalid| invalid.to_string()),
+            None => validate(&self.facts.name, spec)
+                .err()
+                .map(|invalid| invalid.to_string()),
         };
-        self.window = spec.window.as_ref().and_then(|w| Window::parse(w, &defaults.local_zone).ok());
+        self.window = spec
+            .window
+            .as_ref()
+            .and_then(|w| Window::parse(w, &defaults.local_zone).ok());
         self.delay = spec
             .post_complete_delay
             .as_deref()
@@ -127,7 +132,8 @@ impl PlanView {
                 self.resolved = target;
                 self.read_target(defaults);
                 let hash = self.resolved.as_ref().map(|r| r.hash.clone());
-                self.nodes.rebuild(hash, &self.facts, &self.selector, self.tolerates_not_ready, nodes);
+                self.nodes
+                    .rebuild(hash, &self.facts, &self.selector, self.tolerates_not_ready, nodes);
             }
             self.resolution = resolution;
             self.stale = false;
@@ -162,7 +168,8 @@ impl PlanView {
     /// A Node has changed.
     pub(super) fn node_changed(&mut self, node: &NodeFacts) {
         if !self.stale {
-            self.nodes.node_changed(&self.facts, &self.selector, self.tolerates_not_ready, node);
+            self.nodes
+                .node_changed(&self.facts, &self.selector, self.tolerates_not_ready, node);
         }
     }
 
@@ -174,11 +181,15 @@ impl PlanView {
     /// What stands in the way of a Job for a node, before it is asked for.
     pub(super) fn job_blocker(&self, windows: bool) -> Option<Blocker> {
         self.job_errors.iter().find_map(|error| match error {
-            job::JobError::KubectlImageWindows => {
-                windows.then_some(Blocker::SettingMissing { name: "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS" })
-            }
-            job::JobError::Image { .. } => Some(Blocker::ImageInvalid { why: error.to_string() }),
-            _ => Some(Blocker::JobRefused { why: error.to_string() }),
+            job::JobError::KubectlImageWindows => windows.then_some(Blocker::SettingMissing {
+                name: "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
+            }),
+            job::JobError::Image { .. } => Some(Blocker::ImageInvalid {
+                why: error.to_string(),
+            }),
+            _ => Some(Blocker::JobRefused {
+                why: error.to_string(),
+            }),
         })
     }
 
@@ -221,7 +232,10 @@ fn tolerates_not_ready(spec: &PlanSpec) -> bool {
 /// The nodes that a Plan is for have the hostname label too (S13). A selector that cannot be read selects none;
 /// validation says so.
 fn node_selector(spec: &PlanSpec) -> Selector {
-    match (Selector::new(spec.node_selector.as_ref()), Selector::exists(names::LABEL_HOSTNAME)) {
+    match (
+        Selector::new(spec.node_selector.as_ref()),
+        Selector::exists(names::LABEL_HOSTNAME),
+    ) {
         (Ok(selector), Ok(hostname)) if !selector.is_nothing() => selector.and(hostname),
         _ => Selector::nothing(),
     }

@@ -51,8 +51,13 @@ pub(super) fn resolve(
     let (version, source) = match (given(spec.version.as_deref()), given(spec.channel.as_deref())) {
         (Some(version), _) => (munge(version), Source::Version),
         (None, Some(url)) => match channel(plan, url, channels) {
-            Some(ChannelFacts { version: Some(version), .. }) => (version, Source::Channel),
-            Some(ChannelFacts { error: Some(error), .. }) => return Resolution::Failed(error),
+            Some(ChannelFacts {
+                version: Some(version),
+                ..
+            }) => (version, Source::Channel),
+            Some(ChannelFacts {
+                error: Some(error), ..
+            }) => return Resolution::Failed(error),
             _ => return Resolution::Pending,
         },
         (None, None) => return Resolution::Failed(UNRESOLVABLE.to_owned()),
@@ -74,7 +79,11 @@ pub(super) fn resolve(
         return Resolution::Pending;
     }
     let hash = digest::plan_hash(&plan.object, &version, hashes).into();
-    Resolution::Resolved(Resolved { version: version.into(), hash, source })
+    Resolution::Resolved(Resolved {
+        version: version.into(),
+        hash,
+        source,
+    })
 }
 
 /// What status says that the Plan was at.
@@ -100,9 +109,10 @@ pub(super) fn channel(
 ) -> Option<ChannelFacts> {
     let told = told_before(plan, url);
     match (channels.get(url), told) {
-        (Some(known), Some(told)) if known.version.is_none() => {
-            Some(ChannelFacts { version: told.version, ..known.clone() })
-        }
+        (Some(known), Some(told)) if known.version.is_none() => Some(ChannelFacts {
+            version: told.version,
+            ..known.clone()
+        }),
         (Some(known), Some(told)) => Some(believe(known, told)),
         (Some(known), None) => Some(known.clone()),
         (None, told) => told,
@@ -111,19 +121,30 @@ pub(super) fn channel(
 
 /// A channel that has told a semantic version is not believed when it tells a word: that is a login page, not a release.
 fn believe(known: &ChannelFacts, told: ChannelFacts) -> ChannelFacts {
-    let refused = known.version.as_deref().and_then(|v| accept(told.version.as_deref(), v).err());
+    let refused = known
+        .version
+        .as_deref()
+        .and_then(|v| accept(told.version.as_deref(), v).err());
     match refused {
-        Some(refused) => {
-            ChannelFacts { version: told.version, error: Some(refused.to_string()), ..known.clone() }
-        }
+        Some(refused) => ChannelFacts {
+            version: told.version,
+            error: Some(refused.to_string()),
+            ..known.clone()
+        },
         None => known.clone(),
     }
 }
 
 fn told_before(plan: &PlanFacts, url: &str) -> Option<ChannelFacts> {
     let status = plan.status();
-    let told = status.channel.as_ref().filter(|told| told.url.as_deref() == Some(url))?;
-    let resolved = status.conditions.iter().any(|c| c.type_ == "LatestResolved" && c.status == "True");
+    let told = status
+        .channel
+        .as_ref()
+        .filter(|told| told.url.as_deref() == Some(url))?;
+    let resolved = status
+        .conditions
+        .iter()
+        .any(|c| c.type_ == "LatestResolved" && c.status == "True");
     Some(ChannelFacts {
         polled: told.last_polled.as_deref()?.parse().ok()?,
         failures: u32::from(told.last_error.is_some()),
@@ -148,7 +169,11 @@ const LAST_RETRY: SignedDuration = SignedDuration::from_mins(2);
 
 /// When a channel is to be asked again. Answers are spread over a tenth of the interval, so that clusters that were
 /// started together do not ask together; failures are tried again sooner.
-pub(super) fn next_poll(url: &str, known: Option<&ChannelFacts>, interval: SignedDuration) -> Option<Timestamp> {
+pub(super) fn next_poll(
+    url: &str,
+    known: Option<&ChannelFacts>,
+    interval: SignedDuration,
+) -> Option<Timestamp> {
     let known = known?;
     let pause = if known.failures > 0 {
         let doubled = FIRST_RETRY.as_secs() << known.failures.saturating_sub(1).min(8);
@@ -163,8 +188,14 @@ pub(super) fn next_poll(url: &str, known: Option<&ChannelFacts>, interval: Signe
 
 /// A number that differs from channel to channel and from poll to poll, and is the same whenever it is asked for.
 fn scatter(url: &str, polled: Timestamp) -> u64 {
-    let digest = Sha256::new().chain_update(url).chain_update(polled.as_nanosecond().to_be_bytes()).finalize();
-    digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    let digest = Sha256::new()
+        .chain_update(url)
+        .chain_update(polled.as_nanosecond().to_be_bytes())
+        .finalize();
+    digest
+        .iter()
+        .take(8)
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 fn given(text: Option<&str>) -> Option<&str> {

@@ -38,7 +38,11 @@ pub(super) fn gate(
     }
     if let Some(window) = plan.window.as_ref().filter(|_| plan.nodes.eligible() > 0) {
         let open = window.contains(now);
-        let turn = if open { window.closes(now) } else { window.next_open(now) };
+        let turn = if open {
+            window.closes(now)
+        } else {
+            window.next_open(now)
+        };
         if let Some(at) = turn {
             *wake = Some(wake.map_or(at, |known| known.min(at)));
         }
@@ -75,16 +79,22 @@ impl<'a> Busy<'a> {
         if plan.disruptive
             && let Some(other) = self.taken.get(node).filter(|other| *other != name)
         {
-            return Some(Blocker::NodeBusy { plan: other.to_string() });
+            return Some(Blocker::NodeBusy {
+                plan: other.to_string(),
+            });
         }
         let jobs = self.world.jobs_on.get(node).into_iter().flatten();
         jobs.filter_map(|job| self.world.jobs.get(job)).find_map(|job| {
             if job.plan != *name {
                 let busy = plan.disruptive && job.cordons && job.is_live();
-                return busy.then(|| Blocker::NodeBusy { plan: job.plan.to_string() });
+                return busy.then(|| Blocker::NodeBusy {
+                    plan: job.plan.to_string(),
+                });
             }
             let leaving = job.deleting || job.plan_uid != plan.facts.uid;
-            leaving.then(|| Blocker::JobLeaving { job: job.name.to_string() })
+            leaving.then(|| Blocker::JobLeaving {
+                job: job.name.to_string(),
+            })
         })
     }
 }
@@ -117,7 +127,9 @@ pub(super) fn start(
         if nodes.contains_key(name) {
             continue;
         }
-        let Some(node) = world.nodes.get(name) else { continue };
+        let Some(node) = world.nodes.get(name) else {
+            continue;
+        };
         if let Some(blocker) = busy.blocker(plan, name) {
             report.nodes.insert(name.clone(), blocker);
             continue;
@@ -137,5 +149,8 @@ pub(super) fn start(
 
 /// How many of the nodes to be done the Plan has begun with.
 pub(super) fn begun(plan: &PlanView, nodes: &BTreeMap<Text, Standing>) -> usize {
-    nodes.keys().filter(|name| matches!(plan.nodes.class(name), Some(super::view::Class::Eligible { .. }))).count()
+    nodes
+        .keys()
+        .filter(|name| matches!(plan.nodes.class(name), Some(super::view::Class::Eligible { .. })))
+        .count()
 }

@@ -37,7 +37,10 @@ pub(super) fn report(
     decision: &mut Decision,
 ) {
     if let Err(note) = fields::note(&plan.facts) {
-        decision.steps.push(Step::NoteFields { plan: plan.facts.name.clone(), note });
+        decision.steps.push(Step::NoteFields {
+            plan: plan.facts.name.clone(),
+            note,
+        });
     }
     let stored = plan.facts.status();
     let status = status(world, plan, nodes, report, now);
@@ -54,7 +57,11 @@ pub(super) fn report(
     }
     let events = events(plan, stored, &status);
     let plan = plan.facts.name.clone();
-    decision.steps.push(Step::WriteStatus { plan, status: Box::new(status), events });
+    decision.steps.push(Step::WriteStatus {
+        plan,
+        status: Box::new(status),
+        events,
+    });
 }
 
 fn status(
@@ -87,8 +94,12 @@ fn status(
     };
     PlanStatus {
         conditions: conditions(world, plan, nodes, report, waiting, now),
-        latest_version: resolved.map(|r| r.version.to_string()).or_else(|| stored.latest_version.clone()),
-        latest_hash: resolved.map(|r| r.hash.to_string()).or_else(|| stored.latest_hash.clone()),
+        latest_version: resolved
+            .map(|r| r.version.to_string())
+            .or_else(|| stored.latest_version.clone()),
+        latest_hash: resolved
+            .map(|r| r.hash.to_string())
+            .or_else(|| stored.latest_hash.clone()),
         applying: (!applying.is_empty()).then_some(applying),
         observed_generation: Some(plan.facts.generation()),
         nodes: Some(counts),
@@ -128,9 +139,13 @@ fn conditions(
             };
             out.push(Says::new(LATEST_RESOLVED, true, reason, "").write(stored, now));
         }
-        Resolution::Failed(why) => out.push(Says::new(LATEST_RESOLVED, false, "Error", why).write(stored, now)),
+        Resolution::Failed(why) => {
+            out.push(Says::new(LATEST_RESOLVED, false, "Error", why).write(stored, now))
+        }
         // Not known yet: what was said before stands.
-        Resolution::Pending | Resolution::MissingSecrets(_) => out.extend(find(stored, LATEST_RESOLVED).cloned()),
+        Resolution::Pending | Resolution::MissingSecrets(_) => {
+            out.extend(find(stored, LATEST_RESOLVED).cloned())
+        }
     }
     out
 }
@@ -145,7 +160,11 @@ fn complete(
     if plan.invalid.is_some() || !matches!(plan.resolution, Resolution::Resolved(_)) {
         return Says::new(COMPLETE, false, "NotReady", "plan is not valid and resolved");
     }
-    if let Some((node, failed)) = nodes.iter().filter(|(_, s)| s.failed).max_by_key(|(_, s)| s.since) {
+    if let Some((node, failed)) = nodes
+        .iter()
+        .filter(|(_, s)| s.failed)
+        .max_by_key(|(_, s)| s.since)
+    {
         let text = failure_text(
             &world.defaults.namespace,
             failed.job.as_deref().unwrap_or_default(),
@@ -156,7 +175,9 @@ fn complete(
         return Says::new(COMPLETE, false, "JobFailed", text);
     }
     if !nodes.is_empty() {
-        let refused = nodes.iter().find(|(_, s)| s.reason.as_deref().is_some_and(is_refusal));
+        let refused = nodes
+            .iter()
+            .find(|(_, s)| s.reason.as_deref().is_some_and(is_refusal));
         let text = refused.map_or_else(String::new, |(node, s)| {
             format!("Node {node}: {}", s.message.as_deref().unwrap_or_default())
         });
@@ -174,7 +195,11 @@ fn complete(
     match &report.blocker {
         Some(Blocker::WindowClosed { opens }) => {
             let text = "current time is not within configured window";
-            let never = if opens.is_none() { ", and will never be" } else { "" };
+            let never = if opens.is_none() {
+                ", and will never be"
+            } else {
+                ""
+            };
             Says::new(COMPLETE, false, "Waiting", format!("{text}{never}"))
         }
         Some(blocker @ Blocker::NodeNotReady) => {
@@ -183,7 +208,9 @@ fn complete(
                 .iter()
                 .next()
                 .or_else(|| Some((plan.nodes.not_ready().next()?, blocker)))
-                .map_or((String::new(), blocker), |(node, b)| (format!("Node {node}: "), b));
+                .map_or((String::new(), blocker), |(node, b)| {
+                    (format!("Node {node}: "), b)
+                });
             Says::new(COMPLETE, false, blocker.reason(), format!("{node}{blocker}"))
         }
         Some(blocker) => Says::new(COMPLETE, false, blocker.reason(), blocker.to_string()),
@@ -192,7 +219,10 @@ fn complete(
 }
 
 fn is_refusal(reason: &str) -> bool {
-    matches!(reason, "JobRefused" | "NameTaken" | "ImageInvalid" | "SettingMissing" | "JobLeaving")
+    matches!(
+        reason,
+        "JobRefused" | "NameTaken" | "ImageInvalid" | "SettingMissing" | "JobLeaving"
+    )
 }
 
 fn active(plan: &PlanView, nodes: &BTreeMap<Text, Standing>, report: &Report) -> Vec<NodeProgress> {
@@ -209,12 +239,20 @@ fn active(plan: &PlanView, nodes: &BTreeMap<Text, Standing>, report: &Report) ->
     let mut out: Vec<_> = nodes.iter().map(entry).collect();
     let room = ACTIVE_SHOWN.saturating_sub(out.len());
     let not_ready = Blocker::NodeNotReady;
-    let shut = report.blocker.as_ref().filter(|b| !matches!(b, Blocker::NoSlot { .. }));
+    let shut = report
+        .blocker
+        .as_ref()
+        .filter(|b| !matches!(b, Blocker::NoSlot { .. }));
     let waiting = plan.nodes.ready().map(|name| (name, None));
     let waiting = waiting.chain(plan.nodes.not_ready().map(|name| (name, Some(&not_ready))));
     let waiting = waiting.filter(|(name, _)| !nodes.contains_key(*name)).take(room);
     out.extend(waiting.map(|(name, own)| {
-        let blocker = report.nodes.get(name).or(shut).or(own).or(report.blocker.as_ref());
+        let blocker = report
+            .nodes
+            .get(name)
+            .or(shut)
+            .or(own)
+            .or(report.blocker.as_ref());
         NodeProgress {
             name: name.to_string(),
             phase: WAITING.to_owned(),
@@ -254,13 +292,26 @@ fn essence(status: &PlanStatus) -> Essence<'_> {
         conditions: status
             .conditions
             .iter()
-            .map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_deref(), c.message.as_deref()))
+            .map(|c| {
+                (
+                    c.type_.as_str(),
+                    c.status.as_str(),
+                    c.reason.as_deref(),
+                    c.message.as_deref(),
+                )
+            })
             .collect(),
         version: status.latest_version.as_deref(),
         hash: status.latest_hash.as_deref(),
         applying: status.applying.as_deref(),
         generation: status.observed_generation,
-        failed: status.active.iter().flatten().filter(|n| n.phase == "Failed").map(|n| n.name.as_str()).collect(),
+        failed: status
+            .active
+            .iter()
+            .flatten()
+            .filter(|n| n.phase == "Failed")
+            .map(|n| n.name.as_str())
+            .collect(),
         channel_error: status.channel.as_ref().and_then(|c| c.last_error.as_deref()),
         next_window: status.next_window.as_deref(),
     }
@@ -273,7 +324,8 @@ fn events(plan: &PlanView, stored: &PlanStatus, status: &PlanStatus) -> Vec<Even
     let changed = |type_| {
         let now = find(&status.conditions, type_)?;
         let known = was(type_);
-        let same = known.is_some_and(|k| k.status == now.status && k.message == now.message && k.reason == now.reason);
+        let same = known
+            .is_some_and(|k| k.status == now.status && k.message == now.message && k.reason == now.reason);
         (!same).then_some(now)
     };
     let version = status.latest_version.as_deref().unwrap_or_default();
@@ -281,7 +333,11 @@ fn events(plan: &PlanView, stored: &PlanStatus, status: &PlanStatus) -> Vec<Even
     if let Some(now) = changed(VALIDATED) {
         match now.message.as_deref() {
             Some(why) if now.status == "False" => {
-                told.push((EventType::Warning, "ValidateFailed", format!("Failed to validate plan: {why}")));
+                told.push((
+                    EventType::Warning,
+                    "ValidateFailed",
+                    format!("Failed to validate plan: {why}"),
+                ));
             }
             _ => told.push((EventType::Normal, "Validated", "Plan is valid".to_owned())),
         }
@@ -313,17 +369,30 @@ fn events(plan: &PlanView, stored: &PlanStatus, status: &PlanStatus) -> Vec<Even
         }
         _ => {}
     }
-    if let Some(nodes) = status.applying.as_ref().filter(|_| status.applying != stored.applying) {
-        let text = format!("Jobs synced for version {version} on Nodes {}. Hash: {hash}", join(nodes));
+    if let Some(nodes) = status
+        .applying
+        .as_ref()
+        .filter(|_| status.applying != stored.applying)
+    {
+        let text = format!(
+            "Jobs synced for version {version} on Nodes {}. Hash: {hash}",
+            join(nodes)
+        );
         told.push((EventType::Normal, "SyncJob", text));
     }
     if let Some(now) = changed(COMPLETE) {
         match now.reason.as_deref().unwrap_or_default() {
             "Complete" if was(COMPLETE).is_none_or(|c| c.status != "True") => {
-                told.push((EventType::Normal, "Complete", format!("Jobs complete for version {version}. Hash: {hash}")));
+                told.push((
+                    EventType::Normal,
+                    "Complete",
+                    format!("Jobs complete for version {version}. Hash: {hash}"),
+                ));
             }
             "Waiting" => {
-                let text = format!("Waiting for start of Spec.Window to sync Jobs for version {version}. Hash: {hash}");
+                let text = format!(
+                    "Waiting for start of Spec.Window to sync Jobs for version {version}. Hash: {hash}"
+                );
                 told.push((EventType::Normal, "Waiting", text));
             }
             // Told otherwise: with the Job, with validation, with SyncJob.
@@ -333,15 +402,22 @@ fn events(plan: &PlanView, stored: &PlanStatus, status: &PlanStatus) -> Vec<Even
                     told.push((EventType::Warning, "JobRefused", why.clone()));
                 }
             }
-            reason => told.push((EventType::Warning, blocked(reason), now.message.clone().unwrap_or_default())),
+            reason => told.push((
+                EventType::Warning,
+                blocked(reason),
+                now.message.clone().unwrap_or_default(),
+            )),
         }
     }
     if told.is_empty() {
         return Vec::new();
     }
-    let occurrence = serde_json::to_string(&(&stored.conditions, &stored.applying, &stored.channel)).unwrap_or_default();
+    let occurrence =
+        serde_json::to_string(&(&stored.conditions, &stored.applying, &stored.channel)).unwrap_or_default();
     let (name, uid) = (&plan.facts.name, &plan.facts.uid);
-    told.into_iter().map(|(type_, reason, text)| Event::plan(name, uid, type_, reason, text, &occurrence)).collect()
+    told.into_iter()
+        .map(|(type_, reason, text)| Event::plan(name, uid, type_, reason, text, &occurrence))
+        .collect()
 }
 
 /// The reason of a condition, as the reason of an event.

@@ -147,13 +147,18 @@ impl World {
     /// A Node was seen in this version. True when a fact is new.
     pub fn node_seen(&mut self, version: u64, facts: NodeFacts) -> bool {
         let name = facts.name.clone();
-        let Some(change) = self.nodes.put(&name, version, facts, |n| n.uid.clone()) else { return false };
+        let Some(change) = self.nodes.put(&name, version, facts, |n| n.uid.clone()) else {
+            return false;
+        };
         if let Some(old) = &change {
             unindex_node(&mut self.recorded_on, &mut self.ledgers, old);
         }
         if let Some(new) = self.nodes.get(&name) {
             for plan in new.records.keys() {
-                self.recorded_on.entry(plan.clone()).or_default().insert(name.clone());
+                self.recorded_on
+                    .entry(plan.clone())
+                    .or_default()
+                    .insert(name.clone());
             }
             if new.ledger.is_some() {
                 self.ledgers.insert(name.clone());
@@ -167,7 +172,9 @@ impl World {
 
     /// A Node is gone.
     pub fn node_gone(&mut self, name: &str, uid: &str) -> bool {
-        let Some(old) = self.nodes.remove(name, uid, |n| n.uid.clone()) else { return false };
+        let Some(old) = self.nodes.remove(name, uid, |n| n.uid.clone()) else {
+            return false;
+        };
         unindex_node(&mut self.recorded_on, &mut self.ledgers, &old);
         for view in self.plans.values_mut() {
             view.node_gone(&old.name);
@@ -178,15 +185,23 @@ impl World {
     /// A Job of ours was seen in this version. True when a fact is new.
     pub fn job_seen(&mut self, version: u64, facts: JobFacts) -> bool {
         let name = facts.name.clone();
-        let Some(change) = self.jobs.put(&name, version, facts, |j| j.uid.clone()) else { return false };
+        let Some(change) = self.jobs.put(&name, version, facts, |j| j.uid.clone()) else {
+            return false;
+        };
         if let Some(old) = &change {
             self.unindex_job(old);
         }
         if let Some(new) = self.jobs.get(&name) {
             if !new.recorded {
-                self.open_jobs.entry(new.plan.clone()).or_default().insert(name.clone());
+                self.open_jobs
+                    .entry(new.plan.clone())
+                    .or_default()
+                    .insert(name.clone());
             }
-            self.jobs_on.entry(new.node.clone()).or_default().insert(name.clone());
+            self.jobs_on
+                .entry(new.node.clone())
+                .or_default()
+                .insert(name.clone());
         }
         self.taken.remove(&name);
         true
@@ -203,7 +218,9 @@ impl World {
 
     /// A Job is gone.
     pub fn job_gone(&mut self, name: &str, uid: &str) -> bool {
-        let Some(old) = self.jobs.remove(name, uid, |j| j.uid.clone()) else { return false };
+        let Some(old) = self.jobs.remove(name, uid, |j| j.uid.clone()) else {
+            return false;
+        };
         self.unindex_job(&old);
         true
     }
@@ -216,7 +233,9 @@ impl World {
     /// A pod of a Job was seen in this version. True when a fact is new.
     pub fn pod_seen(&mut self, version: u64, facts: PodFacts) -> bool {
         let name = facts.name.clone();
-        let Some(change) = self.pods.put(&name, version, facts, |p| p.uid.clone()) else { return false };
+        let Some(change) = self.pods.put(&name, version, facts, |p| p.uid.clone()) else {
+            return false;
+        };
         if let Some(old) = &change {
             drop_from(&mut self.pods_of, &old.job_uid, &name);
         }
@@ -228,7 +247,9 @@ impl World {
 
     /// A pod is gone.
     pub fn pod_gone(&mut self, name: &str, uid: &str) -> bool {
-        let Some(old) = self.pods.remove(name, uid, |p| p.uid.clone()) else { return false };
+        let Some(old) = self.pods.remove(name, uid, |p| p.uid.clone()) else {
+            return false;
+        };
         drop_from(&mut self.pods_of, &old.job_uid, &old.name);
         true
     }
@@ -254,7 +275,8 @@ impl World {
                 true
             }
             None => {
-                self.plans.insert(name, PlanView::new(version, facts, &self.defaults));
+                self.plans
+                    .insert(name, PlanView::new(version, facts, &self.defaults));
                 true
             }
         }
@@ -275,7 +297,9 @@ impl World {
         if self.gone_plans.len() >= GONE_REMEMBERED {
             self.gone_plans.clear();
         }
-        self.plans.remove(name).is_some_and(|p| self.gone_plans.insert(p.facts.uid.clone()))
+        self.plans
+            .remove(name)
+            .is_some_and(|p| self.gone_plans.insert(p.facts.uid.clone()))
     }
 
     /// The metadata of a Secret was seen in this version: it has to be read again.
@@ -283,7 +307,9 @@ impl World {
         if self.secrets.version(name) == Some(version) {
             return false;
         }
-        self.secrets.put(name, version, SecretFacts::Unread, |_| name.clone()).is_some()
+        self.secrets
+            .put(name, version, SecretFacts::Unread, |_| name.clone())
+            .is_some()
     }
 
     /// A Secret was read in this version.
@@ -304,7 +330,12 @@ impl World {
     pub fn channel_answered(&mut self, url: &Text, polled: Timestamp, answer: Result<String, String>) {
         let known = self.channels.get(url);
         let facts = match answer {
-            Ok(version) => ChannelFacts { polled, failures: 0, version: Some(version), error: None },
+            Ok(version) => ChannelFacts {
+                polled,
+                failures: 0,
+                version: Some(version),
+                error: None,
+            },
             Err(error) => ChannelFacts {
                 polled,
                 failures: known.map_or(0, |k| k.failures).saturating_add(1),
@@ -365,15 +396,30 @@ impl World {
     pub fn list_ends(&mut self, kind: Kind) -> bool {
         match kind {
             Kind::Node => {
-                let gone: Vec<_> = self.nodes.unlisted().map(|n| (n.name.clone(), n.uid.clone())).collect();
-                gone.iter().filter(|(name, uid)| self.node_gone(name, uid)).count() > 0
+                let gone: Vec<_> = self
+                    .nodes
+                    .unlisted()
+                    .map(|n| (n.name.clone(), n.uid.clone()))
+                    .collect();
+                gone.iter()
+                    .filter(|(name, uid)| self.node_gone(name, uid))
+                    .count()
+                    > 0
             }
             Kind::Job => {
-                let gone: Vec<_> = self.jobs.unlisted().map(|j| (j.name.clone(), j.uid.clone())).collect();
+                let gone: Vec<_> = self
+                    .jobs
+                    .unlisted()
+                    .map(|j| (j.name.clone(), j.uid.clone()))
+                    .collect();
                 gone.iter().filter(|(name, uid)| self.job_gone(name, uid)).count() > 0
             }
             Kind::Pod => {
-                let gone: Vec<_> = self.pods.unlisted().map(|p| (p.name.clone(), p.uid.clone())).collect();
+                let gone: Vec<_> = self
+                    .pods
+                    .unlisted()
+                    .map(|p| (p.name.clone(), p.uid.clone()))
+                    .collect();
                 gone.iter().filter(|(name, uid)| self.pod_gone(name, uid)).count() > 0
             }
             Kind::Secret => {
@@ -381,7 +427,12 @@ impl World {
                 gone.iter().filter(|name| self.secret_gone(name)).count() > 0
             }
             Kind::Plan => {
-                let gone: Vec<_> = self.plans.values().filter(|p| !p.listed).map(|p| p.facts.clone()).collect();
+                let gone: Vec<_> = self
+                    .plans
+                    .values()
+                    .filter(|p| !p.listed)
+                    .map(|p| p.facts.clone())
+                    .collect();
                 gone.iter().filter(|p| self.plan_gone(&p.name, &p.uid)).count() > 0
             }
         }
@@ -441,7 +492,11 @@ struct Row<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { rows: BTreeMap::new(), gone: HashSet::new(), gone_in_order: VecDeque::new() }
+        Self {
+            rows: BTreeMap::new(),
+            gone: HashSet::new(),
+            gone_in_order: VecDeque::new(),
+        }
     }
 }
 
@@ -454,7 +509,9 @@ impl<T: PartialEq> Table<T> {
     }
 
     pub(super) fn get_key_value(&self, name: &str) -> Option<(&Text, &T)> {
-        self.rows.get_key_value(name).map(|(name, row)| (name, &row.facts))
+        self.rows
+            .get_key_value(name)
+            .map(|(name, row)| (name, &row.facts))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Text, &T)> {
@@ -483,14 +540,28 @@ impl<T: PartialEq> Table<T> {
                 Some(Some(std::mem::replace(&mut row.facts, facts)))
             }
             None => {
-                self.rows.insert(name.clone(), Row { version, listed: true, facts });
+                self.rows.insert(
+                    name.clone(),
+                    Row {
+                        version,
+                        listed: true,
+                        facts,
+                    },
+                );
                 Some(None)
             }
         }
     }
 
     fn force(&mut self, name: &Text, version: u64, facts: T) {
-        self.rows.insert(name.clone(), Row { version, listed: true, facts });
+        self.rows.insert(
+            name.clone(),
+            Row {
+                version,
+                listed: true,
+                facts,
+            },
+        );
     }
 
     fn alter(&mut self, name: &str, change: impl FnOnce(&mut T) -> bool) -> bool {
@@ -526,6 +597,9 @@ impl<T: PartialEq> Table<T> {
     }
 
     fn unlisted_names(&self) -> impl Iterator<Item = &Text> {
-        self.rows.iter().filter(|(_, row)| !row.listed).map(|(name, _)| name)
+        self.rows
+            .iter()
+            .filter(|(_, row)| !row.listed)
+            .map(|(name, _)| name)
     }
 }
