@@ -49,10 +49,10 @@ use kube::Config;
 use refit::rehearse::podlife::{Power, STEERING_PREFIX};
 use tokio::sync::oneshot;
 
-pub use act::{Act, ContainerAct, Cordons, Nothing};
+pub use act::{Act, ContainerAct};
 use hub::{Command, NodeChange, Remote};
 use machine::Health;
-pub use nodeset::{NodeSet, NodeSpec};
+pub use nodeset::NodeSet;
 
 /// Longer than a node controller with a few thousand nodes takes to let pods onto a new one.
 const SCHEDULABLE: Duration = Duration::from_secs(120);
