@@ -5,6 +5,7 @@
 
 pub mod cluster;
 mod report;
+mod rights;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -108,6 +109,7 @@ impl World {
                 .await
                 .unwrap_or_else(|error| panic!("{error:#}"));
         }
+        rights::in_force(&world.bed.unrecorded_client().await, &world.installation.objects).await;
         let token = world.token(&world.installation.service_account).await;
         world.kubeconfig = world.write_kubeconfig("controller", &token);
         world
