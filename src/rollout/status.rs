@@ -13,7 +13,7 @@ use super::facts::Text;
 use super::node::{Standing, failure_text};
 use super::plan::PlanView;
 use super::resolve::{self, Resolution, Source};
-use super::step::Step;
+use super::step::{Key, Step};
 use super::world::World;
 use super::{fields, start};
 use crate::api::{ChannelStatus, NodeCounts, NodeProgress, PlanCondition, PlanStatus};
@@ -38,6 +38,9 @@ pub(super) fn report(
 ) {
     if let Err(note) = fields::note(&plan.facts) {
         decision.steps.push(Step::NoteFields { plan: plan.facts.name.clone(), note });
+    }
+    if matches!(plan.resolution, Resolution::Reading(_)) && unreadable(world, plan).is_none() {
+        return;
     }
     let stored = plan.facts.status();
     let status = status(world, plan, nodes, report, now);
@@ -108,9 +111,10 @@ fn conditions(
     now: Timestamp,
 ) -> Vec<PlanCondition> {
     let stored = &plan.facts.status().conditions;
+    let unreadable = unreadable(world, plan);
     let invalid = match (&plan.invalid, &plan.resolution) {
         (Some(why), _) | (None, Resolution::MissingSecrets(why)) => Some(why.as_str()),
-        _ => None,
+        _ => unreadable.as_deref(),
     };
     let validated = match invalid {
         None => Says::new(VALIDATED, true, "PlanIsValid", ""),
@@ -130,9 +134,16 @@ fn conditions(
         }
         Resolution::Failed(why) => out.push(Says::new(LATEST_RESOLVED, false, "Error", why).write(stored, now)),
         // Not known yet: what was said before stands.
-        Resolution::Pending | Resolution::MissingSecrets(_) => out.extend(find(stored, LATEST_RESOLVED).cloned()),
+        Resolution::Pending | Resolution::Reading(_) | Resolution::MissingSecrets(_) => out.extend(find(stored, LATEST_RESOLVED).cloned()),
     }
     out
+}
+
+/// Why a secret that the Plan needs cannot be read.
+fn unreadable(world: &World, plan: &PlanView) -> Option<String> {
+    let Resolution::Reading(name) = &plan.resolution else { return None };
+    let trouble = world.troubles.get(&Key::Secret(name.clone()))?;
+    Some(format!("secrets {name:?} cannot be read: {}", trouble.message))
 }
 
 fn complete(
