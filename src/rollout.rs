@@ -27,7 +27,9 @@ mod tests;
 pub use blocker::Blocker;
 pub use decide::{Decision, Report, decide};
 pub use event::{Event, EventType, Regarding};
-pub use facts::{ChannelFacts, Labels, JobFacts, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Stage};
+pub use facts::{
+    ChannelFacts, JobFacts, Labels, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Stage,
+};
 pub use record::{Holder, Ledger, Phase, Record};
 pub use step::{Key, NodeChange, Step};
-pub use world::{Defaults, Kind, Trouble, World};
+pub use world::{Defaults, Kind, Lists, Trouble, World};

@@ -11,9 +11,11 @@
 
 mod support;
 
+mod bench;
 mod deploy;
 mod docs;
 mod examples;
+mod kubelet;
 mod plan_hash;
 mod plan_status;
 mod plan_window;

@@ -70,6 +70,7 @@ pub mod controlplane;
 pub mod faults;
 pub mod history;
 pub mod kubeconfig;
+pub mod kubelet;
 pub mod manifest;
 pub mod names;
 pub mod pki;

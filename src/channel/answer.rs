@@ -30,12 +30,12 @@ pub(super) async fn version(url: &Url, response: Response) -> Result<String, Cha
         | StatusCode::FOUND
         | StatusCode::SEE_OTHER
         | StatusCode::TEMPORARY_REDIRECT
-        | StatusCode::PERMANENT_REDIRECT => base(&location(url, &response)?)?,
+        | StatusCode::PERMANENT_REDIRECT => base(&location(url, &response)?),
         status if status.is_success() => {
             if is_html(response).await? {
                 return Err(ChannelError::Html);
             }
-            base(url)?
+            base(url)
         }
         _ => return Err(ChannelError::Unexpected(status_line(response.version(), status))),
     };
@@ -64,12 +64,10 @@ fn location(url: &Url, response: &Response) -> Result<Url, ChannelError> {
 }
 
 /// The last element of a URL's path, decoded first, as Go's `filepath.Base` gives it: empty where that gives `.` or `/`.
-fn base(url: &Url) -> Result<String, ChannelError> {
-    let path = percent_decode_str(url.path())
-        .decode_utf8()
-        .map_err(|_| ChannelError::BadLocation)?;
+fn base(url: &Url) -> String {
+    let path = percent_decode_str(url.path()).decode_utf8_lossy();
     let path = path.trim_end_matches('/');
-    Ok(path.rsplit_once('/').map_or(path, |(_, last)| last).to_owned())
+    path.rsplit_once('/').map_or(path, |(_, last)| last).to_owned()
 }
 
 async fn is_html(mut response: Response) -> Result<bool, ChannelError> {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{
+    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
+};
 use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
@@ -25,7 +27,7 @@ use crate::channel::ChannelClient;
 use crate::clock::Clock;
 use crate::job::digest;
 use crate::rollout::facts::Text;
-use crate::rollout::{Event, Key};
+use crate::rollout::{Event, Key, PodFacts, Stage};
 
 /// What came of a step.
 #[derive(Debug)]
@@ -73,6 +75,8 @@ pub enum Told {
     StatusWritten(Text),
     /// The API server has dropped our own fields of status.
     StatusPruned,
+    /// An event with this key was written on its own, on this Plan.
+    Event(Text, String),
     /// Name, version and hash of a Secret.
     Secret(Text, u64, String),
     /// A channel answered: URL, when, and what.
@@ -105,35 +109,80 @@ impl Actor {
     /// Carries out a step.
     pub async fn carry_out(self: Arc<Self>, key: Key, prepared: Prepared) -> Done {
         match self.attempt(prepared).await {
-            Ok(told) => Done { key, told, trouble: None },
-            Err((told, trouble)) => Done { key, told, trouble: Some(trouble) },
+            Ok(told) => Done {
+                key,
+                told,
+                trouble: None,
+            },
+            Err((told, trouble)) => Done {
+                key,
+                told,
+                trouble: Some(trouble),
+            },
         }
     }
 
     async fn attempt(&self, prepared: Prepared) -> Outcome {
         match prepared {
-            Prepared::Status { plan, body, events } => self.write_status(plan, &body, &events).await,
-            Prepared::Plan { plan, body } => {
+            Prepared::Status {
+                plan,
+                uid,
+                body,
+                events,
+            } => self.write_status(plan, &uid, &body, &events).await,
+            Prepared::Plan { plan, uid, body } => {
                 let api = self.plans();
-                match api.patch(&plan, &PatchParams::default(), &Patch::Merge(&body)).await {
+                match api
+                    .patch(&plan, &PatchParams::default(), &Patch::Merge(&body))
+                    .await
+                {
                     Ok(plan) => Ok(vec![plan_seen(plan)]),
-                    Err(error) => self.look_at_plan(&plan, &error).await,
+                    Err(error) => self.look_at_plan(&plan, &uid, &error).await,
                 }
+            }
+            Prepared::Tell { plan, events } => {
+                self.write_events(&events).await?;
+                Ok(events
+                    .into_iter()
+                    .map(|event| Told::Event(plan.clone(), event.key))
+                    .collect())
             }
             Prepared::CreateJob { job, body } => self.create_job(&job, body).await,
-            Prepared::DeleteJob { job, uid, only_unbound } => self.delete_job(&job, &uid, only_unbound).await,
-            Prepared::Job { job, body, events } => {
+            Prepared::DeleteJob {
+                job,
+                uid,
+                only_unbound,
+            } => self.delete_job(&job, &uid, only_unbound).await,
+            Prepared::Job {
+                job,
+                uid,
+                body,
+                events,
+            } => {
                 self.write_events(&events).await?;
-                match self.jobs().patch(&job, &PatchParams::default(), &Patch::Merge(&body)).await {
+                match self
+                    .jobs()
+                    .patch(&job, &PatchParams::default(), &Patch::Merge(&body))
+                    .await
+                {
                     Ok(job) => Ok(vec![self.job_seen(&job)]),
-                    Err(error) => self.look_at_job(&job, &error).await,
+                    Err(error) => self.look_at_job(&job, &uid, &error).await,
                 }
             }
-            Prepared::Node { node, body, events } => {
+            Prepared::Node {
+                node,
+                uid,
+                body,
+                events,
+            } => {
                 self.write_events(&events).await?;
-                match self.nodes().patch(&node, &PatchParams::default(), &Patch::Merge(&body)).await {
+                match self
+                    .nodes()
+                    .patch(&node, &PatchParams::default(), &Patch::Merge(&body))
+                    .await
+                {
                     Ok(node) => Ok(vec![self.node_seen(&node)]),
-                    Err(error) => self.look_at_node(&node, &error).await,
+                    Err(error) => self.look_at_node(&node, &uid, &error).await,
                 }
             }
             Prepared::Poll { url, latest_version } => {
@@ -151,7 +200,10 @@ impl Actor {
                     // Asked again after a pause: somebody may grant it.
                     Ok(Err(missing)) => {
                         let message = format!("MissingPermission: no node is started: {missing}");
-                        let trouble = Trouble { message, kind: TroubleKind::Refused };
+                        let trouble = Trouble {
+                            message,
+                            kind: TroubleKind::Refused,
+                        };
                         Err((vec![Told::Permissions(Err(missing))], trouble))
                     }
                     Err(error) => Err((Vec::new(), trouble(&error))),
@@ -176,11 +228,17 @@ impl Actor {
         if !job.is_of(&self.source.controller) {
             return Told::NameTaken(job.name_any().as_str().into());
         }
-        Told::Seen(Seen::Job(version(job.meta()), Box::new(job.facts(&self.intern, self.ttl))))
+        Told::Seen(Seen::Job(
+            version(job.meta()),
+            Box::new(job.facts(&self.intern, self.ttl)),
+        ))
     }
 
     fn node_seen(&self, node: &SlimNode) -> Told {
-        Told::Seen(Seen::Node(version(node.meta()), Box::new(node.facts(&self.intern))))
+        Told::Seen(Seen::Node(
+            version(node.meta()),
+            Box::new(node.facts(&self.intern)),
+        ))
     }
 
     /// Events come before the write that they tell of. One that cannot be written now keeps the write back, so that it is
@@ -192,11 +250,18 @@ impl Actor {
         let api = Api::<CoreEvent>::namespaced(self.client.clone(), &self.source.namespace);
         let now = self.clock.now();
         for event in events {
-            match api.create(&PostParams::default(), &self.source.event(event, now)).await {
+            match api
+                .create(&PostParams::default(), &self.source.event(event, now))
+                .await
+            {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {}
                 Err(error) if matches!(failure(&error), Failure::Refused) && !is_overload(&error) => {
-                    tracing::warn!(reason = event.reason, error = brief(&error), "an event was refused");
+                    tracing::warn!(
+                        reason = event.reason,
+                        error = brief(&error),
+                        "an event was refused"
+                    );
                 }
                 Err(error) => return Err((Vec::new(), trouble(&error))),
             }
@@ -204,9 +269,13 @@ impl Actor {
         Ok(())
     }
 
-    async fn write_status(&self, plan: Text, body: &Value, events: &[Event]) -> Outcome {
+    async fn write_status(&self, plan: Text, uid: &str, body: &Value, events: &[Event]) -> Outcome {
         self.write_events(events).await?;
-        match self.plans().patch_status(&plan, &PatchParams::default(), &Patch::Merge(body)).await {
+        match self
+            .plans()
+            .patch_status(&plan, &PatchParams::default(), &Patch::Merge(body))
+            .await
+        {
             Ok(written) => {
                 let kept = written.keeps_our_status();
                 let mut told = vec![plan_seen(written), Told::StatusWritten(plan)];
@@ -215,26 +284,33 @@ impl Actor {
                 }
                 Ok(told)
             }
-            Err(error) => self.look_at_plan(&plan, &error).await,
+            Err(error) => self.look_at_plan(&plan, uid, &error).await,
         }
     }
 
     async fn create_job(&self, name: &Text, body: Vec<u8>) -> Outcome {
         let path = SlimJob::url_path(&(), Some(&self.source.namespace));
-        let request = Request::new(path).create(&PostParams::default(), body).map_err(kube::Error::BuildRequest);
+        let request = Request::new(path)
+            .create(&PostParams::default(), body)
+            .map_err(kube::Error::BuildRequest);
         let answer = match request {
             Ok(request) => self.client.request::<SlimJob>(request).await,
             Err(error) => Err(error),
         };
         match answer {
             Ok(job) => Ok(vec![self.job_seen(&job)]),
-            Err(error) => {
-                let exists = matches!(&error, kube::Error::Api(status) if status.is_already_exists());
-                if exists || failure(&error) == Failure::Unknown {
-                    return self.read_job(name, &error).await;
+            Err(error) if matches!(&error, kube::Error::Api(status) if status.is_already_exists()) => {
+                match self.jobs().get_opt(name).await {
+                    Ok(job) => Err((job.iter().map(|job| self.job_seen(job)).collect(), stale(&error))),
+                    Err(again) => Err((Vec::new(), trouble(&again))),
                 }
-                Err((Vec::new(), trouble(&error)))
             }
+            Err(error) if failure(&error) == Failure::Unknown => match self.jobs().get_opt(name).await {
+                Ok(Some(job)) => Ok(vec![self.job_seen(&job)]),
+                Ok(None) => Err((Vec::new(), trouble(&error))),
+                Err(again) => Err((Vec::new(), trouble(&again))),
+            },
+            Err(error) => Err((Vec::new(), trouble(&error))),
         }
     }
 
@@ -242,24 +318,44 @@ impl Actor {
         if only_unbound {
             let api = Api::<SlimPod>::namespaced(self.client.clone(), &self.source.namespace);
             let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/controller-uid={uid}"));
-            let pods = api.list(&of_job).await.map_err(|error| (Vec::new(), trouble(&error)))?;
-            let facts: Vec<_> = pods.items.iter().map(|pod| (version(pod.meta()), pod.facts(&self.intern))).collect();
-            if facts.iter().any(|(_, pod)| pod.node.is_some()) {
-                let told = facts.into_iter().map(|(version, pod)| Told::Seen(Seen::Pod(version, Box::new(pod))));
-                let trouble =
-                    Trouble { message: "a pod of it is bound by now".to_owned(), kind: TroubleKind::Stale };
+            let pods = api
+                .list(&of_job)
+                .await
+                .map_err(|error| (Vec::new(), trouble(&error)))?;
+            let facts: Vec<_> = pods
+                .items
+                .iter()
+                .map(|pod| (version(pod.meta()), pod.facts(&self.intern)))
+                .collect();
+            // One that has ended leaves room for the next only if that is there: it may as well have succeeded.
+            let at_work = |pod: &PodFacts| pod.node.is_some() && pod.stage != Stage::Ended;
+            let ended = facts.iter().any(|(_, pod)| pod.stage == Stage::Ended);
+            let next = facts
+                .iter()
+                .any(|(_, pod)| pod.node.is_none() && pod.stage != Stage::Ended);
+            if facts.iter().any(|(_, pod)| at_work(pod)) || ended && !next {
+                let told = facts
+                    .into_iter()
+                    .map(|(version, pod)| Told::Seen(Seen::Pod(version, Box::new(pod))));
+                let trouble = Trouble {
+                    message: "a pod of it was bound by now".to_owned(),
+                    kind: TroubleKind::Stale,
+                };
                 return Err((told.collect(), trouble));
             }
         }
         let params = DeleteParams {
             // batch/v1 orphans the pods unless told otherwise.
             propagation_policy: Some(PropagationPolicy::Background),
-            preconditions: Some(Preconditions { uid: Some(uid.to_string()), ..Preconditions::default() }),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_string()),
+                ..Preconditions::default()
+            }),
             ..DeleteParams::default()
         };
         match self.jobs().delete(name, &params).await {
             Ok(_) => Ok(vec![Told::JobLeaving(name.clone(), uid.clone())]),
-            Err(error) => self.look_at_job(name, &error).await,
+            Err(error) => self.look_at_job(name, uid, &error).await,
         }
     }
 
@@ -270,46 +366,64 @@ impl Actor {
                 let hash = digest::secret_hash(&secret);
                 Ok(vec![Told::Secret(name, version(&secret.metadata), hash)])
             }
-            Ok(None) => Ok(vec![Told::Seen(Seen::SecretGone(name))]),
+            // Gone, or about to be there again: the watch says which.
+            Ok(None) => {
+                let message = format!("secrets {name:?} not found");
+                Err((
+                    Vec::new(),
+                    Trouble {
+                        message,
+                        kind: TroubleKind::Passing,
+                    },
+                ))
+            }
             Err(error) => Err((Vec::new(), trouble(&error))),
         }
     }
 
-    async fn look_at_plan(&self, name: &Text, error: &kube::Error) -> Outcome {
-        let told = if worth_a_look(error) {
-            match self.plans().get_opt(name).await {
-                Ok(Some(plan)) => vec![plan_seen(plan)],
-                // Gone; the watch says so too, and says which.
-                _ => Vec::new(),
-            }
-        } else {
-            Vec::new()
-        };
-        Err((told, trouble(error)))
-    }
-
-    async fn look_at_job(&self, name: &Text, error: &kube::Error) -> Outcome {
+    /// A Plan that is not found is not believed to be gone before the watch says so: while its definition is put in
+    /// place anew, none is found, and their Jobs must not die of that.
+    async fn look_at_plan(&self, name: &Text, uid: &str, error: &kube::Error) -> Outcome {
         if !worth_a_look(error) {
             return Err((Vec::new(), trouble(error)));
         }
-        self.read_job(name, error).await
-    }
-
-    async fn read_job(&self, name: &Text, error: &kube::Error) -> Outcome {
-        match self.jobs().get_opt(name).await {
-            Ok(Some(job)) => Err((vec![self.job_seen(&job)], stale(error))),
-            Ok(None) => Err((Vec::new(), trouble(error))),
+        match self.plans().get_opt(name).await {
+            Ok(Some(plan)) if plan.meta().uid.as_deref() == Some(uid) => {
+                Err((vec![plan_seen(plan)], trouble(error)))
+            }
+            Ok(plan) => Err((plan.into_iter().map(plan_seen).collect(), stale(error))),
             Err(again) => Err((Vec::new(), trouble(&again))),
         }
     }
 
-    async fn look_at_node(&self, name: &Text, error: &kube::Error) -> Outcome {
+    /// Where the Job that was meant is gone, there is nothing left to do.
+    async fn look_at_job(&self, name: &Text, uid: &Text, error: &kube::Error) -> Outcome {
         if !worth_a_look(error) {
             return Err((Vec::new(), trouble(error)));
         }
+        let gone = Told::Seen(Seen::JobGone(name.clone(), uid.clone()));
+        match self.jobs().get_opt(name).await {
+            Ok(Some(job)) if job.meta().uid.as_deref() == Some(&**uid) => {
+                Err((vec![self.job_seen(&job)], trouble(error)))
+            }
+            Ok(Some(other)) => Ok(vec![gone, self.job_seen(&other)]),
+            Ok(None) => Ok(vec![gone]),
+            Err(again) => Err((Vec::new(), trouble(&again))),
+        }
+    }
+
+    async fn look_at_node(&self, name: &Text, uid: &Text, error: &kube::Error) -> Outcome {
+        if !worth_a_look(error) {
+            return Err((Vec::new(), trouble(error)));
+        }
+        let gone = Told::Seen(Seen::NodeGone(name.clone(), uid.clone()));
         match self.nodes().get_opt(name).await {
-            Ok(Some(node)) => Err((vec![self.node_seen(&node)], trouble(error))),
-            _ => Err((Vec::new(), trouble(error))),
+            Ok(Some(node)) if node.meta().uid.as_deref() == Some(&**uid) => {
+                Err((vec![self.node_seen(&node)], trouble(error)))
+            }
+            Ok(Some(other)) => Ok(vec![gone, self.node_seen(&other)]),
+            Ok(None) => Ok(vec![gone]),
+            Err(again) => Err((Vec::new(), trouble(&again))),
         }
     }
 }
@@ -331,7 +445,10 @@ fn is_overload(error: &kube::Error) -> bool {
 }
 
 fn stale(error: &kube::Error) -> Trouble {
-    Trouble { message: brief(error), kind: TroubleKind::Stale }
+    Trouble {
+        message: brief(error),
+        kind: TroubleKind::Stale,
+    }
 }
 
 fn trouble(error: &kube::Error) -> Trouble {
@@ -344,5 +461,8 @@ fn trouble(error: &kube::Error) -> Trouble {
         },
         _ => TroubleKind::Passing,
     };
-    Trouble { message: brief(error), kind }
+    Trouble {
+        message: brief(error),
+        kind,
+    }
 }

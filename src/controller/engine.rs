@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::act::{Actor, Done, Told, Trouble, TroubleKind, prepare};
 use super::observe::Seen;
-use crate::rollout::{self, Decision, Key, Kind, Schema, World, decide};
+use crate::rollout::{self, Decision, Key, Kind, Lists, Schema, World, decide};
 
 /// How long what is seen is gathered before it is decided on: a change of one object often brings that of another.
 const GATHER: Duration = Duration::from_millis(4);
@@ -23,6 +23,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// First pause after a step that was refused: somebody has to change something first.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
+/// Longest wait for a time of day. The clock on the wall can be set meanwhile, and goes on while the machine sleeps.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// What was listed before the first decision.
 const LISTED_FIRST: [Kind; 5] = [Kind::Secret, Kind::Pod, Kind::Job, Kind::Node, Kind::Plan];
@@ -36,7 +39,8 @@ pub struct Engine {
     pods_wanted: watch::Sender<bool>,
     /// Says that a kind has been listed.
     listed: watch::Sender<BTreeSet<Kind>>,
-    under_way: BTreeSet<Key>,
+    /// What steps are about that are under way, and which lists had ended when each began.
+    under_way: BTreeMap<Key, Lists>,
     pauses: BTreeMap<Key, Pause>,
     steps: JoinSet<Done>,
 }
@@ -61,7 +65,7 @@ impl Engine {
             seen,
             pods_wanted,
             listed,
-            under_way: BTreeSet::new(),
+            under_way: BTreeMap::new(),
             pauses: BTreeMap::new(),
             steps: JoinSet::new(),
         }
@@ -71,7 +75,10 @@ impl Engine {
     pub async fn run(&mut self) {
         let mut wake: Option<Instant> = None;
         while self.wait(wake).await {
-            if !LISTED_FIRST.iter().all(|kind| self.listed.borrow().contains(kind)) {
+            if !LISTED_FIRST
+                .iter()
+                .all(|kind| self.listed.borrow().contains(kind))
+            {
                 continue;
             }
             let decision = self.decide();
@@ -157,7 +164,7 @@ impl Engine {
         self.world.settle();
         let decision = decide(&self.world, self.actor.clock.now());
         self.pods_wanted.send_if_modified(|wanted| {
-            let change = *wanted != self.world.has_open_jobs();
+            let change = *wanted != self.world.has_work_on_nodes();
             *wanted ^= change;
             change
         });
@@ -170,11 +177,11 @@ impl Engine {
         let clock = self.actor.clock.now();
         let mut wake = decision.wake.map(|at| {
             let wait = Duration::try_from(at.duration_since(clock)).unwrap_or_default();
-            now + wait + Duration::from_millis(1)
+            now + wait.min(LONGEST_WAIT) + Duration::from_millis(1)
         });
         for step in decision.steps {
             let key = step.key();
-            if self.under_way.contains(&key) {
+            if self.under_way.contains_key(&key) {
                 continue; // its end brings another decision
             }
             if let Some(pause) = self.pauses.get(&key).filter(|pause| pause.until > now) {
@@ -186,24 +193,41 @@ impl Engine {
             }
             match prepare(&self.world, step) {
                 Ok(Some(prepared)) => {
-                    self.under_way.insert(key.clone());
+                    self.under_way.insert(key.clone(), self.world.lists());
                     self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
                 }
                 Ok(None) => {}
                 Err(message) => {
-                    let until = self.trouble(&key, Trouble { message, kind: TroubleKind::Refused });
+                    let until = self.trouble(
+                        &key,
+                        Trouble {
+                            message,
+                            kind: TroubleKind::Refused,
+                        },
+                    );
                     wake = Some(wake.map_or(until, |wake| wake.min(until)));
                 }
             }
         }
-        self.pauses.retain(|_, pause| pause.until + LONGEST_PAUSE * 2 > now);
+        // What nobody has asked for since long is no trouble any more.
+        let world = &mut self.world;
+        self.pauses.retain(|key, pause| {
+            let counts = pause.until + LONGEST_PAUSE * 2 > now;
+            if !counts {
+                world.untroubled(key);
+            }
+            counts
+        });
         wake
     }
 
     fn done(&mut self, done: Done) {
-        self.under_way.remove(&done.key);
+        let sent = self
+            .under_way
+            .remove(&done.key)
+            .unwrap_or_else(|| self.world.lists());
         for told in done.told {
-            self.hear(told);
+            self.hear(told, sent);
         }
         if let Some(trouble) = done.trouble {
             self.trouble(&done.key, trouble);
@@ -213,11 +237,17 @@ impl Engine {
         }
     }
 
-    fn hear(&mut self, told: Told) {
+    fn hear(&mut self, told: Told, sent: Lists) {
         let world = &mut self.world;
         match told {
             Told::Seen(seen) => {
-                self.learn(seen);
+                // Of what a list has overtaken nothing is known: the next decision asks again.
+                if !seen
+                    .object()
+                    .is_some_and(|(kind, name)| world.is_overtaken(kind, name, sent))
+                {
+                    self.learn(seen);
+                }
             }
             Told::JobLeaving(name, uid) => {
                 world.job_leaving(&name, &uid);
@@ -225,9 +255,12 @@ impl Engine {
             Told::NameTaken(job) => world.name_taken(job),
             Told::StatusWritten(plan) => world.status_written(&plan, self.actor.clock.now()),
             Told::StatusPruned => {
-                let missing = "status.observedGeneration".to_owned();
-                self.learn(Seen::Schema(Schema::Outdated(missing)));
+                tracing::error!(
+                    "SchemaOutdated: the API server has dropped status.observedGeneration of a Plan"
+                );
+                world.status_pruned(self.actor.clock.now());
             }
+            Told::Event(plan, key) => world.told(plan, key),
             Told::Secret(name, version, hash) => {
                 world.secret_read(&name, version, hash);
             }
@@ -248,14 +281,22 @@ impl Engine {
         match trouble.kind {
             TroubleKind::Stale => tracing::debug!(?key, why = trouble.message, "looking again"),
             TroubleKind::Passing => tracing::warn!(?key, why = trouble.message, "trying again"),
-            TroubleKind::Refused | TroubleKind::Forbidden => tracing::error!(?key, why = trouble.message, "refused"),
+            TroubleKind::Refused | TroubleKind::Forbidden => {
+                tracing::error!(?key, why = trouble.message, "refused");
+            }
         }
         if trouble.kind == TroubleKind::Forbidden {
             self.world.permissions_seen(None);
         }
         let refused = matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Forbidden);
         if trouble.kind != TroubleKind::Stale {
-            self.world.troubled(key.clone(), rollout::Trouble { message: trouble.message, refused });
+            self.world.troubled(
+                key.clone(),
+                rollout::Trouble {
+                    message: trouble.message,
+                    refused,
+                },
+            );
         }
         let until = Instant::now() + pause;
         self.pauses.insert(key.clone(), Pause { until, tries });

@@ -84,7 +84,14 @@ pub struct SlimNode {
     #[serde(default)]
     status: SlimNodeStatus,
 }
-resource!(SlimNode, "", "v1", "Node", "nodes", k8s_openapi::ClusterResourceScope);
+resource!(
+    SlimNode,
+    "",
+    "v1",
+    "Node",
+    "nodes",
+    k8s_openapi::ClusterResourceScope
+);
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -127,7 +134,14 @@ pub struct SlimJob {
     #[serde(default)]
     status: SlimJobStatus,
 }
-resource!(SlimJob, "batch", "v1", "Job", "jobs", k8s_openapi::NamespaceResourceScope);
+resource!(
+    SlimJob,
+    "batch",
+    "v1",
+    "Job",
+    "jobs",
+    k8s_openapi::NamespaceResourceScope
+);
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -171,7 +185,14 @@ pub struct SlimPod {
     #[serde(default)]
     status: SlimPodStatus,
 }
-resource!(SlimPod, "", "v1", "Pod", "pods", k8s_openapi::NamespaceResourceScope);
+resource!(
+    SlimPod,
+    "",
+    "v1",
+    "Pod",
+    "pods",
+    k8s_openapi::NamespaceResourceScope
+);
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -221,11 +242,21 @@ pub struct RawPlan {
     #[serde(default)]
     status: Option<Value>,
 }
-resource!(RawPlan, "upgrade.cattle.io", "v1", "Plan", "plans", k8s_openapi::NamespaceResourceScope);
+resource!(
+    RawPlan,
+    "upgrade.cattle.io",
+    "v1",
+    "Plan",
+    "plans",
+    k8s_openapi::NamespaceResourceScope
+);
 
 /// Version of an object as a number: larger is later (KEP-5504). 0 where it is none, which is always taken for later.
 pub fn version(meta: &ObjectMeta) -> u64 {
-    meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
+    meta.resource_version
+        .as_deref()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Texts that many objects share are kept once.
@@ -261,7 +292,11 @@ impl SlimNode {
             name: intern.text(self.metadata.name.as_deref().unwrap_or_default()),
             uid: intern.text(self.metadata.uid.as_deref().unwrap_or_default()),
             labels: Labels::new(labels.map(|(key, value)| (intern.text(key), intern.text(value)))),
-            ready: self.status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"),
+            ready: self
+                .status
+                .conditions
+                .iter()
+                .any(|c| c.type_ == "Ready" && c.status == "True"),
             unschedulable: self.spec.unschedulable,
             boot_id: self.status.node_info.boot_id.as_str().into(),
             records: annotations
@@ -282,34 +317,64 @@ impl SlimNode {
 /// The UID of the owner that is in charge.
 fn owner_uid(meta: &ObjectMeta) -> Option<&str> {
     let owners = meta.owner_references.as_ref()?;
-    owners.iter().find(|o| o.controller.unwrap_or_default()).map(|o| o.uid.as_str())
+    owners
+        .iter()
+        .find(|o| o.controller.unwrap_or_default())
+        .map(|o| o.uid.as_str())
 }
 
 impl SlimJob {
     /// Whether the Job is of the controller of this name.
     pub fn is_of(&self, controller: &str) -> bool {
-        let label = self.metadata.labels.as_ref().and_then(|l| l.get(names::LABEL_CONTROLLER));
+        let label = self
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|l| l.get(names::LABEL_CONTROLLER));
         label.is_some_and(|label| label == controller)
     }
 
     /// What of the Job is a fact. `ttl`: how long Jobs are kept that do not say it themselves.
     pub fn facts(&self, intern: &Intern, ttl: i64) -> JobFacts {
         let meta = &self.metadata;
-        let label = |key: &str| meta.labels.as_ref().and_then(|l| l.get(key)).map_or("", String::as_str);
-        let annotation = |key: &str| meta.annotations.as_ref().and_then(|a| a.get(key)).map(String::as_str);
+        let label = |key: &str| {
+            meta.labels
+                .as_ref()
+                .and_then(|l| l.get(key))
+                .map_or("", String::as_str)
+        };
+        let annotation = |key: &str| {
+            meta.annotations
+                .as_ref()
+                .and_then(|a| a.get(key))
+                .map(String::as_str)
+        };
         let plan = label(names::LABEL_PLAN);
         let condition = |type_: &str| {
-            self.status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True")
+            self.status
+                .conditions
+                .iter()
+                .find(|c| c.type_ == type_ && c.status == "True")
         };
-        let created = meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0);
+        let created = meta
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |t| t.0);
         let at = |c: &SlimCondition| c.last_transition_time.unwrap_or(created);
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let outcome = if let Some(c) = condition("Complete") {
             Outcome::Complete { at: at(c) }
         } else if let Some(c) = condition("Failed") {
-            Outcome::Failed { at: at(c), reason: text(&c.reason), message: text(&c.message) }
+            Outcome::Failed {
+                at: at(c),
+                reason: text(&c.reason),
+                message: text(&c.message),
+            }
         } else if let Some(c) = condition("FailureTarget") {
-            Outcome::Failing { reason: text(&c.reason), message: text(&c.message) }
+            Outcome::Failing {
+                reason: text(&c.reason),
+                message: text(&c.message),
+            }
         } else {
             Outcome::Running
         };
@@ -318,23 +383,31 @@ impl SlimJob {
             name: meta.name.as_deref().unwrap_or_default().into(),
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             plan: intern.text(plan),
-            plan_uid: intern
-                .text(annotation(names::ANNOTATION_PLAN_UID).or_else(|| owner_uid(meta)).unwrap_or_default()),
+            plan_uid: intern.text(
+                annotation(names::ANNOTATION_PLAN_UID)
+                    .or_else(|| owner_uid(meta))
+                    .unwrap_or_default(),
+            ),
             node: intern
                 .text(annotation(names::ANNOTATION_NODE_NAME).unwrap_or_else(|| label(names::LABEL_NODE))),
             node_uid: annotation(names::ANNOTATION_NODE_UID).map(|uid| intern.text(uid)),
             hash: intern.text(label(&format!("{}{plan}", names::LABEL_PLAN_PREFIX))),
             version: intern.text(label(names::LABEL_VERSION)),
             inputs: annotation(names::ANNOTATION_INPUTS).map(|inputs| intern.text(inputs)),
-            attempt: annotation(names::ANNOTATION_ATTEMPT).and_then(|a| a.parse().ok()).unwrap_or(1),
+            attempt: annotation(names::ANNOTATION_ATTEMPT)
+                .and_then(|a| a.parse().ok())
+                .unwrap_or(1),
             parallelism: self.spec.parallelism.unwrap_or(1),
-            ttl: annotation(names::ANNOTATION_TTL).and_then(|t| t.parse().ok()).unwrap_or(ttl),
+            ttl: annotation(names::ANNOTATION_TTL)
+                .and_then(|t| t.parse().ok())
+                .unwrap_or(ttl),
             recorded: annotation(names::ANNOTATION_RECORDED).is_some(),
             deleting: meta.deletion_timestamp.is_some(),
             outcome,
             created,
             unschedulable_before: annotation(names::ANNOTATION_UNSCHEDULABLE_BEFORE).map(|b| b == "true"),
-            cordons: self.spec.template.spec.init_containers.iter().any(cordons),
+            disruptive: label(names::LABEL_EXCLUSIVE) == "true"
+                || self.spec.template.spec.init_containers.iter().any(cordons),
         }
     }
 }
@@ -342,7 +415,13 @@ impl SlimJob {
 impl SlimPod {
     /// What of the pod is a fact.
     pub fn facts(&self, intern: &Intern) -> PodFacts {
-        let label = |key: &str| self.metadata.labels.as_ref().and_then(|l| l.get(key)).map_or("", String::as_str);
+        let label = |key: &str| {
+            self.metadata
+                .labels
+                .as_ref()
+                .and_then(|l| l.get(key))
+                .map_or("", String::as_str)
+        };
         PodFacts {
             name: self.metadata.name.as_deref().unwrap_or_default().into(),
             uid: self.metadata.uid.as_deref().unwrap_or_default().into(),
@@ -356,7 +435,10 @@ impl SlimPod {
     }
 
     fn containers(&self) -> impl Iterator<Item = &SlimContainerStatus> {
-        self.status.init_container_statuses.iter().chain(&self.status.container_statuses)
+        self.status
+            .init_container_statuses
+            .iter()
+            .chain(&self.status.container_statuses)
     }
 
     fn stage(&self) -> Stage {
@@ -367,7 +449,9 @@ impl SlimPod {
             return Stage::Unbound;
         }
         // The last container that has begun says how far the pod has come.
-        let begun = self.containers().filter(|c| c.state.running.is_some() || c.state.terminated.is_some());
+        let begun = self
+            .containers()
+            .filter(|c| c.state.running.is_some() || c.state.terminated.is_some());
         match begun.last().map(|c| c.name.as_str()) {
             None => Stage::Starting,
             Some("prepare") => Stage::Prepare,
@@ -385,9 +469,14 @@ impl SlimPod {
             .find(|c| c.type_ == "PodScheduled" && c.status == "False")
             .and_then(|c| c.message.clone());
         unscheduled.or_else(|| {
-            let waiting = self.containers().filter_map(|c| Some((c, c.state.waiting.as_ref()?)));
+            let waiting = self
+                .containers()
+                .filter_map(|c| Some((c, c.state.waiting.as_ref()?)));
             let (container, why) = waiting.into_iter().find(|(_, why)| {
-                !matches!(why.reason.as_deref(), None | Some("ContainerCreating" | "PodInitializing"))
+                !matches!(
+                    why.reason.as_deref(),
+                    None | Some("ContainerCreating" | "PodInitializing")
+                )
             })?;
             let reason = why.reason.as_deref().unwrap_or_default();
             let message = why.message.as_deref().unwrap_or_default();
@@ -396,12 +485,21 @@ impl SlimPod {
     }
 
     fn last_words(&self) -> Option<String> {
-        let ended = self.containers().filter_map(|c| Some((c, c.state.terminated.as_ref()?)));
+        let ended = self
+            .containers()
+            .filter_map(|c| Some((c, c.state.terminated.as_ref()?)));
         let (container, end) = ended.filter(|(_, end)| end.exit_code != 0).last()?;
         let words = end.message.as_deref().unwrap_or_default().trim();
         let tail = tail(words, LAST_WORDS);
-        let says = if tail.is_empty() { String::new() } else { format!(": {tail}") };
-        Some(format!("container {} exited with {}{says}", container.name, end.exit_code))
+        let says = if tail.is_empty() {
+            String::new()
+        } else {
+            format!(": {tail}")
+        };
+        Some(format!(
+            "container {} exited with {}{says}",
+            container.name, end.exit_code
+        ))
     }
 }
 
@@ -410,30 +508,43 @@ const LAST_WORDS: usize = 512;
 
 fn tail(text: &str, most: usize) -> &str {
     let start = text.len().saturating_sub(most);
-    (start..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
+    (start..=text.len())
+        .find_map(|at| text.get(at..))
+        .unwrap_or_default()
 }
 
 impl RawPlan {
     /// What of the Plan is a fact.
     pub fn facts(self) -> PlanFacts {
-        let Self { mut metadata, spec, status } = self;
+        let Self {
+            mut metadata,
+            spec,
+            status,
+        } = self;
         metadata.resource_version = None;
-        let (spec, malformed) = match PlanSpec::deserialize(spec.unwrap_or(Value::Object(serde_json::Map::new()))) {
-            Ok(spec) => (spec, None),
-            Err(error) => (PlanSpec::default(), Some(format!("spec cannot be read: {error}"))),
-        };
+        let (spec, malformed) =
+            match PlanSpec::deserialize(spec.unwrap_or(Value::Object(serde_json::Map::new()))) {
+                Ok(spec) => (spec, None),
+                Err(error) => (PlanSpec::default(), Some(format!("spec cannot be read: {error}"))),
+            };
         // A status that cannot be read is written anew.
         let status = status.and_then(|status| PlanStatus::deserialize(status).ok());
         PlanFacts {
             name: metadata.name.as_deref().unwrap_or_default().into(),
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
-            object: Plan { metadata, spec, status },
+            object: Plan {
+                metadata,
+                spec,
+                status,
+            },
             malformed,
         }
     }
 
     /// Whether the API server keeps refit's own fields of status.
     pub fn keeps_our_status(&self) -> bool {
-        self.status.as_ref().is_some_and(|status| status.get("observedGeneration").is_some())
+        self.status
+            .as_ref()
+            .is_some_and(|status| status.get("observedGeneration").is_some())
     }
 }

@@ -54,6 +54,20 @@ pub enum Seen {
     Schema(Schema),
 }
 
+impl Seen {
+    /// The object that was seen.
+    pub fn object(&self) -> Option<(Kind, &Text)> {
+        match self {
+            Self::Node(_, facts) => Some((Kind::Node, &facts.name)),
+            Self::Job(_, facts) => Some((Kind::Job, &facts.name)),
+            Self::Pod(_, facts) => Some((Kind::Pod, &facts.name)),
+            Self::Plan(_, facts) => Some((Kind::Plan, &facts.name)),
+            Self::Secret(_, name) => Some((Kind::Secret, name)),
+            _ => None,
+        }
+    }
+}
+
 /// How many things that were seen wait for the loop: a page of a list and some.
 pub const QUEUE: usize = 256;
 /// Objects per page of a list: more cost memory, fewer cost requests.
@@ -144,7 +158,8 @@ impl Observer {
             Seen::Secret(version(secret.meta()), secret.name_any().as_str().into())
         };
         let config = watcher::Config::default().page_size(PAGE);
-        self.run(Kind::Secret, api, config, seen, |name, _| Seen::SecretGone(name)).await;
+        self.run(Kind::Secret, api, config, seen, |name, _| Seen::SecretGone(name))
+            .await;
     }
 
     /// Watches the definition of the Plan itself.
@@ -163,14 +178,21 @@ impl Observer {
                 Some(Ok(watcher::Event::InitApply(crd) | watcher::Event::Apply(crd))) => {
                     found = true;
                     let missing = crd::missing_fields(&crd);
-                    if missing.is_empty() { Schema::Current } else { Schema::Outdated(missing.join(", ")) }
+                    if missing.is_empty() {
+                        Schema::Current
+                    } else {
+                        Schema::Outdated(missing.join(", "))
+                    }
                 }
                 Some(Ok(watcher::Event::InitDone)) if found => continue,
                 Some(Ok(watcher::Event::InitDone | watcher::Event::Delete(_))) => {
                     Schema::Outdated("the definition itself".to_owned())
                 }
                 Some(Err(error)) => {
-                    tracing::warn!(error = watch_error(&error), "cannot watch the CustomResourceDefinition");
+                    tracing::warn!(
+                        error = watch_error(&error),
+                        "cannot watch the CustomResourceDefinition"
+                    );
                     continue;
                 }
                 None => return,
@@ -205,10 +227,15 @@ impl Observer {
                 Ok(Some(watcher::Event::Delete(object))) => {
                     let text = |text: Option<&str>| text.unwrap_or_default().into();
                     let meta = object.meta();
-                    self.tell(gone(text(meta.name.as_deref()), text(meta.uid.as_deref()))).await;
+                    self.tell(gone(text(meta.name.as_deref()), text(meta.uid.as_deref())))
+                        .await;
                 }
                 Ok(None) => return,
-                Err(error) => tracing::warn!(?kind, error = watch_error(&error), "the watch broke off and starts again"),
+                Err(error) => tracing::warn!(
+                    ?kind,
+                    error = watch_error(&error),
+                    "the watch broke off and starts again"
+                ),
             }
         }
     }

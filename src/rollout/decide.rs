@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::facts::{Schema, SecretFacts, Text};
+use super::conditions::NODE_REFUSED;
+use super::event::{Event, EventType};
+use super::facts::{SecretFacts, Text};
 use super::node::{Question, Stand, Standing};
 use super::plan::PlanView;
-use super::start::{self, Busy};
-use super::step::Step;
-use super::world::World;
+use super::start::{self, Busy, Standings};
 use super::status::{WAITING, report};
+use super::step::{Key, Step};
+use super::world::World;
 use super::{give_back, resolve};
 use crate::api::NodeProgress;
 use crate::job::digest;
@@ -47,26 +49,58 @@ impl Decision {
 pub fn decide(world: &World, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
     ask(world, now, &mut decision);
-    if let Schema::Outdated(_) = world.schema {
+    if let Some((missing, until)) = world.missing_fields(now) {
         // Writing a status now would store a spec that has lost our fields for good.
+        if let Some(until) = until {
+            decision.wake_at(until);
+        }
+        schema_outdated(world, missing, &mut decision);
         return decision;
     }
 
     // Where every node stands that a Plan has begun with.
-    let mut standings: BTreeMap<Text, BTreeMap<Text, Standing>> = BTreeMap::new();
+    let mut standings = Standings::new();
     let mut gates = BTreeMap::new();
     for (name, plan) in world.plans.iter().filter(|(_, p)| !p.facts.deleting()) {
         let gate = start::gate(world, plan, now, &mut decision.wake);
-        standings.insert(name.clone(), stand(world, plan, gate.as_ref(), now, &mut decision));
+        standings.insert(
+            name.clone(),
+            stand(world, plan, gate.as_ref(), now, &mut decision),
+        );
         gates.insert(name.clone(), gate);
     }
     leftovers(world, &mut decision);
     decision.steps.extend(give_back::tidy(world, &standings));
 
-    // Who starts next: Plan by Plan, each seeing what the ones before it took.
+    // Who goes on: those that have a slot, before anybody starts.
     let mut busy = Busy::new(world, &standings);
+    busy.begin(&mut standings);
+    for (node, standing) in standings.values_mut().flatten() {
+        let patches = standing
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::PatchNode { .. }));
+        if let Some(trouble) = world
+            .troubles
+            .get(&Key::Node(node.clone()))
+            .filter(|t| patches && t.refused)
+        {
+            standing.is_held_up(
+                NODE_REFUSED,
+                format!("the node cannot be patched: {}", trouble.message),
+            );
+        }
+        decision.steps.append(&mut standing.steps);
+        if let Some(at) = standing.wake {
+            decision.wake_at(at);
+        }
+    }
+
+    // Who starts next: Plan by Plan, each seeing what the ones before it took.
     for (name, mut nodes) in standings {
-        let Some(plan) = world.plans.get(&name) else { continue };
+        let Some(plan) = world.plans.get(&name) else {
+            continue;
+        };
         let gate = gates.remove(&name).flatten();
         let waits = start::start(world, plan, gate, &mut nodes, &mut busy, now);
         report(world, plan, &nodes, &waits, now, &mut decision);
@@ -75,20 +109,51 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     decision
 }
 
+/// Nothing can be written on a Plan, but everybody can be told why.
+fn schema_outdated(world: &World, missing: &str, decision: &mut Decision) {
+    for (name, plan) in &world.plans {
+        let blocker = Blocker::SchemaOutdated {
+            missing: missing.to_owned(),
+        };
+        let facts = &plan.facts;
+        let occurrence = serde_json::to_string(facts.status()).unwrap_or_default();
+        let (reason, text) = (blocker.reason(), blocker.to_string());
+        let event = Event::plan(name, &facts.uid, EventType::Warning, reason, text, &occurrence);
+        if world.told.get(name) != Some(&event.key) {
+            decision.steps.push(Step::Tell {
+                plan: name.clone(),
+                events: vec![event],
+            });
+        }
+        let waits = plan.nodes.eligible() > 0;
+        decision.reports.insert(
+            name.clone(),
+            Report {
+                blocker: waits.then_some(blocker),
+                ..Report::default()
+            },
+        );
+    }
+}
+
 /// Questions that have to be answered before Plans can be resolved or started.
 fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
     let mut urls = BTreeSet::new();
-    for plan in world.plans.values().filter(|p| !p.facts.deleting() && p.facts.malformed.is_none()) {
+    for plan in world
+        .plans
+        .values()
+        .filter(|p| !p.facts.deleting() && p.facts.malformed.is_none())
+    {
         for secret in digest::hashed_secrets(plan.spec()) {
             if let Some((name, SecretFacts::Unread)) = world.secrets.get_key_value(secret) {
                 decision.steps.push(Step::ReadSecret { name: name.clone() });
             }
         }
-        let Some(url) = resolve::channel_url(&plan.facts) else { continue };
-        if !urls.insert(url) {
+        let Some(url) = plan.channel_url().filter(|url| urls.insert(*url)) else {
             continue;
-        }
-        let known = newest_answer(world, url);
+        };
+        // An answer from the future is one from before the clock was set.
+        let known = newest_answer(world, url).filter(|known| known.polled <= now);
         match resolve::next_poll(url, known.as_ref(), world.defaults.polling_interval) {
             Some(due) if due > now => decision.wake_at(due),
             _ => decision.steps.push(Step::Poll {
@@ -107,7 +172,7 @@ fn newest_answer(world: &World, url: &str) -> Option<super::ChannelFacts> {
     world
         .plans
         .values()
-        .filter(|plan| resolve::channel_url(&plan.facts) == Some(url))
+        .filter(|plan| plan.channel_url() == Some(url))
         .map(|plan| resolve::channel(&plan.facts, url, &world.channels))
         .try_fold(None, |newest: Option<super::ChannelFacts>, answer| {
             // A Plan that was told nothing yet has a right to be told now.
@@ -132,16 +197,17 @@ fn stand(
     let jobs = world.open_jobs.get(&plan.facts.name).into_iter().flatten();
     names.extend(jobs.filter_map(|job| Some(&world.jobs.get(job)?.node)));
     names.extend(world.recorded_on.get(&plan.facts.name).into_iter().flatten());
-    let question = Question { world, plan, now, gate };
+    let question = Question {
+        world,
+        plan,
+        now,
+        gate,
+    };
     let mut standings = BTreeMap::new();
     for name in names {
         match question.stand(name, told.get(name).copied()) {
-            Stand::Slot(mut standing) => {
-                decision.steps.append(&mut standing.steps);
-                if let Some(at) = standing.wake {
-                    decision.wake_at(at);
-                }
-                standings.insert(name.clone(), standing);
+            Stand::Slot(standing) => {
+                standings.insert(name.clone(), *standing);
             }
             Stand::Tidy(steps) => decision.steps.extend(steps),
         }
@@ -179,7 +245,12 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<Text, &'a NodeProg
     let named = |(name, node): &(&Text, &super::NodeFacts)| {
         hostnames.contains(node.hostname()) && plan.nodes.class(name).is_some()
     };
-    world.nodes.iter().filter(named).map(|(name, _)| (name.clone(), &FOREIGN)).collect()
+    world
+        .nodes
+        .iter()
+        .filter(named)
+        .map(|(name, _)| (name.clone(), &FOREIGN))
+        .collect()
 }
 
 /// Jobs of Plans that are no more. Kubernetes collects them too, by their ownerReference, unless somebody took that away.
@@ -188,7 +259,11 @@ fn leftovers(world: &World, decision: &mut Decision) {
         if world.plans.contains_key(plan) {
             continue;
         }
-        for job in jobs.iter().filter_map(|job| world.jobs.get(job)).filter(|job| !job.deleting) {
+        for job in jobs
+            .iter()
+            .filter_map(|job| world.jobs.get(job))
+            .filter(|job| !job.deleting)
+        {
             decision.steps.push(Step::DeleteJob {
                 job: job.name.clone(),
                 uid: job.uid.clone(),

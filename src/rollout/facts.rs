@@ -19,21 +19,35 @@ pub struct Labels(Box<[(Text, Text)]>);
 impl Labels {
     /// Labels from pairs in any order; of equal keys the last one counts.
     pub fn new(pairs: impl IntoIterator<Item = (Text, Text)>) -> Self {
-        Self(pairs.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect())
+        Self(
+            pairs
+                .into_iter()
+                .collect::<BTreeMap<_, _>>()
+                .into_iter()
+                .collect(),
+        )
     }
 
     /// The value of a label.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok().map(|i| &*self.0[i].1)
+        self.0
+            .binary_search_by(|(k, _)| (**k).cmp(key))
+            .ok()
+            .map(|i| &*self.0[i].1)
     }
 
     /// The value of the label whose key is `prefix` followed by `rest`.
     pub fn get_joined(&self, prefix: &str, rest: &str) -> Option<&str> {
         let compare = |key: &str| match key.as_bytes().split_at_checked(prefix.len()) {
-            Some((head, tail)) => head.cmp(prefix.as_bytes()).then_with(|| tail.cmp(rest.as_bytes())),
+            Some((head, tail)) => head
+                .cmp(prefix.as_bytes())
+                .then_with(|| tail.cmp(rest.as_bytes())),
             None => key.as_bytes().cmp(prefix.as_bytes()),
         };
-        self.0.binary_search_by(|(k, _)| compare(k)).ok().map(|i| &*self.0[i].1)
+        self.0
+            .binary_search_by(|(k, _)| compare(k))
+            .ok()
+            .map(|i| &*self.0[i].1)
     }
 
     /// All labels, by key.
@@ -63,14 +77,16 @@ pub struct NodeFacts {
     pub ledger: Option<Ledger>,
     /// A person wants the node to stay cordoned.
     pub keep_cordoned: bool,
-    /// Name of the Plan that a person wants tried again here, or `*`.
+    /// Plans that a person wants tried again here, separated by commas, or `*`.
     pub retry: Option<Text>,
 }
 
 impl NodeFacts {
     /// What `status.applying` calls the node: its hostname label, else its name (S50).
     pub fn hostname(&self) -> &str {
-        self.labels.get(crate::api::names::LABEL_HOSTNAME).unwrap_or(&self.name)
+        self.labels
+            .get(crate::api::names::LABEL_HOSTNAME)
+            .unwrap_or(&self.name)
     }
 
     /// The node runs Windows, as its label says.
@@ -105,6 +121,16 @@ pub enum Outcome {
         /// Message of the condition.
         message: String,
     },
+}
+
+impl Outcome {
+    /// When the Job ended.
+    pub fn ended(&self) -> Option<Timestamp> {
+        match self {
+            Self::Running | Self::Failing { .. } => None,
+            Self::Complete { at } | Self::Failed { at, .. } => Some(*at),
+        }
+    }
 }
 
 /// What is known of a Job that bears our controller label.
@@ -144,8 +170,8 @@ pub struct JobFacts {
     pub created: Timestamp,
     /// What `unschedulable` was before a drain that keeps no ledger.
     pub unschedulable_before: Option<bool>,
-    /// The Job cordons or drains.
-    pub cordons: bool,
+    /// The Job cordons or drains, or its Plan was exclusive.
+    pub disruptive: bool,
 }
 
 impl JobFacts {

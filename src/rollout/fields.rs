@@ -9,7 +9,9 @@ use crate::api::names::ANNOTATION_FIELDS;
 
 /// The fields are not what they were when this generation was noted.
 pub(super) fn are_pruned(plan: &PlanFacts) -> bool {
-    let Some((generation, digest)) = noted(plan) else { return false };
+    let Some((generation, digest)) = noted(plan) else {
+        return false;
+    };
     generation == plan.generation() && Some(digest) != digest_of(plan).as_deref()
 }
 
@@ -19,12 +21,26 @@ pub(super) fn note(plan: &PlanFacts) -> Result<(), Option<String>> {
         return Ok(());
     }
     let wanted = digest_of(plan).map(|digest| format!("{}:{digest}", plan.generation()));
-    let known = plan.object.metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_FIELDS));
-    if known == wanted.as_ref() { Ok(()) } else { Err(wanted) }
+    let known = plan
+        .object
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|a| a.get(ANNOTATION_FIELDS));
+    if known == wanted.as_ref() {
+        Ok(())
+    } else {
+        Err(wanted)
+    }
 }
 
 fn noted(plan: &PlanFacts) -> Option<(i64, &str)> {
-    let note = plan.object.metadata.annotations.as_ref()?.get(ANNOTATION_FIELDS)?;
+    let note = plan
+        .object
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(ANNOTATION_FIELDS)?;
     let (generation, digest) = note.split_once(':')?;
     Some((generation.parse().ok()?, digest))
 }

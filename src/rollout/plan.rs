@@ -11,7 +11,7 @@ use super::resolve::{self, Resolution, Resolved};
 use super::view::View;
 use super::world::{Defaults, Table};
 use crate::api::duration::GoDuration;
-use crate::api::selector::Selector;
+use crate::api::selector::{Selector, SelectorError};
 use crate::api::validate::{MaxConcurrent, validate};
 use crate::api::window::Window;
 use crate::api::{PlanSpec, names};
@@ -42,6 +42,8 @@ pub(super) struct PlanView {
     /// When this process wrote the status last.
     pub(super) written: Option<Timestamp>,
     selector: Selector,
+    /// Why `nodeSelector` cannot be read; it selects none then.
+    pub(super) selector_error: Option<String>,
     stale: bool,
 }
 
@@ -63,6 +65,7 @@ impl PlanView {
             nodes: View::default(),
             written: None,
             selector: Selector::nothing(),
+            selector_error: None,
             stale: true,
         };
         view.read_spec(defaults);
@@ -92,9 +95,14 @@ impl PlanView {
         let spec = &self.facts.object.spec;
         self.invalid = match &self.facts.malformed {
             Some(why) => Some(why.clone()),
-            None => validate(&self.facts.name, spec).err().map(|invalid| invalid.to_string()),
+            None => validate(&self.facts.name, spec)
+                .err()
+                .map(|invalid| invalid.to_string()),
         };
-        self.window = spec.window.as_ref().and_then(|w| Window::parse(w, &defaults.local_zone).ok());
+        self.window = spec
+            .window
+            .as_ref()
+            .and_then(|w| Window::parse(w, &defaults.local_zone).ok());
         self.delay = spec
             .post_complete_delay
             .as_deref()
@@ -103,7 +111,10 @@ impl PlanView {
         self.disruptive =
             spec.cordon.unwrap_or_default() || spec.drain.is_some() || spec.exclusive.unwrap_or_default();
         self.tolerates_not_ready = tolerates_not_ready(spec);
-        self.selector = node_selector(spec);
+        (self.selector, self.selector_error) = match node_selector(spec) {
+            Ok(selector) => (selector, None),
+            Err(error) => (Selector::nothing(), Some(error.to_string())),
+        };
     }
 
     /// Looks again at what the Plan resolves to and which nodes it is for, where that may have changed.
@@ -124,11 +135,16 @@ impl PlanView {
                 | Resolution::Failed(_)
                 | Resolution::MissingSecrets(_) => resolve::stored(&self.facts),
             };
-            if self.stale || self.resolved != target {
-                self.resolved = target;
+            let same = match (&self.resolved, &target) {
+                (Some(known), Some(target)) => known.is_at(target),
+                (known, target) => known.is_none() && target.is_none(),
+            };
+            self.resolved = target;
+            if self.stale || !same {
                 self.read_target(defaults);
                 let hash = self.resolved.as_ref().map(|r| r.hash.clone());
-                self.nodes.rebuild(hash, &self.facts, &self.selector, self.tolerates_not_ready, nodes);
+                self.nodes
+                    .rebuild(hash, &self.facts, &self.selector, self.tolerates_not_ready, nodes);
             }
             self.resolution = resolution;
             self.stale = false;
@@ -160,10 +176,16 @@ impl PlanView {
         }
     }
 
+    /// The channel that decides the version.
+    pub(super) fn channel_url(&self) -> Option<&str> {
+        resolve::channel_url(&self.facts)
+    }
+
     /// A Node has changed.
     pub(super) fn node_changed(&mut self, node: &NodeFacts) {
         if !self.stale {
-            self.nodes.node_changed(&self.facts, &self.selector, self.tolerates_not_ready, node);
+            self.nodes
+                .node_changed(&self.facts, &self.selector, self.tolerates_not_ready, node);
         }
     }
 
@@ -175,11 +197,15 @@ impl PlanView {
     /// What stands in the way of a Job for a node, before it is asked for.
     pub(super) fn job_blocker(&self, windows: bool) -> Option<Blocker> {
         self.job_errors.iter().find_map(|error| match error {
-            job::JobError::KubectlImageWindows => {
-                windows.then_some(Blocker::SettingMissing { name: "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS" })
-            }
-            job::JobError::Image { .. } => Some(Blocker::ImageInvalid { why: error.to_string() }),
-            _ => Some(Blocker::JobRefused { why: error.to_string() }),
+            job::JobError::KubectlImageWindows => windows.then_some(Blocker::SettingMissing {
+                name: "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
+            }),
+            job::JobError::Image { .. } => Some(Blocker::ImageInvalid {
+                why: error.to_string(),
+            }),
+            _ => Some(Blocker::JobRefused {
+                why: error.to_string(),
+            }),
         })
     }
 
@@ -219,11 +245,8 @@ fn tolerates_not_ready(spec: &PlanSpec) -> bool {
     })
 }
 
-/// The nodes that a Plan is for have the hostname label too (S13). A selector that cannot be read selects none;
-/// validation says so.
-fn node_selector(spec: &PlanSpec) -> Selector {
-    match (Selector::new(spec.node_selector.as_ref()), Selector::exists(names::LABEL_HOSTNAME)) {
-        (Ok(selector), Ok(hostname)) if !selector.is_nothing() => selector.and(hostname),
-        _ => Selector::nothing(),
-    }
+/// The nodes that a Plan is for have the hostname label too (S13).
+fn node_selector(spec: &PlanSpec) -> Result<Selector, SelectorError> {
+    let selector = Selector::new(spec.node_selector.as_ref())?;
+    Ok(selector.and(Selector::exists(names::LABEL_HOSTNAME)?))
 }

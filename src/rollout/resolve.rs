@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
+use super::blocker::Blocker;
+use super::conditions::{LATEST_RESOLVED, find};
 use super::facts::{ChannelFacts, PlanFacts, SecretFacts, Text};
 use super::world::Table;
 use crate::api::validate::Invalid;
-use crate::channel::version::accept;
+use crate::channel::version::{accept, is_behind};
 use crate::job::digest;
 
 /// Where a version came from.
@@ -24,6 +26,16 @@ pub(super) struct Resolved {
     pub(super) version: Text,
     pub(super) hash: Text,
     pub(super) source: Source,
+    /// What the channel gives, where that is older: the Plan stays where it is, and begins with no new node.
+    pub(super) withdrawn: Option<Text>,
+    /// Why the channel's last answer was not taken, though it was a version.
+    pub(super) refused: Option<String>,
+}
+
+impl Resolved {
+    pub(super) fn is_at(&self, other: &Self) -> bool {
+        self.version == other.version && self.hash == other.hash
+    }
 }
 
 /// What a Plan resolves to.
@@ -41,6 +53,15 @@ pub(super) enum Resolution {
     Resolved(Resolved),
 }
 
+impl Resolution {
+    pub(super) fn resolved(&self) -> Option<&Resolved> {
+        match self {
+            Self::Resolved(resolved) => Some(resolved),
+            Self::Pending | Self::Reading(_) | Self::Failed(_) | Self::MissingSecrets(_) => None,
+        }
+    }
+}
+
 /// S54's words for a Plan with neither `version` nor `channel`.
 pub(super) const UNRESOLVABLE: &str = "cannot resolve plan: missing channel and version";
 
@@ -50,11 +71,44 @@ pub(super) fn resolve(
     channels: &BTreeMap<Text, ChannelFacts>,
 ) -> Resolution {
     let spec = &plan.object.spec;
+    let (mut withdrawn, mut refused) = (None, None);
     let (version, source) = match (given(spec.version.as_deref()), given(spec.channel.as_deref())) {
         (Some(version), _) => (munge(version), Source::Version),
         (None, Some(url)) => match channel(plan, url, channels) {
-            Some(ChannelFacts { version: Some(version), .. }) => (version, Source::Channel),
-            Some(ChannelFacts { error: Some(error), .. }) => return Resolution::Failed(error),
+            // The error may have been that the version was withdrawn: the channel is asked first.
+            Some(ChannelFacts { error: Some(_), .. }) if !channels.contains_key(url) => {
+                return Resolution::Pending;
+            }
+            Some(ChannelFacts {
+                version: Some(offered),
+                ..
+            }) => {
+                let current = current(plan).filter(|current| **current != *offered);
+                let why = accept(current, &offered).err().map(|error| error.to_string());
+                match current {
+                    Some(current) if why.is_some() => {
+                        refused = why;
+                        (current.to_owned(), Source::Channel)
+                    }
+                    Some(current) if is_behind(current, &offered) => {
+                        let (offered, current) = (offered, current.to_owned());
+                        let blocker = Blocker::ChannelWithdrawn {
+                            offered: offered.clone(),
+                            current: current.clone(),
+                        };
+                        refused = Some(blocker.to_string());
+                        withdrawn = Some(offered.into());
+                        (current, Source::Channel)
+                    }
+                    _ => match why {
+                        Some(why) => return Resolution::Failed(why),
+                        None => (offered, Source::Channel),
+                    },
+                }
+            }
+            Some(ChannelFacts {
+                error: Some(error), ..
+            }) => return Resolution::Failed(error),
             _ => return Resolution::Pending,
         },
         (None, None) => return Resolution::Failed(UNRESOLVABLE.to_owned()),
@@ -76,7 +130,20 @@ pub(super) fn resolve(
         return Resolution::Reading(name);
     }
     let hash = digest::plan_hash(&plan.object, &version, hashes).into();
-    Resolution::Resolved(Resolved { version: version.into(), hash, source })
+    Resolution::Resolved(Resolved {
+        version: version.into(),
+        hash,
+        source,
+        withdrawn,
+        refused,
+    })
+}
+
+/// The version that the Plan is at, as far as it has been told to be.
+fn current(plan: &PlanFacts) -> Option<&str> {
+    let status = plan.status();
+    let resolved = find(&status.conditions, LATEST_RESOLVED).is_some_and(|c| c.status == "True");
+    given(status.latest_version.as_deref()).filter(|_| resolved)
 }
 
 /// What status says that the Plan was at.
@@ -86,6 +153,8 @@ pub(super) fn stored(plan: &PlanFacts) -> Option<Resolved> {
         version: given(status.latest_version.as_deref())?.into(),
         hash: given(status.latest_hash.as_deref())?.into(),
         source: Source::Version,
+        withdrawn: None,
+        refused: None,
     })
 }
 
@@ -102,34 +171,25 @@ pub(super) fn channel(
 ) -> Option<ChannelFacts> {
     let told = told_before(plan, url);
     match (channels.get(url), told) {
-        (Some(known), Some(told)) if known.version.is_none() => {
-            Some(ChannelFacts { version: told.version, ..known.clone() })
-        }
-        (Some(known), Some(told)) => Some(believe(known, told)),
-        (Some(known), None) => Some(known.clone()),
+        (Some(known), Some(told)) if known.version.is_none() => Some(ChannelFacts {
+            version: told.version,
+            ..known.clone()
+        }),
+        (Some(known), _) => Some(known.clone()),
         (None, told) => told,
     }
 }
 
-/// A channel that has told a semantic version is not believed when it tells a word: that is a login page, not a release.
-fn believe(known: &ChannelFacts, told: ChannelFacts) -> ChannelFacts {
-    let refused = known.version.as_deref().and_then(|v| accept(told.version.as_deref(), v).err());
-    match refused {
-        Some(refused) => {
-            ChannelFacts { version: told.version, error: Some(refused.to_string()), ..known.clone() }
-        }
-        None => known.clone(),
-    }
-}
-
 fn told_before(plan: &PlanFacts, url: &str) -> Option<ChannelFacts> {
-    let status = plan.status();
-    let told = status.channel.as_ref().filter(|told| told.url.as_deref() == Some(url))?;
-    let resolved = status.conditions.iter().any(|c| c.type_ == "LatestResolved" && c.status == "True");
+    let told = plan
+        .status()
+        .channel
+        .as_ref()
+        .filter(|told| told.url.as_deref() == Some(url))?;
     Some(ChannelFacts {
         polled: told.last_polled.as_deref()?.parse().ok()?,
         failures: u32::from(told.last_error.is_some()),
-        version: status.latest_version.clone().filter(|_| resolved),
+        version: current(plan).map(str::to_owned),
         error: told.last_error.clone(),
     })
 }
@@ -150,7 +210,11 @@ const LAST_RETRY: SignedDuration = SignedDuration::from_mins(2);
 
 /// When a channel is to be asked again. Answers are spread over a tenth of the interval, so that clusters that were
 /// started together do not ask together; failures are tried again sooner.
-pub(super) fn next_poll(url: &str, known: Option<&ChannelFacts>, interval: SignedDuration) -> Option<Timestamp> {
+pub(super) fn next_poll(
+    url: &str,
+    known: Option<&ChannelFacts>,
+    interval: SignedDuration,
+) -> Option<Timestamp> {
     let known = known?;
     let pause = if known.failures > 0 {
         let doubled = FIRST_RETRY.as_secs() << known.failures.saturating_sub(1).min(8);
@@ -165,8 +229,14 @@ pub(super) fn next_poll(url: &str, known: Option<&ChannelFacts>, interval: Signe
 
 /// A number that differs from channel to channel and from poll to poll, and is the same whenever it is asked for.
 fn scatter(url: &str, polled: Timestamp) -> u64 {
-    let digest = Sha256::new().chain_update(url).chain_update(polled.as_nanosecond().to_be_bytes()).finalize();
-    digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    let digest = Sha256::new()
+        .chain_update(url)
+        .chain_update(polled.as_nanosecond().to_be_bytes())
+        .finalize();
+    digest
+        .iter()
+        .take(8)
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 fn given(text: Option<&str>) -> Option<&str> {

@@ -78,7 +78,10 @@ impl View {
         tolerates_not_ready: bool,
         nodes: &Table<NodeFacts>,
     ) {
-        *self = Self { hash, ..Self::default() };
+        *self = Self {
+            hash,
+            ..Self::default()
+        };
         for (_, node) in nodes.iter() {
             self.node_changed(plan, selector, tolerates_not_ready, node);
         }
@@ -93,7 +96,9 @@ impl View {
         node: &NodeFacts,
     ) {
         self.remove(&node.name);
-        let Some(class) = self.classify(plan, selector, tolerates_not_ready, node) else { return };
+        let Some(class) = self.classify(plan, selector, tolerates_not_ready, node) else {
+            return;
+        };
         match class {
             Class::Done => self.done += 1,
             Class::Disabled => self.disabled += 1,

@@ -226,6 +226,10 @@ impl Controller {
         self.setup.start()
     }
 
+    pub fn log_path(&self) -> &Path {
+        self.process.log_path()
+    }
+
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -268,15 +272,7 @@ impl Controller {
     }
 }
 
-/// refit's binary: cargo builds it for tests and says where it is; for other programs it is beside them.
+/// refit's binary, which cargo builds for tests. An example has to name a program of its own.
 pub fn binary() -> PathBuf {
-    if let Some(path) = option_env!("CARGO_BIN_EXE_refit") {
-        return path.into();
-    }
-    let program = std::env::current_exe().expect("a program knows its path");
-    let examples = program.parent().expect("a program is in a folder");
-    examples
-        .parent()
-        .expect("examples are in a folder of their own")
-        .join("refit")
+    option_env!("CARGO_BIN_EXE_refit").unwrap_or("refit").into()
 }

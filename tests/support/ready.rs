@@ -25,7 +25,9 @@ impl World {
             "metadata": { "name": WARM_UP },
             "spec": { "version": format!("v{}", controller.pid()), "upgrade": { "image": "i" } },
         });
-        self.try_apply(plan).await.unwrap_or_else(|error| panic!("{error:#}"));
+        self.try_apply(plan)
+            .await
+            .unwrap_or_else(|error| panic!("{error:#}"));
         let dealt_with = self.plan_complete(WARM_UP, SOON).await;
         let version = dealt_with.status.and_then(|status| status.latest_version);
         assert_eq!(version, Some(format!("v{}", controller.pid())));

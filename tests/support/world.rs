@@ -3,7 +3,7 @@
 //!
 //! A [`World`] clears up when it is dropped. If the test fails, it says first what the world looks like.
 
-mod cluster;
+pub mod cluster;
 mod report;
 
 use std::collections::BTreeMap;
@@ -11,11 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 
+#[allow(
+    unused_imports,
+    reason = "two programs include this, and each uses a part of it"
+)]
 pub use cluster::{create, done, find_condition};
 
 use super::audit::{AuditLog, Requests};
@@ -40,8 +44,8 @@ pub struct World {
     audit: Option<AuditLog>,
     installation: Installation,
     kubeconfig: PathBuf,
-    /// Value of the label `test` on the nodes that Plans select; another world's if this one was made beside it.
-    /// `None` means all nodes: this is the only world.
+    /// Value of the label `test` on the nodes that Plans select; another world's if this one was made beside
+    /// it. `None` means all nodes: this is the only world.
     nodes_of: Option<String>,
 }
 
@@ -76,7 +80,8 @@ impl World {
         .await
     }
 
-    /// The only world on a bed, with nothing renamed and nothing confined: as it looks in a cluster of one's own.
+    /// The only world on a bed, with nothing renamed and nothing confined: as it looks in a cluster of one's
+    /// own.
     pub async fn sole(bed: Bed) -> Self {
         Self::on(bed, Manifests::Shipped, manifest::HOME, None).await
     }
@@ -287,8 +292,9 @@ impl World {
         } else {
             String::new()
         };
-        let namespaces = Api::<Namespace>::all(client.clone());
-        cluster::clear(&client, &namespaces, &self.id).await;
+        if self.bed.is_shared() {
+            cluster::clear(&client, &self.id).await;
+        }
         report
     }
 }

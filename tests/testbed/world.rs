@@ -9,7 +9,8 @@ use serde_json::json;
 use crate::support::kubeconfig;
 use crate::support::manifest::Manifests;
 use crate::support::wait::{self, SOON};
-use crate::support::world::{World, create};
+use crate::support::world::World;
+use crate::support::world::cluster::create;
 
 const PLAN: &str = include_str!("plan.yaml");
 

@@ -13,19 +13,43 @@ use crate::rollout::{Event, NodeChange, Step, World};
 #[derive(Debug)]
 pub enum Prepared {
     /// Patch the status of a Plan.
-    Status { plan: Text, body: Value, events: Vec<Event> },
+    Status {
+        plan: Text,
+        uid: Text,
+        body: Value,
+        events: Vec<Event>,
+    },
     /// Patch a Plan.
-    Plan { plan: Text, body: Value },
+    Plan { plan: Text, uid: Text, body: Value },
+    /// Write events only.
+    Tell { plan: Text, events: Vec<Event> },
     /// Make a Job.
     CreateJob { job: Text, body: Vec<u8> },
     /// Delete a Job.
-    DeleteJob { job: Text, uid: Text, only_unbound: bool },
+    DeleteJob {
+        job: Text,
+        uid: Text,
+        only_unbound: bool,
+    },
     /// Patch a Job.
-    Job { job: Text, body: Value, events: Vec<Event> },
+    Job {
+        job: Text,
+        uid: Text,
+        body: Value,
+        events: Vec<Event>,
+    },
     /// Patch a Node.
-    Node { node: Text, body: Value, events: Vec<Event> },
+    Node {
+        node: Text,
+        uid: Text,
+        body: Value,
+        events: Vec<Event>,
+    },
     /// Ask a channel.
-    Poll { url: Text, latest_version: Option<String> },
+    Poll {
+        url: Text,
+        latest_version: Option<String>,
+    },
     /// Read a Secret.
     ReadSecret { name: Text },
     /// Ask for permissions.
@@ -41,7 +65,12 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 "metadata": { "uid": &*facts.uid, "resourceVersion": version.to_string() },
                 "status": status_patch(&status),
             });
-            Prepared::Status { plan, body, events }
+            Prepared::Status {
+                plan,
+                uid: facts.uid.clone(),
+                body,
+                events,
+            }
         }),
         Step::NoteFields { plan, note } => world.plan(&plan).map(|facts| {
             let version = world.plan_version(&plan).unwrap_or_default();
@@ -50,28 +79,72 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 "resourceVersion": version.to_string(),
                 "annotations": { names::ANNOTATION_FIELDS: note },
             } });
-            Prepared::Plan { plan, body }
+            Prepared::Plan {
+                plan,
+                uid: facts.uid.clone(),
+                body,
+            }
         }),
-        Step::CreateJob { plan, node, job, attempt } => create_job(world, &plan, &node, job, attempt)?,
-        Step::DeleteJob { job, uid, only_unbound, why } => {
+        Step::Tell { plan, events } => Some(Prepared::Tell { plan, events }),
+        Step::CreateJob {
+            plan,
+            node,
+            job,
+            attempt,
+        } => create_job(world, &plan, &node, job, attempt)?,
+        Step::DeleteJob {
+            job,
+            uid,
+            only_unbound,
+            why,
+        } => {
             tracing::info!(job = &*job, why, "deleting a Job");
-            Some(Prepared::DeleteJob { job, uid, only_unbound })
+            Some(Prepared::DeleteJob {
+                job,
+                uid,
+                only_unbound,
+            })
         }
         Step::ReleaseJob { job, uid } => {
             let body = json!({ "metadata": { "uid": &*uid }, "spec": { "parallelism": 1 } });
-            Some(Prepared::Job { job, body, events: Vec::new() })
+            Some(Prepared::Job {
+                job,
+                uid,
+                body,
+                events: Vec::new(),
+            })
         }
-        Step::MarkRecorded { job, uid, ttl_seconds, events } => {
+        Step::MarkRecorded {
+            job,
+            uid,
+            ttl_seconds,
+            events,
+        } => {
             let body = json!({
                 "metadata": { "uid": &*uid, "annotations": { names::ANNOTATION_RECORDED: "true" } },
                 "spec": { "ttlSecondsAfterFinished": ttl_seconds },
             });
-            Some(Prepared::Job { job, body, events })
+            Some(Prepared::Job {
+                job,
+                uid,
+                body,
+                events,
+            })
         }
-        Step::PatchNode { node, uid, change, events } => {
+        Step::PatchNode {
+            node,
+            uid,
+            change,
+            events,
+        } => {
             let version = world.node_version(&node).unwrap_or_default();
             let body = node_patch(&uid, version, &change);
-            Some(Prepared::Node { node, body, events })
+            Some(Prepared::Node {
+                node,
+                uid,
+                body,
+                events,
+            })
         }
         Step::Poll { url, latest_version } => Some(Prepared::Poll { url, latest_version }),
         Step::ReadSecret { name } => Some(Prepared::ReadSecret { name }),
@@ -79,11 +152,23 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
     })
 }
 
-fn create_job(world: &World, plan: &Text, node: &Text, job: Text, attempt: i64) -> Result<Option<Prepared>, String> {
-    let (Some(plan), Some(facts)) = (world.job_input(plan), world.node(node)) else { return Ok(None) };
+fn create_job(
+    world: &World,
+    plan: &Text,
+    node: &Text,
+    job: Text,
+    attempt: i64,
+) -> Result<Option<Prepared>, String> {
+    let (Some(plan), Some(facts)) = (world.job_input(plan), world.node(node)) else {
+        return Ok(None);
+    };
     let input = JobInput {
         plan,
-        node: NodeInput { name: &facts.name, uid: &facts.uid, os: facts.labels.get(names::LABEL_OS) },
+        node: NodeInput {
+            name: &facts.name,
+            uid: &facts.uid,
+            os: facts.labels.get(names::LABEL_OS),
+        },
         name: &job,
         attempt: u32::try_from(attempt).unwrap_or(1),
         // A drain of ours keeps a ledger on the node; kubectl, on Windows, does not.
@@ -91,17 +176,34 @@ fn create_job(world: &World, plan: &Text, node: &Text, job: Text, attempt: i64) 
     };
     let manifest = job::render(&input, world.job_settings()).map_err(|error| error.to_string())?;
     let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
-    tracing::info!(plan = plan.name, node = &*facts.name, job = &*job, attempt, "creating a Job");
+    tracing::info!(
+        plan = plan.name,
+        node = &*facts.name,
+        job = &*job,
+        attempt,
+        "creating a Job"
+    );
     Ok(Some(Prepared::CreateJob { job, body }))
 }
 
 /// The whole status as a merge patch: a field that is absent is null, so that what somebody else left there goes.
 fn status_patch(status: &PlanStatus) -> Value {
     const FIELDS: [&str; 10] = [
-        "conditions", "latestVersion", "latestHash", "applying", "observedGeneration", "nodes", "progress", "active",
-        "channel", "nextWindow",
+        "conditions",
+        "latestVersion",
+        "latestHash",
+        "applying",
+        "observedGeneration",
+        "nodes",
+        "progress",
+        "active",
+        "channel",
+        "nextWindow",
     ];
-    let mut patch: Map<String, Value> = FIELDS.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
+    let mut patch: Map<String, Value> = FIELDS
+        .iter()
+        .map(|field| ((*field).to_owned(), Value::Null))
+        .collect();
     if let Ok(Value::Object(mut fields)) = serde_json::to_value(status) {
         // Within an object a merge patch keeps what it does not name.
         if let Some(Value::Object(channel)) = fields.get_mut("channel") {
@@ -131,7 +233,10 @@ fn node_patch(uid: &str, version: u64, change: &NodeChange) -> Value {
     body.insert("metadata".to_owned(), Value::Object(metadata));
     if let Some(unschedulable) = change.unschedulable {
         // kubectl removes the field rather than set it to false.
-        body.insert("spec".to_owned(), json!({ "unschedulable": unschedulable.then_some(true) }));
+        body.insert(
+            "spec".to_owned(),
+            json!({ "unschedulable": unschedulable.then_some(true) }),
+        );
     }
     Value::Object(body)
 }

@@ -234,10 +234,12 @@ pub fn done(node: &Node, plan: &str) -> Option<String> {
 
 /// Starts the removal of all that a test has made. What fails here is somebody else's next run to clear:
 /// every name is random.
-pub async fn clear(client: &Client, namespaces: &Api<Namespace>, test: &str) {
+pub async fn clear(client: &Client, test: &str) {
     let mine = ListParams::default().labels(&format!("{TEST_LABEL}={test}"));
     let background = DeleteParams::background();
-    let _ = namespaces.delete(test, &background).await;
+    let _ = Api::<Namespace>::all(client.clone())
+        .delete(test, &background)
+        .await;
     // There is no kubelet any more that would end them.
     let pods = Api::<Pod>::namespaced(client.clone(), test);
     let _ = pods

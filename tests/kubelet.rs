@@ -1,0 +1,3 @@
+//! Fake kubelets on a real control plane.
+
+mod bench;
