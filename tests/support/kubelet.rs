@@ -49,18 +49,10 @@ use kube::Config;
 use refit::rehearse::podlife::{Power, STEERING_PREFIX};
 use tokio::sync::oneshot;
 
-#[allow(
-    unused_imports,
-    reason = "two programs include this, and each uses a part of it"
-)]
-pub use act::{Act, ContainerAct, Cordons, Nothing};
+pub use act::{Act, ContainerAct};
 use hub::{Command, NodeChange, Remote};
 use machine::Health;
-#[allow(
-    unused_imports,
-    reason = "two programs include this, and each uses a part of it"
-)]
-pub use nodeset::{NodeSet, NodeSpec};
+pub use nodeset::NodeSet;
 
 /// Longer than a node controller with a few thousand nodes takes to let pods onto a new one.
 const SCHEDULABLE: Duration = Duration::from_secs(120);
