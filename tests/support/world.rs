@@ -17,6 +17,10 @@ use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 
+#[allow(
+    unused_imports,
+    reason = "two programs include this, and each uses a part of it"
+)]
 pub use cluster::{create, done, find_condition};
 
 use super::audit::{AuditLog, Requests};
