@@ -191,6 +191,14 @@ impl ControlPlane {
         self.apiserver_ready().await
     }
 
+    /// etcd is killed and started again with the data that it had. What the API server answers meanwhile is its business.
+    pub fn restart_etcd(&self) -> Result<()> {
+        let mut etcd = lock(&self.etcd);
+        drop(etcd.take());
+        *etcd = Some(self.etcd_program().start()?);
+        Ok(())
+    }
+
     /// The API server is frozen: connections are accepted, and no answer comes.
     pub fn pause_apiserver(&self) {
         self.with_apiserver(Process::freeze);

@@ -49,17 +49,11 @@ use kube::Config;
 use refit::rehearse::podlife::{Power, STEERING_PREFIX};
 use tokio::sync::oneshot;
 
-#[allow(
-    unused_imports,
-    reason = "two programs include this, and each uses a part of it"
-)]
-pub use act::{Act, ContainerAct, Cordons, Nothing};
+#[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
+pub use act::{Act, ContainerAct, Cordons};
 use hub::{Command, NodeChange, Remote};
 use machine::Health;
-#[allow(
-    unused_imports,
-    reason = "two programs include this, and each uses a part of it"
-)]
+#[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
 pub use nodeset::{NodeSet, NodeSpec};
 
 /// Longer than a node controller with a few thousand nodes takes to let pods onto a new one.

@@ -33,7 +33,9 @@ impl World {
             "capacity": resources, "allocatable": resources,
         } });
         let nodes = self.nodes();
-        let patched = nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await;
+        let patched = nodes
+            .patch_status(name, &PatchParams::default(), &Patch::Strategic(status))
+            .await;
         patched.unwrap_or_else(|error| panic!("cannot patch the status of Node {name}: {error}"));
     }
 
@@ -41,18 +43,29 @@ impl World {
     pub async fn end_pod(&self, plan: &str, node: &str, phase: &str) {
         let pod = wait::eventually(&format!("a pod of {plan} is on {node}"), SOON, async || {
             let of_plan = ListParams::default().labels(&format!("{LABEL_PLAN}={plan}"));
-            let pods = self.pods().list(&of_plan).await.map_err(|error| error.to_string())?;
+            let pods = self
+                .pods()
+                .list(&of_plan)
+                .await
+                .map_err(|error| error.to_string())?;
             let is_here = |pod: &Pod| {
                 let ended = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-                pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node) && ended == Some("Pending")
+                pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
+                    && ended == Some("Pending")
             };
-            let names = pods.items.into_iter().filter(is_here).filter_map(|pod| pod.metadata.name);
+            let names = pods
+                .items
+                .into_iter()
+                .filter(is_here)
+                .filter_map(|pod| pod.metadata.name);
             names.into_iter().next().ok_or_else(|| "none is".to_owned())
         })
         .await;
         let pods: Api<Pod> = self.pods();
         let status = json!({ "status": { "phase": phase } });
-        let patched = pods.patch_status(&pod, &PatchParams::default(), &Patch::Strategic(status)).await;
+        let patched = pods
+            .patch_status(&pod, &PatchParams::default(), &Patch::Strategic(status))
+            .await;
         patched.unwrap_or_else(|error| panic!("cannot end pod {pod}: {error}"));
     }
 }

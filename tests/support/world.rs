@@ -17,6 +17,10 @@ use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 
+#[allow(
+    unused_imports,
+    reason = "two programs include this, and each uses a part of it"
+)]
 pub use cluster::{create, done, find_condition};
 
 use super::audit::{AuditLog, Requests};
@@ -61,9 +65,13 @@ impl World {
     /// As [`Self::new`], on a control plane that nobody else uses: for tests that stop the API server or take
     /// the CRD away.
     pub async fn alone() -> Self {
-        let bed = Bed::own(super::controlplane::Options::default()).await;
+        Self::at(&Bed::own(super::controlplane::Options::default()).await).await
+    }
+
+    /// As [`Self::new`], on this bed: for several worlds on a control plane of their own.
+    pub async fn at(bed: &Bed) -> Self {
         let id = random_id();
-        Self::on(bed, Manifests::Shipped, &id, Some(&id)).await
+        Self::on(bed.clone(), Manifests::Shipped, &id, Some(&id)).await
     }
 
     /// Another namespace whose Plans select the nodes of this world.
