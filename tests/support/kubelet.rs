@@ -50,7 +50,7 @@ use refit::rehearse::podlife::{Power, STEERING_PREFIX};
 use tokio::sync::oneshot;
 
 #[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
-pub use act::{Act, ContainerAct, Cordons};
+pub use act::{Act, ContainerAct, Cordons, Nothing};
 use hub::{Command, NodeChange, Remote};
 use machine::Health;
 #[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
