@@ -13,6 +13,7 @@ use refit::api::names::{ANNOTATION_RECORDED, LABEL_PLAN_PREFIX};
 use serde_json::{Value, json};
 
 use crate::support::audit::{Request, Requests};
+use crate::support::controller::Setup;
 use crate::support::kubelet::{FakeKubelet, NodeSet};
 use crate::support::manifest::{self, TEST_LABEL};
 use crate::support::wait;
@@ -43,6 +44,8 @@ pub(crate) struct RollOut {
     pub(crate) shape: Shape,
     /// Spec of the Plan, to be changed before the beginning. It cordons, and names a Secret, so that one is read.
     pub(crate) spec: Value,
+    /// The API server is so bad that it may refuse requests that are allowed, and that Warning events may be right.
+    pub(crate) rough: bool,
     pub(crate) kubelet: FakeKubelet,
 }
 
@@ -66,8 +69,19 @@ impl RollOut {
             world,
             shape,
             spec,
+            rough: false,
             kubelet,
         }
+    }
+
+    /// Its controller, with a Lease that a busy machine does not lose. A process that is started after one that was killed has
+    /// the same identity, and leads at once.
+    pub(crate) fn controller(&self) -> Setup {
+        self.world
+            .controller()
+            .env("CATTLE_ELECTION_LEASE_DURATION", "90s")
+            .env("CATTLE_ELECTION_RENEW_DEADLINE", "60s")
+            .env("CATTLE_ELECTION_RETRY_PERIOD", "1s")
     }
 
     /// Applies the Plan and its Secret.
@@ -175,7 +189,8 @@ impl RollOut {
 
     async fn check_requests(&self, requests: &Requests, nodes: &[Node], hash: &str) {
         let refused: Vec<_> = requests.forbidden().into_iter().map(line).collect();
-        assert!(refused.is_empty(), "requests were refused: {refused:#?}");
+        // An API server that has just been started refuses what it has not read the roles for.
+        assert!(refused.is_empty() || self.rough, "requests were refused: {refused:#?}");
 
         // What was created, and what is there: a creation whose client was killed may be in the log as one that failed.
         let mut jobs = requests.jobs_by_node_and_hash();
@@ -271,10 +286,10 @@ impl RollOut {
             ours.clone().all(|event| event.count == Some(1)),
             "an event was counted up"
         );
-        let failed: Vec<_> = ours
-            .filter(|event| event.type_.as_deref() == Some("Warning"))
-            .collect();
-        assert!(failed.is_empty(), "{failed:?}");
+        let warnings = ours.filter(|event| event.type_.as_deref() == Some("Warning"));
+        let fair = |event: &&Event| matches!(event.reason.as_deref(), Some("JobRefused" | "MissingPermission"));
+        let warnings: Vec<_> = warnings.filter(|event| !(self.rough && fair(event))).collect();
+        assert!(warnings.is_empty(), "{warnings:?}");
     }
 
     /// No token and no content of a Secret is in a log, and nothing panicked.
@@ -349,9 +364,10 @@ fn most_nodes_at_once(requests: &Requests) -> usize {
     let mut made = requests.jobs_created().into_iter();
     let mut open = BTreeSet::new();
     let mut most = 0;
-    for request in requests.0.iter().filter(|request| request.code < 300) {
+    // A write whose client was killed may be in the log as one that failed: it counts as if it had not.
+    for request in requests.0.iter().filter(|request| !(300..500).contains(&request.code)) {
         match (request.verb.as_str(), request.resource.as_str()) {
-            ("create", "jobs") => {
+            ("create", "jobs") if request.code == 201 => {
                 let job = made.next().expect("each creation once");
                 open.insert(job.node);
             }

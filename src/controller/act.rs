@@ -54,7 +54,9 @@ pub struct Trouble {
 pub enum TroubleKind {
     /// Somebody else was first: decide again at once.
     Stale,
-    /// May work soon.
+    /// Nobody answered, or the request did not leave: nothing is wrong with it.
+    Unanswered,
+    /// The API server cannot do it now, and may soon.
     Passing,
     /// The API server refuses it.
     Refused,
@@ -456,7 +458,7 @@ fn trouble(error: &kube::Error) -> Trouble {
             429 | 500.. => TroubleKind::Passing,
             _ => TroubleKind::Refused,
         },
-        _ => TroubleKind::Passing,
+        _ => TroubleKind::Unanswered,
     };
     Trouble {
         message: brief(error),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use http::Method;
+use k8s_openapi::api::core::v1::Taint;
 use kube::Config;
 use refit::clock::Clock;
 use refit::rehearse::podlife::{ContainerStart, Exit, Power, Started, Write};
@@ -457,8 +458,19 @@ impl Hub {
         let steered = node.annotations != annotations;
         node.annotations = annotations;
         node.machine.labels = head.metadata.labels;
+        let given_up = |taints: &[Taint]| {
+            taints
+                .iter()
+                .any(|taint| taint.key == "node.kubernetes.io/unreachable")
+        };
+        let was_given_up = given_up(&node.machine.taints);
         node.machine.taints = head.spec.taints;
         let (id, name) = (node.set, node.spec.name.clone());
+        // The node controller had not heard of the kubelet for too long, as while the API server was down. It is there.
+        let lives = node.machine.power != Power::Off && node.health() != Health::Unknown;
+        if lives && !was_given_up && given_up(&node.machine.taints) {
+            self.queue.push_back(Errand::NodeStatus { node: name.clone(), done: None });
+        }
         if steered {
             self.steer_pods(&name);
         }
