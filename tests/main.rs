@@ -20,6 +20,7 @@ mod jobs;
 mod kubelet;
 mod leader;
 mod life;
+mod plan_events;
 mod plan_hash;
 mod plan_status;
 mod plan_window;

@@ -169,7 +169,8 @@ async fn what_is_not_in_the_digest_does_not_change_the_hash() {
 #[tokio::test]
 async fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_again() {
     let world = World::new().await;
-    let node = world.puppet("one").await;
+    let nodes = world.puppets(["one"]).await;
+    let node = nodes.name("one");
     let _controller = world.at_work().await;
     create::<Secret>(
         &world.secrets(),
@@ -189,7 +190,7 @@ async fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_aga
               secrets: [{name: config, path: /c}, {name: ignored, path: /i, ignoreUpdates: true}]}",
         ))
         .await;
-    world.end_pod("secretive", &node, "Succeeded").await;
+    nodes.succeed("secretive", &node).await;
     let first = status(&world.plan_complete("secretive", SOON).await)
         .latest_hash
         .unwrap();
@@ -226,7 +227,7 @@ async fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_aga
     history.until("it has another hash", SOON, another).await;
     let took = history.since(another).unwrap().saturating_duration_since(changed);
     assert!(took < AT_ONCE, "the hash followed after {took:?}");
-    world.end_pod("secretive", &node, "Succeeded").await;
+    nodes.succeed("secretive", &node).await;
     let again = |plan: &Plan| another(plan) && says(plan, "Complete").starts_with("True");
     let second = status(history.until("it ran again", SOON, again).await.last().unwrap())
         .latest_hash

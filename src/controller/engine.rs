@@ -273,6 +273,9 @@ impl Engine {
             Told::Secret(name, version, hash) => {
                 world.secret_read(&name, version, hash);
             }
+            Told::SecretMissing(name) => {
+                world.secret_missing(&name);
+            }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
             Told::Permissions(answer) => world.permissions_seen(Some(answer)),
         }
