@@ -54,7 +54,9 @@ pub struct Trouble {
 pub enum TroubleKind {
     /// Somebody else was first: decide again at once.
     Stale,
-    /// May work soon.
+    /// Nobody answered, or the request did not leave: nothing is wrong with it.
+    Unanswered,
+    /// The API server cannot do it now, and may soon.
     Passing,
     /// The API server refuses it.
     Refused,
@@ -79,6 +81,8 @@ pub enum Told {
     Event(Text, String),
     /// Name, version and hash of a Secret.
     Secret(Text, u64, String),
+    /// A Secret is not there.
+    SecretMissing(Text),
     /// A channel answered: URL, when, and what.
     Channel(Text, Timestamp, Result<String, String>),
     /// What the controller may do, and what it may not.
@@ -366,16 +370,11 @@ impl Actor {
                 let hash = digest::secret_hash(&secret);
                 Ok(vec![Told::Secret(name, version(&secret.metadata), hash)])
             }
-            // Gone, or about to be there again: the watch says which.
+            // If it is known all the same, it is gone or about to be there again: the watch says which.
             Ok(None) => {
                 let message = format!("secrets {name:?} not found");
-                Err((
-                    Vec::new(),
-                    Trouble {
-                        message,
-                        kind: TroubleKind::Passing,
-                    },
-                ))
+                let kind = TroubleKind::Stale;
+                Err((vec![Told::SecretMissing(name)], Trouble { message, kind }))
             }
             Err(error) => Err((Vec::new(), trouble(&error))),
         }
@@ -459,7 +458,7 @@ fn trouble(error: &kube::Error) -> Trouble {
             429 | 500.. => TroubleKind::Passing,
             _ => TroubleKind::Refused,
         },
-        _ => TroubleKind::Passing,
+        _ => TroubleKind::Unanswered,
     };
     Trouble {
         message: brief(error),

@@ -26,6 +26,9 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
 /// Longest wait for a time of day. The clock on the wall can be set meanwhile, and goes on while the machine sleeps.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// From which try on, which is 1.5 s after the first, status tells of a step that may work soon: a server that stumbles
+/// is no news, a webhook that is down is.
+const PASSING_TOLD: u32 = 5;
 
 /// What was listed before the first decision.
 const LISTED_FIRST: [Kind; 5] = [Kind::Secret, Kind::Pod, Kind::Job, Kind::Node, Kind::Plan];
@@ -270,6 +273,9 @@ impl Engine {
             Told::Secret(name, version, hash) => {
                 world.secret_read(&name, version, hash);
             }
+            Told::SecretMissing(name) => {
+                world.secret_missing(&name);
+            }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
             Told::Permissions(answer) => world.permissions_seen(Some(answer)),
         }
@@ -281,12 +287,14 @@ impl Engine {
         let doubled = |first: Duration| (first * 2_u32.saturating_pow(known.min(16))).min(LONGEST_PAUSE);
         let pause = match trouble.kind {
             TroubleKind::Stale if known == 0 => Duration::ZERO,
-            TroubleKind::Stale | TroubleKind::Passing => doubled(FIRST_PAUSE),
+            TroubleKind::Stale | TroubleKind::Unanswered | TroubleKind::Passing => doubled(FIRST_PAUSE),
             TroubleKind::Refused | TroubleKind::Forbidden => doubled(REFUSED_PAUSE),
         };
         match trouble.kind {
             TroubleKind::Stale => tracing::debug!(?key, why = trouble.message, "looking again"),
-            TroubleKind::Passing => tracing::warn!(?key, why = trouble.message, "trying again"),
+            TroubleKind::Unanswered | TroubleKind::Passing => {
+                tracing::warn!(?key, why = trouble.message, "trying again");
+            }
             TroubleKind::Refused | TroubleKind::Forbidden => {
                 tracing::error!(?key, why = trouble.message, "refused");
             }
@@ -295,7 +303,7 @@ impl Engine {
             self.world.permissions_seen(None);
         }
         let refused = matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Forbidden);
-        if trouble.kind != TroubleKind::Stale {
+        if refused || trouble.kind == TroubleKind::Passing && tries >= PASSING_TOLD {
             self.world.troubled(
                 key.clone(),
                 rollout::Trouble {

@@ -10,6 +10,7 @@ use super::facts::Text;
 use super::node::{Standing, failure_text};
 use super::plan::PlanView;
 use super::resolve::{Resolution, Resolved, Source};
+use super::step::Key;
 use super::world::World;
 use crate::api::status::PlanCondition;
 
@@ -72,9 +73,10 @@ pub(super) fn conditions(
     let stored = plan.facts.status();
     let known = |type_| find(&stored.conditions, type_).cloned();
     let write = |says: Says| says.write(&stored.conditions, now);
+    let unreadable = unreadable(world, plan);
     let invalid = match (&plan.invalid, &plan.resolution) {
         (Some(why), _) | (None, Resolution::MissingSecrets(why)) => Some(why.as_str()),
-        _ => None,
+        _ => unreadable.as_deref(),
     };
     // What is not known yet changes nothing: what was said of this very spec stands until it is.
     let pending = invalid.is_none() && plan.resolution == Resolution::Pending;
@@ -98,9 +100,20 @@ pub(super) fn conditions(
             ..
         }) => Some(write(Says::new(LATEST_RESOLVED, true, "Channel", ""))),
         Resolution::Failed(why) => Some(write(Says::new(LATEST_RESOLVED, false, "Error", why))),
-        Resolution::Pending | Resolution::MissingSecrets(_) => known(LATEST_RESOLVED),
+        Resolution::Pending | Resolution::Reading(_) | Resolution::MissingSecrets(_) => {
+            known(LATEST_RESOLVED)
+        }
     };
     [complete, write(validated)].into_iter().chain(resolved).collect()
+}
+
+/// Why a secret that the Plan needs cannot be read.
+pub(super) fn unreadable(world: &World, plan: &PlanView) -> Option<String> {
+    let Resolution::Reading(name) = &plan.resolution else {
+        return None;
+    };
+    let trouble = world.troubles.get(&Key::Secret(name.clone()))?;
+    Some(format!("secrets {name:?} cannot be read: {}", trouble.message))
 }
 
 fn complete(

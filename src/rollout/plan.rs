@@ -171,9 +171,10 @@ impl PlanView {
             let target = match &resolution {
                 Resolution::Resolved(resolved) => Some(resolved.clone()),
                 // While the Plan is not resolved, the nodes are counted by what it was at.
-                Resolution::Pending | Resolution::Failed(_) | Resolution::MissingSecrets(_) => {
-                    resolve::stored(&self.facts)
-                }
+                Resolution::Pending
+                | Resolution::Reading(_)
+                | Resolution::Failed(_)
+                | Resolution::MissingSecrets(_) => resolve::stored(&self.facts),
             };
             let same = match (&self.resolved, &target) {
                 (Some(known), Some(target)) => known.is_at(target),

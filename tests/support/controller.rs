@@ -191,12 +191,12 @@ impl Controller {
 
     /// SIGSTOP: it stands still, and keeps its connections.
     pub fn freeze(&self) {
-        self.process.signal(Signal::STOP);
+        self.process.freeze();
     }
 
     /// SIGCONT.
     pub fn thaw(&self) {
-        self.process.signal(Signal::CONT);
+        self.process.thaw();
     }
 
     /// SIGTERM, and how it ended.

@@ -30,7 +30,10 @@ impl History {
         let plans = world.plans();
         let list = plans.list(&ListParams::default()).await;
         let list = list.unwrap_or_else(|error| panic!("cannot list Plans: {error}"));
-        let known = list.items.into_iter().filter(|it| it.metadata.name.as_deref() == Some(plan));
+        let known = list
+            .items
+            .into_iter()
+            .filter(|it| it.metadata.name.as_deref() == Some(plan));
         let states = known.map(|it| (Instant::now(), it)).collect();
         let record = Arc::new(Mutex::new(Record { states, gap: None }));
         let from = list.metadata.resource_version.unwrap_or_default();
@@ -44,7 +47,10 @@ impl History {
             let states = self.states();
             match states.iter().position(&good) {
                 Some(at) => Ok(states[..=at].to_vec()),
-                None => Err(format!("{:#?}", states.last().and_then(|plan| plan.status.clone()))),
+                None => Err(format!(
+                    "{:#?}",
+                    states.last().and_then(|plan| plan.status.clone())
+                )),
             }
         })
         .await
@@ -52,7 +58,10 @@ impl History {
 
     /// When the Plan was seen to be as `good` wants it first, if it was.
     pub fn since(&self, good: impl Fn(&Plan) -> bool) -> Option<Instant> {
-        self.seen().into_iter().find(|(_, plan)| good(plan)).map(|(at, _)| at)
+        self.seen()
+            .into_iter()
+            .find(|(_, plan)| good(plan))
+            .map(|(at, _)| at)
     }
 
     /// All states so far.
@@ -66,9 +75,19 @@ impl History {
         let seen = self.seen();
         let generation = seen.last().and_then(|(_, plan)| plan.metadata.generation);
         let about = |plan: &Plan| plan.metadata.generation == generation;
-        let observed = |plan: &Plan| plan.status.as_ref().is_some_and(|it| it.observed_generation == generation);
-        let asked = seen.iter().find(|(_, plan)| about(plan)).expect("the Plan was seen");
-        let answer = seen.iter().find(|(_, plan)| about(plan) && observed(plan)).expect("it has a status by now");
+        let observed = |plan: &Plan| {
+            plan.status
+                .as_ref()
+                .is_some_and(|it| it.observed_generation == generation)
+        };
+        let asked = seen
+            .iter()
+            .find(|(_, plan)| about(plan))
+            .expect("the Plan was seen");
+        let answer = seen
+            .iter()
+            .find(|(_, plan)| about(plan) && observed(plan))
+            .expect("it has a status by now");
         answer.0.duration_since(asked.0)
     }
 
@@ -100,7 +119,12 @@ impl Drop for History {
 /// `status/reason/message` of a condition.
 pub fn text(condition: &PlanCondition) -> String {
     let part = |part: &Option<String>| part.clone().unwrap_or_default();
-    format!("{}/{}/{}", condition.status, part(&condition.reason), part(&condition.message))
+    format!(
+        "{}/{}/{}",
+        condition.status,
+        part(&condition.reason),
+        part(&condition.message)
+    )
 }
 
 async fn keep(plans: Api<Plan>, name: String, mut from: String, record: Arc<Mutex<Record>>) {

@@ -22,8 +22,15 @@ impl World {
             .iter()
             .flat_map(|event| {
                 assert_eq!(told_by(event), (NAME, "test-machine"), "{event:?}");
-                assert_eq!(event.involved_object.namespace.as_deref(), Some(self.namespace()), "{event:?}");
-                std::iter::repeat_n(line(event), usize::try_from(event.count.unwrap_or(1)).unwrap_or(1))
+                assert_eq!(
+                    event.involved_object.namespace.as_deref(),
+                    Some(self.namespace()),
+                    "{event:?}"
+                );
+                std::iter::repeat_n(
+                    line(event),
+                    usize::try_from(event.count.unwrap_or(1)).unwrap_or(1),
+                )
             })
             .collect();
         told.sort();
@@ -33,13 +40,24 @@ impl World {
     /// Waits until all these Events about a Plan are there, and fails the test if there are others, or one is there twice.
     pub async fn told_exactly(&self, plan: &str, limit: Duration, expected: &[String]) {
         let wanted: BTreeSet<_> = expected.iter().collect();
-        assert_eq!(wanted.len(), expected.len(), "an Event is expected once: {expected:#?}");
+        assert_eq!(
+            wanted.len(),
+            expected.len(),
+            "an Event is expected once: {expected:#?}"
+        );
         let told = wait::eventually(&format!("Plan {plan} has its Events"), limit, async || {
             let told = self.told(plan).await;
-            if wanted.iter().all(|it| told.contains(it)) { Ok(told) } else { Err(format!("{told:#?}, not {expected:#?}")) }
+            if wanted.iter().all(|it| told.contains(it)) {
+                Ok(told)
+            } else {
+                Err(format!("{told:#?}, not {expected:#?}"))
+            }
         })
         .await;
-        assert_eq!(told.iter().collect::<Vec<_>>(), wanted.into_iter().collect::<Vec<_>>());
+        assert_eq!(
+            told.iter().collect::<Vec<_>>(),
+            wanted.into_iter().collect::<Vec<_>>()
+        );
     }
 
     /// Events about the Node that controllers of this world run on, as `Normal Reason: message`, in order of time.
@@ -47,8 +65,15 @@ impl World {
         let events = Api::<Event>::namespaced(self.client.clone(), "default");
         let about = "involvedObject.kind=Node,involvedObject.name=test-machine";
         let events = events.list(&ListParams::default().fields(about)).await;
-        let mut events = events.unwrap_or_else(|error| panic!("cannot list Events: {error}")).items;
-        events.retain(|event| event.message.as_ref().is_some_and(|text| text.contains(self.namespace())));
+        let mut events = events
+            .unwrap_or_else(|error| panic!("cannot list Events: {error}"))
+            .items;
+        events.retain(|event| {
+            event
+                .message
+                .as_ref()
+                .is_some_and(|text| text.contains(self.namespace()))
+        });
         events.sort_by_key(|event| event.metadata.creation_timestamp.as_ref().map(|time| time.0));
         events
     }
@@ -57,7 +82,12 @@ impl World {
 /// `Normal Reason: message`.
 pub fn line(event: &Event) -> String {
     let part = |part: &Option<String>| part.clone().unwrap_or_default();
-    format!("{} {}: {}", part(&event.type_), part(&event.reason), part(&event.message))
+    format!(
+        "{} {}: {}",
+        part(&event.type_),
+        part(&event.reason),
+        part(&event.message)
+    )
 }
 
 fn told_by(event: &Event) -> (&str, &str) {
