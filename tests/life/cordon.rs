@@ -53,13 +53,10 @@ async fn given_back(scene: &Scene) -> Node {
 #[tokio::test]
 async fn a_node_is_given_back_with_its_label_in_one_patch() {
     for spec in [json!({ "cordon": true }), json!({ "drain": { "force": true } })] {
-        let scene = Scene::new(["one"]).await;
+        let scene = Scene::held(["one"]).await;
         let _controller = scene.world.controller().start();
-        let slow = steer(&[("upgrade.run-delay", "1s")]);
         let more = json!({ "spec": { "postCompleteLabels": { "example.com/at": "$(LATEST_VERSION)" } } });
-        let plan = scene
-            .plan("once", both(both(slow, more), json!({ "spec": spec })))
-            .await;
+        let plan = scene.plan("once", both(more, json!({ "spec": spec }))).await;
         scene.upgrading("once", "one").await;
         let node = scene.world.node(&scene.node("one")).await;
         assert!(is_cordoned(&node));
@@ -72,6 +69,7 @@ async fn a_node_is_given_back_with_its_label_in_one_patch() {
         assert_eq!(holder.plan_uid, plan.uid().unwrap());
         assert_eq!(holder.controller, crate::support::controller::NAME);
 
+        scene.release("one").await;
         let plan_hash = scene.complete("once").await;
         let node = given_back(&scene).await;
         assert_eq!(done(&node, "once"), Some(plan_hash.clone()));
@@ -94,19 +92,17 @@ async fn a_node_is_given_back_with_its_label_in_one_patch() {
 
 #[tokio::test]
 async fn a_persons_cordon_from_before_stays() {
-    let scene = Scene::new(["one"]).await;
+    let scene = Scene::held(["one"]).await;
     scene.world.cordon(&scene.node("one")).await;
     let _controller = scene.world.controller().start();
-    let slow = steer(&[("upgrade.run-delay", "1s")]);
-    scene
-        .plan("polite", both(slow, json!({ "spec": { "drain": {} } })))
-        .await;
+    scene.plan("polite", json!({ "spec": { "drain": {} } })).await;
     scene.upgrading("polite", "one").await;
     assert!(
         ledger(&scene.world.node(&scene.node("one")).await)
             .unwrap()
             .before
     );
+    scene.release("one").await;
     let plan_hash = scene.complete("polite").await;
     let node = scene.done("polite", "one", &plan_hash).await;
     assert!(is_cordoned(&node));
@@ -131,11 +127,10 @@ async fn a_plan_without_cordon_leaves_a_cordoned_node_cordoned() {
 
 #[tokio::test]
 async fn a_person_who_uncordons_ends_the_ledger_at_once() {
-    let scene = Scene::new(["one"]).await;
+    let scene = Scene::held(["one"]).await;
     let _controller = scene.world.controller().start();
-    let endless = steer(&[("upgrade.run-delay", "3s")]);
     scene
-        .plan("overruled", both(endless, json!({ "spec": { "cordon": true } })))
+        .plan("overruled", json!({ "spec": { "cordon": true } }))
         .await;
     scene.upgrading("overruled", "one").await;
     scene.world.uncordon(&scene.node("one")).await;
@@ -147,23 +142,22 @@ async fn a_person_who_uncordons_ends_the_ledger_at_once() {
         .await;
     // Later that person cordons it, for a reason of their own: it is not ours to take off.
     scene.world.cordon(&scene.node("one")).await;
+    scene.release("one").await;
     let plan_hash = scene.complete("overruled").await;
     assert!(is_cordoned(&scene.done("overruled", "one", &plan_hash).await));
 }
 
 #[tokio::test]
 async fn a_node_that_a_person_wants_kept_cordoned_is_not_uncordoned() {
-    let scene = Scene::new(["one"]).await;
+    let scene = Scene::held(["one"]).await;
     let _controller = scene.world.controller().start();
-    let slow = steer(&[("upgrade.run-delay", "2s")]);
-    scene
-        .plan("kept", both(slow, json!({ "spec": { "cordon": true } })))
-        .await;
+    scene.plan("kept", json!({ "spec": { "cordon": true } })).await;
     scene.upgrading("kept", "one").await;
     scene
         .world
         .annotate_node(&scene.node("one"), KEEP, Some(""))
         .await;
+    scene.release("one").await;
     let plan_hash = scene.complete("kept").await;
     let node = scene.done("kept", "one", &plan_hash).await;
     assert!(is_cordoned(&node));

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::scene::{Scene, has_condition, is_cordoned, is_recorded, ledger, record};
@@ -85,12 +84,7 @@ async fn a_node_is_uncordoned_before_the_delay_and_labelled_after_it() {
             }),
         )
         .await;
-    scene
-        .told_exactly(
-            "JobComplete",
-            ["one", "two"].map(|node| format!("Job completed on Node {}", scene.node(node))),
-        )
-        .await;
+    scene.told_complete(["one", "two"]).await;
 }
 
 #[tokio::test]
@@ -104,23 +98,12 @@ async fn a_delay_goes_on_without_its_job_and_under_another_controller() {
     let job = scene.job_until("waits", "one", "is recorded", is_recorded).await;
     assert!(has_condition(&job, "Complete"));
     controller.kill();
-    scene
-        .world
-        .jobs()
-        .delete(&job.name_any(), &DeleteParams::background())
-        .await
-        .unwrap();
-    wait::gone(scene.world.jobs(), &job.name_any(), SOON).await;
+    scene.delete_job(&job).await;
     let _controller = controller.start_again();
     let plan_hash = scene.complete("waits").await;
     scene.done("waits", "one", &plan_hash).await;
     scene.made_once_each([("one", &plan_hash)]).await;
-    scene
-        .told_exactly(
-            "JobComplete",
-            [format!("Job completed on Node {}", scene.node("one"))],
-        )
-        .await;
+    scene.told_complete(["one"]).await;
     assert_eq!(scene.told("JobCompleteWaiting").await.len(), 1);
 }
 

@@ -58,38 +58,20 @@ async fn a_plan_that_tolerates_it_repairs_nodes_that_are_not_ready() {
 
 #[tokio::test]
 async fn a_node_is_done_when_it_is_ready_again_and_the_next_waits_until_then() {
-    let scene = Scene::new(["one", "two"]).await;
+    let scene = Scene::held(["one", "two"]).await;
     let controller = scene.world.controller().start();
-    scene
-        .plan(
-            "settles",
-            both(
-                steer(&[("upgrade.run-delay", "2s")]),
-                json!({ "spec": { "cordon": true } }),
-            ),
-        )
-        .await;
-    let plan = scene
-        .world
-        .plan_until("settles", "applies one", A_WHILE, |plan| {
-            applying(plan).len() == 1
-        })
-        .await;
-    let plan_hash = hash(&plan);
-    let first = applying(&plan)[0]
-        .strip_prefix(&scene.node(""))
-        .unwrap()
-        .to_owned();
-    let other = if first == "one" { "two" } else { "one" };
-    scene.upgrading("settles", &first).await;
-    scene.kubelet.set_not_ready(&scene.node(&first)).await;
+    scene.plan("settles", json!({ "spec": { "cordon": true } })).await;
+    let (first, other) = scene.first_of_two("settles").await;
+    scene.kubelet.set_not_ready(&scene.node(first)).await;
+    scene.release(first).await;
+    scene.release(other).await;
 
     let job = scene
-        .job_until("settles", &first, "is Complete", |job| {
+        .job_until("settles", first, "is Complete", |job| {
             has_condition(job, "Complete")
         })
         .await;
-    let settling = scene.phase("settles", &first, "Settling").await;
+    let settling = scene.phase("settles", first, "Settling").await;
     assert_eq!(settling.reason.as_deref(), Some("NodeNotReady"));
     // What has been reached outlives the Job, and a controller that has just come knows it.
     wait::object(
@@ -100,37 +82,26 @@ async fn a_node_is_done_when_it_is_ready_again_and_the_next_waits_until_then() {
         is_recorded,
     )
     .await;
-    let node = scene.world.node(&scene.node(&first)).await;
+    let node = scene.world.node(&scene.node(first)).await;
     assert_eq!(record(&node, "settles").unwrap()["phase"], "Upgraded");
     assert!(crate::scene::is_cordoned(&node) && done(&node, "settles").is_none());
-    scene
-        .world
-        .jobs()
-        .delete(&job.name_any(), &DeleteParams::background())
-        .await
-        .unwrap();
-    wait::gone(scene.world.jobs(), &job.name_any(), SOON).await;
+    scene.delete_job(&job).await;
     controller.kill();
     let controller = controller.start_again();
     controller.logs("watching", SOON).await;
     scene.held_up("settles", other, "NoSlot").await;
     assert_eq!(scene.made().await.len(), 1);
 
-    scene.kubelet.set_ready(&scene.node(&first)).await;
-    let node = scene.done("settles", &first, &plan_hash).await;
+    scene.kubelet.set_ready(&scene.node(first)).await;
+    let plan_hash = scene.complete("settles").await;
+    let node = scene.done("settles", first, &plan_hash).await;
     assert!(!crate::scene::is_cordoned(&node));
     assert_eq!(record(&node, "settles"), None);
-    scene.complete("settles").await;
     scene
-        .made_once_each([(&first, &plan_hash), (other, &plan_hash)])
+        .made_once_each([(first, &plan_hash), (other, &plan_hash)])
         .await;
     assert_eq!(scene.world.requests().await.most_jobs_at_once("settles"), 1);
-    scene
-        .told_exactly(
-            "JobComplete",
-            ["one", "two"].map(|node| format!("Job completed on Node {}", scene.node(node))),
-        )
-        .await;
+    scene.told_complete(["one", "two"]).await;
 }
 
 #[tokio::test]
@@ -142,7 +113,8 @@ async fn a_node_that_is_lost_under_its_job_is_called_lost_and_the_way_out_is_tol
         .plan("lost", both(steer(&[("run-delay", "never")]), spec))
         .await;
     scene.upgrading("lost", "one").await;
-    scene.kubelet.lose(&scene.node("one")).await;
+    scene.kubelet.power_off(&scene.node("one")).await;
+    scene.kubelet.declare_lost(&scene.node("one")).await;
     let lost = scene.held_up("lost", "one", "NodeLost").await;
     assert_eq!(lost.phase, "Failed");
     let text = lost.message.unwrap();
@@ -161,33 +133,42 @@ async fn a_node_that_is_lost_under_its_job_is_called_lost_and_the_way_out_is_tol
 }
 
 #[tokio::test]
+async fn a_node_that_was_cut_off_while_its_upgrade_went_on_is_done_when_it_is_back() {
+    let scene = Scene::held(["one", "two"]).await;
+    let _controller = scene.world.controller().start();
+    scene.plan("island", json!({})).await;
+    let (first, other) = scene.first_of_two("island").await;
+    scene.kubelet.disconnect(&scene.node(first)).await;
+    scene.kubelet.declare_lost(&scene.node(first)).await;
+    let waits = scene.held_up("island", first, "NodeNotReady").await;
+    assert_eq!(waits.phase, "Upgrading", "that is the last that was heard");
+    assert_eq!(scene.made().await.len(), 1, "the next one waits");
+
+    scene.release(first).await;
+    scene.release(other).await;
+    scene.kubelet.reconnect(&scene.node(first)).await;
+    let plan_hash = scene.complete("island").await;
+    scene
+        .made_once_each([(first, &plan_hash), (other, &plan_hash)])
+        .await;
+    assert_eq!(scene.runs(first, "upgrade").await, 1);
+    assert_eq!(scene.world.requests().await.most_jobs_at_once("island"), 1);
+}
+
+#[tokio::test]
 async fn a_node_that_is_deleted_in_mid_run_gives_its_slot_to_the_next() {
-    let scene = Scene::with(["one", "two"], |set| set.steer("upgrade.run-delay", "never")).await;
+    let scene = Scene::held(["one", "two"]).await;
     let _controller = scene.world.controller().start();
     scene.plan("shrinks", json!({})).await;
-    let plan = scene
-        .world
-        .plan_until("shrinks", "applies one", A_WHILE, |plan| {
-            applying(plan).len() == 1
-        })
-        .await;
-    let first = applying(&plan)[0]
-        .strip_prefix(&scene.node(""))
-        .unwrap()
-        .to_owned();
-    let other = if first == "one" { "two" } else { "one" };
-    scene.upgrading("shrinks", &first).await;
-    let job = scene.job("shrinks", &first).await;
-    scene
-        .kubelet
-        .behaviour(&scene.node(other), &[("upgrade.run-delay", "300ms")])
-        .await;
-    scene.kubelet.delete_node(&scene.node(&first)).await;
+    let (first, other) = scene.first_of_two("shrinks").await;
+    let job = scene.job("shrinks", first).await;
+    scene.release(other).await;
+    scene.kubelet.delete_node(&scene.node(first)).await;
     let plan_hash = scene.complete("shrinks").await;
     scene.done("shrinks", other, &plan_hash).await;
     wait::gone(scene.world.jobs(), &job.name_any(), SOON).await;
     scene
-        .made_once_each([(&first, &plan_hash), (other, &plan_hash)])
+        .made_once_each([(first, &plan_hash), (other, &plan_hash)])
         .await;
 }
 
@@ -213,33 +194,23 @@ async fn a_job_that_a_person_deletes_while_it_runs_is_made_again() {
     assert_eq!(made.len(), 2);
     assert!(made.iter().all(|job| job.hash == plan_hash));
     assert_eq!(scene.runs("one", "upgrade").await, 2);
-    scene
-        .told_exactly(
-            "JobComplete",
-            [format!("Job completed on Node {}", scene.node("one"))],
-        )
-        .await;
+    scene.told_complete(["one"]).await;
 }
 
 #[tokio::test]
 async fn a_job_that_was_lost_before_anybody_saw_it_complete_is_made_again() {
-    let scene = Scene::with(["one"], |set| set.steer("upgrade.run-delay", "1s")).await;
+    let scene = Scene::held(["one"]).await;
     let controller = scene.world.controller().start();
     scene.plan("unseen", json!({})).await;
     scene.upgrading("unseen", "one").await;
     controller.kill();
+    scene.release("one").await;
     let job = scene
         .job_until("unseen", "one", "is Complete", |job| {
             has_condition(job, "Complete")
         })
         .await;
-    scene
-        .world
-        .jobs()
-        .delete(&job.name_any(), &DeleteParams::background())
-        .await
-        .unwrap();
-    wait::gone(scene.world.jobs(), &job.name_any(), SOON).await;
+    scene.delete_job(&job).await;
     let _controller = controller.start_again();
     scene.complete("unseen").await;
     assert_eq!(scene.made().await.len(), 2);
@@ -248,7 +219,7 @@ async fn a_job_that_was_lost_before_anybody_saw_it_complete_is_made_again() {
 
 #[tokio::test]
 async fn a_job_that_completes_while_no_controller_runs_is_not_run_again() {
-    let scene = Scene::with(["one", "two"], |set| set.steer("upgrade.run-delay", "1s")).await;
+    let scene = Scene::held(["one", "two"]).await;
     let controller = scene
         .world
         .controller()
@@ -262,6 +233,7 @@ async fn a_job_that_completes_while_no_controller_runs_is_not_run_again() {
     }
     controller.kill();
     for node in ["one", "two"] {
+        scene.release(node).await;
         scene
             .job_until("asleep", node, "is Complete", |job| {
                 has_condition(job, "Complete")
@@ -273,12 +245,7 @@ async fn a_job_that_completes_while_no_controller_runs_is_not_run_again() {
     scene
         .made_once_each([("one", &plan_hash), ("two", &plan_hash)])
         .await;
-    scene
-        .told_exactly(
-            "JobComplete",
-            ["one", "two"].map(|node| format!("Job completed on Node {}", scene.node(node))),
-        )
-        .await;
+    scene.told_complete(["one", "two"]).await;
 }
 
 #[tokio::test]

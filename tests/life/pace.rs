@@ -25,18 +25,19 @@ async fn a_quarter_of_eight_nodes_are_two_at_a_time() {
 
 #[tokio::test]
 async fn a_roll_out_that_is_suspended_finishes_what_it_has_begun_and_goes_on_later() {
-    let scene = Scene::new(["a", "b", "c", "d"]).await;
+    let scene = Scene::held(["a", "b", "c", "d"]).await;
     let controller = scene.world.controller().start();
     let two = json!({ "spec": { "concurrency": 2 } });
-    scene
-        .plan("pause", both(steer(&[("run-delay", "2s")]), two))
-        .await;
+    scene.plan("pause", two).await;
     let begun = scene
         .world
         .plan_until("pause", "applies two", A_WHILE, |plan| applying(plan).len() == 2)
         .await;
     let begun = set(applying(&begun));
     scene.edit("pause", json!({ "suspend": true })).await;
+    for node in ["a", "b", "c", "d"] {
+        scene.release(node).await;
+    }
 
     // Both come to their end. None takes their place, also for a controller that has just come.
     let rests = |plan: &refit::api::Plan| {

@@ -12,7 +12,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use refit::rehearse::podlife::Exit;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, both, steer};
+use crate::scene::{Scene, both, held};
 use crate::support::kubeconfig;
 use crate::support::kubelet::{Act, ContainerAct};
 use crate::support::world::World;
@@ -81,7 +81,7 @@ async fn prepare_waits_for_the_other_plan_by_its_status() {
     let token = world.token("system-upgrade").await;
     let kubeconfig = world.write_kubeconfig("prepare", &token);
     let scene = Scene::on(world, ["server", "agent"], |set| {
-        let set = set.each(|index, node| {
+        let set = held(set).each(|index, node| {
             if index == 0 {
                 node.labels.insert(
                     "node-role.kubernetes.io/control-plane".to_owned(),
@@ -98,12 +98,7 @@ async fn prepare_waits_for_the_other_plan_by_its_status() {
         let is = json!({ "key": "node-role.kubernetes.io/control-plane", "operator": operator });
         json!({ "spec": { "version": "v1.31.0+k3s1", "nodeSelector": { "matchExpressions": [is] } } })
     };
-    scene
-        .plan(
-            "server",
-            both(steer(&[("upgrade.run-delay", "1s")]), role("Exists")),
-        )
-        .await;
+    scene.plan("server", role("Exists")).await;
     scene.upgrading("server", "server").await;
     let waits =
         json!({ "spec": { "prepare": { "image": "rancher/k3s-upgrade", "args": ["prepare", "server"] } } });
@@ -112,6 +107,8 @@ async fn prepare_waits_for_the_other_plan_by_its_status() {
     assert_eq!(scene.runs("agent", "upgrade").await, 0);
 
     // Done with, but the kubelet has not said yet that it is the new one.
+    scene.release("server").await;
+    scene.release("agent").await;
     scene.complete("server").await;
     let plan = scene
         .world
