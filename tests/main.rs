@@ -6,7 +6,8 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test fails by panicking, and speaks on standard error; clippy knows that of functions marked as tests only"
+    clippy::large_futures,
+    reason = "a test fails by panicking, speaks on standard error, and holds a cluster in its hands"
 )]
 
 mod support;

@@ -94,7 +94,8 @@ async fn a_node_that_is_lost_under_its_job_is_called_lost_and_the_way_out_is_tol
     let spec = json!({ "spec": { "jobActiveDeadlineSecs": 4 } });
     scene.plan("lost", both(steer(&[("run-delay", "never")]), spec)).await;
     scene.upgrading("lost", "one").await;
-    scene.kubelet.lose(&scene.node("one")).await;
+    scene.kubelet.power_off(&scene.node("one")).await;
+    scene.kubelet.declare_lost(&scene.node("one")).await;
     let lost = scene.held_up("lost", "one", "NodeLost").await;
     assert_eq!(lost.phase, "Failed");
     let text = lost.message.unwrap();
