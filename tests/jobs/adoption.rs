@@ -25,10 +25,12 @@ async fn plan_of_suc(scene: &Scene, under_way: &[&str]) -> Plan {
     let spec = json!({ "nodeSelector": selector, "drain": { "force": true } });
     let plan = scene.plan("k3os-latest", json!({ "spec": spec })).await;
     let hash = plan_hash(&plan, "v1", std::iter::empty::<&str>());
-    let condition = |type_: &str, status: &str, reason: &str| {
-        json!({ "type": type_, "status": status, "reason": reason, "lastUpdateTime": THEN })
+    let condition = |type_: &str, status: &str, reason: &str| json!({ "type": type_, "status": status, "reason": reason, "lastUpdateTime": THEN });
+    let (status, reason) = if under_way.is_empty() {
+        ("True", "Complete")
+    } else {
+        ("False", "SyncJob")
     };
-    let (status, reason) = if under_way.is_empty() { ("True", "Complete") } else { ("False", "SyncJob") };
     let mut left = json!({
         "conditions": [
             condition("Complete", status, reason),
@@ -42,13 +44,21 @@ async fn plan_of_suc(scene: &Scene, under_way: &[&str]) -> Plan {
         left["applying"] = under_way.iter().map(|node| scene.node(node)).collect();
     }
     let patch = Patch::Merge(json!({ "status": left }));
-    scene.world.plans().patch_status("k3os-latest", &PatchParams::default(), &patch).await.unwrap()
+    scene
+        .world
+        .plans()
+        .patch_status("k3os-latest", &PatchParams::default(), &patch)
+        .await
+        .unwrap()
 }
 
 /// The Job that system-upgrade-controller made for that Plan on a node.
 async fn job_of_suc(scene: &Scene, plan: &Plan, node: &str, parallelism: i32) -> Job {
     let made: Vec<Value> = serde_saphyr::from_str(SUC_JOBS).unwrap();
-    let made = made.iter().find(|made| made["plan"]["metadata"]["name"] == "k3os-latest").unwrap();
+    let made = made
+        .iter()
+        .find(|made| made["plan"]["metadata"]["name"] == "k3os-latest")
+        .unwrap();
     let (plan_hash, node) = (hash(plan), scene.node(node));
     let recorded = &made["plan"]["status"];
     let text = made["job"].to_string();
@@ -80,14 +90,20 @@ async fn job_of_suc(scene: &Scene, plan: &Plan, node: &str, parallelism: i32) ->
     }]);
     job["spec"]["parallelism"] = json!(parallelism);
     job["spec"]["backoffLimit"] = json!(0);
-    job["spec"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    job["spec"]
+        .as_object_mut()
+        .unwrap()
+        .retain(|_, value| !value.is_null());
     create(&scene.world.jobs(), job).await
 }
 
 /// Waits until a Job has that condition.
 async fn ended(scene: &Scene, job: &Job, condition: &str) -> Job {
     let what = format!("is {condition}");
-    wait::object(scene.world.jobs(), &job.name_any(), &what, A_WHILE, |job| has_condition(job, condition)).await
+    wait::object(scene.world.jobs(), &job.name_any(), &what, A_WHILE, |job| {
+        has_condition(job, condition)
+    })
+    .await
 }
 
 /// Waits until the controller has seen the Plan and written its status.
@@ -95,7 +111,9 @@ async fn taken_up(scene: &Scene) -> Plan {
     scene
         .world
         .plan_until("k3os-latest", "is taken up", SOON, |plan| {
-            plan.status.as_ref().is_some_and(|status| status.observed_generation.is_some())
+            plan.status
+                .as_ref()
+                .is_some_and(|status| status.observed_generation.is_some())
         })
         .await
 }
@@ -105,7 +123,10 @@ async fn nodes_that_system_upgrade_controller_has_done_stay_done() {
     let scene = Scene::new(["one", "two"]).await;
     let plan = plan_of_suc(&scene, &[]).await;
     for node in ["one", "two"] {
-        scene.world.label_node(&scene.node(node), &label("k3os-latest"), Some(&hash(&plan))).await;
+        scene
+            .world
+            .label_node(&scene.node(node), &label("k3os-latest"), Some(&hash(&plan)))
+            .await;
     }
     let _controller = scene.world.controller().start();
     let now = taken_up(&scene).await;
@@ -113,8 +134,14 @@ async fn nodes_that_system_upgrade_controller_has_done_stay_done() {
     // Its values are taken over: the hash, and since when each condition has said what it says.
     assert_eq!(hash(&now), hash(&plan));
     for condition in ["Complete", "Validated", "LatestResolved"] {
-        let (then, now) = (find_condition(&plan, condition).unwrap(), find_condition(&now, condition).unwrap());
-        assert_eq!((&now.status, &now.reason, &now.message), (&then.status, &then.reason, &then.message));
+        let (then, now) = (
+            find_condition(&plan, condition).unwrap(),
+            find_condition(&now, condition).unwrap(),
+        );
+        assert_eq!(
+            (&now.status, &now.reason, &now.message),
+            (&then.status, &then.reason, &then.message)
+        );
         assert_eq!(now.last_update_time.as_deref(), Some(THEN), "{condition}");
     }
     assert_eq!(now.status.as_ref().unwrap().progress.as_deref(), Some("2/2"));
@@ -129,12 +156,17 @@ async fn a_job_that_runs_is_adopted_finished_and_not_run_again() {
     let scene = Scene::with(["one", "two"], |set| set.steer("upgrade.run-delay", "2s")).await;
     let plan = plan_of_suc(&scene, &["one"]).await;
     let job = job_of_suc(&scene, &plan, "one", 1).await;
-    wait::eventually("the upgrade runs", A_WHILE, async || match scene.runs("one", "upgrade").await {
-        0 => Err("it does not".to_owned()),
-        _ => Ok(()),
+    wait::eventually("the upgrade runs", A_WHILE, async || {
+        match scene.runs("one", "upgrade").await {
+            0 => Err("it does not".to_owned()),
+            _ => Ok(()),
+        }
     })
     .await;
-    assert!(is_cordoned(&scene.world.node(&scene.node("one")).await), "by kubectl, which keeps no ledger");
+    assert!(
+        is_cordoned(&scene.world.node(&scene.node("one")).await),
+        "by kubectl, which keeps no ledger"
+    );
 
     let _controller = scene.world.controller().start();
     let adopted = scene.upgrading("k3os-latest", "one").await;
@@ -147,7 +179,11 @@ async fn a_job_that_runs_is_adopted_finished_and_not_run_again() {
     assert_eq!(recorded.uid(), job.uid());
     // The other one came after it, and is refit's.
     scene.made_once_each([("two", &plan_hash)]).await;
-    let most = scene.world.controller_requests().await.most_applying("k3os-latest");
+    let most = scene
+        .world
+        .controller_requests()
+        .await
+        .most_applying("k3os-latest");
     assert_eq!(most, 1);
     scene
         .told_exactly(
@@ -184,16 +220,36 @@ async fn a_failed_job_is_recorded_and_not_run_again_at_start_or_restart() {
         let failed = scene.phase("k3os-latest", "one", "Failed").await;
         assert_eq!(failed.job.as_deref(), Some(&*job.name_any()));
         assert_eq!(failed.reason.as_deref(), Some("BackoffLimitExceeded"));
-        let plan = scene.world.plan_condition("k3os-latest", "Complete", "False", SOON).await;
-        assert_eq!(find_condition(&plan, "Complete").unwrap().reason.as_deref(), Some("JobFailed"));
-        wait::object(scene.world.jobs(), &job.name_any(), "is recorded", SOON, is_recorded).await;
+        let plan = scene
+            .world
+            .plan_condition("k3os-latest", "Complete", "False", SOON)
+            .await;
+        assert_eq!(
+            find_condition(&plan, "Complete").unwrap().reason.as_deref(),
+            Some("JobFailed")
+        );
+        wait::object(
+            scene.world.jobs(),
+            &job.name_any(),
+            "is recorded",
+            SOON,
+            is_recorded,
+        )
+        .await;
         controller.kill();
         controller = controller.start_again();
         controller.leading().await;
         // It has decided at least once when it has answered to this.
-        let edited = scene.edit("k3os-latest", json!({ "postCompleteLabels": { "round": controller.pid().to_string() } }));
+        let edited = scene.edit(
+            "k3os-latest",
+            json!({ "postCompleteLabels": { "round": controller.pid().to_string() } }),
+        );
         let generation = edited.await.metadata.generation;
-        let seen = |plan: &Plan| plan.status.as_ref().is_some_and(|status| status.observed_generation >= generation);
+        let seen = |plan: &Plan| {
+            plan.status
+                .as_ref()
+                .is_some_and(|status| status.observed_generation >= generation)
+        };
         scene.world.plan_until("k3os-latest", "is seen", SOON, seen).await;
     }
     scene.made_once_each([]).await;
@@ -201,8 +257,13 @@ async fn a_failed_job_is_recorded_and_not_run_again_at_start_or_restart() {
     assert_eq!(scene.told("JobFailed").await.len(), 1);
 
     // An edit of what runs is a reason to try again (S61).
-    scene.kubelet.behaviour(&scene.node("one"), &[("upgrade.exit-code", "0")]).await;
-    scene.edit("k3os-latest", json!({ "upgrade": { "args": ["again"] } })).await;
+    scene
+        .kubelet
+        .behaviour(&scene.node("one"), &[("upgrade.exit-code", "0")])
+        .await;
+    scene
+        .edit("k3os-latest", json!({ "upgrade": { "args": ["again"] } }))
+        .await;
     let plan_hash = scene.complete("k3os-latest").await;
     scene.made_once_each([("one", &plan_hash)]).await;
     assert_eq!(scene.runs("one", "upgrade").await, 2);
@@ -221,13 +282,26 @@ async fn a_finished_job_within_its_ttl_is_left_where_it_is() {
     let plan = plan_of_suc(&scene, &[]).await;
     let forget = json!({ "status": { "applying": null } });
     let plans = scene.world.plans();
-    plans.patch_status("k3os-latest", &PatchParams::default(), &Patch::Merge(forget)).await.unwrap();
+    plans
+        .patch_status("k3os-latest", &PatchParams::default(), &Patch::Merge(forget))
+        .await
+        .unwrap();
 
     let _controller = scene.world.controller().start();
     taken_up(&scene).await;
-    let still = wait::object(scene.world.jobs(), &job.name_any(), "is recorded", SOON, is_recorded).await;
+    let still = wait::object(
+        scene.world.jobs(),
+        &job.name_any(),
+        "is recorded",
+        SOON,
+        is_recorded,
+    )
+    .await;
     assert_eq!(still.uid(), job.uid());
-    assert!(still.spec.unwrap().ttl_seconds_after_finished.unwrap() >= 900, "its logs stay as long as they would");
+    assert!(
+        still.spec.unwrap().ttl_seconds_after_finished.unwrap() >= 900,
+        "its logs stay as long as they would"
+    );
     scene.complete("k3os-latest").await;
     scene.made_once_each([]).await;
     let requests = scene.world.controller_requests().await;
@@ -260,5 +334,10 @@ async fn a_job_that_finished_while_nobody_looked_makes_its_node_done() {
     assert_eq!(applying(&plan), [""; 0]);
     scene.made_once_each([]).await;
     assert_eq!(scene.runs("one", "upgrade").await, 1);
-    scene.told_exactly("JobComplete", [format!("Job completed on Node {}", scene.node("one"))]).await;
+    scene
+        .told_exactly(
+            "JobComplete",
+            [format!("Job completed on Node {}", scene.node("one"))],
+        )
+        .await;
 }

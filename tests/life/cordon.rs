@@ -23,8 +23,14 @@ async fn patches(scene: &Scene, node: &str) -> Vec<Request> {
 /// A node whose Plan has failed there, and so keeps it cordoned.
 async fn failed(spec: Value) -> (Scene, Controller) {
     let scene = Scene::with(["one"], |set| set.steer("upgrade.exit-code", "1")).await;
-    let controller = scene.world.controller().env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0").start();
-    scene.plan("fails", both(json!({ "spec": { "cordon": true } }), spec)).await;
+    let controller = scene
+        .world
+        .controller()
+        .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0")
+        .start();
+    scene
+        .plan("fails", both(json!({ "spec": { "cordon": true } }), spec))
+        .await;
     scene.phase("fails", "one", "Failed").await;
     scene.job_until("fails", "one", "is recorded", is_recorded).await;
     let node = scene.world.node(&scene.node("one")).await;
@@ -38,7 +44,10 @@ async fn failed(spec: Value) -> (Scene, Controller) {
 
 async fn given_back(scene: &Scene) -> Node {
     let back = |node: &Node| !is_cordoned(node) && ledger(node).is_none();
-    scene.world.node_until(&scene.node("one"), "is given back", A_WHILE, back).await
+    scene
+        .world
+        .node_until(&scene.node("one"), "is given back", A_WHILE, back)
+        .await
 }
 
 #[tokio::test]
@@ -48,13 +57,17 @@ async fn a_node_is_given_back_with_its_label_in_one_patch() {
         let _controller = scene.world.controller().start();
         let slow = steer(&[("upgrade.run-delay", "1s")]);
         let more = json!({ "spec": { "postCompleteLabels": { "example.com/at": "$(LATEST_VERSION)" } } });
-        let plan = scene.plan("once", both(both(slow, more), json!({ "spec": spec }))).await;
+        let plan = scene
+            .plan("once", both(both(slow, more), json!({ "spec": spec })))
+            .await;
         scene.upgrading("once", "one").await;
         let node = scene.world.node(&scene.node("one")).await;
         assert!(is_cordoned(&node));
         let held = ledger(&node).unwrap();
         assert!(!held.before);
-        let [holder] = &held.holders[..] else { panic!("{held:?}") };
+        let [holder] = &held.holders[..] else {
+            panic!("{held:?}")
+        };
         assert_eq!(holder.namespace, scene.world.namespace());
         assert_eq!(holder.plan_uid, plan.uid().unwrap());
         assert_eq!(holder.controller, crate::support::controller::NAME);
@@ -63,11 +76,16 @@ async fn a_node_is_given_back_with_its_label_in_one_patch() {
         let node = given_back(&scene).await;
         assert_eq!(done(&node, "once"), Some(plan_hash.clone()));
         let patches = patches(&scene, "one").await;
-        let [patch] = &patches[..] else { panic!("{patches:#?}") };
+        let [patch] = &patches[..] else {
+            panic!("{patches:#?}")
+        };
         assert_eq!(patch.code, 200);
         assert_eq!(patch.sent["metadata"]["labels"][label("once")], plan_hash);
         assert_eq!(patch.sent["metadata"]["labels"]["example.com/at"], "v1");
-        assert_eq!(patch.sent["metadata"]["annotations"], json!({ "refit.rs/cordon": null }));
+        assert_eq!(
+            patch.sent["metadata"]["annotations"],
+            json!({ "refit.rs/cordon": null })
+        );
         assert_eq!(patch.sent["spec"], json!({ "unschedulable": null }));
         assert_eq!(patch.sent["metadata"]["uid"], node.uid().unwrap());
         scene.made_once_each([("one", &plan_hash)]).await;
@@ -80,9 +98,15 @@ async fn a_persons_cordon_from_before_stays() {
     scene.world.cordon(&scene.node("one")).await;
     let _controller = scene.world.controller().start();
     let slow = steer(&[("upgrade.run-delay", "1s")]);
-    scene.plan("polite", both(slow, json!({ "spec": { "drain": {} } }))).await;
+    scene
+        .plan("polite", both(slow, json!({ "spec": { "drain": {} } })))
+        .await;
     scene.upgrading("polite", "one").await;
-    assert!(ledger(&scene.world.node(&scene.node("one")).await).unwrap().before);
+    assert!(
+        ledger(&scene.world.node(&scene.node("one")).await)
+            .unwrap()
+            .before
+    );
     let plan_hash = scene.complete("polite").await;
     let node = scene.done("polite", "one", &plan_hash).await;
     assert!(is_cordoned(&node));
@@ -99,7 +123,10 @@ async fn a_plan_without_cordon_leaves_a_cordoned_node_cordoned() {
     let node = scene.done("plain", "one", &plan_hash).await;
     assert!(is_cordoned(&node));
     let patches = patches(&scene, "one").await;
-    assert!(patches.iter().all(|patch| patch.sent["spec"].is_null()), "{patches:#?}");
+    assert!(
+        patches.iter().all(|patch| patch.sent["spec"].is_null()),
+        "{patches:#?}"
+    );
 }
 
 #[tokio::test]
@@ -107,10 +134,17 @@ async fn a_person_who_uncordons_ends_the_ledger_at_once() {
     let scene = Scene::new(["one"]).await;
     let _controller = scene.world.controller().start();
     let endless = steer(&[("upgrade.run-delay", "3s")]);
-    scene.plan("overruled", both(endless, json!({ "spec": { "cordon": true } }))).await;
+    scene
+        .plan("overruled", both(endless, json!({ "spec": { "cordon": true } })))
+        .await;
     scene.upgrading("overruled", "one").await;
     scene.world.uncordon(&scene.node("one")).await;
-    scene.world.node_until(&scene.node("one"), "has no ledger", SOON, |node| ledger(node).is_none()).await;
+    scene
+        .world
+        .node_until(&scene.node("one"), "has no ledger", SOON, |node| {
+            ledger(node).is_none()
+        })
+        .await;
     // Later that person cordons it, for a reason of their own: it is not ours to take off.
     scene.world.cordon(&scene.node("one")).await;
     let plan_hash = scene.complete("overruled").await;
@@ -122,9 +156,14 @@ async fn a_node_that_a_person_wants_kept_cordoned_is_not_uncordoned() {
     let scene = Scene::new(["one"]).await;
     let _controller = scene.world.controller().start();
     let slow = steer(&[("upgrade.run-delay", "2s")]);
-    scene.plan("kept", both(slow, json!({ "spec": { "cordon": true } }))).await;
+    scene
+        .plan("kept", both(slow, json!({ "spec": { "cordon": true } })))
+        .await;
     scene.upgrading("kept", "one").await;
-    scene.world.annotate_node(&scene.node("one"), KEEP, Some("")).await;
+    scene
+        .world
+        .annotate_node(&scene.node("one"), KEEP, Some(""))
+        .await;
     let plan_hash = scene.complete("kept").await;
     let node = scene.done("kept", "one", &plan_hash).await;
     assert!(is_cordoned(&node));
@@ -136,7 +175,12 @@ async fn a_failed_node_is_given_back_when_its_plan_is_deleted() {
     let (scene, controller) = failed(json!({})).await;
     // Also by a controller that was not there when it went.
     controller.kill();
-    scene.world.plans().delete("fails", &Default::default()).await.unwrap();
+    scene
+        .world
+        .plans()
+        .delete("fails", &Default::default())
+        .await
+        .unwrap();
     let _controller = controller.start_again();
     let node = given_back(&scene).await;
     assert_eq!(done(&node, "fails"), None);
@@ -145,7 +189,12 @@ async fn a_failed_node_is_given_back_when_its_plan_is_deleted() {
 #[tokio::test]
 async fn a_failed_node_is_given_back_when_it_is_deselected() {
     let (scene, _controller) = failed(json!({})).await;
-    scene.edit("fails", json!({ "nodeSelector": { "matchLabels": { "no": "such" } } })).await;
+    scene
+        .edit(
+            "fails",
+            json!({ "nodeSelector": { "matchLabels": { "no": "such" } } }),
+        )
+        .await;
     let node = given_back(&scene).await;
     assert_eq!(crate::scene::record(&node, "fails"), None);
     scene.complete("fails").await;
@@ -154,7 +203,10 @@ async fn a_failed_node_is_given_back_when_it_is_deselected() {
 #[tokio::test]
 async fn a_failed_node_is_given_back_when_it_is_disabled() {
     let (scene, _controller) = failed(json!({})).await;
-    scene.world.label_node(&scene.node("one"), &label("fails"), Some("disabled")).await;
+    scene
+        .world
+        .label_node(&scene.node("one"), &label("fails"), Some("disabled"))
+        .await;
     let node = given_back(&scene).await;
     assert_eq!(crate::scene::record(&node, "fails"), None);
     assert_eq!(node.labels()[&label("fails")], "disabled");
@@ -164,8 +216,14 @@ async fn a_failed_node_is_given_back_when_it_is_disabled() {
 #[tokio::test]
 async fn a_second_try_gives_back_what_the_first_has_cordoned() {
     let (scene, _controller) = failed(json!({})).await;
-    scene.kubelet.behaviour(&scene.node("one"), &[("upgrade.exit-code", "0")]).await;
-    scene.world.annotate_node(&scene.node("one"), "refit.rs/retry", Some("*")).await;
+    scene
+        .kubelet
+        .behaviour(&scene.node("one"), &[("upgrade.exit-code", "0")])
+        .await;
+    scene
+        .world
+        .annotate_node(&scene.node("one"), "refit.rs/retry", Some("*"))
+        .await;
     let plan_hash = scene.complete("fails").await;
     let node = given_back(&scene).await;
     assert_eq!(done(&node, "fails"), Some(plan_hash));
@@ -176,22 +234,34 @@ async fn a_second_try_gives_back_what_the_first_has_cordoned() {
 async fn a_node_stays_cordoned_for_one_plan_when_another_is_done_with_it() {
     let (scene, _controller) = failed(json!({})).await;
     let works = steer(&[("upgrade.exit-code", "0")]);
-    scene.plan("works", both(works, json!({ "spec": { "cordon": true } }))).await;
+    scene
+        .plan("works", both(works, json!({ "spec": { "cordon": true } })))
+        .await;
     let plan_hash = scene.complete("works").await;
     let node = scene.done("works", "one", &plan_hash).await;
     assert!(is_cordoned(&node));
     let held = ledger(&node).unwrap();
     let holders: Vec<_> = held.holders.iter().map(|holder| &*holder.plan).collect();
     assert_eq!((held.before, holders), (false, vec!["fails"]));
-    scene.world.plans().delete("fails", &Default::default()).await.unwrap();
+    scene
+        .world
+        .plans()
+        .delete("fails", &Default::default())
+        .await
+        .unwrap();
     given_back(&scene).await;
 }
 
 #[tokio::test]
 async fn a_failed_node_is_given_back_when_a_new_version_no_longer_cordons() {
     let (scene, _controller) = failed(json!({})).await;
-    scene.kubelet.behaviour(&scene.node("one"), &[("upgrade.exit-code", "0")]).await;
-    scene.edit("fails", json!({ "cordon": false, "version": "v2" })).await;
+    scene
+        .kubelet
+        .behaviour(&scene.node("one"), &[("upgrade.exit-code", "0")])
+        .await;
+    scene
+        .edit("fails", json!({ "cordon": false, "version": "v2" }))
+        .await;
     let at = |plan: &Plan| plan.status.as_ref().unwrap().latest_version.as_deref() == Some("v2");
     scene.world.plan_until("fails", "is at v2", SOON, at).await;
     let plan_hash = scene.complete("fails").await;

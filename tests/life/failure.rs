@@ -14,7 +14,11 @@ use crate::support::world::cluster::{done, find_condition};
 
 /// A controller whose Jobs try once.
 fn one_try(scene: &Scene) -> Controller {
-    scene.world.controller().env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0").start()
+    scene
+        .world
+        .controller()
+        .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0")
+        .start()
 }
 
 /// Waits until the Plan says `JobFailed`.
@@ -22,7 +26,10 @@ async fn job_failed(scene: &Scene, plan: &str) -> PlanCondition {
     let failed = |plan: &Plan| {
         find_condition(plan, "Complete").is_some_and(|it| it.reason.as_deref() == Some("JobFailed"))
     };
-    let plan = scene.world.plan_until(plan, "says JobFailed", A_WHILE, failed).await;
+    let plan = scene
+        .world
+        .plan_until(plan, "says JobFailed", A_WHILE, failed)
+        .await;
     find_condition(&plan, "Complete").unwrap().clone()
 }
 
@@ -30,7 +37,12 @@ async fn job_failed(scene: &Scene, plan: &str) -> PlanCondition {
 async fn looked_at(scene: &Scene, plan: &str) {
     let now = scene.world.plans().get(plan).await.unwrap();
     let other = now.spec.post_complete_labels.unwrap_or_default().len() + 1;
-    let edited = scene.edit(plan, json!({ "postCompleteLabels": { format!("round-{other}"): "x" } })).await;
+    let edited = scene
+        .edit(
+            plan,
+            json!({ "postCompleteLabels": { format!("round-{other}"): "x" } }),
+        )
+        .await;
     let seen = |plan: &Plan| plan.status.as_ref().unwrap().observed_generation >= edited.metadata.generation;
     scene.world.plan_until(plan, "is looked at", SOON, seen).await;
 }
@@ -39,7 +51,10 @@ async fn looked_at(scene: &Scene, plan: &str) {
 async fn a_failed_job_is_replaced_within_five_seconds_of_an_edit() {
     let scene = Scene::new(["one"]).await;
     let _controller = one_try(&scene);
-    let bad = both(steer(&[("exit-code", "1")]), json!({ "spec": { "upgrade": { "args": ["exit 1"] } } }));
+    let bad = both(
+        steer(&[("exit-code", "1")]),
+        json!({ "spec": { "upgrade": { "args": ["exit 1"] } } }),
+    );
     scene.plan("fixed", bad).await;
     let condition = job_failed(&scene, "fixed").await;
     assert_eq!(condition.status, "False");
@@ -48,13 +63,25 @@ async fn a_failed_job_is_replaced_within_five_seconds_of_an_edit() {
     assert!(failed.status.as_ref().unwrap().failed >= Some(1));
     let before = hash(&scene.world.plans().get("fixed").await.unwrap());
 
-    let good = both(steer(&[("exit-code", "0")]), json!({ "spec": { "upgrade": { "args": ["exit 0"] } } }));
+    let good = both(
+        steer(&[("exit-code", "0")]),
+        json!({ "spec": { "upgrade": { "args": ["exit 0"] } } }),
+    );
     scene.world.edit_plan("fixed", good).await;
     let edited = Instant::now();
-    let next = scene.job_until("fixed", "one", "is another", |job| job.uid() != failed.uid()).await;
+    let next = scene
+        .job_until("fixed", "one", "is another", |job| job.uid() != failed.uid())
+        .await;
     let took = edited.elapsed();
-    assert!(took < Duration::from_secs(5), "it took {took:?}, and a suite that looks after 5 s finds the old one");
-    assert_eq!(next.name_any(), failed.name_any(), "an edit of the arguments is no other hash");
+    assert!(
+        took < Duration::from_secs(5),
+        "it took {took:?}, and a suite that looks after 5 s finds the old one"
+    );
+    assert_eq!(
+        next.name_any(),
+        failed.name_any(),
+        "an edit of the arguments is no other hash"
+    );
 
     assert_eq!(scene.complete("fixed").await, before);
     let jobs = scene.world.jobs_of("fixed").await;
@@ -73,7 +100,10 @@ async fn a_failed_job_is_replaced_within_five_seconds_of_an_edit() {
 async fn a_job_that_takes_longer_than_its_deadline_says_so() {
     let scene = Scene::new(["one"]).await;
     let _controller = scene.world.controller().start();
-    let sleeps = both(steer(&[("run-delay", "never")]), json!({ "spec": { "jobActiveDeadlineSecs": 3 } }));
+    let sleeps = both(
+        steer(&[("run-delay", "never")]),
+        json!({ "spec": { "jobActiveDeadlineSecs": 3 } }),
+    );
     scene.plan("sleeps", sleeps).await;
     let condition = job_failed(&scene, "sleeps").await;
     assert_ne!(condition.status, "True");
@@ -92,7 +122,8 @@ async fn a_job_that_takes_longer_than_its_deadline_says_so() {
 #[tokio::test]
 async fn a_failure_holds_its_slot_names_its_reason_and_survives_everything() {
     let scene = Scene::with(["one", "two"], |set| {
-        set.steer("upgrade.exit-code", "7").steer("upgrade.message", "no space left on device")
+        set.steer("upgrade.exit-code", "7")
+            .steer("upgrade.message", "no space left on device")
     })
     .await;
     let controller = one_try(&scene);
@@ -111,28 +142,48 @@ async fn a_failure_holds_its_slot_names_its_reason_and_survives_everything() {
 
     // Neither the loss of the Job, nor another controller, nor an edit of something else tries it again.
     wait::object(scene.world.jobs(), &job.name, "is recorded", SOON, is_recorded).await;
-    scene.world.jobs().delete(&job.name, &DeleteParams::background()).await.unwrap();
+    scene
+        .world
+        .jobs()
+        .delete(&job.name, &DeleteParams::background())
+        .await
+        .unwrap();
     wait::gone(scene.world.jobs(), &job.name, SOON).await;
     looked_at(&scene, "fails").await;
     controller.kill();
     let _controller = controller.start_again();
     looked_at(&scene, "fails").await;
-    assert_eq!(job_failed(&scene, "fails").await.message.as_deref(), Some(&*expected));
+    assert_eq!(
+        job_failed(&scene, "fails").await.message.as_deref(),
+        Some(&*expected)
+    );
     let plan = scene.world.plans().get("fails").await.unwrap();
     assert_eq!(applying(&plan), [job.node.clone()], "it keeps its slot");
     let counts = plan.status.as_ref().unwrap().nodes.unwrap();
-    assert_eq!((counts.selected, counts.applying, counts.failed, counts.waiting), (2, 0, 1, 1));
+    assert_eq!(
+        (counts.selected, counts.applying, counts.failed, counts.waiting),
+        (2, 0, 1, 1)
+    );
     assert_eq!(scene.made().await.len(), 1);
     assert_eq!(scene.told("JobFailed").await.len(), 1);
 
     // A person asks for another try.
     for node in ["one", "two"] {
-        scene.kubelet.behaviour(&scene.node(node), &[("upgrade.exit-code", "0")]).await;
+        scene
+            .kubelet
+            .behaviour(&scene.node(node), &[("upgrade.exit-code", "0")])
+            .await;
     }
-    scene.world.annotate_node(&job.node, "refit.rs/retry", Some("fails")).await;
+    scene
+        .world
+        .annotate_node(&job.node, "refit.rs/retry", Some("fails"))
+        .await;
     let plan_hash = scene.complete("fails").await;
     let retried = scene.world.node(&job.node).await;
-    assert!(!retried.annotations().contains_key("refit.rs/retry"), "the wish is granted once");
+    assert!(
+        !retried.annotations().contains_key("refit.rs/retry"),
+        "the wish is granted once"
+    );
     assert_eq!(done(&retried, "fails"), Some(plan_hash));
     assert_eq!(scene.made().await.len(), 3);
 }
@@ -142,7 +193,8 @@ async fn other_nodes_go_on_beside_a_failure_and_it_is_still_told() {
     let scene = Scene::with(["bad", "good", "fine"], |set| {
         set.each(|index, node| {
             if index == 0 {
-                node.annotations.insert("fake-kubelet/upgrade.exit-code".to_owned(), "1".to_owned());
+                node.annotations
+                    .insert("fake-kubelet/upgrade.exit-code".to_owned(), "1".to_owned());
             }
         })
     })
@@ -150,22 +202,43 @@ async fn other_nodes_go_on_beside_a_failure_and_it_is_still_told() {
     let _controller = one_try(&scene);
     scene.plan("half", json!({ "spec": { "concurrency": 2 } })).await;
     let all_but_one = |plan: &Plan| {
-        let counts = plan.status.as_ref().and_then(|status| status.nodes).unwrap_or_default();
+        let counts = plan
+            .status
+            .as_ref()
+            .and_then(|status| status.nodes)
+            .unwrap_or_default();
         (counts.done, counts.failed) == (2, 1)
     };
-    let plan = scene.world.plan_until("half", "has done what it can", A_WHILE, all_but_one).await;
+    let plan = scene
+        .world
+        .plan_until("half", "has done what it can", A_WHILE, all_but_one)
+        .await;
     let plan_hash = hash(&plan);
     let condition = job_failed(&scene, "half").await;
-    assert!(condition.message.unwrap().contains(&format!("failed on Node {}: ", scene.node("bad"))));
-    scene.made_once_each(["bad", "good", "fine"].map(|node| (node, &*plan_hash))).await;
-    assert_eq!(applying(&scene.world.plans().get("half").await.unwrap()), [scene.node("bad")]);
+    assert!(
+        condition
+            .message
+            .unwrap()
+            .contains(&format!("failed on Node {}: ", scene.node("bad")))
+    );
+    scene
+        .made_once_each(["bad", "good", "fine"].map(|node| (node, &*plan_hash)))
+        .await;
+    assert_eq!(
+        applying(&scene.world.plans().get("half").await.unwrap()),
+        [scene.node("bad")]
+    );
     assert_eq!(scene.world.controller_requests().await.most_applying("half"), 2);
 }
 
 #[tokio::test]
 async fn a_job_tries_again_by_itself_as_often_as_its_backoff_limit_says() {
     let scene = Scene::with(["one"], |set| set.steer("upgrade.exit-code-first", "1")).await;
-    let _controller = scene.world.controller().env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "1").start();
+    let _controller = scene
+        .world
+        .controller()
+        .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "1")
+        .start();
     scene.plan("second-try", json!({})).await;
     let plan_hash = scene.complete("second-try").await;
     scene.made_once_each([("one", &plan_hash)]).await;
@@ -180,7 +253,10 @@ async fn a_new_version_goes_on_where_the_old_one_failed() {
     scene.plan("better", json!({ "spec": { "version": "v1" } })).await;
     job_failed(&scene, "better").await;
     let old = scene.job_until("better", "one", "is recorded", is_recorded).await;
-    scene.kubelet.behaviour(&scene.node("one"), &[("upgrade.exit-code", "0")]).await;
+    scene
+        .kubelet
+        .behaviour(&scene.node("one"), &[("upgrade.exit-code", "0")])
+        .await;
     scene.edit("better", json!({ "version": "v2" })).await;
     let plan_hash = scene.complete("better").await;
     let node = scene.done("better", "one", &plan_hash).await;
@@ -189,6 +265,9 @@ async fn a_new_version_goes_on_where_the_old_one_failed() {
     assert_eq!(made.len(), 2);
     assert_eq!(made[1].hash, plan_hash);
     let kept = scene.world.jobs().get(&old.name_any()).await.unwrap();
-    assert!(has_condition(&kept, "Failed"), "what failed stays for its TTL, to be looked at");
+    assert!(
+        has_condition(&kept, "Failed"),
+        "what failed stays for its TTL, to be looked at"
+    );
     assert!(kept.spec.unwrap().ttl_seconds_after_finished.is_some());
 }

@@ -35,7 +35,10 @@ impl ContainerAct for Prepare {
             let client = kubeconfig::client(&kubeconfig, "prepare").await.unwrap();
             match prepare(client, &act).await {
                 Ok(()) => Exit::default(),
-                Err(error) => Exit { code: 1, message: Some(error.to_string()) },
+                Err(error) => Exit {
+                    code: 1,
+                    message: Some(error.to_string()),
+                },
             }
         })
     }
@@ -43,18 +46,26 @@ impl ContainerAct for Prepare {
 
 async fn prepare(client: Client, act: &Act) -> kube::Result<()> {
     let kind = GroupVersionKind::gvk("upgrade.cattle.io", "v1", "Plan");
-    let plans = Api::<DynamicObject>::namespaced_with(client.clone(), &act.namespace, &ApiResource::from_gvk(&kind));
+    let plans =
+        Api::<DynamicObject>::namespaced_with(client.clone(), &act.namespace, &ApiResource::from_gvk(&kind));
     let nodes = Api::<Node>::all(client);
     // Only those of this test: its id is the namespace.
     let test = &act.namespace;
-    let servers = ListParams::default().labels(&format!("test={test},node-role.kubernetes.io/control-plane=true"));
+    let servers =
+        ListParams::default().labels(&format!("test={test},node-role.kubernetes.io/control-plane=true"));
     let version = &act.start.env["SYSTEM_UPGRADE_PLAN_LATEST_VERSION"];
     loop {
         // jq '.status.applying | length': null counts as 0.
-        let applying = plans.get("server").await?.data["status"]["applying"].as_array().map_or(0, Vec::len);
+        let applying = plans.get("server").await?.data["status"]["applying"]
+            .as_array()
+            .map_or(0, Vec::len);
         let all = nodes.list(&servers).await?;
         let behind = all.iter().filter(|node| {
-            let info = node.status.as_ref().and_then(|status| status.node_info.as_ref()).unwrap();
+            let info = node
+                .status
+                .as_ref()
+                .and_then(|status| status.node_info.as_ref())
+                .unwrap();
             info.kubelet_version.replace('+', "-") != *version
         });
         if applying == 0 && behind.count() == 0 {
@@ -72,7 +83,10 @@ async fn prepare_waits_for_the_other_plan_by_its_status() {
     let scene = Scene::on(world, ["server", "agent"], |set| {
         let set = set.each(|index, node| {
             if index == 0 {
-                node.labels.insert("node-role.kubernetes.io/control-plane".to_owned(), "true".to_owned());
+                node.labels.insert(
+                    "node-role.kubernetes.io/control-plane".to_owned(),
+                    "true".to_owned(),
+                );
             }
             "v1.30.0+k3s1".clone_into(&mut node.kubelet_version);
         });
@@ -84,22 +98,34 @@ async fn prepare_waits_for_the_other_plan_by_its_status() {
         let is = json!({ "key": "node-role.kubernetes.io/control-plane", "operator": operator });
         json!({ "spec": { "version": "v1.31.0+k3s1", "nodeSelector": { "matchExpressions": [is] } } })
     };
-    scene.plan("server", both(steer(&[("upgrade.run-delay", "1s")]), role("Exists"))).await;
+    scene
+        .plan(
+            "server",
+            both(steer(&[("upgrade.run-delay", "1s")]), role("Exists")),
+        )
+        .await;
     scene.upgrading("server", "server").await;
-    let waits = json!({ "spec": { "prepare": { "image": "rancher/k3s-upgrade", "args": ["prepare", "server"] } } });
+    let waits =
+        json!({ "spec": { "prepare": { "image": "rancher/k3s-upgrade", "args": ["prepare", "server"] } } });
     scene.plan("agent", both(role("DoesNotExist"), waits)).await;
     scene.phase("agent", "agent", "Preparing").await;
     assert_eq!(scene.runs("agent", "upgrade").await, 0);
 
     // Done with, but the kubelet has not said yet that it is the new one.
     scene.complete("server").await;
-    let plan = scene.world.kubectl(&["get", "plan", "server", "-o", "json"]).await;
+    let plan = scene
+        .world
+        .kubectl(&["get", "plan", "server", "-o", "json"])
+        .await;
     let plan: Value = serde_json::from_str(&plan).unwrap();
     assert_eq!(plan["status"]["applying"].as_array().map_or(0, Vec::len), 0);
     scene.phase("agent", "agent", "Preparing").await;
     assert_eq!(scene.runs("agent", "upgrade").await, 0);
 
-    scene.kubelet.set_kubelet_version(&scene.node("server"), "v1.31.0+k3s1").await;
+    scene
+        .kubelet
+        .set_kubelet_version(&scene.node("server"), "v1.31.0+k3s1")
+        .await;
     scene.complete("agent").await;
     assert_eq!(scene.runs("agent", "upgrade").await, 1);
     assert_eq!(scene.made_for().await, ["server", "agent"]);
