@@ -12,6 +12,7 @@
 mod support;
 
 mod bench;
+mod channels;
 mod deploy;
 mod docs;
 mod examples;
