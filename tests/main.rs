@@ -13,6 +13,7 @@
 mod support;
 
 mod bench;
+mod channels;
 mod deploy;
 mod docs;
 mod examples;
