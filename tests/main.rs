@@ -17,6 +17,7 @@ mod examples;
 mod faults;
 mod kubelet;
 mod leader;
+mod permissions;
 mod process;
 mod rings;
 mod rollout;
