@@ -11,16 +11,23 @@
 
 mod support;
 
+mod bench;
 mod deploy;
 mod docs;
 mod examples;
 mod faults;
+mod jobs;
 mod kubelet;
 mod leader;
+mod life;
 mod permissions;
+mod plan_hash;
+mod plan_status;
+mod plan_window;
 mod process;
 mod rings;
 mod rollout;
+mod scene;
 mod schema;
 mod tended;
 mod testbed;

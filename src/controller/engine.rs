@@ -255,7 +255,7 @@ impl Engine {
             Told::JobLeaving(name, uid) => {
                 world.job_leaving(&name, &uid);
             }
-            Told::NameTaken(job) => world.name_taken(job),
+            Told::NameTaken(job) => world.name_taken(job, self.actor.clock.now()),
             Told::StatusWritten(plan) => world.status_written(&plan, self.actor.clock.now()),
             Told::StatusPruned => {
                 tracing::error!(

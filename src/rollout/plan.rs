@@ -11,7 +11,7 @@ use super::resolve::{self, Resolution, Resolved};
 use super::view::View;
 use super::world::{Defaults, Table};
 use crate::api::duration::GoDuration;
-use crate::api::selector::Selector;
+use crate::api::selector::{Selector, SelectorError};
 use crate::api::validate::{MaxConcurrent, validate};
 use crate::api::window::Window;
 use crate::api::{PlanSpec, names};
@@ -42,6 +42,8 @@ pub(super) struct PlanView {
     /// When this process wrote the status last.
     pub(super) written: Option<Timestamp>,
     selector: Selector,
+    /// Why `nodeSelector` cannot be read; it selects none then.
+    pub(super) selector_error: Option<String>,
     stale: bool,
 }
 
@@ -63,6 +65,7 @@ impl PlanView {
             nodes: View::default(),
             written: None,
             selector: Selector::nothing(),
+            selector_error: None,
             stale: true,
         };
         view.read_spec(defaults);
@@ -108,7 +111,10 @@ impl PlanView {
         self.disruptive =
             spec.cordon.unwrap_or_default() || spec.drain.is_some() || spec.exclusive.unwrap_or_default();
         self.tolerates_not_ready = tolerates_not_ready(spec);
-        self.selector = node_selector(spec);
+        (self.selector, self.selector_error) = match node_selector(spec) {
+            Ok(selector) => (selector, None),
+            Err(error) => (Selector::nothing(), Some(error.to_string())),
+        };
     }
 
     /// Looks again at what the Plan resolves to and which nodes it is for, where that may have changed.
@@ -124,9 +130,10 @@ impl PlanView {
             let target = match &resolution {
                 Resolution::Resolved(resolved) => Some(resolved.clone()),
                 // While the Plan is not resolved, the nodes are counted by what it was at.
-                Resolution::Pending | Resolution::Failed(_) | Resolution::MissingSecrets(_) => {
-                    resolve::stored(&self.facts)
-                }
+                Resolution::Pending
+                | Resolution::Reading(_)
+                | Resolution::Failed(_)
+                | Resolution::MissingSecrets(_) => resolve::stored(&self.facts),
             };
             let same = match (&self.resolved, &target) {
                 (Some(known), Some(target)) => known.is_at(target),
@@ -238,14 +245,8 @@ fn tolerates_not_ready(spec: &PlanSpec) -> bool {
     })
 }
 
-/// The nodes that a Plan is for have the hostname label too (S13). A selector that cannot be read selects none;
-/// validation says so.
-fn node_selector(spec: &PlanSpec) -> Selector {
-    match (
-        Selector::new(spec.node_selector.as_ref()),
-        Selector::exists(names::LABEL_HOSTNAME),
-    ) {
-        (Ok(selector), Ok(hostname)) if !selector.is_nothing() => selector.and(hostname),
-        _ => Selector::nothing(),
-    }
+/// The nodes that a Plan is for have the hostname label too (S13).
+fn node_selector(spec: &PlanSpec) -> Result<Selector, SelectorError> {
+    let selector = Selector::new(spec.node_selector.as_ref())?;
+    Ok(selector.and(Selector::exists(names::LABEL_HOSTNAME)?))
 }

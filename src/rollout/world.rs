@@ -77,8 +77,8 @@ pub struct World {
     pub(super) told: BTreeMap<Text, String>,
     pub(super) permissions: Option<Result<(), String>>,
     pub(super) troubles: BTreeMap<Key, Trouble>,
-    /// Names of Jobs that somebody else's Jobs have.
-    pub(super) taken: BTreeSet<Text>,
+    /// Names of Jobs that Jobs of others had, and when that was seen.
+    pub(super) taken: BTreeMap<Text, Timestamp>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
     /// All Jobs by node name.
@@ -115,7 +115,7 @@ impl World {
             told: BTreeMap::new(),
             permissions: None,
             troubles: BTreeMap::new(),
-            taken: BTreeSet::new(),
+            taken: BTreeMap::new(),
             open_jobs: BTreeMap::new(),
             jobs_on: BTreeMap::new(),
             pods_of: BTreeMap::new(),

@@ -32,11 +32,35 @@ async fn a_thousand_nodes_run_a_thousand_jobs() {
     let count: usize = std::env::var("NODES").map_or(1_000, |count| count.parse().unwrap());
     let world = World::new().await;
     let began = Instant::now();
-    let defaults = Defaults { start: Delay::millis(100), run: Delay::millis(1_000), ..Defaults::default() };
-    let nodes = NodeSet::numbered(&world.node_name("n"), count).labels(world.node_labels()).zones(3).pods(defaults);
+    let defaults = Defaults {
+        start: Delay::millis(100),
+        run: Delay::millis(1_000),
+        ..Defaults::default()
+    };
+    let nodes = NodeSet::numbered(
+        &std::env::var("BENCH_PREFIX").unwrap_or_else(|_| world.node_name("n")),
+        count,
+    )
+    .labels(world.node_labels())
+    .zones(3)
+    .pods(defaults);
     let kubelets = FakeKubelet::start(&world.bed.kubelet_config().await, nodes).await;
-    eprintln!("{count} nodes after {:.1} s, {:.1} s of CPU", began.elapsed().as_secs_f64(), cpu());
+    eprintln!(
+        "{count} nodes after {:.1} s, {:.1} s of CPU",
+        began.elapsed().as_secs_f64(),
+        cpu()
+    );
 
+    if let Ok(command) = std::env::var("BENCH_RUN") {
+        let before = cpu();
+        let status = tokio::process::Command::new("sh")
+            .args(["-c", &command])
+            .status()
+            .await
+            .unwrap();
+        eprintln!("{command}: {status}, {:.2} s of CPU", cpu() - before);
+        return;
+    }
     let (before, began) = (cpu(), Instant::now());
     let jobs: Api<Job> = world.jobs();
     let slots = std::sync::Arc::new(tokio::sync::Semaphore::new(100));
@@ -65,7 +89,11 @@ async fn a_thousand_nodes_run_a_thousand_jobs() {
     while tasks.join_next().await.is_some() {}
     eventually("all Jobs have succeeded", Duration::from_secs(300), async || {
         let list = jobs.list(&ListParams::default()).await.unwrap();
-        let done = list.items.iter().filter(|job| job.status.as_ref().unwrap().succeeded == Some(1)).count();
+        let done = list
+            .items
+            .iter()
+            .filter(|job| job.status.as_ref().unwrap().succeeded == Some(1))
+            .count();
         if done == count {
             return Ok(());
         }
@@ -73,8 +101,17 @@ async fn a_thousand_nodes_run_a_thousand_jobs() {
         Err(format!("{done}"))
     })
     .await;
-    eprintln!("{count} pods after {:.1} s, {:.2} s of CPU", began.elapsed().as_secs_f64(), cpu() - before);
+    eprintln!(
+        "{count} pods after {:.1} s, {:.2} s of CPU",
+        began.elapsed().as_secs_f64(),
+        cpu() - before
+    );
     for index in [0, count - 1] {
-        assert_eq!(kubelets.runs(&world.node_name(&format!("n{index:04}")), "upgrade").await, 1);
+        assert_eq!(
+            kubelets
+                .runs(&world.node_name(&format!("n{index:04}")), "upgrade")
+                .await,
+            1
+        );
     }
 }

@@ -208,6 +208,17 @@ impl Requests {
         tally
     }
 
+    /// What was asked when, a line each: for the person who reads that something was late.
+    pub fn timeline(&self) -> Vec<String> {
+        let line = |it: &Request| {
+            format!(
+                "{} {} {} {} {} by {}",
+                it.at, it.verb, it.resource, it.name, it.code, it.user
+            )
+        };
+        self.0.iter().map(line).collect()
+    }
+
     /// Those that RBAC refused. Correct manifests leave none.
     pub fn forbidden(&self) -> Vec<&Request> {
         self.0.iter().filter(|request| request.code == 403).collect()
@@ -251,9 +262,14 @@ impl Requests {
             .unwrap_or(0)
     }
 
-    /// How many Jobs of a Plan were unfinished at the same time, at most. A Job ends when the Job controller
-    /// says so, or when it is deleted.
+    /// How many Jobs of a Plan were unfinished at the same time, at most.
     pub fn most_jobs_at_once(&self, plan: &str) -> usize {
+        self.most_open_jobs(|job| job.plan == plan)
+    }
+
+    /// How many of those Jobs were unfinished at the same time, at most. A Job ends when the Job controller
+    /// says so, or when it is deleted.
+    pub fn most_open_jobs(&self, counts: impl Fn(&JobCreated) -> bool) -> usize {
         let mut open = BTreeSet::new();
         let mut most = 0;
         let created: BTreeMap<_, _> = self
@@ -265,7 +281,7 @@ impl Requests {
             match (request.verb.as_str(), request.resource.as_str()) {
                 ("create", "jobs") if request.code == 201 => {
                     let uid = text(&request.answered["metadata"]["uid"]);
-                    if created.get(&uid).is_some_and(|job| job.plan == plan) {
+                    if created.get(&uid).is_some_and(&counts) {
                         open.insert((request.name_of_object(), uid));
                     }
                 }

@@ -49,9 +49,11 @@ use kube::Config;
 use refit::rehearse::podlife::{Power, STEERING_PREFIX};
 use tokio::sync::oneshot;
 
+#[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
 pub use act::{Act, ContainerAct, Cordons, Nothing};
 use hub::{Command, NodeChange, Remote};
 use machine::Health;
+#[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
 pub use nodeset::{NodeSet, NodeSpec};
 
 /// Longer than a node controller with a few thousand nodes takes to let pods onto a new one.
@@ -75,7 +77,10 @@ impl FakeKubelet {
         match tokio::time::timeout(SCHEDULABLE, answer).await {
             Ok(Ok(set)) => Self { remote, set },
             Ok(Err(_)) => panic!("the fake kubelets cannot play these nodes"),
-            Err(_) => panic!("{count} nodes are not all schedulable after {} s", SCHEDULABLE.as_secs()),
+            Err(_) => panic!(
+                "{count} nodes are not all schedulable after {} s",
+                SCHEDULABLE.as_secs()
+            ),
         }
     }
 
@@ -106,7 +111,8 @@ impl FakeKubelet {
 
     /// NotReady, some 100 ms later a new boot ID, and Ready. Running containers end with 255.
     pub async fn reboot(&self, node: &str) {
-        self.reboot_taking(node, Duration::from_millis(100), Duration::ZERO).await;
+        self.reboot_taking(node, Duration::from_millis(100), Duration::ZERO)
+            .await;
     }
 
     /// As [`Self::reboot`]: so long without power, and then so long NotReady with the new boot ID.
@@ -117,7 +123,9 @@ impl FakeKubelet {
     /// The kubelet shuts down in an orderly way: it refuses pods and ends those that run (KEP-2000). It is still there;
     /// [`Self::reboot`] or [`Self::power_off`] comes next.
     pub async fn shut_down(&self, node: &str) {
-        self.remote.change(node, NodeChange::Power(Power::ShuttingDown)).await;
+        self.remote
+            .change(node, NodeChange::Power(Power::ShuttingDown))
+            .await;
         self.remote.change(node, NodeChange::Say(Health::NotReady)).await;
     }
 
@@ -133,7 +141,9 @@ impl FakeKubelet {
 
     /// The kubelet has another version from now on.
     pub async fn set_kubelet_version(&self, node: &str, version: &str) {
-        self.remote.change(node, NodeChange::KubeletVersion(version.to_owned())).await;
+        self.remote
+            .change(node, NodeChange::KubeletVersion(version.to_owned()))
+            .await;
     }
 
     /// The Node object is deleted, and its machine is gone.
@@ -155,14 +165,22 @@ impl FakeKubelet {
     /// How pods on that node behave from now on, in place of what was said here before: keys of the steering without their
     /// prefix. For `exit-code` and the like a pod goes by what is said when its container ends.
     pub async fn behaviour(&self, node: &str, steering: &[(&str, &str)]) {
-        let steering = steering.iter().map(|(key, value)| (format!("{STEERING_PREFIX}{key}"), (*value).to_owned()));
-        self.remote.change(node, NodeChange::Steer(steering.collect())).await;
+        let steering = steering
+            .iter()
+            .map(|(key, value)| (format!("{STEERING_PREFIX}{key}"), (*value).to_owned()));
+        self.remote
+            .change(node, NodeChange::Steer(steering.collect()))
+            .await;
     }
 
     /// How often containers of this name were started on this node.
     pub async fn runs(&self, node: &str, container: &str) -> u32 {
         let container = container.to_owned();
-        self.remote.ask(node, move |node| node.runs.get(&container).copied().unwrap_or_default()).await
+        self.remote
+            .ask(node, move |node| {
+                node.runs.get(&container).copied().unwrap_or_default()
+            })
+            .await
     }
 
     /// The boot ID of the machine.
@@ -178,13 +196,21 @@ impl FakeKubelet {
     /// Takes the nodes and their pods out of the cluster.
     pub async fn stop(self) {
         let (done, answer) = oneshot::channel();
-        self.remote.send(Command::Leave { set: self.set, remove: true, done: Some(done) });
+        self.remote.send(Command::Leave {
+            set: self.set,
+            remove: true,
+            done: Some(done),
+        });
         let _ = answer.await;
     }
 }
 
 impl Drop for FakeKubelet {
     fn drop(&mut self) {
-        self.remote.send(Command::Leave { set: self.set, remove: false, done: None });
+        self.remote.send(Command::Leave {
+            set: self.set,
+            remove: false,
+            done: None,
+        });
     }
 }

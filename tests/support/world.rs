@@ -5,6 +5,7 @@
 
 pub mod cluster;
 mod report;
+mod rights;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,12 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
+
+#[allow(
+    unused_imports,
+    reason = "two programs include this, and each uses a part of it"
+)]
+pub use cluster::{create, done, find_condition};
 
 use super::audit::{AuditLog, Requests};
 use super::bed::Bed;
@@ -106,6 +113,7 @@ impl World {
                 .await
                 .unwrap_or_else(|error| panic!("{error:#}"));
         }
+        rights::in_force(&world.bed.unrecorded_client().await, &world.installation.objects).await;
         let token = world.token(&world.installation.service_account).await;
         world.kubeconfig = world.write_kubeconfig("controller", &token);
         world

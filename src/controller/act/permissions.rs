@@ -17,10 +17,34 @@ struct Need {
 
 /// What a roll-out takes, watches aside: those say themselves what they lack.
 const NEEDS: &[Need] = &[
-    Need { group: "upgrade.cattle.io", resource: "plans", subresource: "status", namespaced: true, verbs: &["patch"] },
-    Need { group: "batch", resource: "jobs", subresource: "", namespaced: true, verbs: &["create", "patch", "delete"] },
-    Need { group: "", resource: "nodes", subresource: "", namespaced: false, verbs: &["patch"] },
-    Need { group: "", resource: "events", subresource: "", namespaced: true, verbs: &["create"] },
+    Need {
+        group: "upgrade.cattle.io",
+        resource: "plans",
+        subresource: "status",
+        namespaced: true,
+        verbs: &["patch"],
+    },
+    Need {
+        group: "batch",
+        resource: "jobs",
+        subresource: "",
+        namespaced: true,
+        verbs: &["create", "patch", "delete"],
+    },
+    Need {
+        group: "",
+        resource: "nodes",
+        subresource: "",
+        namespaced: false,
+        verbs: &["patch"],
+    },
+    Need {
+        group: "",
+        resource: "events",
+        subresource: "",
+        namespaced: true,
+        verbs: &["create"],
+    },
 ];
 
 /// `Err` names what is missing.
@@ -33,12 +57,22 @@ pub(super) async fn ask(client: &Client, namespace: &str) -> Result<Result<(), S
             }
         }
     }
-    Ok(if missing.is_empty() { Ok(()) } else { Err(missing.join(", ")) })
+    Ok(if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(missing.join(", "))
+    })
 }
 
 /// Whether pods may be watched; system-upgrade-controller's roles let them be listed only.
 pub async fn may_watch_pods(client: &Client, namespace: &str) -> Result<bool, Error> {
-    let pods = Need { group: "", resource: "pods", subresource: "", namespaced: true, verbs: &[] };
+    let pods = Need {
+        group: "",
+        resource: "pods",
+        subresource: "",
+        namespaced: true,
+        verbs: &[],
+    };
     may(client, Some(namespace), &pods, "watch").await
 }
 
@@ -58,7 +92,9 @@ async fn may(client: &Client, namespace: Option<&str>, need: &Need, verb: &str) 
         },
         ..SelfSubjectAccessReview::default()
     };
-    let answer = Api::<SelfSubjectAccessReview>::all(client.clone()).create(&PostParams::default(), &review).await?;
+    let answer = Api::<SelfSubjectAccessReview>::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
@@ -70,6 +106,10 @@ fn sentence(need: &Need, verb: &str, namespace: &str) -> String {
     if !need.subresource.is_empty() {
         resource = format!("{resource}/{}", need.subresource);
     }
-    let place = if need.namespaced { format!(" in namespace {namespace}") } else { String::new() };
+    let place = if need.namespaced {
+        format!(" in namespace {namespace}")
+    } else {
+        String::new()
+    };
     format!("{verb} {resource}{place}")
 }

@@ -187,10 +187,17 @@ impl Behaviour {
     #[must_use]
     pub fn is_acted(&self, pod: &Pod, name: &str) -> bool {
         let spec = pod.spec.as_ref();
-        let inits = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+        let inits = spec
+            .and_then(|spec| spec.init_containers.as_deref())
+            .unwrap_or_default();
         let regulars = spec.map(|spec| spec.containers.as_slice()).unwrap_or_default();
-        let containers = inits.iter().zip(&self.init).chain(regulars.iter().zip(&self.regular));
-        containers.into_iter().any(|(container, behaviour)| container.name == name && behaviour.acted)
+        let containers = inits
+            .iter()
+            .zip(&self.init)
+            .chain(regulars.iter().zip(&self.regular));
+        containers
+            .into_iter()
+            .any(|(container, behaviour)| container.name == name && behaviour.acted)
     }
 
     fn unsteered(pod: &Pod, defaults: &Defaults, acted: &dyn Fn(&str) -> bool) -> Self {

@@ -1,5 +1,7 @@
 //! A node without a Job whose result counts: what is left to do there, and the Job that it gets next.
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::{Next, Question, Stand, Standing, delete};
 use crate::api::NodeProgress;
 use crate::job::name::{job_name, second_job_name};
@@ -8,6 +10,9 @@ use crate::rollout::facts::{JobFacts, NodeFacts, Text};
 use crate::rollout::give_back;
 use crate::rollout::record::Phase;
 use crate::rollout::step::{Key, Step};
+
+/// How long a name is not asked for again that a Job of somebody else's had: each time costs two requests.
+const TAKEN_FOR: SignedDuration = SignedDuration::from_secs(30);
 
 impl Question<'_> {
     /// No Job whose result counts is there.
@@ -70,6 +75,10 @@ impl Question<'_> {
                 standing.then(delete(job, "its result is recorded, and its name is needed"))
             }
             Err(Hold::Blocked(blocker)) => standing.held_up_by(&blocker),
+            Err(Hold::Taken { job, until }) => {
+                standing.wake = Some(until);
+                standing.held_up_by(&Blocker::NameTaken { job })
+            }
             Ok(job) => {
                 if let Some(trouble) = self.world.troubles.get(&Key::Job(job.clone())) {
                     standing = standing.held_up_by(&Blocker::JobRefused {
@@ -114,6 +123,7 @@ impl Question<'_> {
         let plan = &self.plan.facts;
         let first: Text = job_name(&plan.name, &node.name, hash).into();
         let second: Text = second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash).into();
+        let mut until = Timestamp::MAX;
         for name in [&first, &second] {
             match self.world.jobs.get(name) {
                 Some(job) if job.node == node.name && job.plan == plan.name => {
@@ -124,13 +134,22 @@ impl Question<'_> {
                     });
                 }
                 Some(_) => {}
-                None if self.world.taken.contains(name) => {}
-                None => return Ok(name.clone()),
+                None => match self.taken_until(name) {
+                    Some(at) => until = until.min(at),
+                    None => return Ok(name.clone()),
+                },
             }
         }
-        Err(Hold::Blocked(Blocker::NameTaken {
+        Err(Hold::Taken {
             job: second.to_string(),
-        }))
+            until,
+        })
+    }
+
+    /// Until when a name counts as taken by a Job of somebody else's. Those Jobs are not watched.
+    fn taken_until(&self, name: &str) -> Option<Timestamp> {
+        let until = self.world.taken.get(name)?.saturating_add(TAKEN_FOR);
+        until.ok().filter(|until| *until > self.now)
     }
 }
 
@@ -142,4 +161,6 @@ enum Hold<'a> {
     Spent(&'a JobFacts),
     /// Something else is in the way.
     Blocked(Blocker),
+    /// Jobs of others have both names. The name is asked for again then.
+    Taken { job: String, until: Timestamp },
 }

@@ -261,9 +261,9 @@ impl World {
         self.troubles.remove(key);
     }
 
-    /// Somebody else's Job has this name.
-    pub fn name_taken(&mut self, job: Text) {
-        self.taken.insert(job);
+    /// Somebody else's Job had this name at that time.
+    pub fn name_taken(&mut self, job: Text, now: Timestamp) {
+        self.taken.insert(job, now);
     }
 
     /// A list begins: what it does not show is gone when it ends.

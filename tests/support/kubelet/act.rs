@@ -58,8 +58,14 @@ impl ContainerAct for Cordons {
     fn run(&self, act: Act) -> BoxFuture<'static, Exit> {
         Box::pin(async move {
             match cordon(&act).await {
-                Ok(()) => Exit { code: 0, message: Some(format!("node/{} cordoned", act.node)) },
-                Err(message) => Exit { code: 1, message: Some(message) },
+                Ok(()) => Exit {
+                    code: 0,
+                    message: Some(format!("node/{} cordoned", act.node)),
+                },
+                Err(message) => Exit {
+                    code: 1,
+                    message: Some(message),
+                },
             }
         })
     }
@@ -81,10 +87,24 @@ async fn cordon(act: &Act) -> Result<(), String> {
         if !expected.is_empty() && node.uid().as_deref() != Some(&expected) {
             return Err(format!("node {} is another one now", act.node));
         }
-        let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
-        let ledger = node.annotations().get(names::ANNOTATION_CORDON).and_then(|text| Ledger::parse(text));
-        let mut ledger = ledger.unwrap_or(Ledger { before: unschedulable, holders: Vec::new() });
-        match ledger.holders.iter().find(|known| known.plan_uid == holder.plan_uid) {
+        let unschedulable = node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.unschedulable)
+            .unwrap_or_default();
+        let ledger = node
+            .annotations()
+            .get(names::ANNOTATION_CORDON)
+            .and_then(|text| Ledger::parse(text));
+        let mut ledger = ledger.unwrap_or(Ledger {
+            before: unschedulable,
+            holders: Vec::new(),
+        });
+        match ledger
+            .holders
+            .iter()
+            .find(|known| known.plan_uid == holder.plan_uid)
+        {
             Some(known) if known.cancelled => return Err("cancelled by the controller".to_owned()),
             Some(_) => {}
             None => ledger.holders.push(holder.clone()),
@@ -99,7 +119,10 @@ async fn cordon(act: &Act) -> Result<(), String> {
             "metadata": {"resourceVersion": node.resource_version(), "annotations": annotations},
             "spec": {"unschedulable": true},
         });
-        match nodes.patch(&act.node, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        match nodes
+            .patch(&act.node, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+        {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.is_conflict() => {
                 tokio::time::sleep(Duration::from_millis(20)).await;

@@ -14,6 +14,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const MERGE: &str = "application/merge-patch+json";
 pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(super) const JSON: &str = "application/json";
+/// Of the object that a write answers with, the metadata is enough.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 #[derive(Clone)]
 pub(super) struct Requests {
@@ -39,7 +41,9 @@ impl Requests {
     pub(super) fn new(mut config: Config) -> Result<Self> {
         // Many kubelets that ask again by themselves are a storm: the hub knows when to.
         config.default_retry = false;
-        Ok(Self { client: Client::try_from(config)? })
+        Ok(Self {
+            client: Client::try_from(config)?,
+        })
     }
 
     pub(super) async fn write(&self, method: Method, path: &str, content: &str, body: Vec<u8>) -> Answer {
@@ -60,12 +64,21 @@ impl Requests {
         }
     }
 
-    async fn exchange(&self, method: Method, path: &str, content: &str, body: Vec<u8>) -> Result<(StatusCode, Vec<u8>)> {
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        content: &str,
+        body: Vec<u8>,
+    ) -> Result<(StatusCode, Vec<u8>)> {
         let request = Request::builder()
-            .method(method)
+            .method(method.clone())
             .uri(path)
             .header(http::header::CONTENT_TYPE, content)
-            .header(http::header::ACCEPT, JSON)
+            .header(
+                http::header::ACCEPT,
+                if method == Method::PATCH { METADATA } else { JSON },
+            )
             .body(Body::from(body))?;
         let response = self.client.send(request).await?;
         let status = response.status();
@@ -85,7 +98,9 @@ impl Requests {
 
     /// The answer to a GET, as it comes.
     pub(super) async fn stream(&self, path: &str) -> Result<Response<Body>> {
-        let request = Request::get(path).header(http::header::ACCEPT, JSON).body(Body::empty())?;
+        let request = Request::get(path)
+            .header(http::header::ACCEPT, JSON)
+            .body(Body::empty())?;
         self.client.send(request).await.with_context(|| path.to_owned())
     }
 }

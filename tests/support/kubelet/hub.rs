@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use http::Method;
-use k8s_openapi::api::core::v1::{Pod as PodObject, Taint};
+use k8s_openapi::api::core::v1::Taint;
 use kube::Config;
 use refit::clock::Clock;
 use refit::rehearse::podlife::{ContainerStart, Exit, Power, Started, Write};
@@ -31,7 +31,8 @@ const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName!%3D";
 const NODES: &str = "/api/v1/nodes?timeoutSeconds=3600";
 
 /// The hubs of this process, by the API server's address.
-static HUBS: LazyLock<Mutex<HashMap<String, mpsc::WeakUnboundedSender<Command>>>> = LazyLock::new(Mutex::default);
+static HUBS: LazyLock<Mutex<HashMap<String, mpsc::WeakUnboundedSender<Command>>>> =
+    LazyLock::new(Mutex::default);
 
 /// Told when something is done.
 type Done = Option<oneshot::Sender<()>>;
@@ -42,12 +43,26 @@ fn tell(done: Done) {
 
 /// What a test wants from its nodes. An answer is given when it is done, on the API server too.
 pub(super) enum Command {
-    Register { set: NodeSet, done: oneshot::Sender<u64> },
+    Register {
+        set: NodeSet,
+        done: oneshot::Sender<u64>,
+    },
     /// The kubelets of a set vanish; with their nodes and pods if that is wanted.
     Leave { set: u64, remove: bool, done: Done },
-    Change { node: String, change: NodeChange, done: oneshot::Sender<()> },
-    Ask { node: String, question: Box<dyn FnOnce(&Node) + Send> },
-    Acted { pod: String, started: Started, exit: Exit },
+    Change {
+        node: String,
+        change: NodeChange,
+        done: oneshot::Sender<()>,
+    },
+    Ask {
+        node: String,
+        question: Box<dyn FnOnce(&Node) + Send>,
+    },
+    Acted {
+        pod: String,
+        started: Started,
+        exit: Exit,
+    },
 }
 
 /// What happens to a node.
@@ -92,22 +107,40 @@ impl Remote {
     }
 
     pub(super) fn send(&self, command: Command) {
-        assert!(self.0.send(command).is_ok(), "the thread of the fake kubelets has ended");
+        assert!(
+            self.0.send(command).is_ok(),
+            "the thread of the fake kubelets has ended"
+        );
     }
 
     /// Does something to a node, and waits until it is done.
     pub(super) async fn change(&self, node: &str, change: NodeChange) {
         let (done, answer) = oneshot::channel();
-        self.send(Command::Change { node: node.to_owned(), change, done });
-        answer.await.unwrap_or_else(|_| panic!("the fake kubelets know no node {node}, or could not do it"));
+        self.send(Command::Change {
+            node: node.to_owned(),
+            change,
+            done,
+        });
+        answer
+            .await
+            .unwrap_or_else(|_| panic!("the fake kubelets know no node {node}, or could not do it"));
     }
 
     /// What a node's kubelet knows.
-    pub(super) async fn ask<T: Send + 'static>(&self, node: &str, question: impl FnOnce(&Node) -> T + Send + 'static) -> T {
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        node: &str,
+        question: impl FnOnce(&Node) -> T + Send + 'static,
+    ) -> T {
         let (tell, answer) = oneshot::channel();
         let question = Box::new(move |node: &Node| drop(tell.send(question(node))));
-        self.send(Command::Ask { node: node.to_owned(), question });
-        answer.await.unwrap_or_else(|_| panic!("the fake kubelets know no node {node}"))
+        self.send(Command::Ask {
+            node: node.to_owned(),
+            question,
+        });
+        answer
+            .await
+            .unwrap_or_else(|_| panic!("the fake kubelets know no node {node}"))
     }
 
     /// Off for a while, then on again with a new boot ID; NotReady in between.
@@ -153,19 +186,43 @@ enum Timer {
 
 /// A write.
 enum Errand {
-    Status { pod: String },
-    Remove { pod: String },
-    Lease { node: String },
-    Register { node: String, done: Done },
+    Status {
+        pod: String,
+    },
+    Remove {
+        pod: String,
+    },
+    Lease {
+        node: String,
+    },
+    Register {
+        node: String,
+        done: Done,
+    },
     /// There is such a Node: its kubelet goes on where the last one left off.
-    Adopt { node: String, done: Done },
-    NodeStatus { node: String, done: Done },
-    NodeDelete { node: String, done: Done },
-    PodDelete { path: String },
+    Adopt {
+        node: String,
+        done: Done,
+    },
+    NodeStatus {
+        node: String,
+        done: Done,
+    },
+    NodeDelete {
+        node: String,
+        done: Done,
+    },
+    PodDelete {
+        path: String,
+    },
 }
 
 impl Hub {
-    async fn run(config: Config, mut commands: mpsc::UnboundedReceiver<Command>, own: mpsc::WeakUnboundedSender<Command>) {
+    async fn run(
+        config: Config,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+        own: mpsc::WeakUnboundedSender<Command>,
+    ) {
         let requests = Requests::new(config).unwrap_or_else(|error| panic!("fake kubelet: {error:#}"));
         let (tell_pods, mut pods) = mpsc::unbounded_channel();
         let (tell_nodes, mut nodes) = mpsc::unbounded_channel();
@@ -198,8 +255,8 @@ impl Hub {
                     None => open = false,
                 },
                 Some((errand, answer)) = hub.writes.next(), if !hub.writes.is_empty() => hub.written(errand, answer),
-                Some(news) = nodes.recv() => hub.node_news(news),
-                Some(news) = pods.recv() => hub.pod_news(news),
+                Some(news) = nodes.recv() => hub.node_news(&news),
+                Some(news) = pods.recv() => hub.pod_news(&news),
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         }
@@ -235,10 +292,20 @@ impl Hub {
         self.next_set += 1;
         let now = self.clock.now();
         for (number, spec) in set.nodes.iter().enumerate() {
-            self.nodes.insert(spec.name.clone(), Node::new(id, spec.clone(), number, now));
-            self.queue.push_back(Errand::Register { node: spec.name.clone(), done: None });
+            self.nodes
+                .insert(spec.name.clone(), Node::new(id, spec.clone(), number, now));
+            self.queue.push_back(Errand::Register {
+                node: spec.name.clone(),
+                done: None,
+            });
         }
-        self.sets.insert(id, Set { set, done: Some(done) });
+        self.sets.insert(
+            id,
+            Set {
+                set,
+                done: Some(done),
+            },
+        );
         self.tell_if_registered(id);
     }
 
@@ -248,19 +315,35 @@ impl Hub {
             return;
         }
         let until_schedulable = set.set.until_schedulable;
-        let there = |node: &Node| if until_schedulable { node.is_schedulable() } else { node.uid.is_some() };
+        let there = |node: &Node| {
+            if until_schedulable {
+                node.is_schedulable()
+            } else {
+                node.uid.is_some()
+            }
+        };
         let names = set.set.nodes.iter().map(|spec| &spec.name);
-        if names.into_iter().all(|name| self.nodes.get(name).is_some_and(there)) {
+        if names
+            .into_iter()
+            .all(|name| self.nodes.get(name).is_some_and(there))
+        {
             let _ = set.done.take().map(|done| done.send(id));
         }
     }
 
     fn leave(&mut self, id: u64, remove: bool, done: Done) {
         self.sets.remove(&id);
-        let names: Vec<String> = self.nodes.values().filter(|node| node.set == id).map(|node| node.spec.name.clone()).collect();
+        let names: Vec<String> = self
+            .nodes
+            .values()
+            .filter(|node| node.set == id)
+            .map(|node| node.spec.name.clone())
+            .collect();
         let mut waiting = Vec::new();
         for name in names {
-            let Some(node) = self.nodes.remove(&name) else { continue };
+            let Some(node) = self.nodes.remove(&name) else {
+                continue;
+            };
             for uid in node.pods {
                 if let Some(pod) = self.pods.remove(&uid)
                     && remove
@@ -271,7 +354,10 @@ impl Hub {
             if remove {
                 let (tell, gone) = oneshot::channel();
                 waiting.push(gone);
-                self.queue.push_back(Errand::NodeDelete { node: name, done: Some(tell) });
+                self.queue.push_back(Errand::NodeDelete {
+                    node: name,
+                    done: Some(tell),
+                });
             }
         }
         tokio::task::spawn_local(async move {
@@ -284,33 +370,50 @@ impl Hub {
 
     fn change(&mut self, name: &str, change: NodeChange, done: oneshot::Sender<()>) {
         let now = self.clock.now();
-        let Some(node) = self.nodes.get_mut(name) else { return };
+        let Some(node) = self.nodes.get_mut(name) else {
+            return;
+        };
         let mut done = Some(done);
         match change {
             NodeChange::Power(power) => node.machine.power = power,
             NodeChange::Boot => {
                 node.boot(now);
-                self.queue.push_front(Errand::NodeStatus { node: name.to_owned(), done: done.take() });
+                self.queue.push_front(Errand::NodeStatus {
+                    node: name.to_owned(),
+                    done: done.take(),
+                });
             }
             NodeChange::Say(health) => {
                 node.say(health, now);
-                self.queue.push_front(Errand::NodeStatus { node: name.to_owned(), done: done.take() });
+                self.queue.push_front(Errand::NodeStatus {
+                    node: name.to_owned(),
+                    done: done.take(),
+                });
             }
             NodeChange::KubeletVersion(version) => {
                 node.spec.kubelet_version = version;
-                self.queue.push_front(Errand::NodeStatus { node: name.to_owned(), done: done.take() });
+                self.queue.push_front(Errand::NodeStatus {
+                    node: name.to_owned(),
+                    done: done.take(),
+                });
             }
             NodeChange::Delete => {
                 node.machine.power = Power::Off;
                 node.leased = false;
-                self.queue.push_front(Errand::NodeDelete { node: name.to_owned(), done: done.take() });
+                self.queue.push_front(Errand::NodeDelete {
+                    node: name.to_owned(),
+                    done: done.take(),
+                });
             }
             NodeChange::Recreate => {
                 node.uid = None;
                 node.leased = false;
                 node.say(Health::Ready, now);
                 node.boot(now);
-                self.queue.push_front(Errand::Register { node: name.to_owned(), done: done.take() });
+                self.queue.push_front(Errand::Register {
+                    node: name.to_owned(),
+                    done: done.take(),
+                });
             }
             NodeChange::Steer(overrides) => node.overrides = overrides,
         }
@@ -334,14 +437,11 @@ impl Hub {
 
     // -- what the API server tells
 
-    fn node_news(&mut self, news: News) {
-        let (object, gone) = match news {
-            News::Seen(object) => (object, false),
-            News::Gone(object) => (object, true),
-            News::Listing | News::Listed => return,
+    fn node_news(&mut self, news: &News) {
+        let Some((head, gone)) = news.head() else { return };
+        let Some(node) = self.nodes.get_mut(head.metadata.name.as_ref()) else {
+            return;
         };
-        let Ok(head) = serde_json::from_slice::<Head<'_>>(&object) else { return };
-        let Some(node) = self.nodes.get_mut(head.metadata.name.as_ref()) else { return };
         if gone {
             if node.uid.as_deref() == Some(head.metadata.uid.as_ref()) {
                 node.uid = None;
@@ -358,7 +458,11 @@ impl Hub {
         let steered = node.annotations != annotations;
         node.annotations = annotations;
         node.machine.labels = head.metadata.labels;
-        let given_up = |taints: &[Taint]| taints.iter().any(|taint| taint.key == "node.kubernetes.io/unreachable");
+        let given_up = |taints: &[Taint]| {
+            taints
+                .iter()
+                .any(|taint| taint.key == "node.kubernetes.io/unreachable")
+        };
         let was_given_up = given_up(&node.machine.taints);
         node.machine.taints = head.spec.taints;
         let (id, name) = (node.set, node.spec.name.clone());
@@ -373,31 +477,45 @@ impl Hub {
         self.tell_if_registered(id);
     }
 
-    fn pod_news(&mut self, news: News) {
-        let (object, gone) = match news {
-            News::Seen(object) => (object, false),
-            News::Gone(object) => (object, true),
-            News::Listing => {
-                self.listed.clear();
-                return;
-            }
+    fn pod_news(&mut self, news: &News) {
+        match news {
+            News::Listing => self.listed.clear(),
             News::Listed => {
                 let listed = std::mem::take(&mut self.listed);
-                let lost: Vec<String> = self.pods.keys().filter(|uid| !listed.contains(*uid)).cloned().collect();
+                let lost: Vec<String> = self
+                    .pods
+                    .keys()
+                    .filter(|uid| !listed.contains(*uid))
+                    .cloned()
+                    .collect();
                 lost.iter().for_each(|uid| self.forget(uid));
-                return;
             }
+            News::Item(_) | News::Event(_) => self.pod_told(news),
+        }
+    }
+
+    fn pod_told(&mut self, news: &News) {
+        let Some((head, gone)) = news.head() else { return };
+        let Some(node) = head
+            .spec
+            .node_name
+            .as_deref()
+            .and_then(|name| self.nodes.get_mut(name))
+        else {
+            return;
         };
-        let Ok(head) = serde_json::from_slice::<Head<'_>>(&object) else { return };
-        let Some(node) = head.spec.node_name.as_deref().and_then(|name| self.nodes.get_mut(name)) else { return };
         let uid = head.metadata.uid.as_ref();
         if gone {
             let uid = uid.to_owned();
             self.forget(&uid);
             return;
         }
-        self.listed.insert(uid.to_owned());
-        let Some(set) = self.sets.get(&node.set) else { return };
+        if matches!(news, News::Item(_)) {
+            self.listed.insert(uid.to_owned());
+        }
+        let Some(set) = self.sets.get(&node.set) else {
+            return;
+        };
         let change = if let Some(pod) = self.pods.get_mut(uid) {
             let change = pod.update(&head);
             if change == Change::Steering {
@@ -405,7 +523,7 @@ impl Hub {
             }
             change
         } else {
-            let Ok(object) = serde_json::from_slice::<PodObject>(&object) else { return };
+            let Some(object) = news.object() else { return };
             node.pods.insert(uid.to_owned());
             self.pods.insert(uid.to_owned(), Pod::new(object, node, &set.set));
             Change::Life
@@ -429,8 +547,12 @@ impl Hub {
     /// Looks at a pod, unless a write of it is under way.
     fn step(&mut self, uid: &str) {
         let now = self.clock.now();
-        let Some(pod) = self.pods.get_mut(uid).filter(|pod| !pod.busy) else { return };
-        let Some(node) = self.nodes.get_mut(&pod.node) else { return };
+        let Some(pod) = self.pods.get_mut(uid).filter(|pod| !pod.busy) else {
+            return;
+        };
+        let Some(node) = self.nodes.get_mut(&pod.node) else {
+            return;
+        };
         let step = pod.life.step(&pod.object, &node.machine, &pod.behaviour, now);
         if !step.started.is_empty() && !std::mem::replace(&mut pod.counted, true) {
             let owner = pod.owner().unwrap_or_default().to_owned();
@@ -444,7 +566,9 @@ impl Hub {
             let (own, name) = (self.own.clone(), node.spec.name.clone());
             tokio::task::spawn_local(async move {
                 if let Some(commands) = own.upgrade() {
-                    Remote(commands).reboot(&name, Duration::from_secs(1), Duration::ZERO).await;
+                    Remote(commands)
+                        .reboot(&name, Duration::from_secs(1), Duration::ZERO)
+                        .await;
                 }
             });
         }
@@ -477,9 +601,18 @@ impl Hub {
     /// Starts what runs and has a real effect, and ends what does not run any more.
     fn act(&mut self, uid: &str) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        let Some(set) = self.nodes.get(&pod.node).and_then(|node| self.sets.get(&node.set)) else { return };
-        let wanted: Vec<Started> =
-            pod.life.running().filter(|running| pod.behaviour.is_acted(&pod.object, &running.container)).collect();
+        let Some(set) = self
+            .nodes
+            .get(&pod.node)
+            .and_then(|node| self.sets.get(&node.set))
+        else {
+            return;
+        };
+        let wanted: Vec<Started> = pod
+            .life
+            .running()
+            .filter(|running| pod.behaviour.is_acted(&pod.object, &running.container))
+            .collect();
         pod.acts.retain(|(started, act)| {
             let runs = wanted.contains(started);
             if !runs {
@@ -493,7 +626,9 @@ impl Hub {
             }
             let mut object = pod.object.clone();
             object.status = Some(pod.life.status().clone());
-            let Some(start) = ContainerStart::render(&object, &started.container, started.attempt) else { continue };
+            let Some(start) = ContainerStart::render(&object, &started.container, started.attempt) else {
+                continue;
+            };
             let running = set.set.act.run(Act {
                 node: pod.node.clone(),
                 namespace: pod.namespace().to_owned(),
@@ -506,7 +641,11 @@ impl Hub {
             let task = tokio::task::spawn_local(async move {
                 let exit = running.await;
                 if let Some(commands) = own.upgrade() {
-                    let _ = commands.send(Command::Acted { pod: uid, started: ended, exit });
+                    let _ = commands.send(Command::Acted {
+                        pod: uid,
+                        started: ended,
+                        exit,
+                    });
                 }
             });
             pod.acts.push((started, task.abort_handle()));
@@ -522,7 +661,9 @@ impl Hub {
             if *at > now {
                 return;
             }
-            let Some(Reverse((at, timer))) = self.timers.pop() else { return };
+            let Some(Reverse((at, timer))) = self.timers.pop() else {
+                return;
+            };
             match timer {
                 Timer::Pod(uid) => {
                     if self.pods.get(&uid).is_some_and(|pod| pod.wake == Some(at)) {
@@ -530,8 +671,13 @@ impl Hub {
                     }
                 }
                 Timer::Lease(name) => {
-                    let Some(node) = self.nodes.get(&name) else { continue };
-                    let interval = self.sets.get(&node.set).map_or(Duration::from_secs(20), |set| set.set.lease_interval);
+                    let Some(node) = self.nodes.get(&name) else {
+                        continue;
+                    };
+                    let interval = self
+                        .sets
+                        .get(&node.set)
+                        .map_or(Duration::from_secs(20), |set| set.set.lease_interval);
                     if node.uid.is_some() && node.machine.power != Power::Off {
                         self.queue.push_back(Errand::Lease { node: name.clone() });
                     }
@@ -548,12 +694,18 @@ impl Hub {
         let idle = Instant::now() + Duration::from_secs(60);
         if self.paused_until.is_none() {
             while self.writes.len() < WRITES {
-                let Some(errand) = self.queue.pop_front() else { break };
+                let Some(errand) = self.queue.pop_front() else {
+                    break;
+                };
                 self.begin(errand);
             }
         }
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        [timer, self.paused_until].into_iter().flatten().min().unwrap_or(idle)
+        [timer, self.paused_until]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(idle)
     }
 
     /// Begins a write, with what is to be written now.
@@ -562,13 +714,26 @@ impl Hub {
         let node = |name: &str| self.nodes.get(name);
         let prepared = match &errand {
             Errand::Status { pod } => self.pods.get(pod).map(|pod| {
-                (Method::PATCH, format!("{}/status", pod.path()), STRATEGIC, pod.status_patch())
+                (
+                    Method::PATCH,
+                    format!("{}/status", pod.path()),
+                    STRATEGIC,
+                    pod.status_patch(),
+                )
             }),
-            Errand::Remove { pod } => self.pods.get(pod).map(|pod| (Method::DELETE, pod.path(), JSON, pod.removal())),
+            Errand::Remove { pod } => self
+                .pods
+                .get(pod)
+                .map(|pod| (Method::DELETE, pod.path(), JSON, pod.removal())),
             Errand::Lease { node: name } => node(name).map(|node| {
                 let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
                 if node.leased {
-                    (Method::PATCH, format!("{leases}/{name}"), MERGE, Node::renewal(now))
+                    (
+                        Method::PATCH,
+                        format!("{leases}/{name}"),
+                        MERGE,
+                        Node::renewal(now),
+                    )
                 } else {
                     (Method::POST, leases.to_owned(), JSON, node.lease(now))
                 }
@@ -577,10 +742,19 @@ impl Hub {
                 let object = node.spec.object(&node.status(now)).to_string().into_bytes();
                 (Method::POST, "/api/v1/nodes".to_owned(), JSON, object)
             }),
-            Errand::Adopt { node: name, .. } => Some((Method::GET, format!("/api/v1/nodes/{name}"), JSON, Vec::new())),
-            Errand::NodeStatus { node: name, .. } => node(name).filter(|node| node.uid.is_some()).map(|node| {
-                (Method::PATCH, format!("/api/v1/nodes/{name}/status"), STRATEGIC, node.status_patch(now))
-            }),
+            Errand::Adopt { node: name, .. } => {
+                Some((Method::GET, format!("/api/v1/nodes/{name}"), JSON, Vec::new()))
+            }
+            Errand::NodeStatus { node: name, .. } => {
+                node(name).filter(|node| node.uid.is_some()).map(|node| {
+                    (
+                        Method::PATCH,
+                        format!("/api/v1/nodes/{name}/status"),
+                        STRATEGIC,
+                        node.status_patch(now),
+                    )
+                })
+            }
             Errand::NodeDelete { node: name, .. } => {
                 Some((Method::DELETE, format!("/api/v1/nodes/{name}"), JSON, Vec::new()))
             }
@@ -589,7 +763,9 @@ impl Hub {
                 Some((Method::DELETE, path.clone(), JSON, body.to_vec()))
             }
         };
-        let Some((method, path, content, body)) = prepared else { return };
+        let Some((method, path, content, body)) = prepared else {
+            return;
+        };
         let requests = self.requests.clone();
         self.writes.push(Box::pin(async move {
             let answer = requests.write(method, &path, content, body).await;
@@ -644,9 +820,13 @@ impl Hub {
     }
 
     fn registered(&mut self, name: &str, answer: &Answer) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
+        let Some(node) = self.nodes.get_mut(name) else {
+            return;
+        };
         let Answer::Done(object) = answer else { return };
-        let Ok(head) = serde_json::from_slice::<Head<'_>>(object) else { return };
+        let Ok(head) = serde_json::from_slice::<Head<'_>>(object) else {
+            return;
+        };
         node.uid = Some(head.metadata.uid.to_string());
         node.machine.labels = head.metadata.labels;
         node.machine.taints = head.spec.taints;
@@ -655,16 +835,25 @@ impl Hub {
             // The Leases of a set are renewed evenly over the interval.
             let share = u32::try_from(set.set.nodes.len()).unwrap_or(u32::MAX).max(1);
             let after = set.set.lease_interval / share * u32::try_from(number + 1).unwrap_or(u32::MAX);
-            self.timers.push(Reverse((Instant::now() + after, Timer::Lease(name.to_owned()))));
+            self.timers
+                .push(Reverse((Instant::now() + after, Timer::Lease(name.to_owned()))));
         }
         self.tell_if_registered(id);
     }
 
     fn adopted(&mut self, name: &str, answer: &Answer) {
         self.registered(name, answer);
-        let (Some(node), Answer::Done(object)) = (self.nodes.get_mut(name), answer) else { return };
-        let Ok(found) = serde_json::from_slice::<k8s_openapi::api::core::v1::Node>(object) else { return };
-        if let Some(info) = found.status.and_then(|status| status.node_info).filter(|info| !info.boot_id.is_empty()) {
+        let (Some(node), Answer::Done(object)) = (self.nodes.get_mut(name), answer) else {
+            return;
+        };
+        let Ok(found) = serde_json::from_slice::<k8s_openapi::api::core::v1::Node>(object) else {
+            return;
+        };
+        if let Some(info) = found
+            .status
+            .and_then(|status| status.node_info)
+            .filter(|info| !info.boot_id.is_empty())
+        {
             node.machine.boot_id = info.boot_id;
         }
         let (requests, tell) = (self.requests.clone(), self.tell_pods.clone());

@@ -108,7 +108,12 @@ impl Node {
 
     /// Whether the node controller lets pods onto the node.
     pub(super) fn is_schedulable(&self) -> bool {
-        self.uid.is_some() && !self.machine.taints.iter().any(|taint| taint.key == "node.kubernetes.io/not-ready")
+        self.uid.is_some()
+            && !self
+                .machine
+                .taints
+                .iter()
+                .any(|taint| taint.key == "node.kubernetes.io/not-ready")
     }
 
     pub(super) fn status(&self, now: Timestamp) -> Value {
@@ -136,7 +141,9 @@ impl Node {
 
     /// A strategic merge patch: conditions of the same status keep the time of their change.
     pub(super) fn status_patch(&self, now: Timestamp) -> Vec<u8> {
-        json!({"metadata": {"uid": self.uid}, "status": self.status(now)}).to_string().into_bytes()
+        json!({"metadata": {"uid": self.uid}, "status": self.status(now)})
+            .to_string()
+            .into_bytes()
     }
 
     fn conditions(&self, now: Timestamp) -> Vec<Value> {
@@ -146,14 +153,34 @@ impl Node {
                 "lastHeartbeatTime": seconds(now), "lastTransitionTime": seconds(since),
             })
         };
-        let silent = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.");
+        let silent = (
+            "Unknown",
+            "NodeStatusUnknown",
+            "Kubelet stopped posting node status.",
+        );
         let pressures = [
-            ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-            ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-            ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            (
+                "MemoryPressure",
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+            ),
+            (
+                "DiskPressure",
+                "KubeletHasNoDiskPressure",
+                "kubelet has no disk pressure",
+            ),
+            (
+                "PIDPressure",
+                "KubeletHasSufficientPID",
+                "kubelet has sufficient PID available",
+            ),
         ];
         let pressures = pressures.map(|(type_, reason, message)| {
-            let said = if self.health == Health::Unknown { silent } else { ("False", reason, message) };
+            let said = if self.health == Health::Unknown {
+                silent
+            } else {
+                ("False", reason, message)
+            };
             condition(type_, self.known_since, said)
         });
         let ready = match self.health {
@@ -161,14 +188,18 @@ impl Node {
             Health::NotReady => ("False", "KubeletNotReady", "container runtime is down"),
             Health::Unknown => silent,
         };
-        pressures.into_iter().chain([condition("Ready", self.ready_since, ready)]).collect()
+        pressures
+            .into_iter()
+            .chain([condition("Ready", self.ready_since, ready)])
+            .collect()
     }
 
     /// The Lease as it is made.
     pub(super) fn lease(&self, now: Timestamp) -> Vec<u8> {
         let name = &self.spec.name;
         let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": self.uid});
-        let spec = json!({"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": micros(now)});
+        let spec =
+            json!({"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": micros(now)});
         json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -199,5 +230,10 @@ fn boot_id() -> String {
     let random = || RandomState::new().build_hasher().finish();
     let (a, b) = (random(), random());
     let (variant, last) = (0x8000 | (b >> 48 & 0x3fff), b & 0xffff_ffff_ffff);
-    format!("{:08x}-{:04x}-4{:03x}-{variant:04x}-{last:012x}", a >> 32, a >> 16 & 0xffff, a & 0xfff)
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{variant:04x}-{last:012x}",
+        a >> 32,
+        a >> 16 & 0xffff,
+        a & 0xfff
+    )
 }

@@ -65,7 +65,11 @@ impl NodeSpec {
         let mut labels = self.labels.clone();
         labels.insert("kubernetes.io/os".to_owned(), self.os.clone());
         labels.insert("kubernetes.io/arch".to_owned(), "amd64".to_owned());
-        labels.extend(self.hostname.iter().map(|name| ("kubernetes.io/hostname".to_owned(), name.clone())));
+        labels.extend(
+            self.hostname
+                .iter()
+                .map(|name| ("kubernetes.io/hostname".to_owned(), name.clone())),
+        );
         json!({
             "apiVersion": "v1",
             "kind": "Node",
@@ -80,7 +84,10 @@ impl NodeSet {
     /// Nodes with these names.
     pub fn named<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> Self {
         Self {
-            nodes: names.into_iter().map(|name| NodeSpec::named(name.as_ref())).collect(),
+            nodes: names
+                .into_iter()
+                .map(|name| NodeSpec::named(name.as_ref()))
+                .collect(),
             lease_interval: Duration::from_secs(20),
             pods: Defaults::default(),
             act: Arc::new(Cordons),
@@ -96,15 +103,23 @@ impl NodeSet {
     /// Changes each node; the number is its place in the set.
     #[must_use]
     pub fn each(mut self, change: impl Fn(usize, &mut NodeSpec)) -> Self {
-        self.nodes.iter_mut().enumerate().for_each(|(index, node)| change(index, node));
+        self.nodes
+            .iter_mut()
+            .enumerate()
+            .for_each(|(index, node)| change(index, node));
         self
     }
 
     /// Gives all nodes these labels.
     #[must_use]
-    pub fn labels<K: Into<String> + Clone, V: Into<String> + Clone>(self, labels: impl IntoIterator<Item = (K, V)>) -> Self {
-        let labels: BTreeMap<String, String> =
-            labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    pub fn labels<K: Into<String> + Clone, V: Into<String> + Clone>(
+        self,
+        labels: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let labels: BTreeMap<String, String> = labels
+            .into_iter()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
         self.each(|_, node| node.labels.extend(labels.clone()))
     }
 
@@ -118,8 +133,12 @@ impl NodeSet {
     #[must_use]
     pub fn zones(self, count: usize) -> Self {
         self.each(|index, node| {
-            node.labels.insert("topology.kubernetes.io/region".to_owned(), "region-0".to_owned());
-            node.labels.insert("topology.kubernetes.io/zone".to_owned(), format!("zone-{}", index % count));
+            node.labels
+                .insert("topology.kubernetes.io/region".to_owned(), "region-0".to_owned());
+            node.labels.insert(
+                "topology.kubernetes.io/zone".to_owned(),
+                format!("zone-{}", index % count),
+            );
         })
     }
 
@@ -127,7 +146,12 @@ impl NodeSet {
     #[must_use]
     pub fn taint(self, key: &str, value: &str, effect: &str) -> Self {
         let (key, value, effect) = (key.to_owned(), Some(value.to_owned()), effect.to_owned());
-        let taint = Taint { key, value, effect, time_added: None };
+        let taint = Taint {
+            key,
+            value,
+            effect,
+            time_added: None,
+        };
         self.each(|_, node| node.taints.push(taint.clone()))
     }
 

@@ -47,7 +47,10 @@ impl Pod {
         let mut pod = Self {
             node: node.spec.name.clone(),
             behaviour: Behaviour::rejecting(&object, "", ""),
-            earlier: owner(&object).and_then(|owner| node.pods_of_owners.get(owner)).copied().unwrap_or_default(),
+            earlier: owner(&object)
+                .and_then(|owner| node.pods_of_owners.get(owner))
+                .copied()
+                .unwrap_or_default(),
             object,
             life,
             busy: false,
@@ -63,7 +66,11 @@ impl Pod {
     pub(super) fn update(&mut self, head: &Head<'_>) -> Change {
         let meta = &mut self.object.metadata;
         meta.resource_version = Some(head.metadata.resource_version.to_string());
-        let deleted = head.metadata.deletion_timestamp.as_deref().and_then(|time| time.parse().ok());
+        let deleted = head
+            .metadata
+            .deletion_timestamp
+            .as_deref()
+            .and_then(|time| time.parse().ok());
         let deletion = deleted.map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
         let grace = head.metadata.deletion_grace_period_seconds;
         let mut change = Change::Nothing;
@@ -124,7 +131,12 @@ impl Pod {
             metadata: Uid<'a>,
             status: &'a PodStatus,
         }
-        let patch = Patch { metadata: Uid { uid: self.object.metadata.uid.as_ref() }, status: self.life.status() };
+        let patch = Patch {
+            metadata: Uid {
+                uid: self.object.metadata.uid.as_ref(),
+            },
+            status: self.life.status(),
+        };
         serde_json::to_vec(&patch).expect("a status is JSON")
     }
 

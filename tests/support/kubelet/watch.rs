@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::Taint;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
@@ -59,22 +60,47 @@ pub(super) struct Spec<'a> {
 
 /// What a watch tells.
 pub(super) enum News {
-    /// An object is there, or has changed: its JSON.
-    Seen(Vec<u8>),
-    /// An object is gone: its last JSON.
-    Gone(Vec<u8>),
+    /// An object is there: its JSON.
+    Item(Vec<u8>),
+    /// An object is there, has changed or is gone: an [`Event`] as JSON.
+    Event(Vec<u8>),
     /// From here on all that are there are told, …
     Listing,
     /// … and these were all.
     Listed,
 }
 
+/// A line of a watch.
 #[derive(Deserialize)]
-struct Line<'a> {
+pub(super) struct Event<'a, T> {
     #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    object: &'a RawValue,
+    pub(super) kind: Cow<'a, str>,
+    pub(super) object: T,
+}
+
+impl News {
+    /// What is known of the object at first sight, and whether it is gone.
+    pub(super) fn head(&self) -> Option<(Head<'_>, bool)> {
+        match self {
+            Self::Item(object) => Some((serde_json::from_slice(object).ok()?, false)),
+            Self::Event(line) => {
+                let event: Event<'_, Head<'_>> = serde_json::from_slice(line).ok()?;
+                Some((event.object, event.kind == "DELETED"))
+            }
+            Self::Listing | Self::Listed => None,
+        }
+    }
+
+    /// The object, whole.
+    pub(super) fn object<T: DeserializeOwned>(&self) -> Option<T> {
+        match self {
+            Self::Item(object) => serde_json::from_slice(object).ok(),
+            Self::Event(line) => serde_json::from_slice::<Event<'_, T>>(line)
+                .ok()
+                .map(|event| event.object),
+            Self::Listing | Self::Listed => None,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -127,13 +153,17 @@ async fn list(requests: &Requests, path: &str, news: &mpsc::UnboundedSender<News
 }
 
 /// Tells the objects under `path` (which has a query); the version of the list.
-pub(super) async fn tell_list(requests: &Requests, path: &str, news: &mpsc::UnboundedSender<News>) -> Result<String> {
+pub(super) async fn tell_list(
+    requests: &Requests,
+    path: &str,
+    news: &mpsc::UnboundedSender<News>,
+) -> Result<String> {
     let mut next = String::new();
     loop {
         let page = requests.get(&format!("{path}&limit={PAGE}{next}")).await?;
         let list: List<'_> = serde_json::from_slice(&page).context("this is no list")?;
         for item in list.items {
-            let _ = news.send(News::Seen(item.get().as_bytes().to_vec()));
+            let _ = news.send(News::Item(item.get().as_bytes().to_vec()));
         }
         match list.metadata.next.filter(|next| !next.is_empty()) {
             Some(token) => next = format!("&continue={token}"),
@@ -166,7 +196,7 @@ async fn watch(
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             line.extend_from_slice(&rest[..end]);
             rest = &rest[end + 1..];
-            if tell(&line, version, news)? {
+            if tell(&mut line, version, news)? {
                 return Ok(true);
             }
             line.clear();
@@ -178,23 +208,21 @@ async fn watch(
 }
 
 /// Whether the watch has expired.
-fn tell(line: &[u8], version: &mut String, news: &mpsc::UnboundedSender<News>) -> Result<bool> {
-    let event: Line<'_> = serde_json::from_slice(line).context("this is no event")?;
-    let object = event.object.get().as_bytes().to_vec();
-    match event.kind.as_ref() {
-        "ADDED" | "MODIFIED" => drop(news.send(News::Seen(object))),
-        "DELETED" => drop(news.send(News::Gone(object))),
-        "BOOKMARK" => {
-            #[derive(Deserialize)]
-            struct Mark<'a> {
-                #[serde(borrow)]
-                metadata: ListMeta<'a>,
-            }
-            let mark: Mark<'_> = serde_json::from_slice(&object)?;
-            *version = mark.metadata.resource_version.into_owned();
+fn tell(line: &mut Vec<u8>, version: &mut String, news: &mpsc::UnboundedSender<News>) -> Result<bool> {
+    // The API server writes the type first. If it did not, bookmarks would be taken for objects, and do no harm.
+    if line.starts_with(br#"{"type":"BOOKMARK""#) {
+        #[derive(Deserialize)]
+        struct Mark<'a> {
+            #[serde(borrow)]
+            metadata: ListMeta<'a>,
         }
+        let mark: Event<'_, Mark<'_>> = serde_json::from_slice(line).context("this is no bookmark")?;
+        *version = mark.object.metadata.resource_version.into_owned();
+    } else if line.starts_with(br#"{"type":"ERROR""#) {
         // Mostly 410: what comes after the version has been forgotten.
-        _ => return Ok(true),
+        return Ok(true);
+    } else {
+        let _ = news.send(News::Event(std::mem::take(line)));
     }
     Ok(false)
 }

@@ -12,6 +12,7 @@ use refit::api::{Plan, PlanCondition};
 use serde_json::{Value, json};
 
 use super::World;
+use crate::support::kubelet::{FakeKubelet, NodeSet};
 use crate::support::manifest::{self, TEST_LABEL};
 use crate::support::process::tail;
 use crate::support::wait;
@@ -41,6 +42,16 @@ impl World {
     /// All Nodes, those of other tests as well.
     pub fn nodes(&self) -> Api<Node> {
         Api::all(self.client.clone())
+    }
+
+    /// Registers so many nodes of this world and runs their pods: `<id>-n0000`, `<id>-n0001` and so on.
+    pub async fn run_nodes(&self, count: usize) -> FakeKubelet {
+        self.run(NodeSet::numbered(&self.node_name("n"), count)).await
+    }
+
+    /// Registers these nodes, as nodes of this world, and runs their pods.
+    pub async fn run(&self, nodes: NodeSet) -> FakeKubelet {
+        FakeKubelet::start(&self.bed.kubelet_config().await, nodes.labels(self.node_labels())).await
     }
 
     /// Makes, or merges into, what the YAML documents say. They are put into this world: its namespace, and
