@@ -22,7 +22,11 @@ mod jobs;
 mod kubelet;
 mod leader;
 mod life;
+<<<<<<< HEAD
 mod plan_events;
+=======
+mod permissions;
+>>>>>>> t4
 mod plan_hash;
 mod plan_status;
 mod plan_window;
