@@ -7,6 +7,8 @@
     clippy::panic,
     clippy::print_stderr,
     clippy::large_futures,
+    clippy::too_many_lines,
+    clippy::default_trait_access,
     reason = "a test fails by panicking, speaks on standard error, and holds a cluster in its hands"
 )]
 
@@ -22,11 +24,8 @@ mod jobs;
 mod kubelet;
 mod leader;
 mod life;
-<<<<<<< HEAD
-mod plan_events;
-=======
 mod permissions;
->>>>>>> t4
+mod plan_events;
 mod plan_hash;
 mod plan_status;
 mod plan_window;
