@@ -9,6 +9,7 @@
     clippy::large_futures,
     clippy::too_many_lines,
     clippy::default_trait_access,
+    clippy::similar_names,
     reason = "a test fails by panicking, speaks on standard error, and holds a cluster in its hands"
 )]
 
@@ -24,7 +25,6 @@ mod jobs;
 mod kubelet;
 mod leader;
 mod life;
-mod permissions;
 mod plan_events;
 mod plan_hash;
 mod plan_status;
