@@ -40,6 +40,7 @@ const HEADER_LATEST_VERSION: &str = "x-suc-latest-version";
 pub struct ChannelClient {
     http: reqwest::Client,
     cluster_id: Option<HeaderValue>,
+    timeout: Duration,
 }
 
 /// Why channels cannot be asked at all.
@@ -82,6 +83,8 @@ pub enum ChannelError {
     BadLocation,
     #[error("the redirect's Location has a query: that is a login page or a search, not a version")]
     LocationWithQuery,
+    #[error("the redirect leads back to the channel, not to a version")]
+    Back,
     #[error("the answer is an HTML page, not a version")]
     Html,
     #[error(transparent)]
@@ -97,16 +100,6 @@ impl ChannelClient {
         user_agent: &str,
         proxies: ProxyEnv,
     ) -> Result<Self, SetupError> {
-        Self::with_timeout(ca_files, cluster_id, user_agent, proxies, TIMEOUT)
-    }
-
-    fn with_timeout(
-        ca_files: &[PathBuf],
-        cluster_id: &str,
-        user_agent: &str,
-        proxies: ProxyEnv,
-        timeout: Duration,
-    ) -> Result<Self, SetupError> {
         let tls =
             rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
                 .with_safe_default_protocol_versions()?
@@ -116,7 +109,6 @@ impl ChannelClient {
             .tls_backend_preconfigured(tls)
             .user_agent(user_agent)
             .redirect(Policy::none())
-            .timeout(timeout)
             .connect_timeout(CONNECT_TIMEOUT)
             // A channel is asked every few minutes: a connection kept until then would be dead.
             .pool_max_idle_per_host(0)
@@ -127,7 +119,11 @@ impl ChannelClient {
         let cluster_id = Some(cluster_id)
             .filter(|id| !id.is_empty())
             .and_then(|id| HeaderValue::from_str(id).ok());
-        Ok(Self { http, cluster_id })
+        Ok(Self {
+            http,
+            cluster_id,
+            timeout: TIMEOUT,
+        })
     }
 
     /// Asks the channel at `url` for its version and gives it with `+` as `-`. `latest_version` is what the Plan has
@@ -144,15 +140,17 @@ impl ChannelClient {
         if let Some(version) = latest_version.filter(|version| !version.is_empty()) {
             request = request.header(HEADER_LATEST_VERSION, version);
         }
-        let response = request.send().await.map_err(|error| failed(&error))?;
-        answer::version(&url, response).await
+        let asking = async {
+            let response = request.send().await.map_err(|error| failed(&error))?;
+            answer::version(&url, response).await
+        };
+        tokio::time::timeout(self.timeout, asking)
+            .await
+            .unwrap_or(Err(ChannelError::TimedOut(self.timeout)))
     }
 }
 
 fn failed(error: &reqwest::Error) -> ChannelError {
-    if error.is_timeout() {
-        return ChannelError::TimedOut(TIMEOUT);
-    }
     // Only the innermost cause: the outer ones name the URL, which may hold a password.
     let mut cause: &dyn StdError = error;
     while let Some(inner) = cause.source() {

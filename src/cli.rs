@@ -34,7 +34,7 @@ struct Cli {
     flags: Flags,
 
     /// Print the version
-    #[arg(short = 'v', short_alias = 'V', long, action = ArgAction::Version)]
+    #[arg(short = 'v', short_alias = 'V', long, action = ArgAction::Version, help_heading = None)]
     version: (),
 
     #[command(subcommand)]
@@ -54,7 +54,7 @@ enum Command {
 
 /// Runs the command that `args` ask for, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(with_two_dashes(args)) {
+    let cli = match parse(args) {
         Ok(cli) => cli,
         Err(error) => {
             // With nobody to tell, there is nothing left to do.
@@ -68,9 +68,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Crd) => crd::run(),
     };
     result.unwrap_or_else(|error| {
-        output::error(format_args!("{error:#}"));
+        output::error(output::with_causes(&error));
         ExitCode::FAILURE
     })
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(with_two_dashes(args))
 }
 
 /// Go's flags, and so system-upgrade-controller's, may be written with one dash. Only long names of our own are taken

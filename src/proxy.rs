@@ -32,7 +32,7 @@ enum Exempt {
 
 /// Why a proxy cannot be used. The value is not told: it may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("${variable} is not the URL of a proxy")]
+#[error("the environment variable {variable} is not the URL of a proxy, such as http://proxy.example:3128")]
 pub struct ProxyError {
     /// Name of the environment variable.
     pub variable: &'static str,

@@ -32,4 +32,4 @@ pub use facts::{
 };
 pub use record::{Holder, Ledger, Phase, Record};
 pub use step::{Key, NodeChange, Step};
-pub use world::{Defaults, Kind, Trouble, World};
+pub use world::{Defaults, Kind, Lists, Trouble, World};

@@ -7,9 +7,10 @@ use std::io::{self, IsTerminal as _};
 
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{EnvFilter, FilterExt as _, FilterFn, ParseError};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Layer as _, fmt};
+use tracing_subscriber::{Layer, Registry, fmt};
 
 use crate::controller::settings::LogFormat;
 
@@ -37,23 +38,34 @@ pub fn init(
     format: LogFormat,
     lookup: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), TelemetryError> {
-    let filter = filter(debug, lookup)?.and(FilterFn::new(is_harmless));
-    let lines = fmt::layer()
-        .with_writer(io::stderr)
-        .with_file(debug)
-        .with_line_number(debug);
-    let layer = match format {
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
-        LogFormat::Text => {
-            let colour =
-                io::stderr().is_terminal() && lookup("NO_COLOR").is_none_or(|value| value.is_empty());
-            lines.with_ansi(colour).boxed()
-        }
-    };
+    let colour = io::stderr().is_terminal() && lookup("NO_COLOR").is_none_or(|value| value.is_empty());
+    let layer = layer(debug, format, lookup, colour, io::stderr)?;
     tracing_subscriber::registry()
-        .with(layer.with_filter(filter))
+        .with(layer)
         .try_init()
         .map_err(|_| TelemetryError::Twice)
+}
+
+fn layer<W>(
+    debug: bool,
+    format: LogFormat,
+    lookup: &dyn Fn(&str) -> Option<String>,
+    colour: bool,
+    writer: W,
+) -> Result<impl Layer<Registry>, TelemetryError>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let filter = filter(debug, lookup)?.and(FilterFn::new(is_harmless));
+    let lines = fmt::layer()
+        .with_writer(writer)
+        .with_file(debug)
+        .with_line_number(debug);
+    let lines = match format {
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Text => lines.with_ansi(colour).boxed(),
+    };
+    Ok(lines.with_filter(filter))
 }
 
 fn filter(debug: bool, lookup: &dyn Fn(&str) -> Option<String>) -> Result<EnvFilter, TelemetryError> {
@@ -84,4 +96,119 @@ fn is_harmless(metadata: &Metadata<'_>) -> bool {
         Level::INFO
     };
     *metadata.level() <= limit
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged with this environment.
+    fn logged(debug: bool, format: LogFormat, pairs: &[(&str, &str)], log: impl FnOnce()) -> String {
+        let lookup = |name: &str| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let layer = layer(debug, format, &lookup, false, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
+        String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn all_levels() {
+        tracing::info!(target: "refit::controller", "refit info");
+        tracing::debug!(target: "refit::controller", "refit debug");
+        tracing::info!(target: "hyper_util::client", "hyper info");
+        tracing::debug!(target: "hyper_util::client", "hyper debug");
+        tracing::warn!(target: "kube_client::client", "{}, {:?}", r#"{"data":{"password":"s3cret"}}"#, "no");
+        tracing::error!(target: "kube_client::client", "kube error");
+        tracing::debug!(target: "refitting", "not ours");
+    }
+
+    fn said(debug: bool, pairs: &[(&str, &str)]) -> Vec<&'static str> {
+        let text = logged(debug, LogFormat::Text, pairs, all_levels);
+        assert!(!text.contains("s3cret"), "{text}");
+        [
+            "refit info",
+            "refit debug",
+            "hyper info",
+            "hyper debug",
+            "kube error",
+            "not ours",
+        ]
+        .into_iter()
+        .filter(|words| text.contains(words))
+        .collect()
+    }
+
+    #[test]
+    fn debug_is_about_refit() {
+        assert_eq!(said(false, &[]), ["refit info", "hyper info", "kube error"]);
+        assert_eq!(
+            said(true, &[]),
+            ["refit info", "refit debug", "hyper info", "kube error"]
+        );
+    }
+
+    #[test]
+    fn a_filter_takes_the_place_of_the_level_but_not_of_the_limits() {
+        assert_eq!(said(true, &[("REFIT_LOG", "refit=info")]), ["refit info"]);
+        assert_eq!(
+            said(false, &[("RUST_LOG", "trace")]),
+            ["refit info", "refit debug", "hyper info", "kube error"]
+        );
+        assert_eq!(
+            said(false, &[("REFIT_LOG", "error"), ("RUST_LOG", "trace")]),
+            ["kube error"]
+        );
+        assert_eq!(
+            said(false, &[("REFIT_LOG", ""), ("RUST_LOG", "error")]),
+            ["kube error"]
+        );
+    }
+
+    #[test]
+    fn a_filter_that_is_none_is_an_error() {
+        let lookup = |name: &str| (name == "RUST_LOG").then(|| "refit=loud".to_owned());
+        let error = filter(false, &lookup).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            r#"the environment variable RUST_LOG is "refit=loud"; it must be a level such as debug, or a filter such as refit=debug"#
+        );
+    }
+
+    #[test]
+    fn json_is_one_object_per_line() {
+        let text = logged(false, LogFormat::Json, &[], || {
+            tracing::info!(target: "refit", plan = "k3s", nodes = 3, "line\nbreak");
+            tracing::info!(target: "refit", "second");
+        });
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0]["plan"], "k3s");
+        assert_eq!(lines[0]["nodes"], 3);
+        assert_eq!(lines[0]["message"], "line\nbreak");
+        assert_eq!(lines[0]["level"], "INFO");
+        assert!(lines[0]["timestamp"].as_str().unwrap().ends_with('Z'));
+    }
 }

@@ -2,8 +2,6 @@
 //! name, and what they must not say. That the rules are those that are used is shown where the controller runs under
 //! them.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it fails")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -1,8 +1,6 @@
 //! The Plans in `examples/`: each is read by the real types, is valid, and says nothing that a cluster would drop, under
 //! refit's definition or system-upgrade-controller's. People copy them.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it fails")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -4,10 +4,7 @@
 //! `REFIT_SCHEMA_CRD=FILE` puts the definition in that file to the same cases (those about refit's own fields aside): with
 //! system-upgrade-controller's, this shows that what was recorded still holds.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it fails")]
-
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -18,6 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::support::bed::Bed;
+use crate::support::wait::{SOON, eventually};
 
 /// A group of its own, so that nobody else's Plans are touched and nobody touches these.
 const GROUP: &str = "schema.refit.test";
@@ -56,11 +54,17 @@ async fn an_api_server_admits_refuses_and_prunes_as_under_system_upgrade_control
         );
         assert_eq!(crd::missing_fields(&live), Vec::<String>::new());
     }
-    let base = json!({"spec": {"upgrade": {"image": "i"}}});
-    let base = create(&client, "base", base.as_object().unwrap().clone(), "")
-        .await
-        .unwrap();
-    assert_eq!(base["metadata"]["name"], "base");
+    // Established is said a moment before the first request finds its way.
+    let base = json!({"spec": {"upgrade": {"image": "i"}}})
+        .as_object()
+        .unwrap()
+        .clone();
+    eventually("the Plan is served", SOON, async || {
+        create(&client, "base", base.clone(), "")
+            .await
+            .map_err(|error| error.to_string())
+    })
+    .await;
 
     let cases: Vec<Case> = serde_saphyr::from_str(include_str!("fixtures/schema-cases.yaml")).unwrap();
     let mut wrong = Vec::new();
@@ -89,10 +93,7 @@ async fn serve(crds: &Api<CustomResourceDefinition>, mut definition: CustomResou
         .await
         .unwrap();
     let established = await_condition(crds.clone(), NAME, conditions::is_crd_established());
-    tokio::time::timeout(Duration::from_secs(60), established)
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::time::timeout(SOON, established).await.unwrap().unwrap();
 }
 
 /// Sends a case without leaving anything behind. What was sent, and what would be stored.

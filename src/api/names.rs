@@ -25,7 +25,8 @@ pub const ANNOTATION_TTL: &str = "upgrade.cattle.io/ttl-seconds-after-finished";
 pub const ANNOTATION_CORDON: &str = "refit.rs/cordon";
 /// Node annotation for people: a node with it is never uncordoned by refit.
 pub const ANNOTATION_KEEP_CORDONED: &str = "refit.rs/keep-cordoned";
-/// Node annotation for people: name of a Plan (or `*`) whose failure on this node is to be tried again.
+/// Node annotation for people: names of the Plans, separated by commas, whose failure on this node is to be tried again;
+/// `*` means all.
 pub const ANNOTATION_RETRY: &str = "refit.rs/retry";
 /// Prefix of the node annotation that is the record of a Plan on a node.
 pub const ANNOTATION_RECORD_PREFIX: &str = "plan.refit.rs/";

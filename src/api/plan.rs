@@ -36,29 +36,33 @@ use super::window;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSpec {
-    /// How many nodes are worked on at the same time. 0 or absent selects none.
+    /// How many nodes are worked on at the same time. 0 or absent starts none. A node on which the Plan failed counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<i64>,
     /// How many nodes are worked on at the same time, as a number or as a share of the selected nodes such as `25%`
-    /// (rounded down, at least 1). Replaces `concurrency`.
+    /// (rounded down, at least 1). Replaces `concurrency`; absent means `concurrency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrent: Option<IntOrString>,
-    /// Starts no new node while true. Nodes that are under way finish.
+    /// Starts no new node while true. Nodes that are under way finish. Absent means false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Seconds after which a Job is ended. 0 means no limit; absent or negative means the controller's default.
+    /// Seconds after which a Job is ended and counts as failed, waiting and image pulls included. 0 means no limit;
+    /// absent or negative means the controller's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_active_deadline_secs: Option<i64>,
     /// Which nodes the Plan is for. Absent selects none, `{}` all that have the label `kubernetes.io/hostname`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
-    /// Service account of the Job's pods. Part of the digest.
+    /// Service account of the Job's pods, in the Plan's namespace. Another one runs the Plan again. Absent means the
+    /// namespace's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// URL that says the version: a redirect whose Location ends in it. Ignored when `version` is set.
+    /// URL that says the version: it answers with a redirect whose Location ends in it, such as
+    /// `https://update.k3s.io/v1-release/channels/stable`. Asked every 15 minutes, unless the controller is set
+    /// otherwise. Ignored when `version` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Version to upgrade to. `+` becomes `-`, so that it is an image tag and a label value.
+    /// Version to upgrade to, such as `v1.33.4+k3s1`. `+` becomes `-`, so that it is an image tag and a label value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Secrets mounted into every container of the Job. A change of one runs the Plan again, unless `ignoreUpdates`.
@@ -67,35 +71,39 @@ pub struct PlanSpec {
     /// Tolerations of the Job's pods, beside the one for unschedulable nodes that they always have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<Toleration>>,
-    /// No other disruptive Plan may work on a node at the same time.
+    /// No other Plan that cordons, drains or is exclusive may work on a node at the same time. Absent means false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<bool>,
-    /// When nodes may be started. Asked before each node.
+    /// When nodes may be started. Asked before each node; nodes that are under way finish. Absent means always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<TimeWindowSpec>,
-    /// Container that runs first, before the node is cordoned or drained.
+    /// Container that runs first, before the node is cordoned or drained. When it fails, nothing has happened to the
+    /// node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<ContainerSpec>,
     /// Container that upgrades the node. Its image gets the version as tag when it has neither tag nor digest.
     #[serde(default)]
     #[schemars(!default)]
     pub upgrade: ContainerSpec,
-    /// Cordons the node before the upgrade. Ignored with `drain`, which cordons too.
+    /// Cordons the node before the upgrade, and undoes that when the node is done. Ignored with `drain`, which cordons
+    /// too. Absent means false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordon: Option<bool>,
     /// Cordons and drains the node before the upgrade. `{}` is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainSpec>,
-    /// Secrets with which the Job's images are pulled.
+    /// Secrets with which the Job's images are pulled, in the Plan's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
-    /// How long to wait after a Job has completed before the node counts as done, as a Go duration such as `30s`.
+    /// How long to wait after a Job has completed before the node counts as done and the next one starts, as a Go
+    /// duration such as `30s` or `1m30s`. The node is schedulable meanwhile. Absent means no wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_complete_delay: Option<String>,
     /// Priority class of the Job's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
-    /// Labels put on a node when it is done. `$(LATEST_VERSION)` and `$(LATEST_HASH)` are replaced.
+    /// Labels put on a node when it is done. In their values `$(LATEST_VERSION)` and `$(LATEST_HASH)` are replaced by
+    /// what status has; `$$` is a `$`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_complete_labels: Option<BTreeMap<String, String>>,
 }
@@ -104,7 +112,8 @@ pub struct PlanSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerSpec {
-    /// Image. Without tag and digest it gets the Plan's version as tag.
+    /// Image. Without tag and digest it gets the Plan's version as tag: `rancher/k3s-upgrade` becomes
+    /// `rancher/k3s-upgrade:v1.33.4-k3s1`.
     #[serde(default)]
     #[schemars(!default)]
     pub image: String,
@@ -120,7 +129,7 @@ pub struct ContainerSpec {
     /// Sources of environment variables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_from: Option<Vec<EnvFromSource>>,
-    /// Host paths mounted into the container, beside `/` at `/host`.
+    /// Host paths mounted into the container, beside the host's `/`, which is at `/host`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<VolumeSpec>>,
     /// Security context. Absent means privileged with `CAP_SYS_BOOT` for `upgrade`, and none for `prepare`.
@@ -154,14 +163,15 @@ pub struct SecretSpec {
     #[serde(default)]
     #[schemars(!default)]
     pub name: String,
-    /// Where it is mounted: absolute, or below `/run/system-upgrade/secrets`.
+    /// Where it is mounted, read-only: an absolute path, or one below `/run/system-upgrade/secrets`. Empty means its
+    /// name there.
     #[serde(default)]
     #[schemars(!default)]
     pub path: String,
-    /// A change of the secret does not run the Plan again, and the secret may be missing.
+    /// A change of the secret does not run the Plan again, and the secret may be missing. Absent means false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_updates: Option<bool>,
-    /// Mode of the files, as a decimal number.
+    /// Mode of the files, as a decimal number: 256 is 0400. Absent means 420, which is 0644.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_mode: Option<i32>,
 }
@@ -170,7 +180,8 @@ pub struct SecretSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainSpec {
-    /// How long the drain may take: a Go duration such as `5m`, or a number of nanoseconds. Absent means no limit.
+    /// How long the drain may take before it fails: a Go duration such as `5m`, or a number of nanoseconds. Absent or 0
+    /// means no limit but the Job's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DrainTimeout>,
     /// Seconds that each pod is given to stop. Negative means the pod's own.
@@ -185,16 +196,17 @@ pub struct DrainSpec {
     /// Leaves pods of DaemonSets alone instead of failing on them. Absent means true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_daemon_sets: Option<bool>,
-    /// Evicts pods that no controller would make again.
+    /// Evicts pods that no controller would make again, too. Absent means false, and the drain fails on them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// Deletes pods instead of evicting them, past any PodDisruptionBudget.
+    /// Deletes pods instead of evicting them, past any PodDisruptionBudget. Absent means false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable_eviction: Option<bool>,
-    /// Does not wait for pods that have been terminating for longer than this many seconds.
+    /// Does not wait for pods that have been terminating for longer than this many seconds. Absent or 0 means that it
+    /// waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_wait_for_delete_timeout: Option<i64>,
-    /// Which pods are drained. The pods of upgrades never are.
+    /// Which pods are drained. Absent means all. The pods of upgrades never are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<LabelSelector>,
 }
@@ -234,22 +246,23 @@ impl JsonSchema for Day {
     }
 }
 
-/// A window of time: from `startTime` to `endTime` on each of `days`. One that ends before it starts goes on overnight
-/// and belongs to the day on which it starts.
+/// A window of time: open while the clock on the wall in `timeZone` shows a time from `startTime` to `endTime`, on each of
+/// `days`. One that ends before it starts goes on overnight and belongs to the day on which it starts.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TimeWindowSpec {
-    /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`.
+    /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`. Absent means that the window never
+    /// opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Day>>", length(min = 1))]
     pub days: Option<Vec<String>>,
-    /// Start, such as `22:00`, `22:00:30` or `10pm`.
+    /// Start, such as `22:00`, `22:00:30` or `10pm`. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// End, inclusive to the second.
+    /// End, in the same forms. The second that it names is still inside. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
-    /// IANA time zone, such as `Europe/Berlin`. Absent means UTC.
+    /// IANA time zone, such as `Europe/Berlin`, or `Local` for the controller's. Absent means UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
 }

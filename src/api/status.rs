@@ -13,13 +13,15 @@ pub struct PlanStatus {
     /// Version that the Plan upgrades to, with `+` as `-`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_version: Option<String>,
-    /// Digest of the version and of what else runs the Plan again when it changes.
+    /// Digest of the version and of what else runs the Plan again when it changes. A node whose label
+    /// `plan.upgrade.cattle.io/<plan>` has it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_hash: Option<String>,
-    /// Hostnames of the nodes that hold a slot of `concurrency`, in the order of the node names.
+    /// Hostnames of the nodes that hold a slot of `concurrency`, failed ones included, in the order of the node names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applying: Option<Vec<String>>,
-    /// Generation of the spec that this status is about.
+    /// Generation of the spec that this status is about. Less than `metadata.generation` means that the spec has not been
+    /// looked at yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// How many nodes are where.
@@ -34,7 +36,7 @@ pub struct PlanStatus {
     /// What the channel said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelStatus>,
-    /// When the window opens next (RFC 3339), while it is closed.
+    /// When the window opens next (RFC 3339). Absent while it is open, or when it never opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_window: Option<String>,
 }
@@ -99,7 +101,8 @@ pub struct NodeProgress {
     /// UID of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// Where the node is: `Applying`, `Failed` or `Waiting`, or the part of the Job that runs.
+    /// Where the node is: `Waiting`, `Pending`, `Starting`, `Preparing`, `Cordoning`, `Draining`, `Upgrading`,
+    /// `Finishing`, `Settling` or `Failed`.
     #[serde(default)]
     pub phase: String,
     /// Since when (RFC 3339).
@@ -108,7 +111,7 @@ pub struct NodeProgress {
     /// Name of the Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Which attempt, from 1.
+    /// Which attempt on this node for this hash, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
     /// One word that says why the node is not further.
@@ -129,7 +132,7 @@ pub struct ChannelStatus {
     /// When it was asked last (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_polled: Option<String>,
-    /// Why the last answer could not be used.
+    /// Why the last answer could not be used. Absent when it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }

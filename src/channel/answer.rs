@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use reqwest::Response;
 use url::Url;
 
-use super::version::{check, munge};
+use super::version::{check, is_semver, munge};
 use super::{ChannelError, failed};
 
 /// How much of a body is read to see whether it is an HTML page.
@@ -30,12 +30,19 @@ pub(super) async fn version(url: &Url, response: Response) -> Result<String, Cha
         | StatusCode::FOUND
         | StatusCode::SEE_OTHER
         | StatusCode::TEMPORARY_REDIRECT
-        | StatusCode::PERMANENT_REDIRECT => base(&location(url, &response)?)?,
+        | StatusCode::PERMANENT_REDIRECT => {
+            let version = base(&location(url, &response)?);
+            // To itself, to the same over https, to another host that has the channel now.
+            if version == base(url) && !is_semver(&munge(&version)) {
+                return Err(ChannelError::Back);
+            }
+            version
+        }
         status if status.is_success() => {
             if is_html(response).await? {
                 return Err(ChannelError::Html);
             }
-            base(url)?
+            base(url)
         }
         _ => return Err(ChannelError::Unexpected(status_line(response.version(), status))),
     };
@@ -64,12 +71,10 @@ fn location(url: &Url, response: &Response) -> Result<Url, ChannelError> {
 }
 
 /// The last element of a URL's path, decoded first, as Go's `filepath.Base` gives it: empty where that gives `.` or `/`.
-fn base(url: &Url) -> Result<String, ChannelError> {
-    let path = percent_decode_str(url.path())
-        .decode_utf8()
-        .map_err(|_| ChannelError::BadLocation)?;
+fn base(url: &Url) -> String {
+    let path = percent_decode_str(url.path()).decode_utf8_lossy();
     let path = path.trim_end_matches('/');
-    Ok(path.rsplit_once('/').map_or(path, |(_, last)| last).to_owned())
+    path.rsplit_once('/').map_or(path, |(_, last)| last).to_owned()
 }
 
 async fn is_html(mut response: Response) -> Result<bool, ChannelError> {

@@ -66,6 +66,40 @@ pub fn is_semver(version: &str) -> bool {
     semver::Version::parse(version.strip_prefix('v').unwrap_or(version)).is_ok()
 }
 
+/// Whether `offered` is an older release than `current`. Both must be semantic versions; of the same release the suffixes
+/// are compared by their numbers, as far as they are made alike (`k3s2` and `k3s10`, not `rc1-k3s1` and `k3s1`).
+pub fn is_behind(current: &str, offered: &str) -> bool {
+    let parse = |version: &str| semver::Version::parse(version.strip_prefix('v').unwrap_or(version)).ok();
+    let (Some(current), Some(offered)) = (parse(current), parse(offered)) else {
+        return false;
+    };
+    let release = |v: &semver::Version| (v.major, v.minor, v.patch);
+    match release(&offered).cmp(&release(&current)) {
+        std::cmp::Ordering::Equal => {
+            let ((words, numbers), (was_words, was_numbers)) = (suffix(&offered.pre), suffix(&current.pre));
+            words == was_words && numbers < was_numbers
+        }
+        order => order.is_lt(),
+    }
+}
+
+/// The suffix of a version with each number replaced by `#`, and the numbers.
+fn suffix(text: &str) -> (String, Vec<u64>) {
+    let mut words = String::new();
+    let mut numbers = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let digits = &rest[start..];
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        words.push_str(&rest[..start]);
+        words.push('#');
+        numbers.push(digits[..end].parse().unwrap_or(u64::MAX));
+        rest = &digits[end..];
+    }
+    words.push_str(rest);
+    (words, numbers)
+}
+
 /// The text in quotes, without what could upset a terminal and without its tail when it is long.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
@@ -139,6 +173,20 @@ mod tests {
         assert_eq!(accept(Some("v1.30.1-k3s1"), "v1.30.2-k3s1"), Ok(()));
         assert_eq!(accept(Some("1.30.1"), "v1.29.0"), Ok(()));
         assert!(accept(Some("1.30.1"), "1.31").is_err());
+    }
+
+    #[test]
+    fn an_older_release_is_behind() {
+        assert!(is_behind("v1.30.1-k3s1", "v1.29.9-k3s1"));
+        assert!(is_behind("v1.30.1", "1.30.0"));
+        assert!(is_behind("v1.30.1-k3s10", "v1.30.1-k3s2"));
+        assert!(is_behind("v1.30.1-rke2r2", "v1.30.1-rke2r1"));
+        assert!(!is_behind("v1.30.1-k3s2", "v1.30.1-k3s10"));
+        assert!(!is_behind("v1.30.1-k3s1", "v1.30.1-k3s1"));
+        assert!(!is_behind("v1.30.1-rc1-k3s1", "v1.30.1-k3s1"));
+        assert!(!is_behind("v1.30.1-k3s1", "v1.31.0-rc1-k3s1"));
+        assert!(!is_behind("focal", "bionic"));
+        assert!(!is_behind("22.04", "20.04"));
     }
 
     #[test]

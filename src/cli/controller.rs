@@ -1,9 +1,11 @@
 //! `refit controller`: reads the settings, starts the log and the runtime, and waits for the end.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use tracing::{error, info};
 
 use super::{USAGE, output};
@@ -14,6 +16,9 @@ use crate::telemetry;
 
 /// Threads of the runtime: one more than the decision needs, so that the Lease is renewed while it is made.
 const RUNTIME_THREADS: usize = 2;
+
+/// Signals that come so soon after the first one say nothing new.
+const SAME_WISH: Duration = Duration::from_secs(1);
 
 pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let lookup = |name: &str| std::env::var(name).ok();
@@ -46,7 +51,7 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     Ok(match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!("{:#}", anyhow::Error::new(error));
+            error!("{}", output::with_causes(&error.into()));
             ExitCode::FAILURE
         }
     })
@@ -57,7 +62,8 @@ fn usage(error: &(impl std::error::Error + ?Sized)) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Resolves at the first SIGTERM or SIGINT. A second one ends the process on the spot.
+/// Resolves at the first SIGTERM or SIGINT. One that comes later ends the process on the spot; one that comes at once is
+/// the same wish, since `timeout` and process managers signal a process and its group.
 fn shutdown() -> std::io::Result<impl Future<Output = ()> + Send> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
@@ -70,10 +76,15 @@ fn shutdown() -> std::io::Result<impl Future<Output = ()> + Send> {
     Ok(async move {
         let signal = next().await;
         info!(signal, "shutting down");
+        let first = Instant::now();
         tokio::spawn(async move {
-            let signal = next().await;
-            error!(signal, "ended by a second signal");
-            std::process::exit(1);
+            loop {
+                let signal = next().await;
+                if first.elapsed() > SAME_WISH {
+                    error!(signal, "ended by a second signal");
+                    std::process::exit(1);
+                }
+            }
         });
     })
 }

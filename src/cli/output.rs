@@ -15,9 +15,46 @@ pub fn error(message: impl Display) {
     let _ = pipe(writeln!(io::stderr().lock(), "error: {message}"));
 }
 
+/// An error with its causes, each said once: some say their cause themselves.
+pub fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
 fn pipe(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer, since {0}")]
+    struct Outer(#[source] io::Error);
+
+    #[test]
+    fn a_cause_that_was_said_is_not_said_again() {
+        let error = anyhow::Error::new(Outer(io::Error::other("of the disk"))).context("no file");
+        assert_eq!(with_causes(&error), "no file: outer, since of the disk");
+        let error = anyhow::anyhow!("of the disk").context("no file");
+        assert_eq!(with_causes(&error), "no file: of the disk");
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_away_is_no_error() {
+        assert!(pipe(Err(ErrorKind::BrokenPipe.into())).is_ok());
+        assert!(pipe(Err(ErrorKind::StorageFull.into())).is_err());
     }
 }

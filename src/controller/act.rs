@@ -27,7 +27,7 @@ use crate::channel::ChannelClient;
 use crate::clock::Clock;
 use crate::job::digest;
 use crate::rollout::facts::Text;
-use crate::rollout::{Event, Key};
+use crate::rollout::{Event, Key, PodFacts, Stage};
 
 /// What came of a step.
 #[derive(Debug)]
@@ -54,7 +54,9 @@ pub struct Trouble {
 pub enum TroubleKind {
     /// Somebody else was first: decide again at once.
     Stale,
-    /// May work soon.
+    /// Nobody answered, or the request did not leave: nothing is wrong with it.
+    Unanswered,
+    /// The API server cannot do it now, and may soon.
     Passing,
     /// The API server refuses it.
     Refused,
@@ -75,8 +77,12 @@ pub enum Told {
     StatusWritten(Text),
     /// The API server has dropped our own fields of status.
     StatusPruned,
+    /// An event with this key was written on its own, on this Plan.
+    Event(Text, String),
     /// Name, version and hash of a Secret.
     Secret(Text, u64, String),
+    /// A Secret is not there.
+    SecretMissing(Text),
     /// A channel answered: URL, when, and what.
     Channel(Text, Timestamp, Result<String, String>),
     /// What the controller may do, and what it may not.
@@ -122,16 +128,28 @@ impl Actor {
 
     async fn attempt(&self, prepared: Prepared) -> Outcome {
         match prepared {
-            Prepared::Status { plan, body, events } => self.write_status(plan, &body, &events).await,
-            Prepared::Plan { plan, body } => {
+            Prepared::Status {
+                plan,
+                uid,
+                body,
+                events,
+            } => self.write_status(plan, &uid, &body, &events).await,
+            Prepared::Plan { plan, uid, body } => {
                 let api = self.plans();
                 match api
                     .patch(&plan, &PatchParams::default(), &Patch::Merge(&body))
                     .await
                 {
                     Ok(plan) => Ok(vec![plan_seen(plan)]),
-                    Err(error) => self.look_at_plan(&plan, &error).await,
+                    Err(error) => self.look_at_plan(&plan, &uid, &error).await,
                 }
+            }
+            Prepared::Tell { plan, events } => {
+                self.write_events(&events).await?;
+                Ok(events
+                    .into_iter()
+                    .map(|event| Told::Event(plan.clone(), event.key))
+                    .collect())
             }
             Prepared::CreateJob { job, body } => self.create_job(&job, body).await,
             Prepared::DeleteJob {
@@ -139,7 +157,12 @@ impl Actor {
                 uid,
                 only_unbound,
             } => self.delete_job(&job, &uid, only_unbound).await,
-            Prepared::Job { job, body, events } => {
+            Prepared::Job {
+                job,
+                uid,
+                body,
+                events,
+            } => {
                 self.write_events(&events).await?;
                 match self
                     .jobs()
@@ -147,10 +170,15 @@ impl Actor {
                     .await
                 {
                     Ok(job) => Ok(vec![self.job_seen(&job)]),
-                    Err(error) => self.look_at_job(&job, &error).await,
+                    Err(error) => self.look_at_job(&job, &uid, &error).await,
                 }
             }
-            Prepared::Node { node, body, events } => {
+            Prepared::Node {
+                node,
+                uid,
+                body,
+                events,
+            } => {
                 self.write_events(&events).await?;
                 match self
                     .nodes()
@@ -158,7 +186,7 @@ impl Actor {
                     .await
                 {
                     Ok(node) => Ok(vec![self.node_seen(&node)]),
-                    Err(error) => self.look_at_node(&node, &error).await,
+                    Err(error) => self.look_at_node(&node, &uid, &error).await,
                 }
             }
             Prepared::Poll { url, latest_version } => {
@@ -245,7 +273,7 @@ impl Actor {
         Ok(())
     }
 
-    async fn write_status(&self, plan: Text, body: &Value, events: &[Event]) -> Outcome {
+    async fn write_status(&self, plan: Text, uid: &str, body: &Value, events: &[Event]) -> Outcome {
         self.write_events(events).await?;
         match self
             .plans()
@@ -260,7 +288,7 @@ impl Actor {
                 }
                 Ok(told)
             }
-            Err(error) => self.look_at_plan(&plan, &error).await,
+            Err(error) => self.look_at_plan(&plan, uid, &error).await,
         }
     }
 
@@ -275,13 +303,18 @@ impl Actor {
         };
         match answer {
             Ok(job) => Ok(vec![self.job_seen(&job)]),
-            Err(error) => {
-                let exists = matches!(&error, kube::Error::Api(status) if status.is_already_exists());
-                if exists || failure(&error) == Failure::Unknown {
-                    return self.read_job(name, &error).await;
+            Err(error) if matches!(&error, kube::Error::Api(status) if status.is_already_exists()) => {
+                match self.jobs().get_opt(name).await {
+                    Ok(job) => Err((job.iter().map(|job| self.job_seen(job)).collect(), stale(&error))),
+                    Err(again) => Err((Vec::new(), trouble(&again))),
                 }
-                Err((Vec::new(), trouble(&error)))
             }
+            Err(error) if failure(&error) == Failure::Unknown => match self.jobs().get_opt(name).await {
+                Ok(Some(job)) => Ok(vec![self.job_seen(&job)]),
+                Ok(None) => Err((Vec::new(), trouble(&error))),
+                Err(again) => Err((Vec::new(), trouble(&again))),
+            },
+            Err(error) => Err((Vec::new(), trouble(&error))),
         }
     }
 
@@ -298,12 +331,18 @@ impl Actor {
                 .iter()
                 .map(|pod| (version(pod.meta()), pod.facts(&self.intern)))
                 .collect();
-            if facts.iter().any(|(_, pod)| pod.node.is_some()) {
+            // One that has ended leaves room for the next only if that is there: it may as well have succeeded.
+            let at_work = |pod: &PodFacts| pod.node.is_some() && pod.stage != Stage::Ended;
+            let ended = facts.iter().any(|(_, pod)| pod.stage == Stage::Ended);
+            let next = facts
+                .iter()
+                .any(|(_, pod)| pod.node.is_none() && pod.stage != Stage::Ended);
+            if facts.iter().any(|(_, pod)| at_work(pod)) || ended && !next {
                 let told = facts
                     .into_iter()
                     .map(|(version, pod)| Told::Seen(Seen::Pod(version, Box::new(pod))));
                 let trouble = Trouble {
-                    message: "a pod of it is bound by now".to_owned(),
+                    message: "a pod of it was bound by now".to_owned(),
                     kind: TroubleKind::Stale,
                 };
                 return Err((told.collect(), trouble));
@@ -320,7 +359,7 @@ impl Actor {
         };
         match self.jobs().delete(name, &params).await {
             Ok(_) => Ok(vec![Told::JobLeaving(name.clone(), uid.clone())]),
-            Err(error) => self.look_at_job(name, &error).await,
+            Err(error) => self.look_at_job(name, uid, &error).await,
         }
     }
 
@@ -331,46 +370,59 @@ impl Actor {
                 let hash = digest::secret_hash(&secret);
                 Ok(vec![Told::Secret(name, version(&secret.metadata), hash)])
             }
-            Ok(None) => Ok(vec![Told::Seen(Seen::SecretGone(name))]),
+            // If it is known all the same, it is gone or about to be there again: the watch says which.
+            Ok(None) => {
+                let message = format!("secrets {name:?} not found");
+                let kind = TroubleKind::Stale;
+                Err((vec![Told::SecretMissing(name)], Trouble { message, kind }))
+            }
             Err(error) => Err((Vec::new(), trouble(&error))),
         }
     }
 
-    async fn look_at_plan(&self, name: &Text, error: &kube::Error) -> Outcome {
-        let told = if worth_a_look(error) {
-            match self.plans().get_opt(name).await {
-                Ok(Some(plan)) => vec![plan_seen(plan)],
-                // Gone; the watch says so too, and says which.
-                _ => Vec::new(),
-            }
-        } else {
-            Vec::new()
-        };
-        Err((told, trouble(error)))
-    }
-
-    async fn look_at_job(&self, name: &Text, error: &kube::Error) -> Outcome {
+    /// A Plan that is not found is not believed to be gone before the watch says so: while its definition is put in
+    /// place anew, none is found, and their Jobs must not die of that.
+    async fn look_at_plan(&self, name: &Text, uid: &str, error: &kube::Error) -> Outcome {
         if !worth_a_look(error) {
             return Err((Vec::new(), trouble(error)));
         }
-        self.read_job(name, error).await
-    }
-
-    async fn read_job(&self, name: &Text, error: &kube::Error) -> Outcome {
-        match self.jobs().get_opt(name).await {
-            Ok(Some(job)) => Err((vec![self.job_seen(&job)], stale(error))),
-            Ok(None) => Err((Vec::new(), trouble(error))),
+        match self.plans().get_opt(name).await {
+            Ok(Some(plan)) if plan.meta().uid.as_deref() == Some(uid) => {
+                Err((vec![plan_seen(plan)], trouble(error)))
+            }
+            Ok(plan) => Err((plan.into_iter().map(plan_seen).collect(), stale(error))),
             Err(again) => Err((Vec::new(), trouble(&again))),
         }
     }
 
-    async fn look_at_node(&self, name: &Text, error: &kube::Error) -> Outcome {
+    /// Where the Job that was meant is gone, there is nothing left to do.
+    async fn look_at_job(&self, name: &Text, uid: &Text, error: &kube::Error) -> Outcome {
         if !worth_a_look(error) {
             return Err((Vec::new(), trouble(error)));
         }
+        let gone = Told::Seen(Seen::JobGone(name.clone(), uid.clone()));
+        match self.jobs().get_opt(name).await {
+            Ok(Some(job)) if job.meta().uid.as_deref() == Some(&**uid) => {
+                Err((vec![self.job_seen(&job)], trouble(error)))
+            }
+            Ok(Some(other)) => Ok(vec![gone, self.job_seen(&other)]),
+            Ok(None) => Ok(vec![gone]),
+            Err(again) => Err((Vec::new(), trouble(&again))),
+        }
+    }
+
+    async fn look_at_node(&self, name: &Text, uid: &Text, error: &kube::Error) -> Outcome {
+        if !worth_a_look(error) {
+            return Err((Vec::new(), trouble(error)));
+        }
+        let gone = Told::Seen(Seen::NodeGone(name.clone(), uid.clone()));
         match self.nodes().get_opt(name).await {
-            Ok(Some(node)) => Err((vec![self.node_seen(&node)], trouble(error))),
-            _ => Err((Vec::new(), trouble(error))),
+            Ok(Some(node)) if node.meta().uid.as_deref() == Some(&**uid) => {
+                Err((vec![self.node_seen(&node)], trouble(error)))
+            }
+            Ok(Some(other)) => Ok(vec![gone, self.node_seen(&other)]),
+            Ok(None) => Ok(vec![gone]),
+            Err(again) => Err((Vec::new(), trouble(&again))),
         }
     }
 }
@@ -406,7 +458,7 @@ fn trouble(error: &kube::Error) -> Trouble {
             429 | 500.. => TroubleKind::Passing,
             _ => TroubleKind::Refused,
         },
-        _ => TroubleKind::Passing,
+        _ => TroubleKind::Unanswered,
     };
     Trouble {
         message: brief(error),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::act::{Actor, Done, Told, Trouble, TroubleKind, prepare};
 use super::observe::Seen;
-use crate::rollout::{self, Decision, Key, Kind, Schema, World, decide};
+use crate::rollout::{self, Decision, Key, Kind, Lists, Schema, World, decide};
 
 /// How long what is seen is gathered before it is decided on: a change of one object often brings that of another.
 const GATHER: Duration = Duration::from_millis(4);
@@ -23,6 +23,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// First pause after a step that was refused: somebody has to change something first.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
+/// Longest wait for a time of day. The clock on the wall can be set meanwhile, and goes on while the machine sleeps.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// From which try on, which is 1.5 s after the first, status tells of a step that may work soon: a server that stumbles
+/// is no news, a webhook that is down is.
+const PASSING_TOLD: u32 = 5;
 
 /// What was listed before the first decision.
 const LISTED_FIRST: [Kind; 5] = [Kind::Secret, Kind::Pod, Kind::Job, Kind::Node, Kind::Plan];
@@ -36,7 +42,8 @@ pub struct Engine {
     pods_wanted: watch::Sender<bool>,
     /// Says that a kind has been listed.
     listed: watch::Sender<BTreeSet<Kind>>,
-    under_way: BTreeSet<Key>,
+    /// What steps are about that are under way, and which lists had ended when each began.
+    under_way: BTreeMap<Key, Lists>,
     pauses: BTreeMap<Key, Pause>,
     steps: JoinSet<Done>,
 }
@@ -61,7 +68,7 @@ impl Engine {
             seen,
             pods_wanted,
             listed,
-            under_way: BTreeSet::new(),
+            under_way: BTreeMap::new(),
             pauses: BTreeMap::new(),
             steps: JoinSet::new(),
         }
@@ -160,7 +167,7 @@ impl Engine {
         self.world.settle();
         let decision = decide(&self.world, self.actor.clock.now());
         self.pods_wanted.send_if_modified(|wanted| {
-            let change = *wanted != self.world.has_open_jobs();
+            let change = *wanted != self.world.has_work_on_nodes();
             *wanted ^= change;
             change
         });
@@ -173,11 +180,11 @@ impl Engine {
         let clock = self.actor.clock.now();
         let mut wake = decision.wake.map(|at| {
             let wait = Duration::try_from(at.duration_since(clock)).unwrap_or_default();
-            now + wait + Duration::from_millis(1)
+            now + wait.min(LONGEST_WAIT) + Duration::from_millis(1)
         });
         for step in decision.steps {
             let key = step.key();
-            if self.under_way.contains(&key) {
+            if self.under_way.contains_key(&key) {
                 continue; // its end brings another decision
             }
             if let Some(pause) = self.pauses.get(&key).filter(|pause| pause.until > now) {
@@ -187,9 +194,14 @@ impl Engine {
             if self.steps.len() >= AT_ONCE {
                 break; // likewise
             }
-            match prepare(&self.world, step) {
+            self.world.sends(&step);
+            let prepared = prepare(&self.world, step);
+            if !matches!(prepared, Ok(Some(_))) {
+                self.world.answered(&key);
+            }
+            match prepared {
                 Ok(Some(prepared)) => {
-                    self.under_way.insert(key.clone());
+                    self.under_way.insert(key.clone(), self.world.lists());
                     self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
                 }
                 Ok(None) => {}
@@ -205,16 +217,27 @@ impl Engine {
                 }
             }
         }
-        self.pauses
-            .retain(|_, pause| pause.until + LONGEST_PAUSE * 2 > now);
+        // What nobody has asked for since long is no trouble any more.
+        let world = &mut self.world;
+        self.pauses.retain(|key, pause| {
+            let counts = pause.until + LONGEST_PAUSE * 2 > now;
+            if !counts {
+                world.untroubled(key);
+            }
+            counts
+        });
         wake
     }
 
     fn done(&mut self, done: Done) {
-        self.under_way.remove(&done.key);
+        let sent = self
+            .under_way
+            .remove(&done.key)
+            .unwrap_or_else(|| self.world.lists());
         for told in done.told {
-            self.hear(told);
+            self.hear(told, sent);
         }
+        self.world.answered(&done.key);
         if let Some(trouble) = done.trouble {
             self.trouble(&done.key, trouble);
         } else {
@@ -223,23 +246,35 @@ impl Engine {
         }
     }
 
-    fn hear(&mut self, told: Told) {
+    fn hear(&mut self, told: Told, sent: Lists) {
         let world = &mut self.world;
         match told {
             Told::Seen(seen) => {
-                self.learn(seen);
+                // Of what a list has overtaken nothing is known: the next decision asks again.
+                if !seen
+                    .object()
+                    .is_some_and(|(kind, name)| world.is_overtaken(kind, name, sent))
+                {
+                    self.learn(seen);
+                }
             }
             Told::JobLeaving(name, uid) => {
                 world.job_leaving(&name, &uid);
             }
-            Told::NameTaken(job) => world.name_taken(job),
+            Told::NameTaken(job) => world.name_taken(job, self.actor.clock.now()),
             Told::StatusWritten(plan) => world.status_written(&plan, self.actor.clock.now()),
             Told::StatusPruned => {
-                let missing = "status.observedGeneration".to_owned();
-                self.learn(Seen::Schema(Schema::Outdated(missing)));
+                tracing::error!(
+                    "SchemaOutdated: the API server has dropped status.observedGeneration of a Plan"
+                );
+                world.status_pruned(self.actor.clock.now());
             }
+            Told::Event(plan, key) => world.told(plan, key),
             Told::Secret(name, version, hash) => {
                 world.secret_read(&name, version, hash);
+            }
+            Told::SecretMissing(name) => {
+                world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
             Told::Permissions(answer) => world.permissions_seen(Some(answer)),
@@ -252,21 +287,23 @@ impl Engine {
         let doubled = |first: Duration| (first * 2_u32.saturating_pow(known.min(16))).min(LONGEST_PAUSE);
         let pause = match trouble.kind {
             TroubleKind::Stale if known == 0 => Duration::ZERO,
-            TroubleKind::Stale | TroubleKind::Passing => doubled(FIRST_PAUSE),
+            TroubleKind::Stale | TroubleKind::Unanswered | TroubleKind::Passing => doubled(FIRST_PAUSE),
             TroubleKind::Refused | TroubleKind::Forbidden => doubled(REFUSED_PAUSE),
         };
         match trouble.kind {
             TroubleKind::Stale => tracing::debug!(?key, why = trouble.message, "looking again"),
-            TroubleKind::Passing => tracing::warn!(?key, why = trouble.message, "trying again"),
+            TroubleKind::Unanswered | TroubleKind::Passing => {
+                tracing::warn!(?key, why = trouble.message, "trying again");
+            }
             TroubleKind::Refused | TroubleKind::Forbidden => {
-                tracing::error!(?key, why = trouble.message, "refused")
+                tracing::error!(?key, why = trouble.message, "refused");
             }
         }
         if trouble.kind == TroubleKind::Forbidden {
             self.world.permissions_seen(None);
         }
         let refused = matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Forbidden);
-        if trouble.kind != TroubleKind::Stale {
+        if refused || trouble.kind == TroubleKind::Passing && tries >= PASSING_TOLD {
             self.world.troubled(
                 key.clone(),
                 rollout::Trouble {

@@ -406,7 +406,8 @@ impl SlimJob {
             outcome,
             created,
             unschedulable_before: annotation(names::ANNOTATION_UNSCHEDULABLE_BEFORE).map(|b| b == "true"),
-            cordons: self.spec.template.spec.init_containers.iter().any(cordons),
+            disruptive: label(names::LABEL_EXCLUSIVE) == "true"
+                || self.spec.template.spec.init_containers.iter().any(cordons),
         }
     }
 }

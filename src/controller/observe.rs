@@ -54,6 +54,20 @@ pub enum Seen {
     Schema(Schema),
 }
 
+impl Seen {
+    /// The object that was seen.
+    pub fn object(&self) -> Option<(Kind, &Text)> {
+        match self {
+            Self::Node(_, facts) => Some((Kind::Node, &facts.name)),
+            Self::Job(_, facts) => Some((Kind::Job, &facts.name)),
+            Self::Pod(_, facts) => Some((Kind::Pod, &facts.name)),
+            Self::Plan(_, facts) => Some((Kind::Plan, &facts.name)),
+            Self::Secret(_, name) => Some((Kind::Secret, name)),
+            _ => None,
+        }
+    }
+}
+
 /// How many things that were seen wait for the loop: a page of a list and some.
 pub const QUEUE: usize = 256;
 /// Objects per page of a list: more cost memory, fewer cost requests.

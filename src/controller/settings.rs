@@ -333,11 +333,11 @@ fn jobs(env: &Environment<'_>, name: &str, image: Option<&str>) -> JobSettings {
             defaults.ttl_seconds_after_finish,
             integer,
         ),
-        privileged: env.or_default("SYSTEM_UPGRADE_JOB_PRIVILEGED", defaults.privileged, go_bool),
+        privileged: env.or_default("SYSTEM_UPGRADE_JOB_PRIVILEGED", defaults.privileged, boolean_said),
         allow_user_defined_security_context: env.or_default(
             "ALLOW_USER_DEFINED_SECURITY_CONTEXT",
             defaults.allow_user_defined_security_context,
-            go_bool,
+            boolean_said,
         ),
         kubectl_image_windows: env
             .text("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS")
@@ -350,6 +350,11 @@ fn jobs(env: &Environment<'_>, name: &str, image: Option<&str>) -> JobSettings {
             .unwrap_or_else(|| defaults.pod_replacement_policy.clone()),
         ..defaults
     }
+}
+
+/// A bool, with an error that says what was found.
+fn boolean_said(value: &str) -> Result<bool, String> {
+    go_bool(value).map_err(|allowed| format!("{value:?} {allowed}"))
 }
 
 /// Whether the text can be the value of a label.

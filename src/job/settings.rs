@@ -48,3 +48,28 @@ impl JobSettings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_sets_is_what_system_upgrade_controller_has_in_its_code() {
+        insta::assert_debug_snapshot!(JobSettings::new("controller", "image"), @r#"
+        JobSettings {
+            controller_name: "controller",
+            own_image: "image",
+            own_image_pull_secrets: [],
+            active_deadline_seconds: 600,
+            active_deadline_seconds_max: 0,
+            backoff_limit: 2,
+            kubectl_image_windows: "",
+            privileged: true,
+            image_pull_policy: "IfNotPresent",
+            ttl_seconds_after_finish: 900,
+            pod_replacement_policy: "TerminatingOrFailed",
+            allow_user_defined_security_context: true,
+        }
+        "#);
+    }
+}

@@ -62,7 +62,19 @@ pub enum Blocker {
         /// The Job.
         job: String,
     },
-    /// The API server refused the Job.
+    /// A pod of a Job that is gone is still at work on the node.
+    PodLeaving {
+        /// The pod.
+        pod: String,
+    },
+    /// The channel gives an older version than the Plan has.
+    ChannelWithdrawn {
+        /// What the channel gives.
+        offered: String,
+        /// What the Plan has.
+        current: String,
+    },
+    /// The API server does not take the Job.
     JobRefused {
         /// What it said.
         why: String,
@@ -70,6 +82,17 @@ pub enum Blocker {
 }
 
 impl Blocker {
+    /// It keeps nodes from being begun with, and is no reason to leave one half done.
+    pub(super) fn is_for_new_nodes(&self) -> bool {
+        matches!(
+            self,
+            Self::Suspended
+                | Self::WindowClosed { .. }
+                | Self::ConcurrencyZero
+                | Self::ChannelWithdrawn { .. }
+        )
+    }
+
     /// One word for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -87,6 +110,8 @@ impl Blocker {
             Self::SettingMissing { .. } => "SettingMissing",
             Self::NameTaken { .. } => "NameTaken",
             Self::JobLeaving { .. } => "JobLeaving",
+            Self::PodLeaving { .. } => "PodLeaving",
+            Self::ChannelWithdrawn { .. } => "ChannelWithdrawn",
             Self::JobRefused { .. } => "JobRefused",
         }
     }
@@ -118,7 +143,11 @@ impl fmt::Display for Blocker {
             }
             Self::NameTaken { job } => write!(f, "another Job has the name {job}"),
             Self::JobLeaving { job } => write!(f, "Job {job} of before is still going away"),
-            Self::JobRefused { why } => write!(f, "the Job was refused: {why}"),
+            Self::PodLeaving { pod } => write!(f, "pod {pod} of before is still at work on the node"),
+            Self::ChannelWithdrawn { offered, current } => {
+                write!(f, "spec.channel gives {offered}, which is older than {current}")
+            }
+            Self::JobRefused { why } => write!(f, "the Job cannot be made: {why}"),
         }
     }
 }

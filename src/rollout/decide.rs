@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::facts::{Schema, SecretFacts, Text};
+use super::conditions::NODE_REFUSED;
+use super::event::{Event, EventType};
+use super::facts::{SecretFacts, Text};
 use super::node::{Question, Stand, Standing};
 use super::plan::PlanView;
-use super::start::{self, Busy};
+use super::start::{self, Busy, Standings};
 use super::status::{WAITING, report};
-use super::step::Step;
+use super::step::{Key, Step};
 use super::world::World;
 use super::{give_back, resolve};
 use crate::api::NodeProgress;
@@ -47,13 +49,17 @@ impl Decision {
 pub fn decide(world: &World, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
     ask(world, now, &mut decision);
-    if let Schema::Outdated(_) = world.schema {
+    if let Some((missing, until)) = world.missing_fields(now) {
         // Writing a status now would store a spec that has lost our fields for good.
+        if let Some(until) = until {
+            decision.wake_at(until);
+        }
+        schema_outdated(world, missing, &mut decision);
         return decision;
     }
 
     // Where every node stands that a Plan has begun with.
-    let mut standings: BTreeMap<Text, BTreeMap<Text, Standing>> = BTreeMap::new();
+    let mut standings = Standings::new();
     let mut gates = BTreeMap::new();
     for (name, plan) in world.plans.iter().filter(|(_, p)| !p.facts.deleting()) {
         let gate = start::gate(world, plan, now, &mut decision.wake);
@@ -66,8 +72,31 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     leftovers(world, &mut decision);
     decision.steps.extend(give_back::tidy(world, &standings));
 
-    // Who starts next: Plan by Plan, each seeing what the ones before it took.
+    // Who goes on: those that have a slot, before anybody starts.
     let mut busy = Busy::new(world, &standings);
+    busy.begin(&mut standings);
+    for (node, standing) in standings.values_mut().flatten() {
+        let patches = standing
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::PatchNode { .. }));
+        if let Some(trouble) = world
+            .troubles
+            .get(&Key::Node(node.clone()))
+            .filter(|t| patches && t.refused)
+        {
+            standing.is_held_up(
+                NODE_REFUSED,
+                format!("the node cannot be patched: {}", trouble.message),
+            );
+        }
+        decision.steps.append(&mut standing.steps);
+        if let Some(at) = standing.wake {
+            decision.wake_at(at);
+        }
+    }
+
+    // Who starts next: Plan by Plan, each seeing what the ones before it took.
     for (name, mut nodes) in standings {
         let Some(plan) = world.plans.get(&name) else {
             continue;
@@ -80,6 +109,33 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     decision
 }
 
+/// Nothing can be written on a Plan, but everybody can be told why.
+fn schema_outdated(world: &World, missing: &str, decision: &mut Decision) {
+    for (name, plan) in &world.plans {
+        let blocker = Blocker::SchemaOutdated {
+            missing: missing.to_owned(),
+        };
+        let facts = &plan.facts;
+        let occurrence = serde_json::to_string(facts.status()).unwrap_or_default();
+        let (reason, text) = (blocker.reason(), blocker.to_string());
+        let event = Event::plan(name, &facts.uid, EventType::Warning, reason, text, &occurrence);
+        if world.told.get(name) != Some(&event.key) {
+            decision.steps.push(Step::Tell {
+                plan: name.clone(),
+                events: vec![event],
+            });
+        }
+        let waits = plan.nodes.eligible() > 0;
+        decision.reports.insert(
+            name.clone(),
+            Report {
+                blocker: waits.then_some(blocker),
+                ..Report::default()
+            },
+        );
+    }
+}
+
 /// Questions that have to be answered before Plans can be resolved or started.
 fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
     let mut urls = BTreeSet::new();
@@ -89,17 +145,15 @@ fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
         .filter(|p| !p.facts.deleting() && p.facts.malformed.is_none())
     {
         for secret in digest::hashed_secrets(plan.spec()) {
-            if let Some((name, SecretFacts::Unread)) = world.secrets.get_key_value(secret) {
-                decision.steps.push(Step::ReadSecret { name: name.clone() });
+            if matches!(world.secrets.get(secret), None | Some(SecretFacts::Unread)) {
+                decision.steps.push(Step::ReadSecret { name: secret.into() });
             }
         }
-        let Some(url) = resolve::channel_url(&plan.facts) else {
+        let Some(url) = plan.channel_url().filter(|url| urls.insert(*url)) else {
             continue;
         };
-        if !urls.insert(url) {
-            continue;
-        }
-        let known = newest_answer(world, url);
+        // An answer from the future is one from before the clock was set.
+        let known = newest_answer(world, url).filter(|known| known.polled <= now);
         match resolve::next_poll(url, known.as_ref(), world.defaults.polling_interval) {
             Some(due) if due > now => decision.wake_at(due),
             _ => decision.steps.push(Step::Poll {
@@ -118,7 +172,7 @@ fn newest_answer(world: &World, url: &str) -> Option<super::ChannelFacts> {
     world
         .plans
         .values()
-        .filter(|plan| resolve::channel_url(&plan.facts) == Some(url))
+        .filter(|plan| plan.channel_url() == Some(url))
         .map(|plan| resolve::channel(&plan.facts, url, &world.channels))
         .try_fold(None, |newest: Option<super::ChannelFacts>, answer| {
             // A Plan that was told nothing yet has a right to be told now.
@@ -143,6 +197,8 @@ fn stand(
     let jobs = world.open_jobs.get(&plan.facts.name).into_iter().flatten();
     names.extend(jobs.filter_map(|job| Some(&world.jobs.get(job)?.node)));
     names.extend(world.recorded_on.get(&plan.facts.name).into_iter().flatten());
+    let making = world.making.values().filter(|(of, _)| *of == plan.facts.name);
+    names.extend(making.map(|(_, node)| node));
     let question = Question {
         world,
         plan,
@@ -152,12 +208,8 @@ fn stand(
     let mut standings = BTreeMap::new();
     for name in names {
         match question.stand(name, told.get(name).copied()) {
-            Stand::Slot(mut standing) => {
-                decision.steps.append(&mut standing.steps);
-                if let Some(at) = standing.wake {
-                    decision.wake_at(at);
-                }
-                standings.insert(name.clone(), standing);
+            Stand::Slot(standing) => {
+                standings.insert(name.clone(), *standing);
             }
             Stand::Tidy(steps) => decision.steps.extend(steps),
         }

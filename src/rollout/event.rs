@@ -42,8 +42,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event about a Plan. `occurrence` is what tells this time from another time with the same words: the UID of a
-    /// Job, or the status that is about to be replaced.
+    /// An event about a Plan. `occurrence` is what tells this time from another time with the same words, such as the
+    /// status that is about to be replaced.
     pub fn plan(
         name: &Text,
         uid: &Text,
@@ -52,13 +52,7 @@ impl Event {
         message: String,
         occurrence: &str,
     ) -> Self {
-        let mut hash = Sha256::new();
-        for part in [&**uid, reason, message.as_str(), occurrence] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let mut key = hex::encode(hash.finalize());
-        key.truncate(16);
+        let key = key(&[uid, reason, &message, occurrence]);
         let regarding = Regarding::Plan {
             name: name.clone(),
             uid: uid.clone(),
@@ -71,4 +65,38 @@ impl Event {
             key,
         }
     }
+
+    /// An event about a Job of a Plan. It is told once, whatever is known of the Job when it is told.
+    pub fn job(
+        name: &Text,
+        uid: &Text,
+        type_: EventType,
+        reason: &'static str,
+        message: String,
+        job_uid: &str,
+    ) -> Self {
+        let key = key(&[uid, reason, job_uid]);
+        let regarding = Regarding::Plan {
+            name: name.clone(),
+            uid: uid.clone(),
+        };
+        Self {
+            regarding,
+            type_,
+            reason,
+            message,
+            key,
+        }
+    }
+}
+
+fn key(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut key = hex::encode(hash.finalize());
+    key.truncate(16);
+    key
 }

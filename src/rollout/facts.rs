@@ -77,7 +77,7 @@ pub struct NodeFacts {
     pub ledger: Option<Ledger>,
     /// A person wants the node to stay cordoned.
     pub keep_cordoned: bool,
-    /// Name of the Plan that a person wants tried again here, or `*`.
+    /// Plans that a person wants tried again here, separated by commas, or `*`.
     pub retry: Option<Text>,
 }
 
@@ -123,6 +123,16 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// When the Job ended.
+    pub fn ended(&self) -> Option<Timestamp> {
+        match self {
+            Self::Running | Self::Failing { .. } => None,
+            Self::Complete { at } | Self::Failed { at, .. } => Some(*at),
+        }
+    }
+}
+
 /// What is known of a Job that bears our controller label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobFacts {
@@ -160,8 +170,8 @@ pub struct JobFacts {
     pub created: Timestamp,
     /// What `unschedulable` was before a drain that keeps no ledger.
     pub unschedulable_before: Option<bool>,
-    /// The Job cordons or drains.
-    pub cordons: bool,
+    /// The Job cordons or drains, or its Plan was exclusive.
+    pub disruptive: bool,
 }
 
 impl JobFacts {
@@ -280,6 +290,9 @@ pub enum SecretFacts {
     Unread,
     /// Its hash (S42).
     Hash(String),
+    /// It does not exist, as the API server says. Of one that is not known at all that is not said yet: it may have been
+    /// made a moment before the Plan, and the watches tell of the two in any order.
+    Missing,
 }
 
 /// What a channel said.

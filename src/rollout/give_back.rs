@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::{NodeFacts, Stage, Text};
-use super::node::Standing;
+use super::Holder;
+use super::facts::{NodeFacts, Text};
+use super::node::{Standing, record_key};
 use super::record::Phase;
 use super::step::{NodeChange, Step};
 use super::world::{Defaults, World};
@@ -20,11 +21,7 @@ pub(super) struct Mine<'a> {
 /// a cordon that no ledger tells of.
 pub(super) fn release(node: &NodeFacts, mine: &Mine<'_>, uncordon: bool, change: &mut NodeChange) {
     if let Some(ledger) = &node.ledger {
-        let is_mine = |holder: &super::Holder| {
-            holder.plan_uid == mine.plan_uid
-                && holder.namespace == mine.defaults.namespace
-                && holder.controller == mine.defaults.job.controller_name
-        };
+        let is_mine = |holder: &Holder| holder.plan_uid == mine.plan_uid && is_ours(holder, mine.defaults);
         if ledger.holders.iter().any(is_mine) {
             leave(node, is_mine, change);
         }
@@ -34,14 +31,18 @@ pub(super) fn release(node: &NodeFacts, mine: &Mine<'_>, uncordon: bool, change:
     }
 }
 
-fn leave(node: &NodeFacts, goes: impl Fn(&super::Holder) -> bool, change: &mut NodeChange) {
+fn is_ours(holder: &Holder, defaults: &Defaults) -> bool {
+    holder.namespace == defaults.namespace && holder.controller == defaults.job.controller_name
+}
+
+fn leave(node: &NodeFacts, goes: impl Fn(&Holder) -> bool, change: &mut NodeChange) {
     let Some(ledger) = &node.ledger else { return };
     let mut left = ledger.clone();
     left.holders.retain(|holder| !goes(holder));
     change.exact = true;
     let text = (!left.holders.is_empty()).then(|| left.to_text());
-    if text.is_none() && node.unschedulable != ledger.before && !node.keep_cordoned {
-        change.unschedulable = Some(ledger.before);
+    if text.is_none() && node.unschedulable && !ledger.before && !node.keep_cordoned {
+        change.unschedulable = Some(false);
     }
     change
         .annotations
@@ -49,7 +50,8 @@ fn leave(node: &NodeFacts, goes: impl Fn(&super::Holder) -> bool, change: &mut N
 }
 
 /// What is to be given back, seen from the nodes: holders of ours whose Plan is gone or has nothing to do with the node
-/// any more, once no pod of theirs is left there; and ledgers of nodes that a person has uncordoned.
+/// any more, once no pod of theirs is left there; ledgers of nodes that a person has uncordoned; and records of Plans that
+/// are no more.
 pub(super) fn tidy(world: &World, standings: &BTreeMap<Text, BTreeMap<Text, Standing>>) -> Vec<Step> {
     let mut steps = Vec::new();
     for name in &world.ledgers {
@@ -62,17 +64,15 @@ pub(super) fn tidy(world: &World, standings: &BTreeMap<Text, BTreeMap<Text, Stan
             let gone: BTreeSet<&str> = ledger
                 .holders
                 .iter()
-                .filter(|h| h.namespace == world.defaults.namespace)
-                .filter(|h| h.controller == world.defaults.job.controller_name)
-                .filter(|h| !has_reason(world, standings, node, h))
-                .map(|h| h.plan_uid.as_str())
+                .filter(|holder| is_ours(holder, &world.defaults))
+                .filter(|holder| !has_reason(world, standings, node, holder))
+                .map(|holder| holder.plan_uid.as_str())
                 .collect();
             if !gone.is_empty() {
-                leave(
-                    node,
-                    |holder| gone.contains(holder.plan_uid.as_str()),
-                    &mut change,
-                );
+                let goes = |holder: &Holder| {
+                    is_ours(holder, &world.defaults) && gone.contains(holder.plan_uid.as_str())
+                };
+                leave(node, goes, &mut change);
             }
         } else {
             change
@@ -81,23 +81,59 @@ pub(super) fn tidy(world: &World, standings: &BTreeMap<Text, BTreeMap<Text, Stan
             change.exact = true;
         }
         if !change.is_empty() {
-            let (node, uid) = (name.clone(), node.uid.clone());
-            steps.push(Step::PatchNode {
-                node,
-                uid,
-                change,
-                events: Vec::new(),
-            });
+            steps.push(patch(node, change));
         }
     }
+    for (plan, nodes) in world
+        .recorded_on
+        .iter()
+        .filter(|(plan, _)| !world.plans.contains_key(*plan))
+    {
+        let nodes = nodes.iter().filter_map(|node| world.nodes.get(node));
+        steps.extend(nodes.filter_map(|node| void_record(world, node, plan)));
+    }
     steps
+}
+
+/// Takes a record of this namespace off a node that is not of the Plan that there is, or not of this machine.
+pub(super) fn void_record(world: &World, node: &NodeFacts, plan: &str) -> Option<Step> {
+    let record = node
+        .records
+        .get(plan)
+        .filter(|record| record.namespace == world.defaults.namespace)?;
+    let mut change = NodeChange::default();
+    change.annotations.insert(record_key(plan), None);
+    if record.uncordon && *record.node_uid == *node.uid && node.ledger.is_none() {
+        let nobody = Mine {
+            defaults: &world.defaults,
+            plan_uid: "",
+        };
+        release(node, &nobody, true, &mut change);
+    }
+    Some(patch(node, change))
+}
+
+/// Takes the record of a Plan off a node.
+pub(super) fn drop_record(node: &NodeFacts, plan: &str) -> Step {
+    let mut change = NodeChange::default();
+    change.annotations.insert(record_key(plan), None);
+    patch(node, change)
+}
+
+fn patch(node: &NodeFacts, change: NodeChange) -> Step {
+    Step::PatchNode {
+        node: node.name.clone(),
+        uid: node.uid.clone(),
+        change,
+        events: Vec::new(),
+    }
 }
 
 fn has_reason(
     world: &World,
     standings: &BTreeMap<Text, BTreeMap<Text, Standing>>,
     node: &NodeFacts,
-    holder: &super::Holder,
+    holder: &Holder,
 ) -> bool {
     let plan = world
         .plans
@@ -114,11 +150,8 @@ fn has_reason(
                 && record.plan_uid == holder.plan_uid
                 && *record.node_uid == *node.uid
         });
-    failed || has_live_pod(world, node, &holder.plan)
-}
-
-fn has_live_pod(world: &World, node: &NodeFacts, plan: &str) -> bool {
-    world.pods.iter().any(|(_, pod)| {
-        *pod.plan == *plan && pod.node.as_ref() == Some(&node.name) && pod.stage != Stage::Ended
-    })
+    failed
+        || world
+            .live_pods_on(&node.name)
+            .any(|pod| *pod.plan == *holder.plan)
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
+use super::blocker::Blocker;
+use super::conditions::{LATEST_RESOLVED, find};
 use super::facts::{ChannelFacts, PlanFacts, SecretFacts, Text};
 use super::world::Table;
 use crate::api::validate::Invalid;
-use crate::channel::version::accept;
+use crate::channel::version::{accept, is_behind};
 use crate::job::digest;
 
 /// Where a version came from.
@@ -24,19 +26,40 @@ pub(super) struct Resolved {
     pub(super) version: Text,
     pub(super) hash: Text,
     pub(super) source: Source,
+    /// What the channel gives, where that is older: the Plan stays where it is, and begins with no new node.
+    pub(super) withdrawn: Option<Text>,
+    /// Why the channel's last answer was not taken, though it was a version.
+    pub(super) refused: Option<String>,
+}
+
+impl Resolved {
+    pub(super) fn is_at(&self, other: &Self) -> bool {
+        self.version == other.version && self.hash == other.hash
+    }
 }
 
 /// What a Plan resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Resolution {
-    /// Something has to be asked or read first.
+    /// The channel has to be asked first.
     Pending,
+    /// A secret that takes part in the hash is being read. That takes a moment, in which nothing is said.
+    Reading(Text),
     /// There is no version, and why.
     Failed(String),
     /// Secrets that take part in the hash are missing, in S53's words.
     MissingSecrets(String),
     /// There is.
     Resolved(Resolved),
+}
+
+impl Resolution {
+    pub(super) fn resolved(&self) -> Option<&Resolved> {
+        match self {
+            Self::Resolved(resolved) => Some(resolved),
+            Self::Pending | Self::Reading(_) | Self::Failed(_) | Self::MissingSecrets(_) => None,
+        }
+    }
 }
 
 /// S54's words for a Plan with neither `version` nor `channel`.
@@ -48,13 +71,41 @@ pub(super) fn resolve(
     channels: &BTreeMap<Text, ChannelFacts>,
 ) -> Resolution {
     let spec = &plan.object.spec;
+    let (mut withdrawn, mut refused) = (None, None);
     let (version, source) = match (given(spec.version.as_deref()), given(spec.channel.as_deref())) {
         (Some(version), _) => (munge(version), Source::Version),
         (None, Some(url)) => match channel(plan, url, channels) {
+            // The error may have been that the version was withdrawn: the channel is asked first.
+            Some(ChannelFacts { error: Some(_), .. }) if !channels.contains_key(url) => {
+                return Resolution::Pending;
+            }
             Some(ChannelFacts {
-                version: Some(version),
+                version: Some(offered),
                 ..
-            }) => (version, Source::Channel),
+            }) => {
+                let current = current(plan).filter(|current| **current != *offered);
+                let why = accept(current, &offered).err().map(|error| error.to_string());
+                match current {
+                    Some(current) if why.is_some() => {
+                        refused = why;
+                        (current.to_owned(), Source::Channel)
+                    }
+                    Some(current) if is_behind(current, &offered) => {
+                        let (offered, current) = (offered, current.to_owned());
+                        let blocker = Blocker::ChannelWithdrawn {
+                            offered: offered.clone(),
+                            current: current.clone(),
+                        };
+                        refused = Some(blocker.to_string());
+                        withdrawn = Some(offered.into());
+                        (current, Source::Channel)
+                    }
+                    _ => match why {
+                        Some(why) => return Resolution::Failed(why),
+                        None => (offered, Source::Channel),
+                    },
+                }
+            }
             Some(ChannelFacts {
                 error: Some(error), ..
             }) => return Resolution::Failed(error),
@@ -64,26 +115,35 @@ pub(super) fn resolve(
     };
     let mut hashes = Vec::new();
     let mut missing = Vec::new();
-    let mut unread = false;
+    let mut unread = None;
     for name in digest::hashed_secrets(spec) {
         match secrets.get(name) {
             Some(SecretFacts::Hash(hash)) => hashes.push(hash),
-            Some(SecretFacts::Unread) => unread = true,
-            None => missing.push(name.to_owned()),
+            Some(SecretFacts::Unread) | None => unread = Some(name.into()),
+            Some(SecretFacts::Missing) => missing.push(name.to_owned()),
         }
     }
     if !missing.is_empty() {
         return Resolution::MissingSecrets(Invalid::SecretsMissing(missing).to_string());
     }
-    if unread {
-        return Resolution::Pending;
+    if let Some(name) = unread {
+        return Resolution::Reading(name);
     }
     let hash = digest::plan_hash(&plan.object, &version, hashes).into();
     Resolution::Resolved(Resolved {
         version: version.into(),
         hash,
         source,
+        withdrawn,
+        refused,
     })
+}
+
+/// The version that the Plan is at, as far as it has been told to be.
+fn current(plan: &PlanFacts) -> Option<&str> {
+    let status = plan.status();
+    let resolved = find(&status.conditions, LATEST_RESOLVED).is_some_and(|c| c.status == "True");
+    given(status.latest_version.as_deref()).filter(|_| resolved)
 }
 
 /// What status says that the Plan was at.
@@ -93,6 +153,8 @@ pub(super) fn stored(plan: &PlanFacts) -> Option<Resolved> {
         version: given(status.latest_version.as_deref())?.into(),
         hash: given(status.latest_hash.as_deref())?.into(),
         source: Source::Version,
+        withdrawn: None,
+        refused: None,
     })
 }
 
@@ -113,42 +175,21 @@ pub(super) fn channel(
             version: told.version,
             ..known.clone()
         }),
-        (Some(known), Some(told)) => Some(believe(known, told)),
-        (Some(known), None) => Some(known.clone()),
+        (Some(known), _) => Some(known.clone()),
         (None, told) => told,
     }
 }
 
-/// A channel that has told a semantic version is not believed when it tells a word: that is a login page, not a release.
-fn believe(known: &ChannelFacts, told: ChannelFacts) -> ChannelFacts {
-    let refused = known
-        .version
-        .as_deref()
-        .and_then(|v| accept(told.version.as_deref(), v).err());
-    match refused {
-        Some(refused) => ChannelFacts {
-            version: told.version,
-            error: Some(refused.to_string()),
-            ..known.clone()
-        },
-        None => known.clone(),
-    }
-}
-
 fn told_before(plan: &PlanFacts, url: &str) -> Option<ChannelFacts> {
-    let status = plan.status();
-    let told = status
+    let told = plan
+        .status()
         .channel
         .as_ref()
         .filter(|told| told.url.as_deref() == Some(url))?;
-    let resolved = status
-        .conditions
-        .iter()
-        .any(|c| c.type_ == "LatestResolved" && c.status == "True");
     Some(ChannelFacts {
         polled: told.last_polled.as_deref()?.parse().ok()?,
         failures: u32::from(told.last_error.is_some()),
-        version: status.latest_version.clone().filter(|_| resolved),
+        version: current(plan).map(str::to_owned),
         error: told.last_error.clone(),
     })
 }

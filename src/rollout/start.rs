@@ -8,10 +8,14 @@ use super::blocker::Blocker;
 use super::decide::Report;
 use super::facts::Text;
 use super::fields;
-use super::node::Standing;
+use super::node::{Next, Standing};
 use super::plan::PlanView;
 use super::resolve::Resolution;
+use super::view::Class;
 use super::world::World;
+
+/// Where the nodes stand that each Plan has begun with.
+pub(super) type Standings = BTreeMap<Text, BTreeMap<Text, Standing>>;
 
 /// Why no node of a Plan may start now.
 pub(super) fn gate(
@@ -20,8 +24,10 @@ pub(super) fn gate(
     now: Timestamp,
     wake: &mut Option<Timestamp>,
 ) -> Option<Blocker> {
-    let resolved = matches!(plan.resolution, Resolution::Resolved(_));
-    if plan.invalid.is_some() || !resolved {
+    let Resolution::Resolved(resolved) = &plan.resolution else {
+        return Some(Blocker::NotReady);
+    };
+    if plan.invalid.is_some() {
         return Some(Blocker::NotReady);
     }
     if fields::are_pruned(&plan.facts) {
@@ -35,6 +41,10 @@ pub(super) fn gate(
     }
     if plan.limit() == 0 {
         return Some(Blocker::ConcurrencyZero);
+    }
+    if let Some(offered) = &resolved.withdrawn {
+        let (offered, current) = (offered.to_string(), resolved.version.to_string());
+        return Some(Blocker::ChannelWithdrawn { offered, current });
     }
     if let Some(window) = plan.window.as_ref().filter(|_| plan.nodes.eligible() > 0) {
         let open = window.contains(now);
@@ -60,17 +70,46 @@ pub(super) struct Busy<'a> {
 }
 
 impl<'a> Busy<'a> {
-    pub(super) fn new(world: &'a World, standings: &BTreeMap<Text, BTreeMap<Text, Standing>>) -> Self {
+    /// Nodes on which work has begun. Who is still to begin comes after them.
+    pub(super) fn new(world: &'a World, standings: &Standings) -> Self {
         let mut taken = BTreeMap::new();
         for (plan, nodes) in standings {
             if !world.plans.get(plan).is_some_and(|p| p.disruptive) {
                 continue;
             }
-            for (node, _) in nodes.iter().filter(|(_, standing)| !standing.failed) {
+            for (node, _) in nodes
+                .iter()
+                .filter(|(_, standing)| !standing.failed && standing.next.is_none())
+            {
                 taken.entry(node.clone()).or_insert_with(|| plan.clone());
             }
         }
         Self { world, taken }
+    }
+
+    /// Lets those begin that have a slot already, as far as no other Plan is at work on their node.
+    pub(super) fn begin(&mut self, standings: &mut Standings) {
+        for (name, nodes) in standings {
+            let Some(plan) = self.world.plans.get(name) else {
+                continue;
+            };
+            for (node, standing) in nodes.iter_mut().filter(|(_, standing)| standing.next.is_some()) {
+                if let Some(blocker) = self.blocker(plan, node) {
+                    standing.is_held_up(blocker.reason(), blocker.to_string());
+                    continue;
+                }
+                self.take(plan, node);
+                if let Some(Next::Now(step)) = standing.next.take() {
+                    standing.steps.push(step);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, plan: &PlanView, node: &Text) {
+        if plan.disruptive {
+            self.taken.insert(node.clone(), plan.facts.name.clone());
+        }
     }
 
     /// What keeps a Plan off a node.
@@ -83,10 +122,9 @@ impl<'a> Busy<'a> {
                 plan: other.to_string(),
             });
         }
-        let jobs = self.world.jobs_on.get(node).into_iter().flatten();
-        jobs.filter_map(|job| self.world.jobs.get(job)).find_map(|job| {
+        let by_job = self.world.jobs_on(node).find_map(|job| {
             if job.plan != *name {
-                let busy = plan.disruptive && job.cordons && job.is_live();
+                let busy = plan.disruptive && job.disruptive && job.parallelism > 0 && job.is_live();
                 return busy.then(|| Blocker::NodeBusy {
                     plan: job.plan.to_string(),
                 });
@@ -94,6 +132,15 @@ impl<'a> Busy<'a> {
             let leaving = job.deleting || job.plan_uid != plan.facts.uid;
             leaving.then(|| Blocker::JobLeaving {
                 job: job.name.to_string(),
+            })
+        });
+        by_job.or_else(|| {
+            let of_before =
+                |pod: &&super::PodFacts| !self.world.jobs_on(node).any(|job| job.uid == pod.job_uid);
+            let mut pods = self.world.live_pods_on(node).filter(of_before);
+            let pod = pods.find(|pod| plan.disruptive || pod.plan == *name)?;
+            Some(Blocker::PodLeaving {
+                pod: pod.name.to_string(),
             })
         })
     }
@@ -110,15 +157,13 @@ pub(super) fn start(
 ) -> Report {
     let mut report = Report::default();
     let limit = plan.limit();
-    let waiting = plan.nodes.eligible().saturating_sub(begun(plan, nodes));
-    if waiting == 0 {
+    if waiting(plan, nodes) == 0 {
         return report;
     }
     if gate.is_some() {
         report.blocker = gate;
         return report;
     }
-    report.blocker = Some(Blocker::NoSlot { limit });
     let mut free = limit.saturating_sub(i64::try_from(nodes.len()).unwrap_or(i64::MAX));
     for name in plan.nodes.ready() {
         if free <= 0 {
@@ -135,22 +180,26 @@ pub(super) fn start(
             continue;
         }
         nodes.insert(name.clone(), Standing::starting(node, now));
-        if plan.disruptive {
-            busy.taken.insert(name.clone(), plan.facts.name.clone());
-        }
+        busy.take(plan, name);
         free -= 1;
     }
-    if free > 0 {
-        // All that could start has started: who is left is not Ready.
-        report.blocker = Some(Blocker::NodeNotReady);
-    }
+    report.blocker = if free <= 0 {
+        (waiting(plan, nodes) > 0).then_some(Blocker::NoSlot { limit })
+    } else {
+        // All that could start has started: who is left is named above, or is not Ready.
+        plan.nodes
+            .not_ready()
+            .any(|name| !nodes.contains_key(name))
+            .then_some(Blocker::NodeNotReady)
+    };
     report
 }
 
-/// How many of the nodes to be done the Plan has begun with.
-pub(super) fn begun(plan: &PlanView, nodes: &BTreeMap<Text, Standing>) -> usize {
-    nodes
+/// How many of the nodes to be done the Plan has not begun with.
+pub(super) fn waiting(plan: &PlanView, nodes: &BTreeMap<Text, Standing>) -> usize {
+    let begun = nodes
         .keys()
-        .filter(|name| matches!(plan.nodes.class(name), Some(super::view::Class::Eligible { .. })))
-        .count()
+        .filter(|name| matches!(plan.nodes.class(name), Some(Class::Eligible { .. })))
+        .count();
+    plan.nodes.eligible().saturating_sub(begun)
 }

@@ -1,22 +1,23 @@
 //! What a Plan says of itself: conditions, counts, nodes and the events that go with a change. Starts, results and
 //! conditions are written at once; what is mere progress rides along or waits a second.
 
+mod events;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::conditions::{COMPLETE, LATEST_RESOLVED, Says, VALIDATED, find, seconds};
+use super::conditions::{conditions, seconds, unreadable};
 use super::decide::{Decision, Report};
-use super::event::{Event, EventType};
 use super::facts::Text;
-use super::node::{Standing, failure_text};
+use super::node::Standing;
 use super::plan::PlanView;
-use super::resolve::{self, Resolution, Source};
+use super::resolve::{self, Resolution};
 use super::step::Step;
 use super::world::World;
 use super::{fields, start};
-use crate::api::{ChannelStatus, NodeCounts, NodeProgress, PlanCondition, PlanStatus};
+use crate::api::{ChannelStatus, NodeCounts, NodeProgress, PlanStatus};
 
 /// Phase of a node that has not been started.
 pub(super) const WAITING: &str = "Waiting";
@@ -24,8 +25,6 @@ pub(super) const WAITING: &str = "Waiting";
 const ACTIVE_SHOWN: usize = 100;
 /// How long mere progress may wait.
 const PROGRESS_PAUSE: SignedDuration = SignedDuration::from_secs(1);
-/// How long the list of nodes in an event may be; a message is at most 1,024 bytes long (core/v1 Event).
-const NODES_IN_EVENT: usize = 800;
 
 /// Works out the status of a Plan and asks for it to be written where it is news.
 pub(super) fn report(
@@ -36,26 +35,30 @@ pub(super) fn report(
     now: Timestamp,
     decision: &mut Decision,
 ) {
-    if let Err(note) = fields::note(&plan.facts) {
-        decision.steps.push(Step::NoteFields {
-            plan: plan.facts.name.clone(),
-            note,
-        });
+    if matches!(plan.resolution, Resolution::Reading(_)) && unreadable(world, plan).is_none() {
+        return;
     }
     let stored = plan.facts.status();
     let status = status(world, plan, nodes, report, now);
     if status == *stored {
+        // Not beside a status that is being written: either would make the other one stale.
+        if let Err(note) = fields::note(&plan.facts) {
+            decision.steps.push(Step::NoteFields {
+                plan: plan.facts.name.clone(),
+                note,
+            });
+        }
         return;
     }
     if essence(&status) == essence(stored)
-        && let Some(written) = plan.written
+        && let Some(written) = plan.written.filter(|written| *written <= now)
         && let Ok(due) = written.checked_add(PROGRESS_PAUSE)
         && due > now
     {
         decision.wake = Some(decision.wake.map_or(due, |known| known.min(due)));
         return;
     }
-    let events = events(plan, stored, &status);
+    let events = events::events(plan, stored, &status);
     let plan = plan.facts.name.clone();
     decision.steps.push(Step::WriteStatus {
         plan,
@@ -72,13 +75,10 @@ fn status(
     now: Timestamp,
 ) -> PlanStatus {
     let stored = plan.facts.status();
-    let resolved = match &plan.resolution {
-        Resolution::Resolved(resolved) => Some(resolved),
-        _ => None,
-    };
+    let resolved = plan.resolution.resolved();
     let applying: Vec<String> = nodes.values().map(|s| s.hostname.clone()).collect();
     let failed = nodes.values().filter(|s| s.failed).count();
-    let waiting = plan.nodes.eligible().saturating_sub(start::begun(plan, nodes));
+    let waiting = start::waiting(plan, nodes);
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let counts = NodeCounts {
         selected: plan.nodes.selected(),
@@ -108,121 +108,6 @@ fn status(
         channel: channel(world, plan),
         next_window,
     }
-}
-
-fn conditions(
-    world: &World,
-    plan: &PlanView,
-    nodes: &BTreeMap<Text, Standing>,
-    report: &Report,
-    waiting: usize,
-    now: Timestamp,
-) -> Vec<PlanCondition> {
-    let stored = &plan.facts.status().conditions;
-    let invalid = match (&plan.invalid, &plan.resolution) {
-        (Some(why), _) | (None, Resolution::MissingSecrets(why)) => Some(why.as_str()),
-        _ => None,
-    };
-    let validated = match invalid {
-        None => Says::new(VALIDATED, true, "PlanIsValid", ""),
-        Some(why) => Says::new(VALIDATED, false, "Error", why),
-    };
-    let mut out = vec![
-        complete(world, plan, nodes, report, waiting).write(stored, now),
-        validated.write(stored, now),
-    ];
-    match &plan.resolution {
-        Resolution::Resolved(r) => {
-            let reason = match r.source {
-                Source::Version => "Version",
-                Source::Channel => "Channel",
-            };
-            out.push(Says::new(LATEST_RESOLVED, true, reason, "").write(stored, now));
-        }
-        Resolution::Failed(why) => {
-            out.push(Says::new(LATEST_RESOLVED, false, "Error", why).write(stored, now))
-        }
-        // Not known yet: what was said before stands.
-        Resolution::Pending | Resolution::MissingSecrets(_) => {
-            out.extend(find(stored, LATEST_RESOLVED).cloned())
-        }
-    }
-    out
-}
-
-fn complete(
-    world: &World,
-    plan: &PlanView,
-    nodes: &BTreeMap<Text, Standing>,
-    report: &Report,
-    waiting: usize,
-) -> Says {
-    if plan.invalid.is_some() || !matches!(plan.resolution, Resolution::Resolved(_)) {
-        return Says::new(COMPLETE, false, "NotReady", "plan is not valid and resolved");
-    }
-    if let Some((node, failed)) = nodes
-        .iter()
-        .filter(|(_, s)| s.failed)
-        .max_by_key(|(_, s)| s.since)
-    {
-        let text = failure_text(
-            &world.defaults.namespace,
-            failed.job.as_deref().unwrap_or_default(),
-            node,
-            failed.reason.as_deref().unwrap_or_default(),
-            failed.message.as_deref().unwrap_or_default(),
-        );
-        return Says::new(COMPLETE, false, "JobFailed", text);
-    }
-    if !nodes.is_empty() {
-        let refused = nodes
-            .iter()
-            .find(|(_, s)| s.reason.as_deref().is_some_and(is_refusal));
-        let text = refused.map_or_else(String::new, |(node, s)| {
-            format!("Node {node}: {}", s.message.as_deref().unwrap_or_default())
-        });
-        return Says::new(COMPLETE, false, "SyncJob", text);
-    }
-    if waiting == 0 {
-        let spec = plan.spec();
-        let text = match (&spec.node_selector, plan.nodes.selected() + plan.nodes.disabled()) {
-            (None, _) => "spec.nodeSelector is absent, which selects no node",
-            (Some(_), 0) => "spec.nodeSelector matches no node",
-            _ => "",
-        };
-        return Says::new(COMPLETE, true, "Complete", text);
-    }
-    match &report.blocker {
-        Some(Blocker::WindowClosed { opens }) => {
-            let text = "current time is not within configured window";
-            let never = if opens.is_none() {
-                ", and will never be"
-            } else {
-                ""
-            };
-            Says::new(COMPLETE, false, "Waiting", format!("{text}{never}"))
-        }
-        Some(blocker @ Blocker::NodeNotReady) => {
-            let (node, blocker) = report
-                .nodes
-                .iter()
-                .next()
-                .or_else(|| Some((plan.nodes.not_ready().next()?, blocker)))
-                .map_or((String::new(), blocker), |(node, b)| {
-                    (format!("Node {node}: "), b)
-                });
-            Says::new(COMPLETE, false, blocker.reason(), format!("{node}{blocker}"))
-        }
-        Some(blocker) => Says::new(COMPLETE, false, blocker.reason(), blocker.to_string()),
-        None => Says::new(COMPLETE, false, "Resolved", ""),
-    }
-}
-
-fn is_refusal(reason: &str) -> bool {
-    matches!(
-        reason,
-        "JobRefused" | "NameTaken" | "ImageInvalid" | "SettingMissing" | "JobLeaving"
-    )
 }
 
 fn active(plan: &PlanView, nodes: &BTreeMap<Text, Standing>, report: &Report) -> Vec<NodeProgress> {
@@ -270,7 +155,9 @@ fn channel(world: &World, plan: &PlanView) -> Option<ChannelStatus> {
     Some(ChannelStatus {
         url: Some(url.to_owned()),
         last_polled: Some(known.polled.to_string()),
-        last_error: known.error,
+        last_error: known
+            .error
+            .or_else(|| plan.resolution.resolved()?.refused.clone()),
     })
 }
 
@@ -315,137 +202,4 @@ fn essence(status: &PlanStatus) -> Essence<'_> {
         channel_error: status.channel.as_ref().and_then(|c| c.last_error.as_deref()),
         next_window: status.next_window.as_deref(),
     }
-}
-
-/// What the change means, in system-upgrade-controller's words (S63).
-fn events(plan: &PlanView, stored: &PlanStatus, status: &PlanStatus) -> Vec<Event> {
-    let mut told: Vec<(EventType, &'static str, String)> = Vec::new();
-    let was = |type_| find(&stored.conditions, type_);
-    let changed = |type_| {
-        let now = find(&status.conditions, type_)?;
-        let known = was(type_);
-        let same = known
-            .is_some_and(|k| k.status == now.status && k.message == now.message && k.reason == now.reason);
-        (!same).then_some(now)
-    };
-    let version = status.latest_version.as_deref().unwrap_or_default();
-    let hash = status.latest_hash.as_deref().unwrap_or_default();
-    if let Some(now) = changed(VALIDATED) {
-        match now.message.as_deref() {
-            Some(why) if now.status == "False" => {
-                told.push((
-                    EventType::Warning,
-                    "ValidateFailed",
-                    format!("Failed to validate plan: {why}"),
-                ));
-            }
-            _ => told.push((EventType::Normal, "Validated", "Plan is valid".to_owned())),
-        }
-    }
-    let resolved = changed(LATEST_RESOLVED);
-    match &plan.resolution {
-        Resolution::Failed(why) if resolved.is_some() => {
-            let text = if why == resolve::UNRESOLVABLE {
-                why.clone()
-            } else {
-                format!("Failed to resolve latest version from Spec.Channel: {why}")
-            };
-            told.push((EventType::Warning, "ResolveFailed", text));
-        }
-        Resolution::Resolved(r) => {
-            let error = |s: &PlanStatus| s.channel.as_ref().and_then(|c| c.last_error.clone());
-            if let Some(why) = error(status).filter(|why| error(stored).as_ref() != Some(why)) {
-                let text = format!("Failed to resolve latest version from Spec.Channel: {why}");
-                told.push((EventType::Warning, "ResolveFailed", text));
-            }
-            if resolved.is_some() || stored.latest_version != status.latest_version {
-                let field = match r.source {
-                    Source::Version => "Version",
-                    Source::Channel => "Channel",
-                };
-                let text = format!("Resolved latest version from Spec.{field}: {version}");
-                told.push((EventType::Normal, "Resolved", text));
-            }
-        }
-        _ => {}
-    }
-    if let Some(nodes) = status
-        .applying
-        .as_ref()
-        .filter(|_| status.applying != stored.applying)
-    {
-        let text = format!(
-            "Jobs synced for version {version} on Nodes {}. Hash: {hash}",
-            join(nodes)
-        );
-        told.push((EventType::Normal, "SyncJob", text));
-    }
-    if let Some(now) = changed(COMPLETE) {
-        match now.reason.as_deref().unwrap_or_default() {
-            "Complete" if was(COMPLETE).is_none_or(|c| c.status != "True") => {
-                told.push((
-                    EventType::Normal,
-                    "Complete",
-                    format!("Jobs complete for version {version}. Hash: {hash}"),
-                ));
-            }
-            "Waiting" => {
-                let text = format!(
-                    "Waiting for start of Spec.Window to sync Jobs for version {version}. Hash: {hash}"
-                );
-                told.push((EventType::Normal, "Waiting", text));
-            }
-            // Told otherwise: with the Job, with validation, with SyncJob.
-            "Complete" | "JobFailed" | "NotReady" | "Resolved" => {}
-            "SyncJob" => {
-                if let Some(why) = &now.message {
-                    told.push((EventType::Warning, "JobRefused", why.clone()));
-                }
-            }
-            reason => told.push((
-                EventType::Warning,
-                blocked(reason),
-                now.message.clone().unwrap_or_default(),
-            )),
-        }
-    }
-    if told.is_empty() {
-        return Vec::new();
-    }
-    let occurrence =
-        serde_json::to_string(&(&stored.conditions, &stored.applying, &stored.channel)).unwrap_or_default();
-    let (name, uid) = (&plan.facts.name, &plan.facts.uid);
-    told.into_iter()
-        .map(|(type_, reason, text)| Event::plan(name, uid, type_, reason, text, &occurrence))
-        .collect()
-}
-
-/// The reason of a condition, as the reason of an event.
-fn blocked(reason: &str) -> &'static str {
-    match reason {
-        "Suspended" => "Suspended",
-        "ConcurrencyZero" => "ConcurrencyZero",
-        "NodeNotReady" => "NodeNotReady",
-        "NodeBusy" => "NodeBusy",
-        "MissingPermission" => "MissingPermission",
-        "ImageInvalid" => "ImageInvalid",
-        "SpecPruned" => "SpecPruned",
-        "JobRefused" => "JobRefused",
-        "JobLeaving" => "JobLeaving",
-        _ => "Blocked",
-    }
-}
-
-fn join(nodes: &[String]) -> String {
-    let mut out = String::new();
-    for (at, node) in nodes.iter().enumerate() {
-        if out.len() + node.len() > NODES_IN_EVENT {
-            return format!("{out} and {} more", nodes.len() - at);
-        }
-        if at > 0 {
-            out.push(',');
-        }
-        out.push_str(node);
-    }
-    out
 }

@@ -10,8 +10,12 @@ use crate::api::PlanStatus;
 /// What a step is about. At most one step per key is under way.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// A Plan.
+    /// Status of a Plan.
     Plan(Text),
+    /// The note on a Plan about its fields.
+    Fields(Text),
+    /// What is told about a Plan that cannot be written.
+    Told(Text),
     /// A Node.
     Node(Text),
     /// A Job.
@@ -62,6 +66,13 @@ pub enum Step {
         plan: Text,
         /// Value of the annotation `refit.rs/fields`; `None` removes it.
         note: Option<String>,
+    },
+    /// Write events about a Plan, and nothing else.
+    Tell {
+        /// The Plan.
+        plan: Text,
+        /// What there is to tell.
+        events: Vec<Event>,
     },
     /// Make the Job of a node that status says is applying.
     CreateJob {
@@ -134,7 +145,9 @@ impl Step {
     /// What the step is about.
     pub fn key(&self) -> Key {
         match self {
-            Self::WriteStatus { plan, .. } | Self::NoteFields { plan, .. } => Key::Plan(plan.clone()),
+            Self::WriteStatus { plan, .. } => Key::Plan(plan.clone()),
+            Self::NoteFields { plan, .. } => Key::Fields(plan.clone()),
+            Self::Tell { plan, .. } => Key::Told(plan.clone()),
             Self::CreateJob { job, .. }
             | Self::DeleteJob { job, .. }
             | Self::ReleaseJob { job, .. }

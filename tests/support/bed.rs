@@ -22,6 +22,8 @@ const EXISTING: &str = "REFIT_TEST_KUBECONFIG";
 #[derive(Clone)]
 pub struct Bed {
     kind: Kind,
+    /// Others go on using it when a test is over.
+    shared: bool,
 }
 
 #[derive(Clone)]
@@ -38,14 +40,11 @@ impl Bed {
         static SHARED: OnceCell<Bed> = OnceCell::const_new();
         SHARED
             .get_or_init(|| async {
-                let bed = match std::env::var_os(EXISTING).filter(|path| !path.is_empty()) {
-                    Some(path) => Self {
-                        kind: Kind::Existing(path.into()),
-                    },
-                    None => Self {
-                        kind: Kind::Own(Arc::new(Self::bring_up(Options::default()).await)),
-                    },
+                let kind = match std::env::var_os(EXISTING).filter(|path| !path.is_empty()) {
+                    Some(path) => Kind::Existing(path.into()),
+                    None => Kind::Own(Arc::new(Self::bring_up(Options::default()).await)),
                 };
+                let bed = Self { kind, shared: true };
                 bed.prepare()
                     .await
                     .unwrap_or_else(|error| panic!("cannot prepare the cluster: {error:#}"));
@@ -60,6 +59,7 @@ impl Bed {
     pub async fn own(options: Options) -> Self {
         let bed = Self {
             kind: Kind::Own(Arc::new(Self::bring_up(options).await)),
+            shared: false,
         };
         bed.prepare()
             .await
@@ -93,6 +93,10 @@ impl Bed {
         let established = kube::runtime::wait::conditions::is_crd_established();
         kube::runtime::wait::await_condition(crds, crd::NAME, established).await?;
         Ok(())
+    }
+
+    pub fn is_shared(&self) -> bool {
+        self.shared
     }
 
     /// Kubeconfig of a cluster administrator.

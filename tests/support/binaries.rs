@@ -35,8 +35,8 @@ const KUBE: Module = Module {
 
 /// A program, its package, and how many seconds it takes on two cores when nothing of it has been built
 /// before.
-struct Program {
-    name: &'static str,
+pub struct Program {
+    pub name: &'static str,
     module: &'static Module,
     package: &'static str,
     cold_seconds: u64,
@@ -94,38 +94,40 @@ impl Binaries {
     /// The programs, built first if they are not in the cache. Blocks, cold for about ten minutes on two
     /// cores.
     pub fn ready() -> Result<Self> {
-        Self::ready_in(&cache_dir()?)
-    }
-
-    /// As [`Self::ready`], with a cache folder of one's own.
-    pub fn ready_in(cache: &Path) -> Result<Self> {
-        let dir = cache.join("bed").join(digest(&go_toolchain()?));
+        let dir = cache_dir()?.join("bed").join(digest(&toolchain("go")?));
         let found = Self { dir };
-        if !found.complete() {
-            found
-                .build_missing()
-                .with_context(|| format!("cannot build the test bed in {}", found.dir.display()))?;
-        }
+        found
+            .fill(terminal::say, |program, output, label| {
+                build(&found.dir, program, output, label)
+            })
+            .with_context(|| format!("cannot build the test bed in {}", found.dir.display()))?;
         Ok(found)
     }
 
-    pub fn path(&self, program: &str) -> PathBuf {
-        self.dir.join(program)
+    /// A folder of one's own, empty.
+    pub fn in_folder(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
     }
 
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    fn complete(&self) -> bool {
-        PROGRAMS.iter().all(|program| self.path(program.name).exists())
-    }
-
-    fn build_missing(&self) -> Result<()> {
+    /// Makes what is missing with `make`, which writes a program to the given path. Whoever else wants the
+    /// same, in this process or another, waits until it is there; nobody ever sees half a program.
+    pub fn fill(
+        &self,
+        tell: impl Fn(&str),
+        make: impl Fn(&Program, &Path, &str) -> Result<()>,
+    ) -> Result<()> {
+        let missing = || {
+            PROGRAMS
+                .iter()
+                .filter(|program| !self.path(program.name).exists())
+        };
+        if missing().next().is_none() {
+            return Ok(());
+        }
         fs::create_dir_all(&self.dir)?;
         let lock = File::create(self.dir.join("lock"))?;
         if lock.try_lock().is_err() {
-            terminal::say("another process builds the control plane, waiting for it");
+            tell("somebody else builds the control plane, waiting for it");
             lock.lock()?;
         }
         // What a build that was killed has left; its `go` may still run, so names are never used twice.
@@ -138,82 +140,84 @@ impl Binaries {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        let missing: Vec<_> = PROGRAMS
-            .iter()
-            .enumerate()
-            .filter(|(_, program)| !self.path(program.name).exists())
-            .collect();
-        if let [_, ..] = missing[..] {
-            let cold: u64 = missing.iter().map(|(_, program)| program.cold_seconds).sum();
-            terminal::say(&format!(
+        let missing: Vec<_> = missing().collect();
+        if !missing.is_empty() {
+            let cold: u64 = missing.iter().map(|program| program.cold_seconds).sum();
+            tell(&format!(
                 "building {} programs of the control plane, once; from nothing this takes about {} minutes on 2 cores",
                 missing.len(),
                 cold.div_ceil(60)
             ));
         }
-        for (index, program) in missing {
-            self.build(
+        for (index, program) in missing.iter().enumerate() {
+            let unfinished = self
+                .dir
+                .join(format!("{}.{}.{UNFINISHED}", program.name, std::process::id()));
+            make(
                 program,
-                &format!("{} ({} of {})", program.name, index + 1, PROGRAMS.len()),
+                &unfinished,
+                &format!("{} ({} of {})", program.name, index + 1, missing.len()),
             )?;
+            fs::rename(&unfinished, self.path(program.name))?;
         }
         Ok(())
     }
 
-    fn build(&self, program: &Program, label: &str) -> Result<()> {
-        let module = self.dir.join("src").join(program.module.name);
-        fs::create_dir_all(&module)?;
-        fs::write(module.join("go.mod"), program.module.go_mod)?;
-        fs::write(module.join("go.sum"), program.module.go_sum)?;
-        let unfinished = self
-            .dir
-            .join(format!("{}.{}.{UNFINISHED}", program.name, std::process::id()));
-        let log = self.dir.join(format!("{}.log", program.name));
-
-        let started = Instant::now();
-        terminal::overwrite(&format!("building {label}"));
-        let mut child = go()
-            .arg("build")
-            .args(BUILD_FLAGS)
-            .arg("-ldflags")
-            .arg(linker_flags())
-            .arg("-o")
-            .arg(&unfinished)
-            .arg(program.package)
-            .current_dir(&module)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log)?)
-            .spawn()?;
-        let mut told = started;
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            std::thread::sleep(Duration::from_millis(200));
-            let line = format!(
-                "building {label}: {} s of up to {} s on 2 cores",
-                started.elapsed().as_secs(),
-                program.cold_seconds
-            );
-            if told.elapsed() >= PROGRESS_EVERY {
-                told = Instant::now();
-                terminal::say(&line);
-            } else {
-                terminal::overwrite(&line);
-            }
-        };
-        if !status.success() {
-            bail!(
-                "`go build {}` failed, {status}:\n{}",
-                program.package,
-                fs::read_to_string(&log).unwrap_or_default().trim_end()
-            );
-        }
-        fs::rename(&unfinished, self.path(program.name))?;
-        terminal::say(&format!("built {label} in {} s", started.elapsed().as_secs()));
-        Ok(())
+    pub fn path(&self, program: &str) -> PathBuf {
+        self.dir.join(program)
     }
+}
+
+/// Builds one program from its module, and tells how it goes.
+fn build(dir: &Path, program: &Program, output: &Path, label: &str) -> Result<()> {
+    let module = dir.join("src").join(program.module.name);
+    fs::create_dir_all(&module)?;
+    fs::write(module.join("go.mod"), program.module.go_mod)?;
+    fs::write(module.join("go.sum"), program.module.go_sum)?;
+    let log = dir.join(format!("{}.log", program.name));
+
+    let started = Instant::now();
+    terminal::overwrite(&format!("building {label}"));
+    let mut child = go("go")
+        .arg("build")
+        .args(BUILD_FLAGS)
+        .arg("-ldflags")
+        .arg(linker_flags())
+        .arg("-o")
+        .arg(output)
+        .arg(program.package)
+        .current_dir(&module)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&log)?)
+        .spawn()?;
+    let mut told = started;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        let line = format!(
+            "building {label}: {} s of up to {} s on 2 cores",
+            started.elapsed().as_secs(),
+            program.cold_seconds
+        );
+        if told.elapsed() >= PROGRESS_EVERY {
+            told = Instant::now();
+            terminal::say(&line);
+        } else {
+            terminal::overwrite(&line);
+        }
+    };
+    if !status.success() {
+        bail!(
+            "`go build {}` failed, {status}:\n{}",
+            program.package,
+            fs::read_to_string(&log).unwrap_or_default().trim_end()
+        );
+    }
+    terminal::say(&format!("built {label} in {} s", started.elapsed().as_secs()));
+    Ok(())
 }
 
 /// `$REFIT_CACHE`, else the user's cache folder + `refit`.
@@ -240,8 +244,8 @@ pub fn cache_dir() -> Result<PathBuf> {
 }
 
 /// The Go command, without what a user's surroundings could change about a build.
-fn go() -> Command {
-    let mut go = Command::new("go");
+fn go(program: &str) -> Command {
+    let mut go = Command::new(program);
     go.env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
         .env_remove("GOFLAGS");
@@ -249,21 +253,24 @@ fn go() -> Command {
 }
 
 /// Version and platform of the Go that is there.
-fn go_toolchain() -> Result<String> {
-    let needed = required_go();
-    let hint = format!(
-        "the test bed builds etcd and Kubernetes from source and needs Go {needed} or newer (https://go.dev/dl); \
-         or set REFIT_TEST_KUBECONFIG to use a cluster that runs"
-    );
-    let out = go()
+pub fn toolchain(program: &str) -> Result<String> {
+    let hint = || {
+        let needed = required_go();
+        format!(
+            "the test bed builds etcd and Kubernetes from source and needs Go {needed} or newer (https://go.dev/dl); \
+             or set REFIT_TEST_KUBECONFIG to use a cluster that runs"
+        )
+    };
+    let out = go(program)
         .args(["env", "GOVERSION", "GOOS", "GOARCH"])
         .current_dir(std::env::temp_dir())
         .output()
-        .with_context(|| format!("cannot run `go`: {hint}"))?;
+        .with_context(|| format!("cannot run `{program}`: {}", hint()))?;
     ensure!(
         out.status.success(),
-        "`go env` failed: {}: {hint}",
-        String::from_utf8_lossy(&out.stderr).trim()
+        "`{program} env` failed: {}: {}",
+        String::from_utf8_lossy(&out.stderr).trim(),
+        hint()
     );
     Ok(String::from_utf8_lossy(&out.stdout)
         .split_whitespace()

@@ -191,12 +191,12 @@ impl Controller {
 
     /// SIGSTOP: it stands still, and keeps its connections.
     pub fn freeze(&self) {
-        self.process.signal(Signal::STOP);
+        self.process.freeze();
     }
 
     /// SIGCONT.
     pub fn thaw(&self) {
-        self.process.signal(Signal::CONT);
+        self.process.thaw();
     }
 
     /// SIGTERM, and how it ended.
@@ -224,6 +224,10 @@ impl Controller {
     /// Another process with the same setup. The log goes on in the same file.
     pub fn start_again(&self) -> Self {
         self.setup.start()
+    }
+
+    pub fn log_path(&self) -> &Path {
+        self.process.log_path()
     }
 
     pub fn log(&self) -> String {
@@ -268,15 +272,7 @@ impl Controller {
     }
 }
 
-/// refit's binary: cargo builds it for tests and says where it is; for other programs it is beside them.
+/// refit's binary, which cargo builds for tests. An example has to name a program of its own.
 pub fn binary() -> PathBuf {
-    if let Some(path) = option_env!("CARGO_BIN_EXE_refit") {
-        return path.into();
-    }
-    let program = std::env::current_exe().expect("a program knows its path");
-    let examples = program.parent().expect("a program is in a folder");
-    examples
-        .parent()
-        .expect("examples are in a folder of their own")
-        .join("refit")
+    option_env!("CARGO_BIN_EXE_refit").unwrap_or("refit").into()
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::Api;
-use rustix::process::Signal;
 
 use super::binaries::Binaries;
 use super::kubeconfig;
@@ -105,17 +104,13 @@ impl Identity {
 impl ControlPlane {
     /// Starts one and waits until it works: API server ready, first service account made. Some seconds.
     pub async fn start(binaries: &Binaries, options: Options) -> Result<Self> {
-        let mut attempt = 1;
-        loop {
+        for _ in 1..ATTEMPTS {
             match Self::attempt(binaries, options.clone(), Ports::free()?).await {
-                Err(error)
-                    if attempt < ATTEMPTS && format!("{error:#}").contains("address already in use") =>
-                {
-                    attempt += 1;
-                }
+                Err(error) if is_port_taken(&error) => (),
                 done => return done,
             }
         }
+        Self::attempt(binaries, options, Ports::free()?).await
     }
 
     async fn attempt(binaries: &Binaries, options: Options, ports: Ports) -> Result<Self> {
@@ -196,18 +191,26 @@ impl ControlPlane {
         self.apiserver_ready().await
     }
 
+    /// etcd is killed and started again with the data that it had. What the API server answers meanwhile is its business.
+    pub fn restart_etcd(&self) -> Result<()> {
+        let mut etcd = lock(&self.etcd);
+        drop(etcd.take());
+        *etcd = Some(self.etcd_program().start()?);
+        Ok(())
+    }
+
     /// The API server is frozen: connections are accepted, and no answer comes.
     pub fn pause_apiserver(&self) {
-        self.signal_apiserver(Signal::STOP);
+        self.with_apiserver(Process::freeze);
     }
 
     pub fn resume_apiserver(&self) {
-        self.signal_apiserver(Signal::CONT);
+        self.with_apiserver(Process::thaw);
     }
 
-    fn signal_apiserver(&self, signal: Signal) {
+    fn with_apiserver(&self, change: impl Fn(&Process)) {
         if let Some(apiserver) = &*lock(&self.apiserver) {
-            apiserver.signal(signal);
+            change(apiserver);
         }
     }
 
@@ -412,6 +415,44 @@ impl Ports {
     }
 }
 
+/// Whether a program ended because somebody else listens on its port.
+fn is_port_taken(error: &anyhow::Error) -> bool {
+    format!("{error:#}").contains("address already in use")
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_somebody_else_has_is_told_from_other_trouble() {
+        let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let binaries = tokio::task::spawn_blocking(Binaries::ready)
+            .await
+            .unwrap()
+            .unwrap();
+        for spoil in [
+            |ports: &mut Ports, port| ports.etcd = port,
+            |ports: &mut Ports, port| ports.api = port,
+        ] {
+            let mut ports = Ports::free().unwrap();
+            spoil(&mut ports, port);
+            let outcome = ControlPlane::attempt(&binaries, Options::default(), ports).await;
+            let error = outcome.err().expect("nobody can listen on a taken port");
+            assert!(is_port_taken(&error), "{error:#}");
+        }
+        let options = Options {
+            apiserver: vec!["--no-such-flag".to_owned()],
+            ..Options::default()
+        };
+        let outcome = ControlPlane::attempt(&binaries, options, Ports::free().unwrap()).await;
+        let error = outcome.err().expect("the flag is unknown");
+        assert!(!is_port_taken(&error), "{error:#}");
+        assert!(format!("{error:#}").contains("no-such-flag"), "{error:#}");
+    }
 }

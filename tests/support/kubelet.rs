@@ -50,9 +50,11 @@ use kube::Config;
 use refit::rehearse::podlife::STEERING_PREFIX;
 use tokio::sync::oneshot;
 
-pub use act::{Act, ContainerAct};
+#[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
+pub use act::{Act, ContainerAct, Cordons, Nothing};
 use machine::Health;
-pub use nodeset::NodeSet;
+#[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
+pub use nodeset::{NodeSet, NodeSpec};
 use remote::{Command, NodeChange, Remote};
 
 /// Longer than a node controller with a few thousand nodes takes to let pods onto a new one.

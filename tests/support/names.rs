@@ -31,3 +31,29 @@ pub fn shuffled(range: Range<u16>) -> impl Iterator<Item = u16> {
 fn random_bits() -> u64 {
     RandomState::new().build_hasher().finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_number_of_a_range_comes_once() {
+        let numbers: Vec<_> = shuffled(20_000..30_000).collect();
+        assert_eq!(numbers.len(), 10_000);
+        assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), 10_000);
+        assert!(numbers.iter().all(|number| (20_000..30_000).contains(number)));
+    }
+
+    #[test]
+    fn names_are_what_kubernetes_allows() {
+        let name = random();
+        assert_eq!(name.len(), 6);
+        assert!(
+            name.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        );
+        assert_ne!(name, random());
+    }
+}

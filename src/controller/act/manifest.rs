@@ -15,11 +15,14 @@ pub enum Prepared {
     /// Patch the status of a Plan.
     Status {
         plan: Text,
+        uid: Text,
         body: Value,
         events: Vec<Event>,
     },
     /// Patch a Plan.
-    Plan { plan: Text, body: Value },
+    Plan { plan: Text, uid: Text, body: Value },
+    /// Write events only.
+    Tell { plan: Text, events: Vec<Event> },
     /// Make a Job.
     CreateJob { job: Text, body: Vec<u8> },
     /// Delete a Job.
@@ -31,12 +34,14 @@ pub enum Prepared {
     /// Patch a Job.
     Job {
         job: Text,
+        uid: Text,
         body: Value,
         events: Vec<Event>,
     },
     /// Patch a Node.
     Node {
         node: Text,
+        uid: Text,
         body: Value,
         events: Vec<Event>,
     },
@@ -60,7 +65,12 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 "metadata": { "uid": &*facts.uid, "resourceVersion": version.to_string() },
                 "status": status_patch(&status),
             });
-            Prepared::Status { plan, body, events }
+            Prepared::Status {
+                plan,
+                uid: facts.uid.clone(),
+                body,
+                events,
+            }
         }),
         Step::NoteFields { plan, note } => world.plan(&plan).map(|facts| {
             let version = world.plan_version(&plan).unwrap_or_default();
@@ -69,8 +79,13 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 "resourceVersion": version.to_string(),
                 "annotations": { names::ANNOTATION_FIELDS: note },
             } });
-            Prepared::Plan { plan, body }
+            Prepared::Plan {
+                plan,
+                uid: facts.uid.clone(),
+                body,
+            }
         }),
+        Step::Tell { plan, events } => Some(Prepared::Tell { plan, events }),
         Step::CreateJob {
             plan,
             node,
@@ -94,6 +109,7 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
             let body = json!({ "metadata": { "uid": &*uid }, "spec": { "parallelism": 1 } });
             Some(Prepared::Job {
                 job,
+                uid,
                 body,
                 events: Vec::new(),
             })
@@ -108,7 +124,12 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 "metadata": { "uid": &*uid, "annotations": { names::ANNOTATION_RECORDED: "true" } },
                 "spec": { "ttlSecondsAfterFinished": ttl_seconds },
             });
-            Some(Prepared::Job { job, body, events })
+            Some(Prepared::Job {
+                job,
+                uid,
+                body,
+                events,
+            })
         }
         Step::PatchNode {
             node,
@@ -118,7 +139,12 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
         } => {
             let version = world.node_version(&node).unwrap_or_default();
             let body = node_patch(&uid, version, &change);
-            Some(Prepared::Node { node, body, events })
+            Some(Prepared::Node {
+                node,
+                uid,
+                body,
+                events,
+            })
         }
         Step::Poll { url, latest_version } => Some(Prepared::Poll { url, latest_version }),
         Step::ReadSecret { name } => Some(Prepared::ReadSecret { name }),

@@ -21,7 +21,7 @@ struct State {
     /// Verbs that are answered with 403.
     forbidden: Vec<&'static str>,
     /// What somebody else does right before the next writes, each once.
-    meanwhile: Vec<fn(&mut State)>,
+    meanwhile: Vec<fn(&mut Self)>,
     writes: Vec<String>,
     /// A created or changed CRD is established so many GETs later.
     slow: u32,

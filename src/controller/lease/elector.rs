@@ -16,6 +16,7 @@ use tracing::{debug, info, warn};
 use super::standing::{Renewal, Standing};
 use super::{JITTER_FACTOR, Leadership, LeaseLost, LeaseTiming};
 use crate::clock::Clock;
+use crate::controller::client::brief;
 
 /// A candidate for one Lease.
 pub struct Elector {
@@ -289,7 +290,7 @@ impl Elector {
             Ok(Ok(true)) => info!(lease = %self.name, namespace = %self.namespace, "lease is given back"),
             Ok(Ok(false)) => debug!(lease = %self.name, "lease was not ours to give back"),
             Ok(Err(error)) => {
-                warn!(lease = %self.name, error = %said(&error), "lease could not be given back");
+                warn!(lease = %self.name, error = %brief(&error), "lease could not be given back");
             }
             Err(_) => warn!(lease = %self.name, "lease could not be given back in time"),
         }
@@ -424,15 +425,7 @@ impl Elector {
 }
 
 fn failed(error: &kube::Error) -> Attempt {
-    Attempt::Failed(said(error))
-}
-
-/// The error in the API server's words; kube would print its whole Status twice.
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    }
+    Attempt::Failed(brief(error))
 }
 
 impl LeaseHandle {

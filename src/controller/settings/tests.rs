@@ -1,1 +1,476 @@
+//! Every flag and every variable of S2 and S3: default, value, bad value.
 
+use super::*;
+
+const NAME: (&str, &str) = ("SYSTEM_UPGRADE_CONTROLLER_NAME", "system-upgrade-controller");
+const NAMESPACE: (&str, &str) = ("SYSTEM_UPGRADE_CONTROLLER_NAMESPACE", "system-upgrade");
+
+/// Takes one setting out of those about Jobs.
+type Read<T> = fn(&JobSettings) -> T;
+
+fn resolve_with(flags: Flags, pairs: &[(&str, &str)]) -> Result<(Settings, Vec<Notice>), SettingsError> {
+    let lookup = |name: &str| {
+        pairs
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| (*value).to_owned())
+    };
+    Settings::resolve(flags, &lookup, "pod-1")
+}
+
+/// With nothing but what is required, and these variables.
+fn resolve(pairs: &[(&str, &str)]) -> Result<(Settings, Vec<Notice>), SettingsError> {
+    resolve_with(Flags::default(), &[&[NAME, NAMESPACE], pairs].concat())
+}
+
+fn settings(pairs: &[(&str, &str)]) -> Settings {
+    let (settings, notices) = resolve(pairs).unwrap();
+    assert!(notices.is_empty(), "{notices:?}");
+    settings
+}
+
+fn error(pairs: &[(&str, &str)]) -> String {
+    resolve(pairs).unwrap_err().to_string()
+}
+
+/// The one notice that these variables lead to.
+fn notice(pairs: &[(&str, &str)]) -> (Settings, Notice) {
+    let (settings, mut notices) = resolve(pairs).unwrap();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    (settings, notices.remove(0))
+}
+
+#[test]
+fn the_defaults_are_system_upgrade_controllers() {
+    assert_eq!(
+        settings(&[]),
+        Settings {
+            name: "system-upgrade-controller".into(),
+            namespace: "system-upgrade".into(),
+            node_name: "pod-1".into(),
+            hostname: "pod-1".into(),
+            identity: "pod-1".into(),
+            leader_elect: false,
+            lease: LeaseTiming {
+                lease_duration: Duration::from_secs(45),
+                renew_deadline: Duration::from_secs(30),
+                retry_period: Duration::from_secs(2),
+            },
+            threads: 2,
+            api: ApiSource::default(),
+            proxies: ProxyEnv::default(),
+            manage_crd: true,
+            ca_files: Vec::new(),
+            polling_interval: Duration::from_secs(900),
+            image: None,
+            jobs: JobSettings {
+                controller_name: "system-upgrade-controller".into(),
+                own_image: String::new(),
+                own_image_pull_secrets: Vec::new(),
+                active_deadline_seconds: 600,
+                active_deadline_seconds_max: 0,
+                backoff_limit: 2,
+                kubectl_image_windows: String::new(),
+                privileged: true,
+                image_pull_policy: "IfNotPresent".into(),
+                ttl_seconds_after_finish: 900,
+                pod_replacement_policy: "TerminatingOrFailed".into(),
+                allow_user_defined_security_context: true,
+            },
+            debug: false,
+            log_format: LogFormat::Text,
+        }
+    );
+}
+
+/// What system-upgrade-controller's own manifest sets.
+#[test]
+fn the_manifests_environment_is_understood() {
+    let (settings, notices) = resolve(&[
+        ("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "false"),
+        ("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "true"),
+        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "2"),
+        ("SYSTEM_UPGRADE_CONTROLLER_NODE_NAME", "server-1"),
+        ("SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS", "900"),
+        ("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "99"),
+        ("SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY", "Always"),
+        ("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE", "rancher/kubectl:v1.30.3"),
+        ("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS", ""),
+        ("SYSTEM_UPGRADE_JOB_PRIVILEGED", "true"),
+        ("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "900"),
+        ("SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL", "15m"),
+        ("KUBERNETES_SERVICE_HOST", "10.43.0.1"),
+    ])
+    .unwrap();
+    assert!(settings.leader_elect && !settings.debug && settings.api.in_cluster);
+    assert_eq!(settings.node_name, "server-1");
+    assert_eq!(settings.identity, "pod-1");
+    assert_eq!(settings.jobs.active_deadline_seconds, 900);
+    assert_eq!(settings.jobs.backoff_limit, 99);
+    assert_eq!(settings.jobs.image_pull_policy, "Always");
+    assert_eq!(settings.polling_interval, Duration::from_secs(900));
+    assert_eq!(
+        notices,
+        [Notice::Info(
+            "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE has no effect: nodes are cordoned and drained with refit's own image".into()
+        )]
+    );
+}
+
+#[test]
+fn name_and_namespace_are_required_and_checked() {
+    let required = |pairs: &[(&str, &str)]| resolve_with(Flags::default(), pairs).unwrap_err().to_string();
+    assert_eq!(
+        required(&[NAMESPACE]),
+        "--name is required; set it, or the environment variable SYSTEM_UPGRADE_CONTROLLER_NAME"
+    );
+    assert_eq!(
+        required(&[NAME, (NAMESPACE.0, "")]),
+        "--namespace is required; set it, or the environment variable SYSTEM_UPGRADE_CONTROLLER_NAMESPACE"
+    );
+    let long = "a".repeat(64);
+    for name in ["a b", "-a", "a/b", &long] {
+        assert!(
+            required(&[(NAME.0, name), NAMESPACE]).starts_with(&format!("--name is {name:?}; it must be"))
+        );
+    }
+    for namespace in ["A", "a_b", "a.b", "-a"] {
+        assert!(
+            required(&[NAME, (NAMESPACE.0, namespace)]).starts_with("--namespace is "),
+            "{namespace}"
+        );
+    }
+}
+
+#[test]
+fn a_flag_goes_before_its_variable() {
+    let flags = Flags {
+        name: Some("n".into()),
+        namespace: Some("ns".into()),
+        node_name: Some("node".into()),
+        leader_elect: Some(false),
+        threads: Some(7),
+        kubeconfig: Some("/flag".into()),
+        master: Some("https://flag".into()),
+        debug: Some(true),
+        service_account: Some("ignored".into()),
+        manage_crd: Some(false),
+        ca_file: vec!["/a".into(), "/b".into()],
+        log_format: Some(LogFormat::Json),
+        identity: Some("me".into()),
+        lease_duration: Some(Duration::from_secs(9)),
+        renew_deadline: Some(Duration::from_secs(6)),
+        retry_period: Some(Duration::from_secs(1)),
+    };
+    let environment = [
+        NAME,
+        NAMESPACE,
+        ("SYSTEM_UPGRADE_CONTROLLER_NODE_NAME", "other"),
+        ("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "true"),
+        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "not even a number"),
+        ("SYSTEM_UPGRADE_CONTROLLER_KUBE_CONFIG", "/env"),
+        ("SYSTEM_UPGRADE_CONTROLLER_MASTER_URL", "https://env"),
+        ("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "false"),
+        ("REFIT_MANAGE_CRD", "true"),
+        ("REFIT_CA_FILE", "/c"),
+        ("REFIT_LOG_FORMAT", "text"),
+        ("REFIT_IDENTITY", "you"),
+        ("POD_UID", "uid"),
+        ("CATTLE_ELECTION_LEASE_DURATION", "1h"),
+        ("CATTLE_ELECTION_RENEW_DEADLINE", "1h"),
+        ("CATTLE_ELECTION_RETRY_PERIOD", "1h"),
+    ];
+    let (settings, notices) = resolve_with(flags, &environment).unwrap();
+    assert_eq!(
+        (
+            settings.name.as_str(),
+            settings.namespace.as_str(),
+            settings.node_name.as_str()
+        ),
+        ("n", "ns", "node")
+    );
+    assert!(!settings.leader_elect && settings.debug && !settings.manage_crd);
+    assert_eq!(settings.threads, 7);
+    assert_eq!(settings.api.kubeconfig, Some("/flag".into()));
+    assert_eq!(settings.api.master.as_deref(), Some("https://flag"));
+    assert_eq!(settings.ca_files, [PathBuf::from("/a"), PathBuf::from("/b")]);
+    assert_eq!(settings.log_format, LogFormat::Json);
+    assert_eq!(settings.identity, "me");
+    assert_eq!(settings.lease.retry_period, Duration::from_secs(1));
+    assert_eq!(settings.jobs.controller_name, "n");
+    assert_eq!(
+        notices,
+        [Notice::Info(
+            "--service-account is deprecated and has no effect".into()
+        )]
+    );
+}
+
+#[test]
+fn a_variable_goes_before_the_default() {
+    let settings = settings(&[
+        ("SYSTEM_UPGRADE_CONTROLLER_NODE_NAME", "node"),
+        ("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "T"),
+        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "7"),
+        ("SYSTEM_UPGRADE_CONTROLLER_KUBE_CONFIG", "/env"),
+        ("SYSTEM_UPGRADE_CONTROLLER_MASTER_URL", "https://env"),
+        ("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "1"),
+        ("REFIT_MANAGE_CRD", "False"),
+        ("REFIT_CA_FILE", "/c:/d:"),
+        ("REFIT_LOG_FORMAT", "json"),
+        ("REFIT_IMAGE", "registry.example/refit:v9"),
+        ("POD_UID", "uid"),
+        ("HTTPS_PROXY", "proxy:3128"),
+        ("CATTLE_ELECTION_LEASE_DURATION", "3s"),
+        ("CATTLE_ELECTION_RENEW_DEADLINE", "2s"),
+        ("CATTLE_ELECTION_RETRY_PERIOD", "500ms"),
+    ]);
+    assert!(settings.leader_elect && settings.debug && !settings.manage_crd);
+    assert_eq!(settings.api.kubeconfig, Some("/env".into()));
+    assert_eq!(settings.api.master.as_deref(), Some("https://env"));
+    assert_eq!(settings.ca_files, [PathBuf::from("/c"), PathBuf::from("/d")]);
+    assert_eq!(settings.log_format, LogFormat::Json);
+    assert_eq!(settings.image.as_deref(), Some("registry.example/refit:v9"));
+    assert_eq!(settings.jobs.own_image, "registry.example/refit:v9");
+    assert_eq!(settings.identity, "pod-1_uid");
+    assert_ne!(settings.proxies, ProxyEnv::default());
+    assert_eq!(
+        settings.lease,
+        LeaseTiming {
+            lease_duration: Duration::from_secs(3),
+            renew_deadline: Duration::from_secs(2),
+            retry_period: Duration::from_millis(500),
+        }
+    );
+}
+
+#[test]
+fn a_flags_variable_that_cannot_be_read_is_an_error() {
+    for name in [
+        "SYSTEM_UPGRADE_CONTROLLER_DEBUG",
+        "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT",
+        "REFIT_MANAGE_CRD",
+    ] {
+        assert_eq!(
+            error(&[(name, "yes")]),
+            format!(
+                "the environment variable {name} is \"yes\"; it must be true or false (also 1, t, T, TRUE, True, 0, f, F, FALSE, False)"
+            )
+        );
+    }
+    for value in ["", "x", "0", "-1", "2.5", "1001"] {
+        assert_eq!(
+            error(&[("SYSTEM_UPGRADE_CONTROLLER_THREADS", value)]),
+            format!(
+                "the environment variable SYSTEM_UPGRADE_CONTROLLER_THREADS is {value:?}; it must be a whole number from 1 to 1000"
+            )
+        );
+    }
+    assert_eq!(
+        error(&[("REFIT_LOG_FORMAT", "xml")]),
+        "the environment variable REFIT_LOG_FORMAT is \"xml\"; it must be text or json"
+    );
+    for name in [
+        "CATTLE_ELECTION_LEASE_DURATION",
+        "CATTLE_ELECTION_RENEW_DEADLINE",
+        "CATTLE_ELECTION_RETRY_PERIOD",
+    ] {
+        assert_eq!(
+            error(&[(name, "bomb")]),
+            format!(
+                "the environment variable {name} is \"bomb\"; it must be a duration such as 45s or 1m30s"
+            )
+        );
+        assert!(error(&[(name, "-1s")]).ends_with("it must not be negative"));
+    }
+    assert_eq!(
+        error(&[("HTTPS_PROXY", "ftp://u:s3cret@p")]),
+        "the environment variable HTTPS_PROXY is not the URL of a proxy, such as http://proxy.example:3128"
+    );
+}
+
+#[test]
+fn a_bool_is_what_go_takes_for_one() {
+    for value in ["1", "t", "T", "TRUE", "true", "True"] {
+        assert!(settings(&[("SYSTEM_UPGRADE_CONTROLLER_DEBUG", value)]).debug);
+    }
+    for value in ["0", "f", "F", "FALSE", "false", "False", ""] {
+        assert!(!settings(&[("SYSTEM_UPGRADE_CONTROLLER_DEBUG", value)]).debug);
+    }
+    for value in ["tRUE", "on", "yes", " true"] {
+        assert!(error(&[("SYSTEM_UPGRADE_CONTROLLER_DEBUG", value)]).contains("must be true or false"));
+    }
+}
+
+#[test]
+fn times_of_the_election_that_cannot_work_are_an_error() {
+    assert_eq!(
+        error(&[("CATTLE_ELECTION_LEASE_DURATION", "30s")]),
+        "the times of the leader election cannot work: the lease duration (30s) must be more than the renew deadline (30s)"
+    );
+    // wrangler's own test has these, and client-go then refuses them.
+    assert_eq!(
+        error(&[
+            ("CATTLE_ELECTION_LEASE_DURATION", "1s"),
+            ("CATTLE_ELECTION_RENEW_DEADLINE", "2s"),
+            ("CATTLE_ELECTION_RETRY_PERIOD", "3m"),
+        ]),
+        "the times of the leader election cannot work: the renew deadline (2s) must be more than 1.2 times the retry period (180s)"
+    );
+    assert_eq!(
+        settings(&[("CATTLE_ELECTION_LEASE_DURATION", "")]).lease,
+        LeaseTiming::default()
+    );
+}
+
+#[test]
+fn a_number_about_jobs_is_read_or_told() {
+    let cases: [(&str, Read<i64>, i64, &str); 4] = [
+        (
+            "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS",
+            |jobs| jobs.active_deadline_seconds,
+            600,
+            "9223372036854775808",
+        ),
+        (
+            "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX",
+            |jobs| jobs.active_deadline_seconds_max,
+            0,
+            "9223372036854775808",
+        ),
+        (
+            "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT",
+            |jobs| jobs.backoff_limit.into(),
+            2,
+            "2147483648",
+        ),
+        (
+            "SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH",
+            |jobs| jobs.ttl_seconds_after_finish.into(),
+            900,
+            "2147483648",
+        ),
+    ];
+    for (name, value_of, default, too_large) in cases {
+        assert_eq!(value_of(&settings(&[(name, "77")]).jobs), 77, "{name}");
+        assert_eq!(value_of(&settings(&[(name, "-5")]).jobs), -5, "{name}");
+        assert_eq!(value_of(&settings(&[(name, "+5")]).jobs), 5, "{name}");
+        for bad in ["", "x", "1.5", " 1", "1_000", "0x10", too_large] {
+            let (settings, notice) = notice(&[(name, bad)]);
+            assert_eq!(value_of(&settings.jobs), default, "{name} {bad}");
+            let text = format!("failed to parse ${name}: {bad:?} is not a whole number, or too large");
+            assert_eq!(notice, Notice::Error(text));
+        }
+    }
+}
+
+#[test]
+fn a_bool_about_jobs_is_read_or_told() {
+    let cases: [(&str, Read<bool>); 2] = [
+        ("SYSTEM_UPGRADE_JOB_PRIVILEGED", |jobs| jobs.privileged),
+        ("ALLOW_USER_DEFINED_SECURITY_CONTEXT", |jobs| {
+            jobs.allow_user_defined_security_context
+        }),
+    ];
+    for (name, value_of) in cases {
+        assert!(!value_of(&settings(&[(name, "false")]).jobs));
+        assert!(value_of(&settings(&[(name, "T")]).jobs));
+        for bad in ["", "no", "enabled"] {
+            let (settings, notice) = notice(&[(name, bad)]);
+            assert!(value_of(&settings.jobs));
+            let Notice::Error(text) = notice else {
+                panic!("{notice:?}")
+            };
+            assert!(
+                text.starts_with(&format!("failed to parse ${name}: {bad:?} must be true or false")),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_text_about_jobs_is_passed_on_and_nothing_is_the_default() {
+    let cases: [(&str, Read<String>, &str); 3] = [
+        (
+            "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY",
+            |jobs| jobs.image_pull_policy.clone(),
+            "IfNotPresent",
+        ),
+        (
+            "SYSTEM_UPGRADE_JOB_POD_REPLACEMENT_POLICY",
+            |jobs| jobs.pod_replacement_policy.clone(),
+            "TerminatingOrFailed",
+        ),
+        (
+            "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
+            |jobs| jobs.kubectl_image_windows.clone(),
+            "",
+        ),
+    ];
+    for (name, value_of, default) in cases {
+        assert_eq!(value_of(&settings(&[(name, "Whatever")]).jobs), "Whatever");
+        assert_eq!(value_of(&settings(&[(name, "")]).jobs), default);
+    }
+}
+
+#[test]
+fn a_polling_interval_counts_when_it_is_longer_than_a_minute() {
+    let name = "SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL";
+    for (value, seconds) in [
+        ("1h", 3600),
+        ("90s", 90),
+        ("61s", 61),
+        ("60s", 900),
+        ("1m", 900),
+        ("5s", 900),
+        ("0", 900),
+        ("-1h", 900),
+    ] {
+        assert_eq!(
+            settings(&[(name, value)]).polling_interval,
+            Duration::from_secs(seconds),
+            "{value}"
+        );
+    }
+    for value in ["", "15", "15 minutes"] {
+        let (settings, notice) = notice(&[(name, value)]);
+        assert_eq!(settings.polling_interval, Duration::from_secs(900));
+        let Notice::Error(text) = notice else {
+            panic!("{notice:?}")
+        };
+        assert!(
+            text.starts_with("failed to parse $SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL: time: "),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_said_once() {
+    assert!(
+        settings(&[("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE", ""), ("CATTLE_DEV_MODE", "")])
+            .ca_files
+            .is_empty()
+    );
+    let (settings, notice) = notice(&[("CATTLE_DEV_MODE", "true")]);
+    assert_eq!(settings.lease, LeaseTiming::default());
+    assert!(matches!(notice, Notice::Info(text) if text.starts_with("CATTLE_DEV_MODE has no effect")));
+}
+
+#[test]
+fn an_empty_flag_is_as_good_as_none() {
+    let flags = Flags {
+        master: Some(String::new()),
+        kubeconfig: Some(PathBuf::new()),
+        identity: Some(String::new()),
+        node_name: Some(String::new()),
+        ..Flags::default()
+    };
+    let (settings, _) = resolve_with(flags, &[NAME, NAMESPACE]).unwrap();
+    assert_eq!(settings.api, ApiSource::default());
+    assert_eq!(
+        (settings.identity.as_str(), settings.node_name.as_str()),
+        ("pod-1", "pod-1")
+    );
+}

@@ -77,3 +77,102 @@ impl Asked {
 fn is_subresource_of_namespace(rest: &[&str]) -> bool {
     matches!(rest, ["status" | "finalize"])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(method: &Method, uri: &str) -> String {
+        let asked = Asked::of(method, &uri.parse().unwrap());
+        let Asked {
+            verb,
+            group,
+            resource,
+            namespace,
+            name,
+        } = asked;
+        format!("{verb} {group}/{resource} {namespace}/{name}")
+    }
+
+    #[test]
+    fn requests_are_read_as_the_api_server_reads_them() {
+        let read = [
+            (Method::GET, "/api/v1/nodes", "list /nodes /"),
+            (
+                Method::GET,
+                "/api/v1/nodes?limit=500&resourceVersion=0",
+                "list /nodes /",
+            ),
+            (
+                Method::GET,
+                "/api/v1/nodes?allowWatchBookmarks=true&watch=true",
+                "watch /nodes /",
+            ),
+            (Method::GET, "/api/v1/nodes/a.b", "get /nodes /a.b"),
+            (
+                Method::PATCH,
+                "/api/v1/nodes/a/status?fieldManager=x",
+                "patch /nodes/status /a",
+            ),
+            (
+                Method::POST,
+                "/apis/batch/v1/namespaces/n/jobs?",
+                "create batch/jobs n/",
+            ),
+            (
+                Method::DELETE,
+                "/apis/batch/v1/namespaces/n/jobs/j",
+                "delete batch/jobs n/j",
+            ),
+            (
+                Method::DELETE,
+                "/apis/batch/v1/namespaces/n/jobs",
+                "deletecollection batch/jobs n/",
+            ),
+            (
+                Method::PUT,
+                "/apis/coordination.k8s.io/v1/namespaces/n/leases/l",
+                "update coordination.k8s.io/leases n/l",
+            ),
+            (
+                Method::POST,
+                "/api/v1/namespaces/n/pods/p/eviction",
+                "create /pods/eviction n/p",
+            ),
+            (Method::GET, "/api/v1/namespaces/n", "get /namespaces /n"),
+            (
+                Method::PUT,
+                "/api/v1/namespaces/n/finalize",
+                "update /namespaces/finalize /n",
+            ),
+            (
+                Method::GET,
+                "/apis/upgrade.cattle.io/v1/plans",
+                "list upgrade.cattle.io/plans /",
+            ),
+            (Method::GET, "/readyz", "get / /"),
+            (Method::GET, "/apis", "get / /"),
+            (Method::GET, "/apis/batch/v1", "get batch/ /"),
+        ];
+        for (method, uri, expected) in read {
+            assert_eq!(asked(&method, uri), expected, "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn leases_events_and_questions_are_no_writes() {
+        let is_write = |method: &Method, uri: &str| Asked::of(method, &uri.parse().unwrap()).is_write();
+        assert!(is_write(&Method::POST, "/apis/batch/v1/namespaces/n/jobs"));
+        assert!(is_write(&Method::PATCH, "/api/v1/nodes/a"));
+        assert!(!is_write(&Method::GET, "/api/v1/nodes/a"));
+        assert!(!is_write(
+            &Method::PUT,
+            "/apis/coordination.k8s.io/v1/namespaces/n/leases/l"
+        ));
+        assert!(!is_write(&Method::POST, "/api/v1/namespaces/n/events"));
+        assert!(!is_write(
+            &Method::POST,
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        ));
+    }
+}

@@ -34,6 +34,19 @@ pub trait ContainerAct: Send + Sync + 'static {
     fn run(&self, act: Act) -> BoxFuture<'static, Exit>;
 }
 
+/// No container has a real effect.
+pub struct Nothing;
+
+impl ContainerAct for Nothing {
+    fn acts(&self, _: &str) -> bool {
+        false
+    }
+
+    fn run(&self, _: Act) -> BoxFuture<'static, Exit> {
+        Box::pin(async { Exit::default() })
+    }
+}
+
 /// `cordon` and `drain` cordon the node and say so in its ledger. No pod is evicted.
 pub struct Cordons;
 

@@ -149,6 +149,19 @@ impl Node {
                 .any(|taint| taint.key == "node.kubernetes.io/not-ready")
     }
 
+    /// Whether the node controller has given up the node.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.machine
+            .taints
+            .iter()
+            .any(|taint| taint.key == "node.kubernetes.io/unreachable")
+    }
+
+    /// Whether the kubelet is there to say otherwise.
+    pub(super) fn is_heard(&self) -> bool {
+        self.machine.power != Power::Off && self.health != Health::Unknown
+    }
+
     /// The Node as a kubelet makes it when it registers.
     pub(super) fn object(&self, now: Timestamp) -> Vec<u8> {
         self.spec.object(&self.status(now)).to_string().into_bytes()

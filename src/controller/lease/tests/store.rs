@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-upgrade/leases";
 
-/// SplitMix64.
+/// A random sequence that its seed repeats (`SplitMix64`).
 pub(super) struct Rng(pub(super) u64);
 
 impl Rng {

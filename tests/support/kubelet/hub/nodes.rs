@@ -127,7 +127,13 @@ impl Hub {
             return;
         }
         let id = node.set;
-        if node.learn(head) {
+        let was_given_up = node.is_given_up();
+        let steered = node.learn(head);
+        // The node controller had not heard of the kubelet for too long, as while the API server was down. It is there.
+        if !was_given_up && node.is_given_up() && node.is_heard() {
+            self.writes.last(Errand::NodeStatus(name.clone(), None));
+        }
+        if steered {
             self.steer_pods(&name);
         }
         self.tell_if_registered(id);

@@ -1,0 +1,175 @@
+//! A Job that has failed for good, and when its node is tried again.
+
+use super::{Next, Question, Stand, Standing, patch, record_key};
+use crate::api::NodeProgress;
+use crate::api::names;
+use crate::rollout::event::{Event, EventType};
+use crate::rollout::facts::{JobFacts, NodeFacts, Outcome};
+use crate::rollout::record::{Phase, Record};
+use crate::rollout::step::NodeChange;
+
+impl Question<'_> {
+    /// A Job that has failed for good: the node is told first, then the Job. The failure of what the Plan no longer asks
+    /// for is only told.
+    pub(super) fn fail(
+        &self,
+        node: &NodeFacts,
+        job: &JobFacts,
+        told: Option<&NodeProgress>,
+        leaving: Option<&JobFacts>,
+    ) -> Stand {
+        let Outcome::Failed { at, reason, message } = &job.outcome else {
+            return self.without_job(node, told, leaving);
+        };
+        let text = self
+            .last_words(job)
+            .map_or_else(|| message.clone(), |words| format!("{message}: {words}"));
+        let counts = self.is_eligible(node) && self.hash().is_some_and(|hash| *hash == job.hash);
+        if self
+            .record(node)
+            .is_some_and(|record| *record.job_uid == *job.uid)
+        {
+            return self
+                .without_job(node, told, leaving)
+                .and([self.mark(job, Vec::new())]);
+        }
+        let event = self.failed_event(job, node, reason, &text);
+        if !counts {
+            // What system-upgrade-controller dealt with before the swap is not told again.
+            let dealt_with = job.is_foreign_make() && told.is_none();
+            let events = if dealt_with { Vec::new() } else { vec![event] };
+            return self
+                .without_job(node, told, leaving)
+                .and([self.mark(job, events)]);
+        }
+        let record = Record {
+            namespace: self.world.defaults.namespace.clone(),
+            plan_uid: self.plan.facts.uid.to_string(),
+            node_uid: node.uid.to_string(),
+            hash: job.hash.to_string(),
+            version: job.version.to_string(),
+            phase: Phase::Failed,
+            attempt: job.attempt,
+            job_uid: job.uid.to_string(),
+            job: job.name.to_string(),
+            inputs: job
+                .inputs
+                .as_deref()
+                .or(Some(&self.plan.inputs))
+                .map(str::to_owned),
+            at: *at,
+            uncordon: false,
+            reason: Some(reason.clone()),
+            message: Some(text.clone()),
+        };
+        let mut standing = Standing::of_job(node, job, "Failed").held_up(reason, text);
+        standing.failed = true;
+        standing.since = Some(*at);
+        Stand::slot(standing.then(self.patch_record(node, &record, vec![event])))
+    }
+
+    fn failed_event(&self, job: &JobFacts, node: &NodeFacts, reason: &str, message: &str) -> Event {
+        let text = failure_text(
+            &self.world.defaults.namespace,
+            &job.name,
+            &node.name,
+            reason,
+            message,
+        );
+        self.job_event(EventType::Warning, "JobFailed", text, &job.uid)
+    }
+
+    /// What the last container that failed has said.
+    fn last_words(&self, job: &JobFacts) -> Option<&str> {
+        self.world
+            .pods_of(&job.uid)
+            .filter_map(|pod| pod.last_words.as_deref())
+            .last()
+    }
+
+    /// A node on which the Plan failed keeps its slot until something gives a reason to try again, and that is written
+    /// down before it is done.
+    pub(super) fn failed(&self, node: &NodeFacts, record: &Record) -> Standing {
+        let mut standing = Standing::new(node, "Failed");
+        standing.failed = true;
+        standing.since = Some(record.at);
+        standing.job = Some(record.job.as_str().into());
+        standing.attempt = Some(record.attempt);
+        standing.reason.clone_from(&record.reason);
+        standing.message.clone_from(&record.message);
+        let asked = node
+            .retry
+            .as_deref()
+            .and_then(|retry| self.without_mine(node, retry));
+        let edited = record
+            .inputs
+            .as_deref()
+            .is_some_and(|inputs| *inputs != *self.plan.inputs);
+        if asked.is_none() && !edited || self.gate.is_some() {
+            return standing;
+        }
+        let next = Record {
+            phase: Phase::Retry,
+            attempt: record.attempt.saturating_add(1),
+            inputs: Some(self.plan.inputs.to_string()),
+            at: self.now,
+            reason: None,
+            message: None,
+            ..record.clone()
+        };
+        let mut change = NodeChange::default();
+        change
+            .annotations
+            .insert(record_key(&self.plan.facts.name), Some(next.to_text()));
+        if let Some(rest) = asked {
+            let rest = Some(rest).filter(|rest| !rest.is_empty());
+            change
+                .annotations
+                .insert(names::ANNOTATION_RETRY.to_owned(), rest);
+            change.exact = true;
+        }
+        standing.failed = false;
+        standing.phase = "Pending";
+        standing.since = Some(self.now);
+        standing.attempt = Some(next.attempt);
+        standing.next = Some(Next::Later);
+        (standing.reason, standing.message) = (None, None);
+        standing.then(patch(node, change, Vec::new()))
+    }
+
+    /// What is left of the wish to try Plans again when this one's is granted; nothing where it is not among them. `*`
+    /// means all that have failed on the node, of which each grants its own.
+    fn without_mine(&self, node: &NodeFacts, retry: &str) -> Option<String> {
+        let mine = &*self.plan.facts.name;
+        let failed = || {
+            node.records
+                .iter()
+                .filter(|(_, r)| r.phase == Phase::Failed)
+                .map(|(plan, _)| &**plan)
+        };
+        let named: Vec<&str> = match retry.trim() {
+            "*" => failed().collect(),
+            names => names
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+                .collect(),
+        };
+        if !named.contains(&mine) {
+            return None;
+        }
+        let rest: Vec<_> = named.into_iter().filter(|name| *name != mine).collect();
+        Some(rest.join(","))
+    }
+}
+
+/// S54's words for a failure.
+pub(in crate::rollout) fn failure_text(
+    namespace: &str,
+    job: &str,
+    node: &str,
+    reason: &str,
+    message: &str,
+) -> String {
+    format!("Job {namespace}/{job} failed on Node {node}: {reason}: {message}")
+}

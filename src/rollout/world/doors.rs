@@ -1,0 +1,366 @@
+//! The doors through which facts come in. Each says whether what came in is news.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::super::facts::{
+    ChannelFacts, JobFacts, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Text,
+};
+use super::super::plan::PlanView;
+use super::super::step::{Key, Step};
+use super::table::Put;
+use super::{Kind, Trouble, World, is_live};
+use crate::job::digest;
+
+type Index = BTreeMap<Text, BTreeSet<Text>>;
+
+impl World {
+    /// A Node was seen in this version. True when a fact is new.
+    pub fn node_seen(&mut self, version: u64, facts: NodeFacts) -> bool {
+        let (name, uid) = (facts.name.clone(), facts.uid.clone());
+        match self.nodes.put(&name, &uid, version, facts) {
+            Put::Known => return false,
+            Put::New => {}
+            Put::Instead(old) => self.unindex_node(&old),
+        }
+        if let Some(new) = self.nodes.get(&name) {
+            for plan in new.records.keys() {
+                add_to(&mut self.recorded_on, plan, &name);
+            }
+            if new.ledger.is_some() {
+                self.ledgers.insert(name.clone());
+            }
+            for view in self.plans.values_mut() {
+                view.node_changed(new);
+            }
+        }
+        true
+    }
+
+    /// A Node is gone.
+    pub fn node_gone(&mut self, name: &str, uid: &str) -> bool {
+        let Some(old) = self.nodes.remove(name, uid, |n| &n.uid) else {
+            return false;
+        };
+        self.unindex_node(&old);
+        for view in self.plans.values_mut() {
+            view.node_gone(&old.name);
+        }
+        true
+    }
+
+    fn unindex_node(&mut self, old: &NodeFacts) {
+        for plan in old.records.keys() {
+            drop_from(&mut self.recorded_on, plan, &old.name);
+        }
+        self.ledgers.remove(&old.name);
+    }
+
+    /// A Job of ours was seen in this version. True when a fact is new.
+    pub fn job_seen(&mut self, version: u64, mut facts: JobFacts) -> bool {
+        let (name, uid) = (facts.name.clone(), facts.uid.clone());
+        // A delete that was answered stays true while the watch is still telling of what came before it.
+        facts.deleting |= self
+            .jobs
+            .get(&name)
+            .is_some_and(|known| known.uid == facts.uid && known.deleting);
+        match self.jobs.put(&name, &uid, version, facts) {
+            Put::Known => return false,
+            Put::New => {}
+            Put::Instead(old) => self.unindex_job(&old),
+        }
+        if let Some(new) = self.jobs.get(&name) {
+            if !new.recorded {
+                add_to(&mut self.open_jobs, &new.plan, &name);
+            }
+            add_to(&mut self.jobs_on, &new.node, &name);
+        }
+        self.taken.remove(&name);
+        true
+    }
+
+    /// A delete of a Job was answered; it is gone once a watch says so.
+    pub fn job_leaving(&mut self, name: &str, uid: &str) -> bool {
+        self.jobs.alter(name, |job| {
+            let change = *job.uid == *uid && !job.deleting;
+            job.deleting |= change;
+            change
+        })
+    }
+
+    /// A Job is gone.
+    pub fn job_gone(&mut self, name: &str, uid: &str) -> bool {
+        let Some(old) = self.jobs.remove(name, uid, |j| &j.uid) else {
+            return false;
+        };
+        self.unindex_job(&old);
+        true
+    }
+
+    fn unindex_job(&mut self, old: &JobFacts) {
+        drop_from(&mut self.open_jobs, &old.plan, &old.name);
+        drop_from(&mut self.jobs_on, &old.node, &old.name);
+    }
+
+    /// A pod of a Job was seen in this version. True when a fact is new.
+    pub fn pod_seen(&mut self, version: u64, facts: PodFacts) -> bool {
+        let (name, uid) = (facts.name.clone(), facts.uid.clone());
+        match self.pods.put(&name, &uid, version, facts) {
+            Put::Known => return false,
+            Put::New => {}
+            Put::Instead(old) => self.unindex_pod(&old),
+        }
+        if let Some(new) = self.pods.get(&name) {
+            add_to(&mut self.pods_of, &new.job_uid, &name);
+            if let Some(node) = new.node.as_ref().filter(|_| is_live(new)) {
+                add_to(&mut self.live_pods_on, node, &name);
+            }
+        }
+        true
+    }
+
+    /// A pod is gone.
+    pub fn pod_gone(&mut self, name: &str, uid: &str) -> bool {
+        let Some(old) = self.pods.remove(name, uid, |p| &p.uid) else {
+            return false;
+        };
+        self.unindex_pod(&old);
+        true
+    }
+
+    fn unindex_pod(&mut self, old: &PodFacts) {
+        drop_from(&mut self.pods_of, &old.job_uid, &old.name);
+        if let Some(node) = &old.node {
+            drop_from(&mut self.live_pods_on, node, &old.name);
+        }
+    }
+
+    /// A Plan was seen in this version. True when a fact is new.
+    pub fn plan_seen(&mut self, version: u64, facts: PlanFacts) -> bool {
+        if self.gone_plans.contains(&facts.uid) {
+            return false;
+        }
+        let name = facts.name.clone();
+        match self.plans.get_mut(&name) {
+            Some(view) if view.version >= version && version != 0 => {
+                view.listed = true;
+                false
+            }
+            Some(view) => {
+                view.seen_in(version);
+                view.listed = true;
+                if view.facts == facts {
+                    return false;
+                }
+                view.change(facts, &self.defaults);
+                true
+            }
+            None => {
+                self.plans
+                    .insert(name, PlanView::new(version, facts, &self.defaults));
+                true
+            }
+        }
+    }
+
+    /// A step is being carried out. Until its answer is here, what it changes may be as it was or as it will be.
+    pub fn sends(&mut self, step: &Step) {
+        match step {
+            Step::WriteStatus { plan, status, .. } => {
+                if let Some(view) = self.plans.get_mut(plan) {
+                    view.status_sent(status);
+                }
+            }
+            Step::CreateJob { plan, node, job, .. } => {
+                self.making.insert(job.clone(), (plan.clone(), node.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// A step has come to its end, well or not, and what it has told is known.
+    pub fn answered(&mut self, key: &Key) {
+        if let Key::Job(job) = key {
+            self.making.remove(job);
+        }
+    }
+
+    /// The status of a Plan was written.
+    pub fn status_written(&mut self, plan: &str, now: Timestamp) {
+        self.pruned = None;
+        if let Some(view) = self.plans.get_mut(plan) {
+            view.written = Some(now);
+            view.sent = None;
+        }
+    }
+
+    /// The answer to a write of status lacked our own fields.
+    pub fn status_pruned(&mut self, now: Timestamp) {
+        self.pruned = Some(now);
+    }
+
+    /// An event of this key has been written about the CRD, on this Plan.
+    pub fn told(&mut self, plan: Text, key: String) {
+        self.told.insert(plan, key);
+    }
+
+    /// A Plan is gone.
+    pub fn plan_gone(&mut self, name: &str, uid: &str) -> bool {
+        if self.plans.get(name).is_none_or(|p| *p.facts.uid != *uid) {
+            return false;
+        }
+        if let Some(plan) = self.plans.remove(name) {
+            self.told.remove(name);
+            self.gone_plans.insert(plan.facts.uid);
+        }
+        true
+    }
+
+    /// The metadata of a Secret was seen in this version: it has to be read again.
+    pub fn secret_seen(&mut self, name: &Text, version: u64) -> bool {
+        if self.secrets.get(name) == Some(&SecretFacts::Missing) {
+            self.secrets.forget(name);
+        }
+        // Seen in the version in which it was read: its hash stands.
+        !self.secrets.touch(name, version)
+            && !matches!(
+                self.secrets.put(name, "", version, SecretFacts::Unread),
+                Put::Known
+            )
+    }
+
+    /// A Secret was read in this version. One that is gone by now stays gone.
+    pub fn secret_read(&mut self, name: &Text, version: u64, hash: String) -> bool {
+        match (self.secrets.get(name), self.secrets.version(name)) {
+            (Some(SecretFacts::Missing), _) => false,
+            (Some(_), Some(known)) if known > version => false,
+            (Some(_), _) => self.secrets.replace(name, version, SecretFacts::Hash(hash)),
+            (None, _) => matches!(
+                self.secrets.put(name, "", version, SecretFacts::Hash(hash)),
+                Put::New
+            ),
+        }
+    }
+
+    /// A Secret that was not known was asked for, and is not there. If it is known by now, the watch knows better.
+    pub fn secret_missing(&mut self, name: &Text) -> bool {
+        self.secrets.get(name).is_none()
+            && matches!(
+                self.secrets.put(name, "", 0, SecretFacts::Missing),
+                Put::New
+            )
+    }
+
+    /// A Secret is gone.
+    pub fn secret_gone(&mut self, name: &str) -> bool {
+        let mut plans = self.plans.values();
+        if plans.any(|plan| digest::hashed_secrets(plan.spec()).any(|secret| secret == name)) {
+            return self.secrets.alter(name, |known| {
+                std::mem::replace(known, SecretFacts::Missing) != SecretFacts::Missing
+            });
+        }
+        self.secrets.forget(name)
+    }
+
+    /// A channel was asked: the version, or why there is none.
+    pub fn channel_answered(&mut self, url: &Text, polled: Timestamp, answer: Result<String, String>) {
+        let known = self.channels.get(url);
+        let facts = match answer {
+            Ok(version) => ChannelFacts {
+                polled,
+                failures: 0,
+                version: Some(version),
+                error: None,
+            },
+            Err(error) => ChannelFacts {
+                polled,
+                failures: known.map_or(0, |k| k.failures).saturating_add(1),
+                version: known.and_then(|k| k.version.clone()),
+                error: Some(error),
+            },
+        };
+        self.channels.insert(url.clone(), facts);
+        let asked: BTreeSet<_> = self.plans.values().filter_map(PlanView::channel_url).collect();
+        self.channels.retain(|url, _| asked.contains(&**url));
+    }
+
+    /// What is known of the served CRD. True when that is new.
+    pub fn schema_seen(&mut self, schema: Schema) -> bool {
+        let change = self.schema != schema || self.pruned.is_some();
+        self.schema = schema;
+        self.pruned = None;
+        change
+    }
+
+    /// Whether the controller may do what it has to; `None` asks again.
+    pub fn permissions_seen(&mut self, answer: Option<Result<(), String>>) {
+        self.permissions = answer;
+    }
+
+    /// A step went wrong.
+    pub fn troubled(&mut self, key: Key, trouble: Trouble) {
+        self.troubles.insert(key, trouble);
+    }
+
+    /// A step went well, or is not asked for any more.
+    pub fn untroubled(&mut self, key: &Key) {
+        self.troubles.remove(key);
+    }
+
+    /// Somebody else's Job had this name at that time.
+    pub fn name_taken(&mut self, job: Text, now: Timestamp) {
+        self.taken.insert(job, now);
+    }
+
+    /// A list begins: what it does not show is gone when it ends.
+    pub fn list_begins(&mut self, kind: Kind) {
+        match kind {
+            Kind::Node => self.nodes.begin(),
+            Kind::Job => self.jobs.begin(),
+            Kind::Pod => self.pods.begin(),
+            Kind::Secret => self.secrets.begin(),
+            Kind::Plan => self.plans.values_mut().for_each(|p| p.listed = false),
+        }
+    }
+
+    /// A list ends. True when something is gone.
+    pub fn list_ends(&mut self, kind: Kind) -> bool {
+        let gone = match kind {
+            Kind::Node => self.nodes.end(|name, node| (name.clone(), node.uid.clone())),
+            Kind::Job => self.jobs.end(|name, job| (name.clone(), job.uid.clone())),
+            Kind::Pod => self.pods.end(|name, pod| (name.clone(), pod.uid.clone())),
+            Kind::Secret => self.secrets.end(|name, _| (name.clone(), name.clone())),
+            Kind::Plan => {
+                self.plan_lists += 1;
+                let unlisted = self.plans.iter().filter(|(_, plan)| !plan.listed);
+                unlisted
+                    .map(|(name, plan)| (name.clone(), plan.facts.uid.clone()))
+                    .collect()
+            }
+        };
+        for (name, uid) in &gone {
+            match kind {
+                Kind::Node => self.node_gone(name, uid),
+                Kind::Job => self.job_gone(name, uid),
+                Kind::Pod => self.pod_gone(name, uid),
+                Kind::Secret => self.secret_gone(name),
+                Kind::Plan => self.plan_gone(name, uid),
+            };
+        }
+        !gone.is_empty()
+    }
+}
+
+fn add_to(index: &mut Index, key: &Text, value: &Text) {
+    index.entry(key.clone()).or_default().insert(value.clone());
+}
+
+fn drop_from(index: &mut Index, key: &Text, value: &Text) {
+    if let Some(set) = index.get_mut(key) {
+        set.remove(value);
+        if set.is_empty() {
+            index.remove(key);
+        }
+    }
+}
