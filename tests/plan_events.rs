@@ -109,9 +109,9 @@ async fn a_failed_job_is_told_once() {
     let failed = world.plan_until("fails", "has failed", SOON, |plan| says(plan, "Complete").contains("JobFailed")).await;
     let hash = status(&failed).latest_hash.unwrap();
     let job = world.jobs_of("fails").await.remove(0).metadata.name.unwrap();
-    let why = "BackoffLimitExceeded: Job has reached the specified backoff limit";
+    let why = "BackoffLimitExceeded: Job has reached the specified backoff limit: container upgrade exited with 1";
     let text = format!("Job {}/{job} failed on Node {node}: {why}", world.namespace());
-    assert!(says(&failed, "Complete").starts_with(&format!("False/JobFailed/{text}")), "{}", says(&failed, "Complete"));
+    assert_eq!(says(&failed, "Complete"), format!("False/JobFailed/{text}"));
     let mut expected = begins("v1").to_vec();
     expected.extend([synced("v1", &node, &hash), format!("Warning JobFailed: {text}")]);
     world.told_exactly("fails", SOON, &expected).await;

@@ -23,9 +23,9 @@ struct Vector {
     version: String,
     #[serde(default)]
     fields: String,
-    plan: Value,
+    plan: Plan,
     #[serde(default)]
-    secrets: Vec<Value>,
+    secrets: Vec<Secret>,
     text: Option<String>,
     hash: String,
 }
@@ -44,7 +44,7 @@ impl Vector {
         if self.fields.split(',').any(|field| changed.contains(&field)) {
             return None;
         }
-        let mut plan = self.plan.clone();
+        let mut plan = serde_json::to_value(&self.plan).unwrap();
         plan["apiVersion"] = json!("upgrade.cattle.io/v1");
         plan["kind"] = json!("Plan");
         plan["metadata"]["name"] = json!(name);
@@ -75,16 +75,13 @@ async fn plans_on_a_cluster_have_the_hashes_of_the_vectors() {
             continue;
         };
         for secret in &vector.secrets {
-            let mut secret = secret.clone();
-            secret["metadata"].as_object_mut().unwrap().remove("namespace");
+            let name = secret.metadata.name.as_ref().unwrap();
             // Vectors share names.
-            let _ = world
-                .secrets()
-                .delete(
-                    secret["metadata"]["name"].as_str().unwrap(),
-                    &DeleteParams::default(),
-                )
-                .await;
+            let _ = world.secrets().delete(name, &DeleteParams::default()).await;
+            let secret = json!({
+                "metadata": { "name": name, "labels": secret.metadata.labels },
+                "type": secret.type_, "data": secret.data, "immutable": secret.immutable,
+            });
             create::<Secret>(&world.secrets(), secret).await;
         }
         world

@@ -93,9 +93,9 @@ async fn a_plan_waits_until_its_window_opens_and_then_begins() {
         "it began {late:?} after the window had opened:\n{:#?}",
         requests.timeline()
     );
-    assert_eq!(requests.jobs_created().len(), 1);
     nodes.succeed("window", &node).await;
     let complete = world.plan_complete("window", SOON).await;
+    assert_eq!(world.requests().await.jobs_created().len(), 1);
     assert_eq!(status(&complete).next_window, None);
     assert_eq!(
         history.said("Complete"),

@@ -8,7 +8,7 @@ mod writes;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::stream::StreamExt as _;
 use kube::Config;
@@ -25,6 +25,8 @@ use writes::{Errand, Writes};
 
 /// All pods that are bound to a node.
 const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName!%3D";
+/// How long it may take to write what is left when nobody listens any more. The API server may be gone, too.
+const LAST_WRITES: Duration = Duration::from_secs(10);
 const NODES: &str = "/api/v1/nodes?timeoutSeconds=3600";
 
 pub(super) struct Hub {
@@ -78,15 +80,15 @@ impl Hub {
             timers: BinaryHeap::new(),
             writes: Writes::default(),
         };
-        let mut open = true;
-        while open || !hub.writes.are_done() {
+        let mut closed: Option<Instant> = None;
+        while !closed.is_some_and(|closed| hub.writes.are_done() || closed.elapsed() > LAST_WRITES) {
             hub.timers_due();
             let wake = hub.begin_writes();
             tokio::select! {
                 biased;
-                command = commands.recv(), if open => match command {
+                command = commands.recv(), if closed.is_none() => match command {
                     Some(command) => hub.obey(command),
-                    None => open = false,
+                    None => closed = Some(Instant::now()),
                 },
                 Some((errand, answer)) = hub.writes.under_way.next() => hub.written(errand, &answer),
                 Some(news) = nodes.recv() => hub.node_news(&news),

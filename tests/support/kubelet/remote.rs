@@ -12,8 +12,11 @@ use super::hub::Hub;
 use super::machine::{Health, Node};
 use super::nodeset::NodeSet;
 
-/// The hubs of this process, by the API server's address.
-static HUBS: LazyLock<Mutex<HashMap<String, mpsc::WeakUnboundedSender<Command>>>> =
+/// An API server: its address, and who vouches for it. Another one may come to have the same port.
+type Server = (String, Option<Vec<Vec<u8>>>);
+
+/// The hubs of this process.
+static HUBS: LazyLock<Mutex<HashMap<Server, mpsc::WeakUnboundedSender<Command>>>> =
     LazyLock::new(Mutex::default);
 
 /// Told when something is done.
@@ -73,12 +76,12 @@ impl Remote {
     /// The hub of that API server, which is started if there is none yet.
     pub(super) fn connect(config: Config) -> Self {
         let mut hubs = HUBS.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = config.cluster_url.to_string();
-        if let Some(commands) = hubs.get(&address).and_then(mpsc::WeakUnboundedSender::upgrade) {
+        let server = (config.cluster_url.to_string(), config.root_cert.clone());
+        if let Some(commands) = hubs.get(&server).and_then(mpsc::WeakUnboundedSender::upgrade) {
             return Self(commands);
         }
         let (commands, received) = mpsc::unbounded_channel();
-        hubs.insert(address, commands.downgrade());
+        hubs.insert(server, commands.downgrade());
         let own = commands.downgrade();
         std::thread::Builder::new()
             .name("fake-kubelets".to_owned())

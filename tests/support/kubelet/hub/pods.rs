@@ -53,22 +53,23 @@ impl Hub {
         let Some(set) = self.sets.get(&node.set) else {
             return;
         };
-        let change = if let Some(pod) = self.pods.get_mut(uid) {
-            let change = pod.update(&head);
-            if change == Change::Steering {
-                pod.steer(node, &set.set);
-            }
-            change
-        } else {
+        let Some(pod) = self.pods.get_mut(uid) else {
             let Some(object) = news.object() else { return };
             node.pods.insert(uid.to_owned());
-            self.pods.insert(uid.to_owned(), Pod::new(object, node, &set.set));
-            Change::Life
+            let pod = Pod::new(object, node, &set.set);
+            self.pods.insert(uid.to_owned(), pod);
+            return self.step(&uid.to_owned());
         };
-        if change != Change::Nothing {
-            let uid = uid.to_owned();
-            self.step(&uid);
+        match pod.update(&head) {
+            Change::Nothing => return,
+            Change::Steering => {}
+            Change::Spec => {
+                let Some(object) = news.object() else { return };
+                pod.replace(object);
+            }
         }
+        pod.steer(node, &set.set);
+        self.step(&uid.to_owned());
     }
 
     fn forget(&mut self, uid: &str) {

@@ -60,7 +60,9 @@ impl Writes {
     /// The server could not: nothing is begun for a while.
     fn hold(&mut self, why: &str) {
         if self.paused_until.is_none() {
-            eprintln!("fake kubelet: {why}");
+            if self.pause.is_zero() {
+                eprintln!("fake kubelet: {why}");
+            }
             self.pause = (self.pause * 2).clamp(PAUSE.0, PAUSE.1);
             self.paused_until = Some(Instant::now() + self.pause);
         }
@@ -139,14 +141,15 @@ impl Hub {
             Answer::Done(_) | Answer::Gone | Answer::Exists => self.writes.pause = Duration::ZERO,
         }
         match errand {
-            Errand::Status(uid) | Errand::Remove(uid) => {
+            Errand::Status(uid) => {
                 // A pod that is gone stays busy until the watch says so, too.
                 if let (Answer::Done(_), Some(pod)) = (answer, self.pods.get_mut(&uid)) {
                     pod.busy = false;
                     self.step(&uid);
                 }
             }
-            Errand::PodDelete(_) => {}
+            // What is left of it, if there is a finalizer, is not the kubelet's business.
+            Errand::Remove(_) | Errand::PodDelete(_) => {}
             Errand::Lease(name) => {
                 if let Some(node) = self.nodes.get_mut(&name) {
                     node.leased = matches!(answer, Answer::Done(_) | Answer::Exists);
