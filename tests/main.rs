@@ -6,7 +6,11 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test fails by panicking, and speaks on standard error; clippy knows that of functions marked as tests only"
+    clippy::large_futures,
+    clippy::too_many_lines,
+    clippy::default_trait_access,
+    clippy::similar_names,
+    reason = "a test fails by panicking, speaks on standard error, and holds a cluster in its hands"
 )]
 
 mod support;

@@ -48,11 +48,17 @@ impl Scene {
         nodes: [&str; N],
         change: impl FnOnce(NodeSet) -> NodeSet,
     ) -> Self {
-        let set = NodeSet::named(nodes.map(|name| world.node_name(name)))
-            .labels(world.node_labels())
-            .pods(quick());
-        let kubelet = FakeKubelet::start(&world.bed.kubelet_config().await, change(set)).await;
+        let kubelet = kubelets(&world, nodes, change).await;
         Self { world, kubelet }
+    }
+
+    /// Further nodes, with kubelets of their own.
+    pub(crate) async fn more<const N: usize>(
+        &self,
+        nodes: [&str; N],
+        change: impl FnOnce(NodeSet) -> NodeSet,
+    ) -> FakeKubelet {
+        kubelets(&self.world, nodes, change).await
     }
 
     /// The full name of a node.
@@ -269,6 +275,17 @@ impl Scene {
         })
         .await;
     }
+}
+
+async fn kubelets<const N: usize>(
+    world: &World,
+    nodes: [&str; N],
+    change: impl FnOnce(NodeSet) -> NodeSet,
+) -> FakeKubelet {
+    let set = NodeSet::named(nodes.map(|name| world.node_name(name)))
+        .labels(world.node_labels())
+        .pods(quick());
+    FakeKubelet::start(&world.bed.kubelet_config().await, change(set)).await
 }
 
 /// Pods that are soon over.

@@ -194,7 +194,12 @@ impl Engine {
             if self.steps.len() >= AT_ONCE {
                 break; // likewise
             }
-            match prepare(&self.world, step) {
+            self.world.sends(&step);
+            let prepared = prepare(&self.world, step);
+            if !matches!(prepared, Ok(Some(_))) {
+                self.world.answered(&key);
+            }
+            match prepared {
                 Ok(Some(prepared)) => {
                     self.under_way.insert(key.clone(), self.world.lists());
                     self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
@@ -232,6 +237,7 @@ impl Engine {
         for told in done.told {
             self.hear(told, sent);
         }
+        self.world.answered(&done.key);
         if let Some(trouble) = done.trouble {
             self.trouble(&done.key, trouble);
         } else {

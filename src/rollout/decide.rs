@@ -197,6 +197,8 @@ fn stand(
     let jobs = world.open_jobs.get(&plan.facts.name).into_iter().flatten();
     names.extend(jobs.filter_map(|job| Some(&world.jobs.get(job)?.node)));
     names.extend(world.recorded_on.get(&plan.facts.name).into_iter().flatten());
+    let making = world.making.values().filter(|(of, _)| *of == plan.facts.name);
+    names.extend(making.map(|(_, node)| node));
     let question = Question {
         world,
         plan,

@@ -8,7 +8,7 @@ use super::super::facts::{
     ChannelFacts, JobFacts, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Text,
 };
 use super::super::plan::PlanView;
-use super::super::step::Key;
+use super::super::step::{Key, Step};
 use super::table::Put;
 use super::{Kind, Trouble, World, is_live};
 use crate::job::digest;
@@ -148,7 +148,7 @@ impl World {
                 false
             }
             Some(view) => {
-                view.version = version;
+                view.seen_in(version);
                 view.listed = true;
                 if view.facts == facts {
                     return false;
@@ -164,11 +164,34 @@ impl World {
         }
     }
 
+    /// A step is being carried out. Until its answer is here, what it changes may be as it was or as it will be.
+    pub fn sends(&mut self, step: &Step) {
+        match step {
+            Step::WriteStatus { plan, status, .. } => {
+                if let Some(view) = self.plans.get_mut(plan) {
+                    view.status_sent(status);
+                }
+            }
+            Step::CreateJob { plan, node, job, .. } => {
+                self.making.insert(job.clone(), (plan.clone(), node.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// A step has come to its end, well or not, and what it has told is known.
+    pub fn answered(&mut self, key: &Key) {
+        if let Key::Job(job) = key {
+            self.making.remove(job);
+        }
+    }
+
     /// The status of a Plan was written.
     pub fn status_written(&mut self, plan: &str, now: Timestamp) {
         self.pruned = None;
         if let Some(view) = self.plans.get_mut(plan) {
             view.written = Some(now);
+            view.sent = None;
         }
     }
 
