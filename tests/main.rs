@@ -15,6 +15,7 @@
 
 mod support;
 
+mod bad_input;
 mod bench;
 mod channels;
 mod deploy;

@@ -41,7 +41,10 @@ impl ContainerAct for Strings {
         let (end, ended) = oneshot::channel();
         self.with(|ends| ends.insert((act.node, plan), end));
         ended
-            .map(|code| Exit { code: code.unwrap_or(255), message: None })
+            .map(|code| Exit {
+                code: code.unwrap_or(255),
+                message: None,
+            })
             .boxed()
     }
 }
@@ -59,7 +62,11 @@ impl World {
         change: impl FnOnce(NodeSet) -> NodeSet,
     ) -> Puppets {
         let strings = Strings::default();
-        let quick = Defaults { start: Delay::millis(20), init: Delay::millis(20), ..Defaults::default() };
+        let quick = Defaults {
+            start: Delay::millis(20),
+            init: Delay::millis(20),
+            ..Defaults::default()
+        };
         let nodes = NodeSet::named(names.map(|name| self.node_name(name)))
             .labels(self.node_labels())
             .pods(quick)
@@ -67,7 +74,10 @@ impl World {
         Puppets {
             kubelet: FakeKubelet::start(&self.bed.kubelet_config().await, change(nodes)).await,
             strings: Arc::new(strings),
-            names: names.iter().map(|name| ((*name).to_owned(), self.node_name(name))).collect(),
+            names: names
+                .iter()
+                .map(|name| ((*name).to_owned(), self.node_name(name)))
+                .collect(),
         }
     }
 }
@@ -82,10 +92,13 @@ impl Puppets {
     pub async fn end(&self, plan: &str, node: &str, code: i32) {
         let key = (node.to_owned(), plan.to_owned());
         let end = wait::eventually(&format!("{plan} runs on {node}"), SOON, async || {
-            self.strings.with(|ends| ends.remove(&key)).ok_or_else(|| "it does not".to_owned())
+            self.strings
+                .with(|ends| ends.remove(&key))
+                .ok_or_else(|| "it does not".to_owned())
         })
         .await;
-        end.send(code).unwrap_or_else(|_| panic!("the container of {plan} on {node} is gone"));
+        end.send(code)
+            .unwrap_or_else(|_| panic!("the container of {plan} on {node} is gone"));
     }
 
     /// Waits until the upgrade of a Plan runs on a node, and has it succeed.

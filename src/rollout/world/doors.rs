@@ -246,10 +246,7 @@ impl World {
     /// A Secret that was not known was asked for, and is not there. If it is known by now, the watch knows better.
     pub fn secret_missing(&mut self, name: &Text) -> bool {
         self.secrets.get(name).is_none()
-            && matches!(
-                self.secrets.put(name, "", 0, SecretFacts::Missing),
-                Put::New
-            )
+            && matches!(self.secrets.put(name, "", 0, SecretFacts::Missing), Put::New)
     }
 
     /// A Secret is gone.
