@@ -16,6 +16,7 @@ pub mod settings;
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -210,6 +211,7 @@ impl Office {
             clock: clock.clone(),
             intern,
             ttl,
+            blind: AtomicBool::new(false),
         };
         let engine = Engine::new(world, actor, inbox, pods_tx, listed_tx);
         Ok(Self {

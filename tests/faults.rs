@@ -46,7 +46,15 @@ async fn in_weather(shape: Shape, rules: impl IntoIterator<Item = Rule>) -> Faul
 #[tokio::test]
 async fn an_error_for_every_fifth_request_delays_a_roll_out_and_nothing_else() {
     // Its start, where a failure is the end (S4), and its Lease are other tests' business.
-    let work = ["nodes", "jobs", "plans", "plans/status", "pods", "secrets", "events"];
+    let work = [
+        "nodes",
+        "jobs",
+        "plans",
+        "plans/status",
+        "pods",
+        "secrets",
+        "events",
+    ];
     let rules = work.map(|resource| Rule::on("*", resource).every(5).answer(500));
     let faults = in_weather(BROAD, rules).await;
     assert!(faults.faults() >= 10, "{}", faults.faults());
@@ -60,8 +68,20 @@ async fn a_connection_that_breaks_at_every_fifth_write_delays_a_roll_out_and_not
 
 #[tokio::test]
 async fn an_api_server_that_refuses_a_third_of_all_requests_for_load_is_waited_for() {
-    let work = ["nodes", "jobs", "plans", "plans/status", "pods", "secrets", "events"];
-    let faults = in_weather(BROAD, work.map(|resource| Rule::on("*", resource).chance(0.33).answer(429))).await;
+    let work = [
+        "nodes",
+        "jobs",
+        "plans",
+        "plans/status",
+        "pods",
+        "secrets",
+        "events",
+    ];
+    let faults = in_weather(
+        BROAD,
+        work.map(|resource| Rule::on("*", resource).chance(0.33).answer(429)),
+    )
+    .await;
     assert!(faults.faults() >= 10, "{}", faults.faults());
 }
 
@@ -73,7 +93,16 @@ async fn a_slow_api_server_makes_a_slow_roll_out() {
 #[tokio::test]
 async fn watches_that_are_seconds_late_start_no_second_job() {
     let late = |resource, millis| Rule::on("watch", resource).late_events(Duration::from_millis(millis));
-    in_weather(BROAD, [late("nodes", 3_000), late("jobs", 1_000), late("plans", 2_000), late("pods", 500)]).await;
+    in_weather(
+        BROAD,
+        [
+            late("nodes", 3_000),
+            late("jobs", 1_000),
+            late("plans", 2_000),
+            late("pods", 500),
+        ],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -83,11 +112,22 @@ async fn watches_that_break_off_and_expire_are_taken_up_again() {
     let faults = rollout.world.faults(0).await;
     let tended = Tended::start(rollout.controller().through(&faults));
     rollout.begin().await;
-    let kinds = ["nodes", "jobs", "pods", "plans", "secrets", "customresourcedefinitions"];
+    let kinds = [
+        "nodes",
+        "jobs",
+        "pods",
+        "plans",
+        "secrets",
+        "customresourcedefinitions",
+    ];
     for done in [1, 4] {
         rollout.under_way(done).await;
         for kind in kinds {
-            if done == 1 { faults.cut_watches(kind) } else { faults.expire_watches(kind) }
+            if done == 1 {
+                faults.cut_watches(kind)
+            } else {
+                faults.expire_watches(kind)
+            }
         }
     }
     rollout.ends_well().await;
@@ -100,7 +140,9 @@ async fn watches_that_break_off_and_expire_are_taken_up_again() {
         };
         // One that has expired is listed again first.
         let kinds = kinds.map(|kind| (kind, count("watch", kind), count("list", kind)));
-        let again = kinds.iter().all(|(_, watches, lists)| *watches >= 3 && *lists >= 2);
+        let again = kinds
+            .iter()
+            .all(|(_, watches, lists)| *watches >= 3 && *lists >= 2);
         if again { Ok(()) } else { Err(format!("{kinds:?}")) }
     })
     .await;
@@ -122,7 +164,10 @@ async fn a_write_whose_answer_is_lost_is_not_done_twice() {
         let faults = in_weather(SMALL, [Rule::on(verb, resource).every(3).lose_answer()]).await;
         assert!(faults.faults() >= 1, "{verb} {resource}");
     });
-    futures::stream::iter(tries).buffer_unordered(2).collect::<()>().await;
+    futures::stream::iter(tries)
+        .buffer_unordered(2)
+        .collect::<()>()
+        .await;
 }
 
 #[tokio::test]
@@ -133,7 +178,10 @@ async fn a_write_that_took_effect_and_is_answered_after_the_client_gave_up_is_no
         let faults = in_weather(SMALL, [Rule::on(verb, resource).nth(2).late(late)]).await;
         assert_eq!(faults.faults(), 1, "{verb} {resource}");
     });
-    futures::stream::iter(tries).buffer_unordered(6).collect::<()>().await;
+    futures::stream::iter(tries)
+        .buffer_unordered(6)
+        .collect::<()>()
+        .await;
 }
 
 /// A roll-out whose controller is killed at one request, and started again. False when there was no such request.
@@ -153,34 +201,58 @@ pub(crate) async fn killed_at(rule: Rule, moment: Moment) -> bool {
 #[tokio::test]
 async fn a_controller_that_is_killed_at_a_write_is_followed_by_one_that_goes_on_from_there() {
     // All of them are the soak's.
-    let at = [1, 2, 3, 5, 8].into_iter().flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
+    let at = [1, 2, 3, 5, 8]
+        .into_iter()
+        .flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
     let tries = at.map(|(n, moment)| async move {
-        assert!(killed_at(Rule::write().nth(n), moment).await, "there is no write {n}");
+        assert!(
+            killed_at(Rule::write().nth(n), moment).await,
+            "there is no write {n}"
+        );
     });
-    futures::stream::iter(tries).buffer_unordered(2).collect::<()>().await;
+    futures::stream::iter(tries)
+        .buffer_unordered(2)
+        .collect::<()>()
+        .await;
 }
 
 #[tokio::test]
 async fn an_event_is_told_once_even_when_the_controller_is_killed_while_it_is_told() {
-    let at = [1, 4].into_iter().flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
+    let at = [1, 4]
+        .into_iter()
+        .flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
     let tries = at.map(|(n, moment)| async move {
         // The first two are `Starting` and `Started`.
-        assert!(killed_at(Rule::on("create", "events").nth(n + 2), moment).await, "there is no event {n}");
+        assert!(
+            killed_at(Rule::on("create", "events").nth(n + 2), moment).await,
+            "there is no event {n}"
+        );
     });
-    futures::stream::iter(tries).buffer_unordered(2).collect::<()>().await;
+    futures::stream::iter(tries)
+        .buffer_unordered(2)
+        .collect::<()>()
+        .await;
 }
 
 /// Two roll-outs on a control plane of their own, both under way: one whose controller has a Lease, which does not last as long as
 /// the outage, so that its process ends and is started again; and one that goes through it in one piece.
 async fn two_roll_outs_through(outage: impl AsyncFnOnce(&Bed)) {
     let bed = Bed::own(Options::default()).await;
-    let shape = Shape { nodes: 10, concurrency: 2, run: Duration::from_millis(500) };
+    let shape = Shape {
+        nodes: 10,
+        concurrency: 2,
+        run: Duration::from_millis(500),
+    };
     let prepare = async || RollOut::prepare(World::at(&bed).await, shape).await;
     let (mut elected, mut unelected) = tokio::join!(prepare(), prepare());
     elected.rough = true;
     unelected.rough = true;
     let leader = Tended::start(elected.world.controller());
-    let alone = Tended::start(unelected.controller().env("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "false"));
+    let alone = Tended::start(
+        unelected
+            .controller()
+            .env("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "false"),
+    );
     tokio::join!(elected.begin(), unelected.begin());
     tokio::join!(elected.under_way(2), unelected.under_way(2));
     outage(&bed).await;
@@ -233,7 +305,10 @@ async fn a_controller_that_starts_without_an_api_server_says_so_and_works_when_i
     let status = controller.ended(SOON).await;
     assert_eq!(status.code(), Some(1), "{}", controller.log());
     let log = controller.log();
-    assert!(log.contains("cannot get namespaces kube-system") && log.contains("refused"), "{log}");
+    assert!(
+        log.contains("cannot get namespaces kube-system") && log.contains("refused"),
+        "{log}"
+    );
 
     plane.start_apiserver().await.expect("the API server is back");
     let _again = controller.start_again();
@@ -251,7 +326,11 @@ async fn a_controller_that_is_killed_again_and_again_gets_there_in_the_end() {
     rollout.ends_well().await;
     assert!(tended.ends().len() >= 5, "{:?}", tended.ends());
     wait::eventually("one is running", DISTURBED, async || {
-        if tended.now().is_running() { Ok(()) } else { Err(PLAN.to_owned()) }
+        if tended.now().is_running() {
+            Ok(())
+        } else {
+            Err(PLAN.to_owned())
+        }
     })
     .await;
 }

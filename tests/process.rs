@@ -86,7 +86,13 @@ async fn what_the_environment_says_about_jobs_is_in_them() {
     });
     assert_eq!(decided(&job(&rollout).await), expected);
     // Every SUC installation sets it.
-    assert_eq!(controller.log().matches("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE has no effect").count(), 1);
+    assert_eq!(
+        controller
+            .log()
+            .matches("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE has no effect")
+            .count(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -101,7 +107,11 @@ async fn a_variable_about_jobs_that_cannot_be_read_is_told_and_its_default_is_us
         ("ALLOW_USER_DEFINED_SECURITY_CONTEXT", "on"),
         ("SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL", "often"),
     ];
-    let setup = bad.into_iter().fold(bare(&rollout.world), |setup, (name, value)| setup.env(name, value));
+    let setup = bad
+        .into_iter()
+        .fold(bare(&rollout.world), |setup, (name, value)| {
+            setup.env(name, value)
+        });
     let controller = setup.start();
     rollout.begin().await;
     let got = decided(&job(&rollout).await);
@@ -120,7 +130,11 @@ async fn a_variable_about_jobs_that_cannot_be_read_is_told_and_its_default_is_us
     assert_eq!(got, expected);
     let log = controller.log();
     for (name, _) in bad {
-        assert_eq!(log.matches(&format!("failed to parse ${name}: ")).count(), 1, "{name} in\n{log}");
+        assert_eq!(
+            log.matches(&format!("failed to parse ${name}: ")).count(),
+            1,
+            "{name} in\n{log}"
+        );
     }
 }
 
@@ -135,11 +149,31 @@ async fn a_program_that_is_not_told_what_it_needs_says_so_and_ends_with_2() {
         assert!(log.contains(expected), "{expected:?} is not in\n{log}");
     };
     let setup = |name: &str| world.controller().replica(name);
-    said(setup("no-name").without_env("SYSTEM_UPGRADE_CONTROLLER_NAME"), "--name is required").await;
-    said(setup("no-namespace").without_env("SYSTEM_UPGRADE_CONTROLLER_NAMESPACE"), "--namespace is required").await;
-    said(setup("threads").env("SYSTEM_UPGRADE_CONTROLLER_THREADS", "many"), "SYSTEM_UPGRADE_CONTROLLER_THREADS").await;
-    said(setup("debug").env("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "very"), "SYSTEM_UPGRADE_CONTROLLER_DEBUG").await;
-    said(setup("times").env("CATTLE_ELECTION_RENEW_DEADLINE", "60s"), "renew deadline").await;
+    said(
+        setup("no-name").without_env("SYSTEM_UPGRADE_CONTROLLER_NAME"),
+        "--name is required",
+    )
+    .await;
+    said(
+        setup("no-namespace").without_env("SYSTEM_UPGRADE_CONTROLLER_NAMESPACE"),
+        "--namespace is required",
+    )
+    .await;
+    said(
+        setup("threads").env("SYSTEM_UPGRADE_CONTROLLER_THREADS", "many"),
+        "SYSTEM_UPGRADE_CONTROLLER_THREADS",
+    )
+    .await;
+    said(
+        setup("debug").env("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "very"),
+        "SYSTEM_UPGRADE_CONTROLLER_DEBUG",
+    )
+    .await;
+    said(
+        setup("times").env("CATTLE_ELECTION_RENEW_DEADLINE", "60s"),
+        "renew deadline",
+    )
+    .await;
     said(setup("flag").arg("--no-such-flag"), "--no-such-flag").await;
 }
 
@@ -152,12 +186,18 @@ async fn flags_count_before_the_environment_with_and_without_the_subcommand() {
             .controller()
             .env("SYSTEM_UPGRADE_CONTROLLER_NAMESPACE", "somewhere-else")
             .env("SYSTEM_UPGRADE_CONTROLLER_NODE_NAME", "another-machine")
-            .env("SYSTEM_UPGRADE_CONTROLLER_KUBE_CONFIG_OF_A_TEST", "unknown variables are nobody's business")
+            .env(
+                "SYSTEM_UPGRADE_CONTROLLER_KUBE_CONFIG_OF_A_TEST",
+                "unknown variables are nobody's business",
+            )
             .env("SYSTEM_UPGRADE_CONTROLLER_MASTER_URL", "https://127.0.0.1:1");
         let setup = command.into_iter().fold(setup, Setup::arg);
         let file = std::fs::read_to_string(world.kubeconfig()).expect("the kubeconfig");
         let file: Value = serde_json::from_str(&file).expect("JSON");
-        let server = file["clusters"][0]["cluster"]["server"].as_str().expect("a server").to_owned();
+        let server = file["clusters"][0]["cluster"]["server"]
+            .as_str()
+            .expect("a server")
+            .to_owned();
         let machine = format!("{}-machine", world.id);
         let args = [
             "--namespace",
@@ -174,17 +214,33 @@ async fn flags_count_before_the_environment_with_and_without_the_subcommand() {
         rollout.ends_well().await;
         assert!(controller.is_running());
         let leases = world.requests().await.by(&world.user()).0;
-        assert!(leases.iter().all(|request| request.resource != "leases"), "{at}: there is an election");
+        assert!(
+            leases.iter().all(|request| request.resource != "leases"),
+            "{at}: there is an election"
+        );
 
         // S63: about the node it runs on, in `default`.
         let about = ListParams::default().fields(&format!("involvedObject.name={machine}"));
-        let events = Api::<Event>::namespaced(world.client.clone(), "default").list(&about).await.expect("events");
-        let told: Vec<_> = events.items.iter().map(|event| event.reason.clone().unwrap_or_default()).collect();
+        let events = Api::<Event>::namespaced(world.client.clone(), "default")
+            .list(&about)
+            .await
+            .expect("events");
+        let told: Vec<_> = events
+            .items
+            .iter()
+            .map(|event| event.reason.clone().unwrap_or_default())
+            .collect();
         assert_eq!(told, ["Started"], "without an election nothing is said of one");
         let message = events.items[0].message.clone().unwrap_or_default();
-        assert!(message.ends_with(&format!("running as {}/{NAME}", world.namespace())), "{message}");
+        assert!(
+            message.ends_with(&format!("running as {}/{NAME}", world.namespace())),
+            "{message}"
+        );
         let source = events.items[0].source.clone().unwrap_or_default();
-        assert_eq!((source.component.as_deref(), source.host.as_deref()), (Some(NAME), Some(&*machine)));
+        assert_eq!(
+            (source.component.as_deref(), source.host.as_deref()),
+            (Some(NAME), Some(&*machine))
+        );
     }
 }
 
@@ -204,7 +260,10 @@ async fn a_controller_that_is_told_to_end_ends_what_it_has_begun() {
     rollout.begin().await;
     let under_way = || {
         let history = faults.history();
-        history.iter().filter(|passed| passed.asked.verb == "patch" && passed.asked.resource == "nodes").count()
+        history
+            .iter()
+            .filter(|passed| passed.asked.verb == "patch" && passed.asked.resource == "nodes")
+            .count()
     };
     wait::eventually("nodes are being written", SOON, async || match under_way() {
         0..5 => Err("not yet".to_owned()),
@@ -222,8 +281,17 @@ async fn a_controller_that_is_told_to_end_ends_what_it_has_begun() {
         rollout.world.client.clone(),
         rollout.world.namespace(),
     );
-    let spec = leases.get(NAME).await.expect("the Lease").spec.unwrap_or_default();
-    assert_eq!(spec.holder_identity.as_deref(), Some(""), "the Lease is given back");
+    let spec = leases
+        .get(NAME)
+        .await
+        .expect("the Lease")
+        .spec
+        .unwrap_or_default();
+    assert_eq!(
+        spec.holder_identity.as_deref(),
+        Some(""),
+        "the Lease is given back"
+    );
 
     faults.heal();
     let again = controller.start_again();
@@ -233,7 +301,9 @@ async fn a_controller_that_is_told_to_end_ends_what_it_has_begun() {
 
 /// The budgets are the bench's; this is a roll-out of some nodes, in a program that is not optimised.
 fn modest(controller: &Controller) {
-    let Some(peak) = controller.peak_memory() else { return };
+    let Some(peak) = controller.peak_memory() else {
+        return;
+    };
     assert!(peak <= 64 << 20, "{} MiB", peak >> 20);
 }
 
@@ -244,7 +314,10 @@ async fn a_log_in_json_is_json_line_by_line() {
     let faults = rollout.world.faults(0).await;
     faults.add(Rule::write().every(4).answer(500));
     let setup = rollout.world.controller().through(&faults);
-    let controller = setup.env("REFIT_LOG_FORMAT", "json").env("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "true").start();
+    let controller = setup
+        .env("REFIT_LOG_FORMAT", "json")
+        .env("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "true")
+        .start();
     rollout.begin().await;
     rollout.ends_well().await;
     assert_eq!(controller.terminate().await.code(), Some(0));
@@ -257,9 +330,15 @@ async fn a_log_in_json_is_json_line_by_line() {
         for field in ["timestamp", "level", "target", "message"] {
             assert!(line[field].is_string(), "no {field}: {line}");
         }
-        line["timestamp"].as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok()).expect("a time");
+        line["timestamp"]
+            .as_str()
+            .and_then(|at| at.parse::<jiff::Timestamp>().ok())
+            .expect("a time");
     }
     for level in ["DEBUG", "INFO", "WARN"] {
-        assert!(lines.iter().any(|line| line["level"] == level), "nothing at {level} in\n{log}");
+        assert!(
+            lines.iter().any(|line| line["level"] == level),
+            "nothing at {level} in\n{log}"
+        );
     }
 }

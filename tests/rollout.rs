@@ -190,7 +190,10 @@ impl RollOut {
     async fn check_requests(&self, requests: &Requests, nodes: &[Node], hash: &str) {
         let refused: Vec<_> = requests.forbidden().into_iter().map(line).collect();
         // An API server that has just been started refuses what it has not read the roles for.
-        assert!(refused.is_empty() || self.rough, "requests were refused: {refused:#?}");
+        assert!(
+            refused.is_empty() || self.rough,
+            "requests were refused: {refused:#?}"
+        );
 
         // What was created, and what is there: a creation whose client was killed may be in the log as one that failed.
         let mut jobs = requests.jobs_by_node_and_hash();
@@ -287,7 +290,8 @@ impl RollOut {
             "an event was counted up"
         );
         let warnings = ours.filter(|event| event.type_.as_deref() == Some("Warning"));
-        let fair = |event: &&Event| matches!(event.reason.as_deref(), Some("JobRefused" | "MissingPermission"));
+        let fair =
+            |event: &&Event| matches!(event.reason.as_deref(), Some("JobRefused" | "MissingPermission"));
         let warnings: Vec<_> = warnings.filter(|event| !(self.rough && fair(event))).collect();
         assert!(warnings.is_empty(), "{warnings:?}");
     }
@@ -341,11 +345,7 @@ fn bearer(kubeconfig: &std::path::Path) -> String {
 
 fn check_node(node: &Node, hash: &str) {
     let name = node.metadata.name.as_deref().unwrap_or_default();
-    assert_eq!(
-        done(node, PLAN).as_deref(),
-        Some(hash),
-        "label of {name}"
-    );
+    assert_eq!(done(node, PLAN).as_deref(), Some(hash), "label of {name}");
     let left: Vec<_> = node
         .metadata
         .annotations
@@ -365,7 +365,11 @@ fn most_nodes_at_once(requests: &Requests) -> usize {
     let mut open = BTreeSet::new();
     let mut most = 0;
     // A write whose client was killed may be in the log as one that failed: it counts as if it had not.
-    for request in requests.0.iter().filter(|request| !(300..500).contains(&request.code)) {
+    for request in requests
+        .0
+        .iter()
+        .filter(|request| !(300..500).contains(&request.code))
+    {
         match (request.verb.as_str(), request.resource.as_str()) {
             ("create", "jobs") if request.code == 201 => {
                 let job = made.next().expect("each creation once");

@@ -30,7 +30,11 @@ impl Tended {
                 }
             })
         };
-        Self { current, ends, tender }
+        Self {
+            current,
+            ends,
+            tender,
+        }
     }
 
     /// The process that runs now.

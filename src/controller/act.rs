@@ -7,6 +7,7 @@ mod manifest;
 pub mod permissions;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
@@ -105,6 +106,8 @@ pub struct Actor {
     pub intern: Intern,
     /// `SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH`.
     pub ttl: i64,
+    /// A list or a watch was refused. As long as none was, they need not be asked for.
+    pub blind: AtomicBool,
 }
 
 type Outcome = Result<Vec<Told>, (Vec<Told>, Trouble)>;
@@ -199,8 +202,12 @@ impl Actor {
             }
             Prepared::ReadSecret { name } => self.read_secret(name).await,
             Prepared::AskPermissions => {
-                match permissions::ask(&self.unguarded, &self.source.namespace).await {
-                    Ok(Ok(())) => Ok(vec![Told::Permissions(Ok(()))]),
+                let blind = self.blind.load(Ordering::Relaxed);
+                match permissions::ask(&self.unguarded, &self.source.namespace, blind).await {
+                    Ok(Ok(())) => {
+                        self.blind.store(false, Ordering::Relaxed);
+                        Ok(vec![Told::Permissions(Ok(()))])
+                    }
                     // Asked again after a pause: somebody may grant it.
                     Ok(Err(missing)) => {
                         let message = format!("MissingPermission: no node is started: {missing}");

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -146,6 +147,12 @@ impl Engine {
             Seen::PlanGone(name, uid) => world.plan_gone(&name, &uid),
             Seen::Secret(version, name) => world.secret_seen(&name, version),
             Seen::SecretGone(name) => world.secret_gone(&name),
+            // The permissions say which, and whether it is allowed again: nobody starts on what may be old.
+            Seen::Forbidden => {
+                self.actor.blind.store(true, Ordering::Relaxed);
+                world.permissions_seen(None);
+                true
+            }
             Seen::Schema(schema) => {
                 let news = world.schema_seen(schema.clone());
                 if news {

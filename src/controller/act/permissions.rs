@@ -15,7 +15,7 @@ struct Need {
     verbs: &'static [&'static str],
 }
 
-/// What a roll-out takes, watches aside: those say themselves what they lack.
+/// What a roll-out takes, lists and watches aside: they are not worth a question until one of them is refused.
 const NEEDS: &[Need] = &[
     Need {
         group: "upgrade.cattle.io",
@@ -47,10 +47,49 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// `Err` names what is missing.
-pub(super) async fn ask(client: &Client, namespace: &str) -> Result<Result<(), String>, Error> {
+/// The lists and watches without which nobody knows how a roll-out stands.
+const EYES: &[Need] = &[
+    Need {
+        group: "",
+        resource: "nodes",
+        subresource: "",
+        namespaced: false,
+        verbs: &["list", "watch"],
+    },
+    Need {
+        group: "",
+        resource: "pods",
+        subresource: "",
+        namespaced: true,
+        verbs: &["list"],
+    },
+    Need {
+        group: "",
+        resource: "secrets",
+        subresource: "",
+        namespaced: true,
+        verbs: &["list", "watch"],
+    },
+    Need {
+        group: "batch",
+        resource: "jobs",
+        subresource: "",
+        namespaced: true,
+        verbs: &["list", "watch"],
+    },
+    Need {
+        group: "upgrade.cattle.io",
+        resource: "plans",
+        subresource: "",
+        namespaced: true,
+        verbs: &["list", "watch"],
+    },
+];
+
+/// `Err` names what is missing. `blind`: lists and watches are asked for, too.
+pub(super) async fn ask(client: &Client, namespace: &str, blind: bool) -> Result<Result<(), String>, Error> {
     let mut missing = Vec::new();
-    for need in NEEDS {
+    for need in NEEDS.iter().chain(EYES.iter().filter(|_| blind)) {
         for verb in need.verbs {
             if !may(client, need.namespaced.then_some(namespace), need, verb).await? {
                 missing.push(sentence(need, verb, namespace));
