@@ -133,7 +133,9 @@ fn every_reason_is_told_with_its_way_out() {
     let others: Vec<_> = told.difference(&reasons).map(String::as_str).collect();
     assert_eq!(others, ["PodWaiting", "PostCompleteDelay"]);
     let files = ["", "/begin", "/fail", "/finish", "/standing"];
-    let node: String = files.map(|file| read(&format!("src/rollout/node{file}.rs"))).concat();
+    let node: String = files
+        .map(|file| read(&format!("src/rollout/node{file}.rs")))
+        .concat();
     for reason in others {
         assert!(
             node.contains(&format!("{reason:?}")),

@@ -10,6 +10,7 @@
     clippy::too_many_lines,
     clippy::default_trait_access,
     clippy::similar_names,
+    clippy::type_complexity,
     reason = "a test fails by panicking, speaks on standard error, and holds a cluster in its hands"
 )]
 

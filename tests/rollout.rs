@@ -46,6 +46,7 @@ pub(crate) struct RollOut {
     pub(crate) spec: Value,
     /// The API server is so bad that it may refuse requests that are allowed, and that Warning events may be right.
     pub(crate) rough: bool,
+    #[allow(dead_code, reason = "the nodes are there as long as this is")]
     pub(crate) kubelet: FakeKubelet,
 }
 

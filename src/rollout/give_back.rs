@@ -74,7 +74,11 @@ pub(super) fn tidy(world: &World, standings: &BTreeMap<Text, BTreeMap<Text, Stan
                 };
                 leave(node, goes, &mut change);
             }
-        } else if ledger.holders.iter().any(|holder| is_ours(holder, &world.defaults)) {
+        } else if ledger
+            .holders
+            .iter()
+            .any(|holder| is_ours(holder, &world.defaults))
+        {
             // A person has uncordoned the node. The holders of other controllers are theirs to take off.
             leave(node, |holder| is_ours(holder, &world.defaults), &mut change);
         }

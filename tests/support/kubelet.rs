@@ -50,10 +50,16 @@ use kube::Config;
 use refit::rehearse::podlife::STEERING_PREFIX;
 use tokio::sync::oneshot;
 
-#[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
+#[allow(
+    unused_imports,
+    reason = "two programs include this, and each uses a part of it"
+)]
 pub use act::{Act, ContainerAct, Cordons, Nothing};
 use machine::Health;
-#[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
+#[allow(
+    unused_imports,
+    reason = "two programs include this, and each uses a part of it"
+)]
 pub use nodeset::{NodeSet, NodeSpec};
 use remote::{Command, NodeChange, Remote};
 

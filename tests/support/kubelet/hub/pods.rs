@@ -58,7 +58,7 @@ impl Hub {
             node.pods.insert(uid.to_owned());
             let pod = Pod::new(object, node, &set.set);
             self.pods.insert(uid.to_owned(), pod);
-            return self.step(&uid.to_owned());
+            return self.step(uid);
         };
         match pod.update(&head) {
             Change::Nothing => return,
@@ -69,7 +69,7 @@ impl Hub {
             }
         }
         pod.steer(node, &set.set);
-        self.step(&uid.to_owned());
+        self.step(uid);
     }
 
     fn forget(&mut self, uid: &str) {
