@@ -126,7 +126,7 @@ async fn watches_that_break_off_and_expire_are_taken_up_again() {
             if done == 1 {
                 faults.cut_watches(kind);
             } else {
-                faults.expire_watches(kind)
+                faults.expire_watches(kind);
             }
         }
     }
