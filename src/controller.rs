@@ -16,6 +16,7 @@ pub mod settings;
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -30,7 +31,7 @@ use client::{AGENT, ApiServer, ClientError, brief};
 use crd::CrdError;
 use engine::Engine;
 use events::Source;
-use lease::{Elector, LeaseHandle, LeaseLost, Leadership};
+use lease::{Elector, Leadership, LeaseHandle, LeaseLost};
 use objects::Intern;
 use observe::{Observer, QUEUE};
 use settings::Settings;
@@ -69,7 +70,12 @@ pub async fn run(
 ) -> Result<(), Error> {
     let server = ApiServer::find(&settings.api, &settings.proxies).await?;
     let unguarded = server.unguarded()?;
-    tracing::info!(server = server.url(), namespace = settings.namespace, name = settings.name, "{PROGRAM}");
+    tracing::info!(
+        server = server.url(),
+        namespace = settings.namespace,
+        name = settings.name,
+        "{PROGRAM}"
+    );
     tokio::pin!(shutdown);
     let start = async {
         let cluster_id = cluster_id(&unguarded).await?;
@@ -87,8 +93,10 @@ pub async fn run(
         namespace: settings.namespace.clone(),
     };
     let (leadership, lease) = if settings.leader_elect {
-        let text =
-            format!("{PROGRAM} starting leader election for {}/{}", settings.namespace, settings.name);
+        let text = format!(
+            "{PROGRAM} starting leader election for {}/{}",
+            settings.namespace, settings.name
+        );
         tell(&unguarded, &source, "Starting", &text, &clock).await;
         let elector = Elector::new(
             unguarded.clone(),
@@ -168,8 +176,7 @@ impl Office {
     ) -> Result<Self, Error> {
         let mut jobs = settings.jobs.clone();
         own_image::fill_in(&mut jobs, &unguarded, settings).await;
-        let channels =
-            ChannelClient::new(&settings.ca_files, cluster_id, AGENT, settings.proxies.clone())?;
+        let channels = ChannelClient::new(&settings.ca_files, cluster_id, AGENT, settings.proxies.clone())?;
         let may_watch_pods = act::permissions::may_watch_pods(&unguarded, &settings.namespace)
             .await
             .map_err(|error| Error::Permissions(brief(&error)))?;
@@ -192,7 +199,8 @@ impl Office {
         let world = World::new(Defaults {
             namespace: settings.namespace.clone(),
             job: jobs,
-            polling_interval: SignedDuration::try_from(settings.polling_interval).unwrap_or(SignedDuration::MAX),
+            polling_interval: SignedDuration::try_from(settings.polling_interval)
+                .unwrap_or(SignedDuration::MAX),
             local_zone: jiff::tz::TimeZone::system(),
         });
         let actor = Actor {
@@ -203,6 +211,7 @@ impl Office {
             clock: clock.clone(),
             intern,
             ttl,
+            blind: AtomicBool::new(false),
         };
         let engine = Engine::new(world, actor, inbox, pods_tx, listed_tx);
         Ok(Self {
@@ -220,7 +229,17 @@ impl Office {
 
     /// Turns until it is dropped. The first lists come one after the other (see `observe`).
     async fn work(&mut self) {
-        let Self { engine, watches, client, source, clock, listed, observer, may_watch_pods, pods_wanted } = self;
+        let Self {
+            engine,
+            watches,
+            client,
+            source,
+            clock,
+            listed,
+            observer,
+            may_watch_pods,
+            pods_wanted,
+        } = self;
         let opening = async {
             let until = async |kind: Kind| {
                 let _ = listed.clone().wait_for(|listed| listed.contains(&kind)).await;
@@ -252,7 +271,10 @@ impl Office {
     async fn close(mut self, lease: Option<LeaseHandle>) {
         tracing::info!("ending");
         self.watches.abort_all();
-        if tokio::time::timeout(FAREWELL, self.engine.finish()).await.is_err() {
+        if tokio::time::timeout(FAREWELL, self.engine.finish())
+            .await
+            .is_err()
+        {
             tracing::warn!("some requests got no answer");
         }
         if let Some(lease) = lease {

@@ -12,5 +12,6 @@ pub mod clock;
 pub mod controller;
 pub mod job;
 pub mod proxy;
+pub mod rehearse;
 pub mod rollout;
 pub mod telemetry;

@@ -1,7 +1,8 @@
 //! The log: to stderr, as text or JSON.
 //!
 //! Other crates are heard from level INFO on, whatever is asked for: below that they print addresses, headers and
-//! bodies as they come. kube's client is heard from ERROR on, since its warnings hold whole answers, Secrets among them.
+//! bodies as they come. kube's client is heard from ERROR on, since its warnings hold whole answers, Secrets among them;
+//! so is its watcher, which warns of what the observer tells in fewer words.
 
 use std::io::{self, IsTerminal as _};
 
@@ -90,7 +91,7 @@ fn is_harmless(metadata: &Metadata<'_>) -> bool {
     };
     let limit = if within("refit") {
         Level::TRACE
-    } else if within("kube_client::client") {
+    } else if within("kube_client::client") || within("kube_runtime::watcher") {
         Level::ERROR
     } else {
         Level::INFO

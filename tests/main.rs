@@ -6,14 +6,39 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test fails by panicking, and speaks on standard error; clippy knows that of functions marked as tests only"
+    clippy::large_futures,
+    clippy::too_many_lines,
+    clippy::default_trait_access,
+    clippy::similar_names,
+    clippy::doc_markdown,
+    clippy::unused_async,
+    clippy::case_sensitive_file_extension_comparisons,
+    clippy::maybe_infinite_iter,
+    clippy::type_complexity,
+    reason = "a test fails by panicking, speaks on standard error, and holds a cluster in its hands"
 )]
 
 mod support;
 
+mod bad_input;
+mod bench;
+mod channels;
 mod deploy;
 mod docs;
 mod examples;
+mod faults;
+mod jobs;
+mod kubelet;
+mod leader;
+mod life;
+mod plan_events;
+mod plan_hash;
+mod plan_status;
+mod plan_window;
+mod process;
 mod rings;
+mod rollout;
+mod scene;
 mod schema;
+mod tended;
 mod testbed;

@@ -30,7 +30,11 @@ fn sources(part: &str) -> Vec<(PathBuf, String)> {
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
         // What follows is not part of the program.
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+        let code = text
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         (path, code)
     };
     files.into_iter().map(read).collect()
@@ -53,8 +57,20 @@ fn lines_with(part: &str, words: &[&str]) -> Vec<String> {
 #[test]
 fn rollout_and_job_have_no_client_no_runtime_no_clock_no_environment_and_no_files() {
     let forbidden = [
-        "kube::", "tokio::", "reqwest::", "std::env", "std::fs", "std::net", "std::process", "std::thread",
-        "SystemTime", "Instant", "Timestamp::now", "crate::controller", "crate::cli", "rand::",
+        "kube::",
+        "tokio::",
+        "reqwest::",
+        "std::env",
+        "std::fs",
+        "std::net",
+        "std::process",
+        "std::thread",
+        "SystemTime",
+        "Instant",
+        "Timestamp::now",
+        "crate::controller",
+        "crate::cli",
+        "rand::",
     ];
     for part in ["rollout", "job"] {
         let found = lines_with(part, &forbidden);
@@ -64,7 +80,16 @@ fn rollout_and_job_have_no_client_no_runtime_no_clock_no_environment_and_no_file
 
 #[test]
 fn the_api_does_not_know_who_uses_it() {
-    let found = lines_with("api", &["crate::controller", "crate::rollout", "crate::job", "crate::cli", "tokio::"]);
+    let found = lines_with(
+        "api",
+        &[
+            "crate::controller",
+            "crate::rollout",
+            "crate::job",
+            "crate::cli",
+            "tokio::",
+        ],
+    );
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
@@ -79,10 +104,13 @@ fn time_is_read_in_one_place() {
 
 #[test]
 fn printing_is_done_in_one_place() {
-    let found: Vec<_> = lines_with("", &["println!(", "eprintln!(", "print!(", "io::stdout", "io::stderr"])
-        .into_iter()
-        .filter(|line| !line.contains("/src/cli/output.rs:") && !line.contains("/src/telemetry.rs:"))
-        .collect();
+    let found: Vec<_> = lines_with(
+        "",
+        &["println!(", "eprintln!(", "print!(", "io::stdout", "io::stderr"],
+    )
+    .into_iter()
+    .filter(|line| !line.contains("/src/cli/output.rs:") && !line.contains("/src/telemetry.rs:"))
+    .collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
@@ -99,6 +127,9 @@ fn the_core_and_its_shell_have_no_forks_for_tests() {
 
 #[test]
 fn modules_have_a_file_of_their_own_name() {
-    let found: Vec<_> = sources("").into_iter().filter(|(path, _)| path.ends_with("mod.rs")).collect();
+    let found: Vec<_> = sources("")
+        .into_iter()
+        .filter(|(path, _)| path.ends_with("mod.rs"))
+        .collect();
     assert!(found.is_empty(), "{found:?}");
 }

@@ -3,15 +3,16 @@
 //! ```ignore
 //! #[tokio::test]
 //! async fn nodes_go_one_at_a_time() {
-//!     let world = World::new().await;                       // namespace, roles, token; cleared up when dropped
-//!     let channel = ChannelServer::start().await;           // stands for the release channel
+//!     let world = World::new().await;              // namespace, roles, token; cleared up when dropped
+//!     let kubelets = world.run_nodes(3).await;     // t-abc123-n0000 …; pods on them run and end
+//!     let channel = ChannelServer::start().await;  // stands for the release channel
 //!     channel.redirects("/stable", "https://example.com/v1.2.3");
-//!     let controller = world.controller().start();          // the real binary, as its service account
-//!     world.plan(&format!("…")).await;                      // YAML; selects only nodes of this world
-//!     world.plan_complete("k3os-latest", SOON).await;       // waits, and fails with the Plan as it is
-//!     let requests = world.controller_requests().await;     // from the API server's audit log
-//!     assert!(requests.forbidden().is_empty());
+//!     let controller = world.controller().start(); // the real binary, as its service account
+//!     world.plan(&format!("…")).await;             // YAML; selects only nodes of this world
+//!     world.plan_complete("k3os-latest", SOON).await;
+//!     let requests = world.requests().await;       // from the API server's audit log
 //!     assert_eq!(requests.most_jobs_at_once("k3os-latest"), 1);
+//!     assert!(requests.by(&world.user()).forbidden().is_empty());
 //! }
 //! ```
 //!
@@ -28,7 +29,9 @@
 //! | to | look at |
 //! |---|---|
 //! | make and change Plans, nodes, Jobs; wait for them | [`world`] (`world/cluster.rs`), [`wait`] |
-//! | register nodes and run their pods | `kubelet` |
+//! | register nodes, run their pods, reboot them | `world.run_nodes`, [`kubelet`] |
+//! | register nodes whose pods end when the test says so | [`puppet`] |
+//! | see every state that a Plan had; compare Events | [`history`], [`told`] |
 //! | start, freeze and kill the controller, read its log, memory and time | [`controller`] |
 //! | count requests and Jobs | [`audit`] |
 //! | 409, 429, lost answers, late watches, a kill at the n-th write | [`faults`] |
@@ -56,6 +59,7 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
     reason = "two programs include this, the tests and the demo, and each uses a part of it"
 )]
 
@@ -66,12 +70,18 @@ pub mod channel;
 pub mod controller;
 pub mod controlplane;
 pub mod faults;
+pub mod history;
 pub mod kubeconfig;
+pub mod kubelet;
 pub mod manifest;
 pub mod names;
 pub mod pki;
+pub mod plan;
 pub mod process;
+pub mod puppet;
+pub mod ready;
 pub mod serve;
 pub mod terminal;
+pub mod told;
 pub mod wait;
 pub mod world;

@@ -7,4 +7,5 @@ mod control_plane;
 mod controller;
 mod faults;
 mod lifetime;
+mod whole;
 mod world;

@@ -7,6 +7,7 @@ mod manifest;
 pub mod permissions;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
@@ -54,7 +55,9 @@ pub struct Trouble {
 pub enum TroubleKind {
     /// Somebody else was first: decide again at once.
     Stale,
-    /// May work soon.
+    /// Nobody answered, or the request did not leave: nothing is wrong with it.
+    Unanswered,
+    /// The API server cannot do it now, and may soon.
     Passing,
     /// The API server refuses it.
     Refused,
@@ -71,8 +74,8 @@ pub enum Told {
     JobLeaving(Text, Text),
     /// A Job of somebody else has the name.
     NameTaken(Text),
-    /// Whether a Job of this name has been made is not known; or, with false, that it has not.
-    JobUnknown(Text, bool),
+    /// Whether a Job of this name has been made is not known.
+    JobUnknown(Text),
     /// The status of a Plan was written.
     StatusWritten(Text),
     /// The API server has dropped our own fields of status.
@@ -81,6 +84,8 @@ pub enum Told {
     Event(Text, String),
     /// Name, version and hash of a Secret.
     Secret(Text, u64, String),
+    /// A Secret is not there.
+    SecretMissing(Text),
     /// A channel answered: URL, when, and what.
     Channel(Text, Timestamp, Result<String, String>),
     /// What the controller may do, and what it may not.
@@ -103,7 +108,13 @@ pub struct Actor {
     pub intern: Intern,
     /// `SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH`.
     pub ttl: i64,
+    /// A list or a watch was refused. As long as none was, they need not be asked for.
+    pub blind: AtomicBool,
 }
+
+/// How often an event is written whose answer does not come, before its step is put off with it: several events go with
+/// one step, and one answer that is lost again and again must not hold up all of them for ever.
+const EVENT_TRIES: u32 = 3;
 
 type Outcome = Result<Vec<Told>, (Vec<Told>, Trouble)>;
 
@@ -197,8 +208,12 @@ impl Actor {
             }
             Prepared::ReadSecret { name } => self.read_secret(name).await,
             Prepared::AskPermissions => {
-                match permissions::ask(&self.unguarded, &self.source.namespace).await {
-                    Ok(Ok(())) => Ok(vec![Told::Permissions(Ok(()))]),
+                let blind = self.blind.load(Ordering::Relaxed);
+                match permissions::ask(&self.unguarded, &self.source.namespace, blind).await {
+                    Ok(Ok(())) => {
+                        self.blind.store(false, Ordering::Relaxed);
+                        Ok(vec![Told::Permissions(Ok(()))])
+                    }
                     // Asked again after a pause: somebody may grant it.
                     Ok(Err(missing)) => {
                         let message = format!("MissingPermission: no node is started: {missing}");
@@ -252,23 +267,36 @@ impl Actor {
         let api = Api::<CoreEvent>::namespaced(self.client.clone(), &self.source.namespace);
         let now = self.clock.now();
         for event in events {
-            match api
-                .create(&PostParams::default(), &self.source.event(event, now))
-                .await
-            {
-                Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            self.write_event(&api, event, now).await?;
+        }
+        Ok(())
+    }
+
+    /// An event has a name of its own, so that it can be written again when no answer came.
+    async fn write_event(
+        &self,
+        api: &Api<CoreEvent>,
+        event: &Event,
+        now: Timestamp,
+    ) -> Result<(), (Vec<Told>, Trouble)> {
+        let object = self.source.event(event, now);
+        let mut tries = 1;
+        loop {
+            match api.create(&PostParams::default(), &object).await {
+                Ok(_) => return Ok(()),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(()),
                 Err(error) if matches!(failure(&error), Failure::Refused) && !is_overload(&error) => {
                     tracing::warn!(
                         reason = event.reason,
                         error = brief(&error),
                         "an event was refused"
                     );
+                    return Ok(());
                 }
+                Err(error) if failure(&error) == Failure::Unknown && tries < EVENT_TRIES => tries += 1,
                 Err(error) => return Err((Vec::new(), trouble(&error))),
             }
         }
-        Ok(())
     }
 
     async fn write_status(&self, plan: Text, uid: &str, body: &Value, events: &[Event]) -> Outcome {
@@ -304,16 +332,16 @@ impl Actor {
             Err(error) if matches!(&error, kube::Error::Api(status) if status.is_already_exists()) => {
                 match self.jobs().get_opt(name).await {
                     Ok(Some(job)) => Err((vec![self.job_seen(&job)], stale(&error))),
-                    Ok(None) => Err((vec![Told::JobUnknown(name.clone(), false)], stale(&error))),
-                    Err(again) => Err((vec![Told::JobUnknown(name.clone(), true)], trouble(&again))),
+                    Ok(None) => Err((Vec::new(), stale(&error))),
+                    Err(again) => Err((vec![Told::JobUnknown(name.clone())], trouble(&again))),
                 }
             }
             Err(error) if failure(&error) == Failure::Unknown => match self.jobs().get_opt(name).await {
                 Ok(Some(job)) => Ok(vec![self.job_seen(&job)]),
-                Ok(None) => Err((vec![Told::JobUnknown(name.clone(), false)], trouble(&error))),
-                Err(again) => Err((vec![Told::JobUnknown(name.clone(), true)], trouble(&again))),
+                Ok(None) => Err((Vec::new(), trouble(&error))),
+                Err(again) => Err((vec![Told::JobUnknown(name.clone())], trouble(&again))),
             },
-            Err(error) => Err((vec![Told::JobUnknown(name.clone(), false)], trouble(&error))),
+            Err(error) => Err((Vec::new(), trouble(&error))),
         }
     }
 
@@ -369,16 +397,11 @@ impl Actor {
                 let hash = digest::secret_hash(&secret);
                 Ok(vec![Told::Secret(name, version(&secret.metadata), hash)])
             }
-            // Gone, or about to be there again: the watch says which.
+            // If it is known all the same, it is gone or about to be there again: the watch says which.
             Ok(None) => {
                 let message = format!("secrets {name:?} not found");
-                Err((
-                    Vec::new(),
-                    Trouble {
-                        message,
-                        kind: TroubleKind::Passing,
-                    },
-                ))
+                let kind = TroubleKind::Stale;
+                Err((vec![Told::SecretMissing(name)], Trouble { message, kind }))
             }
             Err(error) => Err((Vec::new(), trouble(&error))),
         }
@@ -462,7 +485,7 @@ fn trouble(error: &kube::Error) -> Trouble {
             429 | 500.. => TroubleKind::Passing,
             _ => TroubleKind::Refused,
         },
-        _ => TroubleKind::Passing,
+        _ => TroubleKind::Unanswered,
     };
     Trouble {
         message: brief(error),

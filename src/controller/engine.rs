@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -26,6 +27,9 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
 /// Longest wait for a time of day. The clock on the wall can be set meanwhile, and goes on while the machine sleeps.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// From which try on, which is 1.5 s after the first, status tells of a step that may work soon: a server that stumbles
+/// is no news, a webhook that is down is.
+const PASSING_TOLD: u32 = 5;
 
 /// What was listed before the first decision.
 const LISTED_FIRST: [Kind; 5] = [Kind::Secret, Kind::Pod, Kind::Job, Kind::Node, Kind::Plan];
@@ -102,7 +106,12 @@ impl Engine {
                 () = sleep_until(until) => return true,
                 seen = self.seen.recv() => match seen {
                     Some(seen) => {
-                        if self.learn(seen) {
+                        let shown = seen.object().map(|(kind, name)| (kind, name.clone()));
+                        let news = self.learn(seen);
+                        if let Some((kind, name)) = shown {
+                            self.world.is_shown(kind, &name);
+                        }
+                        if news {
                             gather.get_or_insert_with(|| Instant::now() + GATHER);
                         }
                     }
@@ -143,6 +152,12 @@ impl Engine {
             Seen::PlanGone(name, uid) => world.plan_gone(&name, &uid),
             Seen::Secret(version, name) => world.secret_seen(&name, version),
             Seen::SecretGone(name) => world.secret_gone(&name),
+            // The permissions say which, and whether it is allowed again: nobody starts on what may be old.
+            Seen::Forbidden => {
+                self.actor.blind.store(true, Ordering::Relaxed);
+                world.permissions_seen(None);
+                true
+            }
             Seen::Schema(schema) => {
                 let news = world.schema_seen(schema.clone());
                 if news {
@@ -191,8 +206,14 @@ impl Engine {
             if self.steps.len() >= AT_ONCE {
                 break; // likewise
             }
-            match prepare(&self.world, step) {
+            self.world.sends(&step);
+            let prepared = prepare(&self.world, step);
+            if !matches!(prepared, Ok(Some(_))) {
+                self.world.answered(&key);
+            }
+            match prepared {
                 Ok(Some(prepared)) => {
+                    tracing::debug!(?key, "a step begins");
                     self.under_way.insert(key.clone(), self.world.lists());
                     self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
                 }
@@ -229,6 +250,7 @@ impl Engine {
         for told in done.told {
             self.hear(told, sent);
         }
+        self.world.answered(&done.key);
         if let Some(trouble) = done.trouble {
             self.trouble(&done.key, trouble);
         } else {
@@ -241,19 +263,23 @@ impl Engine {
         let world = &mut self.world;
         match told {
             Told::Seen(seen) => {
-                // Of what a list has overtaken nothing is known: the next decision asks again.
-                if !seen
-                    .object()
-                    .is_some_and(|(kind, name)| world.is_overtaken(kind, name, sent))
-                {
-                    self.learn(seen);
+                match seen.object() {
+                    // Of what a list has overtaken nothing is known: the next decision asks again.
+                    Some((kind, name)) if world.is_overtaken(kind, name, sent) => {
+                        if kind == Kind::Job {
+                            world.job_unknown(name);
+                        }
+                    }
+                    _ => {
+                        self.learn(seen);
+                    }
                 }
             }
             Told::JobLeaving(name, uid) => {
                 world.job_leaving(&name, &uid);
             }
-            Told::NameTaken(job) => world.name_taken(job),
-            Told::JobUnknown(job, unknown) => world.job_unknown(job, unknown),
+            Told::NameTaken(job) => world.name_taken(job, self.actor.clock.now()),
+            Told::JobUnknown(job) => world.job_unknown(&job),
             Told::StatusWritten(plan) => world.status_written(&plan, self.actor.clock.now()),
             Told::StatusPruned => {
                 tracing::error!(
@@ -264,6 +290,9 @@ impl Engine {
             Told::Event(plan, key) => world.told(plan, key),
             Told::Secret(name, version, hash) => {
                 world.secret_read(&name, version, hash);
+            }
+            Told::SecretMissing(name) => {
+                world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
             Told::Permissions(answer) => world.permissions_seen(Some(answer)),
@@ -276,12 +305,14 @@ impl Engine {
         let doubled = |first: Duration| (first * 2_u32.saturating_pow(known.min(16))).min(LONGEST_PAUSE);
         let pause = match trouble.kind {
             TroubleKind::Stale if known == 0 => Duration::ZERO,
-            TroubleKind::Stale | TroubleKind::Passing => doubled(FIRST_PAUSE),
+            TroubleKind::Stale | TroubleKind::Unanswered | TroubleKind::Passing => doubled(FIRST_PAUSE),
             TroubleKind::Refused | TroubleKind::Forbidden => doubled(REFUSED_PAUSE),
         };
         match trouble.kind {
             TroubleKind::Stale => tracing::debug!(?key, why = trouble.message, "looking again"),
-            TroubleKind::Passing => tracing::warn!(?key, why = trouble.message, "trying again"),
+            TroubleKind::Unanswered | TroubleKind::Passing => {
+                tracing::warn!(?key, why = trouble.message, "trying again");
+            }
             TroubleKind::Refused | TroubleKind::Forbidden => {
                 tracing::error!(?key, why = trouble.message, "refused");
             }
@@ -290,7 +321,7 @@ impl Engine {
             self.world.permissions_seen(None);
         }
         let refused = matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Forbidden);
-        if trouble.kind != TroubleKind::Stale {
+        if refused || trouble.kind == TroubleKind::Passing && tries >= PASSING_TOLD {
             self.world.troubled(
                 key.clone(),
                 rollout::Trouble {

@@ -36,7 +36,15 @@ impl Source {
         };
         // A name is at most 253 characters; the key is what makes it one of its own.
         let head: String = name.chars().take(230).collect();
-        self.build(format!("{head}.{}", event.key), &self.namespace, object, event.type_, event.reason, &event.message, now)
+        self.build(
+            format!("{head}.{}", event.key),
+            &self.namespace,
+            object,
+            event.type_,
+            event.reason,
+            &event.message,
+            now,
+        )
     }
 
     /// An event about the Node that the controller runs on (S63). It is kept in the namespace `default`.
@@ -52,7 +60,10 @@ impl Source {
         self.build(name, "default", object, type_, reason, message, now)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one place that knows what an Event object looks like")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one place that knows what an Event object looks like"
+    )]
     fn build(
         &self,
         name: String,
@@ -70,12 +81,19 @@ impl Source {
         let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
         let mut message = message.to_owned();
         if message.len() > MESSAGE_MAX {
-            let cut = (0..=MESSAGE_MAX - 3).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+            let cut = (0..=MESSAGE_MAX - 3)
+                .rev()
+                .find(|at| message.is_char_boundary(*at))
+                .unwrap_or(0);
             message.truncate(cut);
             message.push_str("...");
         }
         CoreEvent {
-            metadata: ObjectMeta { name: Some(name), namespace: Some(namespace.to_owned()), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(name),
+                namespace: Some(namespace.to_owned()),
+                ..ObjectMeta::default()
+            },
             involved_object,
             reason: Some(reason.to_owned()),
             message: Some(message),

@@ -52,6 +52,8 @@ pub enum Seen {
     SecretGone(Text),
     /// The CRD that is served.
     Schema(Schema),
+    /// A list or a watch is not allowed.
+    Forbidden,
 }
 
 impl Seen {
@@ -231,11 +233,13 @@ impl Observer {
                         .await;
                 }
                 Ok(None) => return,
-                Err(error) => tracing::warn!(
-                    ?kind,
-                    error = watch_error(&error),
-                    "the watch broke off and starts again"
-                ),
+                Err(error) => {
+                    let why = watch_error(&error);
+                    tracing::warn!(?kind, error = why, "the watch broke off and starts again");
+                    if is_forbidden(&error) {
+                        self.tell(Seen::Forbidden).await;
+                    }
+                }
             }
         }
     }
@@ -249,6 +253,17 @@ fn watch_error(error: &watcher::Error) -> String {
         | watcher::Error::WatchFailed(error) => brief(error),
         watcher::Error::WatchError(status) => status.message.clone(),
         watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => {
+            matches!(error, kube::Error::Api(status) if status.is_forbidden())
+        }
+        watcher::Error::WatchError(status) => status.is_forbidden(),
+        watcher::Error::NoResourceVersion => false,
     }
 }
 

@@ -16,7 +16,11 @@ const MARK: &str = "SYSTEM_UPGRADE_CONTROLLER_NAME";
 
 /// Fills in the image and the secrets that it is pulled with.
 pub(super) async fn fill_in(jobs: &mut JobSettings, client: &Client, settings: &Settings) {
-    let pod = if settings.api.in_cluster { own_pod(client, settings).await } else { None };
+    let pod = if settings.api.in_cluster {
+        own_pod(client, settings).await
+    } else {
+        None
+    };
     if let Some(spec) = pod.and_then(|pod| pod.spec) {
         let secrets = spec.image_pull_secrets.into_iter().flatten();
         jobs.own_image_pull_secrets = secrets.map(|secret| secret.name).collect();
@@ -35,7 +39,10 @@ pub(super) async fn fill_in(jobs: &mut JobSettings, client: &Client, settings: &
 }
 
 async fn own_pod(client: &Client, settings: &Settings) -> Option<Pod> {
-    match Api::<Pod>::namespaced(client.clone(), &settings.namespace).get_opt(&settings.hostname).await {
+    match Api::<Pod>::namespaced(client.clone(), &settings.namespace)
+        .get_opt(&settings.hostname)
+        .await
+    {
         Ok(pod) => pod,
         Err(error) => {
             tracing::info!(error = brief(&error), "cannot read the own pod; set REFIT_IMAGE");

@@ -10,6 +10,7 @@ use super::facts::Text;
 use super::node::{Standing, failure_text};
 use super::plan::PlanView;
 use super::resolve::{Resolution, Resolved, Source};
+use super::step::Key;
 use super::world::World;
 use crate::api::status::PlanCondition;
 
@@ -72,9 +73,10 @@ pub(super) fn conditions(
     let stored = plan.facts.status();
     let known = |type_| find(&stored.conditions, type_).cloned();
     let write = |says: Says| says.write(&stored.conditions, now);
+    let unreadable = unreadable(world, plan);
     let invalid = match (&plan.invalid, &plan.resolution) {
         (Some(why), _) | (None, Resolution::MissingSecrets(why)) => Some(why.as_str()),
-        _ => None,
+        _ => unreadable.as_deref(),
     };
     // What is not known yet changes nothing: what was said of this very spec stands until it is.
     let pending = invalid.is_none() && plan.resolution == Resolution::Pending;
@@ -98,9 +100,20 @@ pub(super) fn conditions(
             ..
         }) => Some(write(Says::new(LATEST_RESOLVED, true, "Channel", ""))),
         Resolution::Failed(why) => Some(write(Says::new(LATEST_RESOLVED, false, "Error", why))),
-        Resolution::Pending | Resolution::MissingSecrets(_) => known(LATEST_RESOLVED),
+        Resolution::Pending | Resolution::Reading(_) | Resolution::MissingSecrets(_) => {
+            known(LATEST_RESOLVED)
+        }
     };
     [complete, write(validated)].into_iter().chain(resolved).collect()
+}
+
+/// Why a secret that the Plan needs cannot be read.
+pub(super) fn unreadable(world: &World, plan: &PlanView) -> Option<String> {
+    let Resolution::Reading(name) = &plan.resolution else {
+        return None;
+    };
+    let trouble = world.troubles.get(&Key::Secret(name.clone()))?;
+    Some(format!("secrets {name:?} cannot be read: {}", trouble.message))
 }
 
 fn complete(
@@ -132,9 +145,21 @@ fn complete(
             .iter()
             .find(|(_, s)| s.reason.as_deref().is_some_and(is_refusal));
         let text = refused.map_or_else(String::new, |(node, s)| {
-            format!("Node {node}: {}", s.message.as_deref().unwrap_or_default())
+            let why = s.message.as_deref().unwrap_or_default();
+            match s.reason.as_deref() {
+                Some("SettingMissing") => format!("{NO_JOB_FOR_NODE} {node}: {why}"),
+                _ => format!("Node {node}: {why}"),
+            }
         });
         return Says::new(COMPLETE, false, "SyncJob", text);
+    }
+    if let Some(why) = &plan.selector_error {
+        return Says::new(
+            COMPLETE,
+            false,
+            SELECT_NODES_FAILED,
+            format!("Failed to select Nodes: {why}"),
+        );
     }
     if waiting == 0 {
         let spec = plan.spec();
@@ -184,6 +209,10 @@ fn is_refusal(reason: &str) -> bool {
     )
 }
 
+/// Reason of a Plan whose `nodeSelector` cannot be read, of condition and event (S63).
+pub(super) const SELECT_NODES_FAILED: &str = "SelectNodesFailed";
+/// How the message begins of a node for which a setting of the controller is missing (S63, `ValidationFailed`).
+pub(super) const NO_JOB_FOR_NODE: &str = "Failed to create job for node";
 /// Reason of a node that cannot be patched.
 pub(super) const NODE_REFUSED: &str = "NodeRefused";
 

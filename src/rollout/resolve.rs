@@ -41,8 +41,10 @@ impl Resolved {
 /// What a Plan resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Resolution {
-    /// Something has to be asked or read first.
+    /// The channel has to be asked first.
     Pending,
+    /// A secret that takes part in the hash is being read. That takes a moment, in which nothing is said.
+    Reading(Text),
     /// There is no version, and why.
     Failed(String),
     /// Secrets that take part in the hash are missing, in S53's words.
@@ -55,7 +57,7 @@ impl Resolution {
     pub(super) fn resolved(&self) -> Option<&Resolved> {
         match self {
             Self::Resolved(resolved) => Some(resolved),
-            Self::Pending | Self::Failed(_) | Self::MissingSecrets(_) => None,
+            Self::Pending | Self::Reading(_) | Self::Failed(_) | Self::MissingSecrets(_) => None,
         }
     }
 }
@@ -113,19 +115,19 @@ pub(super) fn resolve(
     };
     let mut hashes = Vec::new();
     let mut missing = Vec::new();
-    let mut unread = false;
+    let mut unread = None;
     for name in digest::hashed_secrets(spec) {
         match secrets.get(name) {
             Some(SecretFacts::Hash(hash)) => hashes.push(hash),
-            Some(SecretFacts::Unread) => unread = true,
-            None => missing.push(name.to_owned()),
+            Some(SecretFacts::Unread) | None => unread = Some(name.into()),
+            Some(SecretFacts::Missing) => missing.push(name.to_owned()),
         }
     }
     if !missing.is_empty() {
         return Resolution::MissingSecrets(Invalid::SecretsMissing(missing).to_string());
     }
-    if unread {
-        return Resolution::Pending;
+    if let Some(name) = unread {
+        return Resolution::Reading(name);
     }
     let hash = digest::plan_hash(&plan.object, &version, hashes).into();
     Resolution::Resolved(Resolved {

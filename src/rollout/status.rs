@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::conditions::{conditions, seconds};
+use super::conditions::{conditions, seconds, unreadable};
 use super::decide::{Decision, Report};
 use super::facts::Text;
 use super::node::Standing;
 use super::plan::PlanView;
-use super::resolve;
+use super::resolve::{self, Resolution};
 use super::step::Step;
 use super::world::World;
 use super::{fields, start};
@@ -35,6 +35,9 @@ pub(super) fn report(
     now: Timestamp,
     decision: &mut Decision,
 ) {
+    if matches!(plan.resolution, Resolution::Reading(_)) && unreadable(world, plan).is_none() {
+        return;
+    }
     let stored = plan.facts.status();
     let status = status(world, plan, nodes, report, now);
     if status == *stored {

@@ -54,7 +54,7 @@ pub enum Kind {
     Secret,
 }
 
-/// How many lists of each kind had ended at some time.
+/// How often lists of each kind had begun and ended at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lists([u64; 5]);
 
@@ -77,10 +77,10 @@ pub struct World {
     pub(super) told: BTreeMap<Text, String>,
     pub(super) permissions: Option<Result<(), String>>,
     pub(super) troubles: BTreeMap<Key, Trouble>,
-    /// Names of Jobs that somebody else's Jobs have.
-    pub(super) taken: BTreeSet<Text>,
-    /// Names of Jobs that were asked for, and that may be there or not.
-    pub(super) unknown_jobs: BTreeSet<Text>,
+    /// Names of Jobs that Jobs of others had, and when that was seen.
+    pub(super) taken: BTreeMap<Text, Timestamp>,
+    /// Jobs that are being made, by Plan and node.
+    pub(super) making: BTreeMap<(Text, Text), Making>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
     /// All Jobs by node name.
@@ -93,6 +93,17 @@ pub struct World {
     pub(super) recorded_on: BTreeMap<Text, BTreeSet<Text>>,
     /// Nodes with a ledger.
     pub(super) ledgers: BTreeSet<Text>,
+}
+
+/// A Job that is being made.
+#[derive(Debug)]
+pub(super) struct Making {
+    /// Its name.
+    pub(super) job: Text,
+    /// The request has not been answered.
+    pub(super) under_way: bool,
+    /// No answer has said whether it is there.
+    pub(super) unknown: bool,
 }
 
 /// How long nothing is written after an answer has lacked our fields of status, unless the CRD changes. The API servers
@@ -117,8 +128,8 @@ impl World {
             told: BTreeMap::new(),
             permissions: None,
             troubles: BTreeMap::new(),
-            taken: BTreeSet::new(),
-            unknown_jobs: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            making: BTreeMap::new(),
             open_jobs: BTreeMap::new(),
             jobs_on: BTreeMap::new(),
             pods_of: BTreeMap::new(),
@@ -236,7 +247,8 @@ impl World {
         }
     }
 
-    /// How many lists of each kind have ended: to be noted when a request is sent, for [`World::is_overtaken`].
+    /// How often lists of each kind have begun and ended: to be noted when a request is sent, for
+    /// [`World::is_overtaken`].
     pub fn lists(&self) -> Lists {
         Lists([
             self.nodes.lists(),
@@ -248,7 +260,8 @@ impl World {
     }
 
     /// Whether the answer to a request that was sent at `sent` may tell of an object that is gone: it is not known, and a
-    /// list that has ended since need not have shown it before it went.
+    /// list that is under way or has ended since need not have shown it before it went. Should it be there after all,
+    /// the watch tells of it.
     pub fn is_overtaken(&self, kind: Kind, name: &str, sent: Lists) -> bool {
         let known = match kind {
             Kind::Node => self.nodes.get(name).is_some(),
@@ -257,7 +270,8 @@ impl World {
             Kind::Plan => self.plans.contains_key(name),
             Kind::Secret => self.secrets.get(name).is_some(),
         };
-        !known && self.lists().0[kind as usize] != sent.0[kind as usize]
+        let lists = self.lists().0[kind as usize];
+        !known && (lists != sent.0[kind as usize] || !lists.is_multiple_of(2))
     }
 }
 

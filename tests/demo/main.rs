@@ -15,8 +15,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use kube::api::ListParams;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, ListParams};
+use refit::api::Plan;
+use refit::rehearse::podlife::{Defaults, Delay, Exit};
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use tests::support;
 
@@ -24,13 +29,16 @@ use support::bed::Bed;
 use support::channel::ChannelServer;
 use support::controller::Controller;
 use support::controlplane::Options;
+use support::kubelet::{Act, ContainerAct, Cordons, FakeKubelet, NodeSet};
 use support::manifest;
 use support::process::Run;
 use support::world::World;
 use view::{Nodes, say};
 
-/// What the release channel answers.
-const RELEASE: &str = "https://github.com/k3s-io/k3s/releases/tag/v1.36.4+k3s1";
+/// The version that the release channel gives.
+const RELEASE: &str = "v1.36.4+k3s1";
+/// Where the channel leads; the version is the last part.
+const RELEASES: &str = "https://github.com/k3s-io/k3s/releases/tag";
 /// What the nodes run before.
 const RUNNING: &str = "v1.36.3+k3s1";
 const SERVERS: [&str; 1] = ["server-1"];
@@ -40,8 +48,8 @@ const AGENTS: [&str; 4] = ["agent-1", "agent-2", "agent-3", "agent-4"];
 /// build for it.
 const CONTROLLER: &str = "controller";
 
-/// How long the roll-out may take. It takes less than a minute.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long each container takes, so that there is something to see.
+const STEP_MILLIS: u32 = 1500;
 /// How often the nodes are looked at.
 const EVERY: Duration = Duration::from_millis(200);
 
@@ -52,6 +60,9 @@ struct Args {
     /// End when the roll-out is done: with 0, or with 1 and a report if it does not end
     #[arg(long)]
     once: bool,
+    /// Give up after so many seconds; the roll-out takes about fifteen
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    patience: u64,
 }
 
 fn main() -> ExitCode {
@@ -90,7 +101,8 @@ async fn demo(args: &Args) -> Result<()> {
         started.elapsed()
     ));
     let world = World::sole(bed).await;
-    register_nodes(&world).await;
+    let (upgraded, mut restarts) = mpsc::unbounded_channel();
+    let kubelets = world.run(nodes(upgraded)).await;
     let controller = world
         .controller()
         .program(std::env::current_exe()?)
@@ -106,14 +118,14 @@ async fn demo(args: &Args) -> Result<()> {
         if !controller.is_running() {
             bail!("the controller has ended\n{}", world.report(&world.client).await);
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed().as_secs() >= args.patience {
             bail!(
                 "not done after {} s\n{}",
-                PATIENCE.as_secs(),
+                args.patience,
                 world.report(&world.client).await
             );
         }
-        tokio::time::sleep(EVERY).await;
+        pass(&kubelets, &mut restarts).await;
     }
     say(&format!(
         "{} nodes were upgraded in {:.0?}",
@@ -123,24 +135,93 @@ async fn demo(args: &Args) -> Result<()> {
     if args.once {
         return Ok(());
     }
-    say("the cluster stays until Ctrl-C");
+    say("the cluster stays until Ctrl-C; this runs a Plan again on a node:");
+    say("  kubectl label node agent-1 plan.upgrade.cattle.io/k3s-agent-");
+    nodes.start_afresh();
     loop {
         look(&world, &plans, &mut nodes).await?;
-        tokio::time::sleep(EVERY).await;
+        pass(&kubelets, &mut restarts).await;
     }
 }
 
-/// One server and four agents that have opted in.
-async fn register_nodes(world: &World) {
-    for name in SERVERS.iter().chain(&AGENTS) {
-        let mut labels =
-            json!({ "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "k3s-upgrade": "enabled" });
-        if SERVERS.contains(name) {
-            labels["node-role.kubernetes.io/control-plane"] = json!("true");
-        }
-        let node = json!({ "metadata": { "name": name, "labels": labels }, "status": { "nodeInfo": { "kubeletVersion": RUNNING } } });
-        let _: k8s_openapi::api::core::v1::Node = support::world::cluster::create(&world.nodes(), node).await;
+/// Lets a moment pass, in which kubelets that were upgraded start again.
+async fn pass(kubelets: &FakeKubelet, restarts: &mut mpsc::UnboundedReceiver<String>) {
+    while let Ok(node) = restarts.try_recv() {
+        kubelets.set_kubelet_version(&node, RELEASE).await;
     }
+    tokio::time::sleep(EVERY).await;
+}
+
+/// One server and four agents that have opted in.
+fn nodes(upgraded: mpsc::UnboundedSender<String>) -> NodeSet {
+    let pods = Defaults {
+        init: Delay::millis(STEP_MILLIS.into()),
+        run: Delay::millis(STEP_MILLIS.into()),
+        ..Defaults::default()
+    };
+    NodeSet::named(SERVERS.iter().chain(&AGENTS))
+        .label("k3s-upgrade", "enabled")
+        .pods(pods)
+        .act(Upgrades { upgraded })
+        .each(|index, node| {
+            RUNNING.clone_into(&mut node.kubelet_version);
+            if index < SERVERS.len() {
+                node.labels.insert(
+                    "node-role.kubernetes.io/control-plane".to_owned(),
+                    "true".to_owned(),
+                );
+            }
+        })
+}
+
+/// What containers of K3s' upgrade do to a node.
+struct Upgrades {
+    upgraded: mpsc::UnboundedSender<String>,
+}
+
+impl ContainerAct for Upgrades {
+    fn acts(&self, container: &str) -> bool {
+        matches!(container, "prepare" | "upgrade") || Cordons.acts(container)
+    }
+
+    fn run(&self, act: Act) -> BoxFuture<'static, Exit> {
+        let upgraded = self.upgraded.clone();
+        match act.start.name.as_str() {
+            "prepare" => Box::pin(async move {
+                while !servers_are_upgraded(&act).await {
+                    tokio::time::sleep(EVERY).await;
+                }
+                Exit::default()
+            }),
+            "upgrade" => Box::pin(async move {
+                tokio::time::sleep(Duration::from_millis(STEP_MILLIS.into())).await;
+                let _ = upgraded.send(act.node);
+                Exit::default()
+            }),
+            _ => Cordons.run(act),
+        }
+    }
+}
+
+/// What `prepare` of K3s' image waits for: its Plan, the last argument, is applying no node, and all servers
+/// run the new version.
+async fn servers_are_upgraded(act: &Act) -> bool {
+    let plans = Api::<Plan>::namespaced(act.client.clone(), &act.namespace);
+    let servers = ListParams::default().labels("node-role.kubernetes.io/control-plane");
+    let nodes = Api::<Node>::all(act.client.clone());
+    let waited_for = act.start.args.last().cloned().unwrap_or_default();
+    let (Ok(plan), Ok(servers)) = tokio::join!(plans.get(&waited_for), nodes.list(&servers)) else {
+        return false;
+    };
+    let applying = plan.status.and_then(|status| status.applying).unwrap_or_default();
+    let version = |node: &Node| {
+        node.status
+            .as_ref()?
+            .node_info
+            .as_ref()
+            .map(|info| info.kubelet_version == RELEASE)
+    };
+    applying.is_empty() && servers.items.iter().all(|node| version(node) == Some(true))
 }
 
 /// Applies the example with its channel on our server. Gives the names of its Plans.
@@ -152,7 +233,7 @@ async fn apply_example(world: &World, channel: &ChannelServer) -> Result<Vec<Str
         let path = url::Url::parse(plan["spec"]["channel"].as_str().unwrap_or_default())?
             .path()
             .to_owned();
-        channel.redirects(&path, RELEASE);
+        channel.redirects(&path, &format!("{RELEASES}/{RELEASE}"));
         plan["spec"]["channel"] = json!(channel.url(&path));
         plans.push(plan["metadata"]["name"].as_str().unwrap_or_default().to_owned());
         world.try_apply(plan).await?;
@@ -162,16 +243,19 @@ async fn apply_example(world: &World, channel: &ChannelServer) -> Result<Vec<Str
 
 /// How to look around while it goes on.
 async fn introduce(world: &World, controller: &Controller) {
+    let kubectl = world.bed.kubectl().await;
     say("the controller runs, and examples/k3s-upgrade.yaml is applied. To look around:");
     say(&format!(
         "  export KUBECONFIG={}",
         world.bed.kubeconfig().display()
     ));
-    let kubectl = world.bed.kubectl().await;
-    say(&format!("  {} get plans -A", kubectl.display()));
     say(&format!(
-        "  {} describe plan k3s-agent -n {}",
-        kubectl.display(),
+        "  export PATH={}:$PATH",
+        kubectl.parent().unwrap_or(&kubectl).display()
+    ));
+    say("  kubectl get plans -A");
+    say(&format!(
+        "  kubectl describe plan k3s-agent -n {}",
         world.namespace()
     ));
     say(&format!("  tail -f {}", controller.log_path().display()));

@@ -19,6 +19,8 @@ pub(crate) struct Nodes {
     since: Instant,
     terminal: bool,
     lines: BTreeMap<String, String>,
+    /// Whether the cursor is just below them.
+    drawn: bool,
 }
 
 impl Nodes {
@@ -27,11 +29,17 @@ impl Nodes {
             since: Instant::now(),
             terminal: std::io::stdout().is_terminal(),
             lines: BTreeMap::new(),
+            drawn: false,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.lines.len()
+    }
+
+    /// Leaves the lines where they are, and draws them anew below what has been said since.
+    pub(crate) fn start_afresh(&mut self) {
+        self.drawn = false;
     }
 
     /// Shows what has changed.
@@ -44,24 +52,23 @@ impl Nodes {
             return;
         }
         let mut out = std::io::stdout();
-        if self.terminal && !self.lines.is_empty() {
+        if self.terminal && self.drawn {
             let _ = write!(out, "\x1b[{}A", self.lines.len());
         }
+        // A line that wraps would be two when the cursor goes back up.
+        let width = rustix::termios::tcgetwinsize(&out).map_or(usize::MAX, |size| size.ws_col.into());
         for (name, state) in &now {
-            let _ = if self.terminal {
-                writeln!(out, "\x1b[2K  {name:<12} {state}")
+            let line = format!("{name:<12} {state}");
+            if self.terminal {
+                let line: String = line.chars().take(width.saturating_sub(3)).collect();
+                let _ = writeln!(out, "\x1b[2K  {line}");
             } else if self.lines.get(name) != Some(state) {
-                writeln!(
-                    out,
-                    "{:6.1} s  {name:<12} {state}",
-                    self.since.elapsed().as_secs_f64()
-                )
-            } else {
-                Ok(())
-            };
+                let _ = writeln!(out, "{:6.1} s  {line}", self.since.elapsed().as_secs_f64());
+            }
         }
         let _ = out.flush();
         self.lines = now;
+        self.drawn = true;
     }
 }
 

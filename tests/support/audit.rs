@@ -208,6 +208,17 @@ impl Requests {
         tally
     }
 
+    /// What was asked when, a line each: for the person who reads that something was late.
+    pub fn timeline(&self) -> Vec<String> {
+        let line = |it: &Request| {
+            format!(
+                "{} {} {} {} {} by {}",
+                it.at, it.verb, it.resource, it.name, it.code, it.user
+            )
+        };
+        self.0.iter().map(line).collect()
+    }
+
     /// Those that RBAC refused. Correct manifests leave none.
     pub fn forbidden(&self) -> Vec<&Request> {
         self.0.iter().filter(|request| request.code == 403).collect()
@@ -251,9 +262,14 @@ impl Requests {
             .unwrap_or(0)
     }
 
-    /// How many Jobs of a Plan were unfinished at the same time, at most. A Job ends when the Job controller
-    /// says so, or when it is deleted.
+    /// How many Jobs of a Plan were unfinished at the same time, at most.
     pub fn most_jobs_at_once(&self, plan: &str) -> usize {
+        self.most_open_jobs(|job| job.plan == plan)
+    }
+
+    /// How many of those Jobs were unfinished at the same time, at most. A Job ends when the Job controller
+    /// says so, or when it is deleted.
+    pub fn most_open_jobs(&self, counts: impl Fn(&JobCreated) -> bool) -> usize {
         let mut open = BTreeSet::new();
         let mut most = 0;
         let created: BTreeMap<_, _> = self
@@ -265,11 +281,12 @@ impl Requests {
             match (request.verb.as_str(), request.resource.as_str()) {
                 ("create", "jobs") if request.code == 201 => {
                     let uid = text(&request.answered["metadata"]["uid"]);
-                    if created.get(&uid).is_some_and(|job| job.plan == plan) {
+                    if created.get(&uid).is_some_and(&counts) {
                         open.insert((request.name_of_object(), uid));
                     }
                 }
                 ("delete", "jobs") if request.code < 300 => open.retain(|(name, _)| *name != request.name),
+                ("deletecollection", "jobs") if request.code < 300 => open.clear(),
                 (_, "jobs/status") if finished(&request.sent) => {
                     let uid = text(&request.sent["metadata"]["uid"]);
                     open.retain(|(_, open)| *open != uid);
@@ -387,5 +404,92 @@ impl From<Line> for Request {
             sent: line.request_object,
             answered: line.response_object,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A log file with these lines, each a verb, a resource, an object's name, what was sent and what was
+    /// answered.
+    fn log(lines: &[(&str, &str, &str, Value, Value)]) -> Requests {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let mut text = String::new();
+        for (number, (verb, resource, name, sent, answered)) in lines.iter().enumerate() {
+            let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+            let line = json!({
+                "auditID": number.to_string(), "stage": "ResponseComplete", "verb": verb, "requestURI": "/",
+                "user": { "username": "somebody" },
+                "objectRef": { "resource": resource, "subresource": subresource, "namespace": "n", "name": name },
+                "responseStatus": { "code": if *verb == "create" { 201 } else { 200 } },
+                "stageTimestamp": "2026-01-01T00:00:00.000000Z", "requestObject": sent, "responseObject": answered,
+            });
+            let _ = writeln!(text, "{line}");
+        }
+        std::fs::write(&path, text).unwrap();
+        AuditLog { path, from: 0 }.requests("n")
+    }
+
+    fn job(name: &str, plan: &str) -> Value {
+        json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "labels": { "upgrade.cattle.io/plan": plan } } })
+    }
+
+    fn made<'a>(name: &'a str, plan: &str) -> (&'static str, &'static str, &'a str, Value, Value) {
+        ("create", "jobs", name, json!({}), job(name, plan))
+    }
+
+    fn ended<'a>(name: &'a str, condition: &str) -> (&'static str, &'static str, &'a str, Value, Value) {
+        let mut sent = job(name, "p");
+        sent["status"] = json!({ "conditions": [{ "type": condition, "status": "True" }] });
+        ("update", "jobs/status", name, sent, Value::Null)
+    }
+
+    #[test]
+    fn jobs_count_until_they_have_ended() {
+        let one_after_the_other = [
+            made("a", "p"),
+            ended("a", "Complete"),
+            made("b", "p"),
+            ended("b", "Failed"),
+            made("c", "p"),
+        ];
+        assert_eq!(log(&one_after_the_other).most_jobs_at_once("p"), 1);
+        let ending_is_not_ended = [made("a", "p"), ended("a", "FailureTarget"), made("b", "p")];
+        assert_eq!(log(&ending_is_not_ended).most_jobs_at_once("p"), 2);
+        let deleted = [
+            made("a", "p"),
+            ("delete", "jobs", "a", Value::Null, Value::Null),
+            made("b", "p"),
+        ];
+        assert_eq!(log(&deleted).most_jobs_at_once("p"), 1);
+        let of_two_plans = [made("a", "p"), made("b", "other"), made("c", "other")];
+        assert_eq!(log(&of_two_plans).most_jobs_at_once("p"), 1);
+        assert_eq!(log(&of_two_plans).most_jobs_at_once("other"), 2);
+    }
+
+    #[test]
+    fn the_longest_list_of_applying_nodes_counts() {
+        let applying = |nodes: Value| {
+            (
+                "patch",
+                "plans/status",
+                "p",
+                json!({ "status": { "applying": nodes } }),
+                Value::Null,
+            )
+        };
+        let requests = log(&[
+            applying(json!(["a"])),
+            applying(json!(["a", "b", "c"])),
+            applying(Value::Null),
+        ]);
+        assert_eq!(requests.most_applying("p"), 3);
+        assert_eq!(requests.most_applying("other"), 0);
     }
 }

@@ -22,6 +22,8 @@ const EXISTING: &str = "REFIT_TEST_KUBECONFIG";
 #[derive(Clone)]
 pub struct Bed {
     kind: Kind,
+    /// Others go on using it when a test is over.
+    shared: bool,
 }
 
 #[derive(Clone)]
@@ -38,14 +40,11 @@ impl Bed {
         static SHARED: OnceCell<Bed> = OnceCell::const_new();
         SHARED
             .get_or_init(|| async {
-                let bed = match std::env::var_os(EXISTING).filter(|path| !path.is_empty()) {
-                    Some(path) => Self {
-                        kind: Kind::Existing(path.into()),
-                    },
-                    None => Self {
-                        kind: Kind::Own(Arc::new(Self::bring_up(Options::default()).await)),
-                    },
+                let kind = match std::env::var_os(EXISTING).filter(|path| !path.is_empty()) {
+                    Some(path) => Kind::Existing(path.into()),
+                    None => Kind::Own(Arc::new(Self::bring_up(Options::default()).await)),
                 };
+                let bed = Self { kind, shared: true };
                 bed.prepare()
                     .await
                     .unwrap_or_else(|error| panic!("cannot prepare the cluster: {error:#}"));
@@ -60,6 +59,7 @@ impl Bed {
     pub async fn own(options: Options) -> Self {
         let bed = Self {
             kind: Kind::Own(Arc::new(Self::bring_up(options).await)),
+            shared: false,
         };
         bed.prepare()
             .await
@@ -95,6 +95,10 @@ impl Bed {
         Ok(())
     }
 
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
     /// Kubeconfig of a cluster administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         match &self.kind {
@@ -108,13 +112,25 @@ impl Bed {
         self.client_of(&self.kubeconfig(), test).await
     }
 
-    /// For fake kubelets and for what a test does not want to see in the audit log.
+    /// For what a test does not want to see in the audit log.
     pub async fn unrecorded_client(&self) -> Client {
-        let kubeconfig = match &self.kind {
+        self.client_of(&self.unrecorded_kubeconfig(), "bed").await
+    }
+
+    /// The same for fake kubelets, which make connections of their own.
+    pub async fn kubelet_config(&self) -> kube::Config {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let kubeconfig = self.unrecorded_kubeconfig();
+        kubeconfig::load(&kubeconfig, "refit-test/kubelet")
+            .await
+            .unwrap_or_else(|error| panic!("cannot use {}: {error:#}", kubeconfig.display()))
+    }
+
+    fn unrecorded_kubeconfig(&self) -> PathBuf {
+        match &self.kind {
             Kind::Own(plane) => plane.bed_kubeconfig(),
             Kind::Existing(path) => path.clone(),
-        };
-        self.client_of(&kubeconfig, "bed").await
+        }
     }
 
     async fn client_of(&self, kubeconfig: &Path, test: &str) -> Client {

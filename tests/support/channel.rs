@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use anyhow::Result;
 use http::header::{CONTENT_TYPE, LOCATION};
@@ -40,6 +41,7 @@ pub enum Answer {
 /// A request that came.
 #[derive(Clone, Debug)]
 pub struct Asked {
+    pub at: Instant,
     pub path: String,
     pub headers: HeaderMap,
 }
@@ -125,6 +127,7 @@ impl State {
     async fn answer(&self, request: &Request<Incoming>) -> Result<Response<Body>> {
         let path = request.uri().path().to_owned();
         lock(&self.asked).push(Asked {
+            at: Instant::now(),
             path: path.clone(),
             headers: request.headers().clone(),
         });

@@ -191,12 +191,12 @@ impl Controller {
 
     /// SIGSTOP: it stands still, and keeps its connections.
     pub fn freeze(&self) {
-        self.process.signal(Signal::STOP);
+        self.process.freeze();
     }
 
     /// SIGCONT.
     pub fn thaw(&self) {
-        self.process.signal(Signal::CONT);
+        self.process.thaw();
     }
 
     /// SIGTERM, and how it ended.
@@ -273,6 +273,6 @@ impl Controller {
 }
 
 /// refit's binary, which cargo builds for tests. An example has to name a program of its own.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     option_env!("CARGO_BIN_EXE_refit").unwrap_or("refit").into()
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::Api;
-use rustix::process::Signal;
 
 use super::binaries::Binaries;
 use super::kubeconfig;
@@ -192,18 +191,26 @@ impl ControlPlane {
         self.apiserver_ready().await
     }
 
+    /// etcd is killed and started again with the data that it had. What the API server answers meanwhile is its business.
+    pub fn restart_etcd(&self) -> Result<()> {
+        let mut etcd = lock(&self.etcd);
+        drop(etcd.take());
+        *etcd = Some(self.etcd_program().start()?);
+        Ok(())
+    }
+
     /// The API server is frozen: connections are accepted, and no answer comes.
     pub fn pause_apiserver(&self) {
-        self.signal_apiserver(Signal::STOP);
+        self.with_apiserver(Process::freeze);
     }
 
     pub fn resume_apiserver(&self) {
-        self.signal_apiserver(Signal::CONT);
+        self.with_apiserver(Process::thaw);
     }
 
-    fn signal_apiserver(&self, signal: Signal) {
+    fn with_apiserver(&self, change: impl Fn(&Process)) {
         if let Some(apiserver) = &*lock(&self.apiserver) {
-            apiserver.signal(signal);
+            change(apiserver);
         }
     }
 

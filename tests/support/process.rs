@@ -11,7 +11,7 @@
 //! the next run finds the folder unlocked, kills what is left of that run, and removes it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::PipeWriter;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
@@ -21,7 +21,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
 use super::names;
 
@@ -180,11 +180,11 @@ fn environment_of(pid: &OsStr) -> impl Iterator<Item = Vec<u8>> {
 
 /// Sends a signal. An error means that there is no such process (or, never here, that it is not ours).
 pub fn signal(pid: u32, signal: Signal) -> Result<()> {
-    let pid = i32::try_from(pid)
-        .ok()
-        .and_then(Pid::from_raw)
-        .context("no pid")?;
-    Ok(rustix::process::kill_process(pid, signal)?)
+    Ok(rustix::process::kill_process(raw(pid)?, signal)?)
+}
+
+fn raw(pid: u32) -> Result<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw).context("no pid")
 }
 
 /// Whether a process is there and not merely waiting to be reaped.
@@ -195,7 +195,7 @@ pub fn lives(pid: u32) -> bool {
             .rsplit_once(')')
             .is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X'])),
         Err(_) if Path::new("/proc/self").exists() => false,
-        Err(_) => signal(pid, Signal::CONT).is_ok(),
+        Err(_) => raw(pid).is_ok_and(|pid| rustix::process::test_kill_process(pid).is_ok()),
     }
 }
 
@@ -302,6 +302,22 @@ impl Process {
         }
     }
 
+    /// SIGSTOP, and waits until it stands still: on a busy machine its threads run on for a moment after the signal.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let pid = raw(self.pid).expect("the pid of a child");
+        // NOWAIT leaves the news for the next one who asks, who may be another call of this.
+        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        while self.ended().is_none() && matches!(waitid(WaitId::Pid(pid), stopped), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
     /// How it ended, if it has.
     pub fn ended(&self) -> Option<ExitStatus> {
         let status = self
@@ -363,9 +379,4 @@ impl Drop for Process {
 pub fn tail(text: &str, lines: usize) -> String {
     let all: Vec<_> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
-}
-
-/// A log file opened for appending, for what is not a child.
-pub fn append_to(path: &Path) -> Result<File> {
-    Ok(OpenOptions::new().create(true).append(true).open(path)?)
 }

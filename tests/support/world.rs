@@ -5,16 +5,23 @@
 
 pub mod cluster;
 mod report;
+mod rights;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
+
+#[allow(
+    unused_imports,
+    reason = "two programs include this, and each uses a part of it"
+)]
+pub use cluster::{create, done, find_condition};
 
 use super::audit::{AuditLog, Requests};
 use super::bed::Bed;
@@ -58,9 +65,13 @@ impl World {
     /// As [`Self::new`], on a control plane that nobody else uses: for tests that stop the API server or take
     /// the CRD away.
     pub async fn alone() -> Self {
-        let bed = Bed::own(super::controlplane::Options::default()).await;
+        Self::at(&Bed::own(super::controlplane::Options::default()).await).await
+    }
+
+    /// As [`Self::new`], on this bed: for several worlds on a control plane of their own.
+    pub async fn at(bed: &Bed) -> Self {
         let id = random_id();
-        Self::on(bed, Manifests::Shipped, &id, Some(&id)).await
+        Self::on(bed.clone(), Manifests::Shipped, &id, Some(&id)).await
     }
 
     /// Another namespace whose Plans select the nodes of this world.
@@ -102,6 +113,7 @@ impl World {
                 .await
                 .unwrap_or_else(|error| panic!("{error:#}"));
         }
+        rights::in_force(&world.bed.unrecorded_client().await, &world.installation.objects).await;
         let token = world.token(&world.installation.service_account).await;
         world.kubeconfig = world.write_kubeconfig("controller", &token);
         world
@@ -286,8 +298,9 @@ impl World {
         } else {
             String::new()
         };
-        let namespaces = Api::<Namespace>::all(client.clone());
-        cluster::clear(&client, &namespaces, &self.id).await;
+        if self.bed.is_shared() {
+            cluster::clear(&client, &self.id).await;
+        }
         report
     }
 }

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use refit::api::Plan;
 use serde_json::json;
 
 use crate::support::kubeconfig;
 use crate::support::manifest::Manifests;
+use crate::support::wait::{self, SOON};
 use crate::support::world::World;
 
 #[tokio::test]
@@ -96,4 +97,44 @@ async fn a_created_job_is_found_with_its_node_and_hash() {
     assert_eq!(by_node[&("uid-a".to_owned(), "f00d".to_owned())].len(), 2);
     assert_eq!(by_node[&("uid-b".to_owned(), "f00d".to_owned())].len(), 1);
     assert_eq!(requests.most_jobs_at_once("p"), 3);
+}
+
+#[tokio::test]
+async fn a_job_that_has_ended_is_seen_to_have_ended() {
+    let world = World::with(Manifests::Suc).await;
+    let client = kubeconfig::client(world.kubeconfig(), "jobs").await.unwrap();
+    let jobs = Api::<Job>::namespaced(client, world.namespace());
+    for name in ["first", "second"] {
+        let job: Job = serde_json::from_value(json!({
+            "metadata": { "name": name, "labels": { "upgrade.cattle.io/plan": "p" } },
+            "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }] } } },
+        }))
+        .unwrap();
+        jobs.create(&PostParams::default(), &job).await.unwrap();
+        let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={name}"));
+        let pod = wait::eventually("the Job has a pod", SOON, async || {
+            let pods = world
+                .pods()
+                .list(&of_job)
+                .await
+                .map_err(|error| error.to_string())?;
+            pods.items.into_iter().next().ok_or_else(|| "none".to_owned())
+        })
+        .await;
+        // There is no node: the test is the kubelet.
+        let done = Patch::Merge(json!({ "status": { "phase": "Succeeded" } }));
+        let pod = pod.metadata.name.unwrap();
+        world
+            .pods()
+            .patch_status(&pod, &PatchParams::default(), &done)
+            .await
+            .unwrap();
+        wait::object(world.jobs(), name, "is complete", SOON, |job| {
+            job.status
+                .as_ref()
+                .is_some_and(|status| status.completion_time.is_some())
+        })
+        .await;
+    }
+    assert_eq!(world.requests().await.most_jobs_at_once("p"), 1);
 }

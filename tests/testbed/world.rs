@@ -1,9 +1,10 @@
 //! Worlds share a cluster and nothing else.
 
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node};
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, PostParams};
+use refit::api::Plan;
 use serde_json::json;
 
 use crate::support::kubeconfig;
@@ -211,4 +212,39 @@ async fn the_controller_gets_the_environment_of_the_manifests() {
         !log.contains("CARGO"),
         "the environment of the test is not the controller's"
     );
+}
+
+#[tokio::test]
+async fn the_rights_of_a_new_world_are_in_force_at_once() {
+    for _ in 0..10 {
+        let world = World::new().await;
+        let client = kubeconfig::client(world.kubeconfig(), "at-once").await.unwrap();
+        let namespace = world.namespace();
+        let (nodes, plans, event) = tokio::join!(
+            async {
+                Api::<Node>::all(client.clone())
+                    .list(&ListParams::default())
+                    .await
+                    .map(drop)
+            },
+            async {
+                Api::<Plan>::namespaced(client.clone(), namespace)
+                    .list(&ListParams::default())
+                    .await
+                    .map(drop)
+            },
+            async {
+                let event = json!({
+                    "metadata": { "generateName": "a-" }, "involvedObject": { "kind": "Node", "name": "a" },
+                });
+                let event: Event = serde_json::from_value(event).unwrap();
+                Api::namespaced(client.clone(), "default")
+                    .create(&PostParams::default(), &event)
+                    .await
+                    .map(drop)
+            },
+        );
+        nodes.and(plans).and(event).unwrap();
+        assert!(world.controller_requests().await.forbidden().is_empty());
+    }
 }

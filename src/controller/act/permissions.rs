@@ -15,30 +15,103 @@ struct Need {
     verbs: &'static [&'static str],
 }
 
-/// What a roll-out takes, watches aside: those say themselves what they lack.
+/// What a roll-out takes, lists and watches aside: they are not worth a question until one of them is refused.
 const NEEDS: &[Need] = &[
-    Need { group: "upgrade.cattle.io", resource: "plans", subresource: "status", namespaced: true, verbs: &["patch"] },
-    Need { group: "batch", resource: "jobs", subresource: "", namespaced: true, verbs: &["create", "patch", "delete"] },
-    Need { group: "", resource: "nodes", subresource: "", namespaced: false, verbs: &["patch"] },
-    Need { group: "", resource: "events", subresource: "", namespaced: true, verbs: &["create"] },
+    Need {
+        group: "upgrade.cattle.io",
+        resource: "plans",
+        subresource: "status",
+        namespaced: true,
+        verbs: &["patch"],
+    },
+    Need {
+        group: "batch",
+        resource: "jobs",
+        subresource: "",
+        namespaced: true,
+        verbs: &["create", "patch", "delete"],
+    },
+    Need {
+        group: "",
+        resource: "nodes",
+        subresource: "",
+        namespaced: false,
+        verbs: &["patch"],
+    },
+    Need {
+        group: "",
+        resource: "events",
+        subresource: "",
+        namespaced: true,
+        verbs: &["create"],
+    },
 ];
 
-/// `Err` names what is missing.
-pub(super) async fn ask(client: &Client, namespace: &str) -> Result<Result<(), String>, Error> {
+/// The lists and watches without which nobody knows how a roll-out stands.
+const EYES: &[Need] = &[
+    Need {
+        group: "",
+        resource: "nodes",
+        subresource: "",
+        namespaced: false,
+        verbs: &["list", "watch"],
+    },
+    Need {
+        group: "",
+        resource: "pods",
+        subresource: "",
+        namespaced: true,
+        verbs: &["list"],
+    },
+    Need {
+        group: "",
+        resource: "secrets",
+        subresource: "",
+        namespaced: true,
+        verbs: &["list", "watch"],
+    },
+    Need {
+        group: "batch",
+        resource: "jobs",
+        subresource: "",
+        namespaced: true,
+        verbs: &["list", "watch"],
+    },
+    Need {
+        group: "upgrade.cattle.io",
+        resource: "plans",
+        subresource: "",
+        namespaced: true,
+        verbs: &["list", "watch"],
+    },
+];
+
+/// `Err` names what is missing. `blind`: lists and watches are asked for, too.
+pub(super) async fn ask(client: &Client, namespace: &str, blind: bool) -> Result<Result<(), String>, Error> {
     let mut missing = Vec::new();
-    for need in NEEDS {
+    for need in NEEDS.iter().chain(EYES.iter().filter(|_| blind)) {
         for verb in need.verbs {
             if !may(client, need.namespaced.then_some(namespace), need, verb).await? {
                 missing.push(sentence(need, verb, namespace));
             }
         }
     }
-    Ok(if missing.is_empty() { Ok(()) } else { Err(missing.join(", ")) })
+    Ok(if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(missing.join(", "))
+    })
 }
 
 /// Whether pods may be watched; system-upgrade-controller's roles let them be listed only.
 pub async fn may_watch_pods(client: &Client, namespace: &str) -> Result<bool, Error> {
-    let pods = Need { group: "", resource: "pods", subresource: "", namespaced: true, verbs: &[] };
+    let pods = Need {
+        group: "",
+        resource: "pods",
+        subresource: "",
+        namespaced: true,
+        verbs: &[],
+    };
     may(client, Some(namespace), &pods, "watch").await
 }
 
@@ -58,7 +131,9 @@ async fn may(client: &Client, namespace: Option<&str>, need: &Need, verb: &str) 
         },
         ..SelfSubjectAccessReview::default()
     };
-    let answer = Api::<SelfSubjectAccessReview>::all(client.clone()).create(&PostParams::default(), &review).await?;
+    let answer = Api::<SelfSubjectAccessReview>::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
@@ -70,6 +145,10 @@ fn sentence(need: &Need, verb: &str, namespace: &str) -> String {
     if !need.subresource.is_empty() {
         resource = format!("{resource}/{}", need.subresource);
     }
-    let place = if need.namespaced { format!(" in namespace {namespace}") } else { String::new() };
+    let place = if need.namespaced {
+        format!(" in namespace {namespace}")
+    } else {
+        String::new()
+    };
     format!("{verb} {resource}{place}")
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 use super::standing::{Renewal, Standing};
-use super::{JITTER_FACTOR, Leadership, LeaseTiming};
+use super::{JITTER_FACTOR, Leadership, LeaseLost, LeaseTiming};
 use crate::clock::Clock;
 use crate::controller::client::brief;
 
@@ -91,6 +91,13 @@ impl Elector {
     /// A handle that knows whether this candidate leads.
     pub fn leadership(&self) -> Leadership {
         Leadership::elected(self.standing.subscribe(), self.clock.clone())
+    }
+
+    /// The error to end the process with when this candidate's leadership is lost.
+    pub fn lost(&self) -> LeaseLost {
+        LeaseLost {
+            name: self.name.clone(),
+        }
     }
 
     /// Starts the election. Called within a tokio runtime.

@@ -1,5 +1,7 @@
 //! A node without a Job whose result counts: what is left to do there, and the Job that it gets next.
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::{Next, Question, Stand, Standing, delete};
 use crate::api::NodeProgress;
 use crate::job::name::{job_name, second_job_name};
@@ -8,6 +10,10 @@ use crate::rollout::facts::{JobFacts, NodeFacts, Text};
 use crate::rollout::give_back;
 use crate::rollout::record::Phase;
 use crate::rollout::step::{Key, Step};
+use crate::rollout::world::Making;
+
+/// How long a name is not asked for again that a Job of somebody else's had: each time costs two requests.
+const TAKEN_FOR: SignedDuration = SignedDuration::from_secs(10);
 
 impl Question<'_> {
     /// No Job whose result counts is there.
@@ -17,6 +23,9 @@ impl Question<'_> {
         told: Option<&NodeProgress>,
         leaving: Option<&JobFacts>,
     ) -> Stand {
+        if self.making(node).is_some_and(|making| making.under_way) {
+            return Stand::slot(self.pending(node, told.and_then(|told| told.attempt).unwrap_or(1), told));
+        }
         let eligible = self.is_eligible(node);
         let Some(record) = self.record(node) else {
             return match told {
@@ -54,22 +63,25 @@ impl Question<'_> {
             Some(Blocker::NotReady) | None => (!self.can_start(node)).then_some(&Blocker::NodeNotReady),
             Some(blocker) => Some(blocker),
         };
-        if fresh && shut.is_some() {
-            return Stand::Tidy(Vec::new());
-        }
-        let mut standing = Standing::new(node, "Pending");
-        standing.attempt = Some(attempt);
-        standing.since = told
-            .and_then(|t| t.since.as_deref()?.parse().ok())
-            .or(Some(self.now));
-        standing.job = told.and_then(|t| t.job.as_deref()).map(Text::from);
+        let mut standing = self.pending(node, attempt, told);
         standing.next = Some(Next::Later);
+        if let Some(blocker) = shut.filter(|_| fresh) {
+            // If its Job may be there all the same, the slot is not for others.
+            return match self.making(node) {
+                Some(_) => Stand::slot(standing.held_up_by(blocker)),
+                None => Stand::Tidy(Vec::new()),
+            };
+        }
         Stand::slot(match self.next_job(node, leaving) {
             Err(Hold::NotYet) => standing,
             Err(Hold::Spent(job)) => {
                 standing.then(delete(job, "its result is recorded, and its name is needed"))
             }
             Err(Hold::Blocked(blocker)) => standing.held_up_by(&blocker),
+            Err(Hold::Taken { job, until }) => {
+                standing.wake = Some(until);
+                standing.held_up_by(&Blocker::NameTaken { job })
+            }
             Ok(job) => {
                 if let Some(trouble) = self
                     .world
@@ -94,6 +106,17 @@ impl Question<'_> {
         })
     }
 
+    /// A node that has its slot, before its Job is there.
+    fn pending(&self, node: &NodeFacts, attempt: i64, told: Option<&NodeProgress>) -> Standing {
+        let mut standing = Standing::new(node, "Pending");
+        standing.attempt = Some(attempt);
+        standing.since = told
+            .and_then(|t| t.since.as_deref()?.parse().ok())
+            .or(Some(self.now));
+        standing.job = told.and_then(|t| t.job.as_deref()).map(Text::from);
+        standing
+    }
+
     /// The name of the Job that can be made now.
     fn next_job(&self, node: &NodeFacts, leaving: Option<&JobFacts>) -> Result<Text, Hold<'_>> {
         let resolved = self.plan.resolved.as_ref().ok_or(Hold::NotYet)?;
@@ -110,7 +133,18 @@ impl Question<'_> {
         if !self.can_start(node) {
             return Err(Hold::Blocked(Blocker::NodeNotReady));
         }
-        self.free_name(node, &resolved.hash)
+        // While it is not known whether a Job of one name is there, no other name is tried.
+        let asked = self.making(node).map(|making| making.job.clone());
+        asked
+            .filter(|job| self.world.jobs.get(job).is_none())
+            .map_or_else(|| self.free_name(node, &resolved.hash), Ok)
+    }
+
+    /// The Job that was asked for on the node, and of which no answer has told.
+    fn making(&self, node: &NodeFacts) -> Option<&Making> {
+        self.world
+            .making
+            .get(&(self.plan.facts.name.clone(), node.name.clone()))
     }
 
     /// The name of the next Job: S29's, or where that is somebody else's, one with the node's UID in it.
@@ -118,10 +152,7 @@ impl Question<'_> {
         let plan = &self.plan.facts;
         let first: Text = job_name(&plan.name, &node.name, hash).into();
         let second: Text = second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash).into();
-        // Whether this one is there is not known: no other is tried before it is.
-        if self.world.unknown_jobs.contains(&second) {
-            return Ok(second);
-        }
+        let mut until = Timestamp::MAX;
         for name in [&first, &second] {
             match self.world.jobs.get(name) {
                 Some(job) if job.node == node.name && job.plan == plan.name => {
@@ -132,13 +163,22 @@ impl Question<'_> {
                     });
                 }
                 Some(_) => {}
-                None if self.world.taken.contains(name) => {}
-                None => return Ok(name.clone()),
+                None => match self.taken_until(name) {
+                    Some(at) => until = until.min(at),
+                    None => return Ok(name.clone()),
+                },
             }
         }
-        Err(Hold::Blocked(Blocker::NameTaken {
+        Err(Hold::Taken {
             job: second.to_string(),
-        }))
+            until,
+        })
+    }
+
+    /// Until when a name counts as taken by a Job of somebody else's. Those Jobs are not watched.
+    fn taken_until(&self, name: &str) -> Option<Timestamp> {
+        let until = self.world.taken.get(name)?.saturating_add(TAKEN_FOR);
+        until.ok().filter(|until| *until > self.now)
     }
 }
 
@@ -150,4 +190,6 @@ enum Hold<'a> {
     Spent(&'a JobFacts),
     /// Something else is in the way.
     Blocked(Blocker),
+    /// Jobs of others have both names. The name is asked for again then.
+    Taken { job: String, until: Timestamp },
 }

@@ -1,7 +1,9 @@
 //! What a change of status means, in system-upgrade-controller's words (S63).
 
 use crate::api::{PlanCondition, PlanStatus};
-use crate::rollout::conditions::{COMPLETE, LATEST_RESOLVED, VALIDATED, find};
+use crate::rollout::conditions::{
+    COMPLETE, LATEST_RESOLVED, NO_JOB_FOR_NODE, SELECT_NODES_FAILED, VALIDATED, find,
+};
 use crate::rollout::event::{Event, EventType};
 use crate::rollout::plan::PlanView;
 use crate::rollout::resolve::{Resolution, Source, UNRESOLVABLE};
@@ -141,7 +143,11 @@ impl Telling<'_> {
             // Told otherwise: with the Job, with validation, with SyncJob.
             "Complete" | "JobFailed" | "NotReady" | "Resolved" => {}
             "SyncJob" if message.is_empty() => {}
+            "SyncJob" if message.starts_with(NO_JOB_FOR_NODE) => {
+                self.tell(EventType::Warning, "ValidationFailed", message);
+            }
             "SyncJob" => self.tell(EventType::Warning, "JobRefused", message),
+            SELECT_NODES_FAILED => self.tell(EventType::Warning, SELECT_NODES_FAILED, message),
             "Suspended" => self.tell(EventType::Normal, "Suspended", message),
             reason => {
                 let reason = BLOCKED

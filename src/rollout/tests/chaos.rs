@@ -274,6 +274,7 @@ impl Game {
             });
         }
         for _ in 0..400 {
+            self.toy.passes(SignedDuration::from_secs(5));
             self.toy.runs();
             let failed = self.toy.nodes.iter().filter(|(_, n)| {
                 n.it.facts.retry.is_none() && n.it.facts.records.values().any(|r| r.reason.is_some())
@@ -283,10 +284,18 @@ impl Game {
                 return;
             }
             failed.iter().for_each(|node| self.toy.retry(node, "*"));
-            self.toy.passes(SignedDuration::from_secs(5));
         }
-        let steps = self.toy.decision().steps;
-        self.toy.fail(&format!("the roll-out does not end: {steps:?}"));
+        let decision = self.toy.decision();
+        let plans: Vec<_> = self
+            .toy
+            .plans
+            .keys()
+            .map(|plan| (plan, self.toy.complete(plan)))
+            .collect();
+        let nodes: Vec<_> = self.toy.nodes.values().map(|node| &node.it.facts).collect();
+        self.toy.fail(&format!(
+            "the roll-out does not end: {plans:#?} {nodes:#?} {decision:#?}"
+        ));
     }
 
     fn is_over(&self) -> bool {

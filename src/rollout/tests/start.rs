@@ -449,7 +449,7 @@ fn a_windows_node_needs_a_kubectl_image() {
     toy.add_nodes(&["zulu"]);
     toy.apply(plan_with("p", |spec| spec.concurrency = Some(2)));
     toy.settle();
-    let text = "Node win: SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required when targeting Windows nodes";
+    let text = "Failed to create job for node win: SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required when targeting Windows nodes";
     assert_eq!(toy.complete("p"), says("False", "SyncJob", text));
     assert_eq!(toy.entry("p", "win").reason.as_deref(), Some("SettingMissing"));
     assert_eq!(toy.jobs_for("zulu").len(), 1, "other nodes go on");

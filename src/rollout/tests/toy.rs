@@ -146,7 +146,14 @@ impl Toy {
     /// A law of this world: broken, the whole story is told.
     fn law(&self, holds: bool, text: impl FnOnce() -> String) {
         if !holds {
-            let from = self.trace.len().saturating_sub(400);
+            let from = self
+                .trace
+                .len()
+                .saturating_sub(if std::env::var_os("REFIT_SEED").is_some() {
+                    usize::MAX
+                } else {
+                    400
+                });
             panic!("{}\n{}", text(), self.trace[from..].join("\n"));
         }
     }

@@ -50,17 +50,19 @@ fn what_a_list_does_not_show_is_gone() {
     world.node_seen(2, node("b", "n2"));
     world.list_begins(Kind::Node);
     assert!(!world.node_seen(2, node("b", "n2")));
+    world.is_shown(Kind::Node, "b");
     assert!(world.list_ends(Kind::Node));
     assert!(world.node("a").is_none() && world.node("b").is_some());
 }
 
 #[test]
-fn an_own_write_during_a_list_stays() {
+fn an_answer_during_a_list_does_not_stand_for_the_list() {
     let mut world = world();
-    world.list_begins(Kind::Node);
     world.node_seen(5, node("a", "n1"));
-    assert!(!world.list_ends(Kind::Node));
-    assert!(world.node("a").is_some());
+    world.list_begins(Kind::Node);
+    world.node_seen(6, cordoned("n1")); // the answer to a write that was made before it went
+    assert!(world.list_ends(Kind::Node));
+    assert!(world.node("a").is_none());
 }
 
 #[test]
@@ -75,6 +77,11 @@ fn an_answer_that_a_list_has_overtaken_is_not_believed_of_what_is_not_known() {
         "a list of pods says nothing of Jobs"
     );
     world.list_begins(Kind::Job);
+    assert!(world.is_overtaken(Kind::Job, "j", sent));
+    assert!(
+        world.is_overtaken(Kind::Job, "j", world.lists()),
+        "before or after the list?"
+    );
     world.list_ends(Kind::Job);
     assert!(world.is_overtaken(Kind::Job, "j", sent));
     assert!(!world.is_overtaken(Kind::Job, "j", world.lists()));

@@ -8,9 +8,10 @@ use super::super::facts::{
     ChannelFacts, JobFacts, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Text,
 };
 use super::super::plan::PlanView;
-use super::super::step::Key;
+use super::super::step::{Key, Step};
 use super::table::Put;
-use super::{Kind, Trouble, World, is_live};
+use super::{Kind, Making, Trouble, World, is_live};
+use crate::job::digest;
 
 type Index = BTreeMap<Text, BTreeSet<Text>>;
 
@@ -76,7 +77,8 @@ impl World {
             add_to(&mut self.jobs_on, &new.node, &name);
         }
         self.taken.remove(&name);
-        self.unknown_jobs.remove(&name);
+        self.making
+            .retain(|_, making| making.under_way || making.job != name);
         true
     }
 
@@ -143,13 +145,9 @@ impl World {
         }
         let name = facts.name.clone();
         match self.plans.get_mut(&name) {
-            Some(view) if view.version >= version && version != 0 => {
-                view.listed = true;
-                false
-            }
+            Some(view) if view.version >= version && version != 0 => false,
             Some(view) => {
-                view.version = version;
-                view.listed = true;
+                view.seen_in(version);
                 if view.facts == facts {
                     return false;
                 }
@@ -164,11 +162,48 @@ impl World {
         }
     }
 
+    /// A step is being carried out. Until its answer is here, what it changes may be as it was or as it will be.
+    pub fn sends(&mut self, step: &Step) {
+        match step {
+            Step::WriteStatus { plan, status, .. } => {
+                if let Some(view) = self.plans.get_mut(plan) {
+                    view.status_sent(status);
+                }
+            }
+            Step::CreateJob { plan, node, job, .. } => {
+                let making = Making {
+                    job: job.clone(),
+                    under_way: true,
+                    unknown: false,
+                };
+                self.making.insert((plan.clone(), node.clone()), making);
+            }
+            _ => {}
+        }
+    }
+
+    /// A step has come to its end, well or not, and what it has told is known.
+    pub fn answered(&mut self, key: &Key) {
+        if let Key::NextJob(plan, node) = key {
+            let place = (plan.clone(), node.clone());
+            match self.making.get_mut(&place) {
+                // It is known to be there, or not to be, when a watch or another try says so.
+                Some(making) if making.unknown && self.jobs.get(&making.job).is_none() => {
+                    making.under_way = false
+                }
+                _ => {
+                    self.making.remove(&place);
+                }
+            }
+        }
+    }
+
     /// The status of a Plan was written.
     pub fn status_written(&mut self, plan: &str, now: Timestamp) {
         self.pruned = None;
         if let Some(view) = self.plans.get_mut(plan) {
             view.written = Some(now);
+            view.sent = None;
         }
     }
 
@@ -190,15 +225,19 @@ impl World {
         if let Some(plan) = self.plans.remove(name) {
             self.told.remove(name);
             self.gone_plans.insert(plan.facts.uid);
-            self.unknown_jobs.clear(); // there are but few, and those of this Plan must not stay
+            self.making
+                .retain(|(plan, _), making| making.under_way || **plan != *name);
         }
         true
     }
 
     /// The metadata of a Secret was seen in this version: it has to be read again.
     pub fn secret_seen(&mut self, name: &Text, version: u64) -> bool {
+        if self.secrets.get(name) == Some(&SecretFacts::Missing) {
+            self.secrets.forget(name);
+        }
         // Seen in the version in which it was read: its hash stands.
-        !self.secrets.touch(name, version)
+        self.secrets.version(name) != Some(version)
             && !matches!(
                 self.secrets.put(name, "", version, SecretFacts::Unread),
                 Put::Known
@@ -207,15 +246,40 @@ impl World {
 
     /// A Secret was read in this version. One that is gone by now stays gone.
     pub fn secret_read(&mut self, name: &Text, version: u64, hash: String) -> bool {
-        if self.secrets.version(name).is_none_or(|known| known > version) {
-            return false;
+        match (self.secrets.get(name), self.secrets.version(name)) {
+            (Some(SecretFacts::Missing), _) => false,
+            (Some(_), Some(known)) if known > version => false,
+            (Some(_), _) => self.secrets.replace(name, version, SecretFacts::Hash(hash)),
+            (None, _) => {
+                self.is_hashed(name)
+                    && matches!(
+                        self.secrets.put(name, "", version, SecretFacts::Hash(hash)),
+                        Put::New
+                    )
+            }
         }
-        self.secrets.replace(name, version, SecretFacts::Hash(hash))
+    }
+
+    /// A Secret that was not known was asked for, and is not there. If it is known by now, the watch knows better.
+    pub fn secret_missing(&mut self, name: &Text) -> bool {
+        self.secrets.get(name).is_none()
+            && matches!(self.secrets.put(name, "", 0, SecretFacts::Missing), Put::New)
     }
 
     /// A Secret is gone.
     pub fn secret_gone(&mut self, name: &str) -> bool {
+        if self.is_hashed(name) {
+            return self.secrets.alter(name, |known| {
+                std::mem::replace(known, SecretFacts::Missing) != SecretFacts::Missing
+            });
+        }
         self.secrets.forget(name)
+    }
+
+    /// A Plan has the Secret in its hash.
+    fn is_hashed(&self, name: &str) -> bool {
+        let mut plans = self.plans.values();
+        plans.any(|plan| digest::hashed_secrets(plan.spec()).any(|secret| secret == name))
     }
 
     /// A channel was asked: the version, or why there is none.
@@ -263,19 +327,17 @@ impl World {
         self.troubles.remove(key);
     }
 
-    /// Whether the Job of this name has been made is not known; or it is known that it has not.
-    pub fn job_unknown(&mut self, job: Text, unknown: bool) {
-        if unknown {
-            self.unknown_jobs.insert(job);
-        } else {
-            self.unknown_jobs.remove(&job);
-        }
+    /// A Job was asked for, and whether it has been made is not known.
+    pub fn job_unknown(&mut self, job: &str) {
+        let asked = self.making.values_mut().filter(|making| *making.job == *job);
+        asked.for_each(|making| making.unknown = true);
     }
 
-    /// Somebody else's Job has this name.
-    pub fn name_taken(&mut self, job: Text) {
-        self.unknown_jobs.remove(&job);
-        self.taken.insert(job);
+    /// Somebody else's Job had this name at that time.
+    pub fn name_taken(&mut self, job: Text, now: Timestamp) {
+        self.making
+            .retain(|_, making| making.under_way || making.job != job);
+        self.taken.insert(job, now);
     }
 
     /// A list begins: what it does not show is gone when it ends.
@@ -285,7 +347,26 @@ impl World {
             Kind::Job => self.jobs.begin(),
             Kind::Pod => self.pods.begin(),
             Kind::Secret => self.secrets.begin(),
-            Kind::Plan => self.plans.values_mut().for_each(|p| p.listed = false),
+            Kind::Plan => {
+                self.plan_lists += u64::from(self.plan_lists.is_multiple_of(2));
+                self.plans.values_mut().for_each(|p| p.listed = false);
+            }
+        }
+    }
+
+    /// A list or a watch has shown this object, which an answer to an own write does not count for: it may be older than
+    /// the list.
+    pub fn is_shown(&mut self, kind: Kind, name: &str) {
+        match kind {
+            Kind::Node => self.nodes.show(name),
+            Kind::Job => self.jobs.show(name),
+            Kind::Pod => self.pods.show(name),
+            Kind::Secret => self.secrets.show(name),
+            Kind::Plan => {
+                if let Some(plan) = self.plans.get_mut(name) {
+                    plan.listed = true;
+                }
+            }
         }
     }
 

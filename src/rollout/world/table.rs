@@ -10,7 +10,7 @@ pub(in crate::rollout) struct Table<T> {
     rows: BTreeMap<Text, Row<T>>,
     /// UIDs of objects that are gone for good: an answer that comes late does not bring one back.
     gone: Gone,
-    /// How many lists of this kind have ended.
+    /// How many times a list of this kind has begun or ended.
     lists: u64,
 }
 
@@ -73,7 +73,6 @@ impl<T: PartialEq> Table<T> {
             self.rows.insert(name.clone(), row);
             return Put::New;
         };
-        row.listed = true;
         if version <= row.version && version != 0 {
             return Put::Known;
         }
@@ -99,10 +98,11 @@ impl<T: PartialEq> Table<T> {
         self.rows.get_mut(name).is_some_and(|row| change(&mut row.facts))
     }
 
-    /// The row was listed in this very version.
-    pub(super) fn touch(&mut self, name: &str, version: u64) -> bool {
-        let row = self.rows.get_mut(name).filter(|row| row.version == version);
-        row.map(|row| row.listed = true).is_some()
+    /// The list that is under way shows this one.
+    pub(super) fn show(&mut self, name: &str) {
+        if let Some(row) = self.rows.get_mut(name) {
+            row.listed = true;
+        }
     }
 
     pub(super) fn remove(&mut self, name: &str, uid: &str, uid_of: impl Fn(&T) -> &Text) -> Option<T> {
@@ -119,6 +119,7 @@ impl<T: PartialEq> Table<T> {
     }
 
     pub(super) fn begin(&mut self) {
+        self.lists += u64::from(self.lists.is_multiple_of(2)); // one that broke off begins anew
         self.rows.values_mut().for_each(|row| row.listed = false);
     }
 

@@ -22,6 +22,8 @@ pub struct Rule {
     pass: u64,
     /// How often it acts at most.
     times: u64,
+    /// Of those that do not pass, it acts on the first of so many.
+    every: u64,
     chance: f64,
     effect: Effect,
 }
@@ -80,6 +82,7 @@ impl Rule {
             name: None,
             pass: 0,
             times: u64::MAX,
+            every: 1,
             chance: 1.0,
             effect,
         }
@@ -105,6 +108,13 @@ impl Rule {
     /// At most n times.
     pub fn times(mut self, n: u64) -> Self {
         self.times = n;
+        self
+    }
+
+    /// Only each n-th of them: the n-th, the 2n-th and so on.
+    pub fn every(mut self, n: u64) -> Self {
+        self.pass = n - 1;
+        self.every = n;
         self
     }
 
@@ -191,6 +201,7 @@ impl Armed {
         }
         self.met += 1;
         let acts = self.met > self.rule.pass
+            && (self.met - self.rule.pass - 1).is_multiple_of(self.rule.every)
             && self.acted < self.rule.times
             && portion(seed ^ (index as u64) << 32 ^ self.met) < self.rule.chance;
         if !acts {

@@ -12,6 +12,7 @@ use refit::api::{Plan, PlanCondition};
 use serde_json::{Value, json};
 
 use super::World;
+use crate::support::kubelet::{FakeKubelet, NodeSet};
 use crate::support::manifest::{self, TEST_LABEL};
 use crate::support::process::tail;
 use crate::support::wait;
@@ -41,6 +42,16 @@ impl World {
     /// All Nodes, those of other tests as well.
     pub fn nodes(&self) -> Api<Node> {
         Api::all(self.client.clone())
+    }
+
+    /// Registers so many nodes of this world and runs their pods: `<id>-n0000`, `<id>-n0001` and so on.
+    pub async fn run_nodes(&self, count: usize) -> FakeKubelet {
+        self.run(NodeSet::numbered(&self.node_name("n"), count)).await
+    }
+
+    /// Registers these nodes, as nodes of this world, and runs their pods.
+    pub async fn run(&self, nodes: NodeSet) -> FakeKubelet {
+        FakeKubelet::start(&self.bed.kubelet_config().await, nodes.labels(self.node_labels())).await
     }
 
     /// Makes, or merges into, what the YAML documents say. They are put into this world: its namespace, and
@@ -234,10 +245,12 @@ pub fn done(node: &Node, plan: &str) -> Option<String> {
 
 /// Starts the removal of all that a test has made. What fails here is somebody else's next run to clear:
 /// every name is random.
-pub async fn clear(client: &Client, namespaces: &Api<Namespace>, test: &str) {
+pub async fn clear(client: &Client, test: &str) {
     let mine = ListParams::default().labels(&format!("{TEST_LABEL}={test}"));
     let background = DeleteParams::background();
-    let _ = namespaces.delete(test, &background).await;
+    let _ = Api::<Namespace>::all(client.clone())
+        .delete(test, &background)
+        .await;
     // There is no kubelet any more that would end them.
     let pods = Api::<Pod>::namespaced(client.clone(), test);
     let _ = pods

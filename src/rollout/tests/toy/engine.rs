@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Toy;
 use super::requests::{Reply, Request, Told, Wrong};
-use crate::rollout::{Decision, Key, Lists, Schema, Trouble, decide};
+use crate::rollout::{Decision, Key, Kind, Lists, Schema, Trouble, decide};
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,16 +97,19 @@ impl Toy {
                 continue;
             }
             self.is_begun(&step);
-            if let Some(request) = self.prepare(step) {
-                self.engine.begun += 1;
-                let sent = self.world.lists();
-                self.engine.flights.push(Flight {
-                    key,
-                    sent,
-                    request,
-                    reply: None,
-                });
-            }
+            self.world.sends(&step);
+            let Some(request) = self.prepare(step) else {
+                self.world.answered(&key);
+                continue;
+            };
+            self.engine.begun += 1;
+            let sent = self.world.lists();
+            self.engine.flights.push(Flight {
+                key,
+                sent,
+                request,
+                reply: None,
+            });
         }
     }
 
@@ -152,6 +155,7 @@ impl Toy {
         for told in told {
             self.hear(told, sent);
         }
+        self.world.answered(&key);
         match trouble {
             Some((message, kind)) => self.troubled(key, message, kind),
             None => {
@@ -165,6 +169,11 @@ impl Toy {
         let world = &mut self.world;
         match told {
             Told::News(news) => {
+                if let Some((Kind::Job, name)) = news.object()
+                    && world.is_overtaken(Kind::Job, name, sent)
+                {
+                    world.job_unknown(name);
+                }
                 if !news
                     .object()
                     .is_some_and(|(kind, name)| world.is_overtaken(kind, name, sent))
@@ -175,13 +184,16 @@ impl Toy {
             Told::JobLeaving(name, uid) => {
                 world.job_leaving(&name, &uid);
             }
-            Told::NameTaken(job) => world.name_taken(job),
-            Told::JobUnknown(job, unknown) => world.job_unknown(job, unknown),
+            Told::NameTaken(job) => world.name_taken(job, self.now),
+            Told::JobUnknown(job) => world.job_unknown(&job),
             Told::StatusWritten(plan) => world.status_written(&plan, self.now),
             Told::StatusPruned => world.status_pruned(self.now),
             Told::Event(plan, key) => world.told(plan, key),
             Told::Secret(name, version, hash) => {
                 world.secret_read(&name, version, hash);
+            }
+            Told::SecretMissing(name) => {
+                world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
             Told::Permissions(answer) => world.permissions_seen(Some(answer)),
@@ -192,15 +204,15 @@ impl Toy {
         let tries = self.engine.pauses.get(&key).map_or(0, |(_, tries)| *tries);
         let first = match kind {
             Wrong::Stale if tries == 0 => 0,
-            Wrong::Stale | Wrong::Passing => 100,
+            Wrong::Stale | Wrong::Unanswered | Wrong::Passing => 100,
             Wrong::Refused | Wrong::Forbidden => 5000,
         };
         let pause = SignedDuration::from_millis((first * 2_i64.pow(tries.min(10))).min(30_000));
         if kind == Wrong::Forbidden {
             self.world.permissions_seen(None);
         }
-        if kind != Wrong::Stale {
-            let refused = matches!(kind, Wrong::Refused | Wrong::Forbidden);
+        let refused = matches!(kind, Wrong::Refused | Wrong::Forbidden);
+        if refused || kind == Wrong::Passing && tries >= 4 {
             self.world.troubled(key.clone(), Trouble { message, refused });
         }
         self.engine

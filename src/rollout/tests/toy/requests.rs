@@ -70,7 +70,8 @@ pub(super) enum Told {
     News(News),
     JobLeaving(Text, Text),
     NameTaken(Text),
-    JobUnknown(Text, bool),
+    JobUnknown(Text),
+    SecretMissing(Text),
     StatusWritten(Text),
     StatusPruned,
     Event(Text, String),
@@ -79,20 +80,12 @@ pub(super) enum Told {
     Permissions(Result<(), String>),
 }
 
-impl Request {
-    /// What is known of a Job that was not made.
-    fn not_made(&self) -> Vec<Told> {
-        match self {
-            Self::Create { job } => vec![Told::JobUnknown(job.facts.name.clone(), false)],
-            _ => Vec::new(),
-        }
-    }
-}
-
 /// How a step went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
     Stale,
+    /// Nobody answered.
+    Unanswered,
     Passing,
     Refused,
     Forbidden,
@@ -237,8 +230,8 @@ impl Toy {
     /// The API server carries out a request, and the controller reads its answer.
     pub(super) fn execute(&mut self, request: &Request, fate: Fate) -> Reply {
         match fate {
-            Fate::Overload => return wrong(request.not_made(), Wrong::Passing, "too many requests"),
-            Fate::Forbidden => return wrong(request.not_made(), Wrong::Forbidden, "forbidden"),
+            Fate::Overload => return wrong(Vec::new(), Wrong::Passing, "too many requests"),
+            Fate::Forbidden => return wrong(Vec::new(), Wrong::Forbidden, "forbidden"),
             Fate::LostBefore(looks) => return self.look(request, looks),
             Fate::Fine | Fate::LostAfter(_) => {}
         }
@@ -340,7 +333,7 @@ impl Toy {
                     secret.version,
                     secret.it.clone(),
                 )]),
-                None => wrong(Vec::new(), Wrong::Passing, "not found"),
+                None => wrong(vec![Told::SecretMissing(name.clone())], Wrong::Stale, "not found"),
             },
             Request::Permissions => match self.forbidden.clone() {
                 None => told(vec![Told::Permissions(Ok(()))]),
@@ -355,10 +348,10 @@ impl Toy {
 
     /// What becomes of a write whose answer got lost: one read, which may fail as well.
     fn look(&mut self, request: &Request, looks: bool) -> Reply {
-        let lost = |told| wrong(told, Wrong::Passing, "no answer");
+        let lost = |told| wrong(told, Wrong::Unanswered, "no answer");
         if !looks {
             return lost(match request {
-                Request::Create { job } => vec![Told::JobUnknown(job.facts.name.clone(), true)],
+                Request::Create { job } => vec![Told::JobUnknown(job.facts.name.clone())],
                 _ => Vec::new(),
             });
         }
@@ -374,12 +367,12 @@ impl Toy {
             }
             Request::Create { job } => match self.jobs.get(&*job.facts.name) {
                 Some(_) => told(vec![self.see_job(&job.facts.name.clone())]),
-                None => lost(request.not_made()),
+                None => lost(Vec::new()),
             },
             Request::Delete { job, uid, .. }
             | Request::Release { job, uid }
-            | Request::Mark { job, uid, .. } => self.look_at_job(job, uid, Wrong::Passing),
-            Request::Node { node, uid, .. } => self.look_at_node(node, uid, Wrong::Passing),
+            | Request::Mark { job, uid, .. } => self.look_at_job(job, uid, Wrong::Unanswered),
+            Request::Node { node, uid, .. } => self.look_at_node(node, uid, Wrong::Unanswered),
             Request::Tell { .. } | Request::Poll { .. } | Request::Secret { .. } | Request::Permissions => {
                 lost(Vec::new())
             }
@@ -441,11 +434,7 @@ impl Toy {
 
     fn create_job(&mut self, job: &ToyJob) -> Reply {
         if let Some(why) = self.refuses_jobs.clone() {
-            return wrong(
-                vec![Told::JobUnknown(job.facts.name.clone(), false)],
-                Wrong::Refused,
-                &why,
-            );
+            return wrong(Vec::new(), Wrong::Refused, &why);
         }
         let name = job.facts.name.clone();
         if self.jobs.contains_key(&*name) {

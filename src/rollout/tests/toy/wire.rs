@@ -29,6 +29,7 @@ impl News {
             Self::Job(_, facts) => Some((Kind::Job, &facts.name)),
             Self::Pod(_, facts) => Some((Kind::Pod, &facts.name)),
             Self::Plan(_, facts) => Some((Kind::Plan, &facts.name)),
+            Self::Secret(_, name) => Some((Kind::Secret, name)),
             _ => None,
         }
     }
@@ -157,7 +158,11 @@ impl Toy {
             self.note(|| format!("told: {}", news.brief()));
         }
         let ends = matches!(news, News::Ends(_));
+        let shown = news.object().map(|(kind, name)| (kind, name.clone()));
         let is_news = news.tell(&mut self.world);
+        if let Some((kind, name)) = shown {
+            self.world.is_shown(kind, &name);
+        }
         if ends {
             self.wire.listed.insert(kind);
             self.lists_next();

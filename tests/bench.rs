@@ -1,0 +1,325 @@
+//! The budgets of docs/design.md, measured on a control plane of its own: `just bench`. Each figure is printed beside its
+//! budget; one that is over fails at the end, when all are known.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::batch::v1::Job;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use refit::rehearse::podlife::{Defaults, Delay};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::support::audit::Requests;
+use crate::support::controller::{Controller, binary};
+use crate::support::kubelet::{FakeKubelet, NodeSet};
+use crate::support::world::World;
+use crate::support::{terminal, wait};
+
+/// No roll-out of these takes longer on any machine worth measuring on.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// Figures and their budgets.
+#[derive(Default)]
+struct Table {
+    lines: String,
+    over: Vec<String>,
+}
+
+impl Table {
+    fn row(&mut self, what: &str, found: f64, unit: &str, budget: Option<f64>) {
+        let limit = budget.map_or_else(String::new, |budget| format!("≤ {budget} {unit}"));
+        let verdict = match budget {
+            Some(budget) if found > budget => "OVER",
+            Some(_) => "ok",
+            None => "",
+        };
+        let line = format!("{what:<64} {found:>9.2} {unit:<10} {limit:<16} {verdict}");
+        terminal::say(&line);
+        let _ = writeln!(self.lines, "{line}");
+        if verdict == "OVER" {
+            self.over.push(line);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures for minutes and wants the machine for itself: just bench"]
+async fn the_budgets_hold() {
+    let mut table = Table::default();
+    #[expect(clippy::cast_precision_loss, reason = "megabytes")]
+    let size = std::fs::metadata(binary()).map_or(0.0, |file| file.len() as f64 / 1e6);
+    table.row("binary", size, "MB", (!cfg!(debug_assertions)).then_some(15.0));
+    for (count, concurrency, most) in [(100, 10, 26.0), (1000, 100, 50.0)] {
+        roll_out(&mut table, count, concurrency, most).await;
+    }
+    idle(&mut table, 5000).await;
+    assert!(table.over.is_empty(), "over budget:\n{}", table.over.join("\n"));
+}
+
+/// Quick kubelets whose containers run for a second, as the budgets have it.
+async fn kubelets(world: &World, prefix: &str, count: usize, lease: Duration) -> FakeKubelet {
+    let pods = Defaults {
+        start: Delay::millis(100),
+        run: Delay::millis(1000),
+        ..Defaults::default()
+    };
+    let mut nodes = NodeSet::numbered(&world.node_name(prefix), count)
+        .labels(world.node_labels())
+        .pods(pods);
+    nodes.lease_interval = lease;
+    FakeKubelet::start(&world.bed.kubelet_config().await, nodes).await
+}
+
+/// The same Jobs made by the bare limit and by a Plan, one after the other on the same control plane.
+async fn roll_out(table: &mut Table, count: usize, concurrency: usize, most: f64) {
+    let world = World::alone().await;
+    let kubelets = kubelets(&world, "n", count, Duration::from_secs(20)).await;
+    let bare = bare_limit(&world, count, concurrency).await;
+    let title = format!("{count} nodes, concurrency {concurrency}");
+    table.row(
+        &format!("{title}: bare limit (only creating the Jobs)"),
+        bare.as_secs_f64(),
+        "s",
+        None,
+    );
+
+    let controller = world.controller().start();
+    let started = Instant::now();
+    controller.leading().await;
+    table.row(
+        &format!("{title}: start to leading"),
+        started.elapsed().as_secs_f64(),
+        "s",
+        Some(1.0),
+    );
+    let gaps = Gaps::watch(&world, concurrency);
+    let before = Instant::now();
+    world
+        .plan(&format!(
+            "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {{name: bench}}\nspec:\n  concurrency: \
+             {concurrency}\n  nodeSelector: {{matchLabels: {{test: {}}}}}\n  version: v1\n  upgrade: {{image: x, command: \
+             [upgrade]}}\n",
+            world.id
+        ))
+        .await;
+    world.plan_complete("bench", LIMIT).await;
+    let took = before.elapsed().as_secs_f64();
+    table.row(&format!("{title}: roll-out"), took, "s", Some(most));
+    table.row(
+        &format!("{title}: roll-out against the bare limit"),
+        took / bare.as_secs_f64(),
+        "x",
+        Some(1.25),
+    );
+    table.row(
+        &format!("{title}: Job complete to next Job created, median"),
+        gaps.median().await,
+        "ms",
+        Some(100.0),
+    );
+
+    // The TTL is set after the label: wait until the last write is made.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let requests = world.controller_requests().await;
+    let per_node = per_node(&requests, count);
+    table.row(
+        &format!("{title}: requests a node, Events and Lease aside"),
+        per_node,
+        "",
+        Some(4.0),
+    );
+    let reads = requests
+        .0
+        .iter()
+        .filter(|r| r.verb == "get" && (r.resource == "nodes" || r.resource == "jobs"))
+        .count();
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    table.row(&format!("{title}: reads in the roll-out"), reads as f64, "", None);
+    memory(
+        table,
+        &title,
+        "peak resident memory",
+        controller.peak_memory(),
+        64.0,
+    );
+    assert!(
+        requests
+            .jobs_by_node_and_hash()
+            .values()
+            .all(|jobs| jobs.len() == 1),
+        "a node ran twice"
+    );
+    for (request, times) in requests.tally() {
+        terminal::say(&format!("    {times:>6} {request:?}"));
+    }
+    drop(controller);
+    kubelets.stop().await;
+}
+
+/// Requests that are made for the roll-out: not for events, the lease, the start or the watches.
+fn per_node(requests: &Requests, nodes: usize) -> f64 {
+    let counted = requests.0.iter().filter(|request| {
+        let setup = [
+            "events",
+            "leases",
+            "customresourcedefinitions",
+            "namespaces",
+            "selfsubjectaccessreviews",
+        ];
+        !setup.contains(&request.resource.as_str()) && !matches!(request.verb.as_str(), "list" | "watch")
+    });
+    #[expect(clippy::cast_precision_loss, reason = "thousands")]
+    let each = counted.count() as f64 / nodes as f64;
+    each
+}
+
+fn memory(table: &mut Table, title: &str, what: &str, bytes: Option<u64>, budget: f64) {
+    if let Some(bytes) = bytes {
+        #[expect(clippy::cast_precision_loss, reason = "mebibytes")]
+        let mebibytes = bytes as f64 / f64::from(1 << 20);
+        table.row(&format!("{title}: {what}"), mebibytes, "MiB", Some(budget));
+    }
+}
+
+/// Heartbeating nodes and a Plan that is done with them.
+async fn idle(table: &mut Table, count: usize) {
+    let world = World::alone().await;
+    let _kubelets = kubelets(&world, "n", count, Duration::from_secs(40)).await;
+    let controller = world.controller().start();
+    controller.leading().await;
+    world
+        .plan(
+            "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: idle}\nspec:\n  concurrency: 1\n  suspend: \
+             true\n  nodeSelector: {}\n  version: v1\n  upgrade: {image: x}\n",
+        )
+        .await;
+    world.plan_condition("idle", "Complete", "False", LIMIT).await;
+    let title = format!("{count} heartbeating idle nodes");
+    let minute = Duration::from_secs(60);
+    let cpu = |controller: &Controller| controller.cpu_time().unwrap_or_default();
+    let before = cpu(&controller);
+    tokio::time::sleep(minute).await;
+    let share = cpu(&controller).saturating_sub(before).as_secs_f64() / minute.as_secs_f64() * 100.0;
+    table.row(&format!("{title}: processor"), share, "% of a core", Some(0.5));
+    memory(table, &title, "resident memory", controller.memory_now(), 48.0);
+}
+
+/// How long it takes when nothing is done but to create the Jobs, so many at a time.
+async fn bare_limit(world: &World, count: usize, concurrency: usize) -> Duration {
+    let jobs: Api<Job> = world.jobs();
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let watching = jobs.clone();
+    let watch = tokio::spawn(async move {
+        let mut stream = watcher(watching, watcher::Config::default())
+            .applied_objects()
+            .boxed();
+        let mut seen = std::collections::BTreeSet::new();
+        while let Ok(Some(job)) = stream.try_next().await {
+            let done = job.status.and_then(|status| status.succeeded) == Some(1);
+            if done && seen.insert(job.metadata.name.clone()) && ended.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    let create = async |index: usize| {
+        let node = format!("{}{index:04}", world.node_name("n"));
+        let job = json!({
+            "metadata": {"name": format!("bare-{index}")},
+            "spec": {"completions": 1, "parallelism": 1, "backoffLimit": 0, "template": {"spec": {
+                "restartPolicy": "Never",
+                "tolerations": [{"operator": "Exists"}],
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+                ]}}},
+                "containers": [{"name": "upgrade", "image": "x"}],
+            }}},
+        });
+        let job: Job = serde_json::from_value(job).unwrap();
+        jobs.create(&PostParams::default(), &job).await.unwrap();
+    };
+    let before = Instant::now();
+    let mut next = 0;
+    futures::future::join_all((0..concurrency.min(count)).map(&create)).await;
+    next += concurrency.min(count);
+    for _ in 0..count {
+        ends.recv().await.unwrap();
+        if next < count {
+            create(next).await;
+            next += 1;
+        }
+    }
+    let took = before.elapsed();
+    watch.abort();
+    let gone = DeleteParams::background();
+    jobs.delete_collection(&gone, &ListParams::default())
+        .await
+        .unwrap();
+    wait::eventually("the Jobs of the bare limit are gone", LIMIT, async || {
+        let left = world
+            .pods()
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| error.to_string())?;
+        if left.items.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{} pods", left.items.len()))
+        }
+    })
+    .await;
+    took
+}
+
+/// From the end of a Job to the creation of the one that takes its slot, as one watch sees both.
+struct Gaps {
+    tasks: JoinSet<Vec<f64>>,
+}
+
+impl Gaps {
+    fn watch(world: &World, concurrency: usize) -> Self {
+        let jobs: Api<Job> = world.jobs();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let (mut made, mut done) = (BTreeMap::new(), BTreeMap::new());
+            let mut stream = watcher(
+                jobs,
+                watcher::Config::default().labels("upgrade.cattle.io/plan=bench"),
+            )
+            .applied_objects()
+            .boxed();
+            let quiet = Duration::from_secs(20);
+            while let Ok(Ok(Some(job))) = tokio::time::timeout(quiet, stream.try_next()).await {
+                let now = Instant::now();
+                let uid = job.metadata.uid.clone().unwrap_or_default();
+                made.entry(uid.clone()).or_insert(now);
+                if job.status.and_then(|status| status.succeeded) == Some(1) {
+                    done.entry(uid).or_insert(now);
+                }
+            }
+            let sorted = |times: BTreeMap<String, Instant>| {
+                let mut times: Vec<_> = times.into_values().collect();
+                times.sort();
+                times
+            };
+            let (made, done) = (sorted(made), sorted(done));
+            made.iter()
+                .skip(concurrency)
+                .zip(&done)
+                .map(|(made, done)| made.saturating_duration_since(*done).as_secs_f64() * 1e3)
+                .collect()
+        });
+        Self { tasks }
+    }
+
+    async fn median(mut self) -> f64 {
+        let mut gaps = self.tasks.join_next().await.unwrap().unwrap();
+        gaps.sort_by(f64::total_cmp);
+        gaps.get(gaps.len() / 2).copied().unwrap_or_default()
+    }
+}

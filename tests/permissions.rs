@@ -1,0 +1,482 @@
+//! What the controller may do, and what it does: no request is refused under the roles that it is given, no rule of the shipped roles
+//! is unused, and a permission that is taken away is named until it is given back.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use refit::api::Plan;
+use serde_json::{Value, json};
+
+use crate::rollout::{DISTURBED, PLAN, RollOut, Shape, line};
+use crate::support::audit::Requests;
+use crate::support::channel::ChannelServer;
+use crate::support::faults::Rule;
+use crate::support::manifest::Manifests;
+use crate::support::wait::{self, SOON};
+use crate::support::world::World;
+use crate::support::world::cluster::{create, done, find_condition};
+
+/// The manifests' 99 would keep a broken Job busy for hours.
+const BACKOFF_LIMIT: &str = "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT";
+
+const SHAPE: Shape = Shape {
+    nodes: 4,
+    concurrency: 2,
+    run: Duration::from_millis(200),
+};
+
+const BROAD: Shape = Shape {
+    nodes: 8,
+    concurrency: 2,
+    run: Duration::from_millis(500),
+};
+
+/// All that a roll-out may come across: a channel, Secrets, a window, an exclusive Plan with prepare and delay, a failure and the
+/// attempt after it, an edit before anything ran, a Plan that uses refit's own fields, and the next version.
+async fn main_job(rollout: &RollOut) {
+    let world = &rollout.world;
+    let channel = ChannelServer::start().await;
+    channel.redirects("/stable", "https://example.com/releases/v1.2.3+k3s1");
+    let secret =
+        json!({ "metadata": { "name": PLAN, "namespace": world.namespace() }, "stringData": { "a": "1" } });
+    create(&world.secrets(), secret).await;
+    let nodes = world.my_nodes().await;
+    let broken = nodes[0].metadata.name.clone().expect("a name");
+    rollout
+        .kubelet
+        .behaviour(&broken, &[("upgrade.exit-code", "1")])
+        .await;
+
+    let spec = json!({
+        "concurrency": 2,
+        "channel": channel.url("/stable"),
+        "nodeSelector": {},
+        "serviceAccountName": "system-upgrade",
+        "secrets": [{ "name": PLAN, "path": "/run/secret" }],
+        "cordon": true,
+        "exclusive": true,
+        "window": {
+            "days": ["mo", "tu", "we", "th", "fr", "sa", "su"],
+            "startTime": "00:00", "endTime": "23:59:59", "timeZone": "UTC",
+        },
+        "postCompleteDelay": "1s",
+        "postCompleteLabels": { "example.com/version": "$(LATEST_VERSION)" },
+        "maxConcurrent": "50%",
+        "prepare": { "image": "example.com/prepare" },
+        "upgrade": { "image": "example.com/upgrade" },
+    });
+    apply(world, PLAN, spec).await;
+    world
+        .plan_until(
+            PLAN,
+            "has failed on one node, and done the others",
+            DISTURBED,
+            |plan| {
+                let counts = plan
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.nodes)
+                    .unwrap_or_default();
+                counts.failed == 1 && counts.done == 3
+            },
+        )
+        .await;
+    let told = world.events_with("JobFailed").await;
+    assert_eq!(told.len(), 1, "{told:?}");
+
+    // Tried again when somebody asks for it.
+    rollout.kubelet.behaviour(&broken, &[]).await;
+    world.annotate_node(&broken, "refit.rs/retry", Some(PLAN)).await;
+    world.plan_complete(PLAN, DISTURBED).await;
+    assert_eq!(rollout.kubelet.runs(&broken, "upgrade").await, 2);
+
+    // The next version, which the Secret brings about.
+    let edit = json!({ "stringData": { "a": "2" } });
+    world
+        .secrets()
+        .patch(PLAN, &PatchParams::default(), &Patch::Merge(edit))
+        .await
+        .expect("the Secret is edited");
+    let before = world
+        .plans()
+        .get(PLAN)
+        .await
+        .expect("the Plan")
+        .status
+        .and_then(|status| status.latest_hash);
+    let plan = world
+        .plan_until(PLAN, "is Complete with another hash", DISTURBED, |plan| {
+            let hash = plan.status.as_ref().and_then(|status| status.latest_hash.clone());
+            let complete = find_condition(plan, "Complete").is_some_and(|it| it.status == "True");
+            hash != before && complete
+        })
+        .await;
+    let hash = plan.status.and_then(|status| status.latest_hash).expect("a hash");
+    for node in world.my_nodes().await {
+        assert_eq!(done(&node, PLAN).as_ref(), Some(&hash));
+        let label = node
+            .metadata
+            .labels
+            .unwrap_or_default()
+            .get("example.com/version")
+            .cloned();
+        assert_eq!(label.as_deref(), Some("v1.2.3-k3s1"));
+    }
+}
+
+async fn apply(world: &World, name: &str, spec: Value) -> Plan {
+    let plan = json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": { "name": name }, "spec": spec,
+    });
+    let made = world
+        .try_apply(plan)
+        .await
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    made.try_parse().expect("a Plan")
+}
+
+fn refused(requests: &Requests) -> Vec<String> {
+    requests.forbidden().into_iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn under_the_shipped_roles_nothing_is_refused() {
+    let rollout = RollOut::prepare(World::new().await, SHAPE).await;
+    let controller = rollout.controller().env(BACKOFF_LIMIT, "0").start();
+    main_job(&rollout).await;
+    assert_eq!(controller.terminate().await.code(), Some(0));
+    assert_eq!(refused(&rollout.world.controller_requests().await), [""; 0]);
+}
+
+#[tokio::test]
+async fn under_system_upgrade_controllers_own_roles_and_configuration_nothing_is_refused() {
+    let rollout = RollOut::prepare(World::with(Manifests::Suc).await, SHAPE).await;
+    let controller = rollout.controller().env(BACKOFF_LIMIT, "0").start();
+    main_job(&rollout).await;
+    assert_eq!(controller.terminate().await.code(), Some(0));
+    assert_eq!(refused(&rollout.world.controller_requests().await), [""; 0]);
+}
+
+/// A verb on a resource in a namespace, as a rule grants it and a request uses it; the cluster is the namespace without a name.
+type Right = (String, String, String);
+
+fn granted(rules: &[PolicyRule], namespace: &str) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for rule in rules {
+        let groups = rule.api_groups.as_deref().expect("a group");
+        for (group, resource) in groups
+            .iter()
+            .flat_map(|group| rule.resources.iter().flatten().map(move |it| (group, it)))
+        {
+            for verb in &rule.verbs {
+                rights.insert((namespace.to_owned(), qualified(group, resource), verb.clone()));
+            }
+        }
+    }
+    rights
+}
+
+fn qualified(group: &str, resource: &str) -> String {
+    if group.is_empty() {
+        resource.to_owned()
+    } else {
+        format!("{resource}.{group}")
+    }
+}
+
+#[tokio::test]
+async fn every_rule_of_the_shipped_roles_is_used_and_there_is_one_for_all_that_is_done() {
+    let rollout = RollOut::prepare(World::alone().await, SHAPE).await;
+    let world = &rollout.world;
+    let namespace = world.namespace();
+    let crds = Api::<CustomResourceDefinition>::all(world.client.clone());
+    let crd = refit::api::crd::NAME;
+    crds.delete(crd, &DeleteParams::default())
+        .await
+        .expect("the definition is deleted");
+    wait::gone(crds.clone(), crd, SOON).await;
+
+    // Each kind of write goes wrong once in a way that makes the controller look.
+    let faults = world.faults(0).await;
+    for (verb, resource) in [("patch", "plans/status"), ("create", "jobs"), ("patch", "nodes")] {
+        faults.add(Rule::on(verb, resource).nth(2).lose_answer());
+    }
+    let setup = rollout.controller().through(&faults).env(BACKOFF_LIMIT, "0");
+    // In a pod it looks for itself.
+    let setup = setup.env("KUBERNETES_SERVICE_HOST", "127.0.0.1");
+    let controller = setup.start();
+    controller.logs("watching", SOON).await;
+    main_job(&rollout).await;
+    assert_eq!(controller.terminate().await.code(), Some(0));
+
+    // Somebody's older definition is brought up to date.
+    let mut versions = crds.get(crd).await.expect("the definition").spec.versions;
+    versions[0].additional_printer_columns = None;
+    let edit = json!({ "spec": { "versions": versions } });
+    crds.patch(crd, &PatchParams::default(), &Patch::Merge(edit))
+        .await
+        .expect("the definition is edited");
+    let again = controller.start_again();
+    again.leading().await;
+
+    let requests = world.controller_requests().await;
+    assert_eq!(refused(&requests), [""; 0]);
+    let mut used = BTreeSet::new();
+    for request in requests.0 {
+        // That is everybody's right.
+        if request.resource == "selfsubjectaccessreviews" {
+            continue;
+        }
+        // The namespace of a Namespace is itself.
+        let place = if request.resource == "namespaces" {
+            String::new()
+        } else {
+            request.namespace
+        };
+        used.insert((place, qualified(&request.group, &request.resource), request.verb));
+    }
+    let [cluster, role] = rules(world).await;
+    let about_nodes = Api::<Role>::namespaced(world.client.clone(), "default");
+    let about_nodes = about_nodes
+        .get(&world.local_name("system-upgrade-controller"))
+        .await
+        .expect("the Role in default");
+    let mut rights = granted(&cluster, "");
+    rights.extend(granted(&role, namespace));
+    rights.extend(granted(&about_nodes.rules.unwrap_or_default(), "default"));
+    let (unused, missing): (Vec<_>, Vec<_>) = (
+        rights.difference(&used).collect(),
+        used.difference(&rights).collect(),
+    );
+    assert!(
+        unused.is_empty() && missing.is_empty(),
+        "unused: {unused:#?}; done without a rule: {missing:#?}"
+    );
+}
+
+/// A permission that was taken from the controller.
+struct Taken<'a> {
+    world: &'a World,
+    roles: [Vec<PolicyRule>; 2],
+}
+
+impl<'a> Taken<'a> {
+    /// Takes verbs on one resource out of all rules of the shipped roles.
+    async fn from(world: &'a World, verbs: &[&str], group: &str, resource: &str) -> Self {
+        let before = rules(world).await;
+        let without = |rules: &[PolicyRule]| -> Vec<PolicyRule> {
+            let has = |list: &Option<Vec<String>>, item: &str| list.iter().flatten().any(|it| it == item);
+            let mut rules = rules.to_vec();
+            for rule in &mut rules {
+                if has(&rule.api_groups, group) && has(&rule.resources, resource) {
+                    assert_eq!(
+                        rule.resources.as_ref().map(Vec::len),
+                        Some(1),
+                        "a rule of its own"
+                    );
+                    rule.verbs.retain(|verb| !verbs.contains(&verb.as_str()));
+                }
+            }
+            rules.retain(|rule| !rule.verbs.is_empty());
+            rules
+        };
+        let after = [without(&before[0]), without(&before[1])];
+        assert_ne!(after, before, "there is no such rule");
+        write_rules(world, &after).await;
+        Self { world, roles: before }
+    }
+
+    async fn give_back(self) {
+        write_rules(self.world, &self.roles).await;
+    }
+}
+
+/// Rules of the controller, on the cluster and in its namespace.
+async fn rules(world: &World) -> [Vec<PolicyRule>; 2] {
+    let name = "system-upgrade-controller";
+    let cluster = Api::<ClusterRole>::all(world.client.clone())
+        .get(&world.local_name(name))
+        .await
+        .expect("the ClusterRole");
+    let role = Api::<Role>::namespaced(world.client.clone(), world.namespace())
+        .get(name)
+        .await
+        .expect("the Role");
+    [cluster.rules.unwrap_or_default(), role.rules.unwrap_or_default()]
+}
+
+async fn write_rules(world: &World, [cluster, role]: &[Vec<PolicyRule>; 2]) {
+    let name = "system-upgrade-controller";
+    let as_merge = PatchParams::default();
+    let roles = Api::<ClusterRole>::all(world.client.clone());
+    roles
+        .patch(
+            &world.local_name(name),
+            &as_merge,
+            &Patch::Merge(json!({ "rules": cluster })),
+        )
+        .await
+        .expect("the ClusterRole is written");
+    let roles = Api::<Role>::namespaced(world.client.clone(), world.namespace());
+    roles
+        .patch(name, &as_merge, &Patch::Merge(json!({ "rules": role })))
+        .await
+        .expect("the Role is written");
+}
+
+/// Takes a permission away in the middle of a roll-out, waits until `says` finds its name in the Plan, gives it back, and lets the
+/// roll-out end.
+async fn taken_away(verb: &str, group: &str, resource: &str, says: impl Fn(&Plan) -> String) {
+    let mut rollout = RollOut::prepare(World::new().await, BROAD).await;
+    rollout.rough = true;
+    let controller = rollout.controller().start();
+    rollout.begin().await;
+    rollout.under_way(1).await;
+    let taken = Taken::from(&rollout.world, &[verb], group, resource).await;
+    let words = [verb, resource.split('/').next().unwrap_or_default()];
+    rollout
+        .world
+        .plan_until(
+            PLAN,
+            &format!("says that it may not {verb} {resource}"),
+            DISTURBED,
+            |plan| {
+                let text = says(plan);
+                words.iter().all(|word| text.contains(word))
+            },
+        )
+        .await;
+    controller.logs(&refusal(verb, resource), SOON).await;
+    taken.give_back().await;
+    rollout.ends_well().await;
+}
+
+/// How the log has the API server's own words: in quotes.
+fn refusal(verb: &str, resource: &str) -> String {
+    format!(r#"cannot {verb} resource \"{resource}\""#)
+}
+
+/// What the condition Complete says.
+fn complete(plan: &Plan) -> String {
+    find_condition(plan, "Complete")
+        .map(|it| format!("{:?} {:?}", it.reason, it.message))
+        .unwrap_or_default()
+}
+
+#[tokio::test]
+async fn without_the_permission_to_create_jobs_the_plan_says_so_until_it_is_given_back() {
+    taken_away("create", "batch", "jobs", complete).await;
+}
+
+#[tokio::test]
+async fn without_the_permission_to_patch_nodes_the_plan_says_so_until_it_is_given_back() {
+    taken_away("patch", "", "nodes", complete).await;
+}
+
+#[tokio::test]
+async fn without_the_permission_to_patch_jobs_the_plan_says_so_until_it_is_given_back() {
+    taken_away("patch", "batch", "jobs", complete).await;
+}
+
+#[tokio::test]
+async fn without_the_permission_to_patch_plans_nobody_starts_until_it_is_given_back() {
+    let mut rollout = RollOut::prepare(World::new().await, BROAD).await;
+    rollout.rough = true;
+    let controller = rollout.controller().start();
+    rollout.begin().await;
+    rollout.under_way(1).await;
+    let taken = Taken::from(&rollout.world, &["patch"], "upgrade.cattle.io", "plans/status").await;
+    controller.logs(&refusal("patch", "plans/status"), SOON).await;
+    // Those that status names go on to their end, and nobody takes their place.
+    wait::eventually("all that were begun are done", SOON, async || {
+        let nodes = rollout.world.my_nodes().await;
+        let done = nodes.iter().filter(|node| done(node, PLAN).is_some()).count();
+        let jobs = rollout.world.jobs_of(PLAN).await.len();
+        if done == jobs {
+            Ok(())
+        } else {
+            Err(format!("{done} of {jobs}"))
+        }
+    })
+    .await;
+    let begun = rollout.world.jobs_of(PLAN).await.len();
+    assert!(begun < BROAD.nodes, "nothing is left to be started");
+    // Two tries more, with five seconds between them.
+    let tries = || {
+        controller
+            .log()
+            .matches(&refusal("patch", "plans/status"))
+            .count()
+    };
+    let before = tries();
+    wait::eventually("it has tried again", SOON, async || {
+        if tries() > before {
+            Ok(())
+        } else {
+            Err("no".to_owned())
+        }
+    })
+    .await;
+    assert_eq!(
+        rollout.world.jobs_of(PLAN).await.len(),
+        begun,
+        "a node was started that status does not name"
+    );
+    taken.give_back().await;
+    rollout.ends_well().await;
+}
+
+#[tokio::test]
+async fn without_the_permission_to_read_secrets_the_plan_says_so_until_it_is_given_back() {
+    let mut rollout = RollOut::prepare(World::new().await, SHAPE).await;
+    rollout.rough = true;
+    let taken = Taken::from(&rollout.world, &["get"], "", "secrets").await;
+    let controller = rollout.controller().start();
+    rollout.begin().await;
+    let plan = rollout
+        .world
+        .plan_condition(PLAN, "Validated", "False", SOON)
+        .await;
+    let message = find_condition(&plan, "Validated")
+        .and_then(|it| it.message.clone())
+        .unwrap_or_default();
+    assert!(message.contains("cannot get resource \"secrets\""), "{message}");
+    controller.logs(&refusal("get", "secrets"), SOON).await;
+    taken.give_back().await;
+    rollout.ends().await;
+    let plan = rollout.world.plans().get(PLAN).await.expect("the Plan");
+    assert_eq!(
+        find_condition(&plan, "Validated")
+            .map(|it| it.status.clone())
+            .as_deref(),
+        Some("True")
+    );
+}
+
+#[tokio::test]
+async fn without_the_permission_to_watch_nodes_nobody_starts_until_it_is_given_back() {
+    let mut rollout = RollOut::prepare(World::new().await, BROAD).await;
+    rollout.rough = true;
+    let faults = rollout.world.faults(0).await;
+    let controller = rollout.controller().through(&faults).start();
+    rollout.begin().await;
+    rollout.under_way(1).await;
+    let taken = Taken::from(&rollout.world, &["list", "watch"], "", "nodes").await;
+    // The API server lets a watch that is open go on.
+    faults.cut_watches("nodes");
+    controller.logs(&refusal("watch", "nodes"), SOON).await;
+    rollout
+        .world
+        .plan_until(PLAN, "says that it may not watch nodes", DISTURBED, |plan| {
+            let text = complete(plan);
+            text.contains("MissingPermission") && text.contains("list nodes, watch nodes")
+        })
+        .await;
+    let begun = rollout.world.jobs_of(PLAN).await.len();
+    assert!(begun < BROAD.nodes, "nothing is left to be started");
+    taken.give_back().await;
+    rollout.ends_well().await;
+}

@@ -1,0 +1,259 @@
+//! `status.latestHash` of real Plans, and what changes it. Its bytes are frozen: another hash runs finished nodes again.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use refit::api::Plan;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha224};
+
+use crate::support::history::History;
+use crate::support::plan::{plan, says, status};
+use crate::support::wait::{self, SOON};
+use crate::support::world::{World, create, done};
+
+/// How soon the hash follows a secret.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// A vector of `src/job/digest/vectors.yaml`: what system-upgrade-controller itself makes of a Plan.
+#[derive(serde::Deserialize)]
+struct Vector {
+    why: String,
+    version: String,
+    #[serde(default)]
+    fields: String,
+    plan: Plan,
+    #[serde(default)]
+    secrets: Vec<Secret>,
+    text: Option<String>,
+    hash: String,
+}
+
+/// What the definition of the Plan, system-upgrade-controller's too, adds to the key of a file that does not say whether
+/// it may be missing.
+const DEFAULT: [&str; 2] = [
+    "fileKeyRef:map[key:k path:p",
+    "fileKeyRef:map[key:k optional:false path:p",
+];
+
+impl Vector {
+    /// The Plan under another name, with its version in `spec`. `None` where the digest holds what that changes.
+    fn on_a_cluster(&self, name: &str) -> Option<Value> {
+        let changed = ["spec", "metadata.name", "metadata.namespace", "spec.nodeSelector"];
+        if self.fields.split(',').any(|field| changed.contains(&field)) {
+            return None;
+        }
+        let mut plan = serde_json::to_value(&self.plan).unwrap();
+        plan["apiVersion"] = json!("upgrade.cattle.io/v1");
+        plan["kind"] = json!("Plan");
+        plan["metadata"]["name"] = json!(name);
+        plan["metadata"].as_object_mut()?.remove("namespace");
+        plan["spec"]["version"] = json!(self.version);
+        if !self.fields.is_empty() {
+            plan["metadata"]["annotations"]["upgrade.cattle.io/digest"] = json!(self.fields);
+        }
+        Some(plan)
+    }
+}
+
+async fn hash_of(world: &World, name: &str) -> String {
+    let plan = world.plan_condition(name, "LatestResolved", "True", SOON).await;
+    status(&plan).latest_hash.unwrap()
+}
+
+#[tokio::test]
+async fn plans_on_a_cluster_have_the_hashes_of_the_vectors() {
+    let world = World::new().await;
+    let _controller = world.at_work().await;
+    let vectors: Vec<Vector> =
+        serde_saphyr::from_str(include_str!("../src/job/digest/vectors.yaml")).unwrap();
+    let mut tried = 0;
+    for (index, vector) in vectors.iter().enumerate() {
+        let name = format!("vector-{index}");
+        let Some(plan) = vector.on_a_cluster(&name) else {
+            continue;
+        };
+        for secret in &vector.secrets {
+            let name = secret.metadata.name.as_ref().unwrap();
+            // Vectors share names.
+            let _ = world.secrets().delete(name, &DeleteParams::default()).await;
+            let secret = json!({
+                "metadata": { "name": name, "labels": secret.metadata.labels },
+                "type": secret.type_, "data": secret.data, "immutable": secret.immutable,
+            });
+            create::<Secret>(&world.secrets(), secret).await;
+        }
+        world
+            .try_apply(plan)
+            .await
+            .unwrap_or_else(|error| panic!("{}: {error:#}", vector.why));
+        let expected = match &vector.text {
+            Some(text) if text.contains(DEFAULT[0]) => hex::encode(Sha224::digest(
+                vector.version.clone() + &text.replace(DEFAULT[0], DEFAULT[1]),
+            )),
+            _ => vector.hash.clone(),
+        };
+        assert_eq!(hash_of(&world, &name).await, expected, "{}", vector.why);
+        tried += 1;
+    }
+    assert_eq!(
+        tried,
+        vectors.len() - 3,
+        "the whole spec, an own name, a selector"
+    );
+    // suc.md S43.
+    world
+        .plan(&plan(
+            "s43",
+            "{version: v1.20.11+k3s1, serviceAccountName: system-upgrade, upgrade: {image: x}}",
+        ))
+        .await;
+    assert_eq!(
+        hash_of(&world, "s43").await,
+        "21c75c607087495cc7f2c945c508a36de1f8661ce8c6b4d5989a883c"
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_in_the_digest_does_not_change_the_hash() {
+    let world = World::new().await;
+    let _controller = world.at_work().await;
+    world
+        .plan(&plan(
+            "digest",
+            "{version: v1, serviceAccountName: a, upgrade: {image: x, args: [one, two]}}",
+        ))
+        .await;
+    let before = hash_of(&world, "digest").await;
+    let after = async |edit: Value| {
+        let generation = world.edit_plan("digest", edit).await.metadata.generation;
+        let seen = |plan: &Plan| status(plan).observed_generation == generation;
+        status(&world.plan_until("digest", "has been looked at", SOON, seen).await)
+            .latest_hash
+            .unwrap()
+    };
+    // S44, without what is annotated.
+    let image = json!({ "spec": { "concurrency": 7, "cordon": true, "upgrade": { "image": "y", "args": ["three"] } } });
+    assert_eq!(after(image).await, before);
+    assert_ne!(
+        after(json!({ "spec": { "serviceAccountName": "b" } })).await,
+        before
+    );
+    assert_eq!(
+        after(json!({ "spec": { "serviceAccountName": "a" } })).await,
+        before
+    );
+
+    // Annotated, the first element of the list counts (S41), and an edit of the annotation counts at once.
+    let annotated =
+        json!({ "metadata": { "annotations": { "upgrade.cattle.io/digest": "spec.upgrade.args" } } });
+    world.edit_plan("digest", annotated).await;
+    let other = |plan: &Plan| status(plan).latest_hash.is_some_and(|hash| hash != before);
+    let annotated = status(&world.plan_until("digest", "has another hash", SOON, other).await)
+        .latest_hash
+        .unwrap();
+    assert_eq!(
+        after(json!({ "spec": { "upgrade": { "args": ["three", "more"] } } })).await,
+        annotated
+    );
+    assert_ne!(
+        after(json!({ "spec": { "upgrade": { "args": ["four"] } } })).await,
+        annotated
+    );
+}
+
+#[tokio::test]
+async fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_again() {
+    let world = World::new().await;
+    let nodes = world.puppets(["one"]).await;
+    let node = nodes.name("one");
+    let _controller = world.at_work().await;
+    create::<Secret>(
+        &world.secrets(),
+        json!({ "metadata": { "name": "config" }, "data": { "a": "MQ==" } }),
+    )
+    .await;
+    create::<Secret>(
+        &world.secrets(),
+        json!({ "metadata": { "name": "ignored" }, "data": { "a": "MQ==" } }),
+    )
+    .await;
+    let history = History::of(&world, "secretive").await;
+    world
+        .plan(&plan(
+            "secretive",
+            "{version: v1, concurrency: 1, nodeSelector: {}, upgrade: {image: x},
+              secrets: [{name: config, path: /c}, {name: ignored, path: /i, ignoreUpdates: true}]}",
+        ))
+        .await;
+    nodes.succeed("secretive", &node).await;
+    let first = status(&world.plan_complete("secretive", SOON).await)
+        .latest_hash
+        .unwrap();
+    assert_eq!(
+        history.said("Complete"),
+        ["False/SyncJob/", "True/Complete/"],
+        "reading the secret is no state of its own"
+    );
+    assert_eq!(done(&world.node(&node).await, "secretive"), Some(first.clone()));
+
+    // Neither the one that is ignored nor labels change anything, and nothing is written.
+    let quiet = history.states().len();
+    let patch = async |name: &str, patch: Value| {
+        world
+            .secrets()
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+        Instant::now()
+    };
+    patch("ignored", json!({ "data": { "a": "Mg==" } })).await;
+    patch("config", json!({ "metadata": { "labels": { "looked": "at" } } })).await;
+    world
+        .plan(&plan(
+            "later",
+            "{version: v1, upgrade: {image: x}, secrets: [{name: config, path: /c}]}",
+        ))
+        .await;
+    world.plan_complete("later", SOON).await;
+    assert_eq!(history.states().len(), quiet, "{:#?}", history.states().last());
+
+    let changed = patch("config", json!({ "data": { "a": "Mg==" } })).await;
+    let another = |plan: &Plan| status(plan).latest_hash.is_some_and(|hash| hash != first);
+    history.until("it has another hash", SOON, another).await;
+    let took = history.since(another).unwrap().saturating_duration_since(changed);
+    assert!(took < AT_ONCE, "the hash followed after {took:?}");
+    nodes.succeed("secretive", &node).await;
+    let again = |plan: &Plan| another(plan) && says(plan, "Complete").starts_with("True");
+    let second = status(history.until("it ran again", SOON, again).await.last().unwrap())
+        .latest_hash
+        .unwrap();
+    assert_eq!(done(&world.node(&node).await, "secretive"), Some(second));
+    assert_eq!(
+        history.said("Complete"),
+        [
+            "False/SyncJob/",
+            "True/Complete/",
+            "False/SyncJob/",
+            "True/Complete/"
+        ],
+    );
+    assert_eq!(history.said("LatestResolved"), ["True/Version/"]);
+    assert_eq!(history.said("Validated"), ["True/PlanIsValid/"]);
+
+    // What it was comes back, and so does the hash.
+    patch("config", json!({ "data": { "a": "MQ==" } })).await;
+    history
+        .until("it has its first hash again", SOON, |plan| {
+            says(plan, "Complete").starts_with("False") && !another(plan)
+        })
+        .await;
+    wait::eventually("its Job is made", SOON, async || {
+        match world.jobs_of("secretive").await.len() {
+            0 => Err("no Job".to_owned()),
+            _ => Ok(()),
+        }
+    })
+    .await;
+}

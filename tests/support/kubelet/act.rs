@@ -1,0 +1,133 @@
+//! Containers whose effect is real: a container was started with this command line; it ends when the act does.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
+use refit::api::names;
+use refit::rehearse::podlife::{ContainerStart, Exit};
+use refit::rollout::{Holder, Ledger};
+use serde_json::json;
+
+/// A container that was started.
+#[derive(Clone)]
+pub struct Act {
+    /// Name of the node.
+    pub node: String,
+    pub namespace: String,
+    pub pod: String,
+    pub pod_uid: String,
+    /// What the container was started with.
+    pub start: ContainerStart,
+    /// For the API server, as the kubelets.
+    pub client: Client,
+}
+
+/// Gives containers a real effect.
+pub trait ContainerAct: Send + Sync + 'static {
+    /// Whether containers of this name have one.
+    fn acts(&self, container: &str) -> bool;
+
+    /// Does what the container does. It is dropped when the container is killed, as by the end of its pod or a reboot.
+    fn run(&self, act: Act) -> BoxFuture<'static, Exit>;
+}
+
+/// No container has a real effect.
+pub struct Nothing;
+
+impl ContainerAct for Nothing {
+    fn acts(&self, _: &str) -> bool {
+        false
+    }
+
+    fn run(&self, _: Act) -> BoxFuture<'static, Exit> {
+        Box::pin(async { Exit::default() })
+    }
+}
+
+/// `cordon` and `drain` cordon the node and say so in its ledger. No pod is evicted.
+pub struct Cordons;
+
+impl ContainerAct for Cordons {
+    fn acts(&self, container: &str) -> bool {
+        matches!(container, "cordon" | "drain")
+    }
+
+    fn run(&self, act: Act) -> BoxFuture<'static, Exit> {
+        Box::pin(async move {
+            match cordon(&act).await {
+                Ok(()) => Exit {
+                    code: 0,
+                    message: Some(format!("node/{} cordoned", act.node)),
+                },
+                Err(message) => Exit {
+                    code: 1,
+                    message: Some(message),
+                },
+            }
+        })
+    }
+}
+
+async fn cordon(act: &Act) -> Result<(), String> {
+    let nodes = Api::<Node>::all(act.client.clone());
+    let env = |name: &str| act.start.env.get(name).cloned().unwrap_or_default();
+    let holder = Holder {
+        namespace: env(names::ENV_PLAN_NAMESPACE),
+        controller: env(names::ENV_CONTROLLER_NAME),
+        plan: env(names::ENV_PLAN_NAME),
+        plan_uid: env(names::ENV_PLAN_UID),
+        cancelled: false,
+    };
+    loop {
+        let node = nodes.get(&act.node).await.map_err(|error| error.to_string())?;
+        let expected = env(names::ENV_NODE_UID);
+        if !expected.is_empty() && node.uid().as_deref() != Some(&expected) {
+            return Err(format!("node {} is another one now", act.node));
+        }
+        let unschedulable = node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.unschedulable)
+            .unwrap_or_default();
+        let ledger = node
+            .annotations()
+            .get(names::ANNOTATION_CORDON)
+            .and_then(|text| Ledger::parse(text));
+        let mut ledger = ledger.unwrap_or(Ledger {
+            before: unschedulable,
+            holders: Vec::new(),
+        });
+        match ledger
+            .holders
+            .iter()
+            .find(|known| known.plan_uid == holder.plan_uid)
+        {
+            Some(known) if known.cancelled => return Err("cancelled by the controller".to_owned()),
+            Some(_) => {}
+            None => ledger.holders.push(holder.clone()),
+        }
+        // A kubectl that is run on Windows, or for another controller, keeps no ledger.
+        let annotations = if holder.plan_uid.is_empty() {
+            json!({})
+        } else {
+            json!({names::ANNOTATION_CORDON: ledger.to_text()})
+        };
+        let patch = json!({
+            "metadata": {"resourceVersion": node.resource_version(), "annotations": annotations},
+            "spec": {"unschedulable": true},
+        });
+        match nodes
+            .patch(&act.node, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+        {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
