@@ -68,10 +68,8 @@ async fn what_is_no_version_is_told_until_the_channel_recovers() {
     let back = "the redirect leads back to the channel, not to a version";
     let no_tag = r#""v1 beta" cannot be an image tag and a label value: it has other characters than letters, digits, '.', '_' and '-'"#;
     let long = "v1.".to_owned() + &"0".repeat(61);
-    let too_long = format!(
-        "{:?} cannot be an image tag and a label value: it has more than 63 characters",
-        long
-    );
+    let too_long =
+        format!("{long:?} cannot be an image tag and a label value: it has more than 63 characters");
     let too_long = too_long.replacen(&format!("{long:?}"), &format!("\"{}…\"", &long[..63]), 1);
     let cases = [
         (
@@ -164,7 +162,7 @@ async fn what_is_no_version_is_told_until_the_channel_recovers() {
 #[tokio::test]
 async fn a_channel_that_cannot_be_asked_is_told_and_its_password_is_not() {
     let world = World::new().await;
-    let _controller = world.at_work().await;
+    let controller = world.at_work().await;
     let cases = [
         (
             "no-url",
@@ -198,7 +196,7 @@ async fn a_channel_that_cannot_be_asked_is_told_and_its_password_is_not() {
                 .all(|told| !told.contains("hunter2"))
         );
     }
-    assert!(!_controller.log().contains("hunter2"), "{}", _controller.log());
+    assert!(!controller.log().contains("hunter2"), "{}", controller.log());
 }
 
 #[tokio::test]

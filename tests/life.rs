@@ -5,6 +5,7 @@ mod cordon;
 mod delay;
 mod failure;
 mod health;
+mod limit;
 mod pace;
 mod prepare;
 mod readme;

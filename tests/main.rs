@@ -10,6 +10,10 @@
     clippy::too_many_lines,
     clippy::default_trait_access,
     clippy::similar_names,
+    clippy::doc_markdown,
+    clippy::unused_async,
+    clippy::case_sensitive_file_extension_comparisons,
+    clippy::maybe_infinite_iter,
     clippy::type_complexity,
     reason = "a test fails by panicking, speaks on standard error, and holds a cluster in its hands"
 )]

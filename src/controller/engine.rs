@@ -208,6 +208,7 @@ impl Engine {
             }
             match prepared {
                 Ok(Some(prepared)) => {
+                    tracing::debug!(?key, "a step begins");
                     self.under_way.insert(key.clone(), self.world.lists());
                     self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
                 }

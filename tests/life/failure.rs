@@ -158,7 +158,7 @@ async fn a_failure_holds_its_slot_names_its_reason_and_survives_everything() {
         Some(&*expected)
     );
     let plan = scene.world.plans().get("fails").await.unwrap();
-    assert_eq!(applying(&plan), [job.node.clone()], "it keeps its slot");
+    assert_eq!(applying(&plan), [&*job.node], "it keeps its slot");
     let counts = plan.status.as_ref().unwrap().nodes.unwrap();
     assert_eq!(
         (counts.selected, counts.applying, counts.failed, counts.waiting),
