@@ -217,7 +217,7 @@ fn tell(line: &mut Vec<u8>, version: &mut String, news: &mpsc::UnboundedSender<N
         return Ok(true);
     }
     // A watch that breaks goes on from here, so that nothing is told twice: a pod that has long gone would be run again.
-    *version = version_of(line).context("this is no event")?.to_owned();
+    version_of(line).context("this is no event")?.clone_into(version);
     if !line.starts_with(br#"{"type":"BOOKMARK""#) {
         let _ = news.send(News::Event(std::mem::take(line)));
     }
