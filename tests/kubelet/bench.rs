@@ -106,6 +106,13 @@ async fn a_thousand_nodes_run_a_thousand_jobs() {
         began.elapsed().as_secs_f64(),
         cpu() - before
     );
+    let (before, idle) = (cpu(), Duration::from_secs(10));
+    tokio::time::sleep(idle).await;
+    eprintln!(
+        "{count} idle nodes: {:.2} s of CPU in {} s",
+        cpu() - before,
+        idle.as_secs()
+    );
     for index in [0, count - 1] {
         assert_eq!(
             kubelets

@@ -211,20 +211,31 @@ async fn watch(
 
 /// Whether the watch has expired.
 fn tell(line: &mut Vec<u8>, version: &mut String, news: &mpsc::UnboundedSender<News>) -> Result<bool> {
-    // The API server writes the type first. If it did not, bookmarks would be taken for objects, and do no harm.
-    if line.starts_with(br#"{"type":"BOOKMARK""#) {
-        #[derive(Deserialize)]
-        struct Mark<'a> {
-            #[serde(borrow)]
-            metadata: ListMeta<'a>,
-        }
-        let mark: Event<'_, Mark<'_>> = serde_json::from_slice(line).context("this is no bookmark")?;
-        *version = mark.object.metadata.resource_version.into_owned();
-    } else if line.starts_with(br#"{"type":"ERROR""#) {
+    // The API server writes the type first.
+    if line.starts_with(br#"{"type":"ERROR""#) {
         // Mostly 410: what comes after the version has been forgotten.
         return Ok(true);
-    } else {
+    }
+    // A watch that breaks goes on from here, so that nothing is told twice: a pod that has long gone would be run again.
+    version_of(line).context("this is no event")?.clone_into(version);
+    if !line.starts_with(br#"{"type":"BOOKMARK""#) {
         let _ = news.send(News::Event(std::mem::take(line)));
     }
     Ok(false)
+}
+
+/// `resourceVersion` of the object in an event, without decoding the event: it stands before all that users can write.
+fn version_of(line: &[u8]) -> Option<&str> {
+    const KEY: &[u8] = br#""resourceVersion":""#;
+    let begin = line.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
+    let length = line[begin..].iter().position(|byte| *byte == b'"')?;
+    std::str::from_utf8(&line[begin..begin + length]).ok()
+}
+
+#[test]
+fn the_version_of_an_event_is_that_of_its_object() {
+    let event = br#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"resourceVersion","resourceVersion":"12",
+        "annotations":{"a":"\"resourceVersion\":\"13\""},"ownerReferences":[]}}}"#;
+    assert_eq!(version_of(event), Some("12"));
+    assert_eq!(version_of(br#"{"type":"ADDED","object":{}}"#), None);
 }
