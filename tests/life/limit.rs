@@ -9,9 +9,9 @@ use refit::job::digest::plan_hash;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::scene::Scene;
+use crate::scene::{A_WHILE, Scene, hash};
 use crate::support::faults::Rule;
-use crate::support::wait::SOON;
+use crate::support::wait::{self, SOON};
 
 /// Longer than a controller takes to decide again.
 const LATE: Duration = Duration::from_millis(1_500);
@@ -67,4 +67,37 @@ async fn a_slot_that_a_status_on_its_way_gives_to_another_node_is_not_used_by_th
     let requests = scene.world.requests().await;
     assert_eq!(requests.most_jobs_at_once("moves"), 1);
     assert_eq!(requests.most_applying("moves"), 1);
+}
+
+#[tokio::test]
+async fn a_node_whose_job_is_being_made_keeps_its_slot_whatever_happens_to_it() {
+    let scene = Scene::held(["one", "two"]).await;
+    let faults = scene.world.faults(1).await;
+    let late = Duration::from_secs(4);
+    faults.add(Rule::on("create", "jobs").nth(1).late(late));
+    faults.add(Rule::on("watch", "jobs").late_events(late));
+    let _controller = scene.world.controller().through(&faults).start();
+    scene.plan("flaps", json!({})).await;
+    let first = wait::eventually("a Job is made", SOON, async || {
+        let made = scene.made_for().await;
+        made.first().cloned().ok_or_else(|| "none is".to_owned())
+    })
+    .await;
+    let other = if first == "one" { "two" } else { "one" };
+    scene.kubelet.set_not_ready(&scene.node(&first)).await;
+    // It has no Job yet as far as the controller knows, and could not be started now.
+    let waits = scene.held_up("flaps", &first, "NodeNotReady").await;
+    assert_ne!(waits.phase, "Waiting");
+    assert_eq!(scene.made().await.len(), 1);
+
+    faults.heal();
+    scene.kubelet.set_ready(&scene.node(&first)).await;
+    for node in ["one", "two"] {
+        scene.release(node).await;
+    }
+    let plan = scene.world.plan_complete("flaps", A_WHILE).await;
+    scene
+        .made_once_each([(&first, &hash(&plan)), (other, &hash(&plan))])
+        .await;
+    assert_eq!(scene.world.requests().await.most_jobs_at_once("flaps"), 1);
 }
