@@ -63,7 +63,7 @@ impl Question<'_> {
             .at
             .saturating_add(self.plan.delay)
             .unwrap_or(Timestamp::MAX);
-        let ready = true;
+        let ready = self.can_start(node);
         let mut standing = Standing::new(node, "Settling");
         standing.since = Some(success.at);
         standing.job = Some(success.job.into());
