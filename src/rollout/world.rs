@@ -100,6 +100,8 @@ pub struct World {
 pub(super) struct Making {
     /// Its name.
     pub(super) job: Text,
+    /// The machine that it is for.
+    pub(super) node_uid: Text,
     /// The request has not been answered.
     pub(super) under_way: bool,
     /// No answer has said whether it is there.

@@ -23,7 +23,8 @@ impl Question<'_> {
         told: Option<&NodeProgress>,
         leaving: Option<&JobFacts>,
     ) -> Stand {
-        if self.making(node).is_some_and(|making| making.under_way) {
+        let on_this_machine = self.making(node).filter(|making| making.node_uid == node.uid);
+        if on_this_machine.is_some_and(|making| making.under_way) {
             return Stand::slot(self.pending(node, told.and_then(|told| told.attempt).unwrap_or(1), told));
         }
         let eligible = self.is_eligible(node);
@@ -67,7 +68,7 @@ impl Question<'_> {
         standing.next = Some(Next::Later);
         if let Some(blocker) = shut.filter(|_| fresh) {
             // If its Job may be there all the same, the slot is not for others.
-            return match self.making(node) {
+            return match self.making(node).filter(|making| making.node_uid == node.uid) {
                 Some(_) => Stand::slot(standing.held_up_by(blocker)),
                 None => Stand::Tidy(Vec::new()),
             };

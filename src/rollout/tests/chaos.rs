@@ -277,7 +277,8 @@ impl Game {
             self.toy.passes(SignedDuration::from_secs(5));
             self.toy.runs();
             let failed = self.toy.nodes.iter().filter(|(_, n)| {
-                n.it.facts.retry.is_none() && n.it.facts.records.values().any(|r| r.reason.is_some())
+                n.it.facts.retry.as_deref() != Some("*")
+                    && n.it.facts.records.values().any(|r| r.reason.is_some())
             });
             let failed: Vec<_> = failed.map(|(name, _)| name.clone()).collect();
             if failed.is_empty() && self.is_over() && self.toy.decision().steps.is_empty() {

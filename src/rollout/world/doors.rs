@@ -77,8 +77,8 @@ impl World {
             add_to(&mut self.jobs_on, &new.node, &name);
         }
         self.taken.remove(&name);
-        self.making
-            .retain(|_, making| making.under_way || making.job != name);
+        // It is there: an answer that comes after it may have ended holds no slot.
+        self.making.retain(|_, making| making.job != name);
         true
     }
 
@@ -173,6 +173,7 @@ impl World {
             Step::CreateJob { plan, node, job, .. } => {
                 let making = Making {
                     job: job.clone(),
+                    node_uid: self.nodes.get(node).map(|it| it.uid.clone()).unwrap_or_default(),
                     under_way: true,
                     unknown: false,
                 };

@@ -17,6 +17,9 @@ pub(in super::super) struct Laws {
     runs: BTreeMap<Place, Run>,
     /// Upgrades that succeeded: place and hash.
     succeeded: BTreeSet<(Place, String)>,
+    /// The same with the Plan's name, which is all that a label says: one that was on its way when the Plan was made again
+    /// counts for the new one.
+    succeeded_by_name: BTreeSet<(Place, String)>,
     /// Jobs whose result has come to their node.
     told_to_node: BTreeSet<String>,
     /// Keys of the events that went with a status.
@@ -168,7 +171,7 @@ impl Toy {
         });
     }
 
-    /// A Job or a record gives the node a slot, whatever status said.
+    /// A Job whose result is not recorded, or a record, gives the node a slot, whatever status said.
     fn is_on_its_way(&self, plan: &str, node: &str, uid: Option<&str>) -> bool {
         let plan_uid = &self.plans[plan].it.uid;
         let by_job = self.jobs.values().any(|job| {
@@ -176,6 +179,7 @@ impl Toy {
             facts.plan_uid == *plan_uid
                 && *facts.node == *node
                 && facts.node_uid.as_deref().is_none_or(|u| Some(u) == uid)
+                && !self.world.job(&facts.name).is_some_and(|known| known.recorded)
         });
         let records = self.nodes.get(node).and_then(|n| n.it.facts.records.get(plan));
         by_job || records.is_some_and(|r| *r.plan_uid == **plan_uid)
@@ -288,6 +292,10 @@ impl Toy {
     pub(super) fn job_succeeds(&mut self, name: &str) {
         let facts = self.jobs[name].it.facts.clone();
         if let Some(place) = self.place(&facts) {
+            let by_name = (facts.plan.to_string(), place.1.clone());
+            self.laws
+                .succeeded_by_name
+                .insert((by_name, facts.hash.to_string()));
             self.laws.succeeded.insert((place, facts.hash.to_string()));
         }
     }
@@ -324,8 +332,8 @@ impl Toy {
             let Some(plan) = self.world.plan(plan) else {
                 continue;
             };
-            let done = ((plan.uid.to_string(), node.facts.uid.to_string()), value.clone());
-            self.law(self.laws.succeeded.contains(&done), || {
+            let done = ((plan.name.to_string(), node.facts.uid.to_string()), value.clone());
+            self.law(self.laws.succeeded_by_name.contains(&done), || {
                 format!("{name} is done without a Job: {done:?}")
             });
             for job in jobs

@@ -121,12 +121,16 @@ impl Toy {
         self.label(node, &format!("{}{plan}", names::LABEL_PLAN_PREFIX), value);
     }
 
+    /// While the ledger names a holder, nobody can tell this cordon from the holder's: not who was away during the uncordon
+    /// before it.
     pub(in super::super) fn cordon(&mut self, node: &str) {
         self.note(|| format!("a person cordons {node}"));
         self.change_node(node, |node| {
             if !node.facts.unschedulable {
                 node.facts.unschedulable = true;
-                node.cordoned_by = Who::Person;
+                let ledger = node.facts.ledger.as_ref().filter(|ledger| !ledger.before);
+                let holder = ledger.and_then(|ledger| ledger.holders.first());
+                node.cordoned_by = holder.map_or(Who::Person, |it| Who::Plan(it.plan_uid.clone()));
             }
         });
     }
