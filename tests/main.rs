@@ -6,6 +6,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
+    clippy::large_futures,
     reason = "a test fails by panicking, and speaks on standard error; clippy knows that of functions marked as tests only"
 )]
 
@@ -29,5 +30,6 @@ mod rings;
 mod rollout;
 mod scene;
 mod schema;
+mod soak;
 mod tended;
 mod testbed;
