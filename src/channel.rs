@@ -83,6 +83,8 @@ pub enum ChannelError {
     BadLocation,
     #[error("the redirect's Location has a query: that is a login page or a search, not a version")]
     LocationWithQuery,
+    #[error("the redirect leads back to the channel, not to a version")]
+    Back,
     #[error("the answer is an HTML page, not a version")]
     Html,
     #[error(transparent)]

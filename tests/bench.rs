@@ -205,7 +205,7 @@ async fn idle(table: &mut Table, count: usize) {
     let cpu = |controller: &Controller| controller.cpu_time().unwrap_or_default();
     let before = cpu(&controller);
     tokio::time::sleep(minute).await;
-    let share = (cpu(&controller) - before).as_secs_f64() / minute.as_secs_f64() * 100.0;
+    let share = cpu(&controller).saturating_sub(before).as_secs_f64() / minute.as_secs_f64() * 100.0;
     table.row(&format!("{title}: processor"), share, "% of a core", Some(0.5));
     memory(table, &title, "resident memory", controller.memory_now(), 48.0);
 }

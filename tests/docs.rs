@@ -132,7 +132,10 @@ fn every_reason_is_told_with_its_way_out() {
     // The others are said of a node that has its slot.
     let others: Vec<_> = told.difference(&reasons).map(String::as_str).collect();
     assert_eq!(others, ["PodWaiting", "PostCompleteDelay"]);
-    let node = read("src/rollout/node.rs");
+    let files = ["", "/begin", "/fail", "/finish", "/standing"];
+    let node: String = files
+        .map(|file| read(&format!("src/rollout/node{file}.rs")))
+        .concat();
     for reason in others {
         assert!(
             node.contains(&format!("{reason:?}")),

@@ -124,9 +124,9 @@ async fn watches_that_break_off_and_expire_are_taken_up_again() {
         rollout.under_way(done).await;
         for kind in kinds {
             if done == 1 {
-                faults.cut_watches(kind)
+                faults.cut_watches(kind);
             } else {
-                faults.expire_watches(kind)
+                faults.expire_watches(kind);
             }
         }
     }

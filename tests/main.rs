@@ -7,12 +7,22 @@
     clippy::panic,
     clippy::print_stderr,
     clippy::large_futures,
-    reason = "a test fails by panicking, and speaks on standard error; clippy knows that of functions marked as tests only"
+    clippy::too_many_lines,
+    clippy::default_trait_access,
+    clippy::similar_names,
+    clippy::doc_markdown,
+    clippy::unused_async,
+    clippy::case_sensitive_file_extension_comparisons,
+    clippy::maybe_infinite_iter,
+    clippy::type_complexity,
+    reason = "a test fails by panicking, speaks on standard error, and holds a cluster in its hands"
 )]
 
 mod support;
 
+mod bad_input;
 mod bench;
+mod channels;
 mod deploy;
 mod docs;
 mod examples;
@@ -21,7 +31,7 @@ mod jobs;
 mod kubelet;
 mod leader;
 mod life;
-mod permissions;
+mod plan_events;
 mod plan_hash;
 mod plan_status;
 mod plan_window;

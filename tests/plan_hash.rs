@@ -23,9 +23,9 @@ struct Vector {
     version: String,
     #[serde(default)]
     fields: String,
-    plan: Value,
+    plan: Plan,
     #[serde(default)]
-    secrets: Vec<Value>,
+    secrets: Vec<Secret>,
     text: Option<String>,
     hash: String,
 }
@@ -44,7 +44,7 @@ impl Vector {
         if self.fields.split(',').any(|field| changed.contains(&field)) {
             return None;
         }
-        let mut plan = self.plan.clone();
+        let mut plan = serde_json::to_value(&self.plan).unwrap();
         plan["apiVersion"] = json!("upgrade.cattle.io/v1");
         plan["kind"] = json!("Plan");
         plan["metadata"]["name"] = json!(name);
@@ -75,16 +75,13 @@ async fn plans_on_a_cluster_have_the_hashes_of_the_vectors() {
             continue;
         };
         for secret in &vector.secrets {
-            let mut secret = secret.clone();
-            secret["metadata"].as_object_mut().unwrap().remove("namespace");
+            let name = secret.metadata.name.as_ref().unwrap();
             // Vectors share names.
-            let _ = world
-                .secrets()
-                .delete(
-                    secret["metadata"]["name"].as_str().unwrap(),
-                    &DeleteParams::default(),
-                )
-                .await;
+            let _ = world.secrets().delete(name, &DeleteParams::default()).await;
+            let secret = json!({
+                "metadata": { "name": name, "labels": secret.metadata.labels },
+                "type": secret.type_, "data": secret.data, "immutable": secret.immutable,
+            });
             create::<Secret>(&world.secrets(), secret).await;
         }
         world
@@ -169,7 +166,8 @@ async fn what_is_not_in_the_digest_does_not_change_the_hash() {
 #[tokio::test]
 async fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_again() {
     let world = World::new().await;
-    let node = world.puppet("one").await;
+    let nodes = world.puppets(["one"]).await;
+    let node = nodes.name("one");
     let _controller = world.at_work().await;
     create::<Secret>(
         &world.secrets(),
@@ -189,7 +187,7 @@ async fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_aga
               secrets: [{name: config, path: /c}, {name: ignored, path: /i, ignoreUpdates: true}]}",
         ))
         .await;
-    world.end_pod("secretive", &node, "Succeeded").await;
+    nodes.succeed("secretive", &node).await;
     let first = status(&world.plan_complete("secretive", SOON).await)
         .latest_hash
         .unwrap();
@@ -226,7 +224,7 @@ async fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_aga
     history.until("it has another hash", SOON, another).await;
     let took = history.since(another).unwrap().saturating_duration_since(changed);
     assert!(took < AT_ONCE, "the hash followed after {took:?}");
-    world.end_pod("secretive", &node, "Succeeded").await;
+    nodes.succeed("secretive", &node).await;
     let again = |plan: &Plan| another(plan) && says(plan, "Complete").starts_with("True");
     let second = status(history.until("it ran again", SOON, again).await.last().unwrap())
         .latest_hash

@@ -99,7 +99,8 @@ async fn a_plan_with_a_version_has_its_last_status_at_once() {
 #[tokio::test]
 async fn a_plan_with_nodes_says_what_happens_and_nothing_else() {
     let world = World::new().await;
-    let node = world.puppet("one").await;
+    let nodes = world.puppets(["one"]).await;
+    let node = nodes.name("one");
     let _controller = world.at_work().await;
     let history = History::of(&world, "roll-out").await;
     world
@@ -112,7 +113,7 @@ async fn a_plan_with_nodes_says_what_happens_and_nothing_else() {
         .until("there is a status", SOON, |plan| plan.status.is_some())
         .await;
     assert_at_once(&world, &history, "roll-out").await;
-    world.end_pod("roll-out", &node, "Succeeded").await;
+    nodes.succeed("roll-out", &node).await;
     world.plan_complete("roll-out", SOON).await;
     history
         .until("it is complete", SOON, |plan| {
@@ -414,7 +415,8 @@ fn now() -> Timestamp {
 #[tokio::test]
 async fn a_plan_that_selects_nobody_is_complete_and_says_why() {
     let world = World::new().await;
-    let node = world.puppet("one").await;
+    let nodes = world.puppets(["one"]).await;
+    let node = nodes.name("one");
     let _controller = world.at_work().await;
     let label = "plan.upgrade.cattle.io/disabled-everywhere";
     world.label_node(&node, label, Some("disabled")).await;
@@ -463,7 +465,8 @@ async fn a_plan_that_selects_nobody_is_complete_and_says_why() {
 #[tokio::test]
 async fn only_nodes_with_the_hostname_label_are_selected() {
     let world = World::new().await;
-    let (with, without) = (world.puppet("with").await, world.puppet("without").await);
+    let nodes = world.puppets(["with", "without"]).await;
+    let (with, without) = (nodes.name("with"), nodes.name("without"));
     world.label_node(&without, "kubernetes.io/hostname", None).await;
     let _controller = world.at_work().await;
     world
@@ -479,7 +482,7 @@ async fn only_nodes_with_the_hostname_label_are_selected() {
         .await;
     assert_eq!(status(&started).applying, Some(vec![with.clone()]));
     assert_eq!(status(&started).nodes.unwrap().selected, 1);
-    world.end_pod("hostnames", &with, "Succeeded").await;
+    nodes.succeed("hostnames", &with).await;
     world.plan_complete("hostnames", SOON).await;
 
     // The label comes later, and so does the node.
@@ -496,7 +499,7 @@ async fn only_nodes_with_the_hostname_label_are_selected() {
         Some(vec!["short".to_owned()]),
         "nodes are called by their hostname label"
     );
-    world.end_pod("hostnames", &without, "Succeeded").await;
+    nodes.succeed("hostnames", &without).await;
     let complete = world.plan_complete("hostnames", SOON).await;
     assert_eq!(status(&complete).progress.as_deref(), Some("2/2"));
 }
@@ -504,10 +507,8 @@ async fn only_nodes_with_the_hostname_label_are_selected() {
 #[tokio::test]
 async fn concurrency_limits_how_many_nodes_apply() {
     let world = World::new().await;
-    let mut nodes = Vec::new();
-    for name in ["a", "b", "c"] {
-        nodes.push(world.puppet(name).await);
-    }
+    let nodes = world.puppets(["a", "b", "c"]).await;
+    let names = ["a", "b", "c"].map(|name| nodes.name(name));
     let _controller = world.at_work().await;
     world
         .plan(&plan(
@@ -555,7 +556,7 @@ async fn concurrency_limits_how_many_nodes_apply() {
         Some(&sorted),
         "in the order of the node names (S50)"
     );
-    let third = nodes.iter().find(|node| !sorted.contains(node)).unwrap().clone();
+    let third = names.iter().find(|node| !sorted.contains(node)).unwrap().clone();
     let waits = two
         .active
         .unwrap()
@@ -572,15 +573,15 @@ async fn concurrency_limits_how_many_nodes_apply() {
     world
         .edit_plan("slots", json!({ "spec": { "concurrency": 1 } }))
         .await;
-    world.end_pod("slots", &sorted[0], "Succeeded").await;
+    nodes.succeed("slots", &sorted[0]).await;
     let one = applying(1).await;
     assert_eq!(one.applying, Some(vec![sorted[1].clone()]));
     world
         .edit_plan("slots", json!({ "spec": { "concurrency": 100 } }))
         .await;
     applying(2).await;
-    world.end_pod("slots", &sorted[1], "Succeeded").await;
-    world.end_pod("slots", &third, "Succeeded").await;
+    nodes.succeed("slots", &sorted[1]).await;
+    nodes.succeed("slots", &third).await;
     let complete = world.plan_complete("slots", SOON).await;
     assert_eq!(status(&complete).progress.as_deref(), Some("3/3"));
     assert_eq!(world.controller_requests().await.most_applying("slots"), 2);
@@ -590,7 +591,8 @@ async fn concurrency_limits_how_many_nodes_apply() {
 #[tokio::test]
 async fn rancher_and_prepare_containers_find_what_they_read() {
     let world = World::new().await;
-    let node = world.puppet("one").await;
+    let nodes = world.puppets(["one"]).await;
+    let node = nodes.name("one");
     let _controller = world.at_work().await;
     world
         .plan(&plan(
@@ -620,7 +622,7 @@ async fn rancher_and_prepare_containers_find_what_they_read() {
 
     // `kubectl wait` is at it before the Plan is complete, and returns when it is (S71).
     let wait = ["wait", "--for=condition=Complete", "plan/read", "--timeout=60s"];
-    let ((), said) = tokio::join!(world.end_pod("read", &node, "Succeeded"), world.kubectl(&wait));
+    let ((), said) = tokio::join!(nodes.succeed("read", &node), world.kubectl(&wait));
     assert_eq!(said.trim(), "plan.upgrade.cattle.io/read condition met");
     let after = raw_status(&world, "read").await;
     assert_eq!(complete(&after)["status"], "True");

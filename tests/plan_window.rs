@@ -48,7 +48,8 @@ fn plan(name: &str, window: &Window) -> Value {
 #[tokio::test]
 async fn a_plan_waits_until_its_window_opens_and_then_begins() {
     let world = World::new().await;
-    let node = world.puppet("one").await;
+    let nodes = world.puppets(["one"]).await;
+    let node = nodes.name("one");
     let _controller = world.at_work().await;
     let history = History::of(&world, "window").await;
     // Far enough to be seen closed, near enough to be waited for.
@@ -92,9 +93,9 @@ async fn a_plan_waits_until_its_window_opens_and_then_begins() {
         "it began {late:?} after the window had opened:\n{:#?}",
         requests.timeline()
     );
-    assert_eq!(requests.jobs_created().len(), 1);
-    world.end_pod("window", &node, "Succeeded").await;
+    nodes.succeed("window", &node).await;
     let complete = world.plan_complete("window", SOON).await;
+    assert_eq!(world.requests().await.jobs_created().len(), 1);
     assert_eq!(status(&complete).next_window, None);
     assert_eq!(
         history.said("Complete"),
@@ -115,7 +116,8 @@ async fn a_plan_waits_until_its_window_opens_and_then_begins() {
 #[tokio::test]
 async fn the_window_is_asked_before_each_node_and_what_runs_goes_on() {
     let world = World::new().await;
-    let nodes = [world.puppet("a").await, world.puppet("b").await];
+    let nodes = world.puppets(["a", "b"]).await;
+    let names = ["a", "b"].map(|name| nodes.name(name));
     let _controller = world.at_work().await;
     let open = window(SignedDuration::from_mins(-10));
     let closed = window(SignedDuration::from_hours(3));
@@ -125,7 +127,7 @@ async fn the_window_is_asked_before_each_node_and_what_runs_goes_on() {
         .plan_until("each", "has begun", SOON, |plan| !applying(plan).is_empty())
         .await;
     let first = applying(&first).pop().unwrap();
-    let second = nodes.iter().find(|node| **node != first).unwrap();
+    let second = names.iter().find(|node| **node != first).unwrap();
 
     // The node under way keeps its Job when the window closes.
     world
@@ -144,7 +146,7 @@ async fn the_window_is_asked_before_each_node_and_what_runs_goes_on() {
         .find(|entry| entry.name == *second)
         .unwrap();
     assert_eq!(waits.reason.as_deref(), Some("WindowClosed"));
-    world.end_pod("each", &first, "Succeeded").await;
+    nodes.succeed("each", &first).await;
     let waiting = world
         .plan_until("each", "waits", SOON, |plan| says(plan, "Complete") == WAITING)
         .await;
@@ -161,14 +163,14 @@ async fn the_window_is_asked_before_each_node_and_what_runs_goes_on() {
     world
         .edit_plan("each", json!({ "spec": { "window": open.spec } }))
         .await;
-    world.end_pod("each", second, "Succeeded").await;
+    nodes.succeed("each", second).await;
     world.plan_complete("each", SOON).await;
 }
 
 #[tokio::test]
 async fn a_window_that_never_opens_says_so() {
     let world = World::new().await;
-    world.puppet("one").await;
+    let _nodes = world.puppets(["one"]).await;
     let _controller = world.at_work().await;
     let mut never = window(SignedDuration::from_hours(1));
     // Days may be absent; then no day is one (S58).

@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
+use kube::api::DeleteParams;
 use refit::api::names::LABEL_PLAN_PREFIX;
 use refit::api::{NodeProgress, Plan};
 use refit::rehearse::podlife::{Defaults, Delay, STEERING_PREFIX};
@@ -48,11 +49,34 @@ impl Scene {
         nodes: [&str; N],
         change: impl FnOnce(NodeSet) -> NodeSet,
     ) -> Self {
-        let set = NodeSet::named(nodes.map(|name| world.node_name(name)))
-            .labels(world.node_labels())
-            .pods(quick());
-        let kubelet = FakeKubelet::start(&world.bed.kubelet_config().await, change(set)).await;
+        let kubelet = kubelets(&world, nodes, change).await;
         Self { world, kubelet }
+    }
+
+    /// As [`Self::new`], with upgrades that go on until [`Self::release`].
+    pub(crate) async fn held<const N: usize>(nodes: [&str; N]) -> Self {
+        Self::with(nodes, held).await
+    }
+
+    /// Upgrades that begin on the node from now on go on until [`Self::release`].
+    pub(crate) async fn hold(&self, node: &str) {
+        let never = [("upgrade.run-delay", "never")];
+        self.kubelet.behaviour(&self.node(node), &never).await;
+    }
+
+    /// Ends the upgrade that runs on the node. Those to come end as soon as they begin.
+    pub(crate) async fn release(&self, node: &str) {
+        let at_once = [("upgrade.run-delay", "0")];
+        self.kubelet.behaviour(&self.node(node), &at_once).await;
+    }
+
+    /// Further nodes, with kubelets of their own.
+    pub(crate) async fn more<const N: usize>(
+        &self,
+        nodes: [&str; N],
+        change: impl FnOnce(NodeSet) -> NodeSet,
+    ) -> FakeKubelet {
+        kubelets(&self.world, nodes, change).await
     }
 
     /// The full name of a node.
@@ -62,20 +86,7 @@ impl Scene {
 
     /// Makes a Plan for all nodes of the world, one at a time, to version `v1`, changed by `more` as a merge patch would.
     pub(crate) async fn plan(&self, name: &str, more: Value) -> Plan {
-        let mut plan = json!({
-            "apiVersion": "upgrade.cattle.io/v1",
-            "kind": "Plan",
-            "metadata": { "name": name },
-            "spec": {
-                "concurrency": 1,
-                "version": "v1",
-                "nodeSelector": {},
-                "serviceAccountName": "system-upgrade",
-                "upgrade": { "image": "example.com/upgrade" },
-            },
-        });
-        merge(&mut plan, more);
-        self.world.plan(&plan.to_string()).await
+        self.world.plan(&plan(name, more)).await
     }
 
     /// Changes the spec of a Plan.
@@ -102,6 +113,14 @@ impl Scene {
     /// Waits until `upgrade` runs on the node for the Plan, and returns what status says of the node.
     pub(crate) async fn upgrading(&self, plan: &str, node: &str) -> NodeProgress {
         self.phase(plan, node, "Upgrading").await
+    }
+
+    /// Waits until `upgrade` runs on one of the nodes `one` and `two`, and returns that one and the other.
+    pub(crate) async fn first_of_two(&self, plan: &str) -> (&'static str, &'static str) {
+        tokio::select! {
+            _ = self.upgrading(plan, "one") => ("one", "two"),
+            _ = self.upgrading(plan, "two") => ("two", "one"),
+        }
     }
 
     /// Waits until status says that the node is in that phase.
@@ -174,6 +193,23 @@ impl Scene {
             },
         )
         .await
+    }
+
+    /// Deletes a Job with its pods, as a person does, and waits until it is gone.
+    pub(crate) async fn delete_job(&self, job: &Job) {
+        let (jobs, name) = (self.world.jobs(), job.name_any());
+        jobs.delete(&name, &DeleteParams::background()).await.unwrap();
+        wait::gone(jobs, &name, SOON).await;
+    }
+
+    /// Deletes a Plan, and waits until it is gone.
+    pub(crate) async fn delete_plan(&self, plan: &str) {
+        self.world
+            .plans()
+            .delete(plan, &DeleteParams::default())
+            .await
+            .unwrap();
+        wait::gone(self.world.plans(), plan, SOON).await;
     }
 
     /// All Jobs that the controller made, in their order.
@@ -252,6 +288,12 @@ impl Scene {
         .await;
     }
 
+    /// Fails unless it was told once of each of these nodes, and of no other, that its Job completed.
+    pub(crate) async fn told_complete<const N: usize>(&self, nodes: [&str; N]) {
+        let texts = nodes.map(|node| format!("Job completed on Node {}", self.node(node)));
+        self.told_exactly("JobComplete", texts).await;
+    }
+
     /// Waits until the results of all Jobs of the Plan are recorded.
     pub(crate) async fn all_recorded(&self, plan: &str) {
         wait::eventually("the results of all Jobs are recorded", SOON, async || {
@@ -269,6 +311,40 @@ impl Scene {
         })
         .await;
     }
+}
+
+async fn kubelets<const N: usize>(
+    world: &World,
+    nodes: [&str; N],
+    change: impl FnOnce(NodeSet) -> NodeSet,
+) -> FakeKubelet {
+    let set = NodeSet::named(nodes.map(|name| world.node_name(name)))
+        .labels(world.node_labels())
+        .pods(quick());
+    FakeKubelet::start(&world.bed.kubelet_config().await, change(set)).await
+}
+
+/// A Plan as [`Scene::plan`] makes it.
+pub(crate) fn plan(name: &str, more: Value) -> String {
+    let mut plan = json!({
+        "apiVersion": "upgrade.cattle.io/v1",
+        "kind": "Plan",
+        "metadata": { "name": name },
+        "spec": {
+            "concurrency": 1,
+            "version": "v1",
+            "nodeSelector": {},
+            "serviceAccountName": "system-upgrade",
+            "upgrade": { "image": "example.com/upgrade" },
+        },
+    });
+    merge(&mut plan, more);
+    plan.to_string()
+}
+
+/// Upgrades go on until [`Scene::release`].
+pub(crate) fn held(set: NodeSet) -> NodeSet {
+    set.steer("upgrade.run-delay", "never")
 }
 
 /// Pods that are soon over.

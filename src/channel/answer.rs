@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use reqwest::Response;
 use url::Url;
 
-use super::version::{check, munge};
+use super::version::{check, is_semver, munge};
 use super::{ChannelError, failed};
 
 /// How much of a body is read to see whether it is an HTML page.
@@ -30,7 +30,14 @@ pub(super) async fn version(url: &Url, response: Response) -> Result<String, Cha
         | StatusCode::FOUND
         | StatusCode::SEE_OTHER
         | StatusCode::TEMPORARY_REDIRECT
-        | StatusCode::PERMANENT_REDIRECT => base(&location(url, &response)?),
+        | StatusCode::PERMANENT_REDIRECT => {
+            let version = base(&location(url, &response)?);
+            // To itself, to the same over https, to another host that has the channel now.
+            if version == base(url) && !is_semver(&munge(&version)) {
+                return Err(ChannelError::Back);
+            }
+            version
+        }
         status if status.is_success() => {
             if is_html(response).await? {
                 return Err(ChannelError::Html);

@@ -166,12 +166,35 @@ async fn a_login_page_is_not_a_version() {
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     let responder = Responder::start("").await;
-    responder.answer_with(&redirect("302 Found", &responder.url("/round/and/round")));
+    responder.answer_with(&redirect("302 Found", &responder.url("/round/and/about")));
     assert_eq!(
         client().resolve(&responder.url("/round"), None).await.unwrap(),
-        "round"
+        "about"
     );
     assert_eq!(responder.seen().matches("GET ").count(), 1);
+}
+
+#[tokio::test]
+async fn a_redirect_back_to_the_channel_is_refused() {
+    let responder = Responder::start("").await;
+    let resolve = async |path: &str, location: &str| {
+        responder.answer_with(&redirect("301 Moved Permanently", location));
+        let answer = client().resolve(&responder.url(path), None).await;
+        answer.map_err(|error| error.to_string())
+    };
+    let back = "the redirect leads back to the channel, not to a version";
+    for location in ["/stable", "stable/", "https://other.example/a/stable"] {
+        assert_eq!(
+            resolve("/stable", location).await.unwrap_err(),
+            back,
+            "{location}"
+        );
+    }
+    // What is named like a version is one, wherever it is.
+    assert_eq!(
+        resolve("/v1.2.3+k3s1", "https://other.example/v1.2.3+k3s1").await,
+        Ok("v1.2.3-k3s1".to_owned())
+    );
 }
 
 #[tokio::test]

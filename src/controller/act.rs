@@ -82,6 +82,8 @@ pub enum Told {
     Event(Text, String),
     /// Name, version and hash of a Secret.
     Secret(Text, u64, String),
+    /// A Secret is not there.
+    SecretMissing(Text),
     /// A channel answered: URL, when, and what.
     Channel(Text, Timestamp, Result<String, String>),
     /// What the controller may do, and what it may not.
@@ -107,6 +109,10 @@ pub struct Actor {
     /// A list or a watch was refused. As long as none was, they need not be asked for.
     pub blind: AtomicBool,
 }
+
+/// How often an event is written whose answer does not come, before its step is put off with it: several events go with
+/// one step, and one answer that is lost again and again must not hold up all of them for ever.
+const EVENT_TRIES: u32 = 3;
 
 type Outcome = Result<Vec<Told>, (Vec<Told>, Trouble)>;
 
@@ -259,23 +265,36 @@ impl Actor {
         let api = Api::<CoreEvent>::namespaced(self.client.clone(), &self.source.namespace);
         let now = self.clock.now();
         for event in events {
-            match api
-                .create(&PostParams::default(), &self.source.event(event, now))
-                .await
-            {
-                Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            self.write_event(&api, event, now).await?;
+        }
+        Ok(())
+    }
+
+    /// An event has a name of its own, so that it can be written again when no answer came.
+    async fn write_event(
+        &self,
+        api: &Api<CoreEvent>,
+        event: &Event,
+        now: Timestamp,
+    ) -> Result<(), (Vec<Told>, Trouble)> {
+        let object = self.source.event(event, now);
+        let mut tries = 1;
+        loop {
+            match api.create(&PostParams::default(), &object).await {
+                Ok(_) => return Ok(()),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(()),
                 Err(error) if matches!(failure(&error), Failure::Refused) && !is_overload(&error) => {
                     tracing::warn!(
                         reason = event.reason,
                         error = brief(&error),
                         "an event was refused"
                     );
+                    return Ok(());
                 }
+                Err(error) if failure(&error) == Failure::Unknown && tries < EVENT_TRIES => tries += 1,
                 Err(error) => return Err((Vec::new(), trouble(&error))),
             }
         }
-        Ok(())
     }
 
     async fn write_status(&self, plan: Text, uid: &str, body: &Value, events: &[Event]) -> Outcome {
@@ -375,16 +394,11 @@ impl Actor {
                 let hash = digest::secret_hash(&secret);
                 Ok(vec![Told::Secret(name, version(&secret.metadata), hash)])
             }
-            // Gone, or about to be there again: the watch says which.
+            // If it is known all the same, it is gone or about to be there again: the watch says which.
             Ok(None) => {
                 let message = format!("secrets {name:?} not found");
-                Err((
-                    Vec::new(),
-                    Trouble {
-                        message,
-                        kind: TroubleKind::Passing,
-                    },
-                ))
+                let kind = TroubleKind::Stale;
+                Err((vec![Told::SecretMissing(name)], Trouble { message, kind }))
             }
             Err(error) => Err((Vec::new(), trouble(&error))),
         }

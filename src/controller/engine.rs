@@ -201,8 +201,14 @@ impl Engine {
             if self.steps.len() >= AT_ONCE {
                 break; // likewise
             }
-            match prepare(&self.world, step) {
+            self.world.sends(&step);
+            let prepared = prepare(&self.world, step);
+            if !matches!(prepared, Ok(Some(_))) {
+                self.world.answered(&key);
+            }
+            match prepared {
                 Ok(Some(prepared)) => {
+                    tracing::debug!(?key, "a step begins");
                     self.under_way.insert(key.clone(), self.world.lists());
                     self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
                 }
@@ -239,6 +245,7 @@ impl Engine {
         for told in done.told {
             self.hear(told, sent);
         }
+        self.world.answered(&done.key);
         if let Some(trouble) = done.trouble {
             self.trouble(&done.key, trouble);
         } else {
@@ -273,6 +280,9 @@ impl Engine {
             Told::Event(plan, key) => world.told(plan, key),
             Told::Secret(name, version, hash) => {
                 world.secret_read(&name, version, hash);
+            }
+            Told::SecretMissing(name) => {
+                world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
             Told::Permissions(answer) => world.permissions_seen(Some(answer)),

@@ -145,8 +145,8 @@ fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
         .filter(|p| !p.facts.deleting() && p.facts.malformed.is_none())
     {
         for secret in digest::hashed_secrets(plan.spec()) {
-            if let Some((name, SecretFacts::Unread)) = world.secrets.get_key_value(secret) {
-                decision.steps.push(Step::ReadSecret { name: name.clone() });
+            if matches!(world.secrets.get(secret), None | Some(SecretFacts::Unread)) {
+                decision.steps.push(Step::ReadSecret { name: secret.into() });
             }
         }
         let Some(url) = plan.channel_url().filter(|url| urls.insert(*url)) else {
@@ -197,6 +197,8 @@ fn stand(
     let jobs = world.open_jobs.get(&plan.facts.name).into_iter().flatten();
     names.extend(jobs.filter_map(|job| Some(&world.jobs.get(job)?.node)));
     names.extend(world.recorded_on.get(&plan.facts.name).into_iter().flatten());
+    let making = world.making.values().filter(|(of, _)| *of == plan.facts.name);
+    names.extend(making.map(|(_, node)| node));
     let question = Question {
         world,
         plan,

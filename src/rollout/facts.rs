@@ -290,6 +290,9 @@ pub enum SecretFacts {
     Unread,
     /// Its hash (S42).
     Hash(String),
+    /// It does not exist, as the API server says. Of one that is not known at all that is not said yet: it may have been
+    /// made a moment before the Plan, and the watches tell of the two in any order.
+    Missing,
 }
 
 /// What a channel said.

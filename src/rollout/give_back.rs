@@ -74,11 +74,13 @@ pub(super) fn tidy(world: &World, standings: &BTreeMap<Text, BTreeMap<Text, Stan
                 };
                 leave(node, goes, &mut change);
             }
-        } else {
-            change
-                .annotations
-                .insert(names::ANNOTATION_CORDON.to_owned(), None);
-            change.exact = true;
+        } else if ledger
+            .holders
+            .iter()
+            .any(|holder| is_ours(holder, &world.defaults))
+        {
+            // A person has uncordoned the node. The holders of other controllers are theirs to take off.
+            leave(node, |holder| is_ours(holder, &world.defaults), &mut change);
         }
         if !change.is_empty() {
             steps.push(patch(node, change));

@@ -182,9 +182,10 @@ impl Question<'_> {
         })
     }
 
-    /// Stored status names the machine, at this hash, and the API server has said what this controller may do.
+    /// Stored status names the machine, at this hash, and the API server has said what this controller may do. A status
+    /// that is on its way must not take back what the stored one gives: another node may have that slot in it.
     fn may_begin(&self, told: Option<&NodeProgress>) -> bool {
-        told.is_some_and(|told| told.uid.is_some())
+        told.is_some_and(|told| told.uid.is_some() && self.plan.keeps_slot(told))
             && self
                 .hash()
                 .is_some_and(|hash| self.plan.facts.status().latest_hash.as_deref() == Some(&**hash))

@@ -1,20 +1,21 @@
 //! A Plan in the index: what its spec means, what it resolves to, and which nodes it is for. Kept up to date with each
 //! change, so that a decision need not look at every node again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
 use super::facts::{ChannelFacts, NodeFacts, PlanFacts, SecretFacts, Text};
 use super::resolve::{self, Resolution, Resolved};
+use super::status::WAITING;
 use super::view::View;
 use super::world::{Defaults, Table};
 use crate::api::duration::GoDuration;
 use crate::api::selector::{Selector, SelectorError};
 use crate::api::validate::{MaxConcurrent, validate};
 use crate::api::window::Window;
-use crate::api::{PlanSpec, names};
+use crate::api::{NodeProgress, PlanSpec, PlanStatus, names};
 use crate::job;
 
 /// A Plan with all that follows from it.
@@ -41,10 +42,21 @@ pub(super) struct PlanView {
     pub(super) nodes: View,
     /// When this process wrote the status last.
     pub(super) written: Option<Timestamp>,
+    /// A status that was sent, and may be the stored one by now.
+    pub(super) sent: Option<SentStatus>,
     selector: Selector,
     /// Why `nodeSelector` cannot be read; it selects none then.
     pub(super) selector_error: Option<String>,
     stale: bool,
+}
+
+/// A status of which it is not known whether it is stored.
+#[derive(Debug)]
+pub(super) struct SentStatus {
+    /// Version of the Plan that it replaces, and no other.
+    version: u64,
+    /// UIDs of the nodes that have a slot in it.
+    nodes: BTreeSet<String>,
 }
 
 impl PlanView {
@@ -64,12 +76,41 @@ impl PlanView {
             job_errors: Vec::new(),
             nodes: View::default(),
             written: None,
+            sent: None,
             selector: Selector::nothing(),
             selector_error: None,
             stale: true,
         };
         view.read_spec(defaults);
         view
+    }
+
+    /// A status is on its way. If an earlier one may still arrive in its place, nodes have their slot that both name.
+    pub(super) fn status_sent(&mut self, status: &PlanStatus) {
+        let active = status.active.iter().flatten();
+        let mut nodes: BTreeSet<_> = active
+            .filter(|node| node.phase != WAITING)
+            .filter_map(|node| node.uid.clone())
+            .collect();
+        if let Some(earlier) = &self.sent {
+            nodes.retain(|node| earlier.nodes.contains(node));
+        }
+        self.sent = Some(SentStatus {
+            version: self.version,
+            nodes,
+        });
+    }
+
+    /// The Plan was seen in this version: what was to replace an earlier one has done so, or never will.
+    pub(super) fn seen_in(&mut self, version: u64) {
+        self.version = version;
+        self.sent = self.sent.take().filter(|sent| sent.version == version);
+    }
+
+    /// The node has its slot whichever status is the stored one.
+    pub(super) fn keeps_slot(&self, told: &NodeProgress) -> bool {
+        let named = |nodes: &BTreeSet<String>| told.uid.as_ref().is_some_and(|uid| nodes.contains(uid));
+        self.sent.as_ref().is_none_or(|sent| named(&sent.nodes))
     }
 
     /// The Plan has changed.

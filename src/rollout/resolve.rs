@@ -119,8 +119,8 @@ pub(super) fn resolve(
     for name in digest::hashed_secrets(spec) {
         match secrets.get(name) {
             Some(SecretFacts::Hash(hash)) => hashes.push(hash),
-            Some(SecretFacts::Unread) => unread = Some(name.into()),
-            None => missing.push(name.to_owned()),
+            Some(SecretFacts::Unread) | None => unread = Some(name.into()),
+            Some(SecretFacts::Missing) => missing.push(name.to_owned()),
         }
     }
     if !missing.is_empty() {

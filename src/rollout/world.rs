@@ -79,6 +79,8 @@ pub struct World {
     pub(super) troubles: BTreeMap<Key, Trouble>,
     /// Names of Jobs that Jobs of others had, and when that was seen.
     pub(super) taken: BTreeMap<Text, Timestamp>,
+    /// Jobs that are being made, by name: Plan and node. Nobody knows yet whether they are there.
+    pub(super) making: BTreeMap<Text, (Text, Text)>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
     /// All Jobs by node name.
@@ -116,6 +118,7 @@ impl World {
             permissions: None,
             troubles: BTreeMap::new(),
             taken: BTreeMap::new(),
+            making: BTreeMap::new(),
             open_jobs: BTreeMap::new(),
             jobs_on: BTreeMap::new(),
             pods_of: BTreeMap::new(),

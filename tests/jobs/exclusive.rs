@@ -15,14 +15,11 @@ async fn who_is_first<'a>(scene: &Scene, plans: [&'a str; 2]) -> (&'a str, &'a s
 }
 
 async fn take_turns(specs: [Value; 2]) {
-    let scene = Scene::new(["one"]).await;
+    let scene = Scene::held(["one"]).await;
     let controller = scene.world.controller().start();
-    let slow = steer(&[("run-delay", "3s")]);
     let plans = ["alpha", "beta"];
     for (name, spec) in plans.into_iter().zip(specs) {
-        scene
-            .plan(name, both(slow.clone(), json!({ "spec": spec })))
-            .await;
+        scene.plan(name, json!({ "spec": spec })).await;
     }
     // The one that has the node is not what the next controller remembers, but what it sees.
     let (first, second) = who_is_first(&scene, plans).await;
@@ -50,6 +47,7 @@ async fn take_turns(specs: [Value; 2]) {
         ))
     );
 
+    scene.release("one").await;
     scene.complete(first).await;
     scene.complete(second).await;
     let requests = scene.world.requests().await;

@@ -6,8 +6,8 @@ use kube::api::{DeleteParams, ListParams};
 use refit::job::name::{job_name, second_job_name};
 use serde_json::json;
 
-use crate::scene::{A_WHILE, Scene, applying, both, hash, set, steer};
-use crate::support::wait::{self, SOON};
+use crate::scene::{A_WHILE, Scene, applying, both, hash, held, set, steer};
+use crate::support::wait::SOON;
 use crate::support::world::cluster::{create, done, find_condition};
 
 /// Fails unless every pod of the Plan ran on the node that its label is about.
@@ -90,18 +90,12 @@ async fn nodes_that_bear_each_others_hostname_are_told_apart() {
 #[tokio::test]
 async fn nodes_that_share_a_hostname_get_a_job_each() {
     let scene = Scene::with(["one", "two"], |set| {
-        set.each(|_, node| node.hostname = Some("shared".to_owned()))
+        held(set).each(|_, node| node.hostname = Some("shared".to_owned()))
     })
     .await;
     let _controller = scene.world.controller().start();
     scene
-        .plan(
-            "shared",
-            both(
-                steer(&[("run-delay", "1s")]),
-                json!({ "spec": { "concurrency": 2 } }),
-            ),
-        )
+        .plan("shared", json!({ "spec": { "concurrency": 2 } }))
         .await;
     let plan = scene
         .world
@@ -110,6 +104,8 @@ async fn nodes_that_share_a_hostname_get_a_job_each() {
         })
         .await;
     assert_eq!(applying(&plan), ["shared", "shared"]);
+    scene.release("one").await;
+    scene.release("two").await;
     let plan_hash = scene.complete("shared").await;
     scene
         .made_once_each([("one", &plan_hash), ("two", &plan_hash)])
@@ -145,12 +141,20 @@ async fn a_node_name_of_253_characters_is_too_long_for_a_label_and_for_nothing_e
     assert!(!crate::scene::is_cordoned(
         &scene.world.node(&scene.node(&long)).await
     ));
+    scene.told_complete([&long]).await;
+}
+
+#[tokio::test]
+async fn a_plan_name_of_63_characters_leaves_no_room_for_the_node_and_still_each_gets_its_job() {
+    let scene = Scene::new(["one", "two", "three"]).await;
+    let _controller = scene.world.controller().start();
+    let name = "p".repeat(63);
+    scene.plan(&name, json!({ "spec": { "concurrency": 3 } })).await;
+    let plan_hash = scene.complete(&name).await;
     scene
-        .told_exactly(
-            "JobComplete",
-            [format!("Job completed on Node {}", scene.node(&long))],
-        )
+        .made_once_each(["one", "two", "three"].map(|node| (node, &*plan_hash)))
         .await;
+    pods_ran_where_they_belong(&scene, &name).await;
 }
 
 /// A Job of somebody's that runs nothing.
@@ -243,42 +247,30 @@ async fn a_node_waits_while_foreign_jobs_have_both_names_and_no_longer() {
 
 #[tokio::test]
 async fn a_node_that_is_made_again_under_its_name_in_mid_roll_out_is_another_node() {
-    let scene = Scene::new(["one", "two"]).await;
+    let scene = Scene::held(["one", "two"]).await;
     let _controller = scene.world.controller().start();
-    // The pods of the first machine never end; those of the second do.
-    for node in ["one", "two"] {
-        scene
-            .kubelet
-            .behaviour(&scene.node(node), &[("upgrade.run-delay", "never")])
-            .await;
-    }
     scene.plan("reborn", json!({})).await;
-    let first = wait::eventually("a Job is made", SOON, async || {
-        scene.made_for().await.first().cloned().ok_or_else(String::new)
-    })
-    .await;
-    let other = if first == "one" { "two" } else { "one" };
-    scene.upgrading("reborn", &first).await;
-    let old = scene.job("reborn", &first).await;
-    let old_uid = scene.world.node(&scene.node(&first)).await.uid().unwrap();
+    let (first, other) = scene.first_of_two("reborn").await;
+    let old = scene.job("reborn", first).await;
+    let old_uid = scene.world.node(&scene.node(first)).await.uid().unwrap();
 
-    for node in ["one", "two"] {
-        scene.kubelet.behaviour(&scene.node(node), &[]).await;
-    }
-    scene.kubelet.delete_node(&scene.node(&first)).await;
-    scene.kubelet.recreate_node(&scene.node(&first)).await;
+    // The machine goes with what ran on it; another one comes.
+    scene.kubelet.delete_node(&scene.node(first)).await;
+    scene.release(first).await;
+    scene.release(other).await;
+    scene.kubelet.recreate_node(&scene.node(first)).await;
     let plan_hash = scene.complete("reborn").await;
-    let new_uid = scene.world.node(&scene.node(&first)).await.uid().unwrap();
+    let new_uid = scene.world.node(&scene.node(first)).await.uid().unwrap();
     assert_ne!(old_uid, new_uid);
 
     // One Job for each machine: the old one's, the new one's, the other node's.
     scene
-        .made_once_each([(&first, &plan_hash), (&first, &plan_hash), (other, &plan_hash)])
+        .made_once_each([(first, &plan_hash), (first, &plan_hash), (other, &plan_hash)])
         .await;
     let made = scene.made().await;
     let machines = set(made.iter().map(|job| job.node_uid.clone()));
     assert!(machines.contains(&old_uid) && machines.contains(&new_uid));
-    scene.done("reborn", &first, &plan_hash).await;
+    scene.done("reborn", first, &plan_hash).await;
     let jobs = scene.world.jobs_of("reborn").await;
     assert!(
         jobs.iter().all(|job| job.uid() != old.uid()),
@@ -332,10 +324,5 @@ async fn a_plan_that_is_made_again_at_once_takes_nothing_of_the_old_one_for_its_
         scene.done("again", node, &plan_hash).await;
         assert_eq!(scene.runs(node, "upgrade").await, 2);
     }
-    scene
-        .told_exactly(
-            "JobComplete",
-            ["one", "two"].map(|node| format!("Job completed on Node {}", scene.node(node))),
-        )
-        .await;
+    scene.told_complete(["one", "two"]).await;
 }

@@ -1,11 +1,13 @@
 //! What is not ours: Jobs of others, and nodes of another controller.
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Node;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, both, hash, is_cordoned, is_recorded, ledger, record, steer};
-use crate::support::wait::SOON;
+use crate::scene::{A_WHILE, Scene, hash, is_cordoned, is_recorded, ledger, plan, record};
+use crate::support::controller::NAME;
+use crate::support::wait::{self, SOON};
 use crate::support::world::cluster::create;
 
 /// A Job that looks like one of ours, but for the label that says whose it is.
@@ -47,7 +49,7 @@ async fn jobs_of_another_controller_are_left_alone() {
         .await
         .unwrap();
     let own = scene.made().await.remove(0).name;
-    crate::support::wait::gone(scene.world.jobs(), &own, SOON).await;
+    wait::gone(scene.world.jobs(), &own, SOON).await;
     let requests = scene.world.controller_requests().await;
     for (other, _) in others {
         scene.world.jobs().get(other).await.unwrap();
@@ -56,12 +58,20 @@ async fn jobs_of_another_controller_are_left_alone() {
 }
 
 #[tokio::test]
-async fn a_job_of_ours_whose_plan_is_gone_goes_too() {
+async fn a_job_of_ours_that_belongs_to_no_plan_goes() {
     let scene = Scene::new(["one"]).await;
-    let orphan = lookalike("orphan", Some(crate::support::controller::NAME));
-    create(&scene.world.jobs(), orphan).await;
+    let orphan = lookalike("orphan", Some(NAME));
+    let mut nameless = lookalike("nameless", Some(NAME));
+    nameless["metadata"]["labels"]
+        .as_object_mut()
+        .unwrap()
+        .remove("upgrade.cattle.io/plan");
+    for job in [orphan, nameless] {
+        let _: Job = create(&scene.world.jobs(), job).await;
+    }
     let _controller = scene.world.controller().start();
-    crate::support::wait::gone(scene.world.jobs(), "orphan", SOON).await;
+    wait::gone(scene.world.jobs(), "orphan", SOON).await;
+    wait::gone(scene.world.jobs(), "nameless", SOON).await;
 }
 
 #[tokio::test]
@@ -69,51 +79,42 @@ async fn two_controllers_in_two_namespaces_leave_each_others_nodes_alone() {
     // Plans of one name, so that the labels and notes which they leave on nodes have the same keys.
     let scene = Scene::with(["north", "south"], |set| {
         set.each(|index, node| {
-            node.labels
-                .insert("side".to_owned(), ["north", "south"][index].to_owned());
+            let side = ["north", "south"][index].to_owned();
+            node.labels.insert("side".to_owned(), side);
         })
     })
     .await;
     let world = scene.world.beside().await;
-    let plan = |side: &str| {
-        both(
-            steer(&[("upgrade.run-delay", "1s")]),
-            json!({ "spec": { "cordon": true, "nodeSelector": { "matchLabels": { "side": side } } } }),
-        )
+    let on = |side: &str| {
+        let selector = json!({ "matchLabels": { "side": side } });
+        json!({ "spec": { "cordon": true, "version": side, "nodeSelector": selector } })
     };
     let _north = scene.world.controller().start();
     let _south = world.controller().start();
 
-    // The north settles for as long as its node is not Ready, with a note on it, while the south goes through its life.
-    scene.plan("same", plan("north")).await;
+    // The north settles for as long as its node is not Ready, with notes on it, while the south goes through its life.
+    scene.hold("north").await;
+    scene.plan("same", on("north")).await;
     scene.upgrading("same", "north").await;
     scene.kubelet.set_not_ready(&scene.node("north")).await;
+    scene.release("north").await;
     scene.phase("same", "north", "Settling").await;
     let north = scene.node("north");
+    let has_record = |node: &Node| record(node, "same").is_some();
     let settling = scene
         .world
-        .node_until(&north, "has a record", SOON, |node| {
-            record(node, "same").is_some()
-        })
+        .node_until(&north, "has a record", SOON, has_record)
         .await;
     assert!(is_cordoned(&settling));
 
-    let mut southern = plan("south");
-    southern["apiVersion"] = json!("upgrade.cattle.io/v1");
-    southern["kind"] = json!("Plan");
-    southern["metadata"]["name"] = json!("same");
-    southern["spec"]["version"] = json!("v2");
-    southern["spec"]["concurrency"] = json!(2);
-    southern["spec"]["upgrade"] = json!({ "image": "example.com/upgrade" });
-    southern["spec"]["serviceAccountName"] = json!("system-upgrade");
-    world.plan(&southern.to_string()).await;
-    let south_hash = hash(&world.plan_complete("same", crate::scene::A_WHILE).await);
+    world.plan(&plan("same", on("south"))).await;
+    let south_hash = hash(&world.plan_complete("same", A_WHILE).await);
     world
         .plans()
         .delete("same", &DeleteParams::default())
         .await
         .unwrap();
-    crate::support::wait::gone(world.plans(), "same", SOON).await;
+    wait::gone(world.plans(), "same", SOON).await;
 
     // Nothing of the south has touched the north.
     let now = scene.world.node(&north).await;

@@ -4,10 +4,11 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
+use refit::api::Plan;
 use refit::job::name::job_name;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, both, has_condition, hash, is_recorded, steer};
+use crate::scene::{Scene, has_condition, hash, is_recorded};
 use crate::support::kubelet::NodeSet;
 use crate::support::wait::{self, SOON};
 use crate::support::world::cluster::create;
@@ -351,13 +352,13 @@ async fn a_windows_node_gets_host_processes_and_the_kubectl_image() {
 
 #[tokio::test]
 async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
-    let scene = Scene::new(["one"]).await;
+    let scene = Scene::held(["one"]).await;
     let _controller = scene
         .world
         .controller()
         .env("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "1234")
         .start();
-    scene.plan("once", steer(&[("run-delay", "2s")])).await;
+    scene.plan("once", json!({})).await;
     scene.upgrading("once", "one").await;
     let running = scene.job("once", "one").await;
     assert_eq!(
@@ -375,6 +376,7 @@ async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
         "1234"
     );
 
+    scene.release("one").await;
     let plan_hash = scene.complete("once").await;
     let finished = scene.job_until("once", "one", "is recorded", is_recorded).await;
     assert!(has_condition(&finished, "Complete"));
@@ -396,12 +398,7 @@ async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
     assert_eq!(requests.count("patch", "jobs"), 1, "what records the result");
     assert_eq!(requests.count("get", "jobs"), 0);
     assert_eq!(requests.count("list", "jobs"), 1, "the first");
-    scene
-        .told_exactly(
-            "JobComplete",
-            [format!("Job completed on Node {}", scene.node("one"))],
-        )
-        .await;
+    scene.told_complete(["one"]).await;
 }
 
 #[tokio::test]
@@ -443,10 +440,7 @@ async fn a_plan_may_not_choose_a_security_context_where_that_is_forbidden() {
         .start();
     let own = json!({ "image": "i:1", "securityContext": { "privileged": true } });
     scene
-        .plan(
-            "forbidden",
-            both(json!({ "spec": { "prepare": own, "upgrade": own } }), json!({})),
-        )
+        .plan("forbidden", json!({ "spec": { "prepare": own, "upgrade": own } }))
         .await;
     let job = job(&scene, "forbidden").await;
     assert_eq!(container(&job, "prepare").security_context, None);
@@ -455,4 +449,62 @@ async fn a_plan_may_not_choose_a_security_context_where_that_is_forbidden() {
         upgrade,
         json!({ "privileged": false, "capabilities": { "add": ["CAP_SYS_BOOT"] } })
     );
+}
+
+#[tokio::test]
+async fn a_plans_own_security_context_is_taken_as_it_is() {
+    let scene = Scene::with(["one"], |set| set.steer("run-delay", "never")).await;
+    let _controller = scene.world.controller().start();
+    let of =
+        |user: i64| json!({ "runAsUser": user, "capabilities": { "drop": ["ALL"] }, "privileged": false });
+    let container_with = |user: i64| json!({ "image": "i:1", "securityContext": of(user) });
+    let spec = json!({ "prepare": container_with(1), "upgrade": container_with(2) });
+    scene.plan("own", json!({ "spec": spec })).await;
+    scene
+        .plan("none", json!({ "spec": { "prepare": { "image": "i:1" } } }))
+        .await;
+    let own = job(&scene, "own").await;
+    for (name, user) in [("prepare", 1), ("upgrade", 2)] {
+        let context = serde_json::to_value(&container(&own, name).security_context).unwrap();
+        assert_eq!(context, of(user), "{name}");
+    }
+    let none = job(&scene, "none").await;
+    assert_eq!(container(&none, "prepare").security_context, None);
+    let upgrade = serde_json::to_value(&container(&none, "upgrade").security_context).unwrap();
+    assert_eq!(
+        upgrade,
+        json!({ "privileged": true, "capabilities": { "add": ["CAP_SYS_BOOT"] } })
+    );
+}
+
+#[tokio::test]
+async fn another_service_account_is_another_hash_and_runs_the_plan_again() {
+    let scene = Scene::new(["one"]).await;
+    let _controller = scene.world.controller().start();
+    scene
+        .plan(
+            "account",
+            json!({ "spec": { "serviceAccountName": "system-upgrade" } }),
+        )
+        .await;
+    let first = scene.complete("account").await;
+    scene
+        .edit("account", json!({ "serviceAccountName": "default" }))
+        .await;
+    let has_another = |plan: &Plan| hash(plan) != first;
+    scene
+        .world
+        .plan_until("account", "has another hash", SOON, has_another)
+        .await;
+    let second = scene.complete("account").await;
+    scene.made_once_each([("one", &first), ("one", &second)]).await;
+    // And what takes no part in the hash does not, where the node is done.
+    scene
+        .edit(
+            "account",
+            json!({ "concurrency": 2, "upgrade": { "args": ["other"] } }),
+        )
+        .await;
+    assert_eq!(scene.complete("account").await, second);
+    scene.made_once_each([("one", &first), ("one", &second)]).await;
 }

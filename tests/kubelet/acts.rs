@@ -138,14 +138,21 @@ async fn an_act_is_killed_with_its_container() {
     wait::gone(world.pods(), "deleted", SOON).await;
     killed(1).await;
 
-    bind(&world, &names[0], "rebooted", &[], init(&[])).await;
+    bind(&world, &names[0], "unplugged", &[], init(&[])).await;
     begun(2).await;
+    kubelets.power_off(&names[0]).await;
+    killed(2).await;
+    kubelets.power_on(&names[0]).await;
+    in_phase(&world, "unplugged", "Failed").await;
+
+    bind(&world, &names[0], "rebooted", &[], init(&[])).await;
+    begun(3).await;
     kubelets.reboot(&names[0]).await;
     assert_eq!(
         exit(&in_phase(&world, "rebooted", "Failed").await, "act"),
         (255, "Unknown".to_owned())
     );
-    killed(2).await;
+    killed(3).await;
 }
 
 #[tokio::test]

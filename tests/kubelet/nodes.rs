@@ -44,12 +44,8 @@ fn boot_id(node: &Node) -> &str {
 #[tokio::test]
 async fn nodes_are_registered_as_they_are_wanted() {
     let world = World::new().await;
-    let long = format!(
-        "{}.{}",
-        world.node_name("long"),
-        "x".repeat(60) + &".y".repeat(80)
-    );
-    let long = &long[..long.len().min(253)];
+    let long = format!("{}{}", world.node_name("long"), ".a123456789".repeat(25));
+    let long = &long[..253];
     let (dotted, other) = (world.node_name("a.x"), world.node_name("other"));
     let nodes = NodeSet::named([dotted.as_str(), long, &other])
         .zones(2)
@@ -148,7 +144,8 @@ async fn leases_are_renewed_while_there_is_power() {
 #[tokio::test]
 async fn a_lost_node_is_what_the_node_controller_makes_of_it() {
     let (world, kubelets, names) = with_nodes(&["n"], |nodes| nodes).await;
-    kubelets.lose(&names[0]).await;
+    kubelets.power_off(&names[0]).await;
+    kubelets.declare_lost(&names[0]).await;
     let node = world.node(&names[0]).await;
     assert_eq!(ready(&node), ("Unknown", "NodeStatusUnknown"));
     let tainted = |node: &Node| taints(node).contains(&"node.kubernetes.io/unreachable");

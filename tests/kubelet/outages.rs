@@ -39,7 +39,8 @@ async fn behind_a_broken_network_a_pod_goes_on() {
     let (world, kubelets, names) = with_nodes(&["n"], |nodes| nodes.steer("run-delay", "500ms")).await;
     bind(&world, &names[0], "p", &[], json!({})).await;
     in_phase(&world, "p", "Running").await;
-    kubelets.lose(&names[0]).await;
+    kubelets.disconnect(&names[0]).await;
+    kubelets.declare_lost(&names[0]).await;
     kubelets.reconnect(&names[0]).await;
     let status = in_phase(&world, "p", "Succeeded").await;
     assert_eq!(exit(&status, "c"), (0, "Completed".to_owned()));

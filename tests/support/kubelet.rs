@@ -41,20 +41,27 @@ mod hub;
 mod machine;
 mod nodeset;
 mod pod;
+mod remote;
 mod watch;
 
 use std::time::Duration;
 
 use kube::Config;
-use refit::rehearse::podlife::{Power, STEERING_PREFIX};
+use refit::rehearse::podlife::STEERING_PREFIX;
 use tokio::sync::oneshot;
 
-#[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
+#[allow(
+    unused_imports,
+    reason = "two programs include this, and each uses a part of it"
+)]
 pub use act::{Act, ContainerAct, Cordons, Nothing};
-use hub::{Command, NodeChange, Remote};
 use machine::Health;
-#[allow(unused_imports, reason = "two programs include this, and each uses a part of it")]
+#[allow(
+    unused_imports,
+    reason = "two programs include this, and each uses a part of it"
+)]
 pub use nodeset::{NodeSet, NodeSpec};
+use remote::{Command, NodeChange, Remote};
 
 /// Longer than a node controller with a few thousand nodes takes to let pods onto a new one.
 const SCHEDULABLE: Duration = Duration::from_secs(120);
@@ -74,26 +81,19 @@ impl FakeKubelet {
         let remote = Remote::connect(config.clone());
         let (done, answer) = oneshot::channel();
         remote.send(Command::Register { set: nodes, done });
-        match tokio::time::timeout(SCHEDULABLE, answer).await {
-            Ok(Ok(set)) => Self { remote, set },
-            Ok(Err(_)) => panic!("the fake kubelets cannot play these nodes"),
-            Err(_) => panic!(
+        let Ok(answer) = tokio::time::timeout(SCHEDULABLE, answer).await else {
+            panic!(
                 "{count} nodes are not all schedulable after {} s",
                 SCHEDULABLE.as_secs()
-            ),
-        }
+            );
+        };
+        let set = answer.unwrap_or_else(|_| panic!("the fake kubelets cannot play these nodes"));
+        Self { remote, set }
     }
 
-    /// Cuts the power: nothing happens on the node any more, and nothing is heard of it. The node controller says so after its
-    /// grace period; [`Self::lose`] says it at once.
+    /// Cuts the power: nothing happens on the node any more, and nothing is heard of it.
     pub async fn power_off(&self, node: &str) {
-        self.remote.change(node, NodeChange::Power(Power::Off)).await;
-    }
-
-    /// Cuts the power, and says what the node controller would say later: Ready is Unknown.
-    pub async fn lose(&self, node: &str) {
-        self.power_off(node).await;
-        self.remote.change(node, NodeChange::Say(Health::Unknown)).await;
+        self.remote.change(node, NodeChange::PowerOff).await;
     }
 
     /// Boots a machine that was off; it is Ready with a new boot ID.
@@ -102,20 +102,30 @@ impl FakeKubelet {
         self.remote.change(node, NodeChange::Say(Health::Ready)).await;
     }
 
-    /// The node comes back as it was, after [`Self::power_off`] or [`Self::lose`] that was only a broken network: containers
-    /// ran on, and what they did meanwhile is told now.
+    /// Cuts the network: nothing is heard of the node, but its containers go on.
+    pub async fn disconnect(&self, node: &str) {
+        self.remote.change(node, NodeChange::Disconnect).await;
+    }
+
+    /// The network is there again: what happened meanwhile is told now, and the node is Ready.
     pub async fn reconnect(&self, node: &str) {
-        self.remote.change(node, NodeChange::Power(Power::On)).await;
+        self.remote.change(node, NodeChange::Reconnect).await;
         self.remote.change(node, NodeChange::Say(Health::Ready)).await;
     }
 
-    /// NotReady, some 100 ms later a new boot ID, and Ready. Running containers end with 255.
+    /// Says of a node that is not heard of what the node controller says after its grace period of about a minute: Ready is
+    /// Unknown.
+    pub async fn declare_lost(&self, node: &str) {
+        self.remote.change(node, NodeChange::Say(Health::Unknown)).await;
+    }
+
+    /// `NotReady`, some 100 ms later a new boot ID, and Ready. Running containers end with 255.
     pub async fn reboot(&self, node: &str) {
         self.reboot_taking(node, Duration::from_millis(100), Duration::ZERO)
             .await;
     }
 
-    /// As [`Self::reboot`]: so long without power, and then so long NotReady with the new boot ID.
+    /// As [`Self::reboot`]: so long without power, and then so long `NotReady` with the new boot ID.
     pub async fn reboot_taking(&self, node: &str, off: Duration, not_ready: Duration) {
         self.remote.reboot(node, off, not_ready).await;
     }
@@ -123,9 +133,7 @@ impl FakeKubelet {
     /// The kubelet shuts down in an orderly way: it refuses pods and ends those that run (KEP-2000). It is still there;
     /// [`Self::reboot`] or [`Self::power_off`] comes next.
     pub async fn shut_down(&self, node: &str) {
-        self.remote
-            .change(node, NodeChange::Power(Power::ShuttingDown))
-            .await;
+        self.remote.change(node, NodeChange::ShutDown).await;
         self.remote.change(node, NodeChange::Say(Health::NotReady)).await;
     }
 

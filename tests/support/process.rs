@@ -11,7 +11,7 @@
 //! the next run finds the folder unlocked, kills what is left of that run, and removes it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::PipeWriter;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
@@ -379,9 +379,4 @@ impl Drop for Process {
 pub fn tail(text: &str, lines: usize) -> String {
     let all: Vec<_> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
-}
-
-/// A log file opened for appending, for what is not a child.
-pub fn append_to(path: &Path) -> Result<File> {
-    Ok(OpenOptions::new().create(true).append(true).open(path)?)
 }

@@ -244,7 +244,7 @@ async fn the_rights_of_a_new_world_are_in_force_at_once() {
                     .map(drop)
             },
         );
-        (nodes.unwrap(), plans.unwrap(), event.unwrap());
+        nodes.and(plans).and(event).unwrap();
         assert!(world.controller_requests().await.forbidden().is_empty());
     }
 }

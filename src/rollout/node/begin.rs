@@ -12,7 +12,7 @@ use crate::rollout::record::Phase;
 use crate::rollout::step::{Key, Step};
 
 /// How long a name is not asked for again that a Job of somebody else's had: each time costs two requests.
-const TAKEN_FOR: SignedDuration = SignedDuration::from_secs(30);
+const TAKEN_FOR: SignedDuration = SignedDuration::from_secs(10);
 
 impl Question<'_> {
     /// No Job whose result counts is there.
@@ -22,6 +22,10 @@ impl Question<'_> {
         told: Option<&NodeProgress>,
         leaving: Option<&JobFacts>,
     ) -> Stand {
+        let being_made = |(plan, on): &(Text, Text)| *plan == self.plan.facts.name && *on == node.name;
+        if self.world.making.values().any(being_made) {
+            return Stand::slot(self.pending(node, told.and_then(|told| told.attempt).unwrap_or(1), told));
+        }
         let eligible = self.is_eligible(node);
         let Some(record) = self.record(node) else {
             return match told {
@@ -62,12 +66,7 @@ impl Question<'_> {
         if fresh && shut.is_some() {
             return Stand::Tidy(Vec::new());
         }
-        let mut standing = Standing::new(node, "Pending");
-        standing.attempt = Some(attempt);
-        standing.since = told
-            .and_then(|t| t.since.as_deref()?.parse().ok())
-            .or(Some(self.now));
-        standing.job = told.and_then(|t| t.job.as_deref()).map(Text::from);
+        let mut standing = self.pending(node, attempt, told);
         standing.next = Some(Next::Later);
         Stand::slot(match self.next_job(node, leaving) {
             Err(Hold::NotYet) => standing,
@@ -97,6 +96,17 @@ impl Question<'_> {
                 standing
             }
         })
+    }
+
+    /// A node that has its slot, before its Job is there.
+    fn pending(&self, node: &NodeFacts, attempt: i64, told: Option<&NodeProgress>) -> Standing {
+        let mut standing = Standing::new(node, "Pending");
+        standing.attempt = Some(attempt);
+        standing.since = told
+            .and_then(|t| t.since.as_deref()?.parse().ok())
+            .or(Some(self.now));
+        standing.job = told.and_then(|t| t.job.as_deref()).map(Text::from);
+        standing
     }
 
     /// The name of the Job that can be made now.

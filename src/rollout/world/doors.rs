@@ -8,9 +8,10 @@ use super::super::facts::{
     ChannelFacts, JobFacts, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Text,
 };
 use super::super::plan::PlanView;
-use super::super::step::Key;
+use super::super::step::{Key, Step};
 use super::table::Put;
 use super::{Kind, Trouble, World, is_live};
+use crate::job::digest;
 
 type Index = BTreeMap<Text, BTreeSet<Text>>;
 
@@ -147,7 +148,7 @@ impl World {
                 false
             }
             Some(view) => {
-                view.version = version;
+                view.seen_in(version);
                 view.listed = true;
                 if view.facts == facts {
                     return false;
@@ -163,11 +164,34 @@ impl World {
         }
     }
 
+    /// A step is being carried out. Until its answer is here, what it changes may be as it was or as it will be.
+    pub fn sends(&mut self, step: &Step) {
+        match step {
+            Step::WriteStatus { plan, status, .. } => {
+                if let Some(view) = self.plans.get_mut(plan) {
+                    view.status_sent(status);
+                }
+            }
+            Step::CreateJob { plan, node, job, .. } => {
+                self.making.insert(job.clone(), (plan.clone(), node.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// A step has come to its end, well or not, and what it has told is known.
+    pub fn answered(&mut self, key: &Key) {
+        if let Key::Job(job) = key {
+            self.making.remove(job);
+        }
+    }
+
     /// The status of a Plan was written.
     pub fn status_written(&mut self, plan: &str, now: Timestamp) {
         self.pruned = None;
         if let Some(view) = self.plans.get_mut(plan) {
             view.written = Some(now);
+            view.sent = None;
         }
     }
 
@@ -195,6 +219,9 @@ impl World {
 
     /// The metadata of a Secret was seen in this version: it has to be read again.
     pub fn secret_seen(&mut self, name: &Text, version: u64) -> bool {
+        if self.secrets.get(name) == Some(&SecretFacts::Missing) {
+            self.secrets.forget(name);
+        }
         // Seen in the version in which it was read: its hash stands.
         !self.secrets.touch(name, version)
             && !matches!(
@@ -205,14 +232,31 @@ impl World {
 
     /// A Secret was read in this version. One that is gone by now stays gone.
     pub fn secret_read(&mut self, name: &Text, version: u64, hash: String) -> bool {
-        if self.secrets.version(name).is_none_or(|known| known > version) {
-            return false;
+        match (self.secrets.get(name), self.secrets.version(name)) {
+            (Some(SecretFacts::Missing), _) => false,
+            (Some(_), Some(known)) if known > version => false,
+            (Some(_), _) => self.secrets.replace(name, version, SecretFacts::Hash(hash)),
+            (None, _) => matches!(
+                self.secrets.put(name, "", version, SecretFacts::Hash(hash)),
+                Put::New
+            ),
         }
-        self.secrets.replace(name, version, SecretFacts::Hash(hash))
+    }
+
+    /// A Secret that was not known was asked for, and is not there. If it is known by now, the watch knows better.
+    pub fn secret_missing(&mut self, name: &Text) -> bool {
+        self.secrets.get(name).is_none()
+            && matches!(self.secrets.put(name, "", 0, SecretFacts::Missing), Put::New)
     }
 
     /// A Secret is gone.
     pub fn secret_gone(&mut self, name: &str) -> bool {
+        let mut plans = self.plans.values();
+        if plans.any(|plan| digest::hashed_secrets(plan.spec()).any(|secret| secret == name)) {
+            return self.secrets.alter(name, |known| {
+                std::mem::replace(known, SecretFacts::Missing) != SecretFacts::Missing
+            });
+        }
         self.secrets.forget(name)
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::{Client, Config};
@@ -13,13 +13,59 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) const MERGE: &str = "application/merge-patch+json";
 pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
-pub(super) const JSON: &str = "application/json";
+const JSON: &str = "application/json";
 /// Of the object that a write answers with, the metadata is enough.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 #[derive(Clone)]
 pub(super) struct Requests {
     pub(super) client: Client,
+}
+
+/// A write, and what else is asked in its turn.
+pub(super) struct Request {
+    method: Method,
+    path: String,
+    content: &'static str,
+    body: Vec<u8>,
+}
+
+impl Request {
+    pub(super) fn get(path: String) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            content: JSON,
+            body: Vec::new(),
+        }
+    }
+
+    pub(super) fn post(path: String, body: Vec<u8>) -> Self {
+        Self {
+            method: Method::POST,
+            path,
+            content: JSON,
+            body,
+        }
+    }
+
+    pub(super) fn patch(path: String, content: &'static str, body: Vec<u8>) -> Self {
+        Self {
+            method: Method::PATCH,
+            path,
+            content,
+            body,
+        }
+    }
+
+    pub(super) fn delete(path: String, body: Vec<u8>) -> Self {
+        Self {
+            method: Method::DELETE,
+            path,
+            content: JSON,
+            body,
+        }
+    }
 }
 
 /// What came of a write.
@@ -46,16 +92,15 @@ impl Requests {
         })
     }
 
-    pub(super) async fn write(&self, method: Method, path: &str, content: &str, body: Vec<u8>) -> Answer {
-        let creates = method == Method::POST;
-        match tokio::time::timeout(TIMEOUT, self.exchange(method, path, content, body)).await {
-            Err(_) => Answer::Later(format!("{path}: no answer within {} s", TIMEOUT.as_secs())),
-            Ok(Err(error)) => Answer::Later(format!("{path}: {error:#}")),
-            Ok(Ok((status, answer))) => match status {
+    pub(super) async fn write(&self, request: Request) -> Answer {
+        let creates = request.method == Method::POST;
+        let path = request.path.clone();
+        match self.exchange(request).await {
+            Err(error) => Answer::Later(format!("{path}: {error:#}")),
+            Ok((status, answer)) => match status {
                 status if status.is_success() => Answer::Done(answer),
-                StatusCode::NOT_FOUND => Answer::Gone,
                 StatusCode::CONFLICT if creates => Answer::Exists,
-                StatusCode::CONFLICT => Answer::Gone,
+                StatusCode::NOT_FOUND | StatusCode::CONFLICT => Answer::Gone,
                 status if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
                     Answer::Later(format!("{path}: {status}"))
                 }
@@ -64,41 +109,38 @@ impl Requests {
         }
     }
 
-    async fn exchange(
-        &self,
-        method: Method,
-        path: &str,
-        content: &str,
-        body: Vec<u8>,
-    ) -> Result<(StatusCode, Vec<u8>)> {
-        let request = Request::builder()
-            .method(method.clone())
-            .uri(path)
-            .header(http::header::CONTENT_TYPE, content)
-            .header(
-                http::header::ACCEPT,
-                if method == Method::PATCH { METADATA } else { JSON },
-            )
-            .body(Body::from(body))?;
-        let response = self.client.send(request).await?;
-        let status = response.status();
-        Ok((status, response.into_body().collect().await?.to_bytes().into()))
-    }
-
     /// The answer to a GET, whole.
     pub(super) async fn get(&self, path: &str) -> Result<Vec<u8>> {
-        match tokio::time::timeout(TIMEOUT, self.exchange(Method::GET, path, JSON, Vec::new())).await {
-            Err(_) => bail!("{path}: no answer within {} s", TIMEOUT.as_secs()),
-            Ok(answer) => match answer? {
-                (status, body) if status.is_success() => Ok(body),
-                (status, body) => bail!("{path}: {status}: {}", String::from_utf8_lossy(&body)),
-            },
+        match self.exchange(Request::get(path.to_owned())).await? {
+            (status, body) if status.is_success() => Ok(body),
+            (status, body) => bail!("{path}: {status}: {}", String::from_utf8_lossy(&body)),
         }
+    }
+
+    async fn exchange(&self, request: Request) -> Result<(StatusCode, Vec<u8>)> {
+        let accept = if request.method == Method::PATCH {
+            METADATA
+        } else {
+            JSON
+        };
+        let request = http::Request::builder()
+            .method(request.method)
+            .uri(request.path)
+            .header(http::header::CONTENT_TYPE, request.content)
+            .header(http::header::ACCEPT, accept)
+            .body(Body::from(request.body))?;
+        let exchange = async {
+            let response = self.client.send(request).await?;
+            let status = response.status();
+            anyhow::Ok((status, response.into_body().collect().await?.to_bytes().into()))
+        };
+        let answer = tokio::time::timeout(TIMEOUT, exchange).await;
+        answer.unwrap_or_else(|_| bail!("no answer within {} s", TIMEOUT.as_secs()))
     }
 
     /// The answer to a GET, as it comes.
     pub(super) async fn stream(&self, path: &str) -> Result<Response<Body>> {
-        let request = Request::get(path)
+        let request = http::Request::get(path)
             .header(http::header::ACCEPT, JSON)
             .body(Body::empty())?;
         self.client.send(request).await.with_context(|| path.to_owned())

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use jiff::Timestamp;
-use refit::rehearse::podlife::{Machine, Power};
+use refit::rehearse::podlife::{Machine, Power, STEERING_PREFIX};
 use serde_json::{Value, json};
 
 use super::nodeset::NodeSpec;
+use super::watch::Head;
 
 /// How long a Lease is valid, as kubelets say it. The node controller goes by its own grace period.
 const LEASE_SECONDS: i32 = 40;
@@ -29,6 +30,8 @@ pub(super) struct Node {
     pub(super) machine: Machine,
     /// UID of the Node object; none while there is no such object.
     pub(super) uid: Option<String>,
+    /// Version of what is known of the Node object.
+    version: u64,
     health: Health,
     /// Since when Ready, and the other conditions, have the status that they have.
     ready_since: Timestamp,
@@ -38,10 +41,15 @@ pub(super) struct Node {
     pub(super) annotations: BTreeMap<String, String>,
     /// Steering that is not on the object.
     pub(super) overrides: BTreeMap<String, String>,
-    /// When the Lease is next renewed, as a share of the interval after the first moment.
+    /// Place in the set.
     pub(super) number: usize,
+    /// Whether a timer runs for the Lease.
+    pub(super) renews: bool,
+    /// Whether there is a Lease.
     pub(super) leased: bool,
     pub(super) rebooting: bool,
+    /// Without power, and not only without a network.
+    pub(super) dead: bool,
     /// UIDs of the pods.
     pub(super) pods: HashSet<String>,
     /// Starts by container.
@@ -66,6 +74,7 @@ impl Node {
             set,
             machine,
             uid: None,
+            version: 0,
             health: Health::Ready,
             ready_since: now,
             known_since: now,
@@ -73,13 +82,21 @@ impl Node {
             annotations: spec.annotations.clone(),
             overrides: BTreeMap::new(),
             number,
+            renews: false,
             leased: false,
             rebooting: false,
+            dead: false,
             pods: HashSet::new(),
             runs: HashMap::new(),
             pods_of_owners: HashMap::new(),
             spec,
         }
+    }
+
+    /// Nothing runs any more.
+    pub(super) fn power_off(&mut self) {
+        self.machine.power = Power::Off;
+        self.dead = true;
     }
 
     /// The machine starts anew.
@@ -89,6 +106,7 @@ impl Node {
         self.machine.booted_at = now;
         self.boots += 1;
         self.rebooting = false;
+        self.dead = false;
     }
 
     /// What the conditions say from now on.
@@ -106,6 +124,21 @@ impl Node {
         self.health
     }
 
+    /// Takes over what the API server says of the node, unless it is older than what is known. Whether the steering is
+    /// another one.
+    pub(super) fn learn(&mut self, head: Head<'_>) -> bool {
+        let version = head.metadata.resource_version.parse().unwrap_or(u64::MAX);
+        if version <= self.version {
+            return false;
+        }
+        self.version = version;
+        self.machine.labels = head.metadata.labels;
+        self.machine.taints = head.spec.taints;
+        let mut annotations = head.metadata.annotations;
+        annotations.retain(|key, _| key.starts_with(STEERING_PREFIX));
+        std::mem::replace(&mut self.annotations, annotations) != self.annotations
+    }
+
     /// Whether the node controller lets pods onto the node.
     pub(super) fn is_schedulable(&self) -> bool {
         self.uid.is_some()
@@ -116,7 +149,25 @@ impl Node {
                 .any(|taint| taint.key == "node.kubernetes.io/not-ready")
     }
 
-    pub(super) fn status(&self, now: Timestamp) -> Value {
+    /// Whether the node controller has given up the node.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.machine
+            .taints
+            .iter()
+            .any(|taint| taint.key == "node.kubernetes.io/unreachable")
+    }
+
+    /// Whether the kubelet is there to say otherwise.
+    pub(super) fn is_heard(&self) -> bool {
+        self.machine.power != Power::Off && self.health != Health::Unknown
+    }
+
+    /// The Node as a kubelet makes it when it registers.
+    pub(super) fn object(&self, now: Timestamp) -> Vec<u8> {
+        self.spec.object(&self.status(now)).to_string().into_bytes()
+    }
+
+    fn status(&self, now: Timestamp) -> Value {
         let resources = json!({
             "cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": self.spec.pods.to_string(),
         });

@@ -17,7 +17,8 @@ const LABEL_LENGTH: usize = 63;
 #[derive(Clone)]
 pub struct NodeSet {
     pub nodes: Vec<NodeSpec>,
-    /// How often a kubelet renews its Lease. The node controller gives up a node after 50 s without.
+    /// How often a kubelet renews its Lease: half of what the node controller waits for. Each renewal costs the
+    /// API server as much as a status.
     pub lease_interval: Duration,
     /// What pods do that nothing steers.
     pub pods: Defaults,
@@ -88,7 +89,7 @@ impl NodeSet {
                 .into_iter()
                 .map(|name| NodeSpec::named(name.as_ref()))
                 .collect(),
-            lease_interval: Duration::from_secs(20),
+            lease_interval: Duration::from_secs(25),
             pods: Defaults::default(),
             act: Arc::new(Cordons),
             until_schedulable: true,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{Pod as Object, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use refit::rehearse::podlife::{Behaviour, Life, Started};
 use serde::Serialize;
 use tokio::task::AbortHandle;
@@ -37,13 +38,9 @@ impl Drop for Pod {
 }
 
 impl Pod {
-    pub(super) fn new(mut object: Object, node: &Node, set: &NodeSet) -> Self {
+    pub(super) fn new(object: Object, node: &Node, set: &NodeSet) -> Self {
         let life = Life::adopt(&object);
-        object.status = None;
-        object.metadata.managed_fields = None;
-        if let Some(spec) = &mut object.spec {
-            spec.volumes = None;
-        }
+        let object = slim(object);
         let mut pod = Self {
             node: node.spec.name.clone(),
             behaviour: Behaviour::rejecting(&object, "", ""),
@@ -62,33 +59,32 @@ impl Pod {
         pod
     }
 
-    /// Takes over what the API server says beside the status. Whether that changes anything for the kubelet.
+    /// Takes over what the API server says beside the status, and what that changes for the kubelet.
     pub(super) fn update(&mut self, head: &Head<'_>) -> Change {
-        let meta = &mut self.object.metadata;
-        meta.resource_version = Some(head.metadata.resource_version.to_string());
-        let deleted = head
-            .metadata
+        let (meta, told) = (&mut self.object.metadata, &head.metadata);
+        if meta.generation != told.generation {
+            return Change::Spec;
+        }
+        let deleted = told
             .deletion_timestamp
             .as_deref()
             .and_then(|time| time.parse().ok());
-        let deletion = deleted.map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
-        let grace = head.metadata.deletion_grace_period_seconds;
-        let mut change = Change::Nothing;
-        if (&meta.deletion_timestamp, meta.deletion_grace_period_seconds) != (&deletion, grace) {
-            meta.deletion_timestamp = deletion;
-            meta.deletion_grace_period_seconds = grace;
-            change = Change::Life;
-        }
-        if meta.generation != head.metadata.generation {
-            meta.generation = head.metadata.generation;
-            change = Change::Life;
+        let deleted = deleted.map(Time);
+        let grace = told.deletion_grace_period_seconds;
+        if (&meta.deletion_timestamp, meta.deletion_grace_period_seconds) != (&deleted, grace) {
+            return Change::Spec;
         }
         let annotations = meta.annotations.get_or_insert_default();
-        if *annotations != head.metadata.annotations {
-            annotations.clone_from(&head.metadata.annotations);
-            change = Change::Steering;
+        if *annotations != told.annotations {
+            annotations.clone_from(&told.annotations);
+            return Change::Steering;
         }
-        change
+        Change::Nothing
+    }
+
+    /// Takes over the whole object.
+    pub(super) fn replace(&mut self, object: Object) {
+        self.object = slim(object);
     }
 
     /// Works out anew how the pod behaves.
@@ -150,6 +146,16 @@ impl Pod {
     }
 }
 
+/// The object without what is of no use here.
+fn slim(mut object: Object) -> Object {
+    object.status = None;
+    object.metadata.managed_fields = None;
+    if let Some(spec) = &mut object.spec {
+        spec.volumes = None;
+    }
+    object
+}
+
 fn owner(object: &Object) -> Option<&str> {
     Some(&object.metadata.owner_references.as_ref()?.first()?.uid)
 }
@@ -158,6 +164,7 @@ fn owner(object: &Object) -> Option<&str> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
-    Life,
     Steering,
+    /// The object has to be read whole.
+    Spec,
 }

@@ -137,7 +137,9 @@ pub(super) async fn follow(requests: Requests, path: &'static str, news: mpsc::U
             Err(error) => Err(error),
         };
         if let Err(error) = followed {
-            eprintln!("fake kubelet: {path}: {error:#}");
+            if pause == PAUSE.0 {
+                eprintln!("fake kubelet: {path}: {error:#}");
+            }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE.1);
         }

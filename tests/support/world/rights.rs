@@ -15,12 +15,12 @@ pub(super) async fn in_force(client: &Client, objects: &[Value]) {
     let reviews = Api::<SubjectAccessReview>::all(client.clone());
     for binding in objects.iter().filter(|object| object["roleRef"].is_object()) {
         let namespace = text(&binding["metadata"]["namespace"]);
-        let role = objects.iter().find(|object| {
+        let bound = objects.iter().find(|object| {
             object["kind"] == binding["roleRef"]["kind"]
                 && object["metadata"]["name"] == binding["roleRef"]["name"]
                 && (object["kind"] == "ClusterRole" || object["metadata"]["namespace"] == namespace.as_str())
         });
-        let Some(rule) = role.map(|role| &role["rules"][0]) else {
+        let Some(rule) = bound.map(|role| &role["rules"][0]) else {
             continue;
         };
         for subject in binding["subjects"].as_array().into_iter().flatten() {

@@ -1,0 +1,147 @@
+//! What tests say to the kubelets, and the thread that listens.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::Config;
+use refit::rehearse::podlife::{Exit, Started};
+use tokio::sync::{mpsc, oneshot};
+
+use super::hub::Hub;
+use super::machine::{Health, Node};
+use super::nodeset::NodeSet;
+
+/// An API server: its address, and who vouches for it. Another one may come to have the same port.
+type Server = (String, Option<Vec<Vec<u8>>>);
+
+/// The hubs of this process.
+static HUBS: LazyLock<Mutex<HashMap<Server, mpsc::WeakUnboundedSender<Command>>>> =
+    LazyLock::new(Mutex::default);
+
+/// Told when something is done.
+pub(super) type Done = Option<oneshot::Sender<()>>;
+
+pub(super) fn tell(done: Done) {
+    let _ = done.map(|done| done.send(()));
+}
+
+/// What a test wants from its nodes. An answer is given when it is done, on the API server too.
+pub(super) enum Command {
+    Register {
+        set: NodeSet,
+        done: oneshot::Sender<u64>,
+    },
+    /// The kubelets of a set vanish; with their nodes and pods if that is wanted.
+    Leave { set: u64, remove: bool, done: Done },
+    Change {
+        node: String,
+        change: NodeChange,
+        done: oneshot::Sender<()>,
+    },
+    Ask {
+        node: String,
+        question: Box<dyn FnOnce(&Node) + Send>,
+    },
+    Acted {
+        pod: String,
+        started: Started,
+        exit: Exit,
+    },
+}
+
+/// What happens to a node.
+pub(super) enum NodeChange {
+    PowerOff,
+    /// The machine starts anew.
+    Boot,
+    Disconnect,
+    Reconnect,
+    ShutDown,
+    /// What the Node's conditions say from now on, whoever says it.
+    Say(Health),
+    KubeletVersion(String),
+    /// The Node object is deleted, and the machine is gone.
+    Delete,
+    /// The Node object is made again, for a new machine.
+    Recreate,
+    Steer(BTreeMap<String, String>),
+}
+
+/// A hand on the hub of an API server.
+#[derive(Clone)]
+pub(super) struct Remote(pub(super) mpsc::UnboundedSender<Command>);
+
+impl Remote {
+    /// The hub of that API server, which is started if there is none yet.
+    pub(super) fn connect(config: Config) -> Self {
+        let mut hubs = HUBS.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = (config.cluster_url.to_string(), config.root_cert.clone());
+        if let Some(commands) = hubs.get(&server).and_then(mpsc::WeakUnboundedSender::upgrade) {
+            return Self(commands);
+        }
+        let (commands, received) = mpsc::unbounded_channel();
+        hubs.insert(server, commands.downgrade());
+        let own = commands.downgrade();
+        std::thread::Builder::new()
+            .name("fake-kubelets".to_owned())
+            .spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let local = tokio::task::LocalSet::new();
+                local.block_on(&runtime.expect("a runtime"), Hub::run(config, received, own));
+            })
+            .expect("a thread");
+        Self(commands)
+    }
+
+    pub(super) fn send(&self, command: Command) {
+        assert!(
+            self.try_send(command),
+            "the thread of the fake kubelets has ended"
+        );
+    }
+
+    pub(super) fn try_send(&self, command: Command) -> bool {
+        self.0.send(command).is_ok()
+    }
+
+    /// Does something to a node, and waits until it is done.
+    pub(super) async fn change(&self, node: &str, change: NodeChange) {
+        let (done, answer) = oneshot::channel();
+        self.send(Command::Change {
+            node: node.to_owned(),
+            change,
+            done,
+        });
+        answer
+            .await
+            .unwrap_or_else(|_| panic!("the fake kubelets know no node {node}, or could not do it"));
+    }
+
+    /// What a node's kubelet knows.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        node: &str,
+        question: impl FnOnce(&Node) -> T + Send + 'static,
+    ) -> T {
+        let (tell, answer) = oneshot::channel();
+        let question = Box::new(move |node: &Node| drop(tell.send(question(node))));
+        self.send(Command::Ask {
+            node: node.to_owned(),
+            question,
+        });
+        answer
+            .await
+            .unwrap_or_else(|_| panic!("the fake kubelets know no node {node}"))
+    }
+
+    /// Off for a while, then on again with a new boot ID; `NotReady` in between.
+    pub(super) async fn reboot(&self, node: &str, off: Duration, not_ready: Duration) {
+        self.change(node, NodeChange::PowerOff).await;
+        self.change(node, NodeChange::Say(Health::NotReady)).await;
+        tokio::time::sleep(off).await;
+        self.change(node, NodeChange::Boot).await;
+        tokio::time::sleep(not_ready).await;
+        self.change(node, NodeChange::Say(Health::Ready)).await;
+    }
+}
