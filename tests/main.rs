@@ -31,6 +31,7 @@ mod jobs;
 mod kubelet;
 mod leader;
 mod life;
+mod permissions;
 mod plan_events;
 mod plan_hash;
 mod plan_status;
