@@ -46,7 +46,8 @@ pub(crate) struct RollOut {
     pub(crate) spec: Value,
     /// The API server is so bad that it may refuse requests that are allowed, and that Warning events may be right.
     pub(crate) rough: bool,
-    #[allow(dead_code, reason = "the nodes are there as long as this is")]
+    /// How long it may take at most.
+    pub(crate) limit: Duration,
     pub(crate) kubelet: FakeKubelet,
 }
 
@@ -71,6 +72,7 @@ impl RollOut {
             shape,
             spec,
             rough: false,
+            limit: DISTURBED,
             kubelet,
         }
     }
@@ -127,7 +129,7 @@ impl RollOut {
         let all = i64::try_from(self.shape.nodes).expect("a number of nodes");
         let plan = self
             .world
-            .plan_until(PLAN, "is Complete, with all nodes", DISTURBED, |plan| {
+            .plan_until(PLAN, "is Complete, with all nodes", self.limit, |plan| {
                 let status = plan.status.clone().unwrap_or_default();
                 let counts = status.nodes.unwrap_or_default();
                 let complete = status
@@ -137,7 +139,7 @@ impl RollOut {
                 complete && counts.done == all && counts.selected == all
             })
             .await;
-        wait::eventually("the result of every Job is recorded", DISTURBED, async || {
+        wait::eventually("the result of every Job is recorded", self.limit, async || {
             let open = |job: &k8s_openapi::api::batch::v1::Job| {
                 let recorded = job
                     .metadata
