@@ -52,8 +52,8 @@ pub enum Seen {
     SecretGone(Text),
     /// The CRD that is served.
     Schema(Schema),
-    /// A list or a watch is not allowed.
-    Forbidden,
+    /// A list or a watch of this kind is not allowed.
+    Forbidden(Kind),
 }
 
 impl Seen {
@@ -237,7 +237,7 @@ impl Observer {
                     let why = watch_error(&error);
                     tracing::warn!(?kind, error = why, "the watch broke off and starts again");
                     if is_forbidden(&error) {
-                        self.tell(Seen::Forbidden).await;
+                        self.tell(Seen::Forbidden(kind)).await;
                     }
                 }
             }
