@@ -207,10 +207,17 @@ impl RollOut {
             "requests were refused: {refused:#?}"
         );
 
-        // What was created, and what is there: a creation whose client was killed may be in the log as one that failed.
+        // What was created, what ended, and what is there: a creation whose client was killed may be in the log as one that
+        // failed.
         let mut jobs = requests.jobs_by_node_and_hash();
-        for job in self.world.jobs_of(PLAN).await {
-            let job = serde_json::to_value(job).expect("a Job is JSON");
+        let ended = requests
+            .0
+            .iter()
+            .filter(|request| request.resource == "jobs/status");
+        let ended = ended.map(|request| request.sent.clone());
+        let there = self.world.jobs_of(PLAN).await.into_iter();
+        let there = there.map(|job| serde_json::to_value(job).expect("a Job is JSON"));
+        for job in ended.chain(there) {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let node = text(&job["metadata"]["annotations"]["refit.rs/node-uid"]);
             let hash = text(&job["metadata"]["labels"][format!("{LABEL_PLAN_PREFIX}{PLAN}")]);
