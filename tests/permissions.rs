@@ -430,6 +430,13 @@ async fn taken_away(verb: &str, group: &str, resource: &str, says: impl Fn(&Plan
     controller.logs(&refusal(verb, resource), SOON).await;
     taken.give_back().await;
     rollout.ends_well().await;
+    told_once(&rollout).await;
+}
+
+/// However often something was refused, that is one event.
+async fn told_once(rollout: &RollOut) {
+    let told = rollout.world.events_with(MISSING).await;
+    assert!(told.len() <= 1, "{told:?}");
 }
 
 /// How the log has the API server's own words: in quotes.
@@ -563,6 +570,7 @@ async fn blinded(resource: &str) {
     assert!(begun < BROAD.nodes, "nothing is left to be started");
     taken.give_back().await;
     rollout.ends_well().await;
+    told_once(&rollout).await;
 }
 
 #[tokio::test]
