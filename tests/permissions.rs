@@ -606,6 +606,9 @@ async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_
         .await;
     assert_eq!(world.jobs_of(PLAN).await.len(), 0);
     controller.logs(&refusal("list", "secrets"), SOON).await;
+    controller
+        .logs("no node of a Plan with secrets is started", SOON)
+        .await;
     let told = world.events_with(MISSING).await;
     assert_eq!(told.len(), 1, "{told:?}");
     taken.give_back().await;
