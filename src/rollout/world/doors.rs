@@ -222,8 +222,10 @@ impl World {
         if let Key::NextJob(plan, node) = key {
             let place = (plan.clone(), node.clone());
             match self.making.get_mut(&place) {
-                // A watch says whether it is there, or somebody has to look.
-                Some(making) if making.unknown => making.under_way = false,
+                // A watch says whether it is there, or somebody has to look: for a Plan that is gone, nobody has.
+                Some(making) if making.unknown && self.plans.contains_key(plan) => {
+                    making.under_way = false;
+                }
                 _ => {
                     self.making.remove(&place);
                 }
