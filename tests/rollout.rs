@@ -214,7 +214,8 @@ impl RollOut {
             .0
             .iter()
             .filter(|request| request.resource == "jobs/status");
-        let ended = ended.map(|request| request.sent.clone());
+        // Nothing is known of what was sent in a request that was refused unread.
+        let ended = ended.map(|request| request.sent.clone()).filter(Value::is_object);
         let there = self.world.jobs_of(PLAN).await.into_iter();
         let there = there.map(|job| serde_json::to_value(job).expect("a Job is JSON"));
         for job in ended.chain(there) {

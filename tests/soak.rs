@@ -21,8 +21,8 @@ const FULL: (u64, usize) = (50, 50);
 /// As many as keep a machine with two cores busy, and no busier.
 const SIDE_BY_SIDE: usize = 4;
 
-/// For one roll-out, on a machine that plays others.
-const LIMIT: Duration = Duration::from_secs(20 * 60);
+/// For each node of a roll-out, on a machine that plays others.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// One roll-out until its end, and every promise checked. Returns how often its controller was killed.
 async fn play(seed: u64, number: u64, nodes: usize) -> usize {
@@ -33,7 +33,7 @@ async fn play(seed: u64, number: u64, nodes: usize) -> usize {
         run: chance.millis(100, 1_500),
     };
     let mut rollout = RollOut::prepare(World::new().await, shape).await;
-    rollout.limit = LIMIT;
+    rollout.limit = LIMIT * u32::try_from(nodes).expect("a small number");
     let mut setup = rollout.controller();
     let faults = rollout.world.faults(seed).await;
     // The weather of the first four is that of all: a late watch, Jobs that go at once, both, neither.
