@@ -83,6 +83,9 @@ pub struct World {
     pub(super) making: BTreeMap<(Text, Text), Making>,
     /// UIDs of Jobs that are gone and whose result is yet to be recorded.
     pub(super) outlived: BTreeSet<Text>,
+    /// UIDs of Jobs whose result is recorded, and which are being told so: what becomes of their nodes from now on is
+    /// another matter.
+    pub(super) marking: BTreeSet<Text>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
     /// All Jobs by node name.
@@ -138,6 +141,7 @@ impl World {
             taken: BTreeMap::new(),
             making: BTreeMap::new(),
             outlived: BTreeSet::new(),
+            marking: BTreeSet::new(),
             open_jobs: BTreeMap::new(),
             jobs_on: BTreeMap::new(),
             pods_of: BTreeMap::new(),

@@ -73,12 +73,15 @@ impl World {
             Put::Instead(old) => {
                 if old.uid != uid {
                     self.outlived.remove(&old.uid);
+                    self.marking.remove(&old.uid);
                 }
                 self.unindex_job(&old);
             }
         }
         if let Some(new) = self.jobs.get(&name) {
-            if !new.recorded {
+            if new.recorded {
+                self.marking.remove(&new.uid);
+            } else {
                 add_to(&mut self.open_jobs, &new.plan, &name);
             }
             add_to(&mut self.jobs_on, &new.node, &name);
@@ -107,6 +110,7 @@ impl World {
             return self.jobs.alter(name, |job| std::mem::take(&mut job.deleting));
         }
         self.outlived.remove(uid);
+        self.marking.remove(uid);
         let Some(old) = self.jobs.remove(name, uid, |j| &j.uid) else {
             return false;
         };
@@ -119,6 +123,7 @@ impl World {
         let plan = self.plans.get(&job.plan);
         let node = self.nodes.get(&job.node);
         !job.recorded
+            && !self.marking.contains(&job.uid)
             && job.outcome.ended().is_some()
             && plan.is_some_and(|plan| plan.facts.uid == job.plan_uid)
             && node.is_some_and(|node| job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid))
@@ -207,6 +212,10 @@ impl World {
                     unknown: false,
                 };
                 self.making.insert((plan.clone(), node.clone()), making);
+            }
+            // With something left to tell it is not all done.
+            Step::MarkRecorded { uid, events, .. } if events.is_empty() => {
+                self.marking.insert(uid.clone());
             }
             Step::LookForJob { plan, node, .. } => {
                 if let Some(making) = self.making.get_mut(&(plan.clone(), node.clone())) {
