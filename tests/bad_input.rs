@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::DeleteParams;
 use refit::api::Plan;
 use serde_json::{Value, json};
 
@@ -506,53 +506,6 @@ async fn note_is(world: &World, name: &str, there: bool) {
     world
         .plan_until(name, &format!("has a note of its fields: {there}"), SOON, noted)
         .await;
-}
-
-#[tokio::test]
-async fn a_plan_that_cannot_be_read_does_not_hold_up_the_others() {
-    let world = World::new().await;
-    let controller = world.at_work().await;
-    world
-        .plan(&plan("good-before", "{version: v1, upgrade: {image: i}}"))
-        .await;
-    // The definition admits any whole number where 32 bits are meant.
-    let unreadable = "{version: v1, drain: {gracePeriod: 3000000000}, upgrade: {image: i}}";
-    world.apply(&plan("unreadable", unreadable)).await;
-    world
-        .plan(&plan("good-after", "{version: v1, upgrade: {image: i}}"))
-        .await;
-    world.plan_complete("good-before", SOON).await;
-    world.plan_complete("good-after", SOON).await;
-    let said = wait::eventually("the Plan that cannot be read has a status", SOON, async || {
-        let plan = world.kubectl(&["get", "plan", "unreadable", "-o", "json"]).await;
-        let plan: Value = serde_json::from_str(&plan).unwrap();
-        let conditions = plan["status"]["conditions"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        let validated = conditions.into_iter().find(|it| it["type"] == "Validated");
-        validated.ok_or_else(|| plan["status"].to_string())
-    })
-    .await;
-    assert_eq!(said["status"], "False");
-    assert!(
-        said["message"]
-            .as_str()
-            .unwrap()
-            .starts_with("spec cannot be read: "),
-        "{said}"
-    );
-
-    // Nor does it when a controller starts with it there.
-    controller.kill();
-    let controller = controller.start_again();
-    world.works(&controller).await;
-    world
-        .edit_plan("good-after", json!({ "spec": { "version": "v2" } }))
-        .await;
-    let v2 = |plan: &Plan| status(plan).latest_version.as_deref() == Some("v2");
-    world.plan_until("good-after", "is at v2", SOON, v2).await;
-    assert!(controller.is_running());
 }
 
 #[tokio::test]
