@@ -121,6 +121,10 @@ impl Question<'_> {
     /// The name of the Job that can be made now.
     fn next_job(&self, node: &NodeFacts, leaving: Option<&JobFacts>) -> Result<Text, Hold<'_>> {
         let resolved = self.plan.resolved.as_ref().ok_or(Hold::NotYet)?;
+        // That may be the label which a Job has earned that is gone by now.
+        if self.world.is_patching(&node.name) {
+            return Err(Hold::NotYet);
+        }
         if let Some(job) = leaving {
             return Err(Hold::Blocked(Blocker::JobLeaving {
                 job: job.name.to_string(),
@@ -185,7 +189,7 @@ impl Question<'_> {
 
 /// Why there can be no Job yet.
 enum Hold<'a> {
-    /// The Plan has no version, or a Job has the name whose result is about to be recorded.
+    /// The Plan has no version, or a result is about to be recorded: on the node, or on a Job that has the name.
     NotYet,
     /// A Job whose result is recorded has the name.
     Spent(&'a JobFacts),

@@ -224,6 +224,7 @@ impl Toy {
             Step::Poll { url, .. } => Request::Poll { url },
             Step::ReadSecret { name } => Request::Secret { name },
             Step::AskPermissions => Request::Permissions,
+            Step::ReadPlans => return None,
         })
     }
 
@@ -253,6 +254,9 @@ impl Toy {
             } => {
                 self.write_events(events);
                 match self.take_plan(plan, uid, *version) {
+                    Taken::Yes if self.refuses_fields() => {
+                        return wrong(vec![Told::StatusPruned], Wrong::Stale, "unknown field");
+                    }
                     Taken::Yes => {}
                     taken => return self.look_at_plan(plan, uid, &taken),
                 }
@@ -271,6 +275,9 @@ impl Toy {
                 note,
             } => {
                 match self.take_plan(plan, uid, *version) {
+                    Taken::Yes if self.refuses_fields() => {
+                        return wrong(vec![Told::StatusPruned], Wrong::Stale, "unknown field");
+                    }
                     Taken::Yes => {}
                     taken => return self.look_at_plan(plan, uid, &taken),
                 }
@@ -360,7 +367,7 @@ impl Toy {
                 let known = self.plans.get(&**plan);
                 lost(
                     known
-                        .map(|p| Told::News(News::Plan(p.version, Box::new(p.it.clone()))))
+                        .map(|p| Told::News(News::Plan(p.version, self.reads(&p.it))))
                         .into_iter()
                         .collect(),
                 )
@@ -377,6 +384,10 @@ impl Toy {
                 lost(Vec::new())
             }
         }
+    }
+
+    fn refuses_fields(&self) -> bool {
+        self.strict && !self.schema
     }
 
     fn take_plan(&self, name: &str, uid: &str, version: u64) -> Taken {
@@ -397,7 +408,7 @@ impl Toy {
             _ => Wrong::Stale,
         };
         wrong(
-            vec![Told::News(News::Plan(plan.version, Box::new(plan.it.clone())))],
+            vec![Told::News(News::Plan(plan.version, self.reads(&plan.it)))],
             kind,
             "conflict",
         )
