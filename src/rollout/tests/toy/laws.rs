@@ -160,9 +160,11 @@ impl Toy {
             None => facts.object.spec.concurrency.unwrap_or(0).max(0),
         };
         let limit = usize::try_from(limit).unwrap();
-        let fresh = after
-            .difference(&before)
-            .filter(|(name, uid)| !self.is_on_its_way(plan, name, uid.as_deref()));
+        let fresh = after.difference(&before).filter(|(name, uid)| {
+            let mut entries = status.active.iter().flatten();
+            let settles = entries.any(|it| it.name == *name && it.phase == "Settling");
+            !self.is_on_its_way(plan, name, uid.as_deref(), settles)
+        });
         let fresh: Vec<_> = fresh.collect();
         self.law(
             fresh.is_empty() || !facts.object.spec.suspend.unwrap_or_default(),
@@ -181,16 +183,20 @@ impl Toy {
         });
     }
 
-    /// A Job whose result is not recorded, or a record, gives the node a slot, whatever status said.
-    fn is_on_its_way(&self, plan: &str, node: &str, uid: Option<&str>) -> bool {
+    /// A Job whose result is not recorded, or a record, gives the node a slot, whatever status said. With `settles` it may
+    /// have been recorded while the status was on its way.
+    fn is_on_its_way(&self, plan: &str, node: &str, uid: Option<&str>, settles: bool) -> bool {
         let plan_uid = &self.plans[plan].it.uid;
         let by_job = self.jobs.values().any(|job| {
             let facts = &job.it.facts;
-            facts.plan_uid == *plan_uid
+            *facts.plan == *plan
                 && *facts.node == *node
                 && facts.node_uid.as_deref().is_none_or(|u| Some(u) == uid)
-                && !self.world.job(&facts.name).is_some_and(|known| known.recorded)
+                && (settles || !self.world.job(&facts.name).is_some_and(|known| known.recorded))
         });
+        // Either may be for an earlier Plan of the name: what was asked for holds its slot until it is answered.
+        let is_asked_for = self.world.making.get(&(plan.into(), node.into()));
+        let by_job = by_job || is_asked_for.is_some_and(|making| making.under_way);
         let records = self.nodes.get(node).and_then(|n| n.it.facts.records.get(plan));
         by_job || records.is_some_and(|r| *r.plan_uid == **plan_uid)
     }
