@@ -1,16 +1,24 @@
 //! The controller registers the definition at its start, and only where there is need to (S5).
 
+use std::time::Duration;
+
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use refit::api::crd;
+use kube::api::{Api, Patch, PatchParams};
+use refit::api::{Plan, crd};
 use serde_json::json;
 
 use super::{definitions, established, foreign, serve, take_away, writes_to_definitions};
+use crate::scene::{A_WHILE, Scene, is_cordoned, ledger};
 use crate::support::audit::Requests;
+use crate::support::kubelet::NodeSet;
 use crate::support::plan::{plan, status};
 use crate::support::wait::{self, SOON};
 use crate::support::world::{World, create};
+
+/// Sooner than the watch of Plans would try again by itself.
+const PROMPTLY: Duration = Duration::from_secs(8);
 
 /// Writes to definitions by controllers of this world, after those of `before`.
 async fn writes_since(world: &World, before: &Requests) -> Vec<String> {
@@ -201,64 +209,44 @@ async fn whoever_owns_the_definition_otherwise_is_let_alone() {
 
 #[tokio::test]
 async fn a_definition_that_is_taken_away_and_comes_back_is_gone_on_with() {
-    let world = World::alone().await;
-    let nodes = world.puppets(["a"]).await;
-    let a = nodes.name("a");
+    let never = |nodes: NodeSet| nodes.steer("upgrade.run-delay", "never");
+    let scene = Scene::on(World::alone().await, ["a"], never).await;
+    let (world, a) = (&scene.world, scene.node("a"));
     let controller = world.at_work().await;
     let spec = "{version: v1, concurrency: 1, nodeSelector: {}, cordon: true, upgrade: {image: i}}";
     world.plan(&plan("before", spec)).await;
-    world
-        .plan_until("before", "has begun", SOON, |plan| {
-            status(plan).applying.is_some()
-        })
-        .await;
-    world
-        .node_until(&a, "is cordoned", SOON, |node| unschedulable(node))
-        .await;
+    scene.upgrading("before", "a").await;
+    assert!(is_cordoned(&world.node(&a).await));
 
-    // All Plans are gone with it, and so is the reason to keep nodes cordoned.
-    take_away(&world).await;
-    wait::eventually("its Job is gone", SOON, async || {
-        match world.jobs_of("before").await.len() {
-            0 => Ok(()),
-            jobs => Err(format!("{jobs} Jobs")),
+    // All Plans are gone with it, and so is the reason to keep nodes cordoned once nothing runs there. Kubernetes collects
+    // the Job of a Plan that is gone, sooner or later; the controller lets it go on.
+    take_away(world).await;
+    controller.logs("lacks fields; no Plan is written", SOON).await;
+    controller.logs("missing=the definition itself", SOON).await;
+    scene.release("a").await;
+    let given_back = |node: &Node| !is_cordoned(node) && ledger(node).is_none();
+    world.node_until(&a, "is given back", A_WHILE, given_back).await;
+    let away = world.controller_requests().await;
+    let deletes = away.writes().filter(|it| it.verb == "delete").collect::<Vec<_>>();
+    assert!(deletes.is_empty(), "{deletes:#?}");
+    // Long enough that the next look at Plans would be long in coming.
+    wait::eventually("Plans were looked for in vain", SOON, async || {
+        match controller.log().matches("kind=Plan").count() {
+            0..5 => Err(controller.log()),
+            _ => Ok(()),
         }
     })
     .await;
-    assert!(controller.is_running());
 
-    serve(&world, &crd::plans()).await;
+    // It is back, and gone on with at once.
+    serve(world, &crd::plans()).await;
     world.plan(&plan("after", spec)).await;
-    nodes.succeed("after", &a).await;
-    world.plan_complete("after", SOON).await;
-    let node = world
-        .node_until(&a, "is given back", SOON, |node| !unschedulable(node))
-        .await;
+    let resolved = |plan: &Plan| status(plan).latest_version.is_some();
+    world.plan_until("after", "is seen", PROMPTLY, resolved).await;
+    scene.complete("after").await;
+    let node = world.node_until(&a, "is given back", SOON, given_back).await;
     let notes = node.metadata.annotations.unwrap_or_default();
     assert!(notes.keys().all(|key| !key.contains("refit.rs/")), "{notes:?}");
+    assert_eq!(world.jobs_of("before").await.len(), 0);
     assert!(controller.is_running());
-
-    // Gone for good, with a Plan that is done: nothing is left to do, and nothing is done.
-    world
-        .plans()
-        .delete("after", &DeleteParams::default())
-        .await
-        .unwrap();
-    let before = world.controller_requests().await;
-    take_away(&world).await;
-    controller.logs("the definition itself", SOON).await;
-    let now = world.controller_requests().await;
-    let writes = Requests(now.0[before.0.len()..].to_vec());
-    let writes: Vec<_> = writes
-        .writes()
-        .filter(|it| !matches!(it.resource.as_str(), "leases" | "jobs"))
-        .collect();
-    assert!(writes.is_empty(), "{writes:#?}");
-}
-
-fn unschedulable(node: &k8s_openapi::api::core::v1::Node) -> bool {
-    node.spec
-        .as_ref()
-        .and_then(|spec| spec.unschedulable)
-        .unwrap_or_default()
 }

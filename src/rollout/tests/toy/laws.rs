@@ -22,6 +22,8 @@ pub(in super::super) struct Laws {
     succeeded_by_name: BTreeSet<(Place, String)>,
     /// Jobs whose result has come to their node.
     told_to_node: BTreeSet<String>,
+    /// Plans and nodes whose Job was being made when the Plan's status was decided.
+    asked_for: BTreeSet<(String, String)>,
     /// Keys of the events that went with a status.
     status_keys: BTreeSet<String>,
     /// How many times an upgrade container was started, by place and hash.
@@ -38,7 +40,7 @@ struct Run {
 
 impl Toy {
     /// A step is about to be begun.
-    pub(super) fn is_begun(&self, step: &Step) {
+    pub(super) fn is_begun(&mut self, step: &Step) {
         let quiet = matches!(
             step,
             Step::Poll { .. }
@@ -63,6 +65,15 @@ impl Toy {
                 self.law(named, || format!("a Job before status names {node}: {step:?}"));
             }
             Step::MarkRecorded { job, .. } => self.is_marked(job),
+            Step::WriteStatus { plan, .. } => {
+                let under_way = self.world.making.iter().filter(|(_, making)| making.under_way);
+                let of_plan = under_way.filter(|((of, _), _)| of == plan);
+                let places: Vec<_> = of_plan
+                    .map(|((of, node), _)| (of.to_string(), node.to_string()))
+                    .collect();
+                self.laws.asked_for.retain(|(of, _)| **of != **plan);
+                self.laws.asked_for.extend(places);
+            }
             _ => {}
         }
     }
@@ -195,8 +206,7 @@ impl Toy {
                 && (settles || !self.world.job(&facts.name).is_some_and(|known| known.recorded))
         });
         // Either may be for an earlier Plan of the name: what was asked for holds its slot until it is answered.
-        let is_asked_for = self.world.making.get(&(plan.into(), node.into()));
-        let by_job = by_job || is_asked_for.is_some_and(|making| making.under_way);
+        let by_job = by_job || self.laws.asked_for.contains(&(plan.to_owned(), node.to_owned()));
         let records = self.nodes.get(node).and_then(|n| n.it.facts.records.get(plan));
         by_job || records.is_some_and(|r| *r.plan_uid == **plan_uid)
     }
