@@ -296,6 +296,7 @@ impl Engine {
             }
             Told::NameTaken(job) => world.name_taken(job, self.actor.clock.now()),
             Told::JobUnknown(job) => world.job_unknown(&job),
+            Told::JobAbsent(job) => world.job_absent(&job),
             Told::StatusWritten(plan) => world.status_written(&plan, self.actor.clock.now()),
             Told::StatusPruned => {
                 if world.status_pruned(self.actor.clock.now()) {

@@ -84,10 +84,10 @@ pub struct World {
     pub(super) troubles: BTreeMap<Key, Trouble>,
     /// Names of Jobs that Jobs of others had, and when that was seen.
     pub(super) taken: BTreeMap<Text, Timestamp>,
-    /// Nodes of which a patch is under way.
-    patching: BTreeSet<Text>,
     /// Jobs that are being made, by Plan and node.
     pub(super) making: BTreeMap<(Text, Text), Making>,
+    /// UIDs of Jobs that are gone and whose result is yet to be recorded.
+    pub(super) outlived: BTreeSet<Text>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
     /// All Jobs by node name.
@@ -107,8 +107,11 @@ pub struct World {
 pub(super) struct Making {
     /// Its name.
     pub(super) job: Text,
-    /// The machine that it is for.
+    /// The Plan and the machine that it is for.
+    pub(super) plan_uid: Text,
     pub(super) node_uid: Text,
+    /// It disrupts its node, whatever its Plan says by now.
+    pub(super) disruptive: bool,
     /// The request has not been answered.
     pub(super) under_way: bool,
     /// No answer has said whether it is there.
@@ -171,8 +174,8 @@ impl World {
             permissions: None,
             troubles: BTreeMap::new(),
             taken: BTreeMap::new(),
-            patching: BTreeSet::new(),
             making: BTreeMap::new(),
+            outlived: BTreeSet::new(),
             open_jobs: BTreeMap::new(),
             jobs_on: BTreeMap::new(),
             pods_of: BTreeMap::new(),
@@ -250,11 +253,6 @@ impl World {
             .into_iter()
             .flatten()
             .filter_map(|job| self.jobs.get(job))
-    }
-
-    /// A patch of the node is under way: its label and records may be what they were, or what they will be.
-    pub(super) fn is_patching(&self, node: &str) -> bool {
-        self.patching.contains(node)
     }
 
     /// The pods of a Job.

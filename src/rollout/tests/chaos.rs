@@ -297,7 +297,11 @@ impl Game {
                     && n.it.facts.records.values().any(|r| r.reason.is_some())
             });
             let failed: Vec<_> = failed.map(|(name, _)| name.clone()).collect();
-            if failed.is_empty() && self.is_over() && self.toy.decision().steps.is_empty() {
+            let next = self.toy.decision();
+            // Mere progress is written a little later.
+            let soon = self.toy.now.checked_add(SignedDuration::from_secs(2)).unwrap();
+            let rests = next.steps.is_empty() && next.wake.is_none_or(|at| at > soon);
+            if failed.is_empty() && self.is_over() && rests {
                 return;
             }
             failed.iter().for_each(|node| self.toy.retry(node, "*"));

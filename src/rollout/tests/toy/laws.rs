@@ -22,8 +22,6 @@ pub(in super::super) struct Laws {
     succeeded_by_name: BTreeSet<(Place, String)>,
     /// Jobs whose result has come to their node.
     told_to_node: BTreeSet<String>,
-    /// Plans and nodes whose Job was being made when the Plan's status was decided.
-    asked_for: BTreeSet<(String, String)>,
     /// Keys of the events that went with a status.
     status_keys: BTreeSet<String>,
     /// How many times an upgrade container was started, by place and hash.
@@ -40,10 +38,11 @@ struct Run {
 
 impl Toy {
     /// A step is about to be begun.
-    pub(super) fn is_begun(&mut self, step: &Step) {
+    pub(super) fn is_begun(&self, step: &Step) {
         let quiet = matches!(
             step,
             Step::Poll { .. }
+                | Step::LookForJob { .. }
                 | Step::ReadSecret { .. }
                 | Step::AskPermissions
                 | Step::Tell { .. }
@@ -65,15 +64,6 @@ impl Toy {
                 self.law(named, || format!("a Job before status names {node}: {step:?}"));
             }
             Step::MarkRecorded { job, .. } => self.is_marked(job),
-            Step::WriteStatus { plan, .. } => {
-                let under_way = self.world.making.iter().filter(|(_, making)| making.under_way);
-                let of_plan = under_way.filter(|((of, _), _)| of == plan);
-                let places: Vec<_> = of_plan
-                    .map(|((of, node), _)| (of.to_string(), node.to_string()))
-                    .collect();
-                self.laws.asked_for.retain(|(of, _)| **of != **plan);
-                self.laws.asked_for.extend(places);
-            }
             _ => {}
         }
     }
@@ -171,11 +161,9 @@ impl Toy {
             None => facts.object.spec.concurrency.unwrap_or(0).max(0),
         };
         let limit = usize::try_from(limit).unwrap();
-        let fresh = after.difference(&before).filter(|(name, uid)| {
-            let mut entries = status.active.iter().flatten();
-            let settles = entries.any(|it| it.name == *name && it.phase == "Settling");
-            !self.is_on_its_way(plan, name, uid.as_deref(), settles)
-        });
+        let fresh = after
+            .difference(&before)
+            .filter(|(name, uid)| !self.is_on_its_way(plan, name, uid.as_deref()));
         let fresh: Vec<_> = fresh.collect();
         self.law(
             fresh.is_empty() || !facts.object.spec.suspend.unwrap_or_default(),
@@ -194,19 +182,16 @@ impl Toy {
         });
     }
 
-    /// A Job whose result is not recorded, or a record, gives the node a slot, whatever status said. With `settles` it may
-    /// have been recorded while the status was on its way.
-    fn is_on_its_way(&self, plan: &str, node: &str, uid: Option<&str>, settles: bool) -> bool {
+    /// A Job whose result is not recorded, or a record, gives the node a slot, whatever status said.
+    fn is_on_its_way(&self, plan: &str, node: &str, uid: Option<&str>) -> bool {
         let plan_uid = &self.plans[plan].it.uid;
         let by_job = self.jobs.values().any(|job| {
             let facts = &job.it.facts;
-            *facts.plan == *plan
+            facts.plan_uid == *plan_uid
                 && *facts.node == *node
                 && facts.node_uid.as_deref().is_none_or(|u| Some(u) == uid)
-                && (settles || !self.world.job(&facts.name).is_some_and(|known| known.recorded))
+                && !self.world.job(&facts.name).is_some_and(|known| known.recorded)
         });
-        // Either may be for an earlier Plan of the name: what was asked for holds its slot until it is answered.
-        let by_job = by_job || self.laws.asked_for.contains(&(plan.to_owned(), node.to_owned()));
         let records = self.nodes.get(node).and_then(|n| n.it.facts.records.get(plan));
         by_job || records.is_some_and(|r| *r.plan_uid == **plan_uid)
     }
