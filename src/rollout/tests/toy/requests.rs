@@ -119,6 +119,8 @@ enum Taken {
     Conflict,
     /// `metadata.uid` of the patch is another one.
     Invalid,
+    /// The CRD that is served would drop a field.
+    UnknownField,
 }
 
 impl Toy {
@@ -259,9 +261,6 @@ impl Toy {
             } => {
                 self.write_events(events);
                 match self.take_plan(plan, uid, *version) {
-                    Taken::Yes if self.refuses_fields() => {
-                        return wrong(vec![Told::StatusPruned], Wrong::Stale, "unknown field");
-                    }
                     Taken::Yes => {}
                     taken => return self.look_at_plan(plan, uid, &taken),
                 }
@@ -280,9 +279,6 @@ impl Toy {
                 note,
             } => {
                 match self.take_plan(plan, uid, *version) {
-                    Taken::Yes if self.refuses_fields() => {
-                        return wrong(vec![Told::StatusPruned], Wrong::Stale, "unknown field");
-                    }
                     Taken::Yes => {}
                     taken => return self.look_at_plan(plan, uid, &taken),
                 }
@@ -397,15 +393,12 @@ impl Toy {
         }
     }
 
-    fn refuses_fields(&self) -> bool {
-        self.strict && !self.schema
-    }
-
     fn take_plan(&self, name: &str, uid: &str, version: u64) -> Taken {
         match self.plans.get(name) {
             None => Taken::NotFound,
             Some(plan) if *plan.it.uid != *uid => Taken::Invalid,
             Some(plan) if plan.version != version => Taken::Conflict,
+            Some(_) if self.strict && !self.schema => Taken::UnknownField,
             Some(_) => Taken::Yes,
         }
     }
@@ -414,6 +407,9 @@ impl Toy {
         let Some(plan) = self.plans.get(name) else {
             return wrong(Vec::new(), Wrong::Stale, "not found");
         };
+        if matches!(taken, Taken::UnknownField) {
+            return wrong(vec![Told::StatusPruned], Wrong::Stale, "unknown field");
+        }
         let kind = match taken {
             Taken::Invalid if *plan.it.uid == *uid => Wrong::Refused,
             _ => Wrong::Stale,
