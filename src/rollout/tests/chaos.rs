@@ -250,7 +250,7 @@ impl Game {
                 self.toy.edit(plan, |spec| spec.concurrency = Some(concurrency));
             }
             9 => self.toy.edit(plan, |spec| {
-                spec.suspend = Some(!spec.suspend.unwrap_or_default())
+                spec.suspend = Some(!spec.suspend.unwrap_or_default());
             }),
             10 => self
                 .toy
@@ -304,7 +304,9 @@ impl Game {
             if failed.is_empty() && self.is_over() && rests {
                 return;
             }
-            failed.iter().for_each(|node| self.toy.retry(node, "*"));
+            for node in &failed {
+                self.toy.retry(node, "*");
+            }
         }
         let decision = self.toy.decision();
         let plans: Vec<_> = self

@@ -161,12 +161,11 @@ impl Toy {
             self.hear(told, sent);
         }
         self.world.answered(&key);
-        match trouble {
-            Some((message, kind)) => self.troubled(key, message, kind),
-            None => {
-                self.engine.pauses.remove(&key);
-                self.world.untroubled(&key);
-            }
+        if let Some((message, kind)) = trouble {
+            self.troubled(key, message, kind);
+        } else {
+            self.engine.pauses.remove(&key);
+            self.world.untroubled(&key);
         }
     }
 
