@@ -54,5 +54,7 @@ run *ARGS:
 # Long tests are ignored by `cargo test`; those of one kind have its name as their module. None is an error. One at a time:
 # they keep the machine busy, or measure it.
 _ignored KIND:
-    cargo test --release --locked --test main -- --ignored --list {{ KIND }}:: | grep -q ': test$'
-    cargo test --release --locked --test main -- --ignored --nocapture --test-threads=1 {{ KIND }}::
+    cargo build --release --locked --bin refit
+    cargo test --profile long-tests --locked --test main -- --ignored --list {{ KIND }}:: | grep -q ': test$'
+    REFIT_TEST_BINARY="$(realpath "${CARGO_TARGET_DIR:-target}/release/refit")" \
+        cargo test --profile long-tests --locked --test main -- --ignored --nocapture --test-threads=1 {{ KIND }}::

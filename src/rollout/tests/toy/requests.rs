@@ -119,9 +119,12 @@ enum Taken {
     Conflict,
     /// `metadata.uid` of the patch is another one.
     Invalid,
+    /// The CRD that is served would drop a field.
+    UnknownField,
 }
 
 impl Toy {
+    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     pub(super) fn prepare(&self, step: Step) -> Option<Request> {
         let world = &self.world;
         Some(match step {
@@ -229,6 +232,7 @@ impl Toy {
             Step::Poll { url, .. } => Request::Poll { url },
             Step::ReadSecret { name } => Request::Secret { name },
             Step::AskPermissions => Request::Permissions,
+            Step::ReadPlans => return None,
         })
     }
 
@@ -247,6 +251,7 @@ impl Toy {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each request")]
     fn answer(&mut self, request: &Request) -> Reply {
         match request {
             Request::Status {
@@ -369,7 +374,7 @@ impl Toy {
                 let known = self.plans.get(&**plan);
                 lost(
                     known
-                        .map(|p| Told::News(News::Plan(p.version, Box::new(p.it.clone()))))
+                        .map(|p| Told::News(News::Plan(p.version, self.reads(&p.it))))
                         .into_iter()
                         .collect(),
                 )
@@ -395,6 +400,7 @@ impl Toy {
             None => Taken::NotFound,
             Some(plan) if *plan.it.uid != *uid => Taken::Invalid,
             Some(plan) if plan.version != version => Taken::Conflict,
+            Some(_) if self.strict && !self.schema => Taken::UnknownField,
             Some(_) => Taken::Yes,
         }
     }
@@ -403,12 +409,15 @@ impl Toy {
         let Some(plan) = self.plans.get(name) else {
             return wrong(Vec::new(), Wrong::Stale, "not found");
         };
+        if matches!(taken, Taken::UnknownField) {
+            return wrong(vec![Told::StatusPruned], Wrong::Stale, "unknown field");
+        }
         let kind = match taken {
             Taken::Invalid if *plan.it.uid == *uid => Wrong::Refused,
             _ => Wrong::Stale,
         };
         wrong(
-            vec![Told::News(News::Plan(plan.version, Box::new(plan.it.clone())))],
+            vec![Told::News(News::Plan(plan.version, self.reads(&plan.it)))],
             kind,
             "conflict",
         )
