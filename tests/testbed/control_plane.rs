@@ -47,7 +47,9 @@ async fn etcd_can_be_killed_and_has_its_data_again() {
     let plane = bed.control_plane();
     let pid = || {
         let pids = plane.pids();
-        pids.into_iter().find(|(name, _)| name == "etcd").map(|(_, pid)| pid)
+        pids.into_iter()
+            .find(|(name, _)| name == "etcd")
+            .map(|(_, pid)| pid)
     };
     let maps = Api::<ConfigMap>::default_namespaced(bed.client("etcd").await);
     let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "kept" } })).unwrap();
@@ -57,7 +59,10 @@ async fn etcd_can_be_killed_and_has_its_data_again() {
     plane.restart_etcd().unwrap();
     assert_ne!(pid(), before);
     wait::eventually("the API server finds it", wait::SOON, async || {
-        maps.get("kept").await.map(drop).map_err(|error| error.to_string())
+        maps.get("kept")
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
     })
     .await;
 }
