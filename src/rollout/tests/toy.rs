@@ -164,7 +164,8 @@ impl Toy {
                 } else {
                     400
                 });
-            panic!("{}\n{}", text(), self.trace[from..].join("\n"));
+            let seed = self.trace.first().map_or("", String::as_str);
+            panic!("{}\n{seed}\n{}", text(), self.trace[from..].join("\n"));
         }
     }
 
