@@ -30,6 +30,6 @@ pub use event::{Event, EventType, Regarding};
 pub use facts::{
     ChannelFacts, JobFacts, Labels, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Stage,
 };
-pub use record::{Holder, Ledger, Phase, Record};
+pub use record::{Cancelled, Holder, Ledger, Phase, Record};
 pub use step::{Key, NodeChange, Step};
 pub use world::{Defaults, Kind, Lists, Trouble, World};

@@ -173,6 +173,7 @@ async fn a_holder_that_the_controller_has_cancelled_is_not_let_through() {
         plan: "plan".to_owned(),
         plan_uid: "uid".to_owned(),
         cancelled,
+        passed: false,
     };
     let ledger = Ledger {
         before: true,

@@ -80,6 +80,7 @@ async fn cordon(act: &Act) -> Result<(), String> {
         plan: env(names::ENV_PLAN_NAME),
         plan_uid: env(names::ENV_PLAN_UID),
         cancelled: false,
+        passed: false,
     };
     loop {
         let node = nodes.get(&act.node).await.map_err(|error| error.to_string())?;
