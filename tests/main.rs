@@ -25,6 +25,7 @@ mod bench;
 mod channels;
 mod deploy;
 mod docs;
+mod drain;
 mod examples;
 mod faults;
 mod jobs;

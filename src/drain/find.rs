@@ -23,8 +23,8 @@ use crate::controller::client::brief;
 struct Page<T> {
     #[serde(default)]
     metadata: PageMeta,
-    #[serde(default = "Vec::new")]
-    items: Vec<T>,
+    /// null where a list of metadata is empty.
+    items: Option<Vec<T>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -115,7 +115,7 @@ impl Finder {
                 }
                 Err(error) => return Err(error),
             };
-            all.extend(page.items);
+            all.extend(page.items.into_iter().flatten());
             params.continue_token = page.metadata.next.filter(|next| !next.is_empty());
             if params.continue_token.is_none() {
                 return Ok(all);
