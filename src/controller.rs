@@ -86,6 +86,8 @@ pub async fn run(
         started = start => started?,
         () = &mut shutdown => return Ok(()),
     };
+    // What is wrong with its files is said before this process leads.
+    let channels = ChannelClient::new(&settings.ca_files, &cluster_id, AGENT, settings.proxies.clone())?;
 
     let source = Source {
         controller: settings.name.clone(),
@@ -121,7 +123,7 @@ pub async fn run(
     };
 
     let client = server.guarded(leadership.clone())?;
-    let mut office = Office::open(&settings, client, unguarded, source, &cluster_id, clock).await?;
+    let mut office = Office::open(&settings, client, unguarded, source, channels, clock).await?;
     let lost = tokio::select! {
         () = office.work() => false,
         () = leadership.lost() => true,
@@ -171,12 +173,11 @@ impl Office {
         client: Client,
         unguarded: Client,
         source: Source,
-        cluster_id: &str,
+        channels: ChannelClient,
         clock: Clock,
     ) -> Result<Self, Error> {
         let mut jobs = settings.jobs.clone();
         own_image::fill_in(&mut jobs, &unguarded, settings).await;
-        let channels = ChannelClient::new(&settings.ca_files, cluster_id, AGENT, settings.proxies.clone())?;
         let may_watch_pods = act::permissions::may_watch_pods(&unguarded, &settings.namespace)
             .await
             .map_err(|error| Error::Permissions(brief(&error)))?;

@@ -190,3 +190,27 @@ fn the_controller_s_pod_may_do_nothing_on_its_node() {
     assert_eq!(context.read_only_root_filesystem, Some(true));
     assert_eq!(context.capabilities.unwrap().drop, Some(vec!["ALL".to_owned()]));
 }
+
+#[test]
+fn the_image_holds_the_program_its_link_and_nothing_else() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("Containerfile");
+    let text = std::fs::read_to_string(file).unwrap().replace("\\\n", " ");
+    let (build, image) = text
+        .split_once("\nFROM scratch\n")
+        .expect("the last stage is empty");
+    assert!(
+        build.contains("install -D target/release/refit /image/bin/refit")
+            && build.contains("ln -s refit /image/bin/system-upgrade-controller"),
+        "{build}"
+    );
+    let of = |instruction: &str| -> Vec<String> {
+        let lines = image.lines().filter_map(|line| line.strip_prefix(instruction));
+        lines.map(|rest| rest.trim().to_owned()).collect()
+    };
+    assert_eq!(of("COPY"), ["--from=build /image/ /"]);
+    assert_eq!(of("USER"), ["65534:65534"]);
+    assert_eq!(of("ENTRYPOINT"), [r#"["/bin/refit"]"#]);
+    for more in ["FROM", "RUN", "ADD", "CMD", "ENV", "VOLUME", "EXPOSE"] {
+        assert_eq!(of(more), [""; 0], "{more}");
+    }
+}

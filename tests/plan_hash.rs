@@ -188,9 +188,9 @@ async fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_aga
         ))
         .await;
     nodes.succeed("secretive", &node).await;
-    let first = status(&world.plan_complete("secretive", SOON).await)
-        .latest_hash
-        .unwrap();
+    let complete = |plan: &Plan| says(plan, "Complete").starts_with("True");
+    let states = history.until("it is complete", SOON, complete).await;
+    let first = status(states.last().unwrap()).latest_hash.unwrap();
     assert_eq!(
         history.said("Complete"),
         ["False/SyncJob/", "True/Complete/"],
@@ -225,7 +225,7 @@ async fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_aga
     let took = history.since(another).unwrap().saturating_duration_since(changed);
     assert!(took < AT_ONCE, "the hash followed after {took:?}");
     nodes.succeed("secretive", &node).await;
-    let again = |plan: &Plan| another(plan) && says(plan, "Complete").starts_with("True");
+    let again = |plan: &Plan| another(plan) && complete(plan);
     let second = status(history.until("it ran again", SOON, again).await.last().unwrap())
         .latest_hash
         .unwrap();

@@ -76,6 +76,8 @@ pub enum Told {
     NameTaken(Text),
     /// Whether a Job of this name has been made is not known.
     JobUnknown(Text),
+    /// There is no Job of this name.
+    JobAbsent(Text),
     /// The status of a Plan was written.
     StatusWritten(Text),
     /// The API server has dropped our own fields of status.
@@ -161,6 +163,11 @@ impl Actor {
                     .collect())
             }
             Prepared::CreateJob { job, body } => self.create_job(&job, body).await,
+            Prepared::LookForJob { job } => match self.jobs().get_opt(&job).await {
+                Ok(Some(job)) => Ok(vec![self.job_seen(&job)]),
+                Ok(None) => Ok(vec![Told::JobAbsent(job)]),
+                Err(error) => Err((Vec::new(), trouble(&error))),
+            },
             Prepared::DeleteJob {
                 job,
                 uid,

@@ -280,6 +280,7 @@ impl Engine {
             }
             Told::NameTaken(job) => world.name_taken(job, self.actor.clock.now()),
             Told::JobUnknown(job) => world.job_unknown(&job),
+            Told::JobAbsent(job) => world.job_absent(&job),
             Told::StatusWritten(plan) => world.status_written(&plan, self.actor.clock.now()),
             Told::StatusPruned => {
                 tracing::error!(

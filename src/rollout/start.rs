@@ -72,7 +72,10 @@ pub(super) struct Busy<'a> {
 impl<'a> Busy<'a> {
     /// Nodes on which work has begun. Who is still to begin comes after them.
     pub(super) fn new(world: &'a World, standings: &Standings) -> Self {
-        let mut taken = BTreeMap::new();
+        let making = world.making.iter().filter(|(_, making)| making.disruptive);
+        let mut taken: BTreeMap<_, _> = making
+            .map(|((plan, node), _)| (node.clone(), plan.clone()))
+            .collect();
         for (plan, nodes) in standings {
             if !world.plans.get(plan).is_some_and(|p| p.disruptive) {
                 continue;

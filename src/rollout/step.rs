@@ -87,6 +87,15 @@ pub enum Step {
         /// Which attempt, from 1.
         attempt: i64,
     },
+    /// Find out whether a Job is there that was asked for and of which no answer has told.
+    LookForJob {
+        /// The Plan.
+        plan: Text,
+        /// The node.
+        node: Text,
+        /// Name of the Job.
+        job: Text,
+    },
     /// Delete a Job with its pods (propagation Background).
     DeleteJob {
         /// The Job.
@@ -150,7 +159,9 @@ impl Step {
             Self::WriteStatus { plan, .. } => Key::Plan(plan.clone()),
             Self::NoteFields { plan, .. } => Key::Fields(plan.clone()),
             Self::Tell { plan, .. } => Key::Told(plan.clone()),
-            Self::CreateJob { plan, node, .. } => Key::NextJob(plan.clone(), node.clone()),
+            Self::CreateJob { plan, node, .. } | Self::LookForJob { plan, node, .. } => {
+                Key::NextJob(plan.clone(), node.clone())
+            }
             Self::DeleteJob { job, .. } | Self::ReleaseJob { job, .. } | Self::MarkRecorded { job, .. } => {
                 Key::Job(job.clone())
             }

@@ -81,6 +81,8 @@ pub struct World {
     pub(super) taken: BTreeMap<Text, Timestamp>,
     /// Jobs that are being made, by Plan and node.
     pub(super) making: BTreeMap<(Text, Text), Making>,
+    /// UIDs of Jobs that are gone and whose result is yet to be recorded.
+    pub(super) outlived: BTreeSet<Text>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
     /// All Jobs by node name.
@@ -100,8 +102,11 @@ pub struct World {
 pub(super) struct Making {
     /// Its name.
     pub(super) job: Text,
-    /// The machine that it is for.
+    /// The Plan and the machine that it is for.
+    pub(super) plan_uid: Text,
     pub(super) node_uid: Text,
+    /// It disrupts its node, whatever its Plan says by now.
+    pub(super) disruptive: bool,
     /// The request has not been answered.
     pub(super) under_way: bool,
     /// No answer has said whether it is there.
@@ -132,6 +137,7 @@ impl World {
             troubles: BTreeMap::new(),
             taken: BTreeMap::new(),
             making: BTreeMap::new(),
+            outlived: BTreeSet::new(),
             open_jobs: BTreeMap::new(),
             jobs_on: BTreeMap::new(),
             pods_of: BTreeMap::new(),

@@ -107,7 +107,12 @@ async fn a_job_that_has_ended_is_seen_to_have_ended() {
     for name in ["first", "second"] {
         let job: Job = serde_json::from_value(json!({
             "metadata": { "name": name, "labels": { "upgrade.cattle.io/plan": "p" } },
-            "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }] } } },
+            // No node, not even another test's, is to take its pod: the test is the kubelet.
+            "spec": { "template": { "spec": {
+                "restartPolicy": "Never",
+                "nodeSelector": { "test": "nobody" },
+                "containers": [{ "name": "c", "image": "i" }],
+            } } },
         }))
         .unwrap();
         jobs.create(&PostParams::default(), &job).await.unwrap();
@@ -121,7 +126,6 @@ async fn a_job_that_has_ended_is_seen_to_have_ended() {
             pods.items.into_iter().next().ok_or_else(|| "none".to_owned())
         })
         .await;
-        // There is no node: the test is the kubelet.
         let done = Patch::Merge(json!({ "status": { "phase": "Succeeded" } }));
         let pod = pod.metadata.name.unwrap();
         world

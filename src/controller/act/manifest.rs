@@ -25,6 +25,8 @@ pub enum Prepared {
     Tell { plan: Text, events: Vec<Event> },
     /// Make a Job.
     CreateJob { job: Text, body: Vec<u8> },
+    /// Look for a Job.
+    LookForJob { job: Text },
     /// Delete a Job.
     DeleteJob {
         job: Text,
@@ -92,6 +94,7 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
             job,
             attempt,
         } => create_job(world, &plan, &node, job, attempt)?,
+        Step::LookForJob { job, .. } => Some(Prepared::LookForJob { job }),
         Step::DeleteJob {
             job,
             uid,

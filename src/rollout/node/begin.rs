@@ -23,11 +23,12 @@ impl Question<'_> {
         told: Option<&NodeProgress>,
         leaving: Option<&JobFacts>,
     ) -> Stand {
-        let on_this_machine = self.making(node).filter(|making| making.node_uid == node.uid);
-        if on_this_machine.is_some_and(|making| making.under_way) {
-            return Stand::slot(self.pending(node, told.and_then(|told| told.attempt).unwrap_or(1), told));
-        }
         let eligible = self.is_eligible(node);
+        if let Some(making) = self.making(node)
+            && let Some(stand) = self.being_made(node, making, told.filter(|_| eligible))
+        {
+            return stand;
+        }
         let Some(record) = self.record(node) else {
             return match told {
                 Some(_) if eligible => self.begin(node, 1, told, leaving),
@@ -50,6 +51,27 @@ impl Question<'_> {
         }
     }
 
+    /// A Job that may be there or not. If it is for this very Plan and machine the node has its slot; and before another is
+    /// made, it is looked for.
+    fn being_made(&self, node: &NodeFacts, making: &Making, told: Option<&NodeProgress>) -> Option<Stand> {
+        let here = making.plan_uid == self.plan.facts.uid && making.node_uid == node.uid;
+        if making.under_way && !here {
+            return None;
+        }
+        let look = || Step::LookForJob {
+            plan: self.plan.facts.name.clone(),
+            node: node.name.clone(),
+            job: making.job.clone(),
+        };
+        // A list that is under way tells as much.
+        let look = (!making.under_way && !self.world.jobs.is_being_listed()).then(look);
+        if !here && told.is_none() {
+            return Some(Stand::Tidy(look.into_iter().collect()));
+        }
+        let attempt = told.and_then(|told| told.attempt).unwrap_or(1);
+        Some(Stand::slot(self.pending(node, attempt, told)).and(look))
+    }
+
     /// A node with a slot and without a Job. The Job is made once stored status says that the node has its slot. One that
     /// never had a Job goes back to waiting when nothing new may begin; one that lost it goes on.
     fn begin(
@@ -66,12 +88,8 @@ impl Question<'_> {
         };
         let mut standing = self.pending(node, attempt, told);
         standing.next = Some(Next::Later);
-        if let Some(blocker) = shut.filter(|_| fresh) {
-            // If its Job may be there all the same, the slot is not for others.
-            return match self.making(node).filter(|making| making.node_uid == node.uid) {
-                Some(_) => Stand::slot(standing.held_up_by(blocker)),
-                None => Stand::Tidy(Vec::new()),
-            };
+        if shut.is_some() && fresh {
+            return Stand::Tidy(Vec::new());
         }
         Stand::slot(match self.next_job(node, leaving) {
             Err(Hold::NotYet) => standing,
@@ -134,11 +152,7 @@ impl Question<'_> {
         if !self.can_start(node) {
             return Err(Hold::Blocked(Blocker::NodeNotReady));
         }
-        // While it is not known whether a Job of one name is there, no other name is tried.
-        let asked = self.making(node).map(|making| making.job.clone());
-        asked
-            .filter(|job| self.world.jobs.get(job).is_none())
-            .map_or_else(|| self.free_name(node, &resolved.hash), Ok)
+        self.free_name(node, &resolved.hash)
     }
 
     /// The Job that was asked for on the node, and of which no answer has told.

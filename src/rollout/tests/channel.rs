@@ -243,7 +243,7 @@ fn another_channel_is_asked_at_once() {
     toy.channels
         .insert("https://example.com/next".to_owned(), Ok("v2".to_owned()));
     toy.edit("p", |spec| {
-        spec.channel = Some("https://example.com/next".to_owned())
+        spec.channel = Some("https://example.com/next".to_owned());
     });
     toy.settle();
     assert_eq!(version(&toy), "v2");

@@ -236,7 +236,7 @@ impl Game {
                 self.toy.edit(plan, |spec| spec.concurrency = Some(concurrency));
             }
             9 => self.toy.edit(plan, |spec| {
-                spec.suspend = Some(!spec.suspend.unwrap_or_default())
+                spec.suspend = Some(!spec.suspend.unwrap_or_default());
             }),
             10 => self
                 .toy
@@ -281,10 +281,16 @@ impl Game {
                     && n.it.facts.records.values().any(|r| r.reason.is_some())
             });
             let failed: Vec<_> = failed.map(|(name, _)| name.clone()).collect();
-            if failed.is_empty() && self.is_over() && self.toy.decision().steps.is_empty() {
+            let next = self.toy.decision();
+            // Mere progress is written a little later.
+            let soon = self.toy.now.checked_add(SignedDuration::from_secs(2)).unwrap();
+            let rests = next.steps.is_empty() && next.wake.is_none_or(|at| at > soon);
+            if failed.is_empty() && self.is_over() && rests {
                 return;
             }
-            failed.iter().for_each(|node| self.toy.retry(node, "*"));
+            for node in &failed {
+                self.toy.retry(node, "*");
+            }
         }
         let decision = self.toy.decision();
         let plans: Vec<_> = self

@@ -172,7 +172,7 @@ fn what_blocks_a_plan_is_told_by_its_own_name() {
     toy.apply(plan("not-ready"));
     toy.apply(plan_with("nobody", |spec| spec.concurrency = None));
     toy.apply(plan_with("image", |spec| {
-        spec.upgrade.image = "NOT AN IMAGE".to_owned()
+        spec.upgrade.image = "NOT AN IMAGE".to_owned();
     }));
     toy.settle();
     for reason in ["NodeNotReady", "ConcurrencyZero", "ImageInvalid"] {

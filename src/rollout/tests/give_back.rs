@@ -133,7 +133,7 @@ fn the_last_holder_gives_the_node_back() {
             .as_mut()
             .unwrap()
             .holders
-            .insert(0, other.clone())
+            .insert(0, other.clone());
     });
     toy.comes_to("a", Stage::Upgrade);
     assert_eq!(
@@ -153,7 +153,7 @@ fn holders_of_other_controllers_are_theirs_to_judge() {
     ] {
         let mut toy = cordoned();
         toy.change_node("a", |node| {
-            node.facts.ledger.as_mut().unwrap().holders.push(other.clone())
+            node.facts.ledger.as_mut().unwrap().holders.push(other.clone());
         });
         toy.succeeds("a");
         assert!(toy.is_done("a", "p") && toy.is_cordoned("a"));

@@ -33,7 +33,7 @@ fn roll_out() -> Toy {
         });
     }
     toy.apply(plan_with("p", |spec| {
-        spec.concurrency = Some(i64::try_from(SLOTS).unwrap())
+        spec.concurrency = Some(i64::try_from(SLOTS).unwrap());
     }));
     toy.rounds_until(|toy| toy.plans["p"].it.object.status.is_some());
     let hash = toy.hash("p");

@@ -111,7 +111,7 @@ fn a_share_is_one_of_the_nodes_that_the_plan_is_for() {
     toy.add_nodes(&["a", "b", "c", "d"]);
     toy.set_done_label("d", "p", Some("disabled"));
     toy.apply(plan_with("p", |spec| {
-        spec.max_concurrent = Some(IntOrString::String("67%".to_owned()))
+        spec.max_concurrent = Some(IntOrString::String("67%".to_owned()));
     }));
     toy.settle();
     assert_eq!(toy.slots("p").len(), 2); // of three
@@ -313,7 +313,7 @@ fn a_node_that_is_busy_does_not_hold_up_the_next() {
     toy.settle();
     toy.add_nodes(&["b"]);
     toy.apply(plan_with("server", |spec| {
-        spec.drain = Some(crate::api::DrainSpec::default())
+        spec.drain = Some(crate::api::DrainSpec::default());
     }));
     toy.settle();
     assert_eq!(
@@ -408,10 +408,10 @@ fn a_node_that_leaves_the_selector_leaves_its_slot_when_nothing_runs() {
 fn status_names_nodes_by_hostname_in_the_order_of_their_names() {
     let mut toy = Toy::new();
     toy.add_node("a", |node| {
-        node.labels = labels([(names::LABEL_HOSTNAME, "zulu")])
+        node.labels = labels([(names::LABEL_HOSTNAME, "zulu")]);
     });
     toy.add_node("b", |node| {
-        node.labels = labels([(names::LABEL_HOSTNAME, "alpha")])
+        node.labels = labels([(names::LABEL_HOSTNAME, "alpha")]);
     });
     toy.apply(plan_with("p", |spec| spec.concurrency = Some(2)));
     toy.settle();

@@ -141,7 +141,7 @@ fn a_plan_without_version_and_channel_is_not_resolved() {
 #[test]
 fn a_version_is_published_with_a_minus_for_a_plus() {
     let toy = first(plan_with("p", |spec| {
-        spec.version = Some("v1.2.3+k3s1+x".to_owned())
+        spec.version = Some("v1.2.3+k3s1+x".to_owned());
     }));
     assert_eq!(toy.status("p").latest_version.as_deref(), Some("v1.2.3-k3s1-x"));
 }
@@ -359,7 +359,7 @@ fn why_a_pod_does_not_come_further_is_told() {
     toy.comes_to("a", Stage::Unbound);
     let pod = toy.pods.keys().next().unwrap().clone();
     toy.change_pod(&pod, |pod| {
-        pod.facts.waiting = Some("0/1 nodes are available".to_owned())
+        pod.facts.waiting = Some("0/1 nodes are available".to_owned());
     });
     toy.later(1);
     let entry = toy.entry("p", "a");

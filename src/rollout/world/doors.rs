@@ -60,6 +60,8 @@ impl World {
     /// A Job of ours was seen in this version. True when a fact is new.
     pub fn job_seen(&mut self, version: u64, mut facts: JobFacts) -> bool {
         let (name, uid) = (facts.name.clone(), facts.uid.clone());
+        // It is there, or was: an answer that comes when it may have ended holds no slot.
+        self.making.retain(|_, making| making.job != name);
         // A delete that was answered stays true while the watch is still telling of what came before it.
         facts.deleting |= self
             .jobs
@@ -68,7 +70,12 @@ impl World {
         match self.jobs.put(&name, &uid, version, facts) {
             Put::Known => return false,
             Put::New => {}
-            Put::Instead(old) => self.unindex_job(&old),
+            Put::Instead(old) => {
+                if old.uid != uid {
+                    self.outlived.remove(&old.uid);
+                }
+                self.unindex_job(&old);
+            }
         }
         if let Some(new) = self.jobs.get(&name) {
             if !new.recorded {
@@ -77,8 +84,6 @@ impl World {
             add_to(&mut self.jobs_on, &new.node, &name);
         }
         self.taken.remove(&name);
-        // It is there: an answer that comes after it may have ended holds no slot.
-        self.making.retain(|_, making| making.job != name);
         true
     }
 
@@ -91,13 +96,32 @@ impl World {
         })
     }
 
-    /// A Job is gone.
+    /// A Job is gone. One that was seen to end, and whose result is not recorded, stays known until that is done: its
+    /// upgrade has run and is not to run again. It goes when the step that marks it finds it gone.
     pub fn job_gone(&mut self, name: &str, uid: &str) -> bool {
+        if let Some(job) = self.jobs.get(name)
+            && *job.uid == *uid
+            && self.is_needed(job)
+            && self.outlived.insert(uid.into())
+        {
+            return self.jobs.alter(name, |job| std::mem::take(&mut job.deleting));
+        }
+        self.outlived.remove(uid);
         let Some(old) = self.jobs.remove(name, uid, |j| &j.uid) else {
             return false;
         };
         self.unindex_job(&old);
         true
+    }
+
+    /// Its result has come, and is not recorded on the machine that it was for.
+    fn is_needed(&self, job: &JobFacts) -> bool {
+        let plan = self.plans.get(&job.plan);
+        let node = self.nodes.get(&job.node);
+        !job.recorded
+            && job.outcome.ended().is_some()
+            && plan.is_some_and(|plan| plan.facts.uid == job.plan_uid)
+            && node.is_some_and(|node| job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid))
     }
 
     fn unindex_job(&mut self, old: &JobFacts) {
@@ -171,13 +195,23 @@ impl World {
                 }
             }
             Step::CreateJob { plan, node, job, .. } => {
+                let view = self.plans.get(plan);
+                let plan_uid = view.map(|it| it.facts.uid.clone());
+                let node_uid = self.nodes.get(node).map(|it| it.uid.clone());
                 let making = Making {
                     job: job.clone(),
-                    node_uid: self.nodes.get(node).map(|it| it.uid.clone()).unwrap_or_default(),
+                    plan_uid: plan_uid.unwrap_or_default(),
+                    node_uid: node_uid.unwrap_or_default(),
+                    disruptive: view.is_some_and(|it| it.disruptive),
                     under_way: true,
                     unknown: false,
                 };
                 self.making.insert((plan.clone(), node.clone()), making);
+            }
+            Step::LookForJob { plan, node, .. } => {
+                if let Some(making) = self.making.get_mut(&(plan.clone(), node.clone())) {
+                    making.under_way = true;
+                }
             }
             _ => {}
         }
@@ -188,9 +222,9 @@ impl World {
         if let Key::NextJob(plan, node) = key {
             let place = (plan.clone(), node.clone());
             match self.making.get_mut(&place) {
-                // It is known to be there, or not to be, when a watch or another try says so.
-                Some(making) if making.unknown && self.jobs.get(&making.job).is_none() => {
-                    making.under_way = false
+                // A watch says whether it is there, or somebody has to look: for a Plan that is gone, nobody has.
+                Some(making) if making.unknown && self.plans.contains_key(plan) => {
+                    making.under_way = false;
                 }
                 _ => {
                     self.making.remove(&place);
@@ -330,14 +364,22 @@ impl World {
 
     /// A Job was asked for, and whether it has been made is not known.
     pub fn job_unknown(&mut self, job: &str) {
+        if self.jobs.get(job).is_some() {
+            return;
+        }
         let asked = self.making.values_mut().filter(|making| *making.job == *job);
         asked.for_each(|making| making.unknown = true);
     }
 
+    /// Somebody has looked for a Job, and it was not there.
+    pub fn job_absent(&mut self, job: &str) {
+        let asked = self.making.values_mut().filter(|making| *making.job == *job);
+        asked.for_each(|making| making.unknown = false);
+    }
+
     /// Somebody else's Job had this name at that time.
     pub fn name_taken(&mut self, job: Text, now: Timestamp) {
-        self.making
-            .retain(|_, making| making.under_way || making.job != job);
+        self.making.retain(|_, making| making.job != job);
         self.taken.insert(job, now);
     }
 
@@ -395,7 +437,8 @@ impl World {
                 Kind::Plan => self.plan_gone(name, uid),
             };
         }
-        !gone.is_empty()
+        // Whether a Job is there that was asked for may be known now.
+        !gone.is_empty() || kind == Kind::Job && !self.making.is_empty()
     }
 }
 

@@ -133,6 +133,10 @@ impl<T: PartialEq> Table<T> {
             .collect()
     }
 
+    pub(in crate::rollout) fn is_being_listed(&self) -> bool {
+        !self.lists.is_multiple_of(2)
+    }
+
     pub(super) fn lists(&self) -> u64 {
         self.lists
     }

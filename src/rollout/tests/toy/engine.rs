@@ -156,12 +156,11 @@ impl Toy {
             self.hear(told, sent);
         }
         self.world.answered(&key);
-        match trouble {
-            Some((message, kind)) => self.troubled(key, message, kind),
-            None => {
-                self.engine.pauses.remove(&key);
-                self.world.untroubled(&key);
-            }
+        if let Some((message, kind)) = trouble {
+            self.troubled(key, message, kind)
+        } else {
+            self.engine.pauses.remove(&key);
+            self.world.untroubled(&key);
         }
     }
 
@@ -186,6 +185,7 @@ impl Toy {
             }
             Told::NameTaken(job) => world.name_taken(job, self.now),
             Told::JobUnknown(job) => world.job_unknown(&job),
+            Told::JobAbsent(job) => world.job_absent(&job),
             Told::StatusWritten(plan) => world.status_written(&plan, self.now),
             Told::StatusPruned => world.status_pruned(self.now),
             Told::Event(plan, key) => world.told(plan, key),

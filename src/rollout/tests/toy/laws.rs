@@ -41,7 +41,11 @@ impl Toy {
     pub(super) fn is_begun(&self, step: &Step) {
         let quiet = matches!(
             step,
-            Step::Poll { .. } | Step::ReadSecret { .. } | Step::AskPermissions | Step::Tell { .. }
+            Step::Poll { .. }
+                | Step::LookForJob { .. }
+                | Step::ReadSecret { .. }
+                | Step::AskPermissions
+                | Step::Tell { .. }
         );
         let outdated = self.world.missing_fields(self.now).is_some();
         self.law(quiet || !outdated, || {

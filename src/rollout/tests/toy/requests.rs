@@ -33,6 +33,9 @@ pub(super) enum Request {
     Create {
         job: Box<ToyJob>,
     },
+    Look {
+        job: Text,
+    },
     Delete {
         job: Text,
         uid: Text,
@@ -71,6 +74,7 @@ pub(super) enum Told {
     JobLeaving(Text, Text),
     NameTaken(Text),
     JobUnknown(Text),
+    JobAbsent(Text),
     SecretMissing(Text),
     StatusWritten(Text),
     StatusPruned,
@@ -118,6 +122,7 @@ enum Taken {
 }
 
 impl Toy {
+    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     pub(super) fn prepare(&self, step: Step) -> Option<Request> {
         let world = &self.world;
         Some(match step {
@@ -183,6 +188,7 @@ impl Toy {
                     job: Box::new(ToyJob::new(facts, cordon, settings.backoff_limit)),
                 }
             }
+            Step::LookForJob { job, .. } => Request::Look { job },
             Step::DeleteJob {
                 job,
                 uid,
@@ -243,6 +249,7 @@ impl Toy {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each request")]
     fn answer(&mut self, request: &Request) -> Reply {
         match request {
             Request::Status {
@@ -294,6 +301,10 @@ impl Toy {
                 )
             }
             Request::Create { job } => self.create_job(job),
+            Request::Look { job } => match self.jobs.get(&**job) {
+                Some(_) => told(vec![self.see_job(job)]),
+                None => told(vec![Told::JobAbsent(job.clone())]),
+            },
             Request::Delete {
                 job,
                 uid,
@@ -374,9 +385,11 @@ impl Toy {
             | Request::Release { job, uid }
             | Request::Mark { job, uid, .. } => self.look_at_job(job, uid, Wrong::Unanswered),
             Request::Node { node, uid, .. } => self.look_at_node(node, uid, Wrong::Unanswered),
-            Request::Tell { .. } | Request::Poll { .. } | Request::Secret { .. } | Request::Permissions => {
-                lost(Vec::new())
-            }
+            Request::Tell { .. }
+            | Request::Look { .. }
+            | Request::Poll { .. }
+            | Request::Secret { .. }
+            | Request::Permissions => lost(Vec::new()),
         }
     }
 

@@ -19,7 +19,6 @@ pub(super) enum News {
     Plan(u64, Box<PlanFacts>),
     PlanGone(Text, Text),
     Secret(u64, Text),
-    SecretGone(Text),
 }
 
 impl News {
@@ -70,7 +69,6 @@ impl News {
             Self::Plan(version, facts) => world.plan_seen(version, *facts),
             Self::PlanGone(name, uid) => world.plan_gone(&name, &uid),
             Self::Secret(version, name) => world.secret_seen(&name, version),
-            Self::SecretGone(name) => world.secret_gone(&name),
         }
     }
 }
