@@ -105,3 +105,120 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         session.drain(&which, &options).await
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::drain::{DryRun, Which};
+
+    #[derive(clap::Parser, Debug)]
+    #[command(args_override_self = true)]
+    struct Alone {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn parse(args: &[&str]) -> Result<Flags, clap::Error> {
+        Alone::try_parse_from(["drain"].iter().chain(args)).map(|alone| alone.flags)
+    }
+
+    fn options(args: &[&str]) -> Options {
+        parse(&[&["one"], args].concat()).unwrap().options()
+    }
+
+    #[test]
+    fn what_a_job_passes_is_understood() {
+        let options = options(&[
+            "--pod-selector",
+            "!upgrade.cattle.io/controller,component notin (sonobuoy)",
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--force",
+            "--timeout",
+            "60ns",
+            "--grace-period",
+            "-1",
+            "--disable-eviction=true",
+            "--skip-wait-for-delete-timeout",
+            "30",
+        ]);
+        assert_eq!(
+            options.pod_selector,
+            "!upgrade.cattle.io/controller,component notin (sonobuoy)"
+        );
+        let rules = options.rules;
+        assert!(rules.ignore_daemon_sets && rules.delete_empty_dir_data && rules.force);
+        assert_eq!(rules.skip_wait_for_delete, 30);
+        assert_eq!(options.timeout, Some(GoDuration::from_nanos(60)));
+        assert_eq!(options.grace_period, None, "each pod's own");
+        assert!(options.disable_eviction);
+    }
+
+    #[test]
+    fn defaults_are_kubectls() {
+        let options = options(&[]);
+        assert_eq!(options.pod_selector, "");
+        let rules = options.rules;
+        assert!(!rules.ignore_daemon_sets && !rules.delete_empty_dir_data && !rules.force);
+        assert_eq!((options.grace_period, options.timeout), (None, None));
+        assert_eq!((rules.skip_wait_for_delete, options.chunk_size), (0, 500));
+        assert!(!options.disable_eviction);
+    }
+
+    #[test]
+    fn values_are_read_as_go_reads_them_and_the_last_one_counts() {
+        assert_eq!(options(&["--grace-period=0"]).grace_period, Some(0));
+        assert_eq!(
+            options(&["--grace-period", "1", "--grace-period=2"]).grace_period,
+            Some(2)
+        );
+        assert!(!options(&["--force", "--force=F"]).rules.force);
+        let hour = GoDuration::from_nanos(5_400_000_000_000);
+        assert_eq!(options(&["--timeout=1h30m"]).timeout, Some(hour));
+        assert_eq!(options(&["--timeout", "0"]).timeout, None);
+        assert!(
+            options(&["--timeout", "-1s"])
+                .timeout
+                .is_some_and(GoDuration::is_negative),
+            "over at once"
+        );
+        assert_eq!(options(&["--chunk-size=0"]).chunk_size, 0);
+        for wrong in [
+            "--timeout=60",
+            "--grace-period=x",
+            "--pod-selector=a b",
+            "--force=maybe",
+            "--dry-run=yes",
+        ] {
+            let error = parse(&["one", wrong]).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_named_or_selected() {
+        let which = |args: &[&str]| parse(args).map(|flags| flags.nodes.which());
+        assert!(matches!(which(&["one", "node/two"]), Ok(Which::Names(names)) if names == ["one", "two"]));
+        assert!(matches!(which(&["-l", "a=b,!c"]), Ok(Which::Selector(text)) if text == "a=b,!c"));
+        assert!(which(&[]).is_err());
+        assert!(which(&["one", "--selector=a"]).is_err());
+    }
+
+    #[test]
+    fn a_dry_run_is_of_three_kinds() {
+        let dry_run = |arg: &str| parse(&["one", arg]).unwrap().nodes.dry_run;
+        assert_eq!(parse(&["one"]).unwrap().nodes.dry_run, DryRun::None);
+        for (arg, expected) in [
+            ("--dry-run", DryRun::Client),
+            ("--dry-run=client", DryRun::Client),
+            ("--dry-run=true", DryRun::Client),
+            ("--dry-run=server", DryRun::Server),
+            ("--dry-run=none", DryRun::None),
+            ("--dry-run=false", DryRun::None),
+        ] {
+            assert_eq!(dry_run(arg), expected, "{arg}");
+        }
+    }
+}
