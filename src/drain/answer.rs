@@ -75,28 +75,32 @@ fn of_status(status: &Status) -> Answer {
     match status.code {
         404 => Answer::Gone,
         409 => Answer::Conflict,
-        429 => match cause(DISRUPTION_BUDGET) {
-            Some(cause) => Answer::Refused(Refusal {
-                pdb: budget_name(&cause.message).map(str::to_owned),
-                why: match cause.message.as_str() {
-                    "" => message(),
-                    cause => cause.to_owned(),
-                },
-            }),
-            None => {
-                let asked = status
-                    .details
-                    .as_ref()
-                    .map_or(0, |details| details.retry_after_seconds);
-                let asked = Duration::from_secs(asked.into());
-                Answer::Overloaded(asked.clamp(BREATHER, LONGEST_BREATHER))
-            }
-        },
+        429 => cause(DISRUPTION_BUDGET).map_or_else(
+            || Answer::Overloaded(breather(status)),
+            |cause| {
+                Answer::Refused(Refusal {
+                    pdb: budget_name(&cause.message).map(str::to_owned),
+                    why: match cause.message.as_str() {
+                        "" => message(),
+                        cause => cause.to_owned(),
+                    },
+                })
+            },
+        ),
         403 if cause(NAMESPACE_TERMINATING).is_some() => Answer::Terminating(message()),
         _ if status.message.contains(TWO_BUDGETS) => Answer::TwoBudgets(message()),
         408 | 500.. => Answer::Unclear(message()),
         _ => Answer::Fatal(message()),
     }
+}
+
+/// How long an overloaded server wants to be left alone.
+fn breather(status: &Status) -> Duration {
+    let asked = status
+        .details
+        .as_ref()
+        .map_or(0, |details| details.retry_after_seconds);
+    Duration::from_secs(asked.into()).clamp(BREATHER, LONGEST_BREATHER)
 }
 
 /// The name in `The disruption budget NAME …`.

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether anything was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub(super) enum Changed {
     /// It was.
     Yes,
     /// The node was so already.

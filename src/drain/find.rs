@@ -96,9 +96,10 @@ impl Finder {
         }
         let (mut all, mut restarts) = (Vec::new(), 0);
         loop {
-            let list = match metadata_only {
-                true => request.list_metadata(&params),
-                false => request.list(&params),
+            let list = if metadata_only {
+                request.list_metadata(&params)
+            } else {
+                request.list(&params)
             };
             let page: Page<T> = match self
                 .client
@@ -132,7 +133,7 @@ impl Finder {
         }
     }
 
-    /// Names of the PodDisruptionBudgets of a pod, as far as they may be read: an eviction that two of them make impossible
+    /// Names of the budgets of a pod, as far as they may be read: an eviction that two of them make impossible
     /// is refused without their names.
     pub(super) async fn budgets(&self, pod: &PodId) -> Option<Vec<String>> {
         let pods = self.pages::<Pod>(true).await.ok()?;

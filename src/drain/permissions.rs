@@ -35,7 +35,7 @@ const DELETE: Need = Need {
     verbs: &["delete"],
 };
 
-/// What is missing to cordon this node and to make these pods go, a sentence each. Asked by SelfSubjectAccessReview, and
+/// What is missing to cordon this node and to make these pods go, a sentence each. Asked by review, and
 /// where that is not allowed by doing it dry.
 pub(super) async fn missing(
     client: &Client,
@@ -45,7 +45,7 @@ pub(super) async fn missing(
     evictor: &Evictor,
 ) -> Result<Vec<String>, kube::Error> {
     match by_review(client, cordons, pods, evictor).await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 405) => {
+        Err(kube::Error::Api(status)) if matches!(status.code, 403..=405) => {
             by_trial(client, node, cordons, pods, evictor).await
         }
         other => other,

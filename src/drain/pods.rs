@@ -66,7 +66,7 @@ struct Meta {
     uid: String,
     deletion_timestamp: Option<Timestamp>,
     labels: BTreeMap<String, String>,
-    annotations: BTreeMap<String, IgnoredAny>,
+    annotations: BTreeMap<String, String>,
     owner_references: Vec<OwnerReference>,
 }
 

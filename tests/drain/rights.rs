@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::Api;
 use serde_json::{Value, json};
 
+use super::side_by_side::daemon_set;
 use super::{Bench, Said, Tool, finish};
 use crate::scene::is_cordoned;
 use crate::support::audit::Requests;
@@ -86,34 +87,7 @@ async fn everything(bench: &Bench) {
 }
 
 async fn daemon(bench: &Bench) {
-    let daemon_set = json!({
-        "metadata": { "name": "daemon", "namespace": bench.world.namespace() },
-        "spec": {
-            "selector": { "matchLabels": { "daemon": "x" } },
-            "template": {
-                "metadata": { "labels": { "daemon": "x" } },
-                "spec": {
-                    "nodeSelector": { "kubernetes.io/hostname": bench.node("one") },
-                    "containers": [{ "name": "main", "image": "example.com/main" }],
-                },
-            },
-        },
-    });
-    let api = Api::<k8s_openapi::api::apps::v1::DaemonSet>::namespaced(
-        bench.world.client.clone(),
-        bench.world.namespace(),
-    );
-    create(&api, daemon_set).await;
-    wait::object(
-        api,
-        "daemon",
-        "runs",
-        super::A_WHILE,
-        |it: &k8s_openapi::api::apps::v1::DaemonSet| {
-            it.status.as_ref().is_some_and(|status| status.number_ready == 1)
-        },
-    )
-    .await;
+    daemon_set(bench, "one", "daemon").await;
     let out = bench.drain("one", &[]).await;
     assert_eq!(out.code, Some(1));
     assert!(out.last_line().contains("DaemonSet-managed Pods"), "{out:?}");

@@ -10,6 +10,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{A_WHILE, Bench, Said, Tool};
+use crate::support::faults::Rule;
 use crate::support::wait;
 use crate::support::world::cluster::create;
 
@@ -397,6 +398,30 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+/// A DaemonSet that has one pod, on that node, and it runs.
+pub(super) async fn daemon_set(bench: &Bench, node: &str, name: &str) {
+    let labels = json!({ "daemon": name });
+    let daemon_set = json!({
+        "metadata": { "name": name, "namespace": bench.world.namespace() },
+        "spec": {
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "nodeSelector": { "kubernetes.io/hostname": bench.node(node) },
+                    "containers": [{ "name": "main", "image": "example.com/main" }],
+                },
+            },
+        },
+    });
+    let api = Api::<DaemonSet>::namespaced(bench.world.client.clone(), bench.world.namespace());
+    create(&api, daemon_set).await;
+    wait::object(api, name, "runs", A_WHILE, |it: &DaemonSet| {
+        it.status.as_ref().is_some_and(|status| status.number_ready == 1)
+    })
+    .await;
+}
+
 /// One side of a situation.
 struct Side<'a> {
     bench: &'a Bench,
@@ -440,7 +465,7 @@ impl Side<'_> {
             bench.pod(&node, &self.own(name), more).await;
         }
         if case.with.contains(&With::DaemonSet) {
-            self.daemon_set().await;
+            daemon_set(bench, &node, &self.own("daemon")).await;
         }
         for (name, _, phase) in &case.pods {
             bench.phase(&self.own(name), phase).await;
@@ -480,30 +505,6 @@ impl Side<'_> {
         for (name, spec, healthy) in &case.budgets {
             bench.budget(&self.own(name), &node, spec.clone(), *healthy).await;
         }
-    }
-
-    async fn daemon_set(&self) {
-        let (bench, name) = (self.bench, self.own("daemon"));
-        let labels = json!({ "daemon": name });
-        let daemon_set = json!({
-            "metadata": { "name": name, "namespace": bench.world.namespace() },
-            "spec": {
-                "selector": { "matchLabels": labels },
-                "template": {
-                    "metadata": { "labels": labels },
-                    "spec": {
-                        "nodeSelector": { "kubernetes.io/hostname": bench.node(&self.node()) },
-                        "containers": [{ "name": "main", "image": "example.com/main" }],
-                    },
-                },
-            },
-        });
-        let api = Api::<DaemonSet>::namespaced(bench.world.client.clone(), bench.world.namespace());
-        create(&api, daemon_set).await;
-        wait::object(api, &name, "runs", A_WHILE, |it: &DaemonSet| {
-            it.status.as_ref().is_some_and(|status| status.number_ready == 1)
-        })
-        .await;
     }
 
     async fn drain(&self) -> Said {
@@ -714,5 +715,73 @@ async fn pods_of_a_namespace_that_is_being_deleted_are_waited_for() {
             pods.get_opt("slow").await.unwrap().is_none(),
             "{tool:?} did not wait"
         );
+    }
+}
+
+/// Both tools as the account that Plans name, through a proxy of their own with these rules.
+async fn through_proxies(bench: &Bench, rules: &[Rule], flags: &[&str]) -> [Said; 2] {
+    let run = async |tool, node: &str| {
+        let faults = bench.world.faults(1).await;
+        for rule in rules {
+            faults.add(rule.clone());
+        }
+        let node = bench.node(node);
+        let args: Vec<_> = ["drain", node.as_str()].iter().chain(flags).copied().collect();
+        let mut command = bench.command(tool, &args);
+        command.env("KUBECONFIG", faults.kubeconfig_for(&bench.drainer));
+        let out = super::finish(command).await;
+        assert!(faults.faults() > 0, "{tool:?} met no fault: {out:?}");
+        out
+    };
+    let (kubectl, refit) = tokio::join!(run(Tool::Kubectl, "k"), run(Tool::Refit, "r"));
+    [kubectl, refit]
+}
+
+#[tokio::test]
+async fn overload_beside_a_budget_keeps_neither_from_what_may_go() {
+    let bench = Bench::new(&["k", "r"]).await;
+    for node in ["k", "r"] {
+        let own = |name: &str| format!("{node}-{name}");
+        bench.pod(node, &own("guarded"), json!({ "app": node })).await;
+        bench.pod(node, &own("free"), json!({})).await;
+        for pod in ["guarded", "free"] {
+            bench.phase(&own(pod), "Running").await;
+        }
+        bench
+            .budget(&own("guard"), node, json!({ "minAvailable": 1 }), 1)
+            .await;
+    }
+    let overload = [Rule::on("create", "pods/eviction").times(2).answer(429)];
+    for (said, node) in through_proxies(&bench, &overload, &["--timeout=20s"])
+        .await
+        .iter()
+        .zip(["k", "r"])
+    {
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let left: Vec<_> = bench.on_node(node).await.into_keys().collect();
+        assert_eq!(left, [format!("{node}-guarded")], "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_whose_daemon_set_is_gone_goes_by_force_only() {
+    let bench = Bench::new(&["k", "r"]).await;
+    for node in ["k", "r"] {
+        daemon_set(&bench, node, &format!("{node}-daemon")).await;
+    }
+    // What garbage collection would soon do is not waited for: the API server says that there is no such DaemonSet.
+    let gone = [Rule::on("get", "daemonsets").answer(404)];
+    for said in through_proxies(&bench, &gone, &["--ignore-daemonsets"]).await {
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(!said.stdout.contains("evicting pod"), "{said:?}");
+    }
+    for (said, node) in through_proxies(&bench, &gone, &["--force"])
+        .await
+        .iter()
+        .zip(["k", "r"])
+    {
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.stdout.contains(&format!("pod/{node}-daemon-")), "{said:?}");
+        assert!(said.stdout.contains(" evicted"), "{said:?}");
     }
 }

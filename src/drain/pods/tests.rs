@@ -8,7 +8,7 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-fn pod(change: Value) -> Pod {
+fn pod(change: &Value) -> Pod {
     let mut pod = json!({
         "metadata": {
             "name": "web-1", "namespace": "shop", "uid": "u1",
@@ -56,12 +56,12 @@ fn refused(message: &str) -> Verdict {
 
 #[test]
 fn a_pod_with_a_controller_goes() {
-    assert_eq!(plain(&pod(json!({})), ""), Verdict::Goes);
+    assert_eq!(plain(&pod(&json!({})), ""), Verdict::Goes);
 }
 
 #[test]
 fn a_pod_that_nobody_makes_again_goes_by_force_only() {
-    let alone = pod(json!({ "ownerReferences": [] }));
+    let alone = pod(&json!({ "ownerReferences": [] }));
     assert_eq!(plain(&alone, "ie"), refused(UNMANAGED_FATAL));
     assert_eq!(
         plain(&alone, "f"),
@@ -69,21 +69,21 @@ fn a_pod_that_nobody_makes_again_goes_by_force_only() {
     );
     // An owner that is not in charge is none.
     let owned = pod(
-        json!({ "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c" }] }),
+        &json!({ "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c" }] }),
     );
     assert_eq!(plain(&owned, ""), refused(UNMANAGED_FATAL));
     // Static pods belong to their Node, and stay.
-    let mirror = pod(json!({ "ownerReferences": owner("v1", "Node"), "annotations": { MIRROR: "x" } }));
+    let mirror = pod(&json!({ "ownerReferences": owner("v1", "Node"), "annotations": { MIRROR: "x" } }));
     assert_eq!(plain(&mirror, ""), Verdict::Stays);
 }
 
 #[test]
 fn local_data_goes_when_that_is_said() {
     let volumes = json!([{ "name": "a", "configMap": {} }, { "name": "b", "emptyDir": {} }]);
-    let keeps = pod(json!({ "volumes": volumes }));
+    let keeps = pod(&json!({ "volumes": volumes }));
     assert_eq!(plain(&keeps, "if"), refused(LOCAL_STORAGE_FATAL));
     assert_eq!(plain(&keeps, "e"), Verdict::Goes);
-    let alone = pod(json!({ "volumes": volumes, "ownerReferences": [] }));
+    let alone = pod(&json!({ "volumes": volumes, "ownerReferences": [] }));
     assert_eq!(plain(&alone, "f"), refused(LOCAL_STORAGE_FATAL));
     assert_eq!(plain(&alone, "e"), refused(UNMANAGED_FATAL));
     assert_eq!(
@@ -97,18 +97,18 @@ fn a_finished_pod_goes_whatever_it_was() {
     for phase in ["Succeeded", "Failed"] {
         let done =
             json!({ "phase": phase, "ownerReferences": [], "volumes": [{ "name": "a", "emptyDir": {} }] });
-        assert_eq!(plain(&pod(done), ""), Verdict::Goes);
-        let of_daemon_set = pod(json!({ "phase": phase, "ownerReferences": owner("apps/v1", "DaemonSet") }));
+        assert_eq!(plain(&pod(&done), ""), Verdict::Goes);
+        let of_daemon_set = pod(&json!({ "phase": phase, "ownerReferences": owner("apps/v1", "DaemonSet") }));
         assert_eq!(of_daemon_set.daemon_set(), None, "nobody is asked");
         assert_eq!(plain(&of_daemon_set, ""), Verdict::Goes);
-        let mirror = pod(json!({ "phase": phase, "annotations": { MIRROR: "x" } }));
+        let mirror = pod(&json!({ "phase": phase, "annotations": { MIRROR: "x" } }));
         assert_eq!(plain(&mirror, ""), Verdict::Stays);
     }
 }
 
 #[test]
 fn a_pod_of_a_daemon_set_stays_and_stops_the_drain_unless_ignored() {
-    let pod = pod(json!({ "ownerReferences": owner("apps/v1", "DaemonSet") }));
+    let pod = pod(&json!({ "ownerReferences": owner("apps/v1", "DaemonSet") }));
     assert_eq!(pod.daemon_set(), Some("d"));
     let with = |daemon_set, letters| triage(&pod, Some(&daemon_set), rules(letters), now());
     assert_eq!(with(DaemonSet::Exists, "ef"), refused(DAEMON_SET_FATAL));
@@ -125,14 +125,14 @@ fn a_pod_of_a_daemon_set_stays_and_stops_the_drain_unless_ignored() {
 
 #[test]
 fn another_groups_daemon_set_is_a_controller_like_any_other() {
-    let pod = pod(json!({ "ownerReferences": owner("apps.kruise.io/v1alpha1", "DaemonSet") }));
+    let pod = pod(&json!({ "ownerReferences": owner("apps.kruise.io/v1alpha1", "DaemonSet") }));
     assert_eq!(pod.daemon_set(), None);
     assert_eq!(plain(&pod, ""), Verdict::Goes);
 }
 
 #[test]
 fn a_pod_that_was_to_be_gone_long_ago_is_left_where_that_is_asked_for() {
-    let leaving = pod(json!({ "deletionTimestamp": "2026-01-01T08:59:30Z", "ownerReferences": [] }));
+    let leaving = pod(&json!({ "deletionTimestamp": "2026-01-01T08:59:30Z", "ownerReferences": [] }));
     let after = |seconds| Rules {
         skip_wait_for_delete: seconds,
         force: true,
@@ -146,7 +146,7 @@ fn a_pod_that_was_to_be_gone_long_ago_is_left_where_that_is_asked_for() {
             "{seconds}: {verdict:?}"
         );
     }
-    let later = pod(json!({ "deletionTimestamp": "2026-01-01T09:10:00Z" }));
+    let later = pod(&json!({ "deletionTimestamp": "2026-01-01T09:10:00Z" }));
     assert_eq!(triage(&later, None, after(1), now()), Verdict::Goes);
 }
 
