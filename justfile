@@ -53,5 +53,7 @@ run *ARGS:
 
 # Long tests are ignored by `cargo test`; those of one kind have its name as their module. None is an error.
 _ignored KIND:
-    cargo test --release --locked --test main -- --ignored --list {{ KIND }}:: | grep -q ': test$'
-    cargo test --release --locked --test main -- --ignored --nocapture {{ KIND }}::
+    cargo build --release --locked --bin refit
+    cargo test --profile long-tests --locked --test main -- --ignored --list {{ KIND }}:: | grep -q ': test$'
+    REFIT_TEST_BINARY="$(realpath "${CARGO_TARGET_DIR:-target}/release/refit")" \
+        cargo test --profile long-tests --locked --test main -- --ignored --nocapture {{ KIND }}::

@@ -272,7 +272,9 @@ impl Controller {
     }
 }
 
-/// refit's binary, which cargo builds for tests. An example has to name a program of its own.
+/// refit's binary: the one that `REFIT_TEST_BINARY` names, or the one which cargo builds for tests. An example has to
+/// name a program of its own.
 pub fn binary() -> PathBuf {
-    option_env!("CARGO_BIN_EXE_refit").unwrap_or("refit").into()
+    let built = || option_env!("CARGO_BIN_EXE_refit").unwrap_or("refit").into();
+    std::env::var_os("REFIT_TEST_BINARY").map_or_else(built, PathBuf::from)
 }

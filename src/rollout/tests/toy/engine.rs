@@ -157,7 +157,7 @@ impl Toy {
         }
         self.world.answered(&key);
         if let Some((message, kind)) = trouble {
-            self.troubled(key, message, kind)
+            self.troubled(key, message, kind);
         } else {
             self.engine.pauses.remove(&key);
             self.world.untroubled(&key);
