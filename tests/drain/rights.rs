@@ -131,9 +131,12 @@ async fn a_drain_does_what_the_shipped_roles_allow_and_nothing_else() {
         "selfsubjectaccessreviews",
     ));
     assert!(used.is_subset(&allowed), "{:?}", used.difference(&allowed));
-    // What `prepare` of k3s-upgrade and rke2-upgrade reads.
+    // What kubectl needs on Windows nodes, and what `prepare` of k3s-upgrade and rke2-upgrade reads.
     let unused: Vec<_> = allowed.difference(&used).cloned().collect();
-    assert_eq!(unused, [right("get", "upgrade.cattle.io", "plans")]);
+    assert_eq!(
+        unused,
+        [right("get", "", "pods"), right("get", "upgrade.cattle.io", "plans")]
+    );
 }
 
 #[tokio::test]
