@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 
 use act::Actor;
 use client::{AGENT, ApiServer, ClientError, brief};
-use crd::CrdError;
+use crd::{CrdError, Registered};
 use engine::Engine;
 use events::Source;
 use lease::{Elector, Leadership, LeaseHandle, LeaseLost};
@@ -79,10 +79,10 @@ pub async fn run(
     tokio::pin!(shutdown);
     let start = async {
         let cluster_id = cluster_id(&unguarded).await?;
-        crd::register(unguarded.clone(), settings.manage_crd).await?;
-        Ok::<_, Error>(cluster_id)
+        let registered = crd::register(unguarded.clone(), settings.manage_crd).await?;
+        Ok::<_, Error>((cluster_id, registered))
     };
-    let cluster_id = tokio::select! {
+    let (cluster_id, registered) = tokio::select! {
         started = start => started?,
         () = &mut shutdown => return Ok(()),
     };
@@ -124,6 +124,9 @@ pub async fn run(
 
     let client = server.guarded(leadership.clone())?;
     let mut office = Office::open(&settings, client, unguarded, source, channels, clock).await?;
+    if registered == Registered::Updated {
+        office.engine.is_wary_of_lists();
+    }
     let lost = tokio::select! {
         () = office.work() => false,
         () = leadership.lost() => true,
@@ -165,6 +168,7 @@ struct Office {
     observer: Observer,
     may_watch_pods: bool,
     pods_wanted: watch::Receiver<bool>,
+    plans_again: watch::Receiver<()>,
 }
 
 impl Office {
@@ -189,6 +193,7 @@ impl Office {
         let (seen, inbox) = mpsc::channel(QUEUE);
         let (pods_tx, pods_wanted) = watch::channel(false);
         let (listed_tx, listed) = watch::channel(BTreeSet::new());
+        let (again_tx, plans_again) = watch::channel(());
         let observer = Observer {
             client: client.clone(),
             namespace: settings.namespace.clone(),
@@ -214,7 +219,7 @@ impl Office {
             ttl,
             blind: AtomicBool::new(false),
         };
-        let engine = Engine::new(world, actor, inbox, pods_tx, listed_tx);
+        let engine = Engine::new(world, actor, inbox, pods_tx, listed_tx, again_tx);
         Ok(Self {
             engine,
             watches: JoinSet::new(),
@@ -225,6 +230,7 @@ impl Office {
             observer,
             may_watch_pods,
             pods_wanted,
+            plans_again,
         })
     }
 
@@ -240,13 +246,15 @@ impl Office {
             observer,
             may_watch_pods,
             pods_wanted,
+            plans_again,
         } = self;
         let opening = async {
             let until = async |kind: Kind| {
                 let _ = listed.clone().wait_for(|listed| listed.contains(&kind)).await;
             };
             let watching = observer.clone();
-            watches.spawn(watching.clone().schema());
+            let (defined_tx, mut defined) = watch::channel(false);
+            watches.spawn(watching.clone().schema(defined_tx));
             watches.spawn(watching.clone().secrets());
             watches.spawn(watching.clone().pods(*may_watch_pods, pods_wanted.clone()));
             watches.spawn(watching.clone().jobs());
@@ -255,7 +263,8 @@ impl Office {
             until(Kind::Job).await;
             watches.spawn(watching.clone().nodes());
             until(Kind::Node).await;
-            watches.spawn(watching.plans());
+            let _ = defined.wait_for(|defined| *defined).await;
+            watches.spawn(watching.plans(plans_again.clone()));
             until(Kind::Plan).await;
             let text = format!("{PROGRAM} running as {}/{}", source.namespace, source.controller);
             tell(client, source, "Started", &text, clock).await;

@@ -23,6 +23,7 @@ mod support;
 mod bad_input;
 mod bench;
 mod channels;
+mod definition;
 mod deploy;
 mod docs;
 mod drain;

@@ -147,11 +147,9 @@ impl Actor {
             } => self.write_status(plan, &uid, &body, &events).await,
             Prepared::Plan { plan, uid, body } => {
                 let api = self.plans();
-                match api
-                    .patch(&plan, &PatchParams::default(), &Patch::Merge(&body))
-                    .await
-                {
+                match api.patch(&plan, &exactly(), &Patch::Merge(&body)).await {
                     Ok(plan) => Ok(vec![plan_seen(plan)]),
+                    Err(error) if would_prune(&error) => Err(pruned()),
                     Err(error) => self.look_at_plan(&plan, &uid, &error).await,
                 }
             }
@@ -310,7 +308,7 @@ impl Actor {
         self.write_events(events).await?;
         match self
             .plans()
-            .patch_status(&plan, &PatchParams::default(), &Patch::Merge(body))
+            .patch_status(&plan, &exactly(), &Patch::Merge(body))
             .await
         {
             Ok(written) => {
@@ -321,6 +319,7 @@ impl Actor {
                 }
                 Ok(told)
             }
+            Err(error) if would_prune(&error) => Err(pruned()),
             Err(error) => self.look_at_plan(&plan, uid, &error).await,
         }
     }
@@ -463,6 +462,25 @@ impl Actor {
 
 fn plan_seen(plan: RawPlan) -> Told {
     Told::Seen(Seen::Plan(version(plan.meta()), Box::new(plan.facts())))
+}
+
+/// Plans are written whole or not at all: an API server that knows no such field as one of ours refuses the write. Without
+/// this it would drop the fields from what it stores, those of the spec too.
+fn exactly() -> PatchParams {
+    PatchParams::default().validation_strict()
+}
+
+fn would_prune(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 422)
+        && status.message.contains("strict decoding error: unknown field"))
+}
+
+fn pruned() -> (Vec<Told>, Trouble) {
+    let trouble = Trouble {
+        message: "the API server that was asked does not know all fields of a Plan".to_owned(),
+        kind: TroubleKind::Stale,
+    };
+    (vec![Told::StatusPruned], trouble)
 }
 
 /// The object may be another one than was thought, or in another version.

@@ -43,6 +43,8 @@ pub struct Engine {
     pods_wanted: watch::Sender<bool>,
     /// Says that a kind has been listed.
     listed: watch::Sender<BTreeSet<Kind>>,
+    /// Has the watch of Plans begin anew.
+    plans_again: watch::Sender<()>,
     /// What steps are about that are under way, and which lists had ended when each began.
     under_way: BTreeMap<Key, Lists>,
     pauses: BTreeMap<Key, Pause>,
@@ -62,6 +64,7 @@ impl Engine {
         seen: mpsc::Receiver<Seen>,
         pods_wanted: watch::Sender<bool>,
         listed: watch::Sender<BTreeSet<Kind>>,
+        plans_again: watch::Sender<()>,
     ) -> Self {
         Self {
             world,
@@ -69,10 +72,16 @@ impl Engine {
             seen,
             pods_wanted,
             listed,
+            plans_again,
             under_way: BTreeMap::new(),
             pauses: BTreeMap::new(),
             steps: JoinSet::new(),
         }
+    }
+
+    /// The CRD was changed just now, and an API server may not have taken that up.
+    pub fn is_wary_of_lists(&mut self) {
+        self.world.is_wary_of_lists();
     }
 
     /// Turns until the watches end or the future is dropped.
@@ -158,19 +167,23 @@ impl Engine {
                 world.permissions_seen(None);
                 true
             }
-            Seen::Schema(schema) => {
-                let news = world.schema_seen(schema.clone());
-                if news {
-                    match schema {
-                        Schema::Current => tracing::info!("the CustomResourceDefinition has all fields"),
-                        Schema::Outdated(missing) => tracing::error!(
-                            %missing,
-                            "SchemaOutdated: the CustomResourceDefinition that is served lacks fields; nothing is \
-                             written and no node is started until it has them"
-                        ),
+            Seen::PlansAgain => {
+                world.plans_read_again();
+                false
+            }
+            Seen::Schema(schema, edition) => {
+                match &schema {
+                    Schema::Current if matches!(world.schema(), Schema::Outdated(_)) => {
+                        tracing::info!("the CustomResourceDefinition has all fields again");
                     }
+                    Schema::Outdated(missing) if *world.schema() != schema => tracing::error!(
+                        %missing,
+                        "SchemaOutdated: the CustomResourceDefinition that is served lacks fields; no Plan is written \
+                         and no node is started until it has them"
+                    ),
+                    _ => {}
                 }
-                news
+                world.schema_seen(schema, edition)
             }
         }
     }
@@ -207,6 +220,9 @@ impl Engine {
                 break; // likewise
             }
             self.world.sends(&step);
+            if key == Key::Plans {
+                self.plans_again.send_replace(());
+            }
             let prepared = prepare(&self.world, step);
             if !matches!(prepared, Ok(Some(_))) {
                 self.world.answered(&key);
@@ -283,10 +299,12 @@ impl Engine {
             Told::JobAbsent(job) => world.job_absent(&job),
             Told::StatusWritten(plan) => world.status_written(&plan, self.actor.clock.now()),
             Told::StatusPruned => {
-                tracing::error!(
-                    "SchemaOutdated: the API server has dropped status.observedGeneration of a Plan"
-                );
-                world.status_pruned(self.actor.clock.now());
+                if world.status_pruned(self.actor.clock.now()) {
+                    tracing::error!(
+                        "SchemaOutdated: an API server does not keep refit's fields of a Plan, though the \
+                         CustomResourceDefinition has them; no Plan is written and no node is started meanwhile"
+                    );
+                }
             }
             Told::Event(plan, key) => world.told(plan, key),
             Told::Secret(name, version, hash) => {

@@ -50,8 +50,10 @@ pub enum Seen {
     Secret(u64, Text),
     /// A Secret is gone.
     SecretGone(Text),
-    /// The CRD that is served.
-    Schema(Schema),
+    /// The CRD that is served, and which edition of it that is.
+    Schema(Schema, Text),
+    /// The watch of Plans begins, and with it a list.
+    PlansAgain,
     /// A list or a watch is not allowed.
     Forbidden,
 }
@@ -145,12 +147,18 @@ impl Observer {
         self.run(Kind::Node, api, config, seen, Seen::NodeGone).await;
     }
 
-    /// Watches the Plans of the namespace.
-    pub async fn plans(self) {
+    /// Watches the Plans of the namespace, from the beginning each time that `again` says so.
+    pub async fn plans(self, mut again: watch::Receiver<()>) {
         let api = Api::<RawPlan>::namespaced(self.client.clone(), &self.namespace);
         let seen = |plan: &RawPlan| Seen::Plan(version(plan.meta()), Box::new(plan.clone().facts()));
         let config = watcher::Config::default().page_size(PAGE);
-        self.run(Kind::Plan, api, config, seen, Seen::PlanGone).await;
+        loop {
+            self.tell(Seen::PlansAgain).await;
+            tokio::select! {
+                () = self.run(Kind::Plan, api.clone(), config.clone(), seen, Seen::PlanGone) => return,
+                asked = again.changed() => if asked.is_err() { return },
+            }
+        }
     }
 
     /// Watches the metadata of the namespace's Secrets: which there are, and when one changes.
@@ -164,42 +172,41 @@ impl Observer {
             .await;
     }
 
-    /// Watches the definition of the Plan itself.
-    pub async fn schema(self) {
+    /// Watches the definition of the Plan itself, and says in `defined` that something is known of it.
+    pub async fn schema(self, defined: watch::Sender<bool>) {
         let api = Api::<CustomResourceDefinition>::all(self.client.clone());
         let name = format!("metadata.name=plans.{}", names::GROUP);
         let config = watcher::Config::default().fields(&name);
         let mut stream = watcher(api, config).backoff(Steady::default()).boxed();
         let mut found = false;
+        let nowhere = || (Schema::Outdated(NOT_THERE.to_owned()), "".into());
         loop {
-            let schema = match stream.next().await {
+            let (schema, edition) = match stream.next().await {
                 Some(Ok(watcher::Event::Init)) => {
                     found = false;
                     continue;
                 }
                 Some(Ok(watcher::Event::InitApply(crd) | watcher::Event::Apply(crd))) => {
                     found = true;
-                    let missing = crd::missing_fields(&crd);
-                    if missing.is_empty() {
-                        Schema::Current
-                    } else {
-                        Schema::Outdated(missing.join(", "))
-                    }
+                    (served(&crd), edition(&crd))
                 }
                 Some(Ok(watcher::Event::InitDone)) if found => continue,
-                Some(Ok(watcher::Event::InitDone | watcher::Event::Delete(_))) => {
-                    Schema::Outdated("the definition itself".to_owned())
-                }
+                Some(Ok(watcher::Event::InitDone | watcher::Event::Delete(_))) => nowhere(),
                 Some(Err(error)) => {
                     tracing::warn!(
                         error = watch_error(&error),
                         "cannot watch the CustomResourceDefinition"
                     );
-                    continue;
+                    // Who may not look at it learns from refused writes what it lacks.
+                    if !is_forbidden(&error) || *defined.borrow() {
+                        continue;
+                    }
+                    (Schema::Current, "".into())
                 }
                 None => return,
             };
-            self.tell(Seen::Schema(schema)).await;
+            self.tell(Seen::Schema(schema, edition)).await;
+            defined.send_replace(true);
         }
     }
 
@@ -243,6 +250,38 @@ impl Observer {
             }
         }
     }
+}
+
+/// What a CRD lacks that is not there, not there yet, or about to go.
+const NOT_THERE: &str = "the definition itself";
+
+fn served(definition: &CustomResourceDefinition) -> Schema {
+    let conditions = definition
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let is_served = conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Established" && condition.status == "True");
+    if !is_served || definition.metadata.deletion_timestamp.is_some() {
+        return Schema::Outdated(NOT_THERE.to_owned());
+    }
+    let missing = crd::missing_fields(definition);
+    if missing.is_empty() {
+        Schema::Current
+    } else {
+        Schema::Outdated(missing.join(", "))
+    }
+}
+
+/// Each change of what a CRD asks for is another edition; one of its status is not.
+fn edition(definition: &CustomResourceDefinition) -> Text {
+    let meta = &definition.metadata;
+    let (uid, generation) = (
+        meta.uid.as_deref().unwrap_or_default(),
+        meta.generation.unwrap_or_default(),
+    );
+    format!("{uid}/{generation}").as_str().into()
 }
 
 /// The API server's own words, without the status behind them.

@@ -28,7 +28,7 @@ pub enum Blocker {
     },
     /// `suspend` is true.
     Suspended,
-    /// The Plan is not valid, or its version is not known.
+    /// The Plan is not valid, or its version is not known, or it has to be read again.
     NotReady,
     /// The CRD that is served lacks fields.
     SchemaOutdated {

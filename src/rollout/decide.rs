@@ -13,7 +13,7 @@ use super::plan::PlanView;
 use super::start::{self, Busy, Standings};
 use super::status::{WAITING, report};
 use super::step::{Key, Step};
-use super::world::World;
+use super::world::{Hold, World};
 use super::{give_back, resolve};
 use crate::api::NodeProgress;
 use crate::job::digest;
@@ -49,12 +49,9 @@ impl Decision {
 pub fn decide(world: &World, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
     ask(world, now, &mut decision);
-    if let Some((missing, until)) = world.missing_fields(now) {
-        // Writing a status now would store a spec that has lost our fields for good.
-        if let Some(until) = until {
-            decision.wake_at(until);
-        }
-        schema_outdated(world, missing, &mut decision);
+    if let Some(hold) = world.hold(now) {
+        // Writing a status now could store a spec that has lost our fields for good.
+        hold_still(world, hold, &mut decision);
         return decision;
     }
 
@@ -70,7 +67,7 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
         gates.insert(name.clone(), gate);
     }
     leftovers(world, &mut decision);
-    decision.steps.extend(give_back::tidy(world, &standings));
+    decision.steps.extend(give_back::tidy(world, Some(&standings)));
 
     // Who goes on: those that have a slot, before anybody starts.
     let mut busy = Busy::new(world, &standings);
@@ -109,31 +106,48 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     decision
 }
 
-/// Nothing can be written on a Plan, but everybody can be told why.
-fn schema_outdated(world: &World, missing: &str, decision: &mut Decision) {
+/// No Plan is written and nothing begins. Nodes that Plans held which are gone are given back all the same, and everybody
+/// can be told why the rest waits.
+fn hold_still(world: &World, hold: Hold<'_>, decision: &mut Decision) {
+    let blocker = match hold {
+        Hold::Unread { ask } => {
+            decision.steps.extend(ask.then_some(Step::ReadPlans));
+            Blocker::NotReady
+        }
+        Hold::Outdated { missing, until } => {
+            if let Some(until) = until {
+                decision.wake_at(until);
+            }
+            decision.steps.extend(give_back::tidy(world, None));
+            Blocker::SchemaOutdated {
+                missing: missing.to_owned(),
+            }
+        }
+    };
     for (name, plan) in &world.plans {
-        let blocker = Blocker::SchemaOutdated {
-            missing: missing.to_owned(),
-        };
-        let facts = &plan.facts;
-        let occurrence = serde_json::to_string(facts.status()).unwrap_or_default();
-        let (reason, text) = (blocker.reason(), blocker.to_string());
-        let event = Event::plan(name, &facts.uid, EventType::Warning, reason, text, &occurrence);
-        if world.told.get(name) != Some(&event.key) {
-            decision.steps.push(Step::Tell {
-                plan: name.clone(),
-                events: vec![event],
-            });
+        if matches!(hold, Hold::Outdated { .. }) {
+            decision.steps.extend(tell(world, plan, &blocker));
         }
         let waits = plan.nodes.eligible() > 0;
         decision.reports.insert(
             name.clone(),
             Report {
-                blocker: waits.then_some(blocker),
+                blocker: waits.then(|| blocker.clone()),
                 ..Report::default()
             },
         );
     }
+}
+
+/// Tells a Plan of the definition, once in each of its editions.
+fn tell(world: &World, plan: &PlanView, blocker: &Blocker) -> Option<Step> {
+    let (name, uid) = (&plan.facts.name, &plan.facts.uid);
+    let (reason, text) = (blocker.reason(), blocker.to_string());
+    let event = Event::plan(name, uid, EventType::Warning, reason, text, world.edition());
+    (world.told.get(name) != Some(&event.key)).then(|| Step::Tell {
+        plan: name.clone(),
+        events: vec![event],
+    })
 }
 
 /// Questions that have to be answered before Plans can be resolved or started.

@@ -313,8 +313,10 @@ pub struct ChannelFacts {
 /// Whether the served CRD has our fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Schema {
-    /// It has, as far as is known.
+    /// Nobody has said so yet: nothing is written and nothing is started.
     #[default]
+    Unknown,
+    /// It has, as far as is known.
     Current,
     /// It lacks these: nothing is written and nothing is started.
     Outdated(String),

@@ -1,7 +1,9 @@
 //! The note on a Plan that says which of refit's own fields it uses. While another controller's CRD is served, our fields
 //! are pruned when the Plan is read, and any write then stores it without them; the note tells such a loss from an edit:
-//! an edit changes `metadata.generation`, pruning does not.
+//! an edit changes `metadata.generation`, pruning does not. What is read is pruned too, though nothing is lost yet: of two
+//! readings of one version, the richer one counts.
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::facts::PlanFacts;
@@ -31,6 +33,26 @@ pub(super) fn note(plan: &PlanFacts) -> Result<(), Option<String>> {
         Ok(())
     } else {
         Err(wanted)
+    }
+}
+
+/// Whether a reading of a Plan has more fields than another reading of the same version. What is stored is the same, so
+/// the other one was read through a definition that prunes more.
+pub(super) fn is_richer(reading: &PlanFacts, than: &PlanFacts) -> bool {
+    let size = |plan: &PlanFacts| {
+        let (spec, status) = (&plan.object.spec, &plan.object.status);
+        serde_json::to_value((spec, status)).map_or(0, |value| values(&value))
+    };
+    reading != than && size(reading) > size(than)
+}
+
+/// How many values there are in a value, null aside.
+fn values(value: &Value) -> usize {
+    match value {
+        Value::Null => 0,
+        Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(values).sum::<usize>(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
     }
 }
 

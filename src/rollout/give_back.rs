@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Holder;
 use super::facts::{NodeFacts, Text};
 use super::node::{Standing, record_key};
+use super::plan::PlanView;
 use super::record::Phase;
 use super::step::{NodeChange, Step};
 use super::world::{Defaults, World};
@@ -49,8 +50,8 @@ fn leave(node: &NodeFacts, goes: impl Fn(&Holder) -> bool, change: &mut NodeChan
 
 /// What is to be given back, seen from the nodes: holders of ours whose Plan is gone or has nothing to do with the node
 /// any more, once no pod of theirs is left there; ledgers of nodes that a person has uncordoned; and records of Plans that
-/// are no more.
-pub(super) fn tidy(world: &World, standings: &BTreeMap<Text, BTreeMap<Text, Standing>>) -> Vec<Step> {
+/// are no more. Without `standings`, whatever a Plan that is there holds has its reason.
+pub(super) fn tidy(world: &World, standings: Option<&BTreeMap<Text, BTreeMap<Text, Standing>>>) -> Vec<Step> {
     let mut steps = Vec::new();
     for name in &world.ledgers {
         let Some(node) = world.nodes.get(name) else {
@@ -131,7 +132,7 @@ fn patch(node: &NodeFacts, change: NodeChange) -> Step {
 
 fn has_reason(
     world: &World,
-    standings: &BTreeMap<Text, BTreeMap<Text, Standing>>,
+    standings: Option<&BTreeMap<Text, BTreeMap<Text, Standing>>>,
     node: &NodeFacts,
     holder: &Holder,
 ) -> bool {
@@ -139,8 +140,13 @@ fn has_reason(
         .plans
         .get(&*holder.plan)
         .filter(|p| *p.facts.uid == *holder.plan_uid);
-    let standing = plan.and_then(|p| standings.get(&p.facts.name)?.get(&node.name));
-    if standing.is_some() {
+    let stands = |p: &PlanView| {
+        standings.is_none_or(|all| {
+            all.get(&p.facts.name)
+                .is_some_and(|nodes| nodes.contains_key(&node.name))
+        })
+    };
+    if plan.is_some_and(stands) {
         return true;
     }
     let failed = plan

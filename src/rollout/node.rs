@@ -53,6 +53,8 @@ impl Question<'_> {
                 ));
             } else if job.recorded {
                 // Spent: it is not looked at again.
+            } else if self.world.marking.contains(&job.uid) {
+                tidy.push(self.mark(job, Vec::new()));
             } else if job.is_live() {
                 live.push(job);
             } else {

@@ -24,6 +24,9 @@ pub(super) struct PlanView {
     pub(super) version: u64,
     pub(super) listed: bool,
     pub(super) facts: PlanFacts,
+    /// A list has shown it without our status, so that our fields may have been pruned from what was read: no node is
+    /// started before a status of ours is stored, whose answer has them.
+    pub(super) unproven: bool,
     /// Why the Plan is not valid, secrets aside (S53).
     pub(super) invalid: Option<String>,
     pub(super) window: Option<Window>,
@@ -65,6 +68,7 @@ impl PlanView {
             version,
             listed: true,
             facts,
+            unproven: false,
             invalid: None,
             window: None,
             delay: SignedDuration::ZERO,
@@ -105,6 +109,12 @@ impl PlanView {
     pub(super) fn seen_in(&mut self, version: u64) {
         self.version = version;
         self.sent = self.sent.take().filter(|sent| sent.version == version);
+    }
+
+    /// The Plan was read as it is known now, by a list or otherwise.
+    pub(super) fn is_read(&mut self, listed: bool) {
+        let is_ours = self.facts.status().observed_generation.is_some();
+        self.unproven = !is_ours && (listed || self.unproven);
     }
 
     /// The node has its slot whichever status is the stored one.

@@ -27,7 +27,7 @@ pub(super) fn gate(
     let Resolution::Resolved(resolved) = &plan.resolution else {
         return Some(Blocker::NotReady);
     };
-    if plan.invalid.is_some() {
+    if plan.invalid.is_some() || plan.unproven {
         return Some(Blocker::NotReady);
     }
     if fields::are_pruned(&plan.facts) {

@@ -28,6 +28,8 @@ pub enum Key {
     Channel(Text),
     /// What the controller may do.
     Permissions,
+    /// All Plans.
+    Plans,
 }
 
 /// Changes to a Node that belong together: they are one patch.
@@ -150,6 +152,8 @@ pub enum Step {
     },
     /// Ask what the controller may do.
     AskPermissions,
+    /// Begin the watch of Plans anew, so that all of them are read again.
+    ReadPlans,
 }
 
 impl Step {
@@ -169,6 +173,7 @@ impl Step {
             Self::Poll { url, .. } => Key::Channel(url.clone()),
             Self::ReadSecret { name } => Key::Secret(name.clone()),
             Self::AskPermissions => Key::Permissions,
+            Self::ReadPlans => Key::Plans,
         }
     }
 }

@@ -71,8 +71,13 @@ pub struct World {
     pub(super) secrets: Table<SecretFacts>,
     pub(super) channels: BTreeMap<Text, ChannelFacts>,
     schema: Schema,
-    /// When an answer lacked our fields although the CRD has them, as far as is known.
+    /// Which edition of the CRD that was said of.
+    edition: Text,
+    /// When an API server did not keep our fields although the CRD has them, as far as is known.
     pruned: Option<Timestamp>,
+    reading: Reading,
+    /// Our fields may have been pruned from what lists show: it happened, or the CRD was changed at the start.
+    is_wary: bool,
     /// What each Plan was told of the CRD last: key of the event.
     pub(super) told: BTreeMap<Text, String>,
     pub(super) permissions: Option<Result<(), String>>,
@@ -83,6 +88,9 @@ pub struct World {
     pub(super) making: BTreeMap<(Text, Text), Making>,
     /// UIDs of Jobs that are gone and whose result is yet to be recorded.
     pub(super) outlived: BTreeSet<Text>,
+    /// UIDs of Jobs whose result is recorded, and which are being told so: what becomes of their nodes from now on is
+    /// another matter.
+    pub(super) marking: BTreeSet<Text>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
     /// All Jobs by node name.
@@ -113,8 +121,38 @@ pub(super) struct Making {
     pub(super) unknown: bool,
 }
 
-/// How long nothing is written after an answer has lacked our fields of status, unless the CRD changes. The API servers
-/// of a cluster take up a new CRD one after the other.
+/// Whether the Plans were read as they are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// They were, as far as is known.
+    Done,
+    /// Our fields may have been pruned from them: they have to be read again.
+    Due,
+    /// That was asked for.
+    Asked,
+    /// They are being listed.
+    UnderWay,
+}
+
+/// Why no Plan is written and no node started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold<'a> {
+    /// The CRD that is served lacks fields.
+    Outdated {
+        /// Which.
+        missing: &'a str,
+        /// When to try again, where the CRD itself has them.
+        until: Option<Timestamp>,
+    },
+    /// The CRD, or the Plans, have to be read first.
+    Unread {
+        /// Nobody is about to.
+        ask: bool,
+    },
+}
+
+/// How long nothing is written after an API server has not kept our fields, unless the CRD changes. The API servers of a
+/// cluster take up a new CRD one after the other.
 const PRUNED_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
 impl World {
@@ -130,14 +168,18 @@ impl World {
             plan_lists: 0,
             secrets: Table::default(),
             channels: BTreeMap::new(),
-            schema: Schema::Current,
+            schema: Schema::Unknown,
+            edition: "".into(),
             pruned: None,
+            reading: Reading::Done,
+            is_wary: false,
             told: BTreeMap::new(),
             permissions: None,
             troubles: BTreeMap::new(),
             taken: BTreeMap::new(),
             making: BTreeMap::new(),
             outlived: BTreeSet::new(),
+            marking: BTreeSet::new(),
             open_jobs: BTreeMap::new(),
             jobs_on: BTreeMap::new(),
             pods_of: BTreeMap::new(),
@@ -235,16 +277,32 @@ impl World {
             .filter_map(|pod| self.pods.get(pod))
     }
 
-    /// What the served CRD lacks, and until when that is believed without having been seen on the CRD itself.
-    pub(super) fn missing_fields(&self, now: Timestamp) -> Option<(&str, Option<Timestamp>)> {
-        if let Schema::Outdated(missing) = &self.schema {
-            return Some((missing, None));
-        }
+    /// What is known of the served CRD.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The edition of the CRD that was seen last: it tells one time from another.
+    pub(super) fn edition(&self) -> &str {
+        &self.edition
+    }
+
+    /// Why no Plan may be written and no node started now.
+    pub(super) fn hold(&self, now: Timestamp) -> Option<Hold<'_>> {
+        let missing = match &self.schema {
+            Schema::Unknown => return Some(Hold::Unread { ask: false }),
+            Schema::Outdated(missing) => return Some(Hold::Outdated { missing, until: None }),
+            Schema::Current => "status.observedGeneration",
+        };
         let until = self
-            .pruned?
-            .saturating_add(PRUNED_PAUSE)
-            .unwrap_or(Timestamp::MAX);
-        (now < until).then_some(("status.observedGeneration", Some(until)))
+            .pruned
+            .map(|at| at.saturating_add(PRUNED_PAUSE).unwrap_or(Timestamp::MAX));
+        if let Some(until) = until.filter(|until| now < *until) {
+            let until = Some(until);
+            return Some(Hold::Outdated { missing, until });
+        }
+        let ask = self.reading == Reading::Due;
+        (self.reading != Reading::Done).then_some(Hold::Unread { ask })
     }
 
     /// Looks again at what depends on several facts, before a decision: what each Plan resolves to, and which nodes it

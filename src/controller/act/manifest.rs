@@ -76,11 +76,16 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
         }),
         Step::NoteFields { plan, note } => world.plan(&plan).map(|facts| {
             let version = world.plan_version(&plan).unwrap_or_default();
-            let body = json!({ "metadata": {
-                "uid": &*facts.uid,
-                "resourceVersion": version.to_string(),
-                "annotations": { names::ANNOTATION_FIELDS: note },
-            } });
+            let body = json!({
+                "metadata": {
+                    "uid": &*facts.uid,
+                    "resourceVersion": version.to_string(),
+                    "annotations": { names::ANNOTATION_FIELDS: note },
+                },
+                // Not stored with a patch of the Plan itself: by this an API server that prunes our fields knows that it
+                // has to refuse.
+                "status": { "observedGeneration": facts.generation() },
+            });
             Prepared::Plan {
                 plan,
                 uid: facts.uid.clone(),
@@ -152,6 +157,7 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
         Step::Poll { url, latest_version } => Some(Prepared::Poll { url, latest_version }),
         Step::ReadSecret { name } => Some(Prepared::ReadSecret { name }),
         Step::AskPermissions => Some(Prepared::AskPermissions),
+        Step::ReadPlans => None, // the watch does
     })
 }
 

@@ -24,6 +24,8 @@ struct Game {
     /// How many more times somebody meddles.
     meddling: usize,
     edits: u32,
+    /// The CRD that is stored has our fields.
+    definition: bool,
 }
 
 fn plan(name: &str, dice: &mut Dice) -> Plan {
@@ -65,6 +67,7 @@ impl Game {
             faults,
             meddling,
             edits: 0,
+            definition: true,
         }
     }
 
@@ -191,10 +194,7 @@ impl Game {
                     self.toy.deadline(job);
                 }
             }
-            6 => {
-                let schema = self.toy.schema;
-                self.toy.schema_is(!schema);
-            }
+            6 => self.definition_changes(),
             7 => {
                 if !self.toy.fails_on.remove(&node) {
                     self.toy.fails_on.insert(node);
@@ -205,6 +205,20 @@ impl Game {
                     self.somebody_meddles_with(&plan, &node);
                 }
             }
+        }
+    }
+
+    /// Another CRD is put there; the API server and the controller take it up in their own time.
+    fn definition_changes(&mut self) {
+        if self.toy.schema == self.definition && self.toy.crd.0 == self.definition {
+            self.definition = !self.definition;
+        }
+        let (current, both) = (self.definition, self.dice.chance(30));
+        if self.toy.schema != current && (both || self.dice.chance(50)) {
+            self.toy.serves(current);
+        }
+        if self.toy.crd.0 != current && (both || self.dice.chance(50)) {
+            self.toy.crd_becomes(current);
         }
     }
 
@@ -261,7 +275,8 @@ impl Game {
         self.toy.note(|| "peace".to_owned());
         self.faults = 0;
         self.toy.fails_on.clear();
-        if !self.toy.schema {
+        self.definition = true;
+        if !self.toy.schema || !self.toy.crd.0 {
             self.toy.schema_is(true);
         }
         for node in self.toy.nodes.keys().cloned().collect::<Vec<_>>() {
@@ -269,7 +284,8 @@ impl Game {
         }
         for plan in self.toy.plans.keys().cloned().collect::<Vec<_>>() {
             self.toy.edit(&plan, |spec| {
-                spec.suspend = None;
+                // Applied again, so that what was lost is not missed.
+                spec.suspend = Some(false);
                 spec.concurrency = spec.concurrency.map(|limit| limit.max(1));
             });
         }

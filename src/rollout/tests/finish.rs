@@ -1,9 +1,9 @@
 //! When a node is done, and what is written then (S26, S27, S39, S59, S60; design.md 4.8).
 
 use super::build::{labels, plan, plan_with};
-use super::toy::Toy;
+use super::toy::{Fate, Toy};
 use crate::api::names;
-use crate::rollout::{NodeChange, Step};
+use crate::rollout::{Kind, NodeChange, Step};
 
 fn delayed(delay: &str) -> crate::api::Plan {
     plan_with("p", |spec| spec.post_complete_delay = Some(delay.to_owned()))
@@ -250,4 +250,24 @@ fn the_label_is_the_jobs_hash_and_expands_its_version() {
     toy.succeeds("a");
     assert_eq!(toy.done_label("a", "p"), Some(hash));
     assert_eq!(toy.nodes["a"].it.facts.labels.get("at"), Some("v1-$(OTHER)"));
+}
+
+#[test]
+fn a_job_that_is_deleted_while_its_label_is_on_the_way_is_not_made_again() {
+    let mut toy = Toy::with(&["a"], plan("p"));
+    let job = toy.job_for("a").facts.name.to_string();
+    toy.succeeds_unseen("a");
+    toy.tell_all();
+    toy.decides();
+    let label = toy.sent().into_iter().find(|flight| toy.patches_node(*flight));
+    toy.reaches(label.unwrap(), Fate::Fine);
+    toy.delete_job(&job);
+    while toy.kinds_waiting().contains(&Kind::Job) {
+        toy.tell(Kind::Job);
+    }
+    toy.decides();
+    let creates = toy.sent().into_iter().any(|flight| toy.creates(flight));
+    assert!(!creates, "the label is stored, which the watch has not told");
+    toy.settle();
+    assert!(toy.is_done("a", "p") && toy.jobs.is_empty());
 }

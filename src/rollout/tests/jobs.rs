@@ -313,3 +313,92 @@ fn names_and_namespace_of_a_record_are_those_of_its_job() {
         (&*job.plan_uid, job.node_uid.as_deref())
     );
 }
+
+#[test]
+fn a_creation_that_is_answered_when_its_job_has_ended_holds_no_slot() {
+    let mut toy = Toy::new();
+    toy.add_nodes(&["a", "b"]);
+    toy.apply(plan("p"));
+    toy.rounds_until(|toy| toy.sent().iter().any(|flight| toy.creates(*flight)));
+    let flight = toy.create_under_way();
+    toy.reaches(flight, Fate::Fine); // and the answer takes its time
+    // All else goes on meanwhile, until the other node has the slot.
+    let job = toy.jobs.keys().next().unwrap().clone();
+    let node = toy.jobs[&job].it.facts.node.to_string();
+    for _ in 0..40 {
+        assert!(toy.slots("p").len() <= 1, "{:?}", toy.slots("p"));
+        if let Some(next) = toy.moves().first() {
+            toy.play(&next.clone());
+        }
+        toy.tell_all();
+        toy.decides();
+        for flight in toy.sent() {
+            toy.reaches(flight, Fate::Fine);
+        }
+        while let Some(other) = toy.answered().into_iter().find(|flight| !toy.creates(*flight)) {
+            toy.hears(other);
+        }
+    }
+    assert!(toy.is_done(&node, "p") && toy.jobs[&job].it.facts.recorded);
+    assert!(
+        ["a", "b"].iter().all(|node| toy.is_done(node, "p")),
+        "the answer was waited for"
+    );
+    let late = toy.create_under_way();
+    toy.hears(late);
+    toy.rolls_out();
+    assert_eq!(toy.jobs.len(), 2);
+}
+
+#[test]
+fn a_job_that_goes_before_its_result_is_on_its_node_is_not_run_again() {
+    for fate in [
+        Fate::Fine,
+        Fate::LostBefore(false),
+        Fate::LostAfter(false),
+        Fate::LostAfter(true),
+    ] {
+        let mut toy = Toy::with(&["a"], plan("p"));
+        toy.succeeds_unseen("a");
+        toy.decides();
+        let patch = *toy
+            .sent()
+            .iter()
+            .find(|flight| toy.patches_node(**flight))
+            .unwrap();
+        let job = toy.jobs.keys().next().unwrap().clone();
+        toy.reaches(patch, fate);
+        // Of what was patched the watch tells last.
+        toy.delete_job(&job);
+        while toy.kinds_waiting().contains(&Kind::Job) {
+            toy.tell(Kind::Job);
+        }
+        toy.decides();
+        toy.hears(patch);
+        toy.rolls_out();
+        toy.later(60);
+        assert!(toy.is_done("a", "p"), "{fate:?}");
+        assert_eq!(toy.laws.starts.values().sum::<u32>(), 1, "{fate:?}");
+        assert!(toy.jobs.is_empty() && toy.complete("p").0 == "True", "{fate:?}");
+    }
+}
+
+#[test]
+fn a_label_that_is_taken_off_while_the_job_is_being_marked_runs_the_plan_again() {
+    let mut toy = Toy::with(&["a"], plan("p"));
+    toy.succeeds_unseen("a");
+    toy.decides();
+    toy.rounds_until(|toy| toy.is_done("a", "p"));
+    toy.rounds_until(|toy| toy.sent().iter().any(|flight| !toy.writes_status(*flight)));
+    toy.set_done_label("a", "p", None);
+    toy.passes(jiff::SignedDuration::from_secs(1));
+    toy.tell_all();
+    toy.decides();
+    assert!(
+        !toy.sent().iter().any(|flight| toy.patches_node(*flight)),
+        "nobody asked for the label"
+    );
+    toy.rolls_out();
+    assert!(toy.is_done("a", "p"));
+    assert_eq!(toy.laws.starts.values().sum::<u32>(), 2);
+}

@@ -3,7 +3,7 @@
 use super::build::{plan, plan_with};
 use super::toy::{Fate, Toy};
 use crate::api::names::ANNOTATION_FIELDS;
-use crate::rollout::{Blocker, Step};
+use crate::rollout::{Blocker, Kind, Schema, Step};
 
 fn note(toy: &Toy) -> Option<String> {
     toy.plans["p"]
@@ -51,10 +51,11 @@ fn that_the_schema_is_outdated_is_told_once_and_by_the_report() {
 fn an_answer_without_our_fields_of_status_stops_the_roll_out_for_a_while() {
     let mut toy = Toy::new();
     toy.add_nodes(&["a"]);
+    toy.strict = false; // an API server from before there was field validation
     toy.schema = false; // which the watch of the CRD does not tell
     toy.apply(plan("p"));
     toy.settle();
-    assert_eq!(toy.slots("p"), ["a"]);
+    assert_eq!(toy.status("p").applying, Some(vec!["a".to_owned()]));
     assert!(toy.jobs.is_empty(), "the answer came before the Job");
     assert_eq!(toy.decision().wake, Some("2026-01-01T09:00:10Z".parse().unwrap()));
     toy.schema = true; // the other API servers follow
@@ -135,4 +136,129 @@ fn the_note_is_not_written_beside_a_status() {
     let steps = toy.steps();
     assert!(steps.iter().any(|step| matches!(step, Step::WriteStatus { .. })));
     assert!(!steps.iter().any(|step| matches!(step, Step::NoteFields { .. })));
+}
+
+/// A suspended Plan that no controller has seen before another CRD was served.
+fn suspended_unseen() -> Toy {
+    let mut toy = Toy::asleep();
+    toy.add_nodes(&["a"]);
+    toy.apply(plan_with("p", |spec| spec.suspend = Some(true)));
+    toy.schema_is(false);
+    toy.wakes_up();
+    toy.settle();
+    toy
+}
+
+#[test]
+fn what_was_read_while_another_crd_was_served_is_read_again_though_nothing_has_changed() {
+    let mut toy = suspended_unseen();
+    let known = |toy: &Toy| toy.world.plan("p").unwrap().object.spec.suspend;
+    assert_eq!(known(&toy), None, "it is pruned from what is read");
+    toy.schema_is(true);
+    toy.decides();
+    toy.tell_all();
+    assert_eq!(known(&toy), Some(true), "before anything is written");
+    assert!(toy.plans["p"].it.object.status.is_none());
+    toy.settle();
+    assert_eq!(toy.complete("p").1, "Suspended");
+    assert!(toy.told_of("SyncJob").is_empty() && toy.jobs.is_empty());
+}
+
+#[test]
+fn an_api_server_that_has_not_taken_up_the_crd_loses_nothing_and_starts_nobody() {
+    let mut toy = suspended_unseen();
+    let version = toy.plans["p"].version;
+    toy.crd_becomes(true);
+    toy.settle();
+    toy.later(10);
+    assert_eq!(toy.plans["p"].version, version, "the write was refused");
+    let text = "the CustomResourceDefinition that is served lacks status.observedGeneration";
+    toy.later(10);
+    assert_eq!(
+        toy.told_of("SchemaOutdated")
+            .iter()
+            .filter(|told| **told == text)
+            .count(),
+        1
+    );
+    toy.serves(true);
+    toy.later(10);
+    assert_eq!(toy.plans["p"].it.object.spec.suspend, Some(true));
+    assert_eq!(toy.complete("p").1, "Suspended");
+    assert!(toy.told_of("SyncJob").is_empty() && toy.jobs.is_empty());
+}
+
+#[test]
+fn a_list_of_an_api_server_that_lags_gives_no_slot_though_the_write_reaches_another() {
+    let mut toy = suspended_unseen();
+    toy.crd_becomes(true);
+    toy.tell_all();
+    toy.decides(); // to read again
+    toy.tell_all();
+    toy.decides();
+    toy.serves(true);
+    let writes = toy.sent();
+    assert!(writes.iter().any(|flight| toy.writes_status(*flight)));
+    toy.settle();
+    assert_eq!(toy.complete("p").1, "Suspended");
+    assert!(toy.told_of("SyncJob").is_empty() && toy.jobs.is_empty());
+}
+
+#[test]
+fn a_poorer_reading_of_the_same_version_is_no_news() {
+    let mut toy = Toy::with(&["a"], plan_with("p", |spec| spec.suspend = Some(true)));
+    toy.serves(false);
+    toy.list(Kind::Plan);
+    toy.settle();
+    assert_eq!(toy.world.plan("p").unwrap().object.spec.suspend, Some(true));
+    assert_eq!(toy.complete("p").1, "Suspended");
+}
+
+#[test]
+fn each_time_that_the_schema_is_outdated_is_told_and_a_restart_tells_no_more() {
+    let mut toy = Toy::with(&["a"], plan_with("p", |spec| spec.suspend = Some(true)));
+    for times in 1..=3 {
+        toy.schema_is(false);
+        toy.settle();
+        toy.wakes_up();
+        toy.settle();
+        assert_eq!(toy.told_of("SchemaOutdated").len(), times);
+        toy.schema_is(true);
+        toy.settle();
+    }
+}
+
+#[test]
+fn nothing_is_written_before_the_crd_is_known() {
+    let mut toy = Toy::new();
+    toy.world.schema_seen(Schema::Unknown, "".into());
+    toy.add_nodes(&["a"]);
+    toy.apply(plan("p"));
+    toy.settle();
+    assert_eq!(toy.plans["p"].it.object.status, None);
+    assert!(toy.told.is_empty(), "nor told: {:?}", toy.told);
+    toy.schema_is(true);
+    toy.settle();
+    assert_eq!(toy.slots("p"), ["a"]);
+}
+
+#[test]
+fn while_the_crd_is_away_jobs_go_on_and_nodes_of_plans_that_are_gone_are_given_back() {
+    let mut toy = Toy::with(&["a", "b"], plan_with("p", |spec| spec.concurrency = Some(2)));
+    toy.apply(plan("q"));
+    toy.upgrades("a");
+    toy.upgrades("b");
+    assert!(toy.is_cordoned("a") && toy.is_cordoned("b"));
+    toy.schema_is(false);
+    toy.delete_plan("p");
+    toy.settle();
+    assert!(toy.jobs.values().all(|job| !job.it.facts.deleting) && toy.jobs.len() == 2);
+    assert!(toy.is_cordoned("a"), "its upgrade runs");
+    toy.runs();
+    assert!(!toy.is_cordoned("a") && !toy.is_cordoned("b"));
+    assert!(toy.nodes.values().all(|node| node.it.facts.ledger.is_none()));
+    assert_eq!(toy.plans["q"].it.status().applying, None, "nothing begins");
+    toy.schema_is(true);
+    toy.runs();
+    assert!(toy.is_done("a", "q") && toy.is_done("b", "q"));
 }

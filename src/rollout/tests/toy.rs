@@ -49,8 +49,12 @@ pub(super) struct Toy {
     pub(super) forbidden: Option<String>,
     /// Why the API server makes no Job.
     pub(super) refuses_jobs: Option<String>,
-    /// The CRD that is served knows our fields.
+    /// The API server serves a CRD that knows our fields.
     pub(super) schema: bool,
+    /// What the controller was told of that last, and how often it was another CRD.
+    pub(super) crd: (bool, u32),
+    /// The API server refuses fields that it would prune, as it was asked to.
+    pub(super) strict: bool,
     /// Nodes on which the upgrade fails.
     pub(super) fails_on: BTreeSet<String>,
     pub(super) world: World,
@@ -104,6 +108,8 @@ impl Toy {
             forbidden: None,
             refuses_jobs: None,
             schema: true,
+            crd: (true, 1),
+            strict: true,
             fails_on: BTreeSet::new(),
             world: World::new(defaults()),
             wire: Wire::default(),
@@ -119,6 +125,10 @@ impl Toy {
         self.world = World::new(self.defaults.clone());
         self.engine = Engine::default();
         self.wire = Wire::default();
+        self.crd_is_told();
+        if self.crd.0 != self.schema {
+            self.world.is_wary_of_lists();
+        }
         for kind in [Kind::Secret, Kind::Pod, Kind::Job] {
             self.list(kind);
         }

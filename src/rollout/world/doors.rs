@@ -10,8 +10,9 @@ use super::super::facts::{
 use super::super::plan::PlanView;
 use super::super::step::{Key, Step};
 use super::table::Put;
-use super::{Kind, Making, Trouble, World, is_live};
+use super::{Kind, Making, Reading, Trouble, World, is_live};
 use crate::job::digest;
+use crate::rollout::fields;
 
 type Index = BTreeMap<Text, BTreeSet<Text>>;
 
@@ -73,12 +74,15 @@ impl World {
             Put::Instead(old) => {
                 if old.uid != uid {
                     self.outlived.remove(&old.uid);
+                    self.marking.remove(&old.uid);
                 }
                 self.unindex_job(&old);
             }
         }
         if let Some(new) = self.jobs.get(&name) {
-            if !new.recorded {
+            if new.recorded {
+                self.marking.remove(&new.uid);
+            } else {
                 add_to(&mut self.open_jobs, &new.plan, &name);
             }
             add_to(&mut self.jobs_on, &new.node, &name);
@@ -107,6 +111,7 @@ impl World {
             return self.jobs.alter(name, |job| std::mem::take(&mut job.deleting));
         }
         self.outlived.remove(uid);
+        self.marking.remove(uid);
         let Some(old) = self.jobs.remove(name, uid, |j| &j.uid) else {
             return false;
         };
@@ -119,6 +124,7 @@ impl World {
         let plan = self.plans.get(&job.plan);
         let node = self.nodes.get(&job.node);
         !job.recorded
+            && !self.marking.contains(&job.uid)
             && job.outcome.ended().is_some()
             && plan.is_some_and(|plan| plan.facts.uid == job.plan_uid)
             && node.is_some_and(|node| job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid))
@@ -168,19 +174,30 @@ impl World {
             return false;
         }
         let name = facts.name.clone();
+        let is_listed = self.is_wary && !self.plan_lists.is_multiple_of(2);
         match self.plans.get_mut(&name) {
-            Some(view) if view.version >= version && version != 0 => false,
+            Some(view) if view.version > version && version != 0 => false,
+            // Of two readings of one version, the poorer one was pruned.
+            Some(view)
+                if view.version == version && version != 0 && !fields::is_richer(&facts, &view.facts) =>
+            {
+                view.is_read(is_listed);
+                false
+            }
             Some(view) => {
                 view.seen_in(version);
                 if view.facts == facts {
+                    view.is_read(is_listed);
                     return false;
                 }
                 view.change(facts, &self.defaults);
+                view.is_read(is_listed);
                 true
             }
             None => {
-                self.plans
-                    .insert(name, PlanView::new(version, facts, &self.defaults));
+                let mut view = PlanView::new(version, facts, &self.defaults);
+                view.is_read(is_listed);
+                self.plans.insert(name, view);
                 true
             }
         }
@@ -208,11 +225,16 @@ impl World {
                 };
                 self.making.insert((plan.clone(), node.clone()), making);
             }
+            // With something left to tell it is not all done.
+            Step::MarkRecorded { uid, events, .. } if events.is_empty() => {
+                self.marking.insert(uid.clone());
+            }
             Step::LookForJob { plan, node, .. } => {
                 if let Some(making) = self.making.get_mut(&(plan.clone(), node.clone())) {
                     making.under_way = true;
                 }
             }
+            Step::ReadPlans => self.reading = Reading::Asked,
             _ => {}
         }
     }
@@ -242,9 +264,24 @@ impl World {
         }
     }
 
-    /// The answer to a write of status lacked our own fields.
-    pub fn status_pruned(&mut self, now: Timestamp) {
-        self.pruned = Some(now);
+    /// An API server does not keep our own fields: it has refused a write for their sake, or its answer lacked them. What
+    /// was read of Plans may lack them too. True when that is new.
+    pub fn status_pruned(&mut self, now: Timestamp) -> bool {
+        self.reading = Reading::Due;
+        self.is_wary = true;
+        self.pruned.replace(now).is_none()
+    }
+
+    /// The CRD was changed just now: an API server may not have taken that up.
+    pub fn is_wary_of_lists(&mut self) {
+        self.is_wary = true;
+    }
+
+    /// The watch of Plans begins anew, as [`Step::ReadPlans`] asked for: what is listed from now on was read since.
+    pub fn plans_read_again(&mut self) {
+        if self.reading == Reading::Asked {
+            self.reading = Reading::UnderWay;
+        }
     }
 
     /// An event of this key has been written about the CRD, on this Plan.
@@ -339,10 +376,17 @@ impl World {
         self.channels.retain(|url, _| asked.contains(&**url));
     }
 
-    /// What is known of the served CRD. True when that is new.
-    pub fn schema_seen(&mut self, schema: Schema) -> bool {
-        let change = self.schema != schema || self.pruned.is_some();
+    /// What is known of the served CRD; each time that it is made or changed is another edition. True when that is new.
+    pub fn schema_seen(&mut self, schema: Schema, edition: Text) -> bool {
+        let change = self.schema != schema || self.edition != edition;
+        // What was read while another one was served may lack our fields.
+        if change && schema == Schema::Current && self.plan_lists > 0 {
+            self.reading = Reading::Due;
+            self.is_wary = true;
+        }
+        let change = change || self.pruned.is_some();
         self.schema = schema;
+        self.edition = edition;
         self.pruned = None;
         change
     }
@@ -415,6 +459,7 @@ impl World {
 
     /// A list ends. True when something is gone.
     pub fn list_ends(&mut self, kind: Kind) -> bool {
+        let mut read_again = false;
         let gone = match kind {
             Kind::Node => self.nodes.end(|name, node| (name.clone(), node.uid.clone())),
             Kind::Job => self.jobs.end(|name, job| (name.clone(), job.uid.clone())),
@@ -422,6 +467,10 @@ impl World {
             Kind::Secret => self.secrets.end(|name, _| (name.clone(), name.clone())),
             Kind::Plan => {
                 self.plan_lists += 1;
+                if self.reading == Reading::UnderWay {
+                    self.reading = Reading::Done;
+                    read_again = true;
+                }
                 let unlisted = self.plans.iter().filter(|(_, plan)| !plan.listed);
                 unlisted
                     .map(|(name, plan)| (name.clone(), plan.facts.uid.clone()))
@@ -438,7 +487,7 @@ impl World {
             };
         }
         // Whether a Job is there that was asked for may be known now.
-        !gone.is_empty() || kind == Kind::Job && !self.making.is_empty()
+        read_again || !gone.is_empty() || kind == Kind::Job && !self.making.is_empty()
     }
 }
 

@@ -98,6 +98,11 @@ impl Toy {
             }
             self.is_begun(&step);
             self.world.sends(&step);
+            if key == Key::Plans {
+                self.engine.begun += 1;
+                self.world.plans_read_again();
+                self.list(Kind::Plan);
+            }
             let Some(request) = self.prepare(step) else {
                 self.world.answered(&key);
                 continue;
@@ -187,7 +192,9 @@ impl Toy {
             Told::JobUnknown(job) => world.job_unknown(&job),
             Told::JobAbsent(job) => world.job_absent(&job),
             Told::StatusWritten(plan) => world.status_written(&plan, self.now),
-            Told::StatusPruned => world.status_pruned(self.now),
+            Told::StatusPruned => {
+                world.status_pruned(self.now);
+            }
             Told::Event(plan, key) => world.told(plan, key),
             Told::Secret(name, version, hash) => {
                 world.secret_read(&name, version, hash);
@@ -220,15 +227,34 @@ impl Toy {
             .insert(key, (self.now.checked_add(pause).unwrap(), tries + 1));
     }
 
+    /// Another CRD: the API server serves it, and the controller is told.
     pub(in super::super) fn schema_is(&mut self, current: bool) {
+        self.serves(current);
+        self.crd_becomes(current);
+    }
+
+    /// The API server takes up another CRD.
+    pub(in super::super) fn serves(&mut self, current: bool) {
+        self.note(|| format!("schema served: {current}"));
         self.schema = current;
-        self.note(|| format!("schema current: {current}"));
+    }
+
+    /// The controller is told of another CRD.
+    pub(in super::super) fn crd_becomes(&mut self, current: bool) {
+        self.note(|| format!("schema told: {current}"));
+        self.crd = (current, self.crd.1 + 1);
+        self.crd_is_told();
+    }
+
+    pub(super) fn crd_is_told(&mut self) {
+        let (current, edition) = self.crd;
         let schema = if current {
             Schema::Current
         } else {
             Schema::Outdated("spec.suspend".to_owned())
         };
-        self.world.schema_seen(schema);
+        self.world
+            .schema_seen(schema, edition.to_string().as_str().into());
     }
 
     /// All that is under way comes to an end, well, and what follows from it, while the clock stands still.

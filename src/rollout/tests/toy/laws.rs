@@ -46,8 +46,11 @@ impl Toy {
                 | Step::ReadSecret { .. }
                 | Step::AskPermissions
                 | Step::Tell { .. }
+                | Step::ReadPlans
         );
-        let outdated = self.world.missing_fields(self.now).is_some();
+        // What Plans held that are gone is given back all the same.
+        let quiet = quiet || matches!(step, Step::PatchNode { change, .. } if change.labels.is_empty());
+        let outdated = self.world.hold(self.now).is_some();
         self.law(quiet || !outdated, || {
             format!("written while the schema is outdated: {step:?}")
         });
@@ -162,6 +165,10 @@ impl Toy {
             .difference(&before)
             .filter(|(name, uid)| !self.is_on_its_way(plan, name, uid.as_deref()));
         let fresh: Vec<_> = fresh.collect();
+        self.law(
+            fresh.is_empty() || !facts.object.spec.suspend.unwrap_or_default(),
+            || format!("{plan} is suspended, and {fresh:?} are given slots"),
+        );
         let is_ours = facts.object.status.as_ref().is_none_or(|s| s.active.is_some());
         self.law(fresh.is_empty() || after.len() <= limit || !is_ours, || {
             format!(

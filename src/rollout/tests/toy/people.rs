@@ -1,6 +1,7 @@
 //! What people do.
 
 use super::objects::Cordon;
+use super::store::prune;
 use super::wire::News;
 use super::{Stored, Toy, ToyJob, ToyNode, Who};
 use crate::api::{Plan, PlanSpec, names};
@@ -57,12 +58,13 @@ impl Toy {
         let uid = plan.metadata.uid.clone().unwrap_or_else(|| self.next_uid("plan"));
         plan.metadata.uid = Some(uid.clone());
         plan.metadata.generation = Some(1);
-        let facts = PlanFacts {
+        let mut facts = PlanFacts {
             name: name.as_str().into(),
             uid: uid.as_str().into(),
             object: plan,
             malformed: None,
         };
+        prune(self.schema, &mut facts);
         let version = self.next_version();
         self.emit(Kind::Plan, News::Plan(version, Box::new(facts.clone())));
         self.plans.insert(name, Stored { version, it: facts });

@@ -119,6 +119,8 @@ enum Taken {
     Conflict,
     /// `metadata.uid` of the patch is another one.
     Invalid,
+    /// The CRD that is served would drop a field.
+    UnknownField,
 }
 
 impl Toy {
@@ -231,6 +233,7 @@ impl Toy {
             Step::Poll { url, .. } => Request::Poll { url },
             Step::ReadSecret { name } => Request::Secret { name },
             Step::AskPermissions => Request::Permissions,
+            Step::ReadPlans => return None,
         })
     }
 
@@ -372,7 +375,7 @@ impl Toy {
                 let known = self.plans.get(&**plan);
                 lost(
                     known
-                        .map(|p| Told::News(News::Plan(p.version, Box::new(p.it.clone()))))
+                        .map(|p| Told::News(News::Plan(p.version, self.reads(&p.it))))
                         .into_iter()
                         .collect(),
                 )
@@ -398,6 +401,7 @@ impl Toy {
             None => Taken::NotFound,
             Some(plan) if *plan.it.uid != *uid => Taken::Invalid,
             Some(plan) if plan.version != version => Taken::Conflict,
+            Some(_) if self.strict && !self.schema => Taken::UnknownField,
             Some(_) => Taken::Yes,
         }
     }
@@ -406,12 +410,15 @@ impl Toy {
         let Some(plan) = self.plans.get(name) else {
             return wrong(Vec::new(), Wrong::Stale, "not found");
         };
+        if matches!(taken, Taken::UnknownField) {
+            return wrong(vec![Told::StatusPruned], Wrong::Stale, "unknown field");
+        }
         let kind = match taken {
             Taken::Invalid if *plan.it.uid == *uid => Wrong::Refused,
             _ => Wrong::Stale,
         };
         wrong(
-            vec![Told::News(News::Plan(plan.version, Box::new(plan.it.clone())))],
+            vec![Told::News(News::Plan(plan.version, self.reads(&plan.it)))],
             kind,
             "conflict",
         )

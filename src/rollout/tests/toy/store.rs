@@ -3,6 +3,7 @@
 use super::objects::{Cordon, ToyPod};
 use super::wire::News;
 use super::{Stored, Toy, ToyJob, ToyNode};
+use crate::api::PlanStatus;
 use crate::rollout::facts::JobFacts;
 use crate::rollout::{Kind, PlanFacts};
 
@@ -20,12 +21,41 @@ impl ToyJob {
     }
 }
 
+/// Takes off what a CRD without our fields drops.
+pub(super) fn prune(schema: bool, plan: &mut PlanFacts) {
+    if schema {
+        return;
+    }
+    let object = &mut plan.object;
+    (object.spec.suspend, object.spec.max_concurrent) = (None, None);
+    if let Some(status) = &mut object.status {
+        *status = PlanStatus {
+            conditions: std::mem::take(&mut status.conditions),
+            latest_version: status.latest_version.take(),
+            latest_hash: status.latest_hash.take(),
+            applying: status.applying.take(),
+            ..PlanStatus::default()
+        };
+    }
+}
+
 impl Toy {
+    /// A Plan as the API server gives it now.
+    pub(super) fn reads(&self, plan: &PlanFacts) -> Box<PlanFacts> {
+        let mut plan = plan.clone();
+        prune(self.schema, &mut plan);
+        Box::new(plan)
+    }
+
     pub(super) fn changes_plan(&mut self, name: &str, change: impl FnOnce(&mut PlanFacts)) -> News {
         let version = self.next_version();
+        let schema = self.schema;
         let plan = self.plans.get_mut(name).unwrap();
+        // A write begins with what is read, and its result is pruned as well.
+        prune(schema, &mut plan.it);
         let spec = plan.it.object.spec.clone();
         change(&mut plan.it);
+        prune(schema, &mut plan.it);
         if spec != plan.it.object.spec {
             let generation = plan.it.object.metadata.generation.get_or_insert(0);
             *generation += 1;

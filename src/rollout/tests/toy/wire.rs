@@ -134,7 +134,7 @@ impl Toy {
             Kind::Plan => self
                 .plans
                 .values()
-                .map(|p| News::Plan(p.version, Box::new(p.it.clone())))
+                .map(|p| News::Plan(p.version, self.reads(&p.it)))
                 .collect(),
             Kind::Secret => self
                 .secrets
