@@ -296,3 +296,89 @@ async fn a_pod_that_dies_in_its_drain_is_made_anew_and_the_node_is_what_it_was()
         assert_eq!(bench.kubelet.runs(&bench.node("one"), "drain").await, 2);
     }
 }
+
+/// Plans of two controllers that do not know of each other hold one node at the same time, and leave it in either order.
+#[tokio::test]
+async fn two_plans_that_hold_one_node_leave_it_as_it_was_in_either_order() {
+    let bench = stage(&["one"]).await;
+    let beside = bench.world.beside().await;
+    let node = bench.node("one");
+    let _first = bench.world.controller().start();
+    let _second = beside.controller().start();
+    for (round, before, first_leaves_first) in [
+        (1, false, true),
+        (2, false, false),
+        (3, true, true),
+        (4, true, false),
+    ] {
+        let name = format!("round-{round}");
+        if before {
+            bench.world.cordon(&node).await;
+        }
+        let own = format!("pod-{round}");
+        if !before {
+            bench.pods("one", [own.as_str()], json!({})).await;
+        }
+        // Upgrades go on until they are released.
+        bench
+            .kubelet
+            .behaviour(&node, &[("upgrade.run-delay", "never")])
+            .await;
+        bench
+            .world
+            .plan(&scene::plan(&name, json!({ "spec": { "drain": {} } })))
+            .await;
+        told(&bench, &name, "is upgrading", |node| node.phase == "Upgrading").await;
+        beside
+            .plan(&scene::plan(&name, json!({ "spec": { "cordon": true } })))
+            .await;
+        let both = |node: &Node| {
+            ledger(node).is_some_and(|ledger| {
+                ledger.holders.len() == 2 && ledger.holders.iter().all(|one| one.passed)
+            })
+        };
+        let held = bench
+            .world
+            .node_until(&node, "is held by both", A_WHILE, both)
+            .await;
+        assert!(is_cordoned(&held));
+        assert_eq!(ledger(&held).unwrap().before, before, "round {round}");
+        assert!(!bench.on_node("one").await.contains_key(&own));
+
+        let (leaves, stays) = if first_leaves_first {
+            (&bench.world, &beside)
+        } else {
+            (&beside, &bench.world)
+        };
+        leaves
+            .plans()
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+        let one_left = |node: &Node| ledger(node).is_some_and(|ledger| ledger.holders.len() == 1);
+        let held = bench
+            .world
+            .node_until(&node, "is held by one", A_WHILE, one_left)
+            .await;
+        let holder = &ledger(&held).unwrap().holders[0];
+        assert_eq!(holder.namespace, stays.namespace());
+        assert!(is_cordoned(&held));
+        bench
+            .kubelet
+            .behaviour(&node, &[("upgrade.run-delay", "0s")])
+            .await;
+        stays.plan_complete(&name, A_WHILE).await;
+        let free = |node: &Node| ledger(node).is_none();
+        let free = bench
+            .world
+            .node_until(&node, "is held by nobody", A_WHILE, free)
+            .await;
+        assert_eq!(is_cordoned(&free), before, "round {round}");
+        stays
+            .plans()
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+        bench.world.uncordon(&node).await;
+    }
+}

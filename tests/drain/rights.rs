@@ -135,7 +135,10 @@ async fn a_drain_does_what_the_shipped_roles_allow_and_nothing_else() {
     let unused: Vec<_> = allowed.difference(&used).cloned().collect();
     assert_eq!(
         unused,
-        [right("get", "", "pods"), right("get", "upgrade.cattle.io", "plans")]
+        [
+            right("get", "", "pods"),
+            right("get", "upgrade.cattle.io", "plans")
+        ]
     );
 }
 
@@ -231,6 +234,16 @@ async fn what_is_missing_is_said_before_the_node_is_cordoned() {
         }
     })
     .await;
+
+    // kubectl says so too, and ends with 0.
+    let mut command = bench.command(Tool::Refit, &["cordon", &node]);
+    command.env("KUBECONFIG", &kubeconfig);
+    let out = finish(command).await;
+    assert_eq!(out.code, Some(1), "{out:?}");
+    assert!(
+        out.last_line().contains("cannot patch resource \"nodes\""),
+        "{out:?}"
+    );
 
     // Where one may not even ask, it is done dry.
     let faults = bench.world.faults(1).await;
