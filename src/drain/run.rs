@@ -21,8 +21,12 @@ use crate::controller::client::brief;
 
 /// Requests at a time. Most of an eviction is two writes to etcd, and an API server takes 400 writes at a time from all.
 const PARALLEL: usize = 32;
-/// How often the node is listed while pods are going.
+/// How often the node is listed while pods are going, and when but a few are left and a list is cheap.
 const LOOK: Duration = Duration::from_millis(500);
+const LOOK_AT_FEW: Duration = Duration::from_millis(200);
+const FEW: usize = 20;
+/// How long answers are waited for at the end, so that the last line is true.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// How often it is said what is waited for.
 const TELL: Duration = Duration::from_secs(30);
 
@@ -117,7 +121,8 @@ impl Loop<'_> {
                 Some(seen) = &mut look, if looking => {
                     looking = false;
                     look = None.into();
-                    next_look = Instant::now() + LOOK;
+                    let few = board.pending().nth(FEW).is_none();
+                    next_look = Instant::now() + if few { LOOK_AT_FEW } else { LOOK };
                     match seen {
                         Ok(seen) => {
                             blind_since = None;
@@ -136,6 +141,13 @@ impl Loop<'_> {
                 Ok(()) = self.stop.changed() => {}
             }
         };
+        let rest = async {
+            while let Some((pod, answer)) = asked.next().await {
+                let news = board.answered(&pod, answer, began.elapsed(), self.evictor.dry_run);
+                self.tell_news(news);
+            }
+        };
+        let _ = tokio::time::timeout(LAST_ANSWERS, rest).await;
         (end, board)
     }
 

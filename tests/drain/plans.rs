@@ -256,6 +256,39 @@ async fn a_node_is_given_back_when_its_plan_is_deleted_in_mid_drain() {
 }
 
 #[tokio::test]
+async fn a_node_is_given_back_for_a_plan_that_was_deleted_while_no_controller_ran() {
+    let bench = stage(&["one"]).await;
+    bench.pods("one", ["web-1"], json!({ "app": "web" })).await;
+    bench
+        .budget("guard", "web", json!({ "minAvailable": 1 }), 1)
+        .await;
+    let controller = bench.world.controller().start();
+    make(&bench, "k3s", json!({ "drain": {} })).await;
+    told(&bench, "k3s", "waits in its drain", |node| {
+        node.reason.as_deref() == Some("DrainWaiting")
+    })
+    .await;
+    controller.kill();
+    bench
+        .world
+        .plans()
+        .delete("k3s", &DeleteParams::default())
+        .await
+        .unwrap();
+    // Garbage collection takes the Job and its pod.
+    crate::support::wait::eventually("the pod of the Job is gone", A_WHILE, async || {
+        match job_pods(&bench, "k3s").await.len() {
+            0 => Ok(()),
+            pods => Err(format!("{pods} are there")),
+        }
+    })
+    .await;
+    assert!(bench.is_cordoned("one").await, "nobody is there to give it back");
+    let _next = bench.world.controller().start();
+    given_back(&bench).await;
+}
+
+#[tokio::test]
 async fn a_pod_that_dies_in_its_drain_is_made_anew_and_the_node_is_what_it_was() {
     for before in [false, true] {
         let bench = stage(&["one"]).await;
