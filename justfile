@@ -36,7 +36,7 @@ e2e: (_ignored "e2e")
 # The budgets, measured: time, requests, memory
 bench: (_ignored "bench")
 
-# Roll-outs at full length, with kills and faults
+# Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run)
 soak: (_ignored "soak")
 
 # Rewrite the generated files: crds/
@@ -51,9 +51,10 @@ image:
 run *ARGS:
     cargo run -- --name system-upgrade-controller --namespace system-upgrade {{ ARGS }}
 
-# Long tests are ignored by `cargo test`; those of one kind have its name as their module. None is an error.
+# Long tests are ignored by `cargo test`; those of one kind have its name as their module. None is an error. One at a time:
+# they keep the machine busy, or measure it.
 _ignored KIND:
     cargo build --release --locked --bin refit
     cargo test --profile long-tests --locked --test main -- --ignored --list {{ KIND }}:: | grep -q ': test$'
     REFIT_TEST_BINARY="$(realpath "${CARGO_TARGET_DIR:-target}/release/refit")" \
-        cargo test --profile long-tests --locked --test main -- --ignored --nocapture {{ KIND }}::
+        cargo test --profile long-tests --locked --test main -- --ignored --nocapture --test-threads=1 {{ KIND }}::

@@ -28,7 +28,8 @@ pub use blocker::Blocker;
 pub use decide::{Decision, Report, decide};
 pub use event::{Event, EventType, Regarding};
 pub use facts::{
-    ChannelFacts, JobFacts, Labels, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Stage,
+    ChannelFacts, JobFacts, Labels, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts,
+    Stage,
 };
 pub use record::{Cancelled, Holder, Ledger, Phase, Record};
 pub use step::{Key, NodeChange, Step};

@@ -245,8 +245,10 @@ async fn two_roll_outs_through(outage: impl AsyncFnOnce(&Bed)) {
     };
     let prepare = async || RollOut::prepare(World::at(&bed).await, shape).await;
     let (mut elected, mut unelected) = tokio::join!(prepare(), prepare());
-    elected.rough = true;
-    unelected.rough = true;
+    for rollout in [&mut elected, &mut unelected] {
+        rollout.rough = true;
+        rollout.outage = true;
+    }
     let leader = Tended::start(elected.world.controller());
     let alone = Tended::start(
         unelected

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -18,6 +20,10 @@ use crate::support::manifest::Manifests;
 use crate::support::wait::{self, SOON};
 use crate::support::world::World;
 use crate::support::world::cluster::{create, done, find_condition};
+use crate::tended::Tended;
+
+/// Reason of condition and event.
+const MISSING: &str = "MissingPermission";
 
 /// The manifests' 99 would keep a broken Job busy for hours.
 const BACKOFF_LIMIT: &str = "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT";
@@ -35,7 +41,7 @@ const BROAD: Shape = Shape {
 };
 
 /// All that a roll-out may come across: a channel, Secrets, a window, an exclusive Plan with prepare and delay, a failure and the
-/// attempt after it, an edit before anything ran, a Plan that uses refit's own fields, and the next version.
+/// attempt after it, a Plan that uses refit's own fields, the next version, and a Plan that is deleted while nodes are at work.
 async fn main_job(rollout: &RollOut) {
     let world = &rollout.world;
     let channel = ChannelServer::start().await;
@@ -125,6 +131,50 @@ async fn main_job(rollout: &RollOut) {
             .cloned();
         assert_eq!(label.as_deref(), Some("v1.2.3-k3s1"));
     }
+
+    // Deleted while it works: nothing is left of it but what is done.
+    for node in &nodes {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        rollout
+            .kubelet
+            .behaviour(name, &[("upgrade.run-delay", "1m")])
+            .await;
+    }
+    let edit = json!({ "spec": { "version": "v2.0.0" } });
+    world.edit_plan(PLAN, edit).await;
+    wait::eventually("a node is cordoned for it", DISTURBED, async || {
+        let cordoned = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+        let nodes = world.my_nodes().await;
+        nodes
+            .iter()
+            .any(cordoned)
+            .then_some(())
+            .ok_or_else(|| format!("{nodes:?}"))
+    })
+    .await;
+    world
+        .plans()
+        .delete(PLAN, &DeleteParams::default())
+        .await
+        .expect("the Plan is deleted");
+    wait::eventually("nothing is left of the Plan", DISTURBED, async || {
+        let jobs = world.jobs_of(PLAN).await.len();
+        let nodes = world.my_nodes().await;
+        let held: Vec<_> = nodes.iter().filter(|node| is_held(node)).collect();
+        if jobs == 0 && held.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{jobs} Jobs; {held:?}"))
+        }
+    })
+    .await;
+}
+
+/// The node is cordoned, or has something of refit's on it.
+fn is_held(node: &Node) -> bool {
+    let ours = |(key, _): (&String, &String)| key.contains("refit.rs/");
+    node.spec.as_ref().and_then(|spec| spec.unschedulable).is_some()
+        || node.metadata.annotations.iter().flatten().any(ours)
 }
 
 async fn apply(world: &World, name: &str, spec: Value) -> Plan {
@@ -142,19 +192,24 @@ fn refused(requests: &Requests) -> Vec<String> {
     requests.forbidden().into_iter().map(line).collect()
 }
 
-#[tokio::test]
-async fn under_the_shipped_roles_nothing_is_refused() {
-    let rollout = RollOut::prepare(World::new().await, SHAPE).await;
-    let controller = rollout.controller().env(BACKOFF_LIMIT, "0").start();
-    main_job(&rollout).await;
-    assert_eq!(controller.terminate().await.code(), Some(0));
-    assert_eq!(refused(&rollout.world.controller_requests().await), [""; 0]);
+/// Takes the definition of the Plan away: the controller is to register it.
+async fn unregister(world: &World) -> Api<CustomResourceDefinition> {
+    let crds = Api::<CustomResourceDefinition>::all(world.client.clone());
+    let crd = refit::api::crd::NAME;
+    crds.delete(crd, &DeleteParams::default())
+        .await
+        .expect("the definition is deleted");
+    wait::gone(crds.clone(), crd, SOON).await;
+    crds
 }
 
 #[tokio::test]
 async fn under_system_upgrade_controllers_own_roles_and_configuration_nothing_is_refused() {
-    let rollout = RollOut::prepare(World::with(Manifests::Suc).await, SHAPE).await;
+    let world = World::alone_with(Manifests::Suc).await;
+    let rollout = RollOut::prepare(world, SHAPE).await;
+    unregister(&rollout.world).await;
     let controller = rollout.controller().env(BACKOFF_LIMIT, "0").start();
+    controller.logs("watching", SOON).await;
     main_job(&rollout).await;
     assert_eq!(controller.terminate().await.code(), Some(0));
     assert_eq!(refused(&rollout.world.controller_requests().await), [""; 0]);
@@ -188,16 +243,12 @@ fn qualified(group: &str, resource: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_rule_of_the_shipped_roles_is_used_and_there_is_one_for_all_that_is_done() {
+async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_used() {
     let rollout = RollOut::prepare(World::alone().await, SHAPE).await;
     let world = &rollout.world;
     let namespace = world.namespace();
-    let crds = Api::<CustomResourceDefinition>::all(world.client.clone());
+    let crds = unregister(world).await;
     let crd = refit::api::crd::NAME;
-    crds.delete(crd, &DeleteParams::default())
-        .await
-        .expect("the definition is deleted");
-    wait::gone(crds.clone(), crd, SOON).await;
 
     // Each kind of write goes wrong once in a way that makes the controller look.
     let faults = world.faults(0).await;
@@ -286,12 +337,39 @@ impl<'a> Taken<'a> {
         let after = [without(&before[0]), without(&before[1])];
         assert_ne!(after, before, "there is no such rule");
         write_rules(world, &after).await;
+        for verb in verbs {
+            until_refused(world, verb, group, resource).await;
+        }
         Self { world, roles: before }
     }
 
     async fn give_back(self) {
         write_rules(self.world, &self.roles).await;
     }
+}
+
+/// The authorizer knows of a change of roles a moment after it was written.
+async fn until_refused(world: &World, verb: &str, group: &str, resource: &str) {
+    let reviews = Api::<SubjectAccessReview>::all(world.client.clone());
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let review = json!({
+        "spec": {
+            "user": world.user(),
+            "resourceAttributes": {
+                "namespace": world.namespace(), "verb": verb,
+                "group": group, "resource": resource, "subresource": subresource,
+            },
+        },
+    });
+    wait::eventually("the permission is gone", SOON, async || {
+        let answer: SubjectAccessReview = create(&reviews, review.clone()).await;
+        if answer.status.is_some_and(|status| status.allowed) {
+            Err(review.to_string())
+        } else {
+            Ok(())
+        }
+    })
+    .await;
 }
 
 /// Rules of the controller, on the cluster and in its namespace.
@@ -352,6 +430,13 @@ async fn taken_away(verb: &str, group: &str, resource: &str, says: impl Fn(&Plan
     controller.logs(&refusal(verb, resource), SOON).await;
     taken.give_back().await;
     rollout.ends_well().await;
+    told_once(&rollout).await;
+}
+
+/// However often something was refused, that is one event.
+async fn told_once(rollout: &RollOut) {
+    let told = rollout.world.events_with(MISSING).await;
+    assert!(told.len() <= 1, "{told:?}");
 }
 
 /// How the log has the API server's own words: in quotes.
@@ -456,27 +541,148 @@ async fn without_the_permission_to_read_secrets_the_plan_says_so_until_it_is_giv
     );
 }
 
-#[tokio::test]
-async fn without_the_permission_to_watch_nodes_nobody_starts_until_it_is_given_back() {
+/// Takes the permission to list and watch a kind away in the middle of a roll-out, and its watch with it.
+async fn blinded(resource: &str) {
     let mut rollout = RollOut::prepare(World::new().await, BROAD).await;
     rollout.rough = true;
     let faults = rollout.world.faults(0).await;
     let controller = rollout.controller().through(&faults).start();
     rollout.begin().await;
     rollout.under_way(1).await;
-    let taken = Taken::from(&rollout.world, &["list", "watch"], "", "nodes").await;
+    let taken = Taken::from(&rollout.world, &["list", "watch"], "", resource).await;
     // The API server lets a watch that is open go on.
-    faults.cut_watches("nodes");
-    controller.logs(&refusal("watch", "nodes"), SOON).await;
+    faults.cut_watches(resource);
+    controller.logs(&refusal("watch", resource), SOON).await;
+    let (list, watch) = (format!("list {resource}"), format!("watch {resource}"));
     rollout
         .world
-        .plan_until(PLAN, "says that it may not watch nodes", DISTURBED, |plan| {
-            let text = complete(plan);
-            text.contains("MissingPermission") && text.contains("list nodes, watch nodes")
-        })
+        .plan_until(
+            PLAN,
+            &format!("says that it may not watch {resource}"),
+            DISTURBED,
+            |plan| {
+                let text = complete(plan);
+                [MISSING, &list, &watch].iter().all(|word| text.contains(word))
+            },
+        )
         .await;
     let begun = rollout.world.jobs_of(PLAN).await.len();
     assert!(begun < BROAD.nodes, "nothing is left to be started");
+    taken.give_back().await;
+    rollout.ends_well().await;
+    told_once(&rollout).await;
+}
+
+#[tokio::test]
+async fn without_the_permission_to_watch_nodes_nobody_starts_until_it_is_given_back() {
+    blinded("nodes").await;
+}
+
+#[tokio::test]
+async fn without_the_permission_to_watch_secrets_no_plan_with_secrets_starts_until_it_is_given_back() {
+    blinded("secrets").await;
+}
+
+#[tokio::test]
+async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_none_are_carried_out() {
+    let mut rollout = RollOut::prepare(World::new().await, SHAPE).await;
+    rollout.rough = true;
+    let world = &rollout.world;
+    let taken = Taken::from(world, &["list", "watch"], "", "secrets").await;
+    let controller = rollout.controller().start();
+    rollout.begin().await;
+    let without = json!({
+        "concurrency": 2, "version": "v1", "nodeSelector": {}, "upgrade": { "image": "example.com/other" },
+    });
+    apply(world, "without", without).await;
+    world.plan_complete("without", DISTURBED).await;
+    world
+        .plan_until(PLAN, "says that it may not watch secrets", SOON, |plan| {
+            let text = complete(plan);
+            [MISSING, "list secrets", "watch secrets"]
+                .iter()
+                .all(|word| text.contains(word))
+        })
+        .await;
+    assert_eq!(world.jobs_of(PLAN).await.len(), 0);
+    controller.logs(&refusal("list", "secrets"), SOON).await;
+    controller
+        .logs("no node of a Plan with secrets is started", SOON)
+        .await;
+    let told = world.events_with(MISSING).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    taken.give_back().await;
+    rollout.ends().await;
+}
+
+#[tokio::test]
+async fn without_the_permission_to_create_events_nobody_starts_until_it_is_given_back() {
+    let mut rollout = RollOut::prepare(World::new().await, BROAD).await;
+    rollout.rough = true;
+    let controller = rollout.controller().start();
+    rollout.begin().await;
+    rollout.under_way(1).await;
+    let taken = Taken::from(&rollout.world, &["create"], "", "events").await;
+    rollout
+        .world
+        .plan_until(PLAN, "says that it may not create events", DISTURBED, |plan| {
+            let text = complete(plan);
+            let nobody = plan
+                .status
+                .as_ref()
+                .and_then(|status| status.applying.as_ref())
+                .is_none();
+            [MISSING, "create events"].iter().all(|word| text.contains(word)) && nobody
+        })
+        .await;
+    controller.logs(&refusal("create", "events"), SOON).await;
+    let begun = rollout.world.jobs_of(PLAN).await.len();
+    assert!(begun < BROAD.nodes, "nothing is left to be started");
+    taken.give_back().await;
+    let plan = rollout.ends().await;
+    // Nodes that ended meanwhile did so without an event: none is left half done for want of one.
+    rollout.check_but_events(&plan).await;
+    let told = rollout.world.events_with("JobComplete").await.len();
+    assert!((1..BROAD.nodes).contains(&told), "{told}");
+}
+
+#[tokio::test]
+async fn without_the_permission_to_renew_its_lease_a_controller_ends_until_it_is_given_back() {
+    // Longer than a Lease of the tests.
+    let shape = Shape {
+        nodes: 12,
+        concurrency: 1,
+        run: Duration::from_secs(1),
+    };
+    let mut rollout = RollOut::prepare(World::new().await, shape).await;
+    rollout.rough = true;
+    let tended = Tended::start(rollout.world.controller());
+    rollout.begin().await;
+    rollout.under_way(1).await;
+    let taken = Taken::from(&rollout.world, &["update"], "coordination.k8s.io", "leases").await;
+    let lost = "leaderelection lost for";
+    tended.now().logs(lost, DISTURBED).await;
+    // The next one does not lead, and says why.
+    let of_next = || {
+        tended
+            .now()
+            .log()
+            .rsplit(lost)
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let cannot = r#"cannot update resource "leases""#;
+    wait::eventually("the next one is refused as well", SOON, async || {
+        let log = of_next();
+        if log.contains(cannot) { Ok(()) } else { Err(log) }
+    })
+    .await;
+    assert_eq!(tended.ends()[0].code(), Some(1));
+    let writes = || async { rollout.world.controller_requests().await.count("create", "jobs") };
+    let begun = writes().await;
+    assert!(begun < shape.nodes, "nothing is left to be started");
+    assert!(!of_next().contains("leading"), "{}", of_next());
     taken.give_back().await;
     rollout.ends_well().await;
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, Node, ServiceAccount};
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Node, Pod, ServiceAccount};
 use kube::api::{Api, ListParams};
 use refit::api::Plan;
 use refit::api::names::{ANNOTATION_RECORDED, LABEL_PLAN_PREFIX};
@@ -46,7 +46,10 @@ pub(crate) struct RollOut {
     pub(crate) spec: Value,
     /// The API server is so bad that it may refuse requests that are allowed, and that Warning events may be right.
     pub(crate) rough: bool,
-    #[allow(dead_code, reason = "the nodes are there as long as this is")]
+    /// The API server is away for a while, so that `cordon` on a node may fail, and with it a pod whose Job makes another one.
+    pub(crate) outage: bool,
+    /// How long it may take at most.
+    pub(crate) limit: Duration,
     pub(crate) kubelet: FakeKubelet,
 }
 
@@ -71,6 +74,8 @@ impl RollOut {
             shape,
             spec,
             rough: false,
+            outage: false,
+            limit: DISTURBED,
             kubelet,
         }
     }
@@ -127,7 +132,7 @@ impl RollOut {
         let all = i64::try_from(self.shape.nodes).expect("a number of nodes");
         let plan = self
             .world
-            .plan_until(PLAN, "is Complete, with all nodes", DISTURBED, |plan| {
+            .plan_until(PLAN, "is Complete, with all nodes", self.limit, |plan| {
                 let status = plan.status.clone().unwrap_or_default();
                 let counts = status.nodes.unwrap_or_default();
                 let complete = status
@@ -137,7 +142,7 @@ impl RollOut {
                 complete && counts.done == all && counts.selected == all
             })
             .await;
-        wait::eventually("the result of every Job is recorded", DISTURBED, async || {
+        wait::eventually("the result of every Job is recorded", self.limit, async || {
             let open = |job: &k8s_openapi::api::batch::v1::Job| {
                 let recorded = job
                     .metadata
@@ -158,6 +163,12 @@ impl RollOut {
 
     /// Every promise, at the end of a roll-out in which nothing failed and every node was done once.
     pub(crate) async fn check(&self, plan: &Plan) {
+        self.check_but_events(plan).await;
+        self.check_events().await;
+    }
+
+    /// As [`Self::check`], where events could not be written.
+    pub(crate) async fn check_but_events(&self, plan: &Plan) {
         self.check_status(plan);
         let hash = plan
             .status
@@ -171,7 +182,7 @@ impl RollOut {
         }
         let requests = self.world.requests().await;
         self.check_requests(&requests, &nodes, &hash).await;
-        self.check_events(&nodes).await;
+        self.check_pods(&nodes).await;
         self.check_logs().await;
     }
 
@@ -196,10 +207,18 @@ impl RollOut {
             "requests were refused: {refused:#?}"
         );
 
-        // What was created, and what is there: a creation whose client was killed may be in the log as one that failed.
+        // What was created, what ended, and what is there: a creation whose client was killed may be in the log as one that
+        // failed.
         let mut jobs = requests.jobs_by_node_and_hash();
-        for job in self.world.jobs_of(PLAN).await {
-            let job = serde_json::to_value(job).expect("a Job is JSON");
+        let ended = requests
+            .0
+            .iter()
+            .filter(|request| request.resource == "jobs/status");
+        // Nothing is known of what was sent in a request that was refused unread.
+        let ended = ended.map(|request| request.sent.clone()).filter(Value::is_object);
+        let there = self.world.jobs_of(PLAN).await.into_iter();
+        let there = there.map(|job| serde_json::to_value(job).expect("a Job is JSON"));
+        for job in ended.chain(there) {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let node = text(&job["metadata"]["annotations"]["refit.rs/node-uid"]);
             let hash = text(&job["metadata"]["labels"][format!("{LABEL_PLAN_PREFIX}{PLAN}")]);
@@ -236,30 +255,40 @@ impl RollOut {
             most <= limit,
             "{most} nodes at once that had a Job and not the label"
         );
+    }
 
-        let pods = self
-            .world
-            .pods()
-            .list(&ListParams::default())
-            .await
-            .expect("pods can be listed");
-        let mut per_node = BTreeMap::<_, usize>::new();
-        for pod in &pods.items {
-            let node = pod
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.node_name.clone())
-                .unwrap_or_default();
-            *per_node.entry(node).or_default() += 1;
+    /// Each node ran one pod, and its upgrade once.
+    async fn check_pods(&self, nodes: &[Node]) {
+        let pods = self.world.pods().list(&ListParams::default()).await;
+        let mut by_node = BTreeMap::<_, Vec<_>>::new();
+        for pod in pods.expect("pods can be listed").items {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            by_node.entry(node.unwrap_or_default()).or_default().push(pod);
         }
-        assert!(
-            per_node.values().all(|pods| *pods == 1),
-            "pods per node: {per_node:?}"
-        );
+        for (node, mut pods) in by_node {
+            if self.outage {
+                let owners: Vec<_> = pods.iter().map(|pod| &pod.metadata.owner_references).collect();
+                assert!(
+                    owners.windows(2).all(|pair| pair[0] == pair[1]),
+                    "pods of {node} are not of one Job: {owners:#?}"
+                );
+                pods.retain(|pod| !lost_the_api_server(pod));
+            }
+            let told: Vec<_> = pods.iter().map(|pod| (&pod.metadata.name, &pod.status)).collect();
+            assert_eq!(pods.len(), 1, "pods of {node}: {told:#?}");
+        }
+        for node in nodes.iter().filter_map(|node| node.metadata.name.as_deref()) {
+            assert_eq!(
+                self.kubelet.runs(node, "upgrade").await,
+                1,
+                "upgrades that were started on {node}"
+            );
+        }
     }
 
     /// Each result was told once.
-    async fn check_events(&self, nodes: &[Node]) {
+    async fn check_events(&self) {
+        let nodes = self.world.my_nodes().await;
         let told = self.world.events_with("JobComplete").await;
         let mut told: Vec<_> = told
             .into_iter()
@@ -357,6 +386,23 @@ fn check_node(node: &Node, hash: &str) {
     assert!(left.is_empty(), "left on {name}: {left:?}");
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable);
     assert_eq!(cordoned, None, "{name} is cordoned");
+}
+
+/// The pod failed before its upgrade began, because its `cordon` found no API server. The Job controller makes another one of the
+/// same Job then, as long as `backoffLimit` allows.
+fn lost_the_api_server(pod: &Pod) -> bool {
+    let status = pod.status.clone().unwrap_or_default();
+    let cordon_failed = |it: &ContainerStatus| {
+        let end = it.state.as_ref().and_then(|state| state.terminated.as_ref());
+        it.name == "cordon" && end.is_some_and(|end| end.exit_code == 1)
+    };
+    let never_began = |it: &ContainerStatus| {
+        let state = it.state.as_ref();
+        state.is_none_or(|state| state.running.is_none() && state.terminated.is_none())
+    };
+    status.phase.as_deref() == Some("Failed")
+        && status.init_container_statuses.iter().flatten().any(cordon_failed)
+        && status.container_statuses.iter().flatten().all(never_began)
 }
 
 /// How many nodes had a Job and not yet the label that says done, at most at the same time.

@@ -28,7 +28,7 @@ use crate::channel::ChannelClient;
 use crate::clock::Clock;
 use crate::job::digest;
 use crate::rollout::facts::Text;
-use crate::rollout::{Event, Key, PodFacts, Stage};
+use crate::rollout::{Event, Key, Missing, PodFacts, Stage};
 
 /// What came of a step.
 #[derive(Debug)]
@@ -90,8 +90,10 @@ pub enum Told {
     SecretMissing(Text),
     /// A channel answered: URL, when, and what.
     Channel(Text, Timestamp, Result<String, String>),
-    /// What the controller may do, and what it may not.
-    Permissions(Result<(), String>),
+    /// What the controller may not do.
+    Permissions(Missing),
+    /// Something that the step can do without was refused for want of a permission.
+    Forbidden,
 }
 
 /// What the steps are carried out with.
@@ -154,11 +156,10 @@ impl Actor {
                 }
             }
             Prepared::Tell { plan, events } => {
-                self.write_events(&events).await?;
-                Ok(events
-                    .into_iter()
-                    .map(|event| Told::Event(plan.clone(), event.key))
-                    .collect())
+                let mut told = self.write_events(&events).await?;
+                let keys = events.into_iter().map(|event| event.key);
+                told.extend(keys.map(|key| Told::Event(plan.clone(), key)));
+                Ok(told)
             }
             Prepared::CreateJob { job, body } => self.create_job(&job, body).await,
             Prepared::LookForJob { job } => match self.jobs().get_opt(&job).await {
@@ -177,15 +178,16 @@ impl Actor {
                 body,
                 events,
             } => {
-                self.write_events(&events).await?;
-                match self
+                let told = self.write_events(&events).await?;
+                let answer = self
                     .jobs()
                     .patch(&job, &PatchParams::default(), &Patch::Merge(&body))
-                    .await
-                {
+                    .await;
+                let outcome = match answer {
                     Ok(job) => Ok(vec![self.job_seen(&job)]),
                     Err(error) => self.look_at_job(&job, &uid, &error).await,
-                }
+                };
+                after(told, outcome)
             }
             Prepared::Node {
                 node,
@@ -193,15 +195,16 @@ impl Actor {
                 body,
                 events,
             } => {
-                self.write_events(&events).await?;
-                match self
+                let told = self.write_events(&events).await?;
+                let answer = self
                     .nodes()
                     .patch(&node, &PatchParams::default(), &Patch::Merge(&body))
-                    .await
-                {
+                    .await;
+                let outcome = match answer {
                     Ok(node) => Ok(vec![self.node_seen(&node)]),
                     Err(error) => self.look_at_node(&node, &uid, &error).await,
-                }
+                };
+                after(told, outcome)
             }
             Prepared::Poll { url, latest_version } => {
                 let answer = self.channels.resolve(&url, latest_version.as_deref()).await;
@@ -215,18 +218,17 @@ impl Actor {
             Prepared::AskPermissions => {
                 let blind = self.blind.load(Ordering::Relaxed);
                 match permissions::ask(&self.unguarded, &self.source.namespace, blind).await {
-                    Ok(Ok(())) => {
+                    Ok(missing) if missing.is_empty() => {
                         self.blind.store(false, Ordering::Relaxed);
-                        Ok(vec![Told::Permissions(Ok(()))])
+                        Ok(vec![Told::Permissions(missing)])
                     }
                     // Asked again after a pause: somebody may grant it.
-                    Ok(Err(missing)) => {
-                        let message = format!("MissingPermission: no node is started: {missing}");
+                    Ok(missing) => {
                         let trouble = Trouble {
-                            message,
+                            message: permissions::sentence(&missing),
                             kind: TroubleKind::Refused,
                         };
-                        Err((vec![Told::Permissions(Err(missing))], trouble))
+                        Err((vec![Told::Permissions(missing)], trouble))
                     }
                     Err(error) => Err((Vec::new(), trouble(&error))),
                 }
@@ -264,17 +266,21 @@ impl Actor {
     }
 
     /// Events come before the write that they tell of. One that cannot be written now keeps the write back, so that it is
-    /// not lost; one that is refused does not.
-    async fn write_events(&self, events: &[Event]) -> Result<(), (Vec<Told>, Trouble)> {
+    /// not lost; one that is refused does not, because no node may be left half done for it.
+    async fn write_events(&self, events: &[Event]) -> Outcome {
+        let mut told = Vec::new();
         if events.is_empty() {
-            return Ok(());
+            return Ok(told);
         }
         let api = Api::<CoreEvent>::namespaced(self.client.clone(), &self.source.namespace);
         let now = self.clock.now();
         for event in events {
-            self.write_event(&api, event, now).await?;
+            match self.write_event(&api, event, now).await {
+                Ok(more) => told.extend(more),
+                Err(trouble) => return Err((told, trouble)),
+            }
         }
-        Ok(())
+        Ok(told)
     }
 
     /// An event has a name of its own, so that it can be written again when no answer came.
@@ -283,45 +289,44 @@ impl Actor {
         api: &Api<CoreEvent>,
         event: &Event,
         now: Timestamp,
-    ) -> Result<(), (Vec<Told>, Trouble)> {
+    ) -> Result<Option<Told>, Trouble> {
         let object = self.source.event(event, now);
         let mut tries = 1;
         loop {
             match api.create(&PostParams::default(), &object).await {
-                Ok(_) => return Ok(()),
-                Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(()),
+                Ok(_) => return Ok(None),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(None),
                 Err(error) if matches!(failure(&error), Failure::Refused) && !is_overload(&error) => {
                     tracing::warn!(
                         reason = event.reason,
                         error = brief(&error),
                         "an event was refused"
                     );
-                    return Ok(());
+                    return Ok(is_forbidden(&error).then_some(Told::Forbidden));
                 }
                 Err(error) if failure(&error) == Failure::Unknown && tries < EVENT_TRIES => tries += 1,
-                Err(error) => return Err((Vec::new(), trouble(&error))),
+                Err(error) => return Err(trouble(&error)),
             }
         }
     }
 
     async fn write_status(&self, plan: Text, uid: &str, body: &Value, events: &[Event]) -> Outcome {
-        self.write_events(events).await?;
-        match self
+        let told = self.write_events(events).await?;
+        let answer = self
             .plans()
             .patch_status(&plan, &exactly(), &Patch::Merge(body))
-            .await
-        {
+            .await;
+        let outcome = match answer {
             Ok(written) => {
                 let kept = written.keeps_our_status();
                 let mut told = vec![plan_seen(written), Told::StatusWritten(plan)];
-                if !kept {
-                    told.push(Told::StatusPruned);
-                }
+                told.extend((!kept).then_some(Told::StatusPruned));
                 Ok(told)
             }
             Err(error) if would_prune(&error) => Err(pruned()),
             Err(error) => self.look_at_plan(&plan, uid, &error).await,
-        }
+        };
+        after(told, outcome)
     }
 
     async fn create_job(&self, name: &Text, body: Vec<u8>) -> Outcome {
@@ -460,6 +465,20 @@ impl Actor {
     }
 }
 
+/// What the events of a step have told comes before what its write has.
+fn after(mut told: Vec<Told>, outcome: Outcome) -> Outcome {
+    match outcome {
+        Ok(more) => {
+            told.extend(more);
+            Ok(told)
+        }
+        Err((more, trouble)) => {
+            told.extend(more);
+            Err((told, trouble))
+        }
+    }
+}
+
 fn plan_seen(plan: RawPlan) -> Told {
     Told::Seen(Seen::Plan(version(plan.meta()), Box::new(plan.facts())))
 }
@@ -489,6 +508,10 @@ fn worth_a_look(error: &kube::Error) -> bool {
         kube::Error::Api(status) => matches!(status.code, 404 | 409 | 422) || status.code >= 500,
         _ => failure(error) == Failure::Unknown,
     }
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 fn is_overload(error: &kube::Error) -> bool {

@@ -31,7 +31,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// is no news, a webhook that is down is.
 const PASSING_TOLD: u32 = 5;
 
-/// What was listed before the first decision.
+/// What was listed before the first decision, or may not be listed where it can be done without.
 const LISTED_FIRST: [Kind; 5] = [Kind::Secret, Kind::Pod, Kind::Job, Kind::Node, Kind::Plan];
 
 /// The loop and what it knows.
@@ -41,7 +41,7 @@ pub struct Engine {
     seen: mpsc::Receiver<Seen>,
     /// Says whether pods are worth listing, where they cannot be watched.
     pods_wanted: watch::Sender<bool>,
-    /// Says that a kind has been listed.
+    /// Says that a kind has been listed, or need not be waited for.
     listed: watch::Sender<BTreeSet<Kind>>,
     /// Has the watch of Plans begin anew.
     plans_again: watch::Sender<()>,
@@ -162,9 +162,13 @@ impl Engine {
             Seen::Secret(version, name) => world.secret_seen(&name, version),
             Seen::SecretGone(name) => world.secret_gone(&name),
             // The permissions say which, and whether it is allowed again: nobody starts on what may be old.
-            Seen::Forbidden => {
+            Seen::Forbidden(kind) => {
                 self.actor.blind.store(true, Ordering::Relaxed);
-                world.permissions_seen(None);
+                world.permissions_doubted();
+                // Only Plans with Secrets need these. Without one of the others nobody knows what has been begun.
+                if kind == Kind::Secret {
+                    self.listed.send_if_modified(|listed| listed.insert(kind));
+                }
                 true
             }
             Seen::PlansAgain => {
@@ -314,7 +318,8 @@ impl Engine {
                 world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
-            Told::Permissions(answer) => world.permissions_seen(Some(answer)),
+            Told::Permissions(missing) => world.permissions_seen(missing),
+            Told::Forbidden => world.permissions_doubted(),
         }
     }
 
@@ -337,7 +342,7 @@ impl Engine {
             }
         }
         if trouble.kind == TroubleKind::Forbidden {
-            self.world.permissions_seen(None);
+            self.world.permissions_doubted();
         }
         let refused = matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Forbidden);
         if refused || trouble.kind == TroubleKind::Passing && tries >= PASSING_TOLD {

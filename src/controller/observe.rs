@@ -54,8 +54,8 @@ pub enum Seen {
     Schema(Schema, Text),
     /// The watch of Plans begins, and with it a list.
     PlansAgain,
-    /// A list or a watch is not allowed.
-    Forbidden,
+    /// A list or a watch of this kind is not allowed.
+    Forbidden(Kind),
 }
 
 impl Seen {
@@ -244,7 +244,7 @@ impl Observer {
                     let why = watch_error(&error);
                     tracing::warn!(?kind, error = why, "the watch broke off and starts again");
                     if is_forbidden(&error) {
-                        self.tell(Seen::Forbidden).await;
+                        self.tell(Seen::Forbidden(kind)).await;
                     }
                 }
             }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::answer::Answer;
 use super::evict::Evictor;
 use super::pods::PodId;
-use crate::controller::act::permissions::{Need, may, sentence};
+use crate::controller::act::permissions::{Need, may, phrase};
 use crate::controller::client::brief;
 use crate::controller::objects::SlimNode;
 
@@ -60,7 +60,7 @@ async fn by_review(
 ) -> Result<Vec<String>, kube::Error> {
     let mut missing = Vec::new();
     if cordons && !may(client, None, &PATCH_NODES, "patch").await? {
-        missing.push(sentence(&PATCH_NODES, "patch", ""));
+        missing.push(phrase(&PATCH_NODES, "patch", ""));
     }
     let need = if evictor.by_delete { DELETE } else { EVICT };
     let verb = need.verbs.first().copied().unwrap_or_default();
@@ -69,7 +69,7 @@ async fn by_review(
     }
     for namespace in namespaces(pods) {
         if !may(client, Some(namespace), &need, verb).await? {
-            missing.push(sentence(&need, verb, namespace));
+            missing.push(phrase(&need, verb, namespace));
         }
     }
     Ok(missing)

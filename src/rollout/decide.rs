@@ -176,7 +176,7 @@ fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
             }),
         }
     }
-    if !matches!(world.permissions, Some(Ok(()))) && !world.plans.is_empty() {
+    if world.asks_permissions() {
         decision.steps.push(Step::AskPermissions);
     }
 }

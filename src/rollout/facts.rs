@@ -310,6 +310,22 @@ pub struct ChannelFacts {
     pub error: Option<String>,
 }
 
+/// What the controller may not do, each a verb and a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// What every Plan takes.
+    pub for_all: Vec<String>,
+    /// What a Plan takes besides whose hash has Secrets in it.
+    pub for_secrets: Vec<String>,
+}
+
+impl Missing {
+    /// Nothing is missing.
+    pub fn is_empty(&self) -> bool {
+        self.for_all.is_empty() && self.for_secrets.is_empty()
+    }
+}
+
 /// Whether the served CRD has our fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Schema {

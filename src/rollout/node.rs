@@ -201,7 +201,7 @@ impl Question<'_> {
             && self
                 .hash()
                 .is_some_and(|hash| self.plan.facts.status().latest_hash.as_deref() == Some(&**hash))
-            && matches!(self.world.permissions, Some(Ok(())))
+            && self.world.is_permitted(self.plan)
     }
 
     fn job_event(&self, type_: EventType, reason: &'static str, message: String, job_uid: &str) -> Event {

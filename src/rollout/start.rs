@@ -33,8 +33,8 @@ pub(super) fn gate(
     if fields::are_pruned(&plan.facts) {
         return Some(Blocker::SpecPruned);
     }
-    if let Some(Err(what)) = &world.permissions {
-        return Some(Blocker::MissingPermission { what: what.clone() });
+    if let Some(what) = world.missing_permission(plan) {
+        return Some(Blocker::MissingPermission { what });
     }
     if plan.is_suspended() {
         return Some(Blocker::Suspended);

@@ -11,11 +11,11 @@ use jiff::{SignedDuration, Timestamp};
 pub(super) use table::Table;
 
 use super::facts::{
-    ChannelFacts, JobFacts, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Stage, Text,
+    ChannelFacts, JobFacts, Missing, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Stage, Text,
 };
 use super::plan::PlanView;
 use super::step::Key;
-use crate::job::JobSettings;
+use crate::job::{JobSettings, digest};
 
 /// What is the same for all Plans.
 #[derive(Clone, Debug)]
@@ -80,7 +80,8 @@ pub struct World {
     is_wary: bool,
     /// What each Plan was told of the CRD last: key of the event.
     pub(super) told: BTreeMap<Text, String>,
-    pub(super) permissions: Option<Result<(), String>>,
+    /// What the controller may not do, as far as it has been asked.
+    permissions: Option<Missing>,
     pub(super) troubles: BTreeMap<Key, Trouble>,
     /// Names of Jobs that Jobs of others had, and when that was seen.
     pub(super) taken: BTreeMap<Text, Timestamp>,
@@ -303,6 +304,25 @@ impl World {
         }
         let ask = self.reading == Reading::Due;
         (self.reading != Reading::Done).then_some(Hold::Unread { ask })
+    }
+
+    /// Whether it is to be asked what the controller may do.
+    pub(super) fn asks_permissions(&self) -> bool {
+        !self.permissions.as_ref().is_some_and(Missing::is_empty) && !self.plans.is_empty()
+    }
+
+    /// What the Plan takes and the controller may not do; nothing while that is not known.
+    pub(super) fn missing_permission(&self, plan: &PlanView) -> Option<String> {
+        let missing = self.permissions.as_ref()?;
+        let has_secrets = digest::hashed_secrets(plan.spec()).next().is_some();
+        let for_secrets = missing.for_secrets.iter().filter(|_| has_secrets);
+        let what: Vec<_> = missing.for_all.iter().chain(for_secrets).cloned().collect();
+        (!what.is_empty()).then(|| what.join(", "))
+    }
+
+    /// Whether the API server has said that the controller may do all that the Plan takes.
+    pub(super) fn is_permitted(&self, plan: &PlanView) -> bool {
+        self.permissions.is_some() && self.missing_permission(plan).is_none()
     }
 
     /// Looks again at what depends on several facts, before a decision: what each Plan resolves to, and which nodes it

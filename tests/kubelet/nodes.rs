@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
 
@@ -160,6 +160,24 @@ async fn a_lost_node_is_what_the_node_controller_makes_of_it() {
         })
         .await;
     assert_eq!(ready(&node).0, "True");
+}
+
+#[tokio::test]
+async fn a_kubelet_that_was_given_up_for_lost_says_that_it_is_there() {
+    let (world, _kubelets, names) = with_nodes(&["n"], |nodes| nodes).await;
+    // As the node controller says it, when the API server was away for so long that no Lease was renewed.
+    let lost = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}});
+    let node = world
+        .nodes()
+        .patch_status(&names[0], &PatchParams::default(), &Patch::Strategic(lost))
+        .await
+        .unwrap();
+    assert_eq!(ready(&node).0, "Unknown");
+    world
+        .node_until(&names[0], "is Ready and has lost its taints", SOON, |node| {
+            ready(node).0 == "True" && taints(node).is_empty()
+        })
+        .await;
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ pub fn shuffled(range: Range<u16>) -> impl Iterator<Item = u16> {
 }
 
 /// The standard library seeds every `RandomState` anew; for names that is random enough.
-fn random_bits() -> u64 {
+pub fn random_bits() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

@@ -65,7 +65,14 @@ impl World {
     /// As [`Self::new`], on a control plane that nobody else uses: for tests that stop the API server or take
     /// the CRD away.
     pub async fn alone() -> Self {
-        Self::at(&Bed::own(super::controlplane::Options::default()).await).await
+        Self::alone_with(Manifests::Shipped).await
+    }
+
+    /// As [`Self::alone`], under other manifests.
+    pub async fn alone_with(manifests: Manifests) -> Self {
+        let bed = Bed::own(super::controlplane::Options::default()).await;
+        let id = random_id();
+        Self::on(bed, manifests, &id, Some(&id)).await
     }
 
     /// As [`Self::new`], on this bed: for several worlds on a control plane of their own.

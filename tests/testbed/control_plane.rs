@@ -42,6 +42,32 @@ async fn a_control_plane_comes_up_in_seconds() {
 }
 
 #[tokio::test]
+async fn etcd_can_be_killed_and_has_its_data_again() {
+    let bed = Bed::own(Options::default()).await;
+    let plane = bed.control_plane();
+    let pid = || {
+        let pids = plane.pids();
+        pids.into_iter()
+            .find(|(name, _)| name == "etcd")
+            .map(|(_, pid)| pid)
+    };
+    let maps = Api::<ConfigMap>::default_namespaced(bed.client("etcd").await);
+    let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "kept" } })).unwrap();
+    maps.create(&PostParams::default(), &map).await.unwrap();
+
+    let before = pid();
+    plane.restart_etcd().unwrap();
+    assert_ne!(pid(), before);
+    wait::eventually("the API server finds it", wait::SOON, async || {
+        maps.get("kept")
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_api_server_can_be_frozen_stopped_and_started_again() {
     let bed = Bed::own(Options::default()).await;
     let plane = bed.control_plane();

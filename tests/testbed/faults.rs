@@ -168,6 +168,21 @@ async fn the_nth_request_is_answered_in_the_api_servers_place() {
 }
 
 #[tokio::test]
+async fn every_nth_request_is_answered_in_the_api_servers_place() {
+    let trial = Trial::new(0).await;
+    trial
+        .faults
+        .add(Rule::on("get", "plans").every(3).times(2).answer(500));
+    let mut failed = Vec::new();
+    for n in 1..=10 {
+        if trial.plans.get_opt("none").await.is_err() {
+            failed.push(n);
+        }
+    }
+    assert_eq!(failed, [3, 6]);
+}
+
+#[tokio::test]
 async fn a_conflict_has_the_reason_that_kubernetes_gives() {
     let trial = Trial::new(0).await;
     trial.create("there").await.unwrap();

@@ -6,6 +6,8 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::{Api, PostParams};
 use kube::{Client, Error};
 
+use crate::rollout::Missing;
+
 /// One thing that may be allowed.
 pub(crate) struct Need {
     pub(crate) group: &'static str,
@@ -86,21 +88,34 @@ const EYES: &[Need] = &[
     },
 ];
 
-/// `Err` names what is missing. `blind`: lists and watches are asked for, too.
-pub(super) async fn ask(client: &Client, namespace: &str, blind: bool) -> Result<Result<(), String>, Error> {
-    let mut missing = Vec::new();
+/// What is missing. `blind`: lists and watches are asked for, too.
+pub(super) async fn ask(client: &Client, namespace: &str, blind: bool) -> Result<Missing, Error> {
+    let mut missing = Missing::default();
     for need in NEEDS.iter().chain(EYES.iter().filter(|_| blind)) {
         for verb in need.verbs {
             if !may(client, need.namespaced.then_some(namespace), need, verb).await? {
-                missing.push(sentence(need, verb, namespace));
+                let list = match need.resource {
+                    "secrets" => &mut missing.for_secrets,
+                    _ => &mut missing.for_all,
+                };
+                list.push(phrase(need, verb, namespace));
             }
         }
     }
-    Ok(if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(missing.join(", "))
-    })
+    Ok(missing)
+}
+
+/// What the log says of it.
+pub(super) fn sentence(missing: &Missing) -> String {
+    let mut parts = Vec::new();
+    if !missing.for_all.is_empty() {
+        parts.push(format!("no node is started: {}", missing.for_all.join(", ")));
+    }
+    if !missing.for_secrets.is_empty() {
+        let what = missing.for_secrets.join(", ");
+        parts.push(format!("no node of a Plan with secrets is started: {what}"));
+    }
+    format!("MissingPermission: {}", parts.join("; "))
 }
 
 /// Whether pods may be watched; system-upgrade-controller's roles let them be listed only.
@@ -144,7 +159,7 @@ pub(crate) async fn may(
 }
 
 /// What is missing, in RBAC's words.
-pub(crate) fn sentence(need: &Need, verb: &str, namespace: &str) -> String {
+pub(crate) fn phrase(need: &Need, verb: &str, namespace: &str) -> String {
     let mut resource = need.resource.to_owned();
     if !need.group.is_empty() {
         resource = format!("{resource}.{}", need.group);

@@ -6,7 +6,7 @@ use super::build::{defaults, labels, morning, node, plan_with};
 use super::toy::Toy;
 use crate::api::names;
 use crate::rollout::facts::Text;
-use crate::rollout::{Labels, World, decide};
+use crate::rollout::{Labels, Missing, World, decide};
 
 const NODES: usize = 5_000;
 const SLOTS: usize = 100;
@@ -86,7 +86,7 @@ fn a_decision_in_a_large_cluster_takes_a_fraction_of_a_millisecond() {
 #[test]
 fn a_node_that_changes_costs_its_own_look_only() {
     let mut world = World::new(defaults());
-    world.permissions_seen(Some(Ok(())));
+    world.permissions_seen(Missing::default());
     let mut toy = Toy::with(&["a"], plan_with("p", |_| {}));
     toy.settle();
     world.plan_seen(1, toy.plans["p"].it.clone());

@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::build::{labels, plan, plan_with};
 use super::toy::Toy;
-use crate::api::{TimeWindowSpec, names};
-use crate::rollout::{Blocker, Stage};
+use crate::api::{SecretSpec, TimeWindowSpec, names};
+use crate::rollout::{Blocker, Missing, Stage, Step};
 
 fn says(status: &str, reason: &str, message: &str) -> (String, String, String) {
     (status.to_owned(), reason.to_owned(), message.to_owned())
@@ -426,16 +426,75 @@ fn status_names_nodes_by_hostname_in_the_order_of_their_names() {
 #[test]
 fn what_the_controller_may_not_do_is_said_before_a_node_is_begun_with() {
     let mut toy = Toy::new();
-    toy.forbidden = Some("create jobs.batch in namespace system-upgrade".to_owned());
+    toy.forbidden.for_all = vec!["create jobs.batch".to_owned(), "patch nodes".to_owned()];
     toy.add_nodes(&["a"]);
     toy.apply(plan("p"));
     toy.settle();
-    let text = "the controller may not create jobs.batch in namespace system-upgrade";
+    let text = "the controller may not create jobs.batch, patch nodes";
     assert_eq!(toy.complete("p"), says("False", "MissingPermission", text));
     assert!(toy.jobs.is_empty());
-    toy.forbidden = None;
+    toy.forbidden = Missing::default();
     toy.later(5);
     assert_eq!(toy.jobs.len(), 1);
+}
+
+#[test]
+fn a_plan_without_secrets_needs_no_permission_for_them() {
+    let mut toy = Toy::new();
+    toy.forbidden.for_secrets = vec!["watch secrets".to_owned()];
+    toy.secret("s", "hash");
+    toy.add_nodes(&["a"]);
+    let with_secret = |plan: &str, ignore_updates| {
+        plan_with(plan, |spec| {
+            spec.cordon = None;
+            spec.secrets = Some(vec![SecretSpec {
+                name: "s".to_owned(),
+                ignore_updates,
+                ..SecretSpec::default()
+            }]);
+        })
+    };
+    toy.apply(with_secret("ignores", Some(true)));
+    toy.apply(with_secret("minds", None));
+    toy.apply(plan("without"));
+    toy.settle();
+    let text = "the controller may not watch secrets";
+    assert_eq!(toy.complete("minds"), says("False", "MissingPermission", text));
+    let jobs = |toy: &Toy, plan: &str| {
+        toy.jobs
+            .values()
+            .filter(|job| job.it.facts.plan == plan.into())
+            .count()
+    };
+    assert_eq!(
+        (jobs(&toy, "ignores"), jobs(&toy, "minds"), jobs(&toy, "without")),
+        (1, 0, 1)
+    );
+
+    toy.forbidden.for_all = vec!["patch nodes".to_owned()];
+    toy.later(5);
+    let text = "the controller may not patch nodes, watch secrets";
+    assert_eq!(toy.complete("minds"), says("False", "MissingPermission", text));
+    toy.forbidden = Missing::default();
+    toy.later(30);
+    assert_eq!(jobs(&toy, "minds"), 1);
+}
+
+/// While the answer stays the same, status does too: a refusal is no news.
+#[test]
+fn what_is_refused_again_is_not_said_again() {
+    let mut toy = Toy::new();
+    toy.add_nodes(&["a", "b"]);
+    toy.apply(plan("p"));
+    toy.settle();
+    toy.forbidden.for_all = vec!["patch nodes".to_owned()];
+    toy.world.permissions_doubted();
+    toy.settle();
+    let said = toy.complete("p");
+    toy.world.permissions_doubted();
+    let decision = toy.decision();
+    assert_eq!(decision.steps, [Step::AskPermissions]);
+    assert_eq!(toy.complete("p"), said);
 }
 
 #[test]

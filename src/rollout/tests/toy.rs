@@ -22,7 +22,7 @@ pub(super) use objects::{Cordon, ToyJob, ToyNode, ToyPod, Who};
 
 use super::build::{defaults, morning};
 use crate::api::Plan;
-use crate::rollout::{Defaults, Kind, PlanFacts, World};
+use crate::rollout::{Defaults, Kind, Missing, PlanFacts, World};
 use engine::Engine;
 use wire::{News, Wire};
 
@@ -46,7 +46,7 @@ pub(super) struct Toy {
     /// The same in the order in which they were written.
     pub(super) told: Vec<String>,
     /// What the controller may not do.
-    pub(super) forbidden: Option<String>,
+    pub(super) forbidden: Missing,
     /// Why the API server makes no Job.
     pub(super) refuses_jobs: Option<String>,
     /// The API server serves a CRD that knows our fields.
@@ -105,7 +105,7 @@ impl Toy {
             polls: Vec::new(),
             events: BTreeMap::new(),
             told: Vec::new(),
-            forbidden: None,
+            forbidden: Missing::default(),
             refuses_jobs: None,
             schema: true,
             crd: (true, 1),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::super::facts::{
-    ChannelFacts, JobFacts, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Text,
+    ChannelFacts, JobFacts, Missing, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Text,
 };
 use super::super::plan::PlanView;
 use super::super::step::{Key, Step};
@@ -391,9 +391,15 @@ impl World {
         change
     }
 
-    /// Whether the controller may do what it has to; `None` asks again.
-    pub fn permissions_seen(&mut self, answer: Option<Result<(), String>>) {
-        self.permissions = answer;
+    /// What the controller may not do.
+    pub fn permissions_seen(&mut self, missing: Missing) {
+        self.permissions = Some(missing);
+    }
+
+    /// Something was refused for want of a permission. If it is not known already that some are missing, it has to be
+    /// asked which.
+    pub fn permissions_doubted(&mut self) {
+        self.permissions.take_if(|missing| missing.is_empty());
     }
 
     /// A step went wrong.

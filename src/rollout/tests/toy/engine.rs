@@ -203,7 +203,7 @@ impl Toy {
                 world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
-            Told::Permissions(answer) => world.permissions_seen(Some(answer)),
+            Told::Permissions(missing) => world.permissions_seen(missing),
         }
     }
 
@@ -216,7 +216,7 @@ impl Toy {
         };
         let pause = SignedDuration::from_millis((first * 2_i64.pow(tries.min(10))).min(30_000));
         if kind == Wrong::Forbidden {
-            self.world.permissions_seen(None);
+            self.world.permissions_doubted();
         }
         let refused = matches!(kind, Wrong::Refused | Wrong::Forbidden);
         if refused || kind == Wrong::Passing && tries >= 4 {

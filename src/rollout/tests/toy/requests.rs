@@ -8,7 +8,7 @@ use super::{Fate, Stored, Toy, ToyJob, Who};
 use crate::api::{PlanStatus, names};
 use crate::job::{JobInput, NodeInput, render};
 use crate::rollout::facts::Text;
-use crate::rollout::{Event, Holder, Kind, NodeChange, Stage, Step};
+use crate::rollout::{Event, Holder, Kind, Missing, NodeChange, Stage, Step};
 
 /// A step as a request: what it takes from what is known is in it.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub(super) enum Told {
     Event(Text, String),
     Secret(Text, u64, String),
     Channel(Text, Timestamp, Result<String, String>),
-    Permissions(Result<(), String>),
+    Permissions(Missing),
 }
 
 /// How a step went wrong.
@@ -350,14 +350,14 @@ impl Toy {
                 )]),
                 None => wrong(vec![Told::SecretMissing(name.clone())], Wrong::Stale, "not found"),
             },
-            Request::Permissions => match self.forbidden.clone() {
-                None => told(vec![Told::Permissions(Ok(()))]),
-                Some(what) => wrong(
-                    vec![Told::Permissions(Err(what))],
-                    Wrong::Refused,
-                    "MissingPermission",
-                ),
-            },
+            Request::Permissions => {
+                let missing = vec![Told::Permissions(self.forbidden.clone())];
+                if self.forbidden.is_empty() {
+                    told(missing)
+                } else {
+                    wrong(missing, Wrong::Refused, "MissingPermission")
+                }
+            }
         }
     }
 
