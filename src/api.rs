@@ -2,6 +2,7 @@
 //! Nothing here talks to a cluster.
 
 pub mod crd;
+pub mod drain;
 pub mod duration;
 pub mod names;
 pub mod plan;
@@ -10,6 +11,7 @@ pub mod status;
 pub mod validate;
 pub mod window;
 
+pub use drain::{DrainNote, DrainWait};
 pub use plan::{
     ContainerSpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretSpec, TimeWindowSpec, VolumeSpec,
 };

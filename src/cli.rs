@@ -1,8 +1,11 @@
 //! The command line. Without a command refit is the controller, so that it can be started as
 //! system-upgrade-controller is: without arguments, by its environment, under that name.
 
+mod cluster;
 mod controller;
+mod cordon;
 mod crd;
+mod drain;
 pub mod output;
 #[cfg(test)]
 mod tests;
@@ -48,6 +51,27 @@ enum Command {
     /// Ends with 0 on SIGTERM or SIGINT, with 1 when it cannot work (the leadership is lost, the cluster cannot be
     /// reached at the start), and with 2 when flags or environment are wrong.
     Controller(Box<Flags>),
+    /// Make nodes unschedulable, as kubectl cordon does
+    ///
+    /// Ends with 0 when all nodes are cordoned, with 1 when one is not, and with 2 when the arguments are wrong.
+    Cordon(cordon::Flags),
+    /// Make nodes schedulable again, as kubectl uncordon does
+    ///
+    /// A node that refit cordoned for a Plan is no longer held by it then. Ends with 0 when all nodes are schedulable, with
+    /// 1 when one is not, and with 2 when the arguments are wrong.
+    Uncordon(cordon::Flags),
+    /// Cordon nodes and evict their pods, as kubectl drain does
+    ///
+    /// Pods are found first, and what stops a drain is said before the node is cordoned: pods of DaemonSets, pods with local
+    /// data and pods that nobody makes again each need their flag; static pods stay. Then all are evicted, and waited for.
+    ///
+    /// A pod that a PodDisruptionBudget does not let go is tried again every 5 seconds until --timeout; which pod waits for
+    /// which budget since when is told on standard error.
+    ///
+    /// Ends with 0 when all pods are gone, with 1 when one is not, with 2 when the arguments are wrong, and on SIGTERM with
+    /// 143; the last line says what was evicted and what was not.
+    #[command(args_override_self = true)]
+    Drain(drain::Flags),
     /// Print the CRD of the Plan as YAML
     Crd,
 }
@@ -65,6 +89,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command {
         None => controller::run(cli.flags),
         Some(Command::Controller(flags)) => controller::run(*flags),
+        Some(Command::Cordon(flags)) => cordon::cordon(flags),
+        Some(Command::Uncordon(flags)) => cordon::uncordon(flags),
+        Some(Command::Drain(flags)) => drain::run(flags),
         Some(Command::Crd) => crd::run(),
     };
     result.unwrap_or_else(|error| {

@@ -10,6 +10,7 @@ pub mod channel;
 pub mod cli;
 pub mod clock;
 pub mod controller;
+pub mod drain;
 pub mod job;
 pub mod proxy;
 pub mod rehearse;

@@ -31,6 +31,6 @@ pub use facts::{
     ChannelFacts, JobFacts, Labels, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts,
     Stage,
 };
-pub use record::{Holder, Ledger, Phase, Record};
+pub use record::{Cancelled, Holder, Ledger, Phase, Record};
 pub use step::{Key, NodeChange, Step};
 pub use world::{Defaults, Kind, Lists, Trouble, World};

@@ -26,6 +26,7 @@ mod channels;
 mod definition;
 mod deploy;
 mod docs;
+mod drain;
 mod examples;
 mod faults;
 mod jobs;

@@ -46,6 +46,8 @@ pub const ANNOTATION_UNSCHEDULABLE_BEFORE: &str = "refit.rs/unschedulable-before
 pub const ANNOTATION_BOOT_IDS: &str = "refit.rs/boot-ids";
 /// Job annotation: the result of this Job has been recorded; it is never adopted again.
 pub const ANNOTATION_RECORDED: &str = "refit.rs/recorded";
+/// Pod annotation: how far the drain that runs in the pod has come, and what it waits for.
+pub const ANNOTATION_DRAIN: &str = "refit.rs/drain";
 /// Plan annotation: digest of refit's own fields, to notice a schema that prunes them.
 pub const ANNOTATION_FIELDS: &str = "refit.rs/fields";
 

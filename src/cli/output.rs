@@ -9,6 +9,12 @@ pub fn data(text: &str) -> io::Result<()> {
     pipe(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
+/// Says something that is no data.
+pub fn note(message: impl Display) {
+    // With nobody to tell, there is nothing left to do.
+    let _ = pipe(writeln!(io::stderr().lock(), "{message}"));
+}
+
 /// Says what went wrong.
 pub fn error(message: impl Display) {
     // With nobody to tell, there is nothing left to do.

@@ -60,6 +60,8 @@ pub struct ApiSource {
     /// `--master`: URL of the API server. Alone it means no credentials; with `--kubeconfig` it replaces the server's
     /// URL there.
     pub master: Option<String>,
+    /// `--context`: which context of the kubeconfig, in place of its current one.
+    pub context: Option<String>,
     /// Whether this process runs in a pod (`KUBERNETES_SERVICE_HOST` is set). Then, without the two flags, the pod's
     /// service account is used; otherwise `$KUBECONFIG` or `~/.kube/config`.
     pub in_cluster: bool,
@@ -97,6 +99,7 @@ impl ApiServer {
             ApiSource {
                 kubeconfig: None,
                 master: None,
+                context: None,
                 in_cluster: true,
             } => (Config::incluster().map_err(ClientError::InCluster)?, None),
             ApiSource {
@@ -105,8 +108,11 @@ impl ApiServer {
                 ..
             } => (Config::new(server(url)?), None),
             ApiSource {
-                kubeconfig, master, ..
-            } => from_kubeconfig(kubeconfig.as_ref(), master.as_deref()).await?,
+                kubeconfig,
+                master,
+                context,
+                ..
+            } => from_kubeconfig(kubeconfig.as_ref(), master.as_deref(), context.as_deref()).await?,
         };
         config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
         // kube matches NO_PROXY against the proxy's own URL, and in a pod it asks no proxy at all. The second is right:
@@ -131,6 +137,12 @@ impl ApiServer {
     /// next one starts afresh.
     pub fn unguarded(&self) -> Result<Client, ClientError> {
         self.client(None, Protocol::Http1)
+    }
+
+    /// The handle for work on a node, which leads nobody: it writes at any time, each write once, and all its requests share
+    /// one HTTP/2 connection.
+    pub fn on_node(&self) -> Result<Client, ClientError> {
+        self.client(None, Protocol::Http2)
     }
 
     /// The handle for all else. It writes only while `leadership` holds. All its requests share one HTTP/2 connection:
@@ -364,11 +376,15 @@ fn host_of(url: &str) -> &str {
 async fn from_kubeconfig(
     path: Option<&PathBuf>,
     master: Option<&str>,
+    context: Option<&str>,
 ) -> Result<(Config, Option<Url>), ClientError> {
     let unusable = |error| ClientError::Kubeconfig(Box::new(error));
     let mut kubeconfig = path
         .map_or_else(Kubeconfig::read, Kubeconfig::read_from)
         .map_err(unusable)?;
+    if let Some(context) = context {
+        kubeconfig.current_context = Some(context.to_owned());
+    }
     let current = kubeconfig.current_context.clone().unwrap_or_default();
     let cluster = kubeconfig
         .contexts

@@ -10,7 +10,7 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::api::{Plan, PlanSpec, PlanStatus, names};
+use crate::api::{DrainNote, Plan, PlanSpec, PlanStatus, names};
 use crate::rollout::facts::Text;
 use crate::rollout::{JobFacts, Labels, Ledger, NodeFacts, Outcome, PlanFacts, PodFacts, Record, Stage};
 
@@ -430,6 +430,7 @@ impl SlimPod {
             node: self.spec.node_name.as_deref().map(|node| intern.text(node)),
             stage: self.stage(),
             waiting: self.waiting(),
+            drain: self.drain(),
             last_words: self.last_words(),
         }
     }
@@ -482,6 +483,11 @@ impl SlimPod {
             let message = why.message.as_deref().unwrap_or_default();
             Some(format!("container {}: {reason}: {message}", container.name))
         })
+    }
+
+    fn drain(&self) -> Option<DrainNote> {
+        let note = self.metadata.annotations.as_ref()?.get(names::ANNOTATION_DRAIN)?;
+        DrainNote::parse(note)
     }
 
     fn last_words(&self) -> Option<String> {

@@ -21,7 +21,8 @@ use crate::api::duration::GoDuration;
 use crate::job::JobSettings;
 use crate::proxy::{ProxyEnv, ProxyError};
 use environment::{Environment, integer};
-use flags::{go_bool, go_duration, log_format, threads};
+pub(crate) use flags::go_bool;
+use flags::{go_duration, log_format, threads};
 
 /// How often a channel is asked when nothing else is said (S3).
 const DEFAULT_POLLING_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -169,6 +170,7 @@ impl Settings {
                             .map(PathBuf::from)
                     }),
                 master: text(flags.master).or_else(|| env.text("SYSTEM_UPGRADE_CONTROLLER_MASTER_URL")),
+                context: None,
                 in_cluster: env.text("KUBERNETES_SERVICE_HOST").is_some(),
             },
             proxies: ProxyEnv::read(lookup)?,

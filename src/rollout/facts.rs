@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::record::{Ledger, Record};
-use crate::api::{Plan, PlanStatus};
+use crate::api::{DrainNote, Plan, PlanStatus};
 
 /// A name, UID or label, shared between the facts that mention it.
 pub type Text = Arc<str>;
@@ -237,6 +237,8 @@ pub struct PodFacts {
     pub stage: Stage,
     /// Why it does not come further (unschedulable, image pull), as it says.
     pub waiting: Option<String>,
+    /// How far its drain has come, as it says.
+    pub drain: Option<DrainNote>,
     /// What the container that failed said last.
     pub last_words: Option<String>,
 }

@@ -38,10 +38,8 @@ fn is_ours(holder: &Holder, defaults: &Defaults) -> bool {
 
 fn leave(node: &NodeFacts, goes: impl Fn(&Holder) -> bool, change: &mut NodeChange) {
     let Some(ledger) = &node.ledger else { return };
-    let mut left = ledger.clone();
-    left.holders.retain(|holder| !goes(holder));
     change.exact = true;
-    let text = (!left.holders.is_empty()).then(|| left.to_text());
+    let text = ledger.without(goes).map(|left| left.to_text());
     if text.is_none() && node.unschedulable && !ledger.before && !node.keep_cordoned {
         change.unschedulable = Some(false);
     }

@@ -150,6 +150,16 @@ impl Question<'_> {
         if let Some(why) = pod.and_then(|p| p.waiting.clone()) {
             standing = standing.held_up("PodWaiting", why);
         }
+        if let Some(note) = pod
+            .filter(|p| p.stage == Stage::Drain)
+            .and_then(|p| p.drain.as_ref())
+        {
+            standing = if note.waiting.is_empty() {
+                standing.goes_on(note.to_string())
+            } else {
+                standing.held_up("DrainWaiting", shortened(note.to_string()))
+            };
+        }
         if !node.ready && stage != Stage::Unbound {
             standing = standing.held_up_by(&Blocker::NodeNotReady);
         }
@@ -225,6 +235,19 @@ impl Question<'_> {
             events,
         }
     }
+}
+
+/// How much of what a drain says is shown, in bytes: as much as an event's message holds.
+const DRAIN_SHOWN: usize = 1_024;
+
+/// What a pod says of itself may be of any length.
+fn shortened(mut text: String) -> String {
+    if text.len() > DRAIN_SHOWN {
+        let end = (0..=DRAIN_SHOWN).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or_default());
+        text.push('…');
+    }
+    text
 }
 
 fn delete(job: &JobFacts, why: &'static str) -> Step {

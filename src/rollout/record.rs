@@ -80,7 +80,24 @@ pub struct Holder {
     /// The node side is to stop: its last act fails, and it exits non-zero.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
+    /// The node side is through: it can no longer be cancelled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passed: bool,
 }
+
+impl Holder {
+    /// Of the same Plan under the same controller. A recreated Plan is another one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.namespace == other.namespace
+            && self.controller == other.controller
+            && self.plan_uid == other.plan_uid
+    }
+}
+
+/// The controller has cancelled this holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cancelled by the controller")]
+pub struct Cancelled;
 
 /// Annotation `refit.rs/cordon` of a Node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +109,42 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// The ledger once `holder` is in it. Whoever comes first notes what the node was; who comes again, because its pod was
+    /// killed and made anew, keeps that. A node that is schedulable although somebody holds it has been uncordoned by a
+    /// person: from then on schedulable is what it was before, whoever else holds it still.
+    pub fn entered(known: Option<&Self>, unschedulable: bool, holder: Holder) -> Result<Self, Cancelled> {
+        let mut ledger = match known {
+            Some(known) if !known.holders.is_empty() => Self {
+                before: known.before && unschedulable,
+                holders: known.holders.clone(),
+            },
+            _ => Self {
+                before: unschedulable,
+                holders: Vec::new(),
+            },
+        };
+        match ledger.holders.iter_mut().find(|one| one.is_same(&holder)) {
+            Some(mine) if mine.cancelled => return Err(Cancelled),
+            Some(mine) => *mine = holder,
+            None => ledger.holders.push(holder),
+        }
+        Ok(ledger)
+    }
+
+    /// The ledger without the holders that go; nothing where none is left.
+    pub fn without(&self, goes: impl Fn(&Holder) -> bool) -> Option<Self> {
+        let holders: Vec<_> = self
+            .holders
+            .iter()
+            .filter(|holder| !goes(holder))
+            .cloned()
+            .collect();
+        (!holders.is_empty()).then_some(Self {
+            before: self.before,
+            holders,
+        })
+    }
+
     /// The ledger in an annotation; nothing where it cannot be read.
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
@@ -100,5 +153,99 @@ impl Ledger {
     /// The annotation.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(plan: &str) -> Holder {
+        Holder {
+            namespace: "system-upgrade".to_owned(),
+            controller: "refit".to_owned(),
+            plan: plan.to_owned(),
+            plan_uid: format!("uid-of-{plan}"),
+            cancelled: false,
+            passed: false,
+        }
+    }
+
+    #[test]
+    fn the_first_holder_notes_what_the_node_was() {
+        for before in [true, false] {
+            let ledger = Ledger::entered(None, before, holder("a")).unwrap();
+            assert_eq!((ledger.before, ledger.holders.len()), (before, 1));
+            // Nobody is left in a ledger that somebody forgot to remove.
+            let empty = Ledger {
+                before: !before,
+                holders: Vec::new(),
+            };
+            assert_eq!(Ledger::entered(Some(&empty), before, holder("a")), Ok(ledger));
+        }
+    }
+
+    #[test]
+    fn whoever_comes_again_or_later_keeps_what_the_first_one_noted() {
+        for before in [true, false] {
+            let first = Ledger::entered(None, before, holder("a")).unwrap();
+            assert_eq!(
+                Ledger::entered(Some(&first), true, holder("a")),
+                Ok(first.clone())
+            );
+            let both = Ledger::entered(Some(&first), true, holder("b")).unwrap();
+            assert_eq!((both.before, both.holders.len()), (before, 2));
+        }
+    }
+
+    #[test]
+    fn after_a_person_has_uncordoned_schedulable_is_what_the_node_was() {
+        let first = Ledger::entered(None, true, holder("a")).unwrap();
+        let again = Ledger::entered(Some(&first), false, holder("b")).unwrap();
+        assert!(!again.before);
+        assert_eq!(again.holders.len(), 2);
+    }
+
+    #[test]
+    fn who_is_cancelled_does_not_get_in_and_the_others_do() {
+        let mut ledger = Ledger::entered(None, false, holder("a")).unwrap();
+        ledger.holders[0].cancelled = true;
+        assert_eq!(Ledger::entered(Some(&ledger), true, holder("a")), Err(Cancelled));
+        assert_eq!(Ledger::entered(Some(&ledger), false, holder("a")), Err(Cancelled));
+        assert_eq!(
+            Ledger::entered(Some(&ledger), true, holder("b"))
+                .unwrap()
+                .holders
+                .len(),
+            2
+        );
+        let mut recreated = holder("a");
+        recreated.plan_uid = "another".to_owned();
+        assert_eq!(
+            Ledger::entered(Some(&ledger), true, recreated)
+                .unwrap()
+                .holders
+                .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_retry_takes_back_that_it_was_through() {
+        let passed = Holder {
+            passed: true,
+            ..holder("a")
+        };
+        let ledger = Ledger::entered(None, false, passed.clone()).unwrap();
+        assert!(ledger.holders[0].passed);
+        assert!(!Ledger::entered(Some(&ledger), true, holder("a")).unwrap().holders[0].passed);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_ledger_without_holders() {
+        let ledger = Ledger::entered(None, true, holder("a")).unwrap();
+        assert_eq!(ledger.without(|_| false), Some(ledger.clone()));
+        assert_eq!(ledger.without(|one| one.plan == "a"), None);
+        assert_eq!(Ledger::parse(&ledger.to_text()), Some(ledger));
     }
 }

@@ -173,6 +173,7 @@ async fn a_holder_that_the_controller_has_cancelled_is_not_let_through() {
         plan: "plan".to_owned(),
         plan_uid: "uid".to_owned(),
         cancelled,
+        passed: false,
     };
     let ledger = Ledger {
         before: true,
@@ -183,6 +184,8 @@ async fn a_holder_that_the_controller_has_cancelled_is_not_let_through() {
         .annotate_node(&names[0], "refit.rs/cordon", Some(&ledger))
         .await;
     let spec = json!({"initContainers": [{"name": "drain", "image": "example.com/refit:1", "env": [
+        {"name": "REFIT_PLAN_NAMESPACE", "value": world.namespace()},
+        {"name": "REFIT_CONTROLLER_NAME", "value": "controller"},
         {"name": "REFIT_PLAN_UID", "value": "uid"}]}]});
     bind(&world, &names[0], "p", &[], spec).await;
     assert_eq!(exit(&in_phase(&world, "p", "Failed").await, "drain").0, 1);

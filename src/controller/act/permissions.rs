@@ -9,12 +9,12 @@ use kube::{Client, Error};
 use crate::rollout::Missing;
 
 /// One thing that may be allowed.
-struct Need {
-    group: &'static str,
-    resource: &'static str,
-    subresource: &'static str,
-    namespaced: bool,
-    verbs: &'static [&'static str],
+pub(crate) struct Need {
+    pub(crate) group: &'static str,
+    pub(crate) resource: &'static str,
+    pub(crate) subresource: &'static str,
+    pub(crate) namespaced: bool,
+    pub(crate) verbs: &'static [&'static str],
 }
 
 /// What a roll-out takes, lists and watches aside: they are not worth a question until one of them is refused.
@@ -130,7 +130,13 @@ pub async fn may_watch_pods(client: &Client, namespace: &str) -> Result<bool, Er
     may(client, Some(namespace), &pods, "watch").await
 }
 
-async fn may(client: &Client, namespace: Option<&str>, need: &Need, verb: &str) -> Result<bool, Error> {
+/// Whether the one who asks may do that, in a namespace or in all.
+pub(crate) async fn may(
+    client: &Client,
+    namespace: Option<&str>,
+    need: &Need,
+    verb: &str,
+) -> Result<bool, Error> {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
@@ -152,7 +158,8 @@ async fn may(client: &Client, namespace: Option<&str>, need: &Need, verb: &str) 
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-fn phrase(need: &Need, verb: &str, namespace: &str) -> String {
+/// What is missing, in RBAC's words.
+pub(crate) fn phrase(need: &Need, verb: &str, namespace: &str) -> String {
     let mut resource = need.resource.to_owned();
     if !need.group.is_empty() {
         resource = format!("{resource}.{}", need.group);

@@ -369,6 +369,25 @@ async fn master_takes_the_place_of_the_kubeconfigs_server() {
 }
 
 #[tokio::test]
+async fn another_context_is_another_server() {
+    let file = kubeconfig("https://right.example", "").await;
+    for (context, expected) in [
+        (None, Some("https://right.example")),
+        (Some("b"), Some("http://wrong.example")),
+        (Some("nobody"), None),
+    ] {
+        let source = ApiSource {
+            context: context.map(str::to_owned),
+            in_cluster: true,
+            ..source(&file)
+        };
+        let found = ApiServer::find(&source, &ProxyEnv::default()).await;
+        let url = found.map(|server| server.url()).ok();
+        assert_eq!(url.as_deref(), expected, "{context:?}");
+    }
+}
+
+#[tokio::test]
 async fn master_alone_is_asked_without_credentials() {
     let (address, seen) = listen().await;
     let source = ApiSource {

@@ -102,7 +102,7 @@ pub enum LogFormat {
 }
 
 /// A bool as Go's `strconv.ParseBool` reads it.
-pub(super) fn go_bool(value: &str) -> Result<bool, String> {
+pub(crate) fn go_bool(value: &str) -> Result<bool, String> {
     match value {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),

@@ -80,6 +80,12 @@ impl Standing {
         self
     }
 
+    /// Says how far it has come, without being held up.
+    pub(super) fn goes_on(mut self, message: String) -> Self {
+        self.message = Some(message);
+        self
+    }
+
     pub(super) fn held_up_by(self, blocker: &Blocker) -> Self {
         self.held_up(blocker.reason(), blocker.to_string())
     }

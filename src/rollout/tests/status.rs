@@ -1,8 +1,8 @@
 //! What a Plan says of itself (S53–S56; design.md 3).
 
-use super::build::{plan, plan_with};
+use super::build::{morning, plan, plan_with};
 use super::toy::Toy;
-use crate::api::{DrainSpec, Plan, SecretSpec, TimeWindowSpec};
+use crate::api::{DrainNote, DrainSpec, DrainWait, Plan, SecretSpec, TimeWindowSpec};
 use crate::rollout::{Kind, Stage, Step};
 
 fn says(status: &str, reason: &str, message: &str) -> (String, String, String) {
@@ -366,6 +366,58 @@ fn why_a_pod_does_not_come_further_is_told() {
     assert_eq!(
         (entry.reason.as_deref(), entry.message.as_deref()),
         (Some("PodWaiting"), Some("0/1 nodes are available"))
+    );
+}
+
+#[test]
+fn what_a_drain_waits_for_is_told_while_it_drains() {
+    let mut toy = Toy::with(
+        &["a"],
+        plan_with("p", |spec| spec.drain = Some(DrainSpec::default())),
+    );
+    toy.comes_to("a", Stage::Drain);
+    let pod = toy.pods.keys().next().unwrap().clone();
+    let note = |waiting: &[&str]| DrainNote {
+        evicted: 2,
+        total: 9,
+        waiting: waiting
+            .iter()
+            .map(|pod| DrainWait {
+                pod: (*pod).to_owned(),
+                pdb: Some("web".to_owned()),
+                since: morning(),
+                why: "x".repeat(600),
+            })
+            .collect(),
+        more: 0,
+    };
+    for (waiting, reason, says) in [
+        (&[][..], None, "2 of 9 pods are gone"),
+        (
+            &["shop/web-1", "shop/web-2"][..],
+            Some("DrainWaiting"),
+            "2 of 9 pods are gone; shop/web-1 waits for PodDisruptionBudget web since 2026-01-01T09:00:00Z (x",
+        ),
+    ] {
+        let written = note(waiting);
+        toy.change_pod(&pod, |pod| pod.facts.drain = Some(written));
+        toy.later(1);
+        let entry = toy.entry("p", "a");
+        assert_eq!(
+            (entry.phase.as_str(), entry.reason.as_deref()),
+            ("Draining", reason)
+        );
+        let message = entry.message.clone().unwrap();
+        assert!(message.starts_with(says), "{message}");
+        assert!(message.len() <= 1_024 + "…".len(), "{}", message.len());
+    }
+    toy.comes_to("a", Stage::Upgrade);
+    toy.later(1);
+    let entry = toy.entry("p", "a");
+    assert_eq!(
+        (entry.reason.as_deref(), entry.message.as_deref()),
+        (None, None),
+        "that is over"
     );
 }
 

@@ -80,6 +80,7 @@ async fn cordon(act: &Act) -> Result<(), String> {
         plan: env(names::ENV_PLAN_NAME),
         plan_uid: env(names::ENV_PLAN_UID),
         cancelled: false,
+        passed: true,
     };
     loop {
         let node = nodes.get(&act.node).await.map_err(|error| error.to_string())?;
@@ -96,19 +97,8 @@ async fn cordon(act: &Act) -> Result<(), String> {
             .annotations()
             .get(names::ANNOTATION_CORDON)
             .and_then(|text| Ledger::parse(text));
-        let mut ledger = ledger.unwrap_or(Ledger {
-            before: unschedulable,
-            holders: Vec::new(),
-        });
-        match ledger
-            .holders
-            .iter()
-            .find(|known| known.plan_uid == holder.plan_uid)
-        {
-            Some(known) if known.cancelled => return Err("cancelled by the controller".to_owned()),
-            Some(_) => {}
-            None => ledger.holders.push(holder.clone()),
-        }
+        let ledger = Ledger::entered(ledger.as_ref(), unschedulable, holder.clone())
+            .map_err(|cancelled| cancelled.to_string())?;
         // A kubectl that is run on Windows, or for another controller, keeps no ledger.
         let annotations = if holder.plan_uid.is_empty() {
             json!({})

@@ -115,6 +115,7 @@ impl Toy {
                 node: None,
                 stage: Stage::Unbound,
                 waiting: None,
+                drain: None,
                 last_words: None,
             },
             target: job.facts.node.to_string(),

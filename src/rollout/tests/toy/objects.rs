@@ -142,20 +142,8 @@ impl ToyNode {
     /// What `refit cordon` does: cordon and ledger are one patch.
     pub(super) fn cordon(&mut self, holder: &Holder) {
         let facts = &mut self.facts;
-        // A ledger on a schedulable node tells of what a person has ended.
-        let ledger = facts.ledger.take().filter(|_| facts.unschedulable);
-        let mut ledger = ledger.unwrap_or(Ledger {
-            before: facts.unschedulable,
-            holders: Vec::new(),
-        });
-        if !ledger
-            .holders
-            .iter()
-            .any(|known| known.plan_uid == holder.plan_uid)
-        {
-            ledger.holders.push(holder.clone());
-        }
-        facts.ledger = Some(ledger);
+        let ledger = Ledger::entered(facts.ledger.as_ref(), facts.unschedulable, holder.clone());
+        facts.ledger = Some(ledger.unwrap());
         if !facts.unschedulable {
             facts.unschedulable = true;
             self.cordoned_by = Who::Plan(holder.plan_uid.clone());

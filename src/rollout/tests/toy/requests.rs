@@ -178,6 +178,7 @@ impl Toy {
                     plan: plan.to_string(),
                     plan_uid: input.plan.uid.to_owned(),
                     cancelled: false,
+                    passed: false,
                 };
                 let cordon = match (cordons, facts.is_windows()) {
                     (false, _) => Cordon::None,

@@ -1,0 +1,126 @@
+//! What a drain says of itself while it runs: the annotation `refit.rs/drain` of the pod that drains. `refit drain` writes
+//! it, the controller shows it in status. It never decides anything.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// How many pods that wait are named; the others are counted.
+pub const WAITS_NAMED: usize = 3;
+
+/// How far a drain has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainNote {
+    /// Pods that are gone from the node.
+    pub evicted: usize,
+    /// Pods that were to go.
+    pub total: usize,
+    /// Pods that may not go yet, the longest wait first, [`WAITS_NAMED`] at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<DrainWait>,
+    /// How many more may not go yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: usize,
+}
+
+/// A pod that may not go yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainWait {
+    /// Namespace and name, with a slash between.
+    pub pod: String,
+    /// The PodDisruptionBudget that refuses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pdb: Option<String>,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why, in the API server's words.
+    pub why: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl DrainNote {
+    /// The note in an annotation; nothing where it cannot be read.
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The annotation.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for DrainWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pod, since, why, .. } = self;
+        match &self.pdb {
+            Some(pdb) => write!(
+                f,
+                "{pod} waits for PodDisruptionBudget {pdb} since {since:.0} ({why})"
+            ),
+            None => write!(f, "{pod} waits since {since:.0} ({why})"),
+        }
+    }
+}
+
+impl fmt::Display for DrainNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} pods are gone", self.evicted, self.total)?;
+        for wait in self.waiting.iter().take(WAITS_NAMED) {
+            write!(f, "; {wait}")?;
+        }
+        match self.more + self.waiting.len().saturating_sub(WAITS_NAMED) {
+            0 => Ok(()),
+            more => write!(f, "; {more} more wait"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(pod: &str) -> DrainWait {
+        DrainWait {
+            pod: pod.to_owned(),
+            pdb: Some("web".to_owned()),
+            since: "2026-01-01T09:00:00.5Z".parse().unwrap(),
+            why: "The disruption budget web needs 3 healthy pods and has 3 currently".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_note_names_pods_budgets_and_since_when() {
+        let note = DrainNote {
+            evicted: 2,
+            total: 7,
+            waiting: vec![wait("shop/web-1")],
+            more: 4,
+        };
+        assert_eq!(
+            note.to_string(),
+            "2 of 7 pods are gone; shop/web-1 waits for PodDisruptionBudget web since 2026-01-01T09:00:00Z (The disruption \
+             budget web needs 3 healthy pods and has 3 currently); 4 more wait"
+        );
+        assert_eq!(DrainNote::parse(&note.to_text()), Some(note));
+    }
+
+    #[test]
+    fn a_note_that_nobody_wrote_names_no_more_than_its_share() {
+        let note = DrainNote {
+            evicted: 0,
+            total: 9,
+            waiting: ["a/1", "a/2", "a/3", "a/4", "a/5"].map(wait).to_vec(),
+            more: 1,
+        };
+        let text = note.to_string();
+        assert!(text.contains("a/3 waits") && !text.contains("a/4"), "{text}");
+        assert!(text.ends_with("; 3 more wait"), "{text}");
+        assert_eq!(DrainNote::parse("{\"evicted\":true}"), None);
+    }
+}

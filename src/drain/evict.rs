@@ -1,0 +1,67 @@
+//! Asks for one pod to go, once: by an eviction, or by a delete where that is asked for. Each names the pod's UID, so that
+//! a pod of the same name that came after it is left alone.
+
+use http::Request;
+use kube::Client;
+use kube::core::Status;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, judge};
+use super::find::eviction;
+use super::pods::PodId;
+
+/// How pods are asked to go.
+#[derive(Clone)]
+pub(super) struct Evictor {
+    pub(super) client: Client,
+    /// `--disable-eviction`.
+    pub(super) by_delete: bool,
+    /// `--grace-period`, in seconds; the pod's own where it is absent.
+    pub(super) grace_period: Option<u32>,
+    /// `--dry-run=server`.
+    pub(super) dry_run: bool,
+}
+
+impl Evictor {
+    /// Asks for the pod to go.
+    pub(super) async fn ask(self, pod: PodId) -> (PodId, Answer) {
+        let answer = self.request(&pod).await;
+        (pod, judge(answer))
+    }
+
+    async fn request(&self, pod: &PodId) -> Result<Status, kube::Error> {
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+        let options = self.delete_options(pod);
+        let (request, body) = if self.by_delete {
+            (Request::delete(path), options)
+        } else {
+            (Request::post(format!("{path}/eviction")), eviction(pod, &options))
+        };
+        let body = serde_json::to_vec(&body).map_err(kube::Error::SerdeError)?;
+        let request = request
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(body)
+            .map_err(kube::Error::HttpError)?;
+        let answer: Value = self.client.request(request).await?;
+        // A delete is answered with the pod.
+        Ok(match answer["kind"].as_str() {
+            Some("Status") => serde_json::from_value(answer).map_err(kube::Error::SerdeError)?,
+            _ => Status::success(),
+        })
+    }
+
+    fn delete_options(&self, pod: &PodId) -> Value {
+        let mut options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": { "uid": pod.uid },
+        });
+        if let Some(seconds) = self.grace_period {
+            options["gracePeriodSeconds"] = seconds.into();
+        }
+        if self.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        options
+    }
+}
