@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -147,6 +148,7 @@ resource!(
 #[serde(default, rename_all = "camelCase")]
 struct SlimJobSpec {
     parallelism: Option<i32>,
+    backoff_limit: Option<i32>,
     template: SlimTemplate,
 }
 
@@ -170,10 +172,29 @@ struct SlimContainer {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct SlimJobStatus {
     conditions: Vec<SlimCondition>,
+    failed: i32,
+    uncounted_terminated_pods: SlimUncounted,
 }
+
+/// Pods that have ended, and which the Job controller is about to count.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SlimUncounted {
+    failed: Vec<IgnoredAny>,
+}
+
+impl SlimJobStatus {
+    fn failures(&self) -> i32 {
+        let uncounted = i32::try_from(self.uncounted_terminated_pods.failed.len()).unwrap_or(i32::MAX);
+        self.failed.saturating_add(uncounted)
+    }
+}
+
+/// `spec.backoffLimit` where a Job does not say it.
+const DEFAULT_BACKOFF_LIMIT: i32 = 6;
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -398,6 +419,8 @@ impl SlimJob {
                 .and_then(|a| a.parse().ok())
                 .unwrap_or(1),
             parallelism: self.spec.parallelism.unwrap_or(1),
+            backoff_limit: self.spec.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT),
+            failures: self.status.failures(),
             ttl: annotation(names::ANNOTATION_TTL)
                 .and_then(|t| t.parse().ok())
                 .unwrap_or(ttl),

@@ -18,6 +18,8 @@ use crate::rollout::{Cancelled, Holder, Ledger, NodeFacts};
 const TRIES: u32 = 20;
 /// How long to wait before that.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often a drain looks whether it is still wanted.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// Whether anything was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +110,23 @@ pub(super) async fn look(client: &Client, node: &str, plan: Option<&PlanRun>) ->
             .any(|one| one.is_same(&plan.holder) && one.cancelled)
     });
     if cancelled { Err(Cancelled.into()) } else { Ok(()) }
+}
+
+/// Returns when the controller has cancelled the Plan's hold on the node: never, where it runs for no Plan. What cannot be
+/// read is asked again, as the last act asks for certain.
+pub(super) async fn cancelled(client: Client, node: String, plan: Option<PlanRun>) {
+    let Some(plan) = plan else {
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if matches!(
+            look(&client, &node, Some(&plan)).await,
+            Err(CordonError::Cancelled(_))
+        ) {
+            return;
+        }
+    }
 }
 
 /// What cordoning the node would change.

@@ -39,6 +39,8 @@ pub(super) enum End {
     TimeUp,
     /// By this signal.
     Signal(&'static str),
+    /// The controller has cancelled it.
+    Cancelled,
     /// Nothing is known of the node any more, and why.
     Blind(String),
 }
@@ -53,6 +55,8 @@ pub(super) struct Loop<'a> {
     pub(super) tell: &'a (dyn Fn(Event) + Send + Sync),
     pub(super) publisher: Option<&'a Publisher>,
     pub(super) stop: watch::Receiver<Option<&'static str>>,
+    /// Ends when the controller has cancelled the drain.
+    pub(super) cancelled: BoxFuture<'static, ()>,
 }
 
 type Look =
@@ -138,6 +142,7 @@ impl Loop<'_> {
                     }
                 }
                 () = sleep_until(wake) => {}
+                () = &mut self.cancelled => break End::Cancelled,
                 Ok(()) = self.stop.changed() => {}
             }
         };

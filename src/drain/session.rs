@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::FutureExt as _;
 use kube::Client;
 use tokio::sync::watch;
 
@@ -17,6 +18,7 @@ use super::run::{End, Loop};
 use super::{Options, PlanRun, Which, permissions};
 use crate::clock::Clock;
 use crate::controller::client::brief;
+use crate::rollout::Cancelled;
 
 /// One run of `refit cordon`, `uncordon` or `drain`.
 pub struct Session {
@@ -230,6 +232,7 @@ impl Session {
             tell: &*self.tell,
             publisher: publisher.as_ref(),
             stop: self.stop.clone(),
+            cancelled: cordon::cancelled(self.client.clone(), node.name.clone(), self.plan.clone()).boxed(),
         };
         let (end, board) = work.run(found.pods).await;
         let reached = options
@@ -240,6 +243,7 @@ impl Session {
             End::Over => "not all pods can be evicted".to_owned(),
             End::TimeUp => format!("global timeout reached: {reached}"),
             End::Signal(signal) => format!("ended by {signal}"),
+            End::Cancelled => Cancelled.to_string(),
             End::Blind(why) => format!("the pods of the node cannot be listed: {why}"),
         };
         let so_far = board.note();

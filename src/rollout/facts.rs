@@ -158,6 +158,10 @@ pub struct JobFacts {
     pub attempt: i64,
     /// `spec.parallelism`.
     pub parallelism: i32,
+    /// `spec.backoffLimit`.
+    pub backoff_limit: i32,
+    /// How many of its pods have failed, as its status counts them.
+    pub failures: i32,
     /// Seconds for which the Job is kept once its result is recorded.
     pub ttl: i64,
     /// The result has been recorded: the Job is spent.
@@ -178,6 +182,12 @@ impl JobFacts {
     /// Made by system-upgrade-controller, before the swap.
     pub fn is_foreign_make(&self) -> bool {
         self.node_uid.is_none()
+    }
+
+    /// What it cordons or drains with is refit's own, and keeps a ledger: it is not system-upgrade-controller's, and not the
+    /// kubectl of a Windows node.
+    pub fn keeps_ledger(&self) -> bool {
+        !self.is_foreign_make() && self.unschedulable_before.is_none()
     }
 
     /// A pod of it may be running.

@@ -21,14 +21,25 @@ pub(super) struct Mine<'a> {
 /// Takes the Plan's holder off the ledger of a node and, where it was the last one, gives the node back. `uncordon` is for
 /// a cordon that no ledger tells of.
 pub(super) fn release(node: &NodeFacts, mine: &Mine<'_>, uncordon: bool, change: &mut NodeChange) {
-    if let Some(ledger) = &node.ledger {
-        let is_mine = |holder: &Holder| holder.plan_uid == mine.plan_uid && is_ours(holder, mine.defaults);
-        if ledger.holders.iter().any(is_mine) {
-            leave(node, is_mine, change);
+    if node.ledger.is_some() {
+        if mine.holder(node).is_some() {
+            leave(node, |holder| mine.is_mine(holder), change);
         }
     } else if uncordon && node.unschedulable && !node.keep_cordoned {
         change.unschedulable = Some(false);
         change.exact = true;
+    }
+}
+
+impl Mine<'_> {
+    /// The Plan's holder in the ledger of a node.
+    pub(super) fn holder<'n>(&self, node: &'n NodeFacts) -> Option<&'n Holder> {
+        let mut holders = node.ledger.iter().flat_map(|ledger| &ledger.holders);
+        holders.find(|holder| self.is_mine(holder))
+    }
+
+    fn is_mine(&self, holder: &Holder) -> bool {
+        holder.plan_uid == self.plan_uid && is_ours(holder, self.defaults)
     }
 }
 

@@ -2,6 +2,7 @@
 //! The same facts give the same answer whenever they are looked at, so a controller that was away finds its way.
 
 mod begin;
+mod cancel;
 mod fail;
 mod finish;
 mod standing;
@@ -130,8 +131,8 @@ impl Question<'_> {
                     .is_none_or(|inputs| *inputs == self.plan.inputs)
     }
 
-    /// A Job that has not ended. One that the Plan no longer asks for goes only while nothing runs on the node: an upgrade
-    /// that runs is let finish, whatever has changed.
+    /// A Job that has not ended. One that the Plan no longer asks for goes while nothing runs on the node, and is told to
+    /// stop while it drains: an upgrade that runs is let finish, whatever has changed.
     fn live(&self, node: &NodeFacts, job: &JobFacts, told: Option<&NodeProgress>) -> Standing {
         if let Outcome::Failing { reason, message } = &job.outcome
             && !node.ready
@@ -163,8 +164,17 @@ impl Question<'_> {
         if !node.ready && stage != Stage::Unbound {
             standing = standing.held_up_by(&Blocker::NodeNotReady);
         }
+        if self.is_cancelled(node) {
+            standing = standing.held_up(
+                "Cancelled",
+                "the Plan no longer asks for what this Job does, and its drain has been told to stop"
+                    .to_owned(),
+            );
+        }
         if !self.is_wanted(node, job) {
-            standing.steps.extend(self.replace(job));
+            standing
+                .steps
+                .extend(self.replace(job).or_else(|| self.cancel(node, job)));
         } else if job.parallelism == 0 {
             // Made by system-upgrade-controller, which lets it run in a second step: that is how it begins.
             let may = self.may_begin(told) && self.gate.is_none() && self.can_start(node);

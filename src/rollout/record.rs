@@ -131,6 +131,15 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// The ledger with another word for one of its holders.
+    pub fn with(&self, holder: Holder) -> Self {
+        let mut ledger = self.clone();
+        if let Some(known) = ledger.holders.iter_mut().find(|one| one.is_same(&holder)) {
+            *known = holder;
+        }
+        ledger
+    }
+
     /// The ledger without the holders that go; nothing where none is left.
     pub fn without(&self, goes: impl Fn(&Holder) -> bool) -> Option<Self> {
         let holders: Vec<_> = self

@@ -116,6 +116,16 @@ pub enum Step {
         /// Its UID.
         uid: Text,
     },
+    /// Let no further pod of a Job follow when the one that runs fails. In the version that the decision saw: a limit below
+    /// the failures that there are would end the Job at once, whatever its pod is at.
+    EndRetries {
+        /// The Job.
+        job: Text,
+        /// Its UID.
+        uid: Text,
+        /// `spec.backoffLimit`: the failures that the Job has.
+        limit: i32,
+    },
     /// Say on a Job that its result is recorded, and let its TTL run from now; before that, write the event.
     MarkRecorded {
         /// The Job.
@@ -166,9 +176,10 @@ impl Step {
             Self::CreateJob { plan, node, .. } | Self::LookForJob { plan, node, .. } => {
                 Key::NextJob(plan.clone(), node.clone())
             }
-            Self::DeleteJob { job, .. } | Self::ReleaseJob { job, .. } | Self::MarkRecorded { job, .. } => {
-                Key::Job(job.clone())
-            }
+            Self::DeleteJob { job, .. }
+            | Self::ReleaseJob { job, .. }
+            | Self::EndRetries { job, .. }
+            | Self::MarkRecorded { job, .. } => Key::Job(job.clone()),
             Self::PatchNode { node, .. } => Key::Node(node.clone()),
             Self::Poll { url, .. } => Key::Channel(url.clone()),
             Self::ReadSecret { name } => Key::Secret(name.clone()),

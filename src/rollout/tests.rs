@@ -2,6 +2,7 @@
 
 mod adoption;
 mod build;
+mod cancel;
 mod channel;
 mod chaos;
 mod dice;

@@ -215,6 +215,11 @@ impl World {
         self.nodes.version(name)
     }
 
+    /// Version in which a Job is known.
+    pub fn job_version(&self, name: &str) -> Option<u64> {
+        self.jobs.version(name)
+    }
+
     /// Version in which a Secret is known.
     pub fn secret_version(&self, name: &str) -> Option<u64> {
         self.secrets.version(name)

@@ -122,6 +122,23 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 events: Vec::new(),
             })
         }
+        Step::EndRetries { job, uid, limit } => world.job_version(&job).map(|version| {
+            tracing::info!(
+                job = &*job,
+                limit,
+                "a Job that its Plan no longer asks for is not to be tried again"
+            );
+            let body = json!({
+                "metadata": { "uid": &*uid, "resourceVersion": version.to_string() },
+                "spec": { "backoffLimit": limit },
+            });
+            Prepared::Job {
+                job,
+                uid,
+                body,
+                events: Vec::new(),
+            }
+        }),
         Step::MarkRecorded {
             job,
             uid,

@@ -91,6 +91,9 @@ impl Question<'_> {
         if shut.is_some() && fresh {
             return Stand::Tidy(Vec::new());
         }
+        if self.is_cancelled(node) {
+            return Stand::slot(standing).and(self.take_back(node));
+        }
         Stand::slot(match self.next_job(node, leaving) {
             Err(Hold::NotYet) => standing,
             Err(Hold::Spent(job)) => {

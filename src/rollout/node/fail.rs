@@ -10,7 +10,7 @@ use crate::rollout::step::NodeChange;
 
 impl Question<'_> {
     /// A Job that has failed for good: the node is told first, then the Job. Where the Plan has nothing to do with the node
-    /// any more, it is only told.
+    /// any more, it is only told. One that was cancelled has not failed.
     pub(super) fn fail(
         &self,
         node: &NodeFacts,
@@ -21,6 +21,12 @@ impl Question<'_> {
         let Outcome::Failed { at, reason, message } = &job.outcome else {
             return self.without_job(node, told, leaving);
         };
+        if self.is_cancelled(node) {
+            // It was told to stop, which says nothing of the node.
+            return self
+                .without_job(node, told, leaving)
+                .and([self.mark(job, Vec::new())]);
+        }
         let text = self
             .last_words(job)
             .map_or_else(|| message.clone(), |words| format!("{message}: {words}"));

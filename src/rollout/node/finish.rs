@@ -8,7 +8,7 @@ use crate::rollout::blocker::Blocker;
 use crate::rollout::conditions::seconds;
 use crate::rollout::event::{Event, EventType};
 use crate::rollout::facts::{JobFacts, NodeFacts, Outcome};
-use crate::rollout::give_back::{Mine, release};
+use crate::rollout::give_back::release;
 use crate::rollout::plan::PlanView;
 use crate::rollout::record::{Phase, Record};
 use crate::rollout::step::NodeChange;
@@ -55,10 +55,7 @@ impl Question<'_> {
             return Stand::Tidy(job.map(|job| self.mark(job, Vec::new())).into_iter().collect());
         }
         let uncordon = record.map_or(success.uncordon, |r| r.uncordon);
-        let mine = Mine {
-            defaults: &self.world.defaults,
-            plan_uid: &self.plan.facts.uid,
-        };
+        let mine = self.mine();
         let due = success
             .at
             .saturating_add(self.plan.delay)

@@ -2,7 +2,6 @@
 
 use super::build::{CONTROLLER, NAMESPACE, plan, plan_with};
 use super::toy::Toy;
-use crate::api::DrainSpec;
 use crate::rollout::{Holder, Kind, Ledger, Stage};
 
 fn holder(namespace: &str, controller: &str, plan: &str, plan_uid: &str) -> Holder {
@@ -101,26 +100,6 @@ fn a_node_is_given_back_when_a_plan_of_the_same_name_takes_over() {
     toy.apply(plan_with("p", |spec| spec.node_selector = None));
     toy.runs();
     assert!(!toy.is_cordoned("a"));
-}
-
-#[test]
-fn a_node_that_leaves_the_plan_in_mid_drain_is_given_back_after_it() {
-    for disable in [false, true] {
-        let mut toy = Toy::with(
-            &["a"],
-            plan_with("p", |spec| spec.drain = Some(DrainSpec::default())),
-        );
-        toy.comes_to("a", Stage::Drain);
-        if disable {
-            toy.set_done_label("a", "p", Some("disabled"));
-        } else {
-            toy.edit("p", |spec| spec.node_selector = None);
-        }
-        toy.settle();
-        assert!(toy.is_cordoned("a"));
-        toy.runs();
-        assert!(!toy.is_cordoned("a"));
-    }
 }
 
 #[test]

@@ -337,7 +337,8 @@ fn a_clock_that_was_set_back_does_not_hold_up_progress() {
 
 #[test]
 fn what_a_job_does_is_its_phase() {
-    let mut toy = Toy::with(&["a"], plan("p"));
+    let drains = plan_with("p", |spec| spec.drain = Some(DrainSpec::default()));
+    let mut toy = Toy::with(&["a"], drains);
     let phases = [
         (Stage::Unbound, "Pending"),
         (Stage::Starting, "Starting"),

@@ -111,7 +111,7 @@ fn a_job_that_is_being_deleted_stays_so_while_the_watch_is_behind() {
     let job = toy.job_of("a");
     let uid = toy.jobs[&job].it.facts.uid.clone();
     assert!(toy.world.job_leaving(&job, &uid));
-    toy.change_job(&job, |job| job.failures += 1);
+    toy.change_job(&job, |job| job.facts.failures += 1);
     toy.tell_all();
     assert!(toy.world.job(&job).unwrap().deleting);
 }

@@ -90,7 +90,9 @@ impl Toy {
                     view.nodes.class(&node.name),
                     Some(crate::rollout::view::Class::Eligible { .. })
                 );
-                record.is_some() || told || !eligible
+                let mut holders = node.ledger.iter().flat_map(|ledger| &ledger.holders);
+                let cancelled = holders.any(|holder| *holder.plan_uid == *job.plan_uid && holder.cancelled);
+                record.is_some() || told || !eligible || cancelled
             }
         };
         self.law(fine || job.is_foreign_make(), || {
@@ -243,6 +245,25 @@ impl Toy {
         });
         self.law(!(runs && plan && machine), || {
             format!("Job {name} is deleted while its upgrade runs")
+        });
+    }
+
+    /// The controller lowers how often a Job may fail.
+    pub(super) fn retries_are_ended(&self, name: &str, limit: i32) {
+        let Some(job) = self.jobs.get(name) else { return };
+        let facts = &job.it.facts;
+        let fine = (facts.failures..facts.backoff_limit).contains(&limit);
+        self.law(fine, || format!("{limit} failures are allowed for {facts:?}"));
+    }
+
+    /// A pod is made for a Job.
+    pub(super) fn pod_is_made(&self, job: &ToyJob) {
+        let Cordon::Refit(holder) = &job.cordon else {
+            return;
+        };
+        let node = self.nodes.get(&*job.facts.node);
+        self.law(node.is_none_or(|node| node.it.lets_in(holder)), || {
+            format!("{} was cancelled and is tried again", job.facts.name)
         });
     }
 

@@ -50,7 +50,7 @@ impl Toy {
             let alive = pods.iter().any(|pod| !pod.it.has_ended());
             let succeeded = pods.iter().any(|pod| pod.it.succeeded == Some(true));
             let failing = matches!(facts.outcome, Outcome::Failing { .. });
-            if succeeded && !failing || job.it.failures > job.it.backoff_limit || failing && !alive {
+            if succeeded && !failing || facts.failures > facts.backoff_limit || failing && !alive {
                 moves.push(Move::EndJob(name.clone()));
             } else if !alive && !failing && facts.parallelism > 0 {
                 moves.push(Move::MakePod(name.clone()));
@@ -95,8 +95,8 @@ impl Toy {
                 let job = self.pods[pod].it.facts.job_uid.clone();
                 let lost = !self.pods[pod].it.has_ended();
                 self.pod_goes(pod);
-                if let Some(job) = self.jobs.values_mut().find(|j| lost && j.it.facts.uid == job) {
-                    job.it.failures += 1;
+                if lost {
+                    self.job_counts_a_failure(&job);
                 }
             }
             Move::Ttl(job) | Move::Collect(job) => self.job_goes(job),
@@ -105,6 +105,7 @@ impl Toy {
 
     fn make_pod(&mut self, job: &str) {
         let job = self.jobs[job].it.clone();
+        self.pod_is_made(&job);
         let uid = self.next_uid("pod");
         self.create_pod(ToyPod {
             facts: PodFacts {
@@ -120,7 +121,7 @@ impl Toy {
             },
             target: job.facts.node.to_string(),
             cordon: job.cordon,
-            drains: job.facts.disruptive,
+            drains: job.drains,
             terminating: false,
             succeeded: None,
         });
@@ -133,13 +134,17 @@ impl Toy {
             Stage::Prepare if pod.cordon == Cordon::None => Stage::Upgrade,
             Stage::Prepare if pod.drains => Stage::Drain,
             Stage::Prepare => Stage::Cordon,
+            Stage::Drain if !self.drain_ends(&pod) => return self.pod_ends(name, false),
             Stage::Cordon | Stage::Drain => Stage::Upgrade,
             Stage::Upgrade => return self.pod_ends(name, !self.fails_on.contains(&pod.target)),
             Stage::Unbound | Stage::Ended => panic!("{name} cannot go on"),
         };
         if matches!(stage, Stage::Cordon | Stage::Drain) {
+            if matches!(&pod.cordon, Cordon::Refit(holder) if !self.nodes[&pod.target].it.lets_in(holder)) {
+                return self.pod_ends(name, false);
+            }
             self.change_node(&pod.target, |node| match &pod.cordon {
-                Cordon::Refit(holder) => node.cordon(holder),
+                Cordon::Refit(holder) => node.cordon(holder, stage == Stage::Cordon),
                 Cordon::Kubectl if !node.facts.unschedulable => {
                     node.facts.unschedulable = true;
                     node.cordoned_by = Who::Kubectl;
@@ -163,9 +168,29 @@ impl Toy {
             }
         });
         let job = self.pods[name].it.facts.job_uid.clone();
-        if let Some(job) = self.jobs.values_mut().find(|j| !well && j.it.facts.uid == job) {
-            job.it.failures += 1;
+        if !well {
+            self.job_counts_a_failure(&job);
         }
+    }
+
+    fn job_counts_a_failure(&mut self, uid: &str) {
+        let job = self.jobs.iter().find(|(_, job)| *job.it.facts.uid == *uid);
+        if let Some(job) = job.map(|(name, _)| name.clone()) {
+            self.change_job(&job, |job| job.facts.failures += 1);
+        }
+    }
+
+    /// The last act of a drain: the word of the ledger, which says that it cannot be told to stop any more.
+    fn drain_ends(&mut self, pod: &ToyPod) -> bool {
+        let Cordon::Refit(holder) = &pod.cordon else {
+            return true;
+        };
+        let node = &self.nodes[&pod.target].it;
+        let through = node.lets_through(holder);
+        if through && node.facts.unschedulable {
+            self.change_node(&pod.target, |node| node.cordon(holder, true));
+        }
+        through
     }
 
     fn job_ends(&mut self, name: &str) {
@@ -290,7 +315,7 @@ impl Toy {
     pub(in super::super) fn fails_unseen(&mut self, node: &str) {
         self.comes_to(node, Stage::Upgrade);
         let job = self.job_of(node);
-        self.jobs.get_mut(&job).unwrap().it.backoff_limit = 0;
+        self.change_job(&job, |job| job.facts.backoff_limit = 0);
         let before = self.fails_on.insert(node.to_owned());
         self.job_comes_to_its_end(node);
         if before {

@@ -41,8 +41,8 @@ pub(in super::super) struct ToyJob {
     /// It bears our controller label.
     pub(in super::super) ours: bool,
     pub(in super::super) cordon: Cordon,
-    pub(in super::super) failures: i32,
-    pub(in super::super) backoff_limit: i32,
+    /// It cordons with a drain.
+    pub(in super::super) drains: bool,
     pub(in super::super) ttl: Option<i64>,
     /// Its upgrade container has been started.
     pub(in super::super) upgraded: bool,
@@ -96,6 +96,8 @@ pub(super) fn job_facts(job: &Job, uid: &str, created: Timestamp) -> JobFacts {
         inputs: annotation(names::ANNOTATION_INPUTS).map(Text::from),
         attempt: annotation(names::ANNOTATION_ATTEMPT).unwrap().parse().unwrap(),
         parallelism: spec.parallelism.unwrap(),
+        backoff_limit: spec.backoff_limit.unwrap(),
+        failures: 0,
         ttl: annotation(names::ANNOTATION_TTL).unwrap().parse().unwrap(),
         recorded: false,
         deleting: false,
@@ -139,14 +141,37 @@ pub(super) fn apply(facts: &mut NodeFacts, change: &NodeChange) {
 }
 
 impl ToyNode {
-    /// What `refit cordon` does: cordon and ledger are one patch.
-    pub(super) fn cordon(&mut self, holder: &Holder) {
+    /// What `refit cordon` does: cordon and ledger are one patch. `passed`: that is all.
+    pub(super) fn cordon(&mut self, holder: &Holder, passed: bool) {
         let facts = &mut self.facts;
+        let holder = Holder {
+            passed,
+            ..holder.clone()
+        };
         let ledger = Ledger::entered(facts.ledger.as_ref(), facts.unschedulable, holder.clone());
         facts.ledger = Some(ledger.unwrap());
         if !facts.unschedulable {
             facts.unschedulable = true;
-            self.cordoned_by = Who::Plan(holder.plan_uid.clone());
+            self.cordoned_by = Who::Plan(holder.plan_uid);
+        }
+    }
+
+    /// The holder as the ledger has it.
+    pub(super) fn holder(&self, holder: &Holder) -> Option<&Holder> {
+        let mut holders = self.facts.ledger.iter().flat_map(|ledger| &ledger.holders);
+        holders.find(|one| one.is_same(holder))
+    }
+
+    /// Whether a cordon or drain gets in; one that was told to stop does not.
+    pub(super) fn lets_in(&self, holder: &Holder) -> bool {
+        self.holder(holder).is_none_or(|mine| !mine.cancelled)
+    }
+
+    /// Whether the last act of a drain gets through. Where a person has uncordoned the node meanwhile, that is respected.
+    pub(super) fn lets_through(&self, holder: &Holder) -> bool {
+        match self.holder(holder) {
+            Some(mine) => !mine.cancelled,
+            None => !self.facts.unschedulable,
         }
     }
 }

@@ -168,7 +168,7 @@ impl Toy {
     /// A Job of somebody else.
     pub(in super::super) fn foreign_job(&mut self, name: &str) {
         self.note(|| format!("somebody else's Job {name}"));
-        let mut job = ToyJob::new(self.suc_job(name, "", "", ""), Cordon::None, 0);
+        let mut job = ToyJob::new(self.suc_job(name, "", "", ""), Cordon::None);
         job.ours = false;
         let version = self.next_version();
         self.jobs.insert(name.to_owned(), Stored { version, it: job });
@@ -177,8 +177,8 @@ impl Toy {
     /// A Job as system-upgrade-controller leaves it; `cordons` as its Plan did.
     pub(in super::super) fn add_suc_job(&mut self, facts: JobFacts, cordons: bool) {
         let cordon = if cordons { Cordon::Kubectl } else { Cordon::None };
-        let mut job = ToyJob::new(facts, cordon, 2);
-        job.ttl = Some(900);
+        let mut job = ToyJob::new(facts, cordon);
+        (job.ttl, job.drains) = (Some(900), cordons);
         self.job_is_created(&job);
         let version = self.next_version();
         self.emit(Kind::Job, News::Job(version, job.facts.clone()));
@@ -204,6 +204,8 @@ impl Toy {
             inputs: None,
             attempt: 1,
             parallelism: 1,
+            backoff_limit: 2,
+            failures: 0,
             ttl: 900,
             recorded: false,
             deleting: false,

@@ -202,6 +202,11 @@ impl Toy {
         pod.facts.stage = Stage::Starting;
     }
 
+    /// The kubelet goes on with a pod.
+    pub(in super::super) fn play_go(&mut self, pod: &str) {
+        self.play(&Move::Go(pod.to_owned()));
+    }
+
     /// The Job controller notes how a Job has ended.
     pub(in super::super) fn play_end(&mut self, job: &str) {
         self.play(&Move::EndJob(job.to_owned()));

@@ -45,6 +45,12 @@ pub(super) enum Request {
         job: Text,
         uid: Text,
     },
+    EndRetries {
+        job: Text,
+        uid: Text,
+        version: u64,
+        limit: i32,
+    },
     Mark {
         job: Text,
         uid: Text,
@@ -186,9 +192,9 @@ impl Toy {
                     (true, true) => Cordon::Kubectl,
                 };
                 let facts = job_facts(&manifest, "", self.now);
-                Request::Create {
-                    job: Box::new(ToyJob::new(facts, cordon, settings.backoff_limit)),
-                }
+                let mut job = Box::new(ToyJob::new(facts, cordon));
+                job.drains = spec.drain.is_some();
+                Request::Create { job }
             }
             Step::LookForJob { job, .. } => Request::Look { job },
             Step::DeleteJob {
@@ -202,6 +208,12 @@ impl Toy {
                 only_unbound,
             },
             Step::ReleaseJob { job, uid } => Request::Release { job, uid },
+            Step::EndRetries { job, uid, limit } => Request::EndRetries {
+                version: world.job_version(&job)?,
+                job,
+                uid,
+                limit,
+            },
             Step::MarkRecorded {
                 job,
                 uid,
@@ -314,6 +326,22 @@ impl Toy {
                 only_unbound,
             } => self.delete_request(job, uid, *only_unbound),
             Request::Release { job, uid } => self.patch_job(job, uid, &[], |job| job.facts.parallelism = 1),
+            Request::EndRetries {
+                job,
+                uid,
+                version,
+                limit,
+            } => {
+                if self
+                    .jobs
+                    .get(&**job)
+                    .is_some_and(|known| known.version != *version)
+                {
+                    return self.look_at_job(job, uid, Wrong::Stale);
+                }
+                self.retries_are_ended(job, *limit);
+                self.patch_job(job, uid, &[], |job| job.facts.backoff_limit = *limit)
+            }
             Request::Mark {
                 job,
                 uid,
@@ -386,6 +414,7 @@ impl Toy {
             },
             Request::Delete { job, uid, .. }
             | Request::Release { job, uid }
+            | Request::EndRetries { job, uid, .. }
             | Request::Mark { job, uid, .. } => self.look_at_job(job, uid, Wrong::Unanswered),
             Request::Node { node, uid, .. } => self.look_at_node(node, uid, Wrong::Unanswered),
             Request::Tell { .. }

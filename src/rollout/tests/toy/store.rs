@@ -8,13 +8,12 @@ use crate::rollout::facts::JobFacts;
 use crate::rollout::{Kind, PlanFacts};
 
 impl ToyJob {
-    pub(in super::super) fn new(facts: JobFacts, cordon: Cordon, backoff_limit: i32) -> Self {
+    pub(in super::super) fn new(facts: JobFacts, cordon: Cordon) -> Self {
         Self {
             facts,
             ours: true,
             cordon,
-            failures: 0,
-            backoff_limit,
+            drains: false,
             ttl: None,
             upgraded: false,
         }
