@@ -2,6 +2,7 @@
 //! who is not, what is said, how it ends; and as a part of Plans, with the container's command line run for real.
 
 mod bench;
+mod cancel;
 mod ledger;
 mod plans;
 mod rights;

@@ -132,6 +132,7 @@ impl Ledger {
     }
 
     /// The ledger with another word for one of its holders.
+    #[must_use]
     pub fn with(&self, holder: Holder) -> Self {
         let mut ledger = self.clone();
         if let Some(known) = ledger.holders.iter_mut().find(|one| one.is_same(&holder)) {

@@ -55,14 +55,14 @@ impl ContainerAct for Processes {
 }
 
 /// Nodes whose drains are real.
-async fn stage(nodes: &[&str]) -> Bench {
+pub(super) async fn stage(nodes: &[&str]) -> Bench {
     let world = World::new().await;
     let kubeconfig = world.write_kubeconfig("containers", &world.token(DRAINER).await);
     Bench::with(world, nodes, |set| set.act(Processes { kubeconfig })).await
 }
 
 /// A Plan for all nodes, one at a time.
-async fn make(bench: &Bench, name: &str, spec: Value) {
+pub(super) async fn make(bench: &Bench, name: &str, spec: Value) {
     bench
         .world
         .plan(&scene::plan(name, json!({ "spec": spec })))
@@ -70,7 +70,12 @@ async fn make(bench: &Bench, name: &str, spec: Value) {
 }
 
 /// Waits until status says that of the node, and returns it.
-async fn told(bench: &Bench, plan: &str, what: &str, good: impl Fn(&NodeProgress) -> bool) -> NodeProgress {
+pub(super) async fn told(
+    bench: &Bench,
+    plan: &str,
+    what: &str,
+    good: impl Fn(&NodeProgress) -> bool,
+) -> NodeProgress {
     let node = bench.node("one");
     let plan = bench
         .world
@@ -79,7 +84,7 @@ async fn told(bench: &Bench, plan: &str, what: &str, good: impl Fn(&NodeProgress
     active(&plan, &node).unwrap().clone()
 }
 
-async fn given_back(bench: &Bench) {
+pub(super) async fn given_back(bench: &Bench) {
     let back = |node: &Node| !is_cordoned(node) && ledger(node).is_none();
     bench
         .world

@@ -115,29 +115,19 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
         }
         Step::ReleaseJob { job, uid } => {
             let body = json!({ "metadata": { "uid": &*uid }, "spec": { "parallelism": 1 } });
-            Some(Prepared::Job {
-                job,
-                uid,
-                body,
-                events: Vec::new(),
-            })
+            Some(patch_job(job, uid, body, Vec::new()))
         }
         Step::EndRetries { job, uid, limit } => world.job_version(&job).map(|version| {
             tracing::info!(
                 job = &*job,
                 limit,
-                "a Job that its Plan no longer asks for is not to be tried again"
+                "a Job that its Plan no longer asks for gets no further pod"
             );
             let body = json!({
                 "metadata": { "uid": &*uid, "resourceVersion": version.to_string() },
                 "spec": { "backoffLimit": limit },
             });
-            Prepared::Job {
-                job,
-                uid,
-                body,
-                events: Vec::new(),
-            }
+            patch_job(job, uid, body, Vec::new())
         }),
         Step::MarkRecorded {
             job,
@@ -149,12 +139,7 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 "metadata": { "uid": &*uid, "annotations": { names::ANNOTATION_RECORDED: "true" } },
                 "spec": { "ttlSecondsAfterFinished": ttl_seconds },
             });
-            Some(Prepared::Job {
-                job,
-                uid,
-                body,
-                events,
-            })
+            Some(patch_job(job, uid, body, events))
         }
         Step::PatchNode {
             node,
@@ -176,6 +161,15 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
         Step::AskPermissions => Some(Prepared::AskPermissions),
         Step::ReadPlans => None, // the watch does
     })
+}
+
+fn patch_job(job: Text, uid: Text, body: Value, events: Vec<Event>) -> Prepared {
+    Prepared::Job {
+        job,
+        uid,
+        body,
+        events,
+    }
 }
 
 fn create_job(

@@ -131,7 +131,7 @@ fn a_pod_that_is_seen_to_fail_counts_before_its_job_says_so() {
 #[test]
 fn a_limit_is_lowered_only_in_the_version_in_which_that_was_decided() {
     let mut toy = draining();
-    let job = toy.job_for("a").facts.name.to_string();
+    let (job, limit) = (toy.job_of("a"), toy.job_for("a").facts.backoff_limit);
     toy.edit("p", to_v2);
     toy.tell_all();
     toy.decides();
@@ -140,7 +140,7 @@ fn a_limit_is_lowered_only_in_the_version_in_which_that_was_decided() {
         toy.reaches(flight, Fate::Fine);
     }
     assert_eq!(
-        toy.jobs[&job].it.facts.backoff_limit, 99,
+        toy.jobs[&job].it.facts.backoff_limit, limit,
         "below its failures it would end at once"
     );
     toy.settle();

@@ -164,7 +164,7 @@ impl Game {
         let (Some(node), plan) = (self.node(), self.plan()) else {
             return;
         };
-        match self.dice.roll(17) {
+        match self.dice.roll(19) {
             0 => self.toy.cordon(&node),
             1 => self.toy.uncordon(&node),
             2 => {
@@ -198,6 +198,11 @@ impl Game {
             7 => {
                 if !self.toy.fails_on.remove(&node) {
                     self.toy.fails_on.insert(node);
+                }
+            }
+            8 | 9 => {
+                if !self.toy.guarded.remove(&node) {
+                    self.toy.guarded.insert(node);
                 }
             }
             _ => {
@@ -275,6 +280,7 @@ impl Game {
         self.toy.note(|| "peace".to_owned());
         self.faults = 0;
         self.toy.fails_on.clear();
+        self.toy.guarded.clear();
         self.definition = true;
         if !self.toy.schema || !self.toy.crd.0 {
             self.toy.schema_is(true);
@@ -369,6 +375,8 @@ fn whatever_happens_the_laws_hold_and_the_roll_out_ends() {
         Some(seed) => seed..seed + 1,
         None => 0..number("REFIT_SEEDS").unwrap_or(400),
     };
+    let enough = seeds.end - seeds.start >= 100;
+    let mut cancelled = 0;
     for seed in seeds {
         let mut game = Game::new(seed);
         for _ in 0..600 {
@@ -376,5 +384,7 @@ fn whatever_happens_the_laws_hold_and_the_roll_out_ends() {
         }
         game.peace();
         game.aftermath();
+        cancelled += game.toy.laws.cancelled;
     }
+    assert!(!enough || cancelled > 10, "{cancelled} drains were told to stop");
 }

@@ -57,6 +57,8 @@ pub(super) struct Toy {
     pub(super) strict: bool,
     /// Nodes on which the upgrade fails.
     pub(super) fails_on: BTreeSet<String>,
+    /// Nodes whose pods a budget keeps: drains wait there until they are told to stop.
+    pub(super) guarded: BTreeSet<String>,
     pub(super) world: World,
     wire: Wire,
     pub(super) engine: Engine,
@@ -111,6 +113,7 @@ impl Toy {
             crd: (true, 1),
             strict: true,
             fails_on: BTreeSet::new(),
+            guarded: BTreeSet::new(),
             world: World::new(defaults()),
             wire: Wire::default(),
             engine: Engine::default(),

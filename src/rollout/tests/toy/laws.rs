@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::objects::apply;
 use super::{Cordon, Toy, ToyJob, Who};
 use crate::api::{PlanStatus, names};
 use crate::rollout::facts::{Outcome, Stage};
@@ -24,6 +25,8 @@ pub(in super::super) struct Laws {
     told_to_node: BTreeSet<String>,
     /// Keys of the events that went with a status.
     status_keys: BTreeSet<String>,
+    /// How many drains were told to stop.
+    pub(in super::super) cancelled: u32,
     /// How many times an upgrade container was started, by place and hash.
     pub(in super::super) starts: BTreeMap<(Place, String), u32>,
 }
@@ -375,6 +378,13 @@ impl Toy {
                 self.laws.told_to_node.insert(job.facts.uid.to_string());
             }
         }
+        let cancelled = |facts: &NodeFacts| {
+            let holders = facts.ledger.iter().flat_map(|ledger| &ledger.holders);
+            holders.filter(|holder| holder.cancelled).count()
+        };
+        let mut after = node.facts.clone();
+        apply(&mut after, change);
+        self.laws.cancelled += u32::from(cancelled(&after) > cancelled(&node.facts));
         for (key, text) in &change.annotations {
             let (Some(_), Some(text)) = (key.strip_prefix(names::ANNOTATION_RECORD_PREFIX), text) else {
                 continue;

@@ -74,7 +74,7 @@ impl Toy {
                 if runs && !other {
                     moves.push(Move::Bind(name.clone()));
                 }
-            } else if runs {
+            } else if runs && !self.waits(&pod.it) {
                 moves.push(Move::Go(name.clone()));
             }
         }
@@ -101,6 +101,15 @@ impl Toy {
             }
             Move::Ttl(job) | Move::Collect(job) => self.job_goes(job),
         }
+    }
+
+    /// A drain that is let through by nobody, and that nobody has told to stop.
+    fn waits(&self, pod: &ToyPod) -> bool {
+        let wanted = match &pod.cordon {
+            Cordon::Refit(holder) => self.nodes[&pod.target].it.lets_in(holder),
+            Cordon::Kubectl | Cordon::None => true,
+        };
+        pod.facts.stage == Stage::Drain && wanted && self.guarded.contains(&pod.target)
     }
 
     fn make_pod(&mut self, job: &str) {
