@@ -577,3 +577,6 @@ impl RawPlan {
             .is_some_and(|status| status.get("observedGeneration").is_some())
     }
 }
+
+#[cfg(test)]
+mod tests;

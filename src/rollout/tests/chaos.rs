@@ -55,6 +55,11 @@ impl Game {
                 node.labels = super::build::labels([(names::LABEL_HOSTNAME, "host-1")]);
             });
         }
+        for node in NODES {
+            if dice.chance(30) {
+                toy.guarded.insert(node.to_owned());
+            }
+        }
         for name in PLANS.iter().take(1 + dice.roll(3)) {
             toy.apply(plan(name, &mut dice));
         }
@@ -164,7 +169,7 @@ impl Game {
         let (Some(node), plan) = (self.node(), self.plan()) else {
             return;
         };
-        match self.dice.roll(19) {
+        match self.dice.roll(18) {
             0 => self.toy.cordon(&node),
             1 => self.toy.uncordon(&node),
             2 => {
@@ -200,7 +205,7 @@ impl Game {
                     self.toy.fails_on.insert(node);
                 }
             }
-            8 | 9 => {
+            8 => {
                 if !self.toy.guarded.remove(&node) {
                     self.toy.guarded.insert(node);
                 }
