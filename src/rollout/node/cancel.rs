@@ -8,6 +8,7 @@
 use super::{Question, patch};
 use crate::api::names;
 use crate::rollout::Holder;
+use crate::rollout::blocker::Blocker;
 use crate::rollout::facts::{JobFacts, NodeFacts, Outcome, Stage};
 use crate::rollout::give_back::Mine;
 use crate::rollout::step::{NodeChange, Step};
@@ -28,6 +29,11 @@ impl Question<'_> {
 
     /// The next step on the way to the end of a drain; nothing where it cannot be stopped, or has been told.
     pub(super) fn cancel(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
+        // Of a Plan that is not valid, not resolved or not whole it is not known what it asks for.
+        let unknown = matches!(self.gate, Some(Blocker::NotReady | Blocker::SpecPruned));
+        if unknown || self.plan.selector_error.is_some() {
+            return None;
+        }
         let stage = self.pod(job)?.stage;
         let drains = matches!(stage, Stage::Cordon | Stage::Drain) && job.outcome == Outcome::Running;
         let mine = self

@@ -1,5 +1,7 @@
 //! A drain that the Plan no longer asks for is told to stop (design: change while running).
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
+
 use super::build::{plan, plan_with};
 use super::toy::{Cordon, Fate, Toy};
 use crate::api::{DrainSpec, PlanSpec};
@@ -213,6 +215,34 @@ fn a_node_that_leaves_the_plan_in_mid_drain_is_given_back_and_not_upgraded() {
         assert!(!toy.is_cordoned("a") && toy.nodes["a"].it.facts.ledger.is_none());
         assert_eq!(upgrades(&toy), 0);
         assert!(toy.told_of("JobFailed").is_empty() && toy.slots("p").is_empty());
+    }
+}
+
+#[test]
+fn a_mistake_in_a_plan_stops_nobody() {
+    let mistakes: [fn(&mut PlanSpec); 3] = [
+        |spec| spec.version = None,
+        |spec| {
+            with_args(spec);
+            spec.post_complete_delay = Some("soon".to_owned());
+        },
+        |spec| spec.node_selector.get_or_insert_default().match_expressions = Some(vec![unreadable()]),
+    ];
+    for mistake in mistakes {
+        let mut toy = draining();
+        let job = toy.job_for("a").facts.clone();
+        toy.edit("p", mistake);
+        toy.settle();
+        assert_eq!(toy.job_for("a").facts, job);
+        assert!(!is_cancelled(&toy));
+    }
+}
+
+fn unreadable() -> LabelSelectorRequirement {
+    LabelSelectorRequirement {
+        key: "pool".to_owned(),
+        operator: "Beside".to_owned(),
+        values: None,
     }
 }
 
