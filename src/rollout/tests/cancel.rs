@@ -2,10 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
-use super::build::{plan, plan_with};
+use super::build::{CONTROLLER, NAMESPACE, plan, plan_with};
 use super::toy::{Cordon, Fate, Toy};
 use crate::api::{DrainSpec, PlanSpec};
-use crate::rollout::{Holder, NodeFacts, Outcome, Stage, Step};
+use crate::rollout::{Holder, Ledger, NodeFacts, Outcome, Stage, Step};
 
 /// A Plan whose drain of node `a` goes on.
 fn draining() -> Toy {
@@ -189,7 +189,18 @@ fn what_keeps_no_ledger_cannot_be_told_and_is_let_finish() {
         toy.comes_to("a", Stage::Drain);
         let job = toy.job_for("a").clone();
         assert_eq!(job.cordon, Cordon::Kubectl);
-        // Somebody's word in a ledger is not theirs.
+        // What an earlier Job of the Plan has left there is not this one's.
+        let holder = Holder {
+            namespace: NAMESPACE.to_owned(),
+            controller: CONTROLLER.to_owned(),
+            plan: "p".to_owned(),
+            plan_uid: job.facts.plan_uid.to_string(),
+            cancelled: false,
+            passed: false,
+        };
+        toy.change_node("a", |node| {
+            node.facts.ledger = Ledger::entered(None, false, holder).ok();
+        });
         toy.edit("p", to_v2);
         toy.settle();
         assert_eq!(toy.job_for("a").facts, job.facts);
