@@ -10,6 +10,8 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
+use refit::api::PlanSpec;
+use refit::job::{JobInput, JobSettings, NodeInput, PlanInput, render};
 use refit::rehearse::podlife::{Defaults, Delay};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -76,6 +78,16 @@ async fn kubelets(world: &World, prefix: &str, count: usize, lease: Duration) ->
     FakeKubelet::start(&world.bed.kubelet_config().await, nodes).await
 }
 
+/// What the Plan of the measurements asks for.
+fn spec(world: &World, concurrency: usize) -> PlanSpec {
+    let text = format!(
+        "{{concurrency: {concurrency}, nodeSelector: {{matchLabels: {{test: {}}}}}, version: v1, upgrade: {{image: x, \
+         command: [upgrade]}}}}",
+        world.id
+    );
+    serde_saphyr::from_str(&text).unwrap()
+}
+
 /// The same Jobs made by the bare limit and by a Plan, one after the other on the same control plane.
 async fn roll_out(table: &mut Table, count: usize, concurrency: usize, most: f64) {
     let world = World::alone().await;
@@ -99,15 +111,14 @@ async fn roll_out(table: &mut Table, count: usize, concurrency: usize, most: f64
         Some(1.0),
     );
     let gaps = Gaps::watch(&world, concurrency);
+    let plan = json!({
+        "apiVersion": "upgrade.cattle.io/v1",
+        "kind": "Plan",
+        "metadata": {"name": "bench"},
+        "spec": spec(&world, concurrency),
+    });
     let before = Instant::now();
-    world
-        .plan(&format!(
-            "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {{name: bench}}\nspec:\n  concurrency: \
-             {concurrency}\n  nodeSelector: {{matchLabels: {{test: {}}}}}\n  version: v1\n  upgrade: {{image: x, command: \
-             [upgrade]}}\n",
-            world.id
-        ))
-        .await;
+    world.plan(&plan.to_string()).await;
     world.plan_complete("bench", LIMIT).await;
     let took = before.elapsed().as_secs_f64();
     table.row(&format!("{title}: roll-out"), took, "s", Some(most));
@@ -210,7 +221,7 @@ async fn idle(table: &mut Table, count: usize) {
     memory(table, &title, "resident memory", controller.memory_now(), 48.0);
 }
 
-/// How long it takes when nothing is done but to create the Jobs, so many at a time.
+/// How long it takes when nothing is done but to create the very Jobs of the Plan, so many at a time.
 async fn bare_limit(world: &World, count: usize, concurrency: usize) -> Duration {
     let jobs: Api<Job> = world.jobs();
     let (ended, mut ends) = mpsc::unbounded_channel();
@@ -227,20 +238,34 @@ async fn bare_limit(world: &World, count: usize, concurrency: usize) -> Duration
             }
         }
     });
+    let spec = spec(world, concurrency);
+    let plan = PlanInput {
+        name: "bare",
+        namespace: world.namespace(),
+        uid: "uid-of-the-plan",
+        labels: None,
+        annotations: None,
+        spec: &spec,
+        latest_version: "v1",
+        latest_hash: "e56692be1351d90a3f6fec1c6d303a49f8a6fcf446c857d20e53dfa4",
+        inputs: "fe7848d46414228546483f6a6b41f5cd",
+    };
+    let settings = JobSettings::new("bare", "example.com/refit:1");
     let create = async |index: usize| {
-        let node = format!("{}{index:04}", world.node_name("n"));
-        let job = json!({
-            "metadata": {"name": format!("bare-{index}")},
-            "spec": {"completions": 1, "parallelism": 1, "backoffLimit": 0, "template": {"spec": {
-                "restartPolicy": "Never",
-                "tolerations": [{"operator": "Exists"}],
-                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-                ]}}},
-                "containers": [{"name": "upgrade", "image": "x"}],
-            }}},
-        });
-        let job: Job = serde_json::from_value(job).unwrap();
+        let node = NodeInput {
+            name: &format!("{}{index:04}", world.node_name("n")),
+            uid: "uid-of-the-node",
+            os: Some("linux"),
+        };
+        let input = JobInput {
+            plan,
+            node,
+            name: &format!("bare-{index}"),
+            attempt: 1,
+            unschedulable_before: None,
+        };
+        let mut job = render(&input, &settings).unwrap();
+        job.metadata.owner_references = None; // there is no such Plan
         jobs.create(&PostParams::default(), &job).await.unwrap();
     };
     let before = Instant::now();

@@ -55,7 +55,7 @@ impl Question<'_> {
             } else if job.recorded {
                 // Spent: it is not looked at again.
             } else if self.world.marking.contains(&job.uid) {
-                tidy.push(self.mark(job, Vec::new()));
+                tidy.push(self.mark_done(node, job));
             } else if job.is_live() {
                 live.push(job);
             } else {

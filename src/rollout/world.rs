@@ -89,8 +89,8 @@ pub struct World {
     pub(super) making: BTreeMap<(Text, Text), Making>,
     /// UIDs of Jobs that are gone and whose result is yet to be recorded.
     pub(super) outlived: BTreeSet<Text>,
-    /// UIDs of Jobs whose result is recorded, and which are being told so: what becomes of their nodes from now on is
-    /// another matter.
+    /// UIDs of Jobs that have succeeded, whose nodes have been told, and which are being told so themselves: what becomes
+    /// of their nodes from now on is another matter.
     pub(super) marking: BTreeSet<Text>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,

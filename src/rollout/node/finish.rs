@@ -11,7 +11,7 @@ use crate::rollout::facts::{JobFacts, NodeFacts, Outcome};
 use crate::rollout::give_back::release;
 use crate::rollout::plan::PlanView;
 use crate::rollout::record::{Phase, Record};
-use crate::rollout::step::NodeChange;
+use crate::rollout::step::{NodeChange, Step};
 
 /// An upgrade that succeeded, as its Job or its record tells it.
 struct Success<'a> {
@@ -52,7 +52,7 @@ impl Question<'_> {
             .filter(|r| *r.job_uid == *success.job_uid && r.phase == Phase::Upgraded);
         if labelled == Some(success.hash) && record.is_none() {
             // The one patch below has been made, or system-upgrade-controller has done as much.
-            return Stand::Tidy(job.map(|job| self.mark(job, Vec::new())).into_iter().collect());
+            return Stand::Tidy(job.map(|job| self.mark_done(node, job)).into_iter().collect());
         }
         let uncordon = record.map_or(success.uncordon, |r| r.uncordon);
         let mine = self.mine();
@@ -72,6 +72,10 @@ impl Question<'_> {
             return match job {
                 // A node that a label keeps the Plan off gets no other.
                 Some(job) if change.is_empty() => Stand::Tidy(vec![self.mark(job, vec![done])]),
+                // The next node waits for this patch: it is told with the mark, which comes after it.
+                Some(job) if !job.is_foreign_make() => {
+                    Stand::slot(standing.then(patch(node, change, Vec::new())))
+                }
                 _ => Stand::slot(standing.then(patch(node, change, vec![done]))),
             };
         }
@@ -110,6 +114,15 @@ impl Question<'_> {
         }
         standing.steps.extend(job.map(|job| self.mark(job, Vec::new())));
         Stand::slot(standing)
+    }
+
+    /// Says on a Job that has succeeded that its node is done, and tells it. What system-upgrade-controller made it has
+    /// told itself, or it was told with the node.
+    pub(super) fn mark_done(&self, node: &NodeFacts, job: &JobFacts) -> Step {
+        let done = || self.complete_event(node, &Success::of_job(job, self.now, self.plan));
+        // With a record it is told when the delay is over.
+        let told = job.is_foreign_make() || self.record(node).is_some();
+        self.mark(job, (!told).then(done).into_iter().collect())
     }
 
     fn complete_event(&self, node: &NodeFacts, success: &Success<'_>) -> Event {

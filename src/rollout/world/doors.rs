@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::super::facts::{
-    ChannelFacts, JobFacts, Missing, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Text,
+    ChannelFacts, JobFacts, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Text,
 };
 use super::super::plan::PlanView;
 use super::super::step::{Key, Step};
@@ -225,9 +225,11 @@ impl World {
                 };
                 self.making.insert((plan.clone(), node.clone()), making);
             }
-            // With something left to tell it is not all done.
-            Step::MarkRecorded { uid, events, .. } if events.is_empty() => {
-                self.marking.insert(uid.clone());
+            Step::MarkRecorded { job, uid, .. } => {
+                let job = self.jobs.get(job);
+                if job.is_some_and(|job| matches!(job.outcome, Outcome::Complete { .. })) {
+                    self.marking.insert(uid.clone());
+                }
             }
             Step::LookForJob { plan, node, .. } => {
                 if let Some(making) = self.making.get_mut(&(plan.clone(), node.clone())) {
