@@ -157,3 +157,24 @@ fn pods_are_of_interest_while_work_may_be_going_on() {
     toy.rolls_out();
     assert!(!toy.world.has_work_on_nodes());
 }
+
+#[test]
+fn a_job_that_another_node_had_under_the_name_says_nothing_of_the_one_that_is_asked_for() {
+    let mut toy = Toy::new();
+    toy.add_nodes(&["a.x", "a.y"]);
+    toy.apply(plan("p"));
+    toy.rounds_until(|toy| toy.sent().iter().any(|flight| toy.creates(*flight)));
+    let asked: Vec<_> = toy.world.making.keys().cloned().collect();
+    let job = toy.world.making[&asked[0]].job.clone();
+    let other = if &*asked[0].1 == "a.x" { "a.y" } else { "a.x" };
+    let hash = toy.hash("p");
+    let before = toy.suc_job(&job, "p", other, &hash);
+    toy.world.job_seen(7, before);
+    assert!(
+        toy.world.making.keys().eq(&asked),
+        "no other Plan may begin there"
+    );
+    let mine = toy.suc_job(&job, "p", &asked[0].1, &hash);
+    toy.world.job_seen(8, mine);
+    assert!(toy.world.making.is_empty());
+}

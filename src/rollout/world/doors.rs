@@ -62,7 +62,11 @@ impl World {
     pub fn job_seen(&mut self, version: u64, mut facts: JobFacts) -> bool {
         let (name, uid) = (facts.name.clone(), facts.uid.clone());
         // It is there, or was: an answer that comes when it may have ended holds no slot.
-        self.making.retain(|_, making| making.job != name);
+        // One for another node had the name before, and says nothing of a request that is still to be answered.
+        self.making.retain(|(_, node), making| {
+            let is_another = *node != facts.node && making.under_way && !making.unknown;
+            making.job != name || is_another
+        });
         // A delete that was answered stays true while the watch is still telling of what came before it.
         facts.deleting |= self
             .jobs
