@@ -54,7 +54,7 @@ impl Question<'_> {
                 ));
             } else if job.recorded {
                 // Spent: it is not looked at again.
-            } else if self.world.marking.contains(&job.uid) {
+            } else if self.world.marking.contains(&job.uid) || self.is_overtaken(job) {
                 tidy.push(self.mark_done(node, job));
             } else if job.is_live() {
                 live.push(job);
@@ -88,6 +88,21 @@ impl Question<'_> {
         self.world
             .jobs_on(node)
             .filter(|job| job.plan == self.plan.facts.name)
+    }
+
+    /// A Job that was made when this one had ended is recorded already: what this one did on the node is no news, whoever
+    /// may have failed to say so on it.
+    fn is_overtaken(&self, job: &JobFacts) -> bool {
+        let Some(ended) = job.outcome.ended() else {
+            return false;
+        };
+        self.jobs_on(&job.node).any(|next| {
+            next.recorded
+                && next.plan_uid == job.plan_uid
+                && next.node_uid == job.node_uid
+                && next.created > job.created
+                && next.created >= ended
+        })
     }
 
     /// The node is gone: so is what its Jobs were for.

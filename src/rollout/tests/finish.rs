@@ -272,3 +272,23 @@ fn a_job_that_is_deleted_while_its_label_is_on_the_way_is_not_made_again() {
     toy.settle();
     assert!(toy.is_done("a", "p") && toy.jobs.is_empty());
 }
+
+#[test]
+fn a_job_that_was_never_marked_does_not_undo_what_the_next_one_did() {
+    let mut toy = Toy::with(&["a"], plan("p"));
+    let first = toy.job_of("a");
+    toy.rolls_out();
+    toy.later(1);
+    toy.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    toy.settle();
+    toy.rolls_out();
+    assert!(toy.is_done("a", "p"));
+    let starts: u32 = toy.laws.starts.values().sum();
+    // The mark of the first was refused for so long that another controller has taken over.
+    toy.change_job(&first, |job| job.facts.recorded = false);
+    toy.wakes_up();
+    toy.rolls_out();
+    assert!(toy.is_done("a", "p"));
+    assert_eq!(toy.laws.starts.values().sum::<u32>(), starts);
+    assert!(toy.jobs[&first].it.facts.recorded);
+}
