@@ -69,7 +69,12 @@ impl Question<'_> {
             return Some(Stand::Tidy(look.into_iter().collect()));
         }
         let attempt = told.and_then(|told| told.attempt).unwrap_or(1);
-        Some(Stand::slot(self.pending(node, attempt, told)).and(look))
+        let standing = self.pending(node, attempt, told);
+        let standing = match self.can_start(node) {
+            true => standing,
+            false => standing.held_up_by(&Blocker::NodeNotReady),
+        };
+        Some(Stand::slot(standing).and(look))
     }
 
     /// A node with a slot and without a Job. The Job is made once stored status says that the node has its slot. One that
