@@ -69,11 +69,10 @@ impl Question<'_> {
             return Some(Stand::Tidy(look.into_iter().collect()));
         }
         let attempt = told.and_then(|told| told.attempt).unwrap_or(1);
-        let standing = self.pending(node, attempt, told);
-        let standing = match self.can_start(node) {
-            true => standing,
-            false => standing.held_up_by(&Blocker::NodeNotReady),
-        };
+        let mut standing = self.pending(node, attempt, told);
+        if !self.can_start(node) {
+            standing = standing.held_up_by(&Blocker::NodeNotReady);
+        }
         Some(Stand::slot(standing).and(look))
     }
 
