@@ -125,9 +125,19 @@ async fn watches_that_break_off_and_expire_are_taken_up_again() {
         for kind in kinds {
             if done == 1 {
                 faults.cut_watches(kind);
-            } else {
-                faults.expire_watches(kind);
+                continue;
             }
+            // One that waits a moment before it begins again cannot expire.
+            let watched = || {
+                let of_kind = |it: &&Passed| it.asked.verb == "watch" && it.asked.resource == kind;
+                faults.history().iter().filter(of_kind).count()
+            };
+            wait::eventually("the watch is taken up again", SOON, async || match watched() {
+                0 | 1 => Err(kind.to_owned()),
+                _ => Ok(()),
+            })
+            .await;
+            faults.expire_watches(kind);
         }
     }
     rollout.ends_well().await;
