@@ -68,6 +68,8 @@ impl Question<'_> {
         if ready && due <= self.now {
             let mut change = self.done_change(node, success);
             release(node, &mine, uncordon, &mut change);
+            // A view of the node from before its cordon must not say that it is done.
+            change.exact |= self.plan.disruptive && !change.is_empty();
             let done = self.complete_event(node, success);
             return match job {
                 // A node that a label keeps the Plan off gets no other.
