@@ -21,7 +21,7 @@ pub(super) enum End {
     Expired,
 }
 
-/// The body of a watch, each event `late`, until an order for its resource comes.
+/// The body of a watch, each event `late` and whole, until an order for its resource comes.
 pub(super) fn watch(
     events: Incoming,
     late: Duration,
@@ -29,15 +29,18 @@ pub(super) fn watch(
     orders: broadcast::Receiver<Order>,
 ) -> Body {
     let (due, arrived) = mpsc::unbounded_channel();
-    // Reads at once what comes, and notes when it is due. Ends when nobody waits for it any more.
+    // Reads at once what comes, and notes when it is due. Ends when nobody waits for it any more. An API server's frames end
+    // anywhere, and its own last words come after a whole event: so do these.
     tokio::spawn(async move {
         let mut events = events;
+        let mut begun = Vec::new();
         loop {
             tokio::select! {
                 () = due.closed() => break,
                 frame = events.frame() => {
                     let Some(frame) = frame else { break };
                     let data = frame.map(|frame| frame.into_data().unwrap_or_default()).map_err(anyhow::Error::from);
+                    let data = data.map(|data| whole_lines(&mut begun, &data));
                     if due.send((Instant::now() + late, data)).is_err() {
                         break;
                     }
@@ -60,6 +63,16 @@ pub(super) fn watch(
         }
     });
     StreamBody::new(Box::pin(frames)).boxed_unsync()
+}
+
+/// The lines that are whole with this piece. What is left is the beginning of the next.
+fn whole_lines(begun: &mut Vec<u8>, piece: &[u8]) -> Bytes {
+    begun.extend_from_slice(piece);
+    let end = begun
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
+    begun.drain(..end).collect::<Vec<_>>().into()
 }
 
 /// Waits for an order for this resource.
@@ -88,5 +101,22 @@ impl End {
                 Ok(Frame::data(format!("{event}\n").into()))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_lines;
+
+    #[test]
+    fn an_event_in_pieces_goes_on_as_one() {
+        let mut begun = Vec::new();
+        assert_eq!(whole_lines(&mut begun, b"{\"one\"")[..], b""[..]);
+        assert_eq!(
+            whole_lines(&mut begun, b":1}\n{\"two\":2}\n{")[..],
+            b"{\"one\":1}\n{\"two\":2}\n"[..]
+        );
+        assert_eq!(whole_lines(&mut begun, b"}\n")[..], b"{}\n"[..]);
+        assert!(begun.is_empty());
     }
 }
