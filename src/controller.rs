@@ -11,7 +11,7 @@ pub mod events;
 pub mod lease;
 pub mod objects;
 pub mod observe;
-mod own_image;
+pub(crate) mod own_image;
 pub mod settings;
 
 use std::collections::BTreeSet;

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod clock;
 pub mod controller;
 pub mod drain;
+pub mod gitops;
 pub mod job;
 pub mod proxy;
 pub mod rehearse;

@@ -29,6 +29,7 @@ mod docs;
 mod drain;
 mod examples;
 mod faults;
+mod gitops;
 mod jobs;
 mod kubelet;
 mod leader;
