@@ -84,7 +84,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
         }
         found.sort_by(|a, b| (a.place, a.rule).cmp(&(b.place, b.rule)));
         // A Plan in an anchor is there once, however many aliases lead to it.
-        found.dedup_by(|a, b| (a.place, a.rule, &a.message) == (b.place, b.rule, &b.message));
+        found.dedup_by(|a, b| (a.place, a.rule, &a.field, &a.message) == (b.place, b.rule, &b.field, &b.message));
         report.findings.append(&mut found);
     }
     report

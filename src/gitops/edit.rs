@@ -64,28 +64,32 @@ fn in_place(source: &Source, entry: &Entry, value: &str) -> Vec<Edit> {
         Style::Plain | Style::Single | Style::Double => vec![whole(scalar(value, node.style))],
         Style::Block => {
             let mut ways = Vec::new();
-            let (header, content) = written.split_once('\n').unwrap_or((written, ""));
             // The text in its line, which keeps indicator and indentation.
             let known = node.text().unwrap_or_default().trim();
-            if !known.is_empty() && content.matches(known).count() == 1 {
-                let at = node.span.start + header.len() + 1 + content.find(known).unwrap_or_default();
+            if !known.is_empty() && written.matches(known).count() == 1 {
+                let at = node.span.start + written.find(known).unwrap_or_default();
                 ways.push(Edit {
                     range: at..at + known.len(),
                     text: value.to_owned(),
                 });
             }
-            // `|` keeps a line break that no version may have: a plain scalar in place of the whole.
-            if !header.contains('#') {
-                let end = node.span.start + written.trim_end().len();
-                ways.push(Edit {
-                    range: node.span.start..end,
-                    text: scalar(value, Style::Plain),
-                });
-            }
+            ways.extend(in_place_of_block(text, entry, value));
             ways
         }
         Style::Indented | Style::Flow => Vec::new(),
     }
+}
+
+/// A plain scalar in place of a block: `|` keeps a line break that no version may have.
+fn in_place_of_block(text: &str, entry: &Entry, value: &str) -> Option<Edit> {
+    let span = &entry.value.span;
+    let header = text.get(entry.key.span.end..span.start)?;
+    let start = entry.key.span.end + header.find(['|', '>']).filter(|_| !header.contains('#'))?;
+    let end = span.start + text.get(span.clone())?.trim_end().len();
+    Some(Edit {
+        range: start..end,
+        text: scalar(value, Style::Plain),
+    })
 }
 
 /// A value for a key that has none.

@@ -100,7 +100,12 @@ fn expand_one(argument: &str) -> Result<Vec<Input>, InputError> {
     if !argument.contains(['*', '?', '[']) {
         return Err(InputError::Missing(argument.to_owned()));
     }
-    let paths = glob::glob(argument).map_err(|source| InputError::Pattern {
+    // As in a shell, a star is no hidden file.
+    let options = glob::MatchOptions {
+        require_literal_leading_dot: true,
+        ..glob::MatchOptions::new()
+    };
+    let paths = glob::glob_with(argument, options).map_err(|source| InputError::Pattern {
         pattern: argument.to_owned(),
         source,
     })?;

@@ -230,7 +230,7 @@ pub enum PinError {
         /// Namespace and name of the Plan.
         plan: String,
         /// The field.
-        field: &'static str,
+        field: String,
         /// What it was to become.
         value: String,
         /// What it would change, where that is known.
@@ -243,18 +243,18 @@ pub enum PinError {
 /// # Errors
 /// Nothing is changed then, though other Plans of the file could be.
 pub fn rewrite(source: &Source, wants: &[Want]) -> Result<String, PinError> {
-    let mut now = source.with_text(source.text.clone());
+    let mut changed: Option<Source> = None;
     for want in wants {
-        check_readable(&now, want)?;
-        if want.images {
-            for (path, value) in tags(want) {
-                now = set(&now, want, wants, &path, &value, "image")?;
-            }
+        check_readable(changed.as_ref().unwrap_or(source), want)?;
+        let mut values: Vec<_> = if want.images { tags(want) } else { Vec::new() };
+        let version = [want.plan.path.as_slice(), &["spec".into(), VERSION.into()]].concat();
+        values.push((version, want.version.clone()));
+        for (path, value) in values {
+            let now = changed.as_ref().unwrap_or(source);
+            changed = set(now, want, wants, &path, &value)?.or(changed);
         }
-        let path = [want.plan.path.as_slice(), &["spec".into(), VERSION.into()]].concat();
-        now = set(&now, want, wants, &path, &want.version, "version")?;
     }
-    Ok(now.text)
+    Ok(changed.map_or_else(|| source.text.clone(), |changed| changed.text))
 }
 
 fn check_readable(source: &Source, want: &Want) -> Result<(), PinError> {
@@ -294,27 +294,27 @@ fn tags(want: &Want) -> Vec<(Vec<Step>, String)> {
         .collect()
 }
 
+/// The source with a value set; nothing where it is there already.
 fn set(
     source: &Source,
     want: &Want,
     wants: &[Want],
     path: &[Step],
     value: &str,
-    field: &'static str,
-) -> Result<Source, PinError> {
+) -> Result<Option<Source>, PinError> {
     let document = source.stream.documents.get(want.plan.document);
     let (Some(document), Some((Step::Key(key), parent))) = (document, path.split_last()) else {
-        return Ok(source.with_text(source.text.clone()));
+        return Ok(None);
     };
     // It may have come with an edit before: an alias leads to what another Plan says.
     if document.at(path).and_then(Node::text) == Some(value) {
-        return Ok(source.with_text(source.text.clone()));
+        return Ok(None);
     }
     let node = document.at(parent);
     let mut why = String::new();
     for edit in node.map(|node| ways(source, node, key, value, CHANNEL)).unwrap_or_default() {
         match made(source, &edit, want, wants, path, value) {
-            Ok(changed) => return Ok(changed),
+            Ok(changed) => return Ok(Some(changed)),
             Err(other) if why.is_empty() => why = other,
             Err(_) => {}
         }
@@ -323,7 +323,7 @@ fn set(
         file: source.name.clone(),
         line: want.plan.line,
         plan: want.plan.title.clone(),
-        field,
+        field: key.clone(),
         value: value.to_owned(),
         why,
     })

@@ -121,7 +121,9 @@ pub struct Key {
 /// Reads all documents of a text.
 pub fn read(text: &str) -> Stream {
     let mut stream = Stream::default();
-    let mut parser = Parser::new_from_str(text);
+    // Another crate may have switched them on for all.
+    let options = granit_parser::options! { emit_comments: false };
+    let mut parser = Parser::new_from_str_with_options(text, options);
     loop {
         match document(&mut parser, text) {
             Ok(Some(document)) => stream.documents.push(document),

@@ -3,8 +3,9 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use refit::gitops::Source;
 use refit::gitops::pin::{Want, plans, rewrite};
-use refit::gitops::yaml::{is_text_to_all, read};
+use refit::gitops::yaml::is_text_to_all;
 
 use super::source;
 
@@ -370,9 +371,8 @@ impl FileShape {
     }
 }
 
-fn pinned(text: &str, version: &str) -> Result<String, String> {
-    let source = source("generated.yaml", text);
-    let wants: Vec<_> = plans(&source)
+fn pinned(source: &Source, version: &str) -> Result<String, String> {
+    let wants: Vec<_> = plans(source)
         .into_iter()
         .map(|plan| Want {
             plan,
@@ -380,7 +380,7 @@ fn pinned(text: &str, version: &str) -> Result<String, String> {
             images: false,
         })
         .collect();
-    rewrite(&source, &wants).map_err(|error| error.to_string())
+    rewrite(source, &wants).map_err(|error| error.to_string())
 }
 
 proptest! {
@@ -392,17 +392,17 @@ proptest! {
         new in select(vec!["v1.34.1+k3s1", "v1.35.0-rc1-k3s1", "1.35", "2026.10.1", "26.04"]),
     ) {
         let (before, after) = (shape.text(None), shape.text(Some(new)));
-        let stream = read(&before);
-        prop_assert_eq!(&stream.errors, &[], "{}", before);
-        let found = pinned(&before, new);
+        let old = source("generated.yaml", &before);
+        prop_assert_eq!(&old.stream.errors, &[], "{}", before);
+        let found = pinned(&old, new);
         prop_assert_eq!(found.as_deref(), Ok(after.as_str()), "{}", before);
         // Otherwise the same document: every Plan at the new version, and nothing else.
-        let documents = read(&after).documents;
-        prop_assert_eq!(documents.len(), stream.documents.len());
-        for (before, after) in stream.documents.iter().zip(&documents) {
+        let now = old.with_text(after.clone());
+        prop_assert_eq!(now.stream.documents.len(), old.stream.documents.len());
+        for (before, after) in old.stream.documents.iter().zip(&now.stream.documents) {
             prop_assert_eq!(at(before.to_json(), new), after.to_json());
         }
-        let again = pinned(&after, new);
+        let again = pinned(&now, new);
         prop_assert_eq!(again.as_deref(), Ok(after.as_str()), "the second time");
     }
 }

@@ -163,7 +163,7 @@ async fn channels_are_asked_only_online_and_one_that_gives_no_version_is_told() 
     let (code, out, _) = validate(&["--online", "plan.yaml"], &dir);
     assert_eq!(code, 1, "{out}");
     assert!(
-        out.starts_with("plan.yaml:15:12: warning: spec.channel gives no version: the answer is an HTML page"),
+        out.starts_with("plan.yaml:16:12: warning: spec.channel gives no version: the answer is an HTML page"),
         "{out}"
     );
     assert_eq!(out.matches("warning").count(), 1, "{out}");

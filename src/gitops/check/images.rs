@@ -11,6 +11,9 @@ impl Subject<'_> {
     pub(super) fn check_images(&mut self, spec: &PlanSpec) {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (version, channel) = (given(&spec.version), given(&spec.channel));
+        if version.is_none() && self.has("spec.version") && spec.version.is_none() {
+            return; // one that was refused for its type
+        }
         for (container, of) in containers(spec) {
             let field = format!("spec.{container}.image");
             if is_placeholder(&of.image) {

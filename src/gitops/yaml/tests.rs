@@ -28,7 +28,8 @@ fn a_scalar_has_its_bytes_whatever_its_style_and_its_neighbours() {
     ] {
         assert_eq!(written(text, &["a", "b"]), expected, "{text}");
     }
-    assert_eq!(written("a: |-\n  v1\nb: 2\n", &["a"]).trim_end(), "|-\n  v1");
+    // Of a block scalar the content, without its indicator.
+    assert_eq!(written("a: |-\n  v1\nb: 2\n", &["a"]).trim_end(), "v1");
 }
 
 #[test]
@@ -44,12 +45,12 @@ fn what_is_not_there_is_null_and_has_no_bytes() {
 
 #[test]
 fn aliases_and_merge_keys_are_followed_and_keep_their_places() {
-    let text = "base: &b {x: 1, y: 2}\nuse: {<<: *b, y: 3}\nlist: {<<: [{z: 4}, *b]}\nalias: *b\n";
+    let text = "base: &b {x: 1, z: 2}\nuse: {<<: *b, z: 3}\nlist: {<<: [{w: 4}, *b]}\nalias: *b\n";
     let node = one(text);
     let json = node.to_json();
-    assert_eq!(json["use"], serde_json::json!({"x": 1, "y": 3}));
-    assert_eq!(json["list"], serde_json::json!({"x": 1, "y": 2, "z": 4}));
-    assert_eq!(json["alias"], serde_json::json!({"x": 1, "y": 2}));
+    assert_eq!(json["use"], serde_json::json!({"x": 1, "z": 3}));
+    assert_eq!(json["list"], serde_json::json!({"x": 1, "z": 2, "w": 4}));
+    assert_eq!(json["alias"], serde_json::json!({"x": 1, "z": 2}));
     let alias = node.get("alias").unwrap();
     assert_eq!(&text[alias.alias.clone().unwrap()], "*b");
     assert_eq!(alias.get("x").unwrap().span, node.get("base").unwrap().get("x").unwrap().span);
