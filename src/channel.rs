@@ -129,7 +129,9 @@ impl ChannelClient {
     /// Asks the channel at `url` for its version and gives it with `+` as `-`. `latest_version` is what the Plan has
     /// now, munged; the channel is told.
     pub async fn resolve(&self, url: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
-        self.release(url, latest_version).await.map(|release| version::munge(&release))
+        self.release(url, latest_version)
+            .await
+            .map(|release| version::munge(&release))
     }
 
     /// Asks as [`resolve`](Self::resolve) does, and gives the version as it was released, with its `+`.

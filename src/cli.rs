@@ -97,8 +97,8 @@ enum Command {
     Pin(pin::Flags),
     /// Print the Job that the controller would make for a Plan on a node
     ///
-    /// The controller's environment variables (SYSTEM_UPGRADE_JOB_*, REFIT_IMAGE) count here as there; --config takes them from
-    /// its ConfigMap. What only a cluster knows (UIDs, secrets) is read with --live, and otherwise from the files, or assumed,
+    /// The controller's environment variables (`SYSTEM_UPGRADE_JOB_`…, `REFIT_IMAGE`) count here as there; --config takes them
+    /// from its `ConfigMap`. What only a cluster knows (UIDs, secrets) is read with --live, and otherwise from the files, or assumed,
     /// which is said on standard error.
     ///
     /// Ends with 0 when a Job is printed for each Plan, with 1 when there is none for one of them, and with 2 when a file cannot

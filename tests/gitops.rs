@@ -15,7 +15,9 @@ use refit::gitops::Source;
 
 /// The folder with the files of these tests.
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gitops").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/gitops")
+        .join(name)
 }
 
 /// The files of a folder, sorted, with their texts.
@@ -45,7 +47,15 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_refit"));
     command.current_dir(folder).args(arguments);
     for (name, _) in std::env::vars() {
-        let heeded = ["SYSTEM_UPGRADE_", "REFIT_", "KUBE", "HTTP", "http", "NO_PROXY", "no_proxy"];
+        let heeded = [
+            "SYSTEM_UPGRADE_",
+            "REFIT_",
+            "KUBE",
+            "HTTP",
+            "http",
+            "NO_PROXY",
+            "no_proxy",
+        ];
         if heeded.iter().any(|prefix| name.starts_with(prefix)) {
             command.env_remove(name);
         }

@@ -1,8 +1,7 @@
 //! `refit pin`: asks the channels, decides, and writes the files.
 
-#![expect(clippy::doc_markdown, reason = "the comments are what --help prints")]
-
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -96,7 +95,11 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let found: Vec<Vec<PlanAt>> = sources.iter().map(|source| chosen(flags, source)).collect();
     failed |= unreadable_plans(&sources, &found);
     if found.iter().all(Vec::is_empty) {
-        let which = if flags.plan.is_empty() { "no Plan" } else { "no such Plan" };
+        let which = if flags.plan.is_empty() {
+            "no Plan"
+        } else {
+            "no such Plan"
+        };
         output::error(format_args!("there is {which} in these files"));
         return Ok(ExitCode::from(USAGE));
     }
@@ -119,7 +122,10 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         let text = match rewrite(source, &wants) {
             Ok(text) => text,
             Err(error) => {
-                for outcome in outcomes[first..].iter_mut().filter(|outcome| outcome.result == "changed") {
+                for outcome in outcomes[first..]
+                    .iter_mut()
+                    .filter(|outcome| outcome.result == "changed")
+                {
                     (outcome.result, outcome.why) = ("failed", Some(error.to_string()));
                 }
                 source.text.clone()
@@ -145,7 +151,12 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    tell(flags, &outcomes, data, sources.iter().any(|source| source.path.is_none()))?;
+    tell(
+        flags,
+        &outcomes,
+        data,
+        sources.iter().any(|source| source.path.is_none()),
+    )?;
     failed |= outcomes.iter().any(|outcome| outcome.result == "failed");
     Ok(if failed {
         ExitCode::from(USAGE)
@@ -166,7 +177,11 @@ fn chosen(flags: &Flags, source: &Source) -> Vec<PlanAt> {
 fn unreadable_plans(sources: &[Source], found: &[Vec<PlanAt>]) -> bool {
     let mut any = false;
     for (source, plans) in sources.iter().zip(found) {
-        let error = source.stream.errors.first().filter(|_| source.text.contains(GROUP));
+        let error = source
+            .stream
+            .errors
+            .first()
+            .filter(|_| source.text.contains(GROUP));
         if let Some(error) = error.filter(|_| plans.is_empty()) {
             any = true;
             let line = source.place(error.offset).line;
@@ -265,10 +280,13 @@ fn tell(flags: &Flags, outcomes: &[Outcome], data: String, is_filter: bool) -> a
         match (outcome.result, &outcome.why) {
             ("changed", _) => {
                 let offered = outcome.offered.as_deref().unwrap_or_default();
-                lines.push_str(&format!("{file}:{line}: Plan {plan}: {version} -> {offered}\n"));
+                // Writing to a String cannot fail.
+                let _ = writeln!(lines, "{file}:{line}: Plan {plan}: {version} -> {offered}");
             }
             ("failed", Some(why)) => output::error(format_args!("{file}:{line}: Plan {plan}: {why}")),
-            (_, Some(why)) => output::note(format_args!("{file}:{line}: Plan {plan} stays at {version}: {why}")),
+            (_, Some(why)) => output::note(format_args!(
+                "{file}:{line}: Plan {plan} stays at {version}: {why}"
+            )),
             _ => {}
         }
     }

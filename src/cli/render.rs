@@ -137,7 +137,11 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     let objects: Vec<(&Source, Object<'_>)> = sources
         .iter()
-        .flat_map(|source| objects(&source.stream.documents).into_iter().map(move |object| (source, object)))
+        .flat_map(|source| {
+            objects(&source.stream.documents)
+                .into_iter()
+                .map(move |object| (source, object))
+        })
         .collect();
     let plans: Vec<_> = objects
         .iter()
@@ -149,7 +153,10 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         .collect();
     if plans.is_empty() {
         output::error("there is no such Plan in these files");
-        for (source, error) in sources.iter().flat_map(|s| s.stream.errors.iter().map(move |e| (s, e))) {
+        for (source, error) in sources
+            .iter()
+            .flat_map(|s| s.stream.errors.iter().map(move |e| (s, e)))
+        {
             let line = source.place(error.offset).line;
             output::error(format_args!("{}:{line}: this is not YAML: {error}", source.name));
         }
@@ -173,12 +180,20 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             Ok(None) => failed = true,
             Err(error) => {
                 failed = true;
-                output::error(format_args!("Plan {}: {}", object.title(), output::with_causes(&error)));
+                output::error(format_args!(
+                    "Plan {}: {}",
+                    object.title(),
+                    output::with_causes(&error)
+                ));
             }
         }
     }
     output::data(&print(flags.output, &jobs)?).context("the Jobs cannot be printed")?;
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn say(found: &Finding) {
@@ -197,7 +212,10 @@ fn render(
 ) -> anyhow::Result<Option<Job>> {
     let plan_name = plan.metadata.name.as_deref().unwrap_or_default();
     let namespace = plan.metadata.namespace.as_deref().unwrap_or(NAMESPACE);
-    let stored = live.map(|live| live.plan(namespace, plan_name)).transpose()?.flatten();
+    let stored = live
+        .map(|live| live.plan(namespace, plan_name))
+        .transpose()?
+        .flatten();
     let settings = settings(flags, namespace, live)?;
     let version = version(flags, plan, stored.as_ref())?;
     let mut hashes = Vec::new();
@@ -206,7 +224,12 @@ fn render(
             Some(live) => live.secret(namespace, wanted)?,
             None => None,
         };
-        let of_files = || secrets.iter().find(|secret| is_named(secret, namespace, wanted)).cloned();
+        let of_files = || {
+            secrets
+                .iter()
+                .find(|secret| is_named(secret, namespace, wanted))
+                .cloned()
+        };
         match found.or_else(of_files) {
             Some(secret) => hashes.push(digest::secret_hash(&secret)),
             None => output::note(format_args!(
@@ -216,12 +239,17 @@ fn render(
     }
     let hash = digest::plan_hash(plan, &version, hashes);
     if !is_selected(plan, node, &hash)? {
-        output::error(format_args!("Plan {plan_name} does not select node {}: no Job is made", node.name));
+        output::error(format_args!(
+            "Plan {plan_name} does not select node {}: no Job is made",
+            node.name
+        ));
         return Ok(None);
     }
     let uid = stored.and_then(|plan| plan.metadata.uid);
     if uid.is_none() || node.uid.is_none() {
-        output::note(format_args!("Plan {plan_name}: UIDs that only a cluster knows are {NO_UID}"));
+        output::note(format_args!(
+            "Plan {plan_name}: UIDs that only a cluster knows are {NO_UID}"
+        ));
     }
     let on_windows = node.os.as_deref() == Some("windows");
     let job_name = name::job_name(plan_name, &node.name, &hash);
@@ -258,22 +286,33 @@ fn render(
 
 fn version(flags: &Flags, plan: &Plan, stored: Option<&Plan>) -> anyhow::Result<String> {
     let given = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
-    let resolved = |plan: &Plan| plan.status.as_ref().and_then(|status| status.latest_version.clone());
-    let follows_same = |stored: &&Plan| stored.spec.channel == plan.spec.channel && given(stored.spec.version.as_ref()).is_none();
-    let version = if let Some(version) = given(flags.version.as_ref()).or_else(|| given(plan.spec.version.as_ref())) {
-        version
-    } else if let Some(version) = stored.filter(follows_same).and_then(resolved).filter(|v| !v.is_empty()) {
-        version
-    } else {
-        let channel = plan.spec.channel.clone().unwrap_or_default();
-        let answers = flags.asking.ask([channel.clone()].into())?;
-        match answers.into_values().next() {
-            Some(answer) => answer.map_err(|error| {
-                anyhow!("the channel {channel:?} gives no version ({error}); --version gives one")
-            })?,
-            None => bail!("it has neither version nor channel; --version gives it one"),
-        }
+    let resolved = |plan: &Plan| {
+        plan.status
+            .as_ref()
+            .and_then(|status| status.latest_version.clone())
     };
+    let follows_same = |stored: &&Plan| {
+        stored.spec.channel == plan.spec.channel && given(stored.spec.version.as_ref()).is_none()
+    };
+    let version =
+        if let Some(version) = given(flags.version.as_ref()).or_else(|| given(plan.spec.version.as_ref())) {
+            version
+        } else if let Some(version) = stored
+            .filter(follows_same)
+            .and_then(resolved)
+            .filter(|v| !v.is_empty())
+        {
+            version
+        } else {
+            let channel = plan.spec.channel.clone().unwrap_or_default();
+            let answers = flags.asking.ask([channel.clone()].into())?;
+            match answers.into_values().next() {
+                Some(answer) => answer.map_err(|error| {
+                    anyhow!("the channel {channel:?} gives no version ({error}); --version gives one")
+                })?,
+                None => bail!("it has neither version nor channel; --version gives it one"),
+            }
+        };
     let munged = version::munge(&version);
     version::check(&munged)?;
     Ok(munged)
@@ -317,7 +356,8 @@ fn node(flags: &Flags, live: Option<&Live>) -> anyhow::Result<NodeFacts> {
     let read: Option<Node> = match (&flags.node_file, live, &flags.node) {
         (Some(path), _, _) => {
             let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            let node = serde_saphyr::from_str(&text).with_context(|| format!("{}: not a Node", path.display()))?;
+            let node =
+                serde_saphyr::from_str(&text).with_context(|| format!("{}: not a Node", path.display()))?;
             Some(node)
         }
         (None, Some(live), Some(name)) => Some(live.node(name)?),
@@ -342,13 +382,18 @@ fn node(flags: &Flags, live: Option<&Live>) -> anyhow::Result<NodeFacts> {
     if !flags.label.is_empty() {
         let labels = facts.labels.get_or_insert_default();
         // Every node has this one from its kubelet.
-        labels.entry(names::LABEL_HOSTNAME.to_owned()).or_insert_with(|| facts.name.clone());
+        labels
+            .entry(names::LABEL_HOSTNAME.to_owned())
+            .or_insert_with(|| facts.name.clone());
         labels.extend(flags.label.iter().cloned());
     }
     facts.os = match flags.os {
         Some(Os::Windows) => Some("windows".to_owned()),
         Some(Os::Linux) => Some("linux".to_owned()),
-        None => facts.labels.as_ref().and_then(|labels| labels.get(names::LABEL_OS).cloned()),
+        None => facts
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(names::LABEL_OS).cloned()),
     };
     if let (Some(os), Some(labels)) = (&facts.os, &mut facts.labels) {
         labels.insert(names::LABEL_OS.to_owned(), os.clone());
@@ -361,8 +406,11 @@ fn is_selected(plan: &Plan, node: &NodeFacts, hash: &str) -> anyhow::Result<bool
     let Some(labels) = &node.labels else {
         return Ok(true);
     };
-    let selector = Selector::new(plan.spec.node_selector.as_ref())?.and(Selector::exists(names::LABEL_HOSTNAME)?);
-    let done = labels.get(&name::plan_label_key(plan.metadata.name.as_deref().unwrap_or_default()));
+    let selector =
+        Selector::new(plan.spec.node_selector.as_ref())?.and(Selector::exists(names::LABEL_HOSTNAME)?);
+    let done = labels.get(&name::plan_label_key(
+        plan.metadata.name.as_deref().unwrap_or_default(),
+    ));
     let skipped = done.is_some_and(|value| value == names::LABEL_VALUE_DISABLED || value == hash);
     Ok(selector.matches(labels) && !skipped)
 }
@@ -381,7 +429,11 @@ fn secret(object: &Object<'_>) -> Option<Secret> {
     let written = secret.string_data.take().unwrap_or_default();
     if !written.is_empty() {
         let data = secret.data.get_or_insert_default();
-        data.extend(written.into_iter().map(|(key, text)| (key, ByteString(text.into_bytes()))));
+        data.extend(
+            written
+                .into_iter()
+                .map(|(key, text)| (key, ByteString(text.into_bytes()))),
+        );
     }
     secret.type_.get_or_insert_with(|| "Opaque".to_owned());
     Some(secret)

@@ -1,7 +1,5 @@
 //! `refit validate`: what is wrong with Plan files, for people, programs and GitHub.
 
-#![expect(clippy::doc_markdown, reason = "the comments are what --help prints")]
-
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -101,7 +99,11 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     output::note(summary(&report, sources.len()));
     Ok(if unread {
         ExitCode::from(USAGE)
-    } else if report.findings.iter().any(|found| found.severity > Severity::Note) {
+    } else if report
+        .findings
+        .iter()
+        .any(|found| found.severity > Severity::Note)
+    {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
@@ -129,13 +131,23 @@ pub(super) fn read(files: &[String]) -> (Vec<Source>, bool) {
 fn levels(flags: &Flags) -> Levels {
     let mut levels = Levels::default();
     flags.allow.iter().for_each(|rule| levels.allow(*rule));
-    flags.warn.iter().for_each(|rule| levels.set(*rule, Severity::Warning));
-    flags.deny.iter().for_each(|rule| levels.set(*rule, Severity::Error));
+    flags
+        .warn
+        .iter()
+        .for_each(|rule| levels.set(*rule, Severity::Warning));
+    flags
+        .deny
+        .iter()
+        .for_each(|rule| levels.set(*rule, Severity::Error));
     levels
 }
 
 fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result<()> {
-    let urls = report.channels.iter().map(|channel| channel.url.clone()).collect();
+    let urls = report
+        .channels
+        .iter()
+        .map(|channel| channel.url.clone())
+        .collect();
     let answers = flags.asking.ask(urls)?;
     let unreachable = report.channels.iter().filter_map(|channel| {
         let why = answers.get(&channel.url)?.as_ref().err()?;
@@ -143,26 +155,46 @@ fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result
     });
     report.findings.extend(unreachable);
     let order = |found: &Finding| sources.iter().position(|source| source.name == found.file);
-    report.findings.sort_by_key(|found| (order(found), found.place, found.rule));
+    report
+        .findings
+        .sort_by_key(|found| (order(found), found.place, found.rule));
     Ok(())
 }
 
 fn rules() -> String {
-    let width = Rule::ALL.iter().map(|rule| rule.name().len()).max().unwrap_or_default();
+    let width = Rule::ALL
+        .iter()
+        .map(|rule| rule.name().len())
+        .max()
+        .unwrap_or_default();
     let mut text = String::new();
     for rule in Rule::ALL {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:width$}  {:7}  {}", rule.name(), rule.severity().word(), rule.about());
+        let _ = writeln!(
+            text,
+            "{:width$}  {:7}  {}",
+            rule.name(),
+            rule.severity().word(),
+            rule.about()
+        );
     }
     text
 }
 
 fn as_text(found: &Finding) -> String {
     let Finding {
-        file, place, rule, severity, message, hint, ..
+        file,
+        place,
+        rule,
+        severity,
+        message,
+        hint,
+        ..
     } = found;
     let (line, column, severity) = (place.line, place.column, severity.word());
-    let hint = hint.as_ref().map_or(String::new(), |hint| format!("  hint: {hint}\n"));
+    let hint = hint
+        .as_ref()
+        .map_or(String::new(), |hint| format!("  hint: {hint}\n"));
     format!("{file}:{line}:{column}: {severity}: {message} [{rule}]\n{hint}")
 }
 
@@ -205,7 +237,10 @@ fn as_annotation(found: &Finding) -> String {
     };
     let data = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
-    let hint = found.hint.as_ref().map_or(String::new(), |hint| format!("\nhint: {hint}"));
+    let hint = found
+        .hint
+        .as_ref()
+        .map_or(String::new(), |hint| format!("\nhint: {hint}"));
     format!(
         "::{command} file={},line={},col={},title={}::{}\n",
         property(&found.file),
@@ -217,8 +252,13 @@ fn as_annotation(found: &Finding) -> String {
 }
 
 fn counts(report: &Report) -> [usize; 3] {
-    [Severity::Error, Severity::Warning, Severity::Note]
-        .map(|severity| report.findings.iter().filter(|found| found.severity == severity).count())
+    [Severity::Error, Severity::Warning, Severity::Note].map(|severity| {
+        report
+            .findings
+            .iter()
+            .filter(|found| found.severity == severity)
+            .count()
+    })
 }
 
 fn summary(report: &Report, files: usize) -> String {
@@ -275,6 +315,9 @@ mod tests {
     fn a_rule_that_is_none_is_told_with_the_one_that_was_meant() {
         assert_eq!(rule("wrong-type"), Ok(Rule::WrongType));
         let error = rule("wrong-types").unwrap_err();
-        assert_eq!(error, "no such rule; did you mean wrong-type? (--rules lists all)");
+        assert_eq!(
+            error,
+            "no such rule; did you mean wrong-type? (--rules lists all)"
+        );
     }
 }

@@ -82,9 +82,11 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
             }
             found.append(&mut subject.found);
         }
-        found.sort_by(|a, b| (a.place, a.rule).cmp(&(b.place, b.rule)));
+        found.sort_by_key(|found| (found.place, found.rule));
         // A Plan in an anchor is there once, however many aliases lead to it.
-        found.dedup_by(|a, b| (a.place, a.rule, &a.field, &a.message) == (b.place, b.rule, &b.field, &b.message));
+        found.dedup_by(|a, b| {
+            (a.place, a.rule, &a.field, &a.message) == (b.place, b.rule, &b.field, &b.message)
+        });
         report.findings.append(&mut found);
     }
     report
@@ -146,19 +148,15 @@ impl<'a> Subject<'a> {
         let plan: Plan = match serde_json::from_value(read) {
             Ok(plan) => plan,
             Err(error) => {
-                self.tell(Rule::WrongType, "spec", format!("the Plan cannot be read: {error}"), None);
+                self.tell(
+                    Rule::WrongType,
+                    "spec",
+                    format!("the Plan cannot be read: {error}"),
+                    None,
+                );
                 return;
             }
         };
-        if self.node("spec").is_none() {
-            self.tell(
-                Rule::MissingField,
-                "spec",
-                "spec is missing: the Plan says nothing".to_owned(),
-                Some("see `kubectl explain plan.spec`".to_owned()),
-            );
-            return;
-        }
         // What the controller says of it
         self.check_as_controller(&plan);
         // What the API server says of its Jobs
@@ -209,7 +207,11 @@ impl<'a> Subject<'a> {
 
     /// The channel, where the Plan follows one.
     fn channel(&self) -> Option<Channel> {
-        let text = |field: &str| self.node(field).and_then(Node::text).filter(|text| !text.is_empty());
+        let text = |field: &str| {
+            self.node(field)
+                .and_then(Node::text)
+                .filter(|text| !text.is_empty())
+        };
         let url = text("spec.channel").filter(|url| !is_placeholder(url))?;
         if text("spec.version").is_some() {
             return None;
@@ -236,8 +238,16 @@ impl<'a> Subject<'a> {
         let looks_like_one = has_spec("upgrade") && (has_spec("nodeSelector") || has_spec("concurrency"));
         if group == GROUP && kind != "Plan" {
             let message = format!("kind is {kind:?}: {GROUP} has no other kind than Plan");
-            self.tell(Rule::NotAPlan, "kind", message, Some("write `kind: Plan`".to_owned()));
-        } else if kind == "Plan" && version != wanted && (looks_like_one || group == GROUP || is_near(&group, GROUP)) {
+            self.tell(
+                Rule::NotAPlan,
+                "kind",
+                message,
+                Some("write `kind: Plan`".to_owned()),
+            );
+        } else if kind == "Plan"
+            && version != wanted
+            && (looks_like_one || group == GROUP || is_near(&group, GROUP))
+        {
             let message = format!("apiVersion is {version:?}: a Plan's is {wanted:?}");
             let hint = format!("write `apiVersion: {wanted}`");
             self.tell(Rule::NotAPlan, "apiVersion", message, Some(hint));
@@ -254,8 +264,16 @@ impl<'a> Subject<'a> {
         self.tell_at(rule, offset, Some(field), message, hint);
     }
 
-    fn tell_at(&mut self, rule: Rule, offset: usize, field: Option<&str>, message: String, hint: Option<String>) {
-        self.found.extend(self.finding(rule, offset, field, message, hint));
+    fn tell_at(
+        &mut self,
+        rule: Rule,
+        offset: usize,
+        field: Option<&str>,
+        message: String,
+        hint: Option<String>,
+    ) {
+        self.found
+            .extend(self.finding(rule, offset, field, message, hint));
     }
 
     fn finding(
@@ -297,7 +315,11 @@ impl<'a> Subject<'a> {
             let next = match &step {
                 Step::Key(key) => node.object().and_then(|object| object.entry(key)).map(|entry| {
                     let is_scalar = !matches!(entry.value.kind, Kind::Null | Kind::List(_) | Kind::Map(_));
-                    let at = if is_scalar { entry.value.offset() } else { entry.key.span.start };
+                    let at = if is_scalar {
+                        entry.value.offset()
+                    } else {
+                        entry.key.span.start
+                    };
                     (at, &entry.value)
                 }),
                 Step::Index(index) => node.items().get(*index).map(|item| (item.offset(), item)),
@@ -365,7 +387,12 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> (Plan, Vec<Finding>) {
     let plan: Plan = match serde_json::from_value(read) {
         Ok(plan) => plan,
         Err(error) => {
-            subject.tell(Rule::WrongType, "spec", format!("the Plan cannot be read: {error}"), None);
+            subject.tell(
+                Rule::WrongType,
+                "spec",
+                format!("the Plan cannot be read: {error}"),
+                None,
+            );
             Plan::default()
         }
     };

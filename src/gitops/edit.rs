@@ -171,14 +171,18 @@ fn in_flow(source: &Source, neighbour: &Entry, is_after: bool, key: &str, value:
         _ => format!("{key}: {}", scalar(value, Style::Plain)),
     };
     let line = source.line_of(start);
-    let has_own_line = text.get(line.start..start).is_some_and(|before| before.trim().is_empty());
+    let has_own_line = text
+        .get(line.start..start)
+        .is_some_and(|before| before.trim().is_empty());
     let separator = if has_own_line {
         let ending = match line_end(text, &line) {
             "" => usual_line_end(text),
             ending => ending,
         };
         format!(",{ending}{}", indentation(source, start))
-    } else if text.get(value_end(&neighbour.value)..).is_some_and(|rest| rest.starts_with(",\""))
+    } else if text
+        .get(value_end(&neighbour.value)..)
+        .is_some_and(|rest| rest.starts_with(",\""))
         || between == ":"
     {
         ",".to_owned()

@@ -152,7 +152,11 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
 
 fn is_manifest(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
-    extension.is_some_and(|extension| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)))
+    extension.is_some_and(|extension| {
+        EXTENSIONS
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(extension))
+    })
 }
 
 /// Reads what is meant.
@@ -163,8 +167,13 @@ pub fn read(input: &Input) -> Result<Source, InputError> {
     };
     let mut bytes = Vec::new();
     let read = match path {
-        None => std::io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes),
-        Some(path) => std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)),
+        None => std::io::stdin()
+            .lock()
+            .take(MAX_BYTES + 1)
+            .read_to_end(&mut bytes),
+        Some(path) => {
+            std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        }
     };
     match read {
         Err(source) => return Err(InputError::Io { name, source }),
@@ -204,7 +213,14 @@ mod tests {
 
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["b.yml", "a.yaml", "c.JSON", "notes.md", ".hidden.yaml", "[x].yaml"] {
+        for name in [
+            "b.yml",
+            "a.yaml",
+            "c.JSON",
+            "notes.md",
+            ".hidden.yaml",
+            "[x].yaml",
+        ] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         for name in ["sub/d.yaml", ".git/e.yaml", "empty/README"] {
@@ -221,17 +237,31 @@ mod tests {
         assert_eq!(names(folder.path(), &[""]).unwrap(), all);
         std::os::unix::fs::symlink(folder.path(), folder.path().join("sub/round")).unwrap();
         std::os::unix::fs::symlink("b.yml", folder.path().join("z.yaml")).unwrap();
-        assert_eq!(names(folder.path(), &[""]).unwrap(), [&all[..], &["z.yaml"]].concat());
+        assert_eq!(
+            names(folder.path(), &[""]).unwrap(),
+            [&all[..], &["z.yaml"]].concat()
+        );
     }
 
     #[test]
     fn patterns_are_matched_and_each_file_is_meant_once() {
         let folder = folder();
         let names = |arguments: &[&str]| names(folder.path(), arguments);
-        assert_eq!(names(&["*.y*ml", "a.yaml"]).unwrap(), ["[x].yaml", "a.yaml", "b.yml"]);
+        assert_eq!(
+            names(&["*.y*ml", "a.yaml"]).unwrap(),
+            ["[x].yaml", "a.yaml", "b.yml"]
+        );
         assert_eq!(names(&["**/d.yaml"]).unwrap(), ["sub/d.yaml"]);
-        assert_eq!(names(&["[x].yaml"]).unwrap(), ["[x].yaml"], "the file, not the pattern");
-        assert_eq!(names(&["notes.md"]).unwrap(), ["notes.md"], "whatever it is called");
+        assert_eq!(
+            names(&["[x].yaml"]).unwrap(),
+            ["[x].yaml"],
+            "the file, not the pattern"
+        );
+        assert_eq!(
+            names(&["notes.md"]).unwrap(),
+            ["notes.md"],
+            "whatever it is called"
+        );
     }
 
     #[test]
@@ -240,7 +270,10 @@ mod tests {
         let error = |argument: &str| names(folder.path(), &[argument]).unwrap_err();
         assert_eq!(error("none.yaml"), "./none.yaml: no such file or folder");
         assert_eq!(error("*.toml"), "./*.toml: no file matches");
-        assert_eq!(error("empty"), "./empty: the folder has no .yaml, .yml or .json file");
+        assert_eq!(
+            error("empty"),
+            "./empty: the folder has no .yaml, .yml or .json file"
+        );
     }
 
     #[test]

@@ -26,7 +26,11 @@ impl Object<'_> {
 
     /// A text in its metadata.
     pub fn metadata(&self, field: &str) -> Option<&str> {
-        self.node.get("metadata")?.get(field)?.text().filter(|text| !text.is_empty())
+        self.node
+            .get("metadata")?
+            .get(field)?
+            .text()
+            .filter(|text| !text.is_empty())
     }
 
     /// How people call it: namespace and name, as far as it has them.
@@ -55,8 +59,14 @@ fn collect<'s>(
     of_list: Option<(&str, &str)>,
     found: &mut Vec<Object<'s>>,
 ) {
-    let text = |field: &str| node.get(field).and_then(Node::text).filter(|text| !text.is_empty());
-    let api_version = text("apiVersion").or(of_list.map(|(version, _)| version)).unwrap_or_default();
+    let text = |field: &str| {
+        node.get(field)
+            .and_then(Node::text)
+            .filter(|text| !text.is_empty())
+    };
+    let api_version = text("apiVersion")
+        .or(of_list.map(|(version, _)| version))
+        .unwrap_or_default();
     let kind = text("kind").or(of_list.map(|(_, kind)| kind)).unwrap_or_default();
     if let Some(of) = kind.strip_suffix("List")
         && let Some(items) = node.get("items")

@@ -55,7 +55,11 @@ fn plan_at(source: &Source, object: &Object<'_>) -> PlanAt {
     };
     let place = field(VERSION).or(field(CHANNEL)).unwrap_or(object.node);
     let image = |container: &str| {
-        let path = [object.path.as_slice(), &["spec".into(), container.into(), "image".into()]].concat();
+        let path = [
+            object.path.as_slice(),
+            &["spec".into(), container.into(), "image".into()],
+        ]
+        .concat();
         let image = field(container)?.get("image")?.text()?.to_owned();
         Some((path, image))
     };
@@ -197,36 +201,30 @@ pub struct Want {
 
 /// Why a text cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PinError {
+#[error("{file}:{line}: {problem}")]
+pub struct PinError {
+    /// The file.
+    pub file: String,
+    /// The line.
+    pub line: usize,
+    /// What is in the way.
+    pub problem: Box<Problem>,
+}
+
+/// What keeps a text from being changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
     /// A part of the file is not YAML.
-    #[error("{file}:{line}: this is not YAML: {message}")]
-    Syntax {
-        /// The file.
-        file: String,
-        /// The line.
-        line: usize,
-        /// What is wrong.
-        message: String,
-    },
+    #[error("this is not YAML: {0}")]
+    Syntax(String),
     /// A key is there twice in a Plan that is to be changed.
-    #[error("{file}:{line}: the key {key:?} is there for the second time; which of the two counts depends on the reader")]
-    Repeated {
-        /// The file.
-        file: String,
-        /// The line of the second one.
-        line: usize,
-        /// The key.
-        key: String,
-    },
+    #[error("the key {0:?} is there for the second time; which of the two counts depends on the reader")]
+    Repeated(String),
     /// No edit leaves all else as it is.
     #[error(
-        "{file}:{line}: Plan {plan:?} cannot get {field} {value:?} without a change to something else{why}; edit it by hand"
+        "Plan {plan:?} cannot get {field} {value:?} without a change to something else{why}; edit it by hand"
     )]
     NoWay {
-        /// The file.
-        file: String,
-        /// The line.
-        line: usize,
         /// Namespace and name of the Plan.
         plan: String,
         /// The field.
@@ -258,22 +256,20 @@ pub fn rewrite(source: &Source, wants: &[Want]) -> Result<String, PinError> {
 }
 
 fn check_readable(source: &Source, want: &Want) -> Result<(), PinError> {
-    let file = || source.name.clone();
+    let failed = |offset: usize, problem: Problem| {
+        Err(PinError {
+            file: source.name.clone(),
+            line: source.place(offset).line,
+            problem: Box::new(problem),
+        })
+    };
     if let Some(error) = source.stream.errors.first() {
-        return Err(PinError::Syntax {
-            file: file(),
-            line: source.place(error.offset).line,
-            message: error.message.clone(),
-        });
+        return failed(error.offset, Problem::Syntax(error.message.clone()));
     }
     let document = source.stream.documents.get(want.plan.document);
     let repeated = document.map(Node::repeated).unwrap_or_default();
     match repeated.first() {
-        Some(key) => Err(PinError::Repeated {
-            file: file(),
-            line: source.place(key.span.start).line,
-            key: key.name.clone(),
-        }),
+        Some(key) => failed(key.span.start, Problem::Repeated(key.name.clone())),
         None => Ok(()),
     }
 }
@@ -312,20 +308,25 @@ fn set(
     }
     let node = document.at(parent);
     let mut why = String::new();
-    for edit in node.map(|node| ways(source, node, key, value, CHANNEL)).unwrap_or_default() {
+    for edit in node
+        .map(|node| ways(source, node, key, value, CHANNEL))
+        .unwrap_or_default()
+    {
         match made(source, &edit, want, wants, path, value) {
             Ok(changed) => return Ok(Some(changed)),
             Err(other) if why.is_empty() => why = other,
             Err(_) => {}
         }
     }
-    Err(PinError::NoWay {
+    Err(PinError {
         file: source.name.clone(),
         line: want.plan.line,
-        plan: want.plan.title.clone(),
-        field: key.clone(),
-        value: value.to_owned(),
-        why,
+        problem: Box::new(Problem::NoWay {
+            plan: want.plan.title.clone(),
+            field: key.clone(),
+            value: value.to_owned(),
+            why,
+        }),
     })
 }
 
@@ -357,7 +358,13 @@ fn made(
         })
         .filter(|(_, other)| other.last() == path.last())
         .collect();
-    for (index, (old, new)) in source.stream.documents.iter().zip(&changed.stream.documents).enumerate() {
+    for (index, (old, new)) in source
+        .stream
+        .documents
+        .iter()
+        .zip(&changed.stream.documents)
+        .enumerate()
+    {
         let (mut expected, found) = (old.to_json(), new.to_json());
         for (_, path) in may_change.iter().filter(|(document, _)| *document == index) {
             if new.at(path).and_then(Node::text) == Some(value) {
@@ -374,12 +381,20 @@ fn made(
     }
     // The Plan itself, as the controller reads it.
     let read = |source: &Source| {
-        let node = source.stream.documents.get(want.plan.document)?.at(&want.plan.path)?;
+        let node = source
+            .stream
+            .documents
+            .get(want.plan.document)?
+            .at(&want.plan.path)?;
         Some(node.to_json())
     };
     let (old, new) = (read(source), read(&changed));
     let mut expected = old.ok_or_else(String::new)?;
-    put(&mut expected, path.get(want.plan.path.len()..).unwrap_or_default(), value);
+    put(
+        &mut expected,
+        path.get(want.plan.path.len()..).unwrap_or_default(),
+        value,
+    );
     let plan = |json: Value| serde_json::from_value::<Plan>(json).map_err(|error| format!(" ({error})"));
     if plan(expected)? == plan(new.ok_or_else(String::new)?)? {
         Ok(changed)
@@ -403,15 +418,22 @@ fn put(json: &mut Value, path: &[Step], value: &str) {
 
 /// Where two values differ first.
 fn difference(one: &Value, other: &Value, at: String) -> Option<String> {
-    let below = |key: &str| if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
+    let below = |key: &str| {
+        if at.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{at}.{key}")
+        }
+    };
     match (one, other) {
-        (Value::Object(one), Value::Object(other)) => one
-            .keys()
-            .chain(other.keys())
-            .find_map(|key| match (one.get(key), other.get(key)) {
-                (Some(one), Some(other)) => difference(one, other, below(key)),
-                _ => Some(below(key)),
-            }),
+        (Value::Object(one), Value::Object(other)) => {
+            one.keys()
+                .chain(other.keys())
+                .find_map(|key| match (one.get(key), other.get(key)) {
+                    (Some(one), Some(other)) => difference(one, other, below(key)),
+                    _ => Some(below(key)),
+                })
+        }
         (Value::Array(one), Value::Array(other)) if one.len() == other.len() => one
             .iter()
             .zip(other)

@@ -161,7 +161,10 @@ mod tests {
     #[test]
     fn a_link_stays_a_link_and_the_file_behind_it_changes() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("real/plan.yaml"), folder.path().join("link.yaml"));
+        let (file, link) = (
+            folder.path().join("real/plan.yaml"),
+            folder.path().join("link.yaml"),
+        );
         fs::create_dir(folder.path().join("real")).unwrap();
         fs::write(&file, "old").unwrap();
         symlink("real/plan.yaml", &link).unwrap();
@@ -176,7 +179,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("plan.yaml");
         fs::write(&file, "theirs").unwrap();
-        assert!(matches!(replace(&file, "old", "new"), Err(WriteError::Changed(_))));
+        assert!(matches!(
+            replace(&file, "old", "new"),
+            Err(WriteError::Changed(_))
+        ));
         assert_eq!(fs::read_to_string(&file).unwrap(), "theirs");
         assert_eq!(names(folder.path()), ["plan.yaml"]);
     }
@@ -187,7 +193,10 @@ mod tests {
         let (one, two) = (folder.path().join("one"), folder.path().join("two"));
         fs::write(&one, "old").unwrap();
         fs::hard_link(&one, &two).unwrap();
-        assert!(matches!(replace(&one, "old", "new"), Err(WriteError::HardLinks { links: 2, .. })));
+        assert!(matches!(
+            replace(&one, "old", "new"),
+            Err(WriteError::HardLinks { links: 2, .. })
+        ));
         assert_eq!(fs::read_to_string(&one).unwrap(), "old");
     }
 
@@ -203,7 +212,11 @@ mod tests {
         replace(&file, "old", "new").unwrap();
         assert_eq!(
             names(folder.path()),
-            [".other.yaml.dead.refit-pin", ".plan.yaml.live.refit-pin", "plan.yaml"]
+            [
+                ".other.yaml.dead.refit-pin",
+                ".plan.yaml.live.refit-pin",
+                "plan.yaml"
+            ]
         );
     }
 }

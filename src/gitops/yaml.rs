@@ -242,13 +242,7 @@ impl<'t> Builder<'_, 't> {
         Ok(())
     }
 
-    fn scalar(
-        &self,
-        value: &str,
-        style: ScalarStyle,
-        tag: Option<&str>,
-        span: Range<usize>,
-    ) -> Node {
+    fn scalar(&self, value: &str, style: ScalarStyle, tag: Option<&str>, span: Range<usize>) -> Node {
         let style = match style {
             ScalarStyle::Plain => Style::Plain,
             ScalarStyle::SingleQuoted => Style::Single,

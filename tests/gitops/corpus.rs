@@ -7,9 +7,10 @@
 use std::collections::BTreeSet;
 
 use refit::gitops::check::{Options, check};
-use refit::gitops::objects::objects;
+use refit::gitops::objects::{Object, objects};
 use refit::gitops::pin::{Guard, Verdict, Want, judge, plans, rewrite};
 use refit::gitops::{Rule, Severity, Source};
+use serde_json::Value;
 
 use super::{files, source};
 
@@ -60,8 +61,14 @@ fn every_mistake_of_the_broken_plans_is_found_at_its_line_and_nothing_else() {
             wrong.push(format!("{name}:{line}: {rule} is not found"));
         }
         for (line, rule) in found.difference(&expected) {
-            let what = report.findings.iter().find(|f| f.place.line == *line && rule.starts_with(f.rule.name()));
-            wrong.push(format!("{name}:{line}: {rule} is found: {}", what.map_or("", |f| &f.message)));
+            let what = report
+                .findings
+                .iter()
+                .find(|f| f.place.line == *line && rule.starts_with(f.rule.name()));
+            wrong.push(format!(
+                "{name}:{line}: {rule} is found: {}",
+                what.map_or("", |f| &f.message)
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -75,9 +82,18 @@ fn every_finding_has_a_column_within_its_line_and_says_something() {
     for (name, text) in files("broken") {
         for found in check(&[source(&name, &text)], &Options::default()).findings {
             let line = text.lines().nth(found.place.line - 1).unwrap();
-            assert!(found.place.column <= line.chars().count() + 1, "{name}: {found:?}");
-            assert!(found.message.len() > 10 && !found.message.ends_with('.'), "{name}: {found:?}");
-            assert!(found.hint.as_ref().is_none_or(|hint| hint.len() > 3), "{name}: {found:?}");
+            assert!(
+                found.place.column <= line.chars().count() + 1,
+                "{name}: {found:?}"
+            );
+            assert!(
+                found.message.len() > 10 && !found.message.ends_with('.'),
+                "{name}: {found:?}"
+            );
+            assert!(
+                found.hint.as_ref().is_none_or(|hint| hint.len() > 3),
+                "{name}: {found:?}"
+            );
             if found.severity == Severity::Error {
                 let here: String = line.chars().skip(found.place.column - 1).take(1).collect();
                 assert_ne!(here, " ", "{name}: {found:?}");
@@ -104,10 +120,23 @@ fn nothing_is_wrong_with_the_examples_and_no_example_of_system_upgrade_controlle
 fn wants(source: &Source) -> Vec<Want> {
     plans(source)
         .into_iter()
-        .filter_map(|plan| match judge(plan.version.as_deref(), TARGET, &Guard { allow_downgrade: true, ..Guard::default() }) {
-            Verdict::Take(version) => Some(Want { plan, version, images: false }),
-            Verdict::Same => None,
-            other => panic!("{other:?}"),
+        .filter_map(|plan| {
+            match judge(
+                plan.version.as_deref(),
+                TARGET,
+                &Guard {
+                    allow_downgrade: true,
+                    ..Guard::default()
+                },
+            ) {
+                Verdict::Take(version) => Some(Want {
+                    plan,
+                    version,
+                    images: false,
+                }),
+                Verdict::Same => None,
+                other => panic!("{other:?}"),
+            }
         })
         .collect()
 }
@@ -137,9 +166,10 @@ fn files_of_all_shapes_are_pinned_and_keep_every_other_byte() {
 #[test]
 fn what_is_pinned_reads_the_same_to_another_reader_but_for_the_versions() {
     for ((name, before), (_, after)) in files("pin/before").into_iter().zip(files("pin/after")) {
-        let read = |text: &str| -> Vec<serde_json::Value> {
+        let read = |text: &str| -> Vec<Value> {
             // The parser's own rules for scalars, which are not ours.
-            serde_saphyr::from_multiple(text.trim_start_matches('\u{feff}')).unwrap_or_else(|error| panic!("{name}: {error}"))
+            serde_saphyr::from_multiple(text.trim_start_matches('\u{feff}'))
+                .unwrap_or_else(|error| panic!("{name}: {error}"))
         };
         if name == "merge-key-from-elsewhere.yaml" || name == "merge-keys.yaml" {
             continue; // the other reader has its own rules for merge keys
@@ -154,32 +184,32 @@ fn what_is_pinned_reads_the_same_to_another_reader_but_for_the_versions() {
 }
 
 /// The paths of `spec.version` in a document, and what is there.
-fn versions(document: &serde_json::Value) -> Vec<(String, String)> {
-    fn collect(value: &serde_json::Value, path: String, found: &mut Vec<(String, String)>) {
+fn versions(document: &Value) -> Vec<(String, String)> {
+    fn collect(value: &Value, path: &str, found: &mut Vec<(String, String)>) {
         match value {
-            serde_json::Value::Object(fields) => {
+            Value::Object(fields) => {
                 for (key, value) in fields {
                     let path = format!("{path}/{key}");
                     match value.as_str() {
                         Some(text) if path.ends_with("/spec/version") => found.push((path, text.to_owned())),
-                        _ => collect(value, path, found),
+                        _ => collect(value, &path, found),
                     }
                 }
             }
-            serde_json::Value::Array(items) => {
+            Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    collect(item, format!("{path}/{index}"), found);
+                    collect(item, &format!("{path}/{index}"), found);
                 }
             }
             _ => {}
         }
     }
     let mut found = Vec::new();
-    collect(document, String::new(), &mut found);
+    collect(document, "", &mut found);
     found
 }
 
-fn put(document: &mut serde_json::Value, versions: &[(String, String)]) {
+fn put(document: &mut Value, versions: &[(String, String)]) {
     for (path, version) in versions {
         let parent = path.strip_suffix("/version").unwrap();
         document.pointer_mut(parent).unwrap()["version"] = version.as_str().into();
@@ -206,7 +236,49 @@ fn the_files_of_these_tests_are_what_kubernetes_reads() {
         for (file, text) in files(name) {
             let source = source(&file, &text);
             assert_eq!(source.stream.errors, [], "{file}");
-            assert!(objects(&source.stream.documents).iter().any(|object| object.is_plan()), "{file}");
+            assert!(
+                objects(&source.stream.documents).iter().any(Object::is_plan),
+                "{file}"
+            );
         }
     }
+}
+
+#[test]
+fn what_an_api_server_refused_is_an_error_and_what_it_admitted_is_none() {
+    // Recorded from a real API server; `schema` holds them against one of today.
+    let cases: Vec<Value> = serde_saphyr::from_str(include_str!("../fixtures/schema-cases.yaml")).unwrap();
+    let of_schema = [Rule::WrongType, Rule::MissingField, Rule::NotAllowed];
+    let mut wrong = Vec::new();
+    let mut asked = 0;
+    for case in cases.iter().filter(|case| case["plan"].is_object()) {
+        asked += 1;
+        let mut plan = case["plan"].clone();
+        plan["apiVersion"] = "upgrade.cattle.io/v1".into();
+        plan["kind"] = "Plan".into();
+        plan["metadata"] = serde_json::json!({ "name": "case", "namespace": "system-upgrade" });
+        let report = check(&[source("case.json", &plan.to_string())], &Options::default());
+        let found: Vec<_> = report
+            .findings
+            .iter()
+            .filter(|found| of_schema.contains(&found.rule))
+            .collect();
+        let unknown = report
+            .findings
+            .iter()
+            .any(|found| found.rule == Rule::UnknownField);
+        let about = &case["case"];
+        if case["refused"].is_string() == found.is_empty() {
+            wrong.push(format!("{about}: {found:?}"));
+        }
+        // What is dropped without a word is told, unless it is null.
+        let drops = case["stored"].is_object()
+            && case["stored"] != case["plan"]
+            && !plan.to_string().contains("null");
+        if drops && !unknown && found.is_empty() && !about.as_str().unwrap().contains("default") {
+            wrong.push(format!("{about}: nothing is said of what is dropped"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(asked > 50, "{asked}");
 }

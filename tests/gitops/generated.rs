@@ -55,7 +55,10 @@ struct PlanShape {
 enum Doc {
     Plan(PlanShape),
     /// A List; with `shared`, an anchor in the first Plan gives all of them their version.
-    List { plans: Vec<PlanShape>, shared: bool },
+    List {
+        plans: Vec<PlanShape>,
+        shared: bool,
+    },
     Other(String),
     Empty,
 }
@@ -74,9 +77,29 @@ fn plan_shape() -> impl Strategy<Value = PlanShape> {
     use Spelling::*;
     let form = prop_oneof![4 => Just(Form::Block), 1 => Just(Form::Flow), 1 => Just(Form::FlowLines), 1 => Just(Form::Json)];
     let spellings = vec![
-        Plain, Plain, Single, Double, Literal, Folded, Tagged, NextLine, Absent, Absent, Empty, Null, EmptyQuotes,
+        Plain,
+        Plain,
+        Single,
+        Double,
+        Literal,
+        Folded,
+        Tagged,
+        NextLine,
+        Absent,
+        Absent,
+        Empty,
+        Null,
+        EmptyQuotes,
     ];
-    let olds = vec!["v1.33.3+k3s1", "v1.33.3-k3s1", "1.33", "24.04", "stable", "v1.34.1+k3s1", "2026.08.1"];
+    let olds = vec![
+        "v1.33.3+k3s1",
+        "v1.33.3-k3s1",
+        "1.33",
+        "24.04",
+        "stable",
+        "v1.34.1+k3s1",
+        "2026.08.1",
+    ];
     let line = prop_oneof![
         3 => "[!-~][ -~]{0,16}",
         1 => Just("  version: v1.33.3+k3s1".to_owned()),
@@ -151,7 +174,11 @@ fn bare(version: &str) -> String {
 
 impl PlanShape {
     fn key(&self, key: &str) -> String {
-        if self.quoted_keys { format!("\"{key}\"") } else { key.to_owned() }
+        if self.quoted_keys {
+            format!("\"{key}\"")
+        } else {
+            key.to_owned()
+        }
     }
 
     /// `key:` and the blanks after it.
@@ -160,7 +187,9 @@ impl PlanShape {
     }
 
     fn trailing(&self) -> String {
-        self.comment.as_ref().map_or(String::new(), |comment| format!(" # {comment}"))
+        self.comment
+            .as_ref()
+            .map_or(String::new(), |comment| format!(" # {comment}"))
     }
 
     /// The Plan, with the old version or `new` in its place.
@@ -208,7 +237,10 @@ impl PlanShape {
                 }
                 2 if alias => spec.push("version: *v".to_owned()),
                 2 => spec.extend(self.version(step, new, anchor)),
-                3 => spec.extend(["nodeSelector:".to_owned(), format!("{pad}matchLabels: {{a: \"b\", 'c': d}}")]),
+                3 => spec.extend([
+                    "nodeSelector:".to_owned(),
+                    format!("{pad}matchLabels: {{a: \"b\", 'c': d}}"),
+                ]),
                 4 => {
                     spec.extend([
                         "upgrade:".to_owned(),
@@ -218,17 +250,30 @@ impl PlanShape {
                     ]);
                     spec.push(format!("{pad}{pad} set -e"));
                     spec.extend(self.script.iter().map(|line| {
-                        if line.is_empty() { String::new() } else { format!("{pad}{pad} {line}") }
+                        if line.is_empty() {
+                            String::new()
+                        } else {
+                            format!("{pad}{pad} {line}")
+                        }
                     }));
                 }
                 _ => spec.extend([
                     format!("# {}", self.note),
-                    format!("window: {{days: [mo, \"tu\"], startTime: '{}', endTime: \"23:00\"}}", "22:00"),
+                    format!(
+                        "window: {{days: [mo, \"tu\"], startTime: '{}', endTime: \"23:00\"}}",
+                        "22:00"
+                    ),
                     String::new(),
                 ]),
             }
         }
-        lines.extend(spec.into_iter().map(|line| if line.is_empty() { line } else { format!("{pad}{line}") }));
+        lines.extend(spec.into_iter().map(|line| {
+            if line.is_empty() {
+                line
+            } else {
+                format!("{pad}{line}")
+            }
+        }));
         lines
     }
 
@@ -243,7 +288,10 @@ impl PlanShape {
             Spelling::Single => one(format!("'{version}'")),
             Spelling::Double => one(format!("\"{version}\"")),
             Spelling::Tagged => one(format!("!!str {plain}")),
-            Spelling::NextLine => vec![format!("{}:{anchor}", self.key("version")), format!("{pad}{plain}{trailing}")],
+            Spelling::NextLine => vec![
+                format!("{}:{anchor}", self.key("version")),
+                format!("{pad}{plain}{trailing}"),
+            ],
             Spelling::Literal => vec![format!("{colon}{anchor}|-"), format!("{pad}{version}")],
             Spelling::Folded => vec![format!("{colon}{anchor}>-"), format!("{pad}{pad}{version}")],
             Spelling::Absent => Vec::new(),
@@ -259,8 +307,20 @@ impl PlanShape {
     /// The entries of the spec in braces.
     fn flow_spec(&self, new: Option<&str>, json: bool) -> Vec<String> {
         let mut entries = Vec::new();
-        let key = |key: &str| if json { format!("\"{key}\":") } else { format!("{key}: ") };
-        let text = |text: &str| if json { format!("\"{text}\"") } else { text.to_owned() };
+        let key = |key: &str| {
+            if json {
+                format!("\"{key}\":")
+            } else {
+                format!("{key}: ")
+            }
+        };
+        let text = |text: &str| {
+            if json {
+                format!("\"{text}\"")
+            } else {
+                text.to_owned()
+            }
+        };
         for field in &self.order {
             match field {
                 0 => entries.push(format!("{}1", key("concurrency"))),
@@ -287,7 +347,11 @@ impl PlanShape {
                 4 => {
                     let args = serde_json::to_string(&self.script).unwrap();
                     let (image, args_key) = (key("image"), key("args"));
-                    entries.push(format!("{}{{{image}{},{args_key}{args}}}", key("upgrade"), text("i")));
+                    entries.push(format!(
+                        "{}{{{image}{},{args_key}{args}}}",
+                        key("upgrade"),
+                        text("i")
+                    ));
                 }
                 _ => {}
             }
@@ -334,18 +398,28 @@ impl FileShape {
                     lines.extend(["apiVersion: v1", "kind: List", "items:"].map(str::to_owned));
                     for (number, plan) in plans.iter().enumerate() {
                         let plan = Self::in_list(plan, *shared);
-                        let (anchor, alias) = (if *shared && number == 0 { "&v " } else { "" }, *shared && number > 0);
+                        let (anchor, alias) = (
+                            if *shared && number == 0 { "&v " } else { "" },
+                            *shared && number > 0,
+                        );
                         let item = plan.lines(self.step, new, anchor, alias);
                         for (row, line) in item.into_iter().enumerate() {
                             let dash = if row == 0 { "- " } else { "  " };
-                            lines.push(if line.is_empty() { line } else { format!("{dash}{line}") });
+                            lines.push(if line.is_empty() {
+                                line
+                            } else {
+                                format!("{dash}{line}")
+                            });
                         }
                     }
                 }
                 Doc::Other(note) => lines.extend([
                     "apiVersion: v1".to_owned(),
                     "kind: ConfigMap".to_owned(),
-                    format!("data: {{version: v1.33.3+k3s1, note: {}}}", serde_json::to_string(note).unwrap()),
+                    format!(
+                        "data: {{version: v1.33.3+k3s1, note: {}}}",
+                        serde_json::to_string(note).unwrap()
+                    ),
                 ]),
                 Doc::Empty => lines.push("# nothing".to_owned()),
             }

@@ -34,7 +34,12 @@ fn written(folder: &Path, old: &str, new: &str) -> usize {
     (0..FILES)
         .filter(|number| {
             let found = fs::read_to_string(folder.join(format!("{number:02}.yaml"))).unwrap();
-            assert!(found == old || found == new, "{} bytes of {}", found.len(), old.len());
+            assert!(
+                found == old || found == new,
+                "{} bytes of {}",
+                found.len(),
+                old.len()
+            );
             found == new
         })
         .count()
@@ -52,10 +57,7 @@ fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_goes_on() {
         fill(dir, &old);
         let watched = dir.join(format!("{:02}.yaml", kill * FILES / KILLS));
         let before = fs::metadata(&watched).unwrap().ino();
-        let mut child = command(dir, &arguments)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = command(dir, &arguments).stdout(Stdio::null()).spawn().unwrap();
         // Each time a little further on, and a little later after that file was written.
         while fs::metadata(&watched).unwrap().ino() == before && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_micros(50));
@@ -66,7 +68,10 @@ fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_goes_on() {
         stopped_at.insert(written(dir, &old, &new));
     }
     // Most were killed in the middle, or this test has shown nothing.
-    let midway = stopped_at.iter().filter(|count| (1..FILES).contains(*count)).count();
+    let midway = stopped_at
+        .iter()
+        .filter(|count| (1..FILES).contains(*count))
+        .count();
     assert!(midway >= 10, "{stopped_at:?}");
 
     // What killed runs have left beside a file goes with the next write of that file.

@@ -51,10 +51,20 @@ async fn the_version_of_the_channel_is_written_as_it_was_released_and_the_second
     );
     assert_eq!(read(dir, "a.yaml"), plan("a", &url, "v1.34.1+k3s1"));
     assert_eq!(read(dir, "b.yaml"), plan("b", &url, "\"v1.34.1-k3s1\""));
-    assert_eq!(server.asked("/stable").len(), 1, "one question for all Plans of a channel");
-    let before = [fs::metadata(dir.join("a.yaml")).unwrap().ino(), fs::metadata(dir.join("b.yaml")).unwrap().ino()];
+    assert_eq!(
+        server.asked("/stable").len(),
+        1,
+        "one question for all Plans of a channel"
+    );
+    let before = [
+        fs::metadata(dir.join("a.yaml")).unwrap().ino(),
+        fs::metadata(dir.join("b.yaml")).unwrap().ino(),
+    ];
     assert_eq!(pin(dir, &["."]), (0, String::new(), String::new()));
-    let after = [fs::metadata(dir.join("a.yaml")).unwrap().ino(), fs::metadata(dir.join("b.yaml")).unwrap().ino()];
+    let after = [
+        fs::metadata(dir.join("a.yaml")).unwrap().ino(),
+        fs::metadata(dir.join("b.yaml")).unwrap().ino(),
+    ];
     assert_eq!(before, after, "the files were not even replaced");
 }
 
@@ -78,7 +88,10 @@ async fn check_shows_a_diff_that_applies_and_writes_nothing() {
     assert!(err.contains("v1.33.3+k3s1 -> v1.34.1+k3s1"), "{err}");
     assert_eq!(read(dir, "a.yaml"), text);
     fs::write(dir.join("a.yaml"), plan("a", &url, "v1.34.1+k3s1")).unwrap();
-    assert_eq!(pin(dir, &["--check", "a.yaml"]), (0, String::new(), String::new()));
+    assert_eq!(
+        pin(dir, &["--check", "a.yaml"]),
+        (0, String::new(), String::new())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,7 +104,10 @@ async fn a_range_keeps_what_is_outside_and_a_downgrade_wants_to_be_allowed() {
     fs::write(dir.join("a.yaml"), &text).unwrap();
     let (code, out, err) = pin(dir, &["--range", ">=1.33, <1.34", "a.yaml"]);
     assert_eq!((code, out.as_str()), (0, ""));
-    assert!(err.contains("stays at v1.33.3+k3s1: v1.34.1+k3s1 is not in the range"), "{err}");
+    assert!(
+        err.contains("stays at v1.33.3+k3s1: v1.34.1+k3s1 is not in the range"),
+        "{err}"
+    );
     assert_eq!(read(dir, "a.yaml"), text);
     let (code, _, err) = pin(dir, &["--range", "newest", "a.yaml"]);
     assert_eq!(code, 2);
@@ -101,7 +117,10 @@ async fn a_range_keeps_what_is_outside_and_a_downgrade_wants_to_be_allowed() {
     fs::write(dir.join("a.yaml"), &newer).unwrap();
     let (code, out, err) = pin(dir, &["a.yaml"]);
     assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.contains("\"v1.34.1+k3s1\" is older than \"v1.35.0+k3s1\"; --allow-downgrade takes it"), "{err}");
+    assert!(
+        err.contains("\"v1.34.1+k3s1\" is older than \"v1.35.0+k3s1\"; --allow-downgrade takes it"),
+        "{err}"
+    );
     assert_eq!(read(dir, "a.yaml"), newer);
     assert_eq!(pin(dir, &["--allow-downgrade", "a.yaml"]).0, 0);
     assert_eq!(read(dir, "a.yaml"), plan("a", &url, "v1.34.1+k3s1"));
@@ -124,15 +143,30 @@ async fn a_channel_that_answers_garbage_changes_nothing_and_holds_up_nobody_else
     }
     let (code, out, err) = pin(dir, &["."]);
     assert_eq!(code, 2, "{err}");
-    assert_eq!(out, "./stable.yaml:7: Plan system-upgrade/stable: v1.33.3+k3s1 -> v1.34.1+k3s1\n");
+    assert_eq!(
+        out,
+        "./stable.yaml:7: Plan system-upgrade/stable: v1.33.3+k3s1 -> v1.34.1+k3s1\n"
+    );
     for (name, why) in [
         ("page", "its channel gives no version: the answer is an HTML page"),
-        ("login", "its channel gives no version: the redirect's Location has a query"),
+        (
+            "login",
+            "its channel gives no version: the redirect's Location has a query",
+        ),
         ("word", "\"maintenance\" is no semantic version"),
-        ("broken", "its channel gives no version: unexpected response: HTTP/1.1 500"),
+        (
+            "broken",
+            "its channel gives no version: unexpected response: HTTP/1.1 500",
+        ),
     ] {
-        assert!(err.contains(&format!("./{name}.yaml:7: Plan system-upgrade/{name}: {why}")), "{name}: {err}");
-        assert!(read(dir, &format!("{name}.yaml")).contains("version: v1.33.3+k3s1"), "{name}");
+        assert!(
+            err.contains(&format!("./{name}.yaml:7: Plan system-upgrade/{name}: {why}")),
+            "{name}: {err}"
+        );
+        assert!(
+            read(dir, &format!("{name}.yaml")).contains("version: v1.33.3+k3s1"),
+            "{name}"
+        );
     }
 }
 
@@ -143,14 +177,27 @@ fn a_version_can_be_given_and_one_plan_be_chosen() {
     let url = "https://channel.invalid/stable";
     let text = |a: &str, b: &str| format!("{}---\n{}", plan("a", url, a), plan("b", url, b));
     fs::write(dir.join("p.yaml"), text("v1.33.3+k3s1", "v1.33.3+k3s1")).unwrap();
-    let (code, out, _) = pin(dir, &["--to", "v1.34.1+k3s1", "--plan", "b", "-o", "json", "p.yaml"]);
+    let (code, out, _) = pin(
+        dir,
+        &["--to", "v1.34.1+k3s1", "--plan", "b", "-o", "json", "p.yaml"],
+    );
     assert_eq!(code, 0);
     let out: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(out["plans"].as_array().unwrap().len(), 1);
     let changed = &out["plans"][0];
     assert_eq!(
-        (&changed["plan"], &changed["result"], &changed["version"], &changed["offered"]),
-        (&"system-upgrade/b".into(), &"changed".into(), &"v1.33.3+k3s1".into(), &"v1.34.1+k3s1".into())
+        (
+            &changed["plan"],
+            &changed["result"],
+            &changed["version"],
+            &changed["offered"]
+        ),
+        (
+            &"system-upgrade/b".into(),
+            &"changed".into(),
+            &"v1.33.3+k3s1".into(),
+            &"v1.34.1+k3s1".into()
+        )
     );
     assert_eq!(read(dir, "p.yaml"), text("v1.33.3+k3s1", "v1.34.1+k3s1"));
     let (code, _, err) = pin(dir, &["--to", "v1.34.1+k3s1", "--plan", "c", "p.yaml"]);
@@ -177,7 +224,11 @@ fn a_plan_without_channel_stays_and_says_so_and_a_tag_moves_along_when_asked() {
     assert_eq!(pin(dir, &["--to", "v1.34.1+k3s1", "--image-tag", "p.yaml"]).0, 0);
     assert_eq!(read(dir, "p.yaml"), text("v1.34.1+k3s1", "v1.34.1-k3s1"));
     assert_eq!(pin(dir, &["--to", "v1.35.0+k3s1", "p.yaml"]).0, 0);
-    assert_eq!(read(dir, "p.yaml"), text("v1.35.0+k3s1", "v1.34.1-k3s1"), "the tag is another byte");
+    assert_eq!(
+        read(dir, "p.yaml"),
+        text("v1.35.0+k3s1", "v1.34.1-k3s1"),
+        "the tag is another byte"
+    );
 }
 
 #[test]
@@ -194,7 +245,10 @@ fn standard_input_goes_to_standard_output() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stdout(&output), text.replace("v1.33.3", "v1.34.1"));
-    assert_eq!(stderr(&output), "<stdin>:7: Plan system-upgrade/a: v1.33.3+k3s1 -> v1.34.1+k3s1\n");
+    assert_eq!(
+        stderr(&output),
+        "<stdin>:7: Plan system-upgrade/a: v1.33.3+k3s1 -> v1.34.1+k3s1\n"
+    );
 }
 
 #[test]
@@ -209,7 +263,10 @@ fn modes_and_links_stay_and_what_cannot_be_written_is_told() {
     assert_eq!(pin(dir, &["--to=v1.34.1+k3s1", "link.yaml"]).0, 0);
     assert!(fs::symlink_metadata(dir.join("link.yaml")).unwrap().is_symlink());
     assert_eq!(read(dir, "real/p.yaml"), text.replace("v1.33.3", "v1.34.1"));
-    assert_eq!(fs::metadata(dir.join("real/p.yaml")).unwrap().mode() & 0o7777, 0o640);
+    assert_eq!(
+        fs::metadata(dir.join("real/p.yaml")).unwrap().mode() & 0o7777,
+        0o640
+    );
     fs::hard_link(dir.join("real/p.yaml"), dir.join("twin.yaml")).unwrap();
     let (code, _, err) = pin(dir, &["--to=v1.35.0+k3s1", "twin.yaml"]);
     assert_eq!(code, 2);
@@ -223,12 +280,26 @@ fn one_file_that_cannot_be_changed_does_not_keep_the_others() {
     let dir = dir.path();
     let text = plan("a", "https://channel.invalid/stable", "v1.33.3+k3s1");
     fs::write(dir.join("a.yaml"), &text).unwrap();
-    fs::write(dir.join("b.yaml"), format!("{}  version: v2\n", plan("b", "x", "v1"))).unwrap();
-    fs::write(dir.join("c.yaml"), "apiVersion: upgrade.cattle.io/v1\nkind: [Plan\n").unwrap();
+    fs::write(
+        dir.join("b.yaml"),
+        format!("{}  version: v2\n", plan("b", "x", "v1")),
+    )
+    .unwrap();
+    fs::write(
+        dir.join("c.yaml"),
+        "apiVersion: upgrade.cattle.io/v1\nkind: [Plan\n",
+    )
+    .unwrap();
     let (code, out, err) = pin(dir, &["--to=v1.34.1+k3s1", "."]);
     assert_eq!(code, 2);
     assert!(out.starts_with("./a.yaml:7:"), "{out}");
     assert_eq!(read(dir, "a.yaml"), text.replace("v1.33.3", "v1.34.1"));
-    assert!(err.contains("./b.yaml:9: the key \"version\" is there for the second time"), "{err}");
-    assert!(err.contains("./c.yaml:") && err.contains("this is not YAML"), "{err}");
+    assert!(
+        err.contains("./b.yaml:9: the key \"version\" is there for the second time"),
+        "{err}"
+    );
+    assert!(
+        err.contains("./c.yaml:") && err.contains("this is not YAML"),
+        "{err}"
+    );
 }

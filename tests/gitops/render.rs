@@ -62,7 +62,10 @@ fn a_job_is_made_offline_with_the_name_and_hash_that_the_controller_gives() {
     let pod = &job["spec"]["template"]["spec"];
     assert_eq!(pod["containers"][0]["image"], "rancher/k3s-upgrade:v1.20.11-k3s1");
     assert_eq!(pod["initContainers"][0]["args"][1], "node1.example.com");
-    assert!(err.contains("00000000-0000-0000-0000-000000000000"), "what is assumed is said: {err}");
+    assert!(
+        err.contains("00000000-0000-0000-0000-000000000000"),
+        "what is assumed is said: {err}"
+    );
 }
 
 #[test]
@@ -73,7 +76,14 @@ fn settings_are_the_controllers_by_environment_and_by_its_config_map() {
         "data": { "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT": "99", "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS": "900" },
     });
     fs::write(dir.path().join("config.yaml"), config.to_string()).unwrap();
-    let arguments = ["render", "-o=json", "--node=a", "--config=config.yaml", "--name=mine", "plan.yaml"];
+    let arguments = [
+        "render",
+        "-o=json",
+        "--node=a",
+        "--config=config.yaml",
+        "--name=mine",
+        "plan.yaml",
+    ];
     let output = command(dir.path(), &arguments)
         .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7")
         .env("REFIT_IMAGE", "example.com/refit:v9")
@@ -83,7 +93,10 @@ fn settings_are_the_controllers_by_environment_and_by_its_config_map() {
     assert_eq!(job["spec"]["backoffLimit"], 7, "the environment counts more");
     assert_eq!(job["spec"]["activeDeadlineSeconds"], 900);
     assert_eq!(job["metadata"]["labels"]["upgrade.cattle.io/controller"], "mine");
-    assert_eq!(job["spec"]["template"]["spec"]["initContainers"][0]["image"], "example.com/refit:v9");
+    assert_eq!(
+        job["spec"]["template"]["spec"]["initContainers"][0]["image"],
+        "example.com/refit:v9"
+    );
 }
 
 #[test]
@@ -99,25 +112,46 @@ fn a_node_that_is_given_is_held_against_the_selector_and_windows_is_another_thin
     node(json!({ "kubernetes.io/hostname": "node1", "k3s-upgrade": "enabled", "kubernetes.io/os": "linux" }));
     let job = job(dir.path(), &["--node-file", "node.yaml"]);
     assert_eq!(job["metadata"]["annotations"]["refit.rs/node-uid"], "node-uid");
-    assert_eq!(job["metadata"]["annotations"].get("refit.rs/unschedulable-before"), None);
+    assert_eq!(
+        job["metadata"]["annotations"].get("refit.rs/unschedulable-before"),
+        None
+    );
 
     node(json!({ "kubernetes.io/hostname": "node1" }));
     let (code, out, err) = render(dir.path(), &["--node-file", "node.yaml", "plan.yaml"]);
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains("does not select node node1"), "{err}");
-    let (code, ..) = render(dir.path(), &["--node=node1", "--label=k3s-upgrade=disabled", "plan.yaml"]);
+    let (code, ..) = render(
+        dir.path(),
+        &["--node=node1", "--label=k3s-upgrade=disabled", "plan.yaml"],
+    );
     assert_eq!(code, 1);
 
     let (code, _, err) = render(dir.path(), &["--node=node1", "--os=windows", "plan.yaml"]);
     assert_eq!(code, 1);
-    assert!(err.contains("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required"), "{err}");
-    let output = command(dir.path(), &["render", "-o=json", "--node=node1", "--os=windows", "plan.yaml"])
-        .env("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS", "example.com/kubectl:v1")
-        .output()
-        .unwrap();
+    assert!(
+        err.contains("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required"),
+        "{err}"
+    );
+    let output = command(
+        dir.path(),
+        &["render", "-o=json", "--node=node1", "--os=windows", "plan.yaml"],
+    )
+    .env(
+        "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
+        "example.com/kubectl:v1",
+    )
+    .output()
+    .unwrap();
     let job: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!(job["metadata"]["annotations"]["refit.rs/unschedulable-before"], "false");
-    assert_eq!(job["spec"]["template"]["spec"]["initContainers"][0]["image"], "example.com/kubectl:v1");
+    assert_eq!(
+        job["metadata"]["annotations"]["refit.rs/unschedulable-before"],
+        "false"
+    );
+    assert_eq!(
+        job["spec"]["template"]["spec"]["initContainers"][0]["image"],
+        "example.com/kubectl:v1"
+    );
 }
 
 #[test]
@@ -140,7 +174,10 @@ spec:
     let dir = written(text);
     let hash = |job: &Value| job["metadata"]["labels"]["plan.upgrade.cattle.io/bionic"].clone();
     let rendered = job(dir.path(), &["--node=a"]);
-    assert_eq!(hash(&rendered), "95450d71b15c26e5794af5b4d6cd1daf20a090727be74570816c5eba");
+    assert_eq!(
+        hash(&rendered),
+        "95450d71b15c26e5794af5b4d6cd1daf20a090727be74570816c5eba"
+    );
     let dir = written(text.split_once("---\n").unwrap().1);
     let (code, out, err) = render(dir.path(), &["--node=a", "-o=json", "plan.yaml"]);
     assert_eq!(code, 0);
@@ -153,15 +190,30 @@ async fn the_version_is_the_one_given_the_plans_own_or_what_the_channel_says() {
     let server = ChannelServer::start().await;
     server.redirects("/stable", "/v1.34.1+k3s1").fails("/gone", 404);
     let version = |job: &Value| job["metadata"]["labels"]["upgrade.cattle.io/version"].clone();
-    let following = |path: &str| PLAN.replace("version: v1.20.11+k3s1", &format!("channel: {}", server.url(path)));
+    let following = |path: &str| {
+        PLAN.replace(
+            "version: v1.20.11+k3s1",
+            &format!("channel: {}", server.url(path)),
+        )
+    };
     let dir = written(&following("/stable"));
     assert_eq!(version(&job(dir.path(), &["--node=a"])), "v1.34.1-k3s1");
-    assert_eq!(version(&job(dir.path(), &["--node=a", "--version=v1.30.0+k3s1"])), "v1.30.0-k3s1");
-    assert_eq!(server.asked("/stable").len(), 1, "nobody is asked for what is given");
+    assert_eq!(
+        version(&job(dir.path(), &["--node=a", "--version=v1.30.0+k3s1"])),
+        "v1.30.0-k3s1"
+    );
+    assert_eq!(
+        server.asked("/stable").len(),
+        1,
+        "nobody is asked for what is given"
+    );
     let dir = written(&following("/gone"));
     let (code, _, err) = render(dir.path(), &["--node=a", "plan.yaml"]);
     assert_eq!(code, 1);
-    assert!(err.contains("404 Not Found") && err.contains("--version gives one"), "{err}");
+    assert!(
+        err.contains("404 Not Found") && err.contains("--version gives one"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -169,8 +221,14 @@ fn what_would_be_refused_is_not_rendered_and_one_plan_can_be_chosen() {
     let dir = written(&PLAN.replace("concurrency: 1", "concurrency: one"));
     let (code, out, err) = render(dir.path(), &["--node=a", "plan.yaml"]);
     assert_eq!((code, out.as_str()), (1, ""));
-    assert!(err.contains("plan.yaml:5:16: spec.concurrency is text, and must be a whole number [wrong-type]"), "{err}");
-    let dir = written(&format!("{PLAN}---\n{}", PLAN.replace("name: k3s-server", "name: other")));
+    assert!(
+        err.contains("plan.yaml:5:16: spec.concurrency is text, and must be a whole number [wrong-type]"),
+        "{err}"
+    );
+    let dir = written(&format!(
+        "{PLAN}---\n{}",
+        PLAN.replace("name: k3s-server", "name: other")
+    ));
     let both: Value = job(dir.path(), &["--node=a"]);
     assert_eq!(both["items"].as_array().unwrap().len(), 2);
     let one = job(dir.path(), &["--node=a", "--plan=other"]);
@@ -211,26 +269,54 @@ async fn what_is_rendered_live_is_the_job_that_the_controller_makes() {
     let spec = json!({
         "secrets": [{ "name": "watched", "path": "/run/watched" }], "cordon": true, "jobActiveDeadlineSecs": 300,
     });
-    scene.plan("rendered", json!({ "spec": spec, "metadata": { "labels": { "team": "a" } } })).await;
+    scene
+        .plan(
+            "rendered",
+            json!({ "spec": spec, "metadata": { "labels": { "team": "a" } } }),
+        )
+        .await;
     let made = scene.job_until("rendered", "one", "is there", |_| true).await;
 
     // The Plan as it would be in a repository.
     let mut plan = serde_json::to_value(scene.world.plans().get("rendered").await.unwrap()).unwrap();
     plan.as_object_mut().unwrap().remove("status");
-    plan["metadata"].as_object_mut().unwrap().retain(|key, _| ["name", "namespace", "labels"].contains(&key.as_str()));
+    plan["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .retain(|key, _| ["name", "namespace", "labels"].contains(&key.as_str()));
     let dir = written(&plan.to_string());
-    let (node, controller) = (scene.node("one"), made.labels()["upgrade.cattle.io/controller"].clone());
-    let output = command(dir.path(), &["render", "-o=json", "--live", "plan.yaml", "--node", &node, "--name", &controller])
-        .arg("--kubeconfig")
-        .arg(scene.world.kubeconfig())
-        .env("REFIT_IMAGE", "example.com/refit:v9")
-        .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7")
-        .output()
-        .unwrap();
+    let (node, controller) = (
+        scene.node("one"),
+        made.labels()["upgrade.cattle.io/controller"].clone(),
+    );
+    let output = command(
+        dir.path(),
+        &[
+            "render",
+            "-o=json",
+            "--live",
+            "plan.yaml",
+            "--node",
+            &node,
+            "--name",
+            &controller,
+        ],
+    )
+    .arg("--kubeconfig")
+    .arg(scene.world.kubeconfig())
+    .env("REFIT_IMAGE", "example.com/refit:v9")
+    .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7")
+    .output()
+    .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let rendered: Value = serde_json::from_str(&stdout(&output)).unwrap();
     let mut wrong = Vec::new();
-    holds(&serde_json::to_value(&made).unwrap(), &rendered, "job", &mut wrong);
+    holds(
+        &serde_json::to_value(&made).unwrap(),
+        &rendered,
+        "job",
+        &mut wrong,
+    );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(stderr(&output), "", "nothing had to be assumed");
 }

@@ -75,12 +75,25 @@ impl Live {
     }
 
     /// The variables of the controller's container, those of its `ConfigMaps` among them.
-    pub(super) fn environment(&self, namespace: &str, controller: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    pub(super) fn environment(
+        &self,
+        namespace: &str,
+        controller: &str,
+    ) -> anyhow::Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
-        let Some(container) = self.deployed(namespace, controller)?.as_ref().and_then(of_controller).cloned() else {
+        let Some(container) = self
+            .deployed(namespace, controller)?
+            .as_ref()
+            .and_then(of_controller)
+            .cloned()
+        else {
             return Ok(found);
         };
-        let maps = container.env_from.iter().flatten().filter_map(|from| from.config_map_ref.as_ref());
+        let maps = container
+            .env_from
+            .iter()
+            .flatten()
+            .filter_map(|from| from.config_map_ref.as_ref());
         for map in maps {
             let map: Option<ConfigMap> = self.get(&self.namespaced(namespace), &map.name)?;
             found.extend(map.and_then(|map| map.data).unwrap_or_default());
@@ -111,12 +124,17 @@ impl Live {
 
     fn deployed(&self, namespace: &str, controller: &str) -> anyhow::Result<Option<PodSpec>> {
         let deployment: Option<Deployment> = self.get(&self.namespaced(namespace), controller)?;
-        Ok(deployment
-            .and_then(|deployment| deployment.spec.template.spec))
+        Ok(deployment.and_then(|deployment| deployment.spec.template.spec))
     }
 }
 
 fn of_controller(pod: &PodSpec) -> Option<&Container> {
-    let is_ours = |container: &&Container| container.env.iter().flatten().any(|variable| variable.name == MARK);
+    let is_ours = |container: &&Container| {
+        container
+            .env
+            .iter()
+            .flatten()
+            .any(|variable| variable.name == MARK)
+    };
     pod.containers.iter().find(is_ours)
 }

@@ -47,19 +47,26 @@ impl Subject<'_> {
     }
 
     fn invalid(&mut self, field: &str, invalid: &Invalid) {
-        if let Some(node) = self.node(field).filter(|node| node.text().is_some_and(is_placeholder)) {
+        if let Some(node) = self
+            .node(field)
+            .filter(|node| node.text().is_some_and(is_placeholder))
+        {
             self.placeholder(field, node);
             return;
         }
         let hint = match invalid {
             Invalid::DeleteFlags => Some("keep `deleteEmptydirData`, the newer name".to_owned()),
-            Invalid::Window(WindowError::Time(_)) => Some("write it as `22:00`, `22:00:30` or `10pm`, in quotes".to_owned()),
+            Invalid::Window(WindowError::Time(_)) => {
+                Some("write it as `22:00`, `22:00:30` or `10pm`, in quotes".to_owned())
+            }
             Invalid::Window(WindowError::Zone(zone)) => Some(zone_hint(zone)),
             Invalid::Delay(_) | Invalid::NegativeDelay | Invalid::DrainTimeout(_) => {
                 Some("write a Go duration such as `30s` or `1h30m`".to_owned())
             }
             Invalid::PlanName(_) => Some("give it a shorter name".to_owned()),
-            Invalid::MaxConcurrent(_) => Some("write a number without quotes, or a share such as `25%`".to_owned()),
+            Invalid::MaxConcurrent(_) => {
+                Some("write a number without quotes, or a share such as `25%`".to_owned())
+            }
             _ => None,
         };
         self.tell(Rule::InvalidPlan, field, invalid.to_string(), hint);
@@ -83,17 +90,24 @@ impl Subject<'_> {
     }
 
     fn field_of_window(&self, error: &WindowError) -> String {
-        let says = |field: &str, text: &str| self.node(field).and_then(Node::text).unwrap_or_default() == text;
+        let says =
+            |field: &str, text: &str| self.node(field).and_then(Node::text).unwrap_or_default() == text;
         match error {
             WindowError::Day(day) | WindowError::DayOutOfRange(day) => {
                 let days = self.node("spec.window.days").map_or(&[][..], Node::items);
                 let index = days.iter().position(|node| node.text() == Some(day));
-                index.map_or("spec.window.days".to_owned(), |index| format!("spec.window.days[{index}]"))
+                index.map_or("spec.window.days".to_owned(), |index| {
+                    format!("spec.window.days[{index}]")
+                })
             }
             WindowError::Zone(_) | WindowError::ZoneIsPath => "spec.window.timeZone".to_owned(),
             WindowError::Time(text) => {
                 // Start is looked at first; once it was put right, the other one is meant.
-                let told = |field: &str| self.found.iter().any(|found| found.field.as_deref() == Some(field));
+                let told = |field: &str| {
+                    self.found
+                        .iter()
+                        .any(|found| found.field.as_deref() == Some(field))
+                };
                 ["spec.window.startTime", "spec.window.endTime"]
                     .into_iter()
                     .find(|field| says(field, text) && !told(field))
@@ -119,8 +133,14 @@ impl Subject<'_> {
             if let Some(node) = self.node("spec.channel").filter(|_| is_placeholder(url)) {
                 self.placeholder("spec.channel", node);
             } else if let Err(error) = channel::url(url) {
-                let hint = "write a URL such as `https://update.k3s.io/v1-release/channels/stable`".to_owned();
-                self.tell(Rule::BadChannel, "spec.channel", format!("spec.channel: {error}"), Some(hint));
+                let hint =
+                    "write a URL such as `https://update.k3s.io/v1-release/channels/stable`".to_owned();
+                self.tell(
+                    Rule::BadChannel,
+                    "spec.channel",
+                    format!("spec.channel: {error}"),
+                    Some(hint),
+                );
             }
         }
     }
@@ -138,29 +158,45 @@ impl Subject<'_> {
             if let Some(error) = selector_error(one) {
                 told = true;
                 let field = "spec.nodeSelector.matchLabels";
-                self.tell_at(Rule::BadSelector, key.span.start, Some(field), format!("{field}: {error}"), None);
+                self.tell_at(
+                    Rule::BadSelector,
+                    key.span.start,
+                    Some(field),
+                    format!("{field}: {error}"),
+                    None,
+                );
             }
         }
         for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
             if let Some(error) = selector_error(json!({ "matchExpressions": [expression] })) {
                 told = true;
                 let field = format!("spec.nodeSelector.matchExpressions[{index}]");
-                let hint = (!matches!(expression.operator.as_str(), "In" | "NotIn" | "Exists" | "DoesNotExist"))
-                    .then(|| "the operators are In, NotIn, Exists and DoesNotExist".to_owned());
+                let hint = (!matches!(
+                    expression.operator.as_str(),
+                    "In" | "NotIn" | "Exists" | "DoesNotExist"
+                ))
+                .then(|| "the operators are In, NotIn, Exists and DoesNotExist".to_owned());
                 self.tell(Rule::BadSelector, &field, format!("{field}: {error}"), hint);
             }
         }
         if let Err(error) = Selector::new(Some(selector))
             && !told
         {
-            self.tell(Rule::BadSelector, "spec.nodeSelector", format!("spec.nodeSelector: {error}"), None);
+            self.tell(
+                Rule::BadSelector,
+                "spec.nodeSelector",
+                format!("spec.nodeSelector: {error}"),
+                None,
+            );
         }
     }
 }
 
 fn selector_error(selector: Value) -> Option<String> {
     let selector = serde_json::from_value(selector).ok()?;
-    Selector::new(Some(&selector)).err().map(|error| error.to_string())
+    Selector::new(Some(&selector))
+        .err()
+        .map(|error| error.to_string())
 }
 
 /// Takes the mistake out of the copy, so that the next one shows.

@@ -33,7 +33,10 @@ impl Subject<'_> {
                 }
                 (None, Some(_)) if !reference.is_name_only => {
                     let message = format!("{field} is {:?}, whatever version the channel says", of.image);
-                    let hint = format!("take off the tag: `{}` gets the version as its tag", reference.name);
+                    let hint = format!(
+                        "take off the tag: `{}` gets the version as its tag",
+                        reference.name
+                    );
                     self.tell(Rule::TagBesideChannel, &field, message, Some(hint));
                 }
                 (Some(version), _) => {
@@ -41,7 +44,10 @@ impl Subject<'_> {
                     let tag = reference.tag.unwrap_or_default();
                     if tag != version && is_semver(tag) && is_semver(&version) {
                         let message = format!("{field} has the tag {tag:?}, and spec.version is {version:?}");
-                        let hint = format!("take off the tag: `{}` gets the version as its tag", reference.name);
+                        let hint = format!(
+                            "take off the tag: `{}` gets the version as its tag",
+                            reference.name
+                        );
                         self.tell(Rule::TagDiffers, &field, message, Some(hint));
                     }
                 }
@@ -87,9 +93,18 @@ mod tests {
     fn an_image_is_taken_apart() {
         let parts = |image| Reference::read(image).map(|r| (r.name, r.tag, r.is_name_only));
         assert_eq!(parts("ubuntu"), Some(("ubuntu", None, true)));
-        assert_eq!(parts("docker.io/library/ubuntu"), Some(("docker.io/library/ubuntu", None, true)));
-        assert_eq!(parts("a.example:5000/b/c"), Some(("a.example:5000/b/c", None, true)));
-        assert_eq!(parts("a.example:5000/b/c:v1"), Some(("a.example:5000/b/c", Some("v1"), false)));
+        assert_eq!(
+            parts("docker.io/library/ubuntu"),
+            Some(("docker.io/library/ubuntu", None, true))
+        );
+        assert_eq!(
+            parts("a.example:5000/b/c"),
+            Some(("a.example:5000/b/c", None, true))
+        );
+        assert_eq!(
+            parts("a.example:5000/b/c:v1"),
+            Some(("a.example:5000/b/c", Some("v1"), false))
+        );
         let digest = format!("b/c:v1@sha256:{}", "a".repeat(64));
         assert_eq!(parts(&digest), Some(("b/c", Some("v1"), false)));
         assert_eq!(parts("not an image"), None);

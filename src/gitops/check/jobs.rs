@@ -76,7 +76,9 @@ impl Subject<'_> {
             containers(spec).find_map(|(container, of)| {
                 // Of two that are in each other's way, the second is the mistake.
                 let volumes = of.volumes.as_deref().unwrap_or_default();
-                let index = volumes.iter().rposition(|one| named(&one.name, &one.destination))?;
+                let index = volumes
+                    .iter()
+                    .rposition(|one| named(&one.name, &one.destination))?;
                 Some(format!("spec.{container}.volumes[{index}]"))
             })
         };
@@ -89,7 +91,9 @@ impl Subject<'_> {
                 }
                 return;
             }
-            JobError::VolumeName(name) | JobError::VolumeConflict(name) => volume(&|volume, _| volume == name),
+            JobError::VolumeName(name) | JobError::VolumeConflict(name) => {
+                volume(&|volume, _| volume == name)
+            }
             JobError::VolumePath { name, .. } => volume(&|volume, _| volume == name),
             JobError::MountConflict { path, .. } => volume(&|_, destination| destination == path),
             // Not about the Plan, or told by what the controller says of it.
@@ -100,10 +104,18 @@ impl Subject<'_> {
             | JobError::NoHash
             | JobError::PostCompleteDelay(_)
             | JobError::PodSelector(_) => return,
-            #[allow(unreachable_patterns, reason = "what is added there is told here, at the spec")]
+            #[allow(
+                unreachable_patterns,
+                reason = "what is added there is told here, at the spec"
+            )]
             _ => None,
         };
-        self.tell(Rule::BadJob, field.as_deref().unwrap_or("spec"), error.to_string(), None);
+        self.tell(
+            Rule::BadJob,
+            field.as_deref().unwrap_or("spec"),
+            error.to_string(),
+            None,
+        );
     }
 
     fn check_tolerations(&mut self, spec: &PlanSpec) {
@@ -183,7 +195,10 @@ impl Subject<'_> {
             if secret.path.contains(':') {
                 let message = format!("{field} is {:?}; it must not contain ':'", secret.path);
                 self.tell(Rule::BadJob, &field, message, None);
-            } else if !secret.path.is_empty() && !secret.path.starts_with('/') && !is_placeholder(&secret.path) {
+            } else if !secret.path.is_empty()
+                && !secret.path.starts_with('/')
+                && !is_placeholder(&secret.path)
+            {
                 let message = format!(
                     "{field} is relative: the secret is mounted at /run/system-upgrade/secrets/{}",
                     secret.path
@@ -203,7 +218,8 @@ impl Subject<'_> {
         let as_octal = u32::from_str_radix(written, 8)
             .ok()
             .filter(|_| written.len() == 3 && !written.starts_with('0'));
-        let hint = as_octal.map(|octal| format!("write `0{written}`, or {octal}, for the mode that chmod calls {written}"));
+        let hint = as_octal
+            .map(|octal| format!("write `0{written}`, or {octal}, for the mode that chmod calls {written}"));
         if !(0..=0o777).contains(&mode) {
             let message = format!("{field} is {mode}; it must be from 0 to 511, which is 0777");
             self.tell(Rule::BadJob, field, message, hint);

@@ -23,7 +23,12 @@ impl Subject<'_> {
     pub(super) fn check_metadata(&mut self, namespace: Option<&str>) {
         if !self.has("metadata.name") && !self.has("metadata.generateName") {
             let hint = "every Plan has a name: it is part of the label that marks a finished node".to_owned();
-            self.tell(Rule::MissingField, "metadata.name", "metadata.name is missing".to_owned(), Some(hint));
+            self.tell(
+                Rule::MissingField,
+                "metadata.name",
+                "metadata.name is missing".to_owned(),
+                Some(hint),
+            );
         }
         self.check_name("metadata.name");
         self.check_namespace(namespace);
@@ -35,7 +40,11 @@ impl Subject<'_> {
                 self.of_server(&field);
             }
         }
-        if self.node("status").and_then(Node::object).is_some_and(|status| !status.entries.is_empty()) {
+        if self
+            .node("status")
+            .and_then(Node::object)
+            .is_some_and(|status| !status.entries.is_empty())
+        {
             self.of_server("status");
         }
         for field in ["spec.serviceAccountName", "spec.priorityClassName"] {
@@ -79,7 +88,10 @@ impl Subject<'_> {
 
     fn check_namespace(&mut self, expected: Option<&str>) {
         const FIELD: &str = "metadata.namespace";
-        let namespace = self.node(FIELD).and_then(Node::text).filter(|text| !text.is_empty());
+        let namespace = self
+            .node(FIELD)
+            .and_then(Node::text)
+            .filter(|text| !text.is_empty());
         let Some(namespace) = namespace else {
             if !self.has(FIELD) {
                 let hint = "Plans are carried out in the controller's namespace only, which is `system-upgrade` in most places";
@@ -102,7 +114,8 @@ impl Subject<'_> {
             );
             self.tell(Rule::BadName, FIELD, message, None);
         } else if let Some(expected) = expected.filter(|expected| *expected != namespace) {
-            let message = format!("{FIELD} is {namespace:?}, and the controller looks after {expected:?} only");
+            let message =
+                format!("{FIELD} is {namespace:?}, and the controller looks after {expected:?} only");
             self.tell(Rule::OtherNamespace, FIELD, message, None);
         }
     }
@@ -119,7 +132,11 @@ impl Subject<'_> {
             }
             let text = value.text().filter(|text| values && !is_placeholder(text));
             if let Some([problem, ..]) = text.map(label_value_problems).as_deref() {
-                let message = format!("the value {:?} of {path}.{}: {problem}", text.unwrap_or_default(), key.name);
+                let message = format!(
+                    "the value {:?} of {path}.{}: {problem}",
+                    text.unwrap_or_default(),
+                    key.name
+                );
                 self.tell_at(Rule::BadLabel, value.offset(), Some(path), message, None);
             }
         }

@@ -20,10 +20,9 @@ use crate::gitops::yaml::{Entry, Kind, Node, Object, Style, is_plain_bool};
 
 /// The schema of a Plan, with that of its metadata, which definitions leave out.
 static PLAN: LazyLock<JSONSchemaProps> = LazyLock::new(|| {
-    let versions = crd::plans().spec.versions.into_iter();
+    let mut versions = crd::plans().spec.versions.into_iter();
     let mut plan = versions
-        .filter_map(|version| version.schema?.open_api_v3_schema)
-        .next()
+        .find_map(|version| version.schema?.open_api_v3_schema)
         .unwrap_or_default();
     let metadata = SchemaSettings::openapi3()
         .with(|settings| settings.inline_subschemas = true)
@@ -147,7 +146,11 @@ impl Subject<'_> {
             Some("string") => "`\"\"`",
             _ => "a value",
         };
-        let written = if self.written(node).is_empty() { "empty" } else { "null" };
+        let written = if self.written(node).is_empty() {
+            "empty"
+        } else {
+            "null"
+        };
         self.tell_at(
             Rule::NullField,
             key,
@@ -169,7 +172,11 @@ impl Subject<'_> {
             (Some(near), None) => format!("did you mean `{near}`?"),
             (None, None) => {
                 let parent = field.rsplit_once('.').map_or("", |(parent, _)| parent);
-                let explain = if parent.is_empty() { "plan".to_owned() } else { format!("plan.{}", no_indices(parent)) };
+                let explain = if parent.is_empty() {
+                    "plan".to_owned()
+                } else {
+                    format!("plan.{}", no_indices(parent))
+                };
                 format!("`kubectl explain {explain}` lists what there is")
             }
         };
@@ -193,7 +200,10 @@ impl Subject<'_> {
         };
         let least = usize::try_from(schema.min_items.unwrap_or_default()).unwrap_or_default();
         if items.len() < least {
-            let message = format!("{field} has {} items, and must have at least {least}", items.len());
+            let message = format!(
+                "{field} has {} items, and must have at least {least}",
+                items.len()
+            );
             self.tell_at(Rule::NotAllowed, key, Some(field), message, about(Some(schema)));
         }
         let Some(JSONSchemaPropsOrArray::Schema(of_item)) = &schema.items else {
@@ -239,7 +249,13 @@ impl Subject<'_> {
             let (least, most) = bounds(schema);
             if i128::from(number) < least || i128::from(number) > most {
                 let message = format!("{field} is {number}; it must be from {least} to {most}");
-                self.tell_at(Rule::NotAllowed, node.offset(), Some(field), message, about(Some(schema)));
+                self.tell_at(
+                    Rule::NotAllowed,
+                    node.offset(),
+                    Some(field),
+                    message,
+                    about(Some(schema)),
+                );
                 return None;
             }
         }
@@ -247,8 +263,12 @@ impl Subject<'_> {
     }
 
     pub(super) fn placeholder(&mut self, field: &str, node: &Node) {
-        let message = format!("{field} is {}, which somebody else has to fill in", node.to_json());
-        let hint = "validate what comes out, as in `kustomize build | flux envsubst | refit validate -`".to_owned();
+        let message = format!(
+            "{field} is {}, which somebody else has to fill in",
+            node.to_json()
+        );
+        let hint =
+            "validate what comes out, as in `kustomize build | flux envsubst | refit validate -`".to_owned();
         self.tell_at(Rule::Placeholder, node.offset(), Some(field), message, Some(hint));
     }
 
@@ -299,12 +319,19 @@ impl Subject<'_> {
 
 /// The path of a field below another.
 fn below(field: &str, name: &str) -> String {
-    if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") }
+    if field.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{field}.{name}")
+    }
 }
 
 /// The schema of a field, or of the values of a map; nothing for a field that nobody knows.
 fn schema_of<'s>(schema: &'s JSONSchemaProps, name: &str) -> Option<&'s JSONSchemaProps> {
-    let property = schema.properties.as_ref().and_then(|properties| properties.get(name));
+    let property = schema
+        .properties
+        .as_ref()
+        .and_then(|properties| properties.get(name));
     property.or(match &schema.additional_properties {
         Some(JSONSchemaPropsOrBool::Schema(values)) => Some(values),
         _ => None,
@@ -335,7 +362,10 @@ fn integer(node: &Node) -> Option<i64> {
 }
 
 /// The least and the greatest number.
-#[expect(clippy::cast_possible_truncation, reason = "bounds in the definition are whole numbers")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "bounds in the definition are whole numbers"
+)]
 fn bounds(schema: &JSONSchemaProps) -> (i128, i128) {
     let (least, most) = match schema.format.as_deref() {
         Some("int32") => (i128::from(i32::MIN), i128::from(i32::MAX)),
@@ -350,7 +380,13 @@ fn bounds(schema: &JSONSchemaProps) -> (i128, i128) {
 /// Where else in a Plan's spec there is a field of that name, the nearest to the top first. Inside of Kubernetes' own
 /// types nobody looks.
 fn places_of(name: &str) -> Vec<String> {
-    fn collect(schema: &JSONSchemaProps, path: &str, depth: usize, name: &str, found: &mut Vec<(usize, String)>) {
+    fn collect(
+        schema: &JSONSchemaProps,
+        path: &str,
+        depth: usize,
+        name: &str,
+        found: &mut Vec<(usize, String)>,
+    ) {
         for (property, schema) in schema.properties.iter().flatten() {
             let path = below(path, property);
             if property == name {

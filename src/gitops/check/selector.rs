@@ -55,10 +55,14 @@ impl Subject<'_> {
             // What was refused for its type is not there any more.
             let is_empty = self.node(FIELD).is_some_and(|node| {
                 let entries = node.object().map_or(&[][..], |object| &object.entries);
-                entries.iter().all(|entry| entry.value.items().is_empty() && entry.value.object().is_none_or(|o| o.entries.is_empty()))
+                entries.iter().all(|entry| {
+                    entry.value.items().is_empty()
+                        && entry.value.object().is_none_or(|o| o.entries.is_empty())
+                })
             });
             if is_empty {
-                let message = "spec.nodeSelector selects every node, those of the control plane too".to_owned();
+                let message =
+                    "spec.nodeSelector selects every node, those of the control plane too".to_owned();
                 self.tell(Rule::SelectsEveryNode, FIELD, message, None);
             }
             return;

@@ -9,7 +9,9 @@ use crate::gitops::Rule;
 use crate::gitops::yaml::Kind;
 
 /// Versions that mean another thing from time to time.
-const MOVING: [&str; 8] = ["latest", "stable", "testing", "edge", "nightly", "main", "master", "dev"];
+const MOVING: [&str; 8] = [
+    "latest", "stable", "testing", "edge", "nightly", "main", "master", "dev",
+];
 const SECOND: i64 = 1_000_000_000;
 
 impl Subject<'_> {
@@ -25,12 +27,14 @@ impl Subject<'_> {
                 // Told where the version is judged.
             } else if MOVING.contains(&version.as_str()) {
                 let message = format!("spec.version is {version:?}, whatever that is at the time");
-                let hint = "write the version itself; a node that is done is not run again when it moves".to_owned();
+                let hint =
+                    "write the version itself; a node that is done is not run again when it moves".to_owned();
                 self.tell(Rule::MovingVersion, "spec.version", message, Some(hint));
             }
             if !version.is_empty() && self.has("spec.channel") {
                 let message = "spec.channel is not asked, since there is spec.version".to_owned();
-                let hint = "keep both for `refit pin`, which writes the version that the channel gives".to_owned();
+                let hint =
+                    "keep both for `refit pin`, which writes the version that the channel gives".to_owned();
                 self.tell(Rule::VersionAndChannel, "spec.channel", message, Some(hint));
             }
         }
@@ -70,7 +74,8 @@ impl Subject<'_> {
         if (cordon || spec.drain.is_some()) && !account {
             let field = format!("spec.{word}");
             let message = format!("{field} runs as the account `default`, which is not allowed to {word}");
-            let hint = "write `serviceAccountName: system-upgrade`, or another account with those rights".to_owned();
+            let hint =
+                "write `serviceAccountName: system-upgrade`, or another account with those rights".to_owned();
             self.tell(Rule::DrainWithoutServiceAccount, &field, message, Some(hint));
         }
         if self.has("spec.drain.deleteLocalData") && !self.has("spec.drain.deleteEmptydirData") {
@@ -94,7 +99,10 @@ impl Subject<'_> {
             return;
         }
         let field = "spec.drain.timeout";
-        let message = format!("{field} is {}: every drain that has to wait fails", GoDuration::from_nanos(nanos));
+        let message = format!(
+            "{field} is {}: every drain that has to wait fails",
+            GoDuration::from_nanos(nanos)
+        );
         let hint = if is_number && nanos > 0 {
             format!("a number is nanoseconds; write `{nanos}s` for seconds")
         } else {
@@ -104,7 +112,10 @@ impl Subject<'_> {
     }
 
     fn check_prepare_volumes(&mut self, spec: &PlanSpec) {
-        let prepare = spec.prepare.iter().flat_map(|prepare| prepare.volumes.iter().flatten());
+        let prepare = spec
+            .prepare
+            .iter()
+            .flat_map(|prepare| prepare.volumes.iter().flatten());
         let upgrade = spec.upgrade.volumes.as_deref().unwrap_or_default();
         for (index, volume) in prepare.enumerate() {
             if upgrade.iter().any(|other| other.name == volume.name) {
@@ -134,10 +145,19 @@ impl Subject<'_> {
             Kind::Text(_) => entry.value.offset(),
             _ => entry.key.span.start,
         };
-        for path in paths.split(',').filter(|_| !paths.is_empty() && !is_placeholder(paths)) {
+        for path in paths
+            .split(',')
+            .filter(|_| !paths.is_empty() && !is_placeholder(paths))
+        {
             if let Some((problem, hint)) = digest_problem(path) {
                 let message = format!("{ANNOTATION_DIGEST} names {path:?}: {problem}");
-                self.tell_at(Rule::DigestField, offset, Some("metadata.annotations"), message, Some(hint));
+                self.tell_at(
+                    Rule::DigestField,
+                    offset,
+                    Some("metadata.annotations"),
+                    message,
+                    Some(hint),
+                );
             }
         }
     }

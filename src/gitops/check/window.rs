@@ -16,7 +16,11 @@ const MONDAY: i64 = 1_768_780_800; // 2026-01-19T00:00:00Z
 impl Subject<'_> {
     pub(super) fn check_window(&mut self, spec: &PlanSpec) {
         let zone = TimeZone::UTC;
-        let Some(window) = spec.window.as_ref().and_then(|window| Window::parse(window, &zone).ok()) else {
+        let Some(window) = spec
+            .window
+            .as_ref()
+            .and_then(|window| Window::parse(window, &zone).ok())
+        else {
             return;
         };
         let Ok(now) = Timestamp::from_second(MONDAY) else {
@@ -31,9 +35,8 @@ impl Subject<'_> {
             return;
         };
         // The window may be open already: its length is that of the next one.
-        let opens = match window.closes(opens).and_then(|closes| window.next_open(closes)) {
-            Some(next) => next,
-            None => return, // it never closes
+        let Some(opens) = window.closes(opens).and_then(|closes| window.next_open(closes)) else {
+            return; // it never closes
         };
         let Some(closes) = window.closes(opens) else {
             return;
@@ -53,7 +56,13 @@ impl Subject<'_> {
             length.as_secs(),
             deadline.as_secs()
         );
-        let hint = "make the window longer, or the deadline shorter; nodes under way finish, window or not".to_owned();
-        self.tell(Rule::WindowShorterThanDeadline, "spec.window", message, Some(hint));
+        let hint = "make the window longer, or the deadline shorter; nodes under way finish, window or not"
+            .to_owned();
+        self.tell(
+            Rule::WindowShorterThanDeadline,
+            "spec.window",
+            message,
+            Some(hint),
+        );
     }
 }

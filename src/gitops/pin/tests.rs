@@ -15,7 +15,11 @@ fn a_version_that_is_there_in_either_spelling_stays() {
         ("v1.33.4+k3s1", "v1.33.4-k3s1"),
         ("latest", "latest"),
     ] {
-        assert_eq!(judge(Some(current), offered, &Guard::default()), Verdict::Same, "{current}");
+        assert_eq!(
+            judge(Some(current), offered, &Guard::default()),
+            Verdict::Same,
+            "{current}"
+        );
     }
 }
 
@@ -33,7 +37,11 @@ fn a_version_is_spelled_as_the_one_before_it() {
         (Some("v1.33 beta"), "v1.34.1+k3s1"),
         (Some("stable"), "v1.34.1+k3s1"),
     ] {
-        assert_eq!(judge(current, "v1.34.1+k3s1", &Guard::default()), take(expected), "{current:?}");
+        assert_eq!(
+            judge(current, "v1.34.1+k3s1", &Guard::default()),
+            take(expected),
+            "{current:?}"
+        );
     }
 }
 
@@ -55,7 +63,10 @@ fn a_range_knows_v_builds_and_two_parts() {
         assert!(taken || verdict == Verdict::OutOfRange);
     }
     let verdict = judge(None, "stable", &guard(">=1"));
-    assert_eq!(verdict, Verdict::Refused(Refusal::Incomparable("stable".to_owned())));
+    assert_eq!(
+        verdict,
+        Verdict::Refused(Refusal::Incomparable("stable".to_owned()))
+    );
 }
 
 #[test]
@@ -69,7 +80,10 @@ fn a_version_does_not_go_back_and_does_not_become_a_word() {
     assert!(refused("v1.34.1-k3s2", "v1.34.1+k3s1", &none).contains("older"));
     assert!(refused("v1.34.1+k3s1", "login", &none).contains("no semantic version"));
     assert!(refused("v1.34.1+k3s1", "v1 beta", &none).contains("cannot be an image tag"));
-    let allowed = Guard { allow_downgrade: true, ..Guard::default() };
+    let allowed = Guard {
+        allow_downgrade: true,
+        ..Guard::default()
+    };
     let verdict = judge(Some("v1.34.1+k3s1"), "v1.33.9+k3s1", &allowed);
     assert_eq!(verdict, Verdict::Take("v1.33.9+k3s1".to_owned()));
     assert!(refused("v1.34.1+k3s1", "login", &allowed).contains("no semantic version"));

@@ -153,12 +153,34 @@ mod tests {
 
     #[test]
     fn text_that_a_reader_may_take_for_something_else_is_not_text_to_all() {
-        for text in ["v1.33.4+k3s1", "1.33.4", "2026.08.1", "stable", "1.33.4-rke2r1", "v1"] {
+        for text in [
+            "v1.33.4+k3s1",
+            "1.33.4",
+            "2026.08.1",
+            "stable",
+            "1.33.4-rke2r1",
+            "v1",
+        ] {
             assert!(is_text_to_all(text), "{text}");
         }
         for text in [
-            "1.33", "24.04", "1", "2026-08-01", "0x1f", "1e3", "yes", "null", "", "-v1", ".5", "a b", "a: b", "#a",
-            "1_0.0.0", "12:30", "{a}",
+            "1.33",
+            "24.04",
+            "1",
+            "2026-08-01",
+            "0x1f",
+            "1e3",
+            "yes",
+            "null",
+            "",
+            "-v1",
+            ".5",
+            "a b",
+            "a: b",
+            "#a",
+            "1_0.0.0",
+            "12:30",
+            "{a}",
         ] {
             assert!(!is_text_to_all(text), "{text}");
         }

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use super::*;
 
 fn one(text: &str) -> Node {
@@ -34,7 +36,14 @@ fn a_scalar_has_its_bytes_whatever_its_style_and_its_neighbours() {
 
 #[test]
 fn what_is_not_there_is_null_and_has_no_bytes() {
-    for text in ["a:\nb: 1\n", "a:", "a: # nothing\nb: 1\n", "{a: , b: 1}", "{a, b: 1}", "a: &x\nb: 1"] {
+    for text in [
+        "a:\nb: 1\n",
+        "a:",
+        "a: # nothing\nb: 1\n",
+        "{a: , b: 1}",
+        "{a, b: 1}",
+        "a: &x\nb: 1",
+    ] {
         let node = one(text);
         let a = node.get("a").unwrap();
         assert!(a.is_null() && a.span.is_empty(), "{text}: {a:?}");
@@ -53,7 +62,10 @@ fn aliases_and_merge_keys_are_followed_and_keep_their_places() {
     assert_eq!(json["alias"], serde_json::json!({"x": 1, "z": 2}));
     let alias = node.get("alias").unwrap();
     assert_eq!(&text[alias.alias.clone().unwrap()], "*b");
-    assert_eq!(alias.get("x").unwrap().span, node.get("base").unwrap().get("x").unwrap().span);
+    assert_eq!(
+        alias.get("x").unwrap().span,
+        node.get("base").unwrap().get("x").unwrap().span
+    );
     let merged = node.get("use").unwrap().object().unwrap().entry("x").unwrap();
     assert!(merged.merged);
 }
@@ -73,7 +85,14 @@ fn a_document_that_cannot_be_read_does_not_hide_the_next() {
     let stream = read("a: 1\n---\nb: [1\n---\nc: 3\n...\n---\n");
     assert_eq!(stream.errors.len(), 1, "{stream:?}");
     let json: Vec<_> = stream.documents.iter().map(Node::to_json).collect();
-    assert_eq!(json, [serde_json::json!({"a": 1}), serde_json::json!({"c": 3}), Value::Null]);
+    assert_eq!(
+        json,
+        [
+            serde_json::json!({"a": 1}),
+            serde_json::json!({"c": 3}),
+            Value::Null
+        ]
+    );
 }
 
 #[test]
@@ -81,7 +100,7 @@ fn what_has_no_end_is_an_error_and_no_memory_is_lost_to_it() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
         let below = format!("*a{}, ", level - 1).repeat(10);
-        bomb.push_str(&format!("a{level}: &a{level} [{}]\n", below.trim_end_matches(", ")));
+        let _ = writeln!(bomb, "a{level}: &a{level} [{}]", below.trim_end_matches(", "));
     }
     let error = &read(&bomb).errors[0];
     assert!(error.message.contains("more than"), "{error}");
