@@ -6,6 +6,7 @@ mod generated;
 mod killed;
 mod pin;
 mod render;
+mod server;
 mod validate;
 
 use std::path::{Path, PathBuf};

@@ -320,8 +320,18 @@ fn version(flags: &Flags, plan: &Plan, stored: Option<&Plan>) -> anyhow::Result<
 
 /// The controller's own settings: its environment here, its ConfigMap, its defaults.
 fn settings(flags: &Flags, namespace: &str, live: Option<&Live>) -> anyhow::Result<JobSettings> {
-    let mut config = match live {
-        Some(live) => live.environment(namespace, &flags.name)?,
+    // Who may not read the Deployment has the settings by other means, and is told.
+    let pod = match live.map(|live| live.deployed(namespace, &flags.name)).transpose() {
+        Ok(pod) => pod.flatten(),
+        Err(error) => {
+            output::note(format_args!(
+                "{error}; the controller's settings are those of this environment"
+            ));
+            None
+        }
+    };
+    let mut config = match live.zip(pod.as_ref()) {
+        Some((live, pod)) => live.environment(namespace, pod)?,
         None => BTreeMap::new(),
     };
     if let Some(path) = &flags.config {
@@ -343,8 +353,8 @@ fn settings(flags: &Flags, namespace: &str, live: Option<&Live>) -> anyhow::Resu
         }
     }
     let mut jobs = settings.jobs;
-    if let Some(live) = live {
-        live.fill_in_image(&mut jobs, namespace, &flags.name)?;
+    if let Some(pod) = pod {
+        live::fill_in_image(&mut jobs, pod);
     }
     if jobs.own_image.is_empty() {
         DEFAULT_IMAGE.clone_into(&mut jobs.own_image);

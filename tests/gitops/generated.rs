@@ -4,10 +4,11 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use refit::gitops::Source;
+use refit::gitops::check::{Options, check};
 use refit::gitops::pin::{Want, plans, rewrite};
 use refit::gitops::yaml::is_text_to_all;
 
-use super::source;
+use super::{files, source};
 
 /// How many files are made. `refit pin` has to be right in 10,000 of them.
 const CASES: u32 = 10_000;
@@ -492,4 +493,52 @@ fn at(mut document: serde_json::Value, version: &str) -> serde_json::Value {
         plan["spec"]["version"] = version.into();
     }
     document
+}
+
+/// A file of the corpora with a piece of it gone, doubled or replaced.
+fn damaged() -> impl Strategy<Value = String> {
+    let texts: Vec<_> = ["pin/before", "pin/refused", "broken", "suc"]
+        .into_iter()
+        .flat_map(files)
+        .map(|(_, text)| text)
+        .collect();
+    let piece = prop_oneof![
+        Just(String::new()),
+        "[ -~]{1,3}",
+        "[\\t\\r\\n:{}&*!|>\u{feff}🚀-]{1,3}",
+        Just("\n---\n".to_owned()),
+    ];
+    (select(texts), any::<prop::sample::Index>(), 0_usize..12, piece).prop_map(|(text, at, length, piece)| {
+        let chars: Vec<char> = text.chars().collect();
+        let at = at.index(chars.len());
+        let rest = chars.iter().skip(at + length);
+        chars[..at]
+            .iter()
+            .copied()
+            .chain(piece.chars())
+            .chain(rest.copied())
+            .collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_file_holds_it_is_judged_and_what_is_pinned_can_be_read(text in damaged()) {
+        let source = source("damaged.yaml", &text);
+        for found in check(std::slice::from_ref(&source), &Options::default()).findings {
+            let line = text.split('\n').nth(found.place.line - 1);
+            // Where lines end with CR alone there are more of them than LFs.
+            prop_assert!(line.is_some() || text.contains('\r'), "{found:?}");
+        }
+        for plan in plans(&source) {
+            let wants = [Want { plan: plan.clone(), version: "v9.9.9+k3s9".to_owned(), images: true }];
+            let Ok(changed) = rewrite(&source, &wants) else { continue };
+            let changed = source.with_text(changed);
+            prop_assert_eq!(&changed.stream.errors, &[]);
+            let again = plans(&changed).into_iter().find(|other| other.path == plan.path && other.document == plan.document);
+            prop_assert_eq!(again.and_then(|plan| plan.version).as_deref(), Some("v9.9.9+k3s9"));
+        }
+    }
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::{command, refit, stderr, stdout};
+use super::{command, folder, refit, stderr, stdout};
 use crate::scene::Scene;
+use crate::support::bed::Bed;
 use crate::support::channel::ChannelServer;
 use crate::support::world::cluster::create;
 
@@ -25,8 +26,8 @@ spec:
 ";
 const JOB: &str = "apply-k3s-server-on-node1-with-21c75c607087495cc7f2c945c5-43b87";
 
-fn render(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let output = refit(folder, &[&["render"], arguments].concat());
+fn render(dir: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = refit(dir, &[&["render"], arguments].concat());
     (output.status.code().unwrap(), stdout(&output), stderr(&output))
 }
 
@@ -302,8 +303,11 @@ async fn what_is_rendered_live_is_the_job_that_the_controller_makes() {
             &controller,
         ],
     )
+    // What the tests' controllers are set by.
+    .arg("--config")
+    .arg(folder("").join("../../deploy/config.yaml"))
     .arg("--kubeconfig")
-    .arg(scene.world.kubeconfig())
+    .arg(Bed::shared().await.kubeconfig())
     .env("REFIT_IMAGE", "example.com/refit:v9")
     .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7")
     .output()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Node, PodSpec, Secret};
 use kube::api::Api;
@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::api::Plan;
 use crate::cli::cluster::Connection;
-use crate::controller::client::{ApiServer, ApiSource};
+use crate::controller::client::{ApiServer, ApiSource, brief};
 use crate::controller::own_image::MARK;
 use crate::job::JobSettings;
 use crate::proxy::ProxyEnv;
@@ -51,7 +51,7 @@ impl Live {
         let kind = K::kind(&());
         self.runtime
             .block_on(api.get_opt(name))
-            .with_context(|| format!("{kind} {name} cannot be read"))
+            .map_err(|error| anyhow!("{kind} {name} cannot be read: {}", brief(&error)))
     }
 
     fn namespaced<K>(&self, namespace: &str) -> Api<K>
@@ -74,58 +74,41 @@ impl Live {
         self.get(&self.namespaced(namespace), name)
     }
 
+    /// The pod that the controller's Deployment describes, if there is one.
+    pub(super) fn deployed(&self, namespace: &str, controller: &str) -> anyhow::Result<Option<PodSpec>> {
+        let deployment: Option<Deployment> = self.get(&self.namespaced(namespace), controller)?;
+        Ok(deployment.and_then(|deployment| deployment.spec.template.spec))
+    }
+
     /// The variables of the controller's container, those of its `ConfigMaps` among them.
     pub(super) fn environment(
         &self,
         namespace: &str,
-        controller: &str,
+        pod: &PodSpec,
     ) -> anyhow::Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
-        let Some(container) = self
-            .deployed(namespace, controller)?
-            .as_ref()
-            .and_then(of_controller)
-            .cloned()
-        else {
+        let Some(container) = of_controller(pod) else {
             return Ok(found);
         };
-        let maps = container
-            .env_from
-            .iter()
-            .flatten()
-            .filter_map(|from| from.config_map_ref.as_ref());
-        for map in maps {
+        let sources = container.env_from.iter().flatten();
+        for map in sources.filter_map(|from| from.config_map_ref.as_ref()) {
             let map: Option<ConfigMap> = self.get(&self.namespaced(namespace), &map.name)?;
             found.extend(map.and_then(|map| map.data).unwrap_or_default());
         }
-        let own = container.env.into_iter().flatten();
-        found.extend(own.filter_map(|variable| Some((variable.name, variable.value?))));
+        let own = container.env.iter().flatten();
+        found.extend(own.filter_map(|variable| Some((variable.name.clone(), variable.value.clone()?))));
         Ok(found)
     }
+}
 
-    /// The image that the controller runs from, which is what it cordons and drains with.
-    pub(super) fn fill_in_image(
-        &self,
-        jobs: &mut JobSettings,
-        namespace: &str,
-        controller: &str,
-    ) -> anyhow::Result<()> {
-        let Some(pod) = self.deployed(namespace, controller)? else {
-            return Ok(());
-        };
-        let image = of_controller(&pod).and_then(|container| container.image.clone());
-        if jobs.own_image.is_empty() {
-            jobs.own_image = image.unwrap_or_default();
-        }
-        let secrets = pod.image_pull_secrets.into_iter().flatten();
-        jobs.own_image_pull_secrets = secrets.map(|secret| secret.name).collect();
-        Ok(())
+/// The image that the controller runs from, which is what it cordons and drains with, and what that is pulled with.
+pub(super) fn fill_in_image(jobs: &mut JobSettings, pod: PodSpec) {
+    let image = of_controller(&pod).and_then(|container| container.image.clone());
+    if jobs.own_image.is_empty() {
+        jobs.own_image = image.unwrap_or_default();
     }
-
-    fn deployed(&self, namespace: &str, controller: &str) -> anyhow::Result<Option<PodSpec>> {
-        let deployment: Option<Deployment> = self.get(&self.namespaced(namespace), controller)?;
-        Ok(deployment.and_then(|deployment| deployment.spec.template.spec))
-    }
+    let secrets = pod.image_pull_secrets.into_iter().flatten();
+    jobs.own_image_pull_secrets = secrets.map(|secret| secret.name).collect();
 }
 
 fn of_controller(pod: &PodSpec) -> Option<&Container> {

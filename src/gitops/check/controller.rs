@@ -168,7 +168,9 @@ impl Subject<'_> {
             }
         }
         for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
-            if let Some(error) = selector_error(json!({ "matchExpressions": [expression] })) {
+            if expression.key.is_empty() {
+                told = true; // it is missing, which the schema has said
+            } else if let Some(error) = selector_error(json!({ "matchExpressions": [expression] })) {
                 told = true;
                 let field = format!("spec.nodeSelector.matchExpressions[{index}]");
                 let hint = (!matches!(

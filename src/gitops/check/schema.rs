@@ -9,6 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use regex::Regex;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
@@ -243,6 +244,19 @@ impl Subject<'_> {
             let hint = nearest(text, words.iter().copied()).map(|near| format!("did you mean `{near}`?"));
             let message = format!("{field} is {value}; it must be one of {}", words.join(", "));
             self.tell_at(Rule::NotAllowed, node.offset(), Some(field), message, hint);
+            return None;
+        }
+        if let (Some(pattern), Some(text)) = (&schema.pattern, node.text())
+            && Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(text))
+        {
+            let message = format!("{field} is {text:?}, which is not of the form that it takes");
+            self.tell_at(
+                Rule::NotAllowed,
+                node.offset(),
+                Some(field),
+                message,
+                about(Some(schema)),
+            );
             return None;
         }
         if let Some(number) = integer(node) {
