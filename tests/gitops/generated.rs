@@ -538,7 +538,8 @@ proptest! {
             let changed = source.with_text(changed);
             prop_assert_eq!(&changed.stream.errors, &[]);
             let again = plans(&changed).into_iter().find(|other| other.path == plan.path && other.document == plan.document);
-            prop_assert_eq!(again.and_then(|plan| plan.version).as_deref(), Some("v9.9.9+k3s9"));
+            let version = again.and_then(|plan| plan.version);
+            prop_assert_eq!(version.as_deref(), Some("v9.9.9+k3s9"));
         }
     }
 }
