@@ -8,6 +8,7 @@ pub mod check;
 pub mod edit;
 pub mod finding;
 pub mod input;
+pub mod kustomize;
 pub mod objects;
 pub mod pin;
 pub mod place;

@@ -28,13 +28,16 @@ use crate::job::{self, JobInput, JobSettings, NodeInput, PlanInput, digest, inpu
 use live::Live;
 
 pub(super) const EXAMPLES: &str = "Examples:
-  refit render plan.yaml --node worker-1                      offline, a Linux node without labels
+  refit render plan.yaml --node worker-1
+      offline, for a Linux node of which nothing else is known
   refit render plan.yaml --node worker-1 --version v1.33.4+k3s1
-                                                              without asking the channel
+      without asking the channel
   kubectl get node worker-1 -o yaml > node.yaml; refit render plan.yaml --node-file node.yaml
+      with the node's UID, system and labels
   refit render plan.yaml --node worker-1 --config deploy/config.yaml
-                                                              with the controller's settings
-  refit render plan.yaml --node worker-1 --live               UIDs, secrets and settings of a cluster";
+      with the controller's settings
+  refit render plan.yaml --node worker-1 --live
+      with UIDs, secrets and settings of a cluster";
 
 /// What stands for a UID that only a cluster knows.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::ask::Asking;
 use super::{USAGE, output};
 use crate::gitops::check::{Options, Report, check, nearest};
-use crate::gitops::{Finding, Levels, Rule, Severity, Source, input};
+use crate::gitops::{Finding, Levels, Rule, Severity, Source, input, kustomize};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit validate examples/                          every Plan below a folder
@@ -81,7 +81,18 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         output::data(&rules()).context("the rules cannot be printed")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (sources, unread) = read(&flags.files);
+    let (mut sources, unread) = read(&flags.files);
+    let patches = kustomize::patches(&sources);
+    sources.retain(|source| {
+        let is_patch = kustomize::is_patch(&patches, source);
+        if is_patch {
+            output::note(format_args!(
+                "{} is a patch of Kustomize, and passed over",
+                source.name
+            ));
+        }
+        !is_patch
+    });
     let options = Options {
         levels: levels(flags),
         namespace: flags.namespace.clone(),

@@ -175,6 +175,22 @@ fn a_plan_in_two_files_is_told_where_it_is_for_the_second_time() {
 }
 
 #[test]
+fn patches_of_kustomize_are_passed_over_in_a_folder_and_judged_when_named() {
+    let dir = write("plan.yaml", GOOD);
+    let patch = "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: good}\nspec: {version: v2}\n";
+    std::fs::write(dir.path().join("patch.yaml"), patch).unwrap();
+    let kustomization = "resources: [plan.yaml]\npatches: [{path: patch.yaml}]\n";
+    std::fs::write(dir.path().join("kustomization.yaml"), kustomization).unwrap();
+    let (code, out, err) = validate(&["."], &dir);
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert!(
+        err.starts_with("./patch.yaml is a patch of Kustomize, and passed over\n1 Plan in 2 files"),
+        "{err}"
+    );
+    assert_eq!(validate(&["patch.yaml"], &dir).0, 1);
+}
+
+#[test]
 fn all_rules_are_listed_and_documented() {
     let dir = tempfile::tempdir().unwrap();
     let (code, out, _) = validate(&["--rules"], &dir);
