@@ -202,6 +202,7 @@ fn answers(flags: &Flags, found: &[Vec<PlanAt>]) -> anyhow::Result<Answers> {
     let channels: BTreeSet<_> = found
         .iter()
         .flatten()
+        .filter(|plan| plan.placeholder.is_none())
         .filter_map(|plan| channel_of(flags, plan))
         .collect();
     flags.asking.ask(channels)
@@ -221,6 +222,10 @@ fn decide(
         result: "kept",
         why: None,
     };
+    if let Some(placeholder) = &outcome.plan.placeholder {
+        outcome.why = Some(format!("somebody else fills in {placeholder}"));
+        return (outcome, None);
+    }
     let offered = match (&flags.to, channel_of(flags, &outcome.plan)) {
         (Some(version), _) => Ok(version.clone()),
         (None, Some(channel)) => match answers.get(&channel) {

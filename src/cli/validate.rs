@@ -254,7 +254,8 @@ fn as_annotation(found: &Finding) -> String {
         .map_or(String::new(), |hint| format!("\nhint: {hint}"));
     format!(
         "::{command} file={},line={},col={},title={}::{}\n",
-        property(&found.file),
+        // Paths are those of the repository.
+        property(found.file.trim_start_matches("./")),
         found.place.line,
         found.place.column,
         property(&format!("refit: {}", found.rule)),

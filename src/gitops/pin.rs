@@ -6,6 +6,7 @@
 use semver::{Version, VersionReq};
 use serde_json::Value;
 
+use super::check::is_placeholder;
 use super::edit::ways;
 use super::objects::{Object, objects};
 use super::yaml::{Node, Step};
@@ -33,7 +34,9 @@ pub struct PlanAt {
     pub channel: Option<String>,
     /// `spec.version`.
     pub version: Option<String>,
-    /// Images with a tag, and where they are.
+    /// What of the two somebody else fills in, as Flux does with `${VERSION}`.
+    pub placeholder: Option<String>,
+    /// Images, and where they are.
     pub images: Vec<(Vec<Step>, String)>,
 }
 
@@ -69,6 +72,10 @@ fn plan_at(source: &Source, object: &Object<'_>) -> PlanAt {
         title: object.title(),
         name: object.metadata("name").unwrap_or_default().to_owned(),
         line: source.place(place.offset()).line,
+        placeholder: [VERSION, CHANNEL]
+            .into_iter()
+            .filter_map(text)
+            .find(|text| is_placeholder(text)),
         channel: text(CHANNEL),
         version: text(VERSION),
         images: ["prepare", "upgrade"].into_iter().filter_map(image).collect(),

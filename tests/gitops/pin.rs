@@ -303,3 +303,20 @@ fn one_file_that_cannot_be_changed_does_not_keep_the_others() {
         "{err}"
     );
 }
+
+#[test]
+fn what_somebody_else_fills_in_is_left_to_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for (channel, version) in [
+        ("https://channel.invalid/stable", "${VERSION}"),
+        ("${CHANNEL}", "v1.33.3"),
+    ] {
+        let text = plan("a", channel, version);
+        fs::write(dir.join("p.yaml"), &text).unwrap();
+        let (code, out, err) = pin(dir, &["p.yaml"]);
+        assert_eq!((code, out.as_str()), (0, ""), "{err}");
+        assert!(err.contains("somebody else fills in ${"), "{err}");
+        assert_eq!(read(dir, "p.yaml"), text);
+    }
+}

@@ -34,7 +34,7 @@ impl Subject<'_> {
                 (None, Some(_)) if !reference.is_name_only => {
                     let message = format!("{field} is {:?}, whatever version the channel says", of.image);
                     let hint = format!(
-                        "take off the tag: `{}` gets the version as its tag",
+                        "take it off: `{}` alone gets the version as its tag",
                         reference.name
                     );
                     self.tell(Rule::TagBesideChannel, &field, message, Some(hint));
