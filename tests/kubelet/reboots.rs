@@ -246,11 +246,11 @@ async fn without_a_sentinel_the_pod_says_so_and_the_node_stays() {
         .await;
     let said = wait::eventually("the pod has said why", SOON, async || {
         let status = node.world.pods().get(&pod).await.unwrap().status.unwrap();
-        let told = status
-            .container_statuses
-            .is_some()
-            .then(|| message(&status))
-            .unwrap_or_default();
+        let told = if status.container_statuses.is_some() {
+            message(&status)
+        } else {
+            String::new()
+        };
         if told.is_empty() {
             Err(format!("{status:?}"))
         } else {

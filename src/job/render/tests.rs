@@ -497,7 +497,7 @@ fn a_plan_that_never_reboots_has_the_job_that_it_always_had() {
     let mut plan = fixture.plan.clone();
     plan.spec.reboot =
         serde_json::from_value(serde_json::json!({"when": "Never", "command": ["reboot"]})).unwrap();
-    plan.spec.settle = Some(Default::default());
+    plan.spec.settle = Some(crate::api::SettleSpec::default());
     plan.spec.host_access = Some(HostAccess::Full);
     let after = Fixture {
         why: fixture.why.clone(),

@@ -13,7 +13,7 @@ fn ordered(folder: &Folder, command: &[&str]) -> (Result<Outcome, Failure>, Vec<
     };
     let told = RefCell::new(Vec::new());
     let outcome = reboot(&folder.host(), &order, &|text| {
-        told.borrow_mut().push(text.to_owned())
+        told.borrow_mut().push(text.to_owned());
     });
     (outcome, told.into_inner())
 }
@@ -26,17 +26,17 @@ fn upgraded() -> Folder {
     folder
 }
 
-fn requested(command: &str) -> Result<Outcome, Failure> {
-    Ok(Outcome::Requested {
+fn requested(command: &str) -> Outcome {
+    Outcome::Requested {
         command: command.to_owned(),
-    })
+    }
 }
 
 #[test]
 fn the_boot_that_is_to_end_is_asked_to_each_time() {
     let folder = upgraded();
-    assert_eq!(ordered(&folder, &["reboot", "-f"]).0, requested("reboot -f"));
-    assert_eq!(ordered(&folder, &["reboot", "-f"]).0, requested("reboot -f"));
+    assert_eq!(ordered(&folder, &["reboot", "-f"]).0, Ok(requested("reboot -f")));
+    assert_eq!(ordered(&folder, &["reboot", "-f"]).0, Ok(requested("reboot -f")));
     assert_eq!(folder.read("run/runs").unwrap(), "reboot -f\nreboot -f\n");
 }
 
@@ -87,7 +87,7 @@ fn without_a_sentinel_of_this_boot_nothing_is_rebooted() {
 fn the_next_command_is_for_when_the_first_is_missing_or_fails() {
     let folder = upgraded();
     let (outcome, told) = ordered(&folder, &[]);
-    assert_eq!(outcome, requested("reboot"));
+    assert_eq!(outcome, Ok(requested("reboot")));
     assert!(
         told.iter()
             .any(|text| text.starts_with("systemctl is not on the host")),
@@ -98,13 +98,13 @@ fn the_next_command_is_for_when_the_first_is_missing_or_fails() {
         "echo systemctl \"$@\" >> run/runs; echo 'no bus' >&2; exit 1",
     );
     let (outcome, told) = ordered(&folder, &[]);
-    assert_eq!(outcome, requested("reboot"));
+    assert_eq!(outcome, Ok(requested("reboot")));
     assert!(
         told.contains(&"systemctl reboot ended with exit status: 1: no bus".to_owned()),
         "{told:?}"
     );
     folder.program("usr/bin/systemctl", "echo systemctl \"$@\" >> run/runs");
-    assert_eq!(ordered(&folder, &[]).0, requested("systemctl reboot"));
+    assert_eq!(ordered(&folder, &[]).0, Ok(requested("systemctl reboot")));
     assert_eq!(
         folder.read("run/runs").unwrap(),
         "reboot\nsystemctl reboot\nreboot\nsystemctl reboot\n"

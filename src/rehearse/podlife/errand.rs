@@ -90,7 +90,7 @@ pub(super) fn ask(machine: &Machine, name: &SentinelName) -> Exit {
     machine
         .sentinels
         .get(name)
-        .map_or_else(|| missing(name), |report| reported(report))
+        .map_or_else(|| missing(name), reported)
 }
 
 /// A report as a termination message.
