@@ -78,7 +78,9 @@ fn without_a_sentinel_of_this_boot_nothing_is_rebooted() {
     );
     assert_eq!(
         failed(None),
-        "there is no /run/refit/plan-uid.node-uid.hash on the host: nothing shows that the upgrade succeeded in this boot"
+        format!(
+            "there is no /run/refit/plan-uid.node-uid.hash on the host: nothing shows that the upgrade succeeded in boot {BOOT}"
+        )
     );
     assert_eq!(folder.read("run/runs"), None);
 }

@@ -5,7 +5,7 @@
 use k8s_openapi::api::core::v1::Container;
 
 use super::{Exit, Machine};
-use crate::api::sentinel::{RebootFault, SENTINEL_DIR};
+use crate::api::sentinel::{IN_BOOT, RebootFault, SENTINEL_DIR};
 use crate::api::{SentinelName, SentinelReport};
 
 /// Exit code of `refit reboot` where trying again cannot help.
@@ -67,7 +67,7 @@ pub(super) fn reboot(machine: &Machine, name: &SentinelName, boot_id: &str, comm
     }
     match machine.sentinels.get(name) {
         Some(report) if report.boot_id == boot_id => {}
-        _ => return Ending::Exit(missing(name)),
+        _ => return Ending::Exit(missing(machine, name)),
     }
     if command.code == 0 {
         return Ending::Waits;
@@ -90,7 +90,7 @@ pub(super) fn ask(machine: &Machine, name: &SentinelName) -> Exit {
     machine
         .sentinels
         .get(name)
-        .map_or_else(|| missing(name), reported)
+        .map_or_else(|| missing(machine, name), reported)
 }
 
 /// A report as a termination message.
@@ -101,10 +101,12 @@ pub(super) fn reported(report: &SentinelReport) -> Exit {
     }
 }
 
-fn missing(name: &SentinelName) -> Exit {
-    let reason = RebootFault::SentinelMissing.reason();
+fn missing(machine: &Machine, name: &SentinelName) -> Exit {
+    let (reason, boot_id) = (RebootFault::SentinelMissing.reason(), &machine.boot_id);
     Exit {
         code: FINAL,
-        message: Some(format!("{reason}: there is no {SENTINEL_DIR}/{name} on the host")),
+        message: Some(format!(
+            "{reason}: there is no {SENTINEL_DIR}/{name} on the host {IN_BOOT}{boot_id}"
+        )),
     }
 }

@@ -175,8 +175,10 @@ fn nothing_is_rebooted_without_a_sentinel_of_the_boot() {
         let mut stage = errand_pod(Errand::Reboot { boot_id: BOOT }, sentinel, &[]);
         stage.run_until(1_500);
         assert_eq!((stage.reboots, code(&stage)), (0, Some(3)));
-        let (fault, _) = RebootFault::parse(&message(&stage)).unwrap();
+        let message = message(&stage);
+        let (fault, sentence) = RebootFault::parse(&message).unwrap();
         assert_eq!(fault, RebootFault::SentinelMissing);
+        assert!(sentence.ends_with(&format!("in boot {BOOT}")), "{sentence}");
     }
 }
 
