@@ -78,7 +78,7 @@ pub struct World {
     reading: Reading,
     /// Our fields may have been pruned from what lists show: it happened, or the CRD was changed at the start.
     is_wary: bool,
-    /// What each Plan was told of the CRD last: key of the event.
+    /// What each Plan was told last of why it is not written: key of the event.
     pub(super) told: BTreeMap<Text, String>,
     /// What the controller may not do, as far as it has been asked.
     permissions: Option<Missing>,

@@ -95,8 +95,11 @@ impl World {
         true
     }
 
-    /// A delete of a Job was answered; it is gone once a watch says so.
+    /// A delete of a Job was answered; it is gone once a watch says so, which may have been faster.
     pub fn job_leaving(&mut self, name: &str, uid: &str) -> bool {
+        if self.outlived.contains(uid) {
+            return false;
+        }
         self.jobs.alter(name, |job| {
             let change = *job.uid == *uid && !job.deleting;
             job.deleting |= change;
@@ -283,6 +286,12 @@ impl World {
         self.is_wary = true;
     }
 
+    /// Plans are listed only to be told why nothing happens, before what they are to be compared with: they have to be listed
+    /// once more.
+    pub fn plans_read_early(&mut self) {
+        self.reading = Reading::Due;
+    }
+
     /// The watch of Plans begins anew, as [`Step::ReadPlans`] asked for: what is listed from now on was read since.
     pub fn plans_read_again(&mut self) {
         if self.reading == Reading::Asked {
@@ -290,7 +299,7 @@ impl World {
         }
     }
 
-    /// An event of this key has been written about the CRD, on this Plan.
+    /// An event of this key has been written, on this Plan, about why it is not written.
     pub fn told(&mut self, plan: Text, key: String) {
         self.told.insert(plan, key);
     }
@@ -406,6 +415,11 @@ impl World {
     /// asked which.
     pub fn permissions_doubted(&mut self) {
         self.permissions.take_if(|missing| missing.is_empty());
+    }
+
+    /// What the controller may do is another thing now, and has to be asked.
+    pub fn permissions_changed(&mut self) {
+        self.permissions = None;
     }
 
     /// A step went wrong.
