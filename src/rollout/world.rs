@@ -87,6 +87,8 @@ pub struct World {
     pub(super) taken: BTreeMap<Text, Timestamp>,
     /// Jobs that are being made, by Plan and node.
     pub(super) making: BTreeMap<(Text, Text), Making>,
+    /// Nodes whose ledger is being written: a mark for the drain of an earlier Job may be on its way.
+    pub(super) ledgers_sent: BTreeSet<Text>,
     /// UIDs of Jobs that are gone and whose result is yet to be recorded.
     pub(super) outlived: BTreeSet<Text>,
     /// UIDs of Jobs that have succeeded, whose nodes have been told, and which are being told so themselves: what becomes
@@ -179,6 +181,7 @@ impl World {
             troubles: BTreeMap::new(),
             taken: BTreeMap::new(),
             making: BTreeMap::new(),
+            ledgers_sent: BTreeSet::new(),
             outlived: BTreeSet::new(),
             marking: BTreeSet::new(),
             open_jobs: BTreeMap::new(),

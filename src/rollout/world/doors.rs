@@ -11,6 +11,7 @@ use super::super::plan::PlanView;
 use super::super::step::{Key, Step};
 use super::table::Put;
 use super::{Kind, Making, Reading, Trouble, World, is_live};
+use crate::api::names;
 use crate::job::digest;
 use crate::rollout::fields;
 
@@ -243,6 +244,11 @@ impl World {
                     making.under_way = true;
                 }
             }
+            Step::PatchNode { node, change, .. }
+                if change.annotations.contains_key(names::ANNOTATION_CORDON) =>
+            {
+                self.ledgers_sent.insert(node.clone());
+            }
             Step::ReadPlans => self.reading = Reading::Asked,
             _ => {}
         }
@@ -250,6 +256,9 @@ impl World {
 
     /// A step has come to its end, well or not, and what it has told is known.
     pub fn answered(&mut self, key: &Key) {
+        if let Key::Node(node) = key {
+            self.ledgers_sent.remove(node);
+        }
         if let Key::NextJob(plan, node) = key {
             let place = (plan.clone(), node.clone());
             match self.making.get_mut(&place) {
