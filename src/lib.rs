@@ -13,6 +13,7 @@ pub mod controller;
 pub mod drain;
 pub mod gitops;
 pub mod job;
+pub mod node;
 pub mod proxy;
 pub mod rehearse;
 pub mod rollout;

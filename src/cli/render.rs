@@ -214,7 +214,12 @@ fn render(
     live: Option<&Live>,
 ) -> anyhow::Result<Option<Job>> {
     let plan_name = plan.metadata.name.as_deref().unwrap_or_default();
-    let namespace = plan.metadata.namespace.as_deref().unwrap_or(NAMESPACE);
+    let namespace = plan.metadata.namespace.as_deref().unwrap_or_else(|| {
+        output::note(format_args!(
+            "Plan {plan_name}: its namespace is taken to be {NAMESPACE}"
+        ));
+        NAMESPACE
+    });
     let stored = live
         .map(|live| live.plan(namespace, plan_name))
         .transpose()?
@@ -281,7 +286,7 @@ fn render(
     };
     // What the controller would not even start a node for.
     let mut errors = job::check(&input.plan, &settings).errors.into_iter();
-    if let Some(error) = errors.find(|error| on_windows || *error != job::JobError::KubectlImageWindows) {
+    if let Some(error) = errors.find(|error| on_windows || !error.is_for_windows()) {
         return Err(error.into());
     }
     Ok(Some(job::render(&input, &settings)?))

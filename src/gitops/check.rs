@@ -357,20 +357,34 @@ fn is_near(text: &str, wanted: &str) -> bool {
     strsim::osa_distance(text, wanted) <= 3
 }
 
-/// Takes a field out of the JSON of a Plan, if it is there.
-fn remove(plan: &mut Value, field: &str) -> bool {
-    let steps = steps(field);
-    let Some((last, way)) = steps.split_last() else {
-        return false;
-    };
-    let parent = way.iter().try_fold(plan, |value, step| match step {
+/// What holds a field in the JSON of a Plan, and the last step to it.
+fn holder<'j>(plan: &'j mut Value, field: &str) -> Option<(&'j mut Value, Step)> {
+    let mut steps = steps(field);
+    let last = steps.pop()?;
+    let parent = steps.iter().try_fold(plan, |value, step| match step {
         Step::Key(key) => value.get_mut(key),
         Step::Index(index) => value.get_mut(index),
     });
-    match (parent, last) {
-        (Some(Value::Object(fields)), Step::Key(key)) => fields.remove(key).is_some(),
-        (Some(Value::Array(items)), Step::Index(index)) if *index < items.len() => {
-            items.remove(*index);
+    Some((parent?, last))
+}
+
+/// Takes a field out of the JSON of a Plan, if it is there.
+fn remove(plan: &mut Value, field: &str) -> bool {
+    match holder(plan, field) {
+        Some((Value::Object(fields), Step::Key(key))) => fields.remove(&key).is_some(),
+        Some((Value::Array(items), Step::Index(index))) if index < items.len() => {
+            items.remove(index);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Puts another text in place of an item of a list, if it is there.
+fn replace(plan: &mut Value, field: &str, text: &str) -> bool {
+    match holder(plan, field) {
+        Some((Value::Array(items), Step::Index(index))) if index < items.len() => {
+            items[index] = text.into();
             true
         }
         _ => false,

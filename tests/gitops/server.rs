@@ -115,7 +115,7 @@ fn job_of(plan: &refit::api::Plan, namespace: &str) -> Option<Job> {
         plan: PlanInput {
             name: plan.metadata.name.as_deref()?,
             namespace,
-            uid: "0",
+            uid: "00000000-0000-0000-0000-000000000000",
             labels: None,
             annotations: None,
             spec: &plan.spec,
@@ -125,7 +125,7 @@ fn job_of(plan: &refit::api::Plan, namespace: &str) -> Option<Job> {
         },
         node: NodeInput {
             name: "node",
-            uid: "0",
+            uid: "00000000-0000-0000-0000-000000000001",
             os: None,
         },
         name: "job",
@@ -134,7 +134,7 @@ fn job_of(plan: &refit::api::Plan, namespace: &str) -> Option<Job> {
     };
     // An image that is none shows when the pod is made; the API server takes it.
     let errors = job::check(&input.plan, &settings).errors;
-    let own = |error: &job::JobError| !matches!(error, job::JobError::KubectlImageWindows);
+    let own = |error: &job::JobError| !error.is_for_windows();
     if errors.iter().any(own) {
         return None;
     }

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Subject, is_placeholder, remove};
+use super::{Subject, is_placeholder, remove, replace};
 use crate::api::selector::Selector;
 use crate::api::validate::{Invalid, validate};
 use crate::api::window::WindowError;
@@ -209,6 +209,13 @@ fn put_right(copy: &mut Value, field: &str) -> bool {
         let time = field.rsplit('.').next().unwrap_or_default();
         window.insert(time.to_owned(), "00:00".into());
         return true;
+    }
+    // Without one item the others would be taken for their neighbours.
+    if field.starts_with("spec.reboot.requiredFiles[") {
+        return replace(copy, field, "/file");
+    }
+    if field.starts_with("spec.reboot.command[") {
+        return remove(copy, "spec.reboot.command");
     }
     remove(copy, field)
 }

@@ -11,6 +11,8 @@ use crate::job::{self, JobError, JobSettings, PlanInput, Remark, inputs};
 const DEADLINE: i64 = 900;
 /// A version that is valid, where the Plan's is not known.
 pub(super) const ANY_VERSION: &str = "v0";
+/// A UID, which only a cluster gives.
+const ANY_UID: &str = "00000000-0000-0000-0000-000000000000";
 /// A hash, which has 56 digits.
 const ANY_HASH: &str = "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f";
 
@@ -39,7 +41,7 @@ impl Subject<'_> {
         let input = PlanInput {
             name: plan.metadata.name.as_deref().unwrap_or("plan"),
             namespace: "",
-            uid: "",
+            uid: ANY_UID,
             labels: plan.metadata.labels.as_ref(),
             annotations: plan.metadata.annotations.as_ref(),
             spec,
@@ -82,6 +84,9 @@ impl Subject<'_> {
                 Some(format!("spec.{container}.volumes[{index}]"))
             })
         };
+        if error.is_for_windows() {
+            return; // nobody knows here whether there are such nodes
+        }
         let field = match error {
             JobError::Image { container, image, .. } => {
                 let field = format!("spec.{container}.image");
@@ -97,17 +102,12 @@ impl Subject<'_> {
             JobError::VolumePath { name, .. } => volume(&|volume, _| volume == name),
             JobError::MountConflict { path, .. } => volume(&|_, destination| destination == path),
             // Not about the Plan, or told by what the controller says of it.
-            JobError::KubectlImageWindows
-            | JobError::PlanName(_)
+            JobError::PlanName(_)
             | JobError::ControllerName(_)
             | JobError::Version(_)
             | JobError::NoHash
             | JobError::PostCompleteDelay(_)
             | JobError::PodSelector(_) => return,
-            #[allow(
-                unreachable_patterns,
-                reason = "what is added there is told here, at the spec"
-            )]
             _ => None,
         };
         self.tell(

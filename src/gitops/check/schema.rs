@@ -213,7 +213,10 @@ impl Subject<'_> {
         let mut read = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let path = format!("{field}[{index}]");
-            read.extend(self.read(&path, of_item, item, item.offset()));
+            let value = self.read(&path, of_item, item, item.offset());
+            // The others keep their places, by which they are told.
+            let refused = || (of_item.type_.as_deref() == Some("string")).then(|| Value::from(""));
+            read.extend(value.or_else(refused));
         }
         Some(Value::Array(read))
     }
