@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::batch::v1::Job;
+use refit::api::validate::validate;
 use refit::gitops::check::{Options, check, read_plan};
 use refit::gitops::objects::objects;
 use refit::gitops::{Rule, Severity};
@@ -109,6 +110,8 @@ async fn an_api_server_refuses_the_plans_and_jobs_of_which_it_is_said_and_no_oth
 
 /// The Job of a Plan, unless refit itself refuses to make one.
 fn job_of(plan: &refit::api::Plan, namespace: &str) -> Option<Job> {
+    // Nor is one made for a Plan that is not valid.
+    validate(plan.metadata.name.as_deref()?, &plan.spec).ok()?;
     let settings = JobSettings::new("system-upgrade-controller", "refit");
     let hash = "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f";
     let input = JobInput {
