@@ -27,6 +27,7 @@ mod definition;
 mod deploy;
 mod docs;
 mod drain;
+mod e2e;
 mod examples;
 mod faults;
 mod jobs;

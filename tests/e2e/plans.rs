@@ -1,0 +1,157 @@
+//! Plans as they are written for system-upgrade-controller, carried out on hosts: what the payload wrote there, and how
+//! often it ran.
+
+use kube::ResourceExt as _;
+use refit::api::NodeProgress;
+use serde_json::json;
+
+use super::stage::{RUNS, Stage, container, notes_its_boot, stage, waits, workers};
+use crate::support::real::PATIENCE;
+use crate::support::wait;
+use crate::support::world::done;
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn hosts_are_cordoned_upgraded_and_given_back_one_after_the_other() {
+    let stage = stage().await;
+    stage.make("os", &waits(), &json!({ "cordon": true })).await;
+    let (first, other) = stage.first_and_other().await;
+    assert!(stage.is_cordoned(first).await);
+    assert!(!stage.is_cordoned(other).await);
+    Stage::go(first);
+    wait::eventually("the other has begun", PATIENCE, async || {
+        if other.lines(RUNS).is_empty() {
+            Err("it has not".to_owned())
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    assert!(
+        !stage.is_cordoned(first).await,
+        "given back before the next begins"
+    );
+    Stage::go(other);
+    let plan = stage.complete("os").await;
+    let hash = plan.status.unwrap().latest_hash;
+    for node in [first, other] {
+        assert_eq!(node.lines(RUNS), ["v2"], "once, and on the host itself");
+        assert_eq!(node.boots(), 1);
+        assert_eq!(done(&stage.node(node).await, "os"), hash);
+    }
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn a_drain_waits_for_a_budget_and_goes_on_when_that_allows() {
+    let stage = stage().await;
+    let pod = stage.guarded_pod().await;
+    let drain = json!({ "drain": { "force": true }, "nodeSelector": workers() });
+    stage.make("os", &waits(), &drain).await;
+    let waiting = stage.drain_waits("os", &stage.two).await.message.unwrap();
+    let why = format!(
+        "{}/{} waits for PodDisruptionBudget guard since ",
+        stage.world.namespace(),
+        pod.name_any()
+    );
+    assert!(waiting.contains(&why), "{waiting}");
+    assert_eq!(
+        stage.web_is_ready().await.uid(),
+        pod.uid(),
+        "the budget is respected"
+    );
+    assert_eq!(stage.two.lines(RUNS), [""; 0]);
+    stage.relent().await;
+    Stage::go(&stage.two);
+    stage.complete("os").await;
+    assert_eq!(stage.two.lines(RUNS), ["v2"]);
+    assert_eq!(stage.one.lines(RUNS), [""; 0]);
+    assert_ne!(
+        stage.web_is_ready().await.uid(),
+        pod.uid(),
+        "evicted, and made anew on the node"
+    );
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn the_last_words_of_a_drain_outlive_its_deadline() {
+    let stage = stage().await;
+    let pod = stage.guarded_pod().await;
+    let more = json!({ "drain": { "force": true }, "jobActiveDeadlineSecs": 15, "nodeSelector": workers() });
+    stage.make("os", &waits(), &more).await;
+    let failed = |node: &NodeProgress| node.phase == "Failed";
+    let failed = stage.told("os", &stage.two, "has failed", failed).await;
+    assert_eq!(failed.reason.as_deref(), Some("DeadlineExceeded"));
+    let message = failed.message.unwrap();
+    let why = format!(
+        "{}/{} waits for PodDisruptionBudget guard since ",
+        stage.world.namespace(),
+        pod.name_any()
+    );
+    assert!(message.contains(&why), "{message}");
+    assert_eq!(stage.web_is_ready().await.uid(), pod.uid());
+    assert_eq!(stage.two.lines(RUNS), [""; 0]);
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn prepare_runs_before_the_cordon_and_its_failure_touches_nothing() {
+    let stage = stage().await;
+    let prepare = format!("echo prepare >>/host{RUNS}\n[ -e /host/var/lib/prepared ]");
+    let more = json!({ "prepare": container(&prepare), "cordon": true, "nodeSelector": workers() });
+    stage.make("os", &waits(), &more).await;
+    wait::eventually("prepare has failed twice", PATIENCE, async || {
+        let lines = stage.two.lines(RUNS);
+        if lines.len() >= 2 {
+            Ok(())
+        } else {
+            Err(format!("{lines:?}"))
+        }
+    })
+    .await;
+    assert!(!stage.is_cordoned(&stage.two).await);
+    stage.two.write("/var/lib/prepared", "");
+    Stage::go(&stage.two);
+    stage.complete("os").await;
+    let lines = stage.two.lines(RUNS);
+    assert_eq!(lines.iter().filter(|line| *line == "v2").count(), 1, "{lines:?}");
+    assert_eq!(lines.last().map(String::as_str), Some("v2"), "{lines:?}");
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn a_node_that_loses_power_between_cordon_and_upgrade_is_upgraded_in_its_second_boot() {
+    let stage = stage().await;
+    stage.guarded_pod().await;
+    let more = json!({ "drain": { "force": true }, "nodeSelector": workers() });
+    stage.make("os", &notes_its_boot(), &more).await;
+    stage.drain_waits("os", &stage.two).await;
+    stage.two.power_cycle().await;
+    stage.two.wait_ready().await;
+    assert!(stage.is_cordoned(&stage.two).await);
+    stage.relent().await;
+    stage.complete("os").await;
+    assert_eq!(stage.two.boots(), 2);
+    assert_eq!(stage.two.lines(RUNS), [stage.two.boot_ids()[1].as_str()]);
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn a_payload_that_reboots_its_node_by_itself_ends_with_its_second_run() {
+    let stage = stage().await;
+    // As k3OS does: the first run changes the host and reboots it, the second finds nothing to do.
+    let script = format!(
+        "{}\n[ ! -e /host/var/lib/upgraded ] || exit 0\ntouch /host/var/lib/upgraded\n\
+         nsenter -t 1 -m -- systemctl reboot\nsleep 1000",
+        notes_its_boot()
+    );
+    stage
+        .make("k3os", &script, &json!({ "drain": { "force": true } }))
+        .await;
+    stage.complete("k3os").await;
+    for node in [&stage.one, &stage.two] {
+        assert_eq!(node.boots(), 2, "{}", node.name());
+        assert_eq!(node.lines(RUNS), node.boot_ids(), "one run in each boot");
+    }
+}

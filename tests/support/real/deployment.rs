@@ -1,0 +1,102 @@
+//! The controller as a cluster runs it: the Deployment of `deploy/`, from refit's own image, on a real node.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::{PATIENCE, REFIT, RealNode};
+use crate::support::controller::NAME;
+use crate::support::wait;
+use crate::support::world::{World, create};
+
+/// The ConfigMap of `deploy/` from which the controller has its environment.
+const ENVIRONMENT: &str = "default-controller-env";
+
+/// A Deployment of the controller.
+#[derive(Debug)]
+pub struct Deployed {
+    pods: Api<Pod>,
+    leases: Api<Lease>,
+}
+
+/// Makes `node` a node of the control plane and runs the controller there. The Deployment is that of `deploy/` but for two
+/// things that its README's kustomization sets as well: the image's tag, and, as nobody can pull here, the pull policy of Jobs.
+pub async fn deploy(world: &World, node: &RealNode) -> Deployed {
+    world
+        .label_node(node.name(), "node-role.kubernetes.io/control-plane", Some("true"))
+        .await;
+    let maps = Api::<ConfigMap>::namespaced(world.client.clone(), world.namespace());
+    let policy = json!({ "data": { "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY": "IfNotPresent" } });
+    maps.patch(ENVIRONMENT, &PatchParams::default(), &Patch::Merge(policy))
+        .await
+        .unwrap_or_else(|error| panic!("cannot change {ENVIRONMENT}: {error}"));
+    let mut deployment = world.deployment();
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(REFIT);
+    create(
+        &Api::<Deployment>::namespaced(world.client.clone(), world.namespace()),
+        deployment,
+    )
+    .await;
+    Deployed {
+        pods: world.pods(),
+        leases: Api::namespaced(world.client.clone(), world.namespace()),
+    }
+}
+
+impl Deployed {
+    /// Waits until a pod of it leads, and returns that pod.
+    pub async fn leading(&self) -> Pod {
+        wait::eventually("the Deployment's controller leads", PATIENCE, async || {
+            let lease = self
+                .leases
+                .get_opt(NAME)
+                .await
+                .map_err(|error| error.to_string())?;
+            let holder = lease
+                .and_then(|lease| lease.spec?.holder_identity)
+                .unwrap_or_default();
+            let pods = self.pods().await;
+            let leads = |pod: &&Pod| {
+                let name = pod.metadata.name.as_deref().unwrap_or_default();
+                pod.metadata.deletion_timestamp.is_none() && !name.is_empty() && holder.starts_with(name)
+            };
+            pods.iter()
+                .find(leads)
+                .cloned()
+                .ok_or_else(|| format!("the holder is {holder:?}; pods: {:?}", states(&pods)))
+        })
+        .await
+    }
+
+    /// `kubectl delete pod`, and waits until it is gone.
+    pub async fn delete(&self, pod: &Pod) {
+        let name = pod.metadata.name.as_deref().expect("a pod has a name");
+        self.pods
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap_or_else(|error| panic!("cannot delete pod {name}: {error}"));
+        wait::gone(self.pods.clone(), name, Duration::from_secs(60)).await;
+    }
+
+    async fn pods(&self) -> Vec<Pod> {
+        let mine = ListParams::default().labels("app.kubernetes.io/name=system-upgrade-controller");
+        let pods = self.pods.list(&mine).await;
+        pods.unwrap_or_else(|error| panic!("cannot list pods: {error}"))
+            .items
+    }
+}
+
+fn states(pods: &[Pod]) -> Vec<String> {
+    let state = |pod: &Pod| {
+        format!(
+            "{}: {}",
+            pod.metadata.name.as_deref().unwrap_or_default(),
+            serde_json::to_string(&pod.status).unwrap_or_default()
+        )
+    };
+    pods.iter().map(state).collect()
+}
