@@ -34,6 +34,7 @@ ip address add "$ADDRESS/16" dev eth0
 ip link set eth0 up
 ip route add default via "$GATEWAY"
 echo 1 >/proc/sys/net/ipv4/ip_forward
+ip link add pods address 02:00:00:00:00:02 type bridge # as that of nodes, see lan.sh
 
 # keep NAME PROGRAM...: runs it again and again, for as long as it is not said that it shall not
 keep() {

@@ -6,7 +6,9 @@ set -eu
 [ "$(readlink /proc/self/ns/net)" != "$1" ] || { echo "this is the machine's own network" >&2; exit 1; }
 
 ip link set lo up
-ip link add nodes type bridge
+# A bridge without an address of its own takes that of a port, and another one when that port goes: who has learned the last
+# one talks to nobody for a minute.
+ip link add nodes address 02:00:00:00:00:01 type bridge
 ip address add "$2/16" dev nodes
 ip address add "$3/32" dev lo
 ip link set nodes up
