@@ -235,7 +235,6 @@ impl Stage {
         told
     }
 
-    /// The hash with which the Plan is done on the node.
     pub(crate) async fn node(&self, node: &RealNode) -> Node {
         self.world.node(node.name()).await
     }

@@ -44,7 +44,8 @@ async fn the_node_of_the_controller_s_own_pod_is_upgraded_like_any_other() {
         });
         let pods = scene.world.pods();
         let _: Pod = create(&pods, pod).await;
-        let runs = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+        let runs =
+            |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
         wait::object(pods.clone(), "controller", "runs", SOON, runs).await;
         let _controller = scene.world.controller().start();
         scene.plan("plan", json!({ "spec": { "cordon": true } })).await;

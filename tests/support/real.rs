@@ -39,6 +39,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::bed::Bed;
@@ -56,6 +59,9 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 /// lease every 2.5 s (see `node.rs`).
 const GRACE: &str = "--node-monitor-grace-period=16s";
 
+/// Where the admission plugin `PodNodeSelector` looks for what it adds to the pods of a namespace.
+const SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
+
 /// What this machine lacks for real nodes, a line each; empty where they can run.
 pub fn missing() -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bed/node/missing.sh");
@@ -72,18 +78,38 @@ pub async fn world() -> World {
     let bed = SHARED
         .get_or_init(|| async { Bed::own(options()).await.for_many() })
         .await;
-    World::at(bed).await
+    on(bed).await
 }
 
 /// A world on a control plane of its own, for tests that stop the API server.
 pub async fn world_alone() -> World {
-    World::at(&Bed::own(options()).await).await
+    on(&Bed::own(options()).await).await
+}
+
+async fn on(bed: &Bed) -> World {
+    let world = World::at(bed).await;
+    // Nodes of other worlds would run its pods as well.
+    let labels = world.node_labels();
+    let selector: Vec<_> = labels
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let only_here = json!({ "metadata": { "annotations": { SELECTOR: selector.join(",") } } });
+    Api::<Namespace>::all(world.client.clone())
+        .patch(
+            world.namespace(),
+            &PatchParams::default(),
+            &Patch::Merge(only_here),
+        )
+        .await
+        .unwrap_or_else(|error| panic!("cannot annotate the namespace: {error}"));
+    world
 }
 
 fn options() -> Options {
     Options {
+        apiserver: vec!["--enable-admission-plugins=NodeRestriction,PodNodeSelector".to_owned()],
         controller_manager: vec![GRACE.to_owned()],
-        ..Options::default()
     }
 }
 

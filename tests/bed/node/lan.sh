@@ -15,4 +15,4 @@ ip link set nodes up
 echo 1 >/proc/sys/net/ipv4/ip_forward
 
 echo up
-while :; do sleep 1000; done
+exec sleep infinity # and no child, which would outlive it

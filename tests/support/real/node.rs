@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::lan::Place;
 use super::{PATIENCE, images, kit, tree};
@@ -20,11 +21,12 @@ use crate::support::wait;
 use crate::support::world::World;
 
 /// What the node runs, by file name. They are in `tests/bed/node`.
-const SCRIPTS: [(&str, &str); 4] = [
+const SCRIPTS: [(&str, &str); 5] = [
     ("machine.sh", include_str!("../../bed/node/machine.sh")),
     ("boot.sh", include_str!("../../bed/node/boot.sh")),
     ("init.sh", include_str!("../../bed/node/init.sh")),
     ("systemctl.sh", include_str!("../../bed/node/systemctl.sh")),
+    ("hook.sh", include_str!("../../bed/node/hook.sh")),
 ];
 
 /// From power on to the first instruction, in seconds: a firmware is slower, a test is in a hurry.
@@ -74,7 +76,7 @@ impl RealNode {
         let name = world.node_name(name);
         let dir = world.dir().join(format!("node-{name}"));
         fs::create_dir_all(dir.join("disk"))?;
-        configure(&dir, &place)?;
+        configure(&dir, &place, &binaries.path("ctr"))?;
         plane.write_node_kubeconfig(&dir.join("kubeconfig"), &name)?;
 
         let run = Run::current()
@@ -352,7 +354,7 @@ fn labels(labels: &BTreeMap<String, String>) -> String {
 }
 
 /// Writes all files that the node finds in `/opt/node`.
-fn configure(dir: &Path, place: &Place) -> Result<()> {
+fn configure(dir: &Path, place: &Place, ctr: &Path) -> Result<()> {
     for (name, text) in SCRIPTS {
         let path = dir.join(name);
         fs::write(&path, text)?;
@@ -378,6 +380,11 @@ fn configure(dir: &Path, place: &Place) -> Result<()> {
     });
     fs::write(dir.join("kubelet.yaml"), kubelet.to_string())?;
     fs::write(dir.join("containerd.toml"), containerd())?;
+    // What containerd begins each container with, and a hook.
+    let out = Command::new(ctr).args(["oci", "spec"]).output()?;
+    let mut spec: Value = serde_json::from_slice(&out.stdout).context("`ctr oci spec` prints no JSON")?;
+    spec["hooks"] = json!({ "createContainer": [{ "path": "/opt/node/hook.sh" }] });
+    fs::write(dir.join("spec.json"), spec.to_string())?;
     let network = json!({
         "cniVersion": "1.0.0",
         "name": "pods",
@@ -417,6 +424,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
     default_runtime_name = "runc"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
+      base_runtime_spec = "/opt/node/spec.json"
       [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
         BinaryName = "{debian}/usr/sbin/runc"
         SystemdCgroup = false
