@@ -45,5 +45,6 @@ mod rollout;
 mod scene;
 mod schema;
 mod soak;
+mod suc_suite;
 mod tended;
 mod testbed;

@@ -170,20 +170,12 @@ impl ControlPlane {
             .await
     }
 
-    /// Writes the kubeconfig of a kubelet on that network.
-    pub fn write_node_kubeconfig(&self, path: &Path, node: &str) -> Result<()> {
-        let identity = self
-            .pki
-            .authority()
-            .client(&format!("system:node:{node}"), Some("system:nodes"))?;
-        let cluster =
-            kubeconfig::inline_cluster(&format!("https://{SERVICE_IP}"), self.pki.authority().pem());
-        kubeconfig::write(
-            path,
-            &cluster,
-            &kubeconfig::inline_certificate(&identity),
-            "default",
-        )
+    /// Writes a kubeconfig for somebody on that network.
+    pub fn write_lan_kubeconfig(&self, path: &Path, user: &str, group: Option<&str>) -> Result<()> {
+        let authority = self.pki.authority();
+        let user = kubeconfig::inline_certificate(&authority.client(user, group)?);
+        let cluster = kubeconfig::inline_cluster(&format!("https://{SERVICE_IP}"), authority.pem());
+        kubeconfig::write(path, &cluster, &user, "default")
     }
 
     pub fn audit_log(&self) -> PathBuf {

@@ -161,3 +161,88 @@ fn architecture() -> Result<&'static str> {
     ensure!(found.is_some(), "no name for the architecture {here} in images");
     Ok(found.map_or("", |(_, image)| *image))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn entries(archive: impl std::io::Read) -> BTreeMap<String, (Header, Vec<u8>)> {
+        let mut archive = tar::Archive::new(archive);
+        let read = |mut entry: tar::Entry<'_, _>| {
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).unwrap();
+            let path = entry.path().unwrap().display().to_string();
+            (path, (entry.header().clone(), bytes))
+        };
+        archive
+            .entries()
+            .unwrap()
+            .map(|entry| read(entry.unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn an_image_is_an_archive_with_a_config_and_a_layer() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("image.tar");
+        Image::new(&["docker.io/library/one:1"])
+            .text("hello", "/etc/deep/greeting")
+            .unwrap()
+            .link("greeting", "/etc/deep/link")
+            .unwrap()
+            .folder("/tmp")
+            .unwrap()
+            .user("65534:65534")
+            .entrypoint(&["/bin/one"])
+            .write(&path)
+            .unwrap();
+        let archive = entries(fs::File::open(path).unwrap());
+        let manifest: Value = serde_json::from_slice(&archive["manifest.json"].1).unwrap();
+        assert_eq!(manifest[0]["RepoTags"], json!(["docker.io/library/one:1"]));
+        let config = &archive[manifest[0]["Config"].as_str().unwrap()].1;
+        let config: Value = serde_json::from_slice(config).unwrap();
+        assert_eq!(config["config"]["User"], "65534:65534");
+        assert_eq!(config["config"]["Entrypoint"], json!(["/bin/one"]));
+        let layer = &archive[manifest[0]["Layers"][0].as_str().unwrap()].1;
+        let digest = format!("sha256:{}", hex::encode(Sha256::digest(layer)));
+        assert_eq!(config["rootfs"]["diff_ids"], json!([digest]));
+
+        let layer = entries(layer.as_slice());
+        let names: Vec<_> = layer.keys().map(|path| path.trim_end_matches('/')).collect();
+        assert_eq!(
+            names,
+            ["etc", "etc/deep", "etc/deep/greeting", "etc/deep/link", "tmp"]
+        );
+        assert_eq!(layer["etc/deep/greeting"].1, b"hello");
+        let link = layer["etc/deep/link"].0.link_name().unwrap().unwrap();
+        assert_eq!(link, Path::new("greeting"));
+        assert_eq!(layer["tmp"].0.mode().unwrap(), 0o1777);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_program_brings_the_libraries_that_it_loads() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("image.tar");
+        let here = std::env::current_exe().unwrap();
+        Image::new(&["a:1"])
+            .program(&here, "/bin/it")
+            .unwrap()
+            .write(&path)
+            .unwrap();
+        let archive = entries(fs::File::open(path).unwrap());
+        let (_, layer) = archive
+            .iter()
+            .find(|(name, _)| name.ends_with("layer.tar"))
+            .unwrap();
+        let layer = entries(layer.1.as_slice());
+        assert_eq!(layer["bin/it"].0.mode().unwrap() & 0o111, 0o111);
+        // One that is linked statically brings none.
+        let loader = Command::new("ldd").arg(&here).output().unwrap();
+        let asks = String::from_utf8_lossy(&loader.stdout).contains("libc.so");
+        assert_eq!(layer.keys().any(|name| name.ends_with("libc.so.6")), asks);
+    }
+}

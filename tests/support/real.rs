@@ -7,7 +7,7 @@
 //! async fn a_node_reboots_once() {
 //!     let world = real::world().await;                       // as `World::new`, on a control plane for real nodes
 //!     let [one, two] = real::nodes(&world, ["one", "two"]).await; // Ready; gone when dropped
-//!     let controller = world.controller().start();            // beside the cluster; or `real::deploy(&world)`, on it
+//!     let controller = real::controller(&world).start();      // beside the cluster; or `real::deploy(&world, &one)`, on it
 //!     world.plan(&format!("… image: {BUSYBOX} …")).await;     // Plans select these nodes
 //!     one.wait_boots(2).await;                                // counted by the supervisor
 //!     assert_eq!(one.lines("/var/runs"), ["v2"]);             // files of the host, also while it is off
@@ -46,6 +46,7 @@ use tokio::sync::OnceCell;
 
 use super::bed::Bed;
 use super::binaries::Binaries;
+use super::controller::Setup;
 use super::controlplane::Options;
 use super::world::World;
 pub use deployment::{Deployed, deploy};
@@ -111,6 +112,15 @@ fn options() -> Options {
         apiserver: vec!["--enable-admission-plugins=NodeRestriction,PodNodeSelector".to_owned()],
         controller_manager: vec![GRACE.to_owned()],
     }
+}
+
+/// The controller as a process beside the cluster, for tests that kill it or change what it is told.
+pub fn controller(world: &World) -> Setup {
+    // Nobody can pull here.
+    world
+        .controller()
+        .env("SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY", "IfNotPresent")
+        .env("REFIT_IMAGE", REFIT)
 }
 
 /// Brings up nodes of this world, side by side, and waits until they are Ready. Their names are `world.node_name(…)`.

@@ -1,6 +1,11 @@
 #!/bin/sh
 # Process 1 of a node until it has its own root: an overlay over that of the machine, which therefore stays as it is.
 set -eu
+if [ "${1-}" != own ]; then
+    # A cgroup namespace begins where the process is that makes it.
+    [ "$HIERARCHIES" != unified ] || echo 0 >"$CGROUPS/node/cgroup.procs"
+    exec unshare --cgroup "$0" own
+fi
 disk=$NODE_DIR/disk
 root=$disk/root
 # The mounts of the last boot go with its last process, which may take a moment.

@@ -4,12 +4,21 @@
 #
 # NODE_DIR   the node's folder: configuration, logs, `boots` (boot ids, the last one is the present one), and what the test
 #            says: `off` (the power stays off), `boot-seconds`
-# CGROUPS    the node's cgroups, a folder for each hierarchy
+# CGROUPS    the node's cgroups, a folder for each hierarchy; HIERARCHIES says of which, and is `unified` with cgroup v2
 # MACHINE_NET  the network of the machine outside
 # NUMBER, ADDRESS, PODS, GATEWAY   number and address of the node, range of its pods, address of the switch
 set -eu
 mount -t proc proc /proc # /proc/PID has to mean the pids that are seen here
-for cgroup in $CGROUPS; do echo 0 >"$cgroup/cgroup.procs"; done
+for cgroup in $CGROUPS; do
+    if [ "$HIERARCHIES" = unified ]; then
+        # In v2 a cgroup that hands controllers on holds no processes itself. boot.sh enters `node`.
+        mkdir "$cgroup/machine" "$cgroup/node"
+        echo 0 >"$cgroup/machine/cgroup.procs"
+        sed 's/[a-z][a-z]*/+&/g' "$cgroup/cgroup.controllers" >"$cgroup/cgroup.subtree_control"
+    else
+        echo 0 >"$cgroup/cgroup.procs"
+    fi
+done
 
 # In memory: nothing is left of it afterwards, and containerd's snapshots need a file system that is no overlay.
 disk=$NODE_DIR/disk
@@ -36,7 +45,7 @@ while :; do
     sleep "$(cat "$NODE_DIR/boot-seconds")"
     boot=$((boot + 1))
     cat /proc/sys/kernel/random/uuid >>"$NODE_DIR/boots"
-    unshare --fork --kill-child=KILL --pid --mount --uts --ipc --cgroup --net "$NODE_DIR/boot.sh" </dev/null &
+    unshare --fork --kill-child=KILL --pid --mount --uts --ipc --net "$NODE_DIR/boot.sh" </dev/null &
     node=$!
     plug_in "$node"
     code=0

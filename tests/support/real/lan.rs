@@ -84,6 +84,11 @@ impl Lan {
         })
     }
 
+    /// An address on it that is no node's, for servers of tests.
+    pub fn gateway(&self) -> Ipv4Addr {
+        GATEWAY
+    }
+
     /// The file by which one enters the namespace.
     pub fn namespace(&self) -> String {
         format!("/proc/{}/ns/net", self.switch.pid())

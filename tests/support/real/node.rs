@@ -77,7 +77,8 @@ impl RealNode {
         let dir = world.dir().join(format!("node-{name}"));
         fs::create_dir_all(dir.join("disk"))?;
         configure(&dir, &place, &binaries.path("ctr"))?;
-        plane.write_node_kubeconfig(&dir.join("kubeconfig"), &name)?;
+        let user = format!("system:node:{name}");
+        plane.write_lan_kubeconfig(&dir.join("kubeconfig"), &user, Some("system:nodes"))?;
 
         let run = Run::current()
             .dir()
