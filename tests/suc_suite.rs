@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::support::process::tail;
 use crate::support::real;
+use crate::support::real::lan::GATEWAY;
 
 /// Names the checkout.
 const CHECKOUT: &str = "REFIT_SUC_CHECKOUT";
@@ -43,7 +44,7 @@ async fn the_e2e_suite_of_system_upgrade_controller_passes_unmodified() {
     // Its channel server listens where its host name leads, and the controller's pods have to reach that.
     let lan = plane.lan().await.unwrap();
     let hosts = world.dir().join("hosts");
-    std::fs::write(&hosts, format!("127.0.0.1 localhost\n{} suite\n", lan.gateway())).unwrap();
+    std::fs::write(&hosts, format!("127.0.0.1 localhost\n{GATEWAY} suite\n")).unwrap();
     let said = run(tokio::process::Command::new("nsenter")
         .arg(format!("--net={}", lan.namespace()))
         .args(["unshare", "--mount", "--uts", "/bin/sh", "-euc"])

@@ -171,13 +171,14 @@ impl Holder {
     async fn all_is_as_before(&self) {
         wait::eventually("all is as before", PATIENCE, async || {
             let now = self.look();
-            match now == self.before && !self.dir.exists() {
-                true => Ok(()),
-                false => Err(format!(
+            if now == self.before && !self.dir.exists() {
+                Ok(())
+            } else {
+                Err(format!(
                     "{now:#?}; {} exists: {}",
                     self.dir.display(),
                     self.dir.exists()
-                )),
+                ))
             }
         })
         .await;
@@ -198,9 +199,10 @@ async fn the_next_run_clears_up_when_the_watchdog_was_killed_too() {
     let mut holder = Holder::start().await;
     signal(holder.watchdog, Signal::KILL).unwrap();
     wait::eventually("the watchdog is gone", PATIENCE, async || {
-        match lives(holder.watchdog) {
-            true => Err("it lives".to_owned()),
-            false => Ok(()),
+        if lives(holder.watchdog) {
+            Err("it lives".to_owned())
+        } else {
+            Ok(())
         }
     })
     .await;

@@ -56,7 +56,7 @@ pub use node::{RealNode, Service};
 /// For what takes a node some seconds on an idle machine: booting, pulling itself together, a drain.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long nothing may be heard of a node before it is NotReady. Shorter than Kubernetes' 50 s; a kubelet here renews its
+/// How long nothing may be heard of a node before it is `NotReady`. Shorter than Kubernetes' 50 s; a kubelet here renews its
 /// lease every 2.5 s (see `node.rs`).
 const GRACE: &str = "--node-monitor-grace-period=16s";
 

@@ -13,7 +13,7 @@ use crate::support::controller::NAME;
 use crate::support::wait;
 use crate::support::world::{World, create};
 
-/// The ConfigMap of `deploy/` from which the controller has its environment.
+/// The `ConfigMap` of `deploy/` from which the controller has its environment.
 const ENVIRONMENT: &str = "default-controller-env";
 
 /// A Deployment of the controller.

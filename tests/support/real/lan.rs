@@ -20,8 +20,8 @@ use crate::support::wait;
 
 const SCRIPT: &str = include_str!("../../bed/node/lan.sh");
 
-/// Address of the switch, and the nodes' way to everything that is not on it.
-const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// Address of the switch, and the nodes' way to everything that is not on it. Servers of tests may listen there, too.
+pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
 /// A running network. Dropping it ends it.
 #[derive(Debug)]
@@ -82,11 +82,6 @@ impl Lan {
             pods: format!("10.78.{number}.0/24"),
             gateway: GATEWAY,
         })
-    }
-
-    /// An address on it that is no node's, for servers of tests.
-    pub fn gateway(&self) -> Ipv4Addr {
-        GATEWAY
     }
 
     /// The file by which one enters the namespace.

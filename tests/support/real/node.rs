@@ -40,9 +40,9 @@ const NETWORK: &str = "cni/pods.conflist";
 pub enum Service {
     /// Without it nobody hears of the node, and pods run on as they are.
     Kubelet,
-    /// Without it a node that runs is NotReady, and one that boots is not heard of: the kubelet ends.
+    /// Without it a node that runs is `NotReady`, and one that boots is not heard of: the kubelet ends.
     Containerd,
-    /// Of pods. Without it the kubelet says that the node is NotReady, also of one that has just booted.
+    /// Of pods. Without it the kubelet says that the node is `NotReady`, also of one that has just booted.
     Network,
 }
 
@@ -70,15 +70,15 @@ pub struct RealNode {
 impl RealNode {
     pub(super) async fn start(world: &World, name: &str) -> Result<Self> {
         let (binaries, images) = kit().await?;
-        let plane = world.bed.control_plane();
-        let lan = plane.lan().await?;
+        let control = world.bed.control_plane();
+        let lan = control.lan().await?;
         let place = lan.place()?;
         let name = world.node_name(name);
         let dir = world.dir().join(format!("node-{name}"));
         fs::create_dir_all(dir.join("disk"))?;
         configure(&dir, &place, &binaries.path("ctr"))?;
         let user = format!("system:node:{name}");
-        plane.write_lan_kubeconfig(&dir.join("kubeconfig"), &user, Some("system:nodes"))?;
+        control.write_lan_kubeconfig(&dir.join("kubeconfig"), &user, Some("system:nodes"))?;
 
         let run = Run::current()
             .dir()
@@ -312,9 +312,10 @@ impl RealNode {
         let Some(init) = self.init() else { return };
         let _ = process::signal(init, Signal::KILL);
         wait::eventually("the node is down", PATIENCE, async || {
-            match process::lives(init) {
-                true => Err("it is up".to_owned()),
-                false => Ok(()),
+            if process::lives(init) {
+                Err("it is up".to_owned())
+            } else {
+                Ok(())
             }
         })
         .await;
