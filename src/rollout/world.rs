@@ -281,7 +281,9 @@ impl World {
     /// What the last container of a Job that failed has said.
     pub(super) fn last_words(&self, job_uid: &str) -> Option<&str> {
         let there = self.pods_of(job_uid).filter_map(|pod| pod.last_words.as_deref());
-        there.last().or_else(|| self.words.get(job_uid).map(String::as_str))
+        there
+            .last()
+            .or_else(|| self.words.get(job_uid).map(String::as_str))
     }
 
     /// The pods of ours that are bound to a node and have not ended.
