@@ -1,14 +1,16 @@
 //! Plans as they are written for system-upgrade-controller, carried out on hosts: what the payload wrote there, and how
 //! often it ran.
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use refit::api::NodeProgress;
 use serde_json::json;
 
 use super::stage::{RUNS, Stage, container, notes_its_boot, stage, waits, workers};
-use crate::support::real::PATIENCE;
+use crate::support::binaries::kubernetes_version;
+use crate::support::real::{self, PATIENCE};
 use crate::support::wait;
-use crate::support::world::done;
+use crate::support::world::{create, done};
 
 #[tokio::test]
 #[ignore = "real nodes: just e2e"]
@@ -153,5 +155,107 @@ async fn a_payload_that_reboots_its_node_by_itself_ends_with_its_second_run() {
     for node in [&stage.one, &stage.two] {
         assert_eq!(node.boots(), 2, "{}", node.name());
         assert_eq!(node.lines(RUNS), node.boot_ids(), "one run in each boot");
+    }
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn an_upgrade_finds_its_secrets_its_variables_and_its_host() {
+    let stage = stage().await;
+    let secret = json!({ "metadata": { "name": "keys" }, "stringData": { "token": "hush" } });
+    let _: Secret = create(&stage.world.secrets(), secret).await;
+    let script = "cat >/host/var/lib/told <<END\n\
+        $SYSTEM_UPGRADE_NODE_NAME $SYSTEM_UPGRADE_PLAN_NAME $SYSTEM_UPGRADE_PLAN_LATEST_VERSION\n\
+        $(cat /run/keys/token) $(id -u) $(hostname)\n\
+        $(grep -c . /run/system-upgrade/pod/labels) $(cat /host/etc/hostname) $(cat /proc/1/comm)\nEND";
+    let more = json!({ "secrets": [{ "name": "keys", "path": "/run/keys" }], "nodeSelector": workers() });
+    stage.make("os", script, &more).await;
+    stage.complete("os").await;
+    let two = stage.two.name();
+    let told = stage.two.lines("/var/lib/told");
+    assert_eq!(
+        told[..2],
+        [format!("{two} os v2"), format!("hush 0 {two}")],
+        "{told:?}"
+    );
+    let [labels, host, first] = <[&str; 3]>::try_from(told[2].split(' ').collect::<Vec<_>>()).unwrap();
+    assert!(labels.parse::<u32>().unwrap() > 3, "{told:?}");
+    assert_eq!(host, two);
+    // The host's first process, by its pid namespace.
+    assert_eq!(first, "init.sh");
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn an_image_that_is_not_there_is_told_and_the_plan_goes_on_when_it_is() {
+    let stage = stage().await;
+    let mut upgrade = container(&format!("echo late >>/host{RUNS}"));
+    upgrade["image"] = json!("refit.test/late:1");
+    stage
+        .make(
+            "os",
+            "",
+            &json!({ "upgrade": upgrade, "nodeSelector": workers() }),
+        )
+        .await;
+    let waits = |node: &NodeProgress| node.reason.as_deref() == Some("PodWaiting");
+    let told = stage.told("os", &stage.two, "waits for its image", waits).await;
+    let message = told.message.unwrap();
+    assert!(
+        message.contains("container upgrade") && message.contains("refit.test/late:1"),
+        "{message}"
+    );
+    let archive = stage.world.dir().join("late.tar");
+    real::shell(&["refit.test/late:1"]).await.write(&archive).unwrap();
+    stage.two.load(&archive).await;
+    stage.complete("os").await;
+    assert_eq!(stage.two.lines(RUNS), ["late"]);
+}
+
+/// What k3s-upgrade and rke2-upgrade do as `prepare`: wait until the other Plan is at work on no node, and until the nodes of
+/// the control plane say that they have its version (S68).
+const PREPARE: &str = r#"
+namespace=$(cat /var/run/secrets/kubernetes.io/serviceaccount/namespace)
+while [ -n "$(kubectl get plan servers -n "$namespace" -o 'jsonpath={.status.applying[*]}')" ]; do sleep 1; done
+versions() { kubectl get nodes -l node-role.kubernetes.io/control-plane -o 'jsonpath={range .items[*]}{.status.nodeInfo.kubeletVersion}{"\n"}{end}'; }
+while versions | tr + - | grep -qvx "$SYSTEM_UPGRADE_PLAN_LATEST_VERSION"; do sleep 1; done
+"#;
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn agents_wait_in_prepare_for_the_plan_of_the_servers() {
+    let stage = stage().await;
+    let archive = stage.world.dir().join("k3s-upgrade.tar");
+    let kubectl = stage.world.bed.kubectl().await;
+    let image = real::shell(&["refit.test/k3s-upgrade:1"]).await;
+    image
+        .file(&kubectl, "/bin/kubectl")
+        .unwrap()
+        .write(&archive)
+        .unwrap();
+    stage.two.load(&archive).await;
+
+    let version = kubernetes_version();
+    let role = |operator: &str| {
+        let is = json!({ "key": "node-role.kubernetes.io/control-plane", "operator": operator });
+        json!({ "version": version, "cordon": true, "nodeSelector": { "matchExpressions": [is] } })
+    };
+    stage.make("servers", &waits(), &role("Exists")).await;
+    let upgrading = |node: &NodeProgress| node.phase == "Upgrading";
+    stage.told("servers", &stage.one, "is upgrading", upgrading).await;
+    let mut agents = role("DoesNotExist");
+    agents["prepare"] = container(PREPARE);
+    agents["prepare"]["image"] = json!("refit.test/k3s-upgrade:1");
+    stage.make("agents", &waits(), &agents).await;
+    let preparing = |node: &NodeProgress| node.phase == "Preparing";
+    stage.told("agents", &stage.two, "is preparing", preparing).await;
+    assert!(!stage.is_cordoned(&stage.two).await);
+
+    Stage::go(&stage.one);
+    Stage::go(&stage.two);
+    stage.world.plan_complete("agents", PATIENCE).await;
+    stage.complete("servers").await;
+    for node in [&stage.one, &stage.two] {
+        assert_eq!(node.lines(RUNS), [version]);
     }
 }

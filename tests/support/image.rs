@@ -58,7 +58,7 @@ impl Image {
 
     /// An empty folder. Everybody may write to `/tmp`.
     pub fn folder(mut self, path: &str) -> Result<Self> {
-        self.folders(&format!("{path}/."))?;
+        self.folders(&format!("{path}/any"))?;
         Ok(self)
     }
 

@@ -48,6 +48,7 @@ use super::bed::Bed;
 use super::binaries::Binaries;
 use super::controller::Setup;
 use super::controlplane::Options;
+use super::image::Image;
 use super::world::World;
 pub use deployment::{Deployed, deploy};
 pub use images::{BUSYBOX, PAUSE, REFIT};
@@ -135,6 +136,14 @@ pub async fn nodes<const N: usize>(world: &World, names: [&str; N]) -> [RealNode
     started
         .try_into()
         .unwrap_or_else(|_| unreachable!("as many as there are names"))
+}
+
+/// An image with a shell and its tools, of these names, for [`RealNode::load`].
+pub async fn shell(names: &[&str]) -> Image {
+    let made = kit()
+        .await
+        .and_then(|(binaries, _)| images::shell(names, &images::busybox(binaries)));
+    made.unwrap_or_else(|error| panic!("no image: {error:#}"))
 }
 
 /// The programs of nodes and the folder with their images, made once in this process.

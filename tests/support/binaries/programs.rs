@@ -125,9 +125,10 @@ pub const NODES: Set = Set {
         Program {
             name: "debian",
             source: Source::Debian(&["runc", "containernetworking-plugins", "busybox-static"]),
-            cold_seconds: 15,
+            cold_seconds: 10,
         },
-        go("kubelet", &KUBELET, "k8s.io/kubernetes/cmd/kubelet", 60),
+        // After the control plane, with which it shares most.
+        go("kubelet", &KUBELET, "k8s.io/kubernetes/cmd/kubelet", 30),
         go(
             "containerd",
             &CONTAINERD,

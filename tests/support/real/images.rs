@@ -25,14 +25,18 @@ pub const PAUSE: &str = "refit.test/pause:1";
 /// Makes them in a folder of this run.
 pub fn make(binaries: &Binaries) -> Result<PathBuf> {
     let dir = Run::current().data_folder("images");
-    let busybox = binaries.path("debian").join("bin/busybox");
-    shell(&busybox)?.write(&dir.join("busybox.tar"))?;
+    let busybox = busybox(binaries);
+    shell(&[BUSYBOX, ALPINE], &busybox)?.write(&dir.join("busybox.tar"))?;
     Image::new(&[PAUSE])
         .file(&busybox, "/bin/busybox")?
         .entrypoint(&["/bin/busybox", "sleep", "infinity"])
         .write(&dir.join("pause.tar"))?;
     refit()?.write(&dir.join("refit.tar"))?;
     Ok(dir)
+}
+
+pub fn busybox(binaries: &Binaries) -> PathBuf {
+    binaries.path("debian").join("bin/busybox")
 }
 
 /// As the Containerfile makes it. There the program is static; here it is the one that cargo built, with the libraries that
@@ -45,13 +49,14 @@ fn refit() -> Result<Image> {
         .entrypoint(&["/bin/refit"]))
 }
 
-fn shell(busybox: &Path) -> Result<Image> {
+/// A shell and its tools.
+pub fn shell(names: &[&str], busybox: &Path) -> Result<Image> {
     let out = Command::new(busybox)
         .arg("--list")
         .output()
         .with_context(|| format!("cannot run {}", busybox.display()))?;
     ensure!(out.status.success(), "`busybox --list`: {}", out.status);
-    let mut image = Image::new(&[BUSYBOX, ALPINE])
+    let mut image = Image::new(names)
         .file(busybox, "/bin/busybox")?
         .text(
             "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",

@@ -293,6 +293,21 @@ impl RealNode {
         said.into_owned()
     }
 
+    /// Makes an image known to the node, as a pull would; see [`super::shell`].
+    pub async fn load(&self, archive: &Path) {
+        let name = archive.file_name().expect("a file").to_string_lossy();
+        fs::copy(archive, self.dir.join(&*name))
+            .unwrap_or_else(|error| panic!("cannot copy {name}: {error}"));
+        let socket = "/run/containerd/containerd.sock";
+        let here = format!("/opt/node/{name}");
+        let import = ["images", "import", "--local", &here];
+        let words = [
+            &["/opt/bed/ctr", "--address", socket, "--namespace", "k8s.io"],
+            &import[..],
+        ];
+        self.run(&words.concat()).await;
+    }
+
     /// Pid of the supervisor's outermost process, with which all of the node ends.
     pub fn machine_pid(&self) -> u32 {
         self.machine.pid()
