@@ -22,10 +22,11 @@ pub(crate) const RUNS: &str = "/var/lib/runs";
 const WORKER: &str = "pool";
 
 pub(crate) struct Stage {
-    pub(crate) world: World,
     pub(crate) one: RealNode,
     pub(crate) two: RealNode,
     pub(crate) deployed: Deployed,
+    /// Last, and dropped last: it tells what nodes have left.
+    pub(crate) world: World,
 }
 
 /// Nodes that are Ready, and a controller that leads.
@@ -36,10 +37,10 @@ pub(crate) async fn stage() -> Stage {
     let deployed = real::deploy(&world, &one).await;
     deployed.leading().await;
     Stage {
-        world,
         one,
         two,
         deployed,
+        world,
     }
 }
 

@@ -29,6 +29,8 @@
 //! watchdog ([`super::process`]) or by the next run.
 
 mod deployment;
+mod files;
+mod host;
 mod images;
 pub mod lan;
 mod node;

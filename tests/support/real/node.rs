@@ -2,38 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 use rustix::process::Signal;
-use serde_json::{Value, json};
 
-use super::lan::Place;
-use super::{PATIENCE, images, kit, tree};
+use super::files::{NETWORK, configure};
+use super::host::save_logs;
+use super::{PATIENCE, kit, tree};
 use crate::support::cgroup::Cgroups;
 use crate::support::process::{self, Process, Program, Run};
 use crate::support::wait;
 use crate::support::world::World;
-
-/// What the node runs, by file name. They are in `tests/bed/node`.
-const SCRIPTS: [(&str, &str); 5] = [
-    ("machine.sh", include_str!("../../bed/node/machine.sh")),
-    ("boot.sh", include_str!("../../bed/node/boot.sh")),
-    ("init.sh", include_str!("../../bed/node/init.sh")),
-    ("systemctl.sh", include_str!("../../bed/node/systemctl.sh")),
-    ("hook.sh", include_str!("../../bed/node/hook.sh")),
-];
-
-/// From power on to the first instruction, in seconds: a firmware is slower, a test is in a hurry.
-const BOOT_SECONDS: &str = "0.5";
-
-/// The configuration of the network of pods, in a node's folder.
-const NETWORK: &str = "cni/pods.conflist";
 
 /// What a node can be made to do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +42,10 @@ impl Service {
 /// A real node. Dropping it pulls the plug, and removes what is left.
 #[derive(Debug)]
 pub struct RealNode {
-    name: String,
-    dir: PathBuf,
+    pub(super) name: String,
+    pub(super) dir: PathBuf,
     nodes: Api<Node>,
-    machine: Process,
+    pub(super) machine: Process,
     /// After the process: they can be removed when it is gone.
     _cgroups: Cgroups,
 }
@@ -229,92 +212,13 @@ impl RealNode {
         self.has(service, true);
     }
 
-    /// A path of the host, as seen from here, to be read and written. `None` while the node is off.
-    pub fn host_path(&self, path: &str) -> Option<PathBuf> {
-        let path = path.trim_start_matches('/');
-        Some(PathBuf::from(format!("/proc/{}/root/{path}", self.init()?)))
-    }
-
-    /// A file of the host, or nothing. While the node is off: of its disk, if it has ever been written.
-    pub fn read(&self, path: &str) -> Option<String> {
-        let on_disk = || {
-            let disk = self.dir.join("disk/upper");
-            let machine = tree::children(self.machine.pid()).first().copied()?;
-            let path = path.trim_start_matches('/');
-            Some(PathBuf::from(format!(
-                "/proc/{machine}/root{}/{path}",
-                disk.display()
-            )))
-        };
-        let path = self.host_path(path).or_else(on_disk)?;
-        fs::read_to_string(path).ok()
-    }
-
-    /// Its lines. A payload that appends one each time it runs counts its runs so.
-    pub fn lines(&self, path: &str) -> Vec<String> {
-        let text = self.read(path).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// Writes a file of the host.
-    pub fn write(&self, path: &str, text: &str) {
-        let path = self.host_path(path).expect("the node is on");
-        fs::create_dir_all(path.parent().expect("a file")).expect("folders of the host");
-        write(&path, text);
-    }
-
-    /// Removes a file of the host.
-    pub fn remove(&self, path: &str) {
-        let path = self.host_path(path).expect("the node is on");
-        fs::remove_file(&path).unwrap_or_else(|error| panic!("cannot remove {}: {error}", path.display()));
-    }
-
-    /// Runs a program on the host, in all of its namespaces, and returns what it wrote. Fails the test if it fails.
-    pub async fn run(&self, words: &[&str]) -> String {
-        let init = self.init().expect("the node is on");
-        let out = tokio::process::Command::new("nsenter")
-            .args(["--all", "--target", &init.to_string(), "--"])
-            .args(words)
-            .env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-            .kill_on_drop(true)
-            .output()
-            .await
-            .expect("nsenter runs");
-        let (said, complained) = (
-            String::from_utf8_lossy(&out.stdout),
-            String::from_utf8_lossy(&out.stderr),
-        );
-        assert!(
-            out.status.success(),
-            "{words:?} on {}: {}\n{said}{complained}",
-            self.name,
-            out.status
-        );
-        said.into_owned()
-    }
-
-    /// Makes an image known to the node, as a pull would; see [`super::shell`].
-    pub async fn load(&self, archive: &Path) {
-        let name = archive.file_name().expect("a file").to_string_lossy();
-        fs::copy(archive, self.dir.join(&*name))
-            .unwrap_or_else(|error| panic!("cannot copy {name}: {error}"));
-        let socket = "/run/containerd/containerd.sock";
-        let here = format!("/opt/node/{name}");
-        let import = ["images", "import", "--local", &here];
-        let words = [
-            &["/opt/bed/ctr", "--address", socket, "--namespace", "k8s.io"],
-            &import[..],
-        ];
-        self.run(&words.concat()).await;
-    }
-
     /// Pid of the supervisor's outermost process, with which all of the node ends.
     pub fn machine_pid(&self) -> u32 {
         self.machine.pid()
     }
 
     /// Process 1 of the node, as a pid of this machine: the supervisor's `unshare` has one child, which is it.
-    fn init(&self) -> Option<u32> {
+    pub(super) fn init(&self) -> Option<u32> {
         let supervisor = tree::children(self.machine.pid()).first().copied()?;
         let boot = tree::children(supervisor)
             .into_iter()
@@ -358,7 +262,18 @@ impl RealNode {
     }
 }
 
-fn write(path: &Path, text: &str) {
+impl Drop for RealNode {
+    /// Saves what containers have said when the test has failed: the world, which is dropped after its nodes, tells it.
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(logs) = self.host_path("/var/log/pods")
+        {
+            save_logs(&logs, &self.dir);
+        }
+    }
+}
+
+pub(super) fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
 }
 
@@ -368,86 +283,4 @@ fn labels(labels: &BTreeMap<String, String>) -> String {
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     pairs.join(",")
-}
-
-/// Writes all files that the node finds in `/opt/node`.
-fn configure(dir: &Path, place: &Place, ctr: &Path) -> Result<()> {
-    for (name, text) in SCRIPTS {
-        let path = dir.join(name);
-        fs::write(&path, text)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-    }
-    fs::write(dir.join("boot-seconds"), BOOT_SECONDS)?;
-    let kubelet = json!({
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "enableServer": false,
-        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-        "cgroupDriver": "cgroupfs",
-        "failCgroupV1": false,
-        "failSwapOn": false,
-        "makeIPTablesUtilChains": false,
-        "resolvConf": "",
-        "volumePluginDir": "/var/lib/kubelet/volumeplugins",
-        // Renewed every quarter of it.
-        "nodeLeaseDurationSeconds": 10,
-        // The disk is memory, and that of the machine at large is its own business.
-        "imageGCHighThresholdPercent": 100,
-        "evictionHard": { "memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
-    });
-    fs::write(dir.join("kubelet.yaml"), kubelet.to_string())?;
-    fs::write(dir.join("containerd.toml"), containerd())?;
-    // What containerd begins each container with, and a hook.
-    let out = Command::new(ctr).args(["oci", "spec"]).output()?;
-    let mut spec: Value = serde_json::from_slice(&out.stdout).context("`ctr oci spec` prints no JSON")?;
-    spec["hooks"] = json!({ "createContainer": [{ "path": "/opt/node/hook.sh" }] });
-    fs::write(dir.join("spec.json"), spec.to_string())?;
-    let network = json!({
-        "cniVersion": "1.0.0",
-        "name": "pods",
-        "plugins": [{
-            "type": "bridge",
-            "bridge": "pods",
-            "isGateway": true,
-            "ipam": {
-                "type": "host-local",
-                "dataDir": "/run/cni",
-                "ranges": [[{ "subnet": place.pods }]],
-                "routes": [{ "dst": "0.0.0.0/0" }],
-            },
-        }],
-    });
-    fs::create_dir_all(dir.join("cni"))?;
-    fs::write(dir.join(NETWORK), network.to_string()).context("cannot write the node's files")
-}
-
-fn containerd() -> String {
-    let (pause, debian) = (images::PAUSE, "/opt/bed/debian");
-    format!(
-        r#"version = 3
-root = "/var/lib/containerd"
-state = "/run/containerd"
-disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs"]
-[grpc]
-  address = "/run/containerd/containerd.sock"
-[plugins."io.containerd.cri.v1.images"]
-  snapshotter = "overlayfs"
-  [plugins."io.containerd.cri.v1.images".pinned_images]
-    sandbox = "{pause}"
-[plugins."io.containerd.cri.v1.runtime"]
-  # Nobody in a namespace may lower what the machine has set.
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.cri.v1.runtime".containerd]
-    default_runtime_name = "runc"
-    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-      base_runtime_spec = "/opt/node/spec.json"
-      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-        BinaryName = "{debian}/usr/sbin/runc"
-        SystemdCgroup = false
-  [plugins."io.containerd.cri.v1.runtime".cni]
-    bin_dirs = ["{debian}/usr/lib/cni"]
-    conf_dir = "/opt/node/cni"
-"#
-    )
 }
