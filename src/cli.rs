@@ -6,7 +6,11 @@ mod controller;
 mod cordon;
 mod crd;
 mod drain;
+mod host;
 pub mod output;
+mod probe;
+mod reboot;
+mod sentinel;
 #[cfg(test)]
 mod tests;
 
@@ -74,6 +78,30 @@ enum Command {
     /// last line says what was evicted and what was not.
     #[command(args_override_self = true)]
     Drain(drain::Flags),
+    /// Look whether this node could be rebooted, and the reboot be proven; the first container of a Job that may reboot
+    ///
+    /// Looks on the host for the boot ID, for a place for the sentinel in /run, and for the program of the command. Nothing is
+    /// left behind but the folder of the sentinels.
+    ///
+    /// Ends with 0 when all is there, with 1 when something is missing, all of which is said at once, and with 2 when the
+    /// arguments are wrong.
+    Probe(probe::Flags),
+    /// Note on this node that its upgrade has succeeded; the last container of a Job that may reboot
+    ///
+    /// Writes /run/refit/NAME on the host, and says in its termination message and on standard output, as JSON, in which boot
+    /// that was and whether the host has to reboot: {"bootId":"...","required":true}. The file is gone after a reboot, since
+    /// /run is. Ends with 0 when all that is done, with 1 when it is not, and with 2 when the arguments are wrong.
+    Sentinel(sentinel::Flags),
+    /// Reboot this node, once, however often it is asked to; what the reboot pod runs
+    ///
+    /// In another boot than --boot-id there is nothing left to do, and it ends with 0. In the same one, the sentinel has to be
+    /// there; then the command is run on the host, and what has been asked for is waited for: until the machine goes down,
+    /// or somebody ends the process. It never ends with 0 in the boot that was to end.
+    ///
+    /// Ends with 3 when there is no sentinel of this boot, so that nothing shows that the upgrade succeeded in it; with 1 when
+    /// the command is missing or fails, or the host cannot be entered; with 2 when the arguments are wrong. Why is said in the
+    /// termination message, too.
+    Reboot(reboot::Flags),
     /// Print the CRD of the Plan as YAML
     Crd,
 }
@@ -95,6 +123,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Cordon(flags)) => cordon::cordon(flags),
         Some(Command::Uncordon(flags)) => cordon::uncordon(flags),
         Some(Command::Drain(flags)) => drain::run(flags),
+        Some(Command::Probe(flags)) => probe::run(flags),
+        Some(Command::Sentinel(flags)) => sentinel::run(flags),
+        Some(Command::Reboot(flags)) => reboot::run(flags),
         Some(Command::Crd) => crd::run(),
     };
     result.unwrap_or_else(|error| {

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod controller;
 pub mod drain;
 pub mod job;
+pub mod node;
 pub mod proxy;
 pub mod rehearse;
 pub mod rollout;

@@ -25,7 +25,7 @@ mod world;
 mod tests;
 
 pub use blocker::Blocker;
-pub use decide::{Decision, Report, decide};
+pub use decide::{Decision, Report, decide, decide_blind};
 pub use event::{Event, EventType, Regarding};
 pub use facts::{
     ChannelFacts, JobFacts, Labels, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts,

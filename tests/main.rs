@@ -34,6 +34,7 @@ mod jobs;
 mod kubelet;
 mod leader;
 mod life;
+mod node;
 mod permissions;
 mod plan_events;
 mod plan_hash;

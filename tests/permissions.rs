@@ -615,6 +615,38 @@ async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_
     rollout.ends().await;
 }
 
+/// Of what cannot be listed nothing is known, so that no status is written: an event says why nothing happens.
+#[tokio::test]
+async fn without_the_permission_to_list_from_the_start_each_plan_is_told_and_nothing_else_is_done() {
+    for (group, resource) in [("", "nodes"), ("batch", "jobs")] {
+        let mut rollout = RollOut::prepare(World::new().await, SHAPE).await;
+        rollout.rough = true;
+        let taken = Taken::from(&rollout.world, &["list", "watch"], group, resource).await;
+        let controller = rollout.controller().start();
+        rollout.begin().await;
+        controller.logs(&refusal("list", resource), SOON).await;
+        let mut told = Vec::new();
+        wait::eventually("an event says what is missing", SOON, async || {
+            told = rollout.world.events_with(MISSING).await;
+            if told.is_empty() {
+                Err("none yet".to_owned())
+            } else {
+                Ok(())
+            }
+        })
+        .await;
+        let text = told[0].message.as_deref().unwrap_or_default();
+        assert!(text.contains(&format!("list {resource}")), "{text}");
+        let plan = rollout.world.plans().get(PLAN).await.unwrap();
+        assert!(plan.status.is_none(), "{:?}", plan.status);
+        assert_eq!(rollout.world.jobs_of(PLAN).await.len(), 0);
+        taken.give_back().await;
+        rollout.ends_well().await;
+        let told = rollout.world.events_with(MISSING).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+    }
+}
+
 #[tokio::test]
 async fn without_the_permission_to_create_events_nobody_starts_until_it_is_given_back() {
     let mut rollout = RollOut::prepare(World::new().await, BROAD).await;

@@ -251,6 +251,7 @@ impl PlanView {
             job::JobError::KubectlImageWindows => windows.then_some(Blocker::SettingMissing {
                 name: "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
             }),
+            error if error.is_for_windows() && !windows => None,
             job::JobError::Image { .. } => Some(Blocker::ImageInvalid {
                 why: error.to_string(),
             }),

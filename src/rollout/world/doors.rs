@@ -11,6 +11,7 @@ use super::super::plan::PlanView;
 use super::super::step::{Key, Step};
 use super::table::Put;
 use super::{Kind, Making, Reading, Trouble, World, is_live};
+use crate::api::names;
 use crate::job::digest;
 use crate::rollout::fields;
 
@@ -94,8 +95,11 @@ impl World {
         true
     }
 
-    /// A delete of a Job was answered; it is gone once a watch says so.
+    /// A delete of a Job was answered; it is gone once a watch says so, which may have been faster.
     pub fn job_leaving(&mut self, name: &str, uid: &str) -> bool {
+        if self.outlived.contains(uid) {
+            return false;
+        }
         self.jobs.alter(name, |job| {
             let change = *job.uid == *uid && !job.deleting;
             job.deleting |= change;
@@ -251,6 +255,11 @@ impl World {
                     making.under_way = true;
                 }
             }
+            Step::PatchNode { node, change, .. }
+                if change.annotations.contains_key(names::ANNOTATION_CORDON) =>
+            {
+                self.ledgers_sent.insert(node.clone());
+            }
             Step::ReadPlans => self.reading = Reading::Asked,
             _ => {}
         }
@@ -258,6 +267,9 @@ impl World {
 
     /// A step has come to its end, well or not, and what it has told is known.
     pub fn answered(&mut self, key: &Key) {
+        if let Key::Node(node) = key {
+            self.ledgers_sent.remove(node);
+        }
         if let Key::NextJob(plan, node) = key {
             let place = (plan.clone(), node.clone());
             match self.making.get_mut(&place) {
@@ -294,6 +306,12 @@ impl World {
         self.is_wary = true;
     }
 
+    /// Plans are listed only to be told why nothing happens, before what they are to be compared with: they have to be listed
+    /// once more.
+    pub fn plans_read_early(&mut self) {
+        self.reading = Reading::Due;
+    }
+
     /// The watch of Plans begins anew, as [`Step::ReadPlans`] asked for: what is listed from now on was read since.
     pub fn plans_read_again(&mut self) {
         if self.reading == Reading::Asked {
@@ -301,7 +319,7 @@ impl World {
         }
     }
 
-    /// An event of this key has been written about the CRD, on this Plan.
+    /// An event of this key has been written, on this Plan, about why it is not written.
     pub fn told(&mut self, plan: Text, key: String) {
         self.told.insert(plan, key);
     }
@@ -417,6 +435,11 @@ impl World {
     /// asked which.
     pub fn permissions_doubted(&mut self) {
         self.permissions.take_if(|missing| missing.is_empty());
+    }
+
+    /// What the controller may do is another thing now, and has to be asked.
+    pub fn permissions_changed(&mut self) {
+        self.permissions = None;
     }
 
     /// A step went wrong.
