@@ -2,6 +2,7 @@
 
 use kube::ResourceExt as _;
 use kube::api::ListParams;
+use refit::api::NodeProgress;
 use serde_json::json;
 
 use super::stage::{RUNS, Stage, stage, waits};
@@ -57,4 +58,36 @@ async fn a_deleted_controller_is_followed_by_another_that_goes_on() {
     assert!(refused.is_empty(), "{refused:#?}");
     let requests = stage.world.controller_requests().await;
     assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn a_second_replica_leads_when_the_node_of_the_first_loses_its_power() {
+    let stage = stage().await;
+    let role = "node-role.kubernetes.io/control-plane";
+    stage.world.label_node(stage.two.name(), role, Some("true")).await;
+    stage.deployed.scale(2).await;
+    let first = stage.deployed.leading().await;
+    let on_one = first.spec.as_ref().unwrap().node_name.as_deref() == Some(stage.one.name());
+    let (lost, kept) = if on_one {
+        (&stage.one, &stage.two)
+    } else {
+        (&stage.two, &stage.one)
+    };
+    lost.power_off().await;
+    let second = stage.deployed.leading_instead_of(&first).await;
+    assert_eq!(second.spec.unwrap().node_name.as_deref(), Some(kept.name()));
+
+    // The node that is away is passed over, and done when it is back.
+    stage.make("os", &waits(), &json!({ "cordon": true })).await;
+    Stage::go(kept);
+    let passed_over = |node: &NodeProgress| node.reason.as_deref() == Some("NodeNotReady");
+    stage.told("os", lost, "is passed over", passed_over).await;
+    lost.power_on();
+    lost.wait_ready().await;
+    Stage::go(lost);
+    stage.complete("os").await;
+    for node in [lost, kept] {
+        assert_eq!(node.lines(RUNS), ["v2"]);
+    }
 }

@@ -1,12 +1,14 @@
 //! Plans as they are written for system-upgrade-controller, carried out on hosts: what the payload wrote there, and how
 //! often it ran.
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::ResourceExt as _;
+use kube::api::DeleteParams;
 use refit::api::NodeProgress;
 use serde_json::json;
 
 use super::stage::{RUNS, Stage, container, notes_its_boot, stage, waits, workers};
+use crate::scene::{is_cordoned, ledger};
 use crate::support::binaries::kubernetes_version;
 use crate::support::real::{self, PATIENCE};
 use crate::support::wait;
@@ -258,4 +260,36 @@ async fn agents_wait_in_prepare_for_the_plan_of_the_servers() {
     for node in [&stage.one, &stage.two] {
         assert_eq!(node.lines(RUNS), [version]);
     }
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn a_plan_deleted_in_mid_upgrade_gives_its_node_back_when_nothing_of_it_runs_there() {
+    let stage = stage().await;
+    // A shell that is process 1 of its container takes no SIGTERM, so it lives as long as its pod may.
+    let upgrade = format!("{}\n# {}", waits(), stage.world.id);
+    stage
+        .make(
+            "os",
+            &upgrade,
+            &json!({ "cordon": true, "nodeSelector": workers() }),
+        )
+        .await;
+    let upgrading = |node: &NodeProgress| node.phase == "Upgrading";
+    stage.told("os", &stage.two, "is upgrading", upgrading).await;
+    let plans = stage.world.plans();
+    plans.delete("os", &DeleteParams::default()).await.unwrap();
+    let back = |node: &Node| !is_cordoned(node) && ledger(node).is_none();
+    let node = stage.two.name();
+    stage
+        .world
+        .node_until(node, "is given back", PATIENCE, back)
+        .await;
+    let processes = stage.two.run(&["busybox", "ps", "-o", "args"]).await;
+    let left: Vec<_> = processes
+        .lines()
+        .filter(|line| line.contains(&stage.world.id))
+        .collect();
+    assert!(!left.iter().any(|line| line.contains("/var/lib/go")), "{left:#?}");
+    assert_eq!(done(&stage.node(&stage.two).await, "os"), None);
 }

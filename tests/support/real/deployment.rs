@@ -19,6 +19,7 @@ const ENVIRONMENT: &str = "default-controller-env";
 /// A Deployment of the controller.
 #[derive(Debug)]
 pub struct Deployed {
+    deployments: Api<Deployment>,
     pods: Api<Pod>,
     leases: Api<Lease>,
 }
@@ -36,20 +37,48 @@ pub async fn deploy(world: &World, node: &RealNode) -> Deployed {
         .unwrap_or_else(|error| panic!("cannot change {ENVIRONMENT}: {error}"));
     let mut deployment = world.deployment();
     deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(REFIT);
-    create(
-        &Api::<Deployment>::namespaced(world.client.clone(), world.namespace()),
-        deployment,
-    )
-    .await;
+    let deployments = Api::namespaced(world.client.clone(), world.namespace());
+    create(&deployments, deployment).await;
     Deployed {
+        deployments,
         pods: world.pods(),
         leases: Api::namespaced(world.client.clone(), world.namespace()),
     }
 }
 
 impl Deployed {
+    /// As `kubectl scale`.
+    pub async fn scale(&self, replicas: u32) {
+        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+        self.deployments
+            .patch(NAME, &PatchParams::default(), &patch)
+            .await
+            .unwrap_or_else(|error| panic!("cannot scale {NAME}: {error}"));
+        // Before it has run, it is nobody's successor.
+        wait::object(
+            self.deployments.clone(),
+            NAME,
+            "has its replicas",
+            PATIENCE,
+            |it| {
+                let ready = it.status.as_ref().and_then(|status| status.ready_replicas);
+                ready.and_then(|ready| u32::try_from(ready).ok()) == Some(replicas)
+            },
+        )
+        .await;
+    }
+
     /// Waits until a pod of it leads, and returns that pod.
     pub async fn leading(&self) -> Pod {
+        self.leader(|_| true).await
+    }
+
+    /// As [`Self::leading`], but another pod than that.
+    pub async fn leading_instead_of(&self, before: &Pod) -> Pod {
+        self.leader(|pod| pod.metadata.uid != before.metadata.uid).await
+    }
+
+    async fn leader(&self, good: impl Fn(&Pod) -> bool) -> Pod {
         wait::eventually("the Deployment's controller leads", PATIENCE, async || {
             let lease = self
                 .leases
@@ -62,7 +91,8 @@ impl Deployed {
             let pods = self.pods().await;
             let leads = |pod: &&Pod| {
                 let name = pod.metadata.name.as_deref().unwrap_or_default();
-                pod.metadata.deletion_timestamp.is_none() && !name.is_empty() && holder.starts_with(name)
+                let here = pod.metadata.deletion_timestamp.is_none();
+                here && !name.is_empty() && holder.starts_with(name) && good(pod)
             };
             pods.iter()
                 .find(leads)
