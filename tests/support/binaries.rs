@@ -41,7 +41,7 @@ impl Binaries {
         Self::of(&CONTROL_PLANE)
     }
 
-    /// What runs on a real node, likewise; cold about two minutes, most of which the control plane's build saves.
+    /// What runs on a real node, likewise; about two minutes when the control plane has been built before.
     pub fn for_nodes() -> Result<Self> {
         Self::of(&NODES)
     }

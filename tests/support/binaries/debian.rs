@@ -15,10 +15,18 @@ pub fn unpack(dir: &Path, packages: &[&str], output: &Path, label: &str) -> Resu
     let _ = fs::remove_dir_all(&fetched);
     fs::create_dir_all(fetched.join("lists/partial"))?;
     // A machine that has never been updated knows no packages. Its own lists are left to its owner.
-    let mine = format!("Dir::State::Lists={}/", fetched.join("lists").display());
+    let lists = format!("Dir::State::Lists={}/", fetched.join("lists").display());
+    let mine = [
+        "-o",
+        &lists,
+        "-o",
+        "Dir::Cache::pkgcache=",
+        "-o",
+        "Dir::Cache::srcpkgcache=",
+    ];
     if apt(&fetched, &["download"], packages).is_err() {
-        apt(&fetched, &["-o", &mine, "update"], &[])?;
-        apt(&fetched, &["-o", &mine, "download"], packages)?;
+        apt(&fetched, &[&mine[..], &["update"]].concat(), &[])?;
+        apt(&fetched, &[&mine[..], &["download"]].concat(), packages)?;
     }
     let mut unpacked = 0;
     for entry in fs::read_dir(&fetched)?.flatten() {
