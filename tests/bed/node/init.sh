@@ -10,11 +10,12 @@ echo "$NODE" >/etc/hostname
 echo "127.0.0.1 localhost $NODE" >/etc/hosts
 printf '%s' "$NODE" | md5sum | cut -c 1-32 >/etc/machine-id
 
-# As /run/initctl of System V: a program in the node's mount namespace needs no other to ask for a reboot. Everything gets its
-# SIGTERM and half a second.
+# As /run/initctl of System V: a program in the node's mount namespace needs no other to ask for a reboot. Who has asked has time
+# to return; then everything gets its SIGTERM and half a second.
 mkfifo /run/initctl
 {
     read -r wish </run/initctl
+    busybox sleep 0.5
     kill -s TERM -- -1 2>/dev/null || :
     busybox sleep 0.5
     busybox sync

@@ -1,6 +1,7 @@
 //! The host of a real node: its files and programs.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::node::{RealNode, write};
@@ -69,6 +70,16 @@ impl RealNode {
             out.status
         );
         said.into_owned()
+    }
+
+    /// Asks the node to reboot, as a person does with `systemctl reboot`, and returns when it has been asked.
+    pub fn reboot(&self) {
+        let path = self.host_path("/run/initctl").expect("the node is on");
+        let asked = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .and_then(|mut init| init.write_all(b"reboot\n"));
+        asked.unwrap_or_else(|error| panic!("cannot ask {}: {error}", path.display()));
     }
 
     /// Makes an image known to the node, as a pull would; see [`super::shell`].
