@@ -107,7 +107,10 @@ fn the_cache_is_outside_of_the_source_tree() {
 fn the_kubelet_is_of_the_kubernetes_that_the_control_plane_is_of() {
     let kubelet = include_str!("../bed/kubelet/go.mod");
     let wanted = format!("k8s.io/kubernetes {}", kubernetes_version());
-    assert!(kubelet.lines().any(|line| line.trim().starts_with(&wanted)), "no {wanted}");
+    assert!(
+        kubelet.lines().any(|line| line.trim().starts_with(&wanted)),
+        "no {wanted}"
+    );
     let names: Vec<_> = NODES.programs.iter().map(|program| program.name).collect();
     assert_eq!(
         names,
