@@ -94,6 +94,9 @@ pub struct World {
     /// UIDs of Jobs that have succeeded, whose nodes have been told, and which are being told so themselves: what becomes
     /// of their nodes from now on is another matter.
     pub(super) marking: BTreeSet<Text>,
+    /// What pods that are gone have said last, by UID of their Job. Whoever deletes a pod, as a Job does at its deadline,
+    /// takes it away before the Job says that it has failed.
+    words: BTreeMap<Text, String>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
     /// All Jobs by node name.
@@ -180,6 +183,7 @@ impl World {
             permissions: None,
             troubles: BTreeMap::new(),
             taken: BTreeMap::new(),
+            words: BTreeMap::new(),
             making: BTreeMap::new(),
             ledgers_sent: BTreeSet::new(),
             outlived: BTreeSet::new(),
@@ -275,6 +279,14 @@ impl World {
             .into_iter()
             .flatten()
             .filter_map(|pod| self.pods.get(pod))
+    }
+
+    /// What the last container of a Job that failed has said.
+    pub(super) fn last_words(&self, job_uid: &str) -> Option<&str> {
+        let there = self.pods_of(job_uid).filter_map(|pod| pod.last_words.as_deref());
+        there
+            .last()
+            .or_else(|| self.words.get(job_uid).map(String::as_str))
     }
 
     /// The pods of ours that are bound to a node and have not ended.

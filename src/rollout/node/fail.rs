@@ -28,7 +28,8 @@ impl Question<'_> {
                 .and([self.mark(job, Vec::new())]);
         }
         let text = self
-            .last_words(job)
+            .world
+            .last_words(&job.uid)
             .map_or_else(|| message.clone(), |words| format!("{message}: {words}"));
         if self
             .record(node)
@@ -90,14 +91,6 @@ impl Question<'_> {
             message,
         );
         self.job_event(EventType::Warning, "JobFailed", text, &job.uid)
-    }
-
-    /// What the last container that failed has said.
-    fn last_words(&self, job: &JobFacts) -> Option<&str> {
-        self.world
-            .pods_of(&job.uid)
-            .filter_map(|pod| pod.last_words.as_deref())
-            .last()
     }
 
     /// A node on which the Plan failed keeps its slot until something gives a reason to try again, and that is written

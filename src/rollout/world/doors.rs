@@ -78,8 +78,7 @@ impl World {
             Put::New => {}
             Put::Instead(old) => {
                 if old.uid != uid {
-                    self.outlived.remove(&old.uid);
-                    self.marking.remove(&old.uid);
+                    self.forget_job(&old.uid);
                 }
                 self.unindex_job(&old);
             }
@@ -118,13 +117,18 @@ impl World {
         {
             return self.jobs.alter(name, |job| std::mem::take(&mut job.deleting));
         }
-        self.outlived.remove(uid);
-        self.marking.remove(uid);
+        self.forget_job(uid);
         let Some(old) = self.jobs.remove(name, uid, |j| &j.uid) else {
             return false;
         };
         self.unindex_job(&old);
         true
+    }
+
+    fn forget_job(&mut self, uid: &str) {
+        self.outlived.remove(uid);
+        self.marking.remove(uid);
+        self.words.remove(uid);
     }
 
     /// Its result has come, and is not recorded on the machine that it was for.
@@ -166,6 +170,13 @@ impl World {
             return false;
         };
         self.unindex_pod(&old);
+        // Kept for as long as its Job is.
+        if let Some(words) = old.last_words
+            && let Some(node) = &old.node
+            && self.jobs_on(node).any(|job| job.uid == old.job_uid)
+        {
+            self.words.insert(old.job_uid, words);
+        }
         true
     }
 
