@@ -5,6 +5,7 @@
 
 mod deployed;
 mod machines;
+mod node_side;
 mod plans;
 mod remains;
 mod stage;
