@@ -43,19 +43,20 @@ async fn in_weather(shape: Shape, rules: impl IntoIterator<Item = Rule>) -> Faul
     faults
 }
 
+/// What a roll-out asks for. The controller's start, where a failure is the end (S4), and its Lease are other tests' business.
+const WORK: [&str; 7] = [
+    "nodes",
+    "jobs",
+    "plans",
+    "plans/status",
+    "pods",
+    "secrets",
+    "events",
+];
+
 #[tokio::test]
 async fn an_error_for_every_fifth_request_delays_a_roll_out_and_nothing_else() {
-    // Its start, where a failure is the end (S4), and its Lease are other tests' business.
-    let work = [
-        "nodes",
-        "jobs",
-        "plans",
-        "plans/status",
-        "pods",
-        "secrets",
-        "events",
-    ];
-    let rules = work.map(|resource| Rule::on("*", resource).every(5).answer(500));
+    let rules = WORK.map(|resource| Rule::on("*", resource).every(5).answer(500));
     let faults = in_weather(BROAD, rules).await;
     assert!(faults.faults() >= 10, "{}", faults.faults());
 }
@@ -68,18 +69,9 @@ async fn a_connection_that_breaks_at_every_fifth_write_delays_a_roll_out_and_not
 
 #[tokio::test]
 async fn an_api_server_that_refuses_a_third_of_all_requests_for_load_is_waited_for() {
-    let work = [
-        "nodes",
-        "jobs",
-        "plans",
-        "plans/status",
-        "pods",
-        "secrets",
-        "events",
-    ];
     let faults = in_weather(
         BROAD,
-        work.map(|resource| Rule::on("*", resource).chance(0.33).answer(429)),
+        WORK.map(|resource| Rule::on("*", resource).chance(0.33).answer(429)),
     )
     .await;
     assert!(faults.faults() >= 10, "{}", faults.faults());

@@ -98,6 +98,24 @@ async fn job_pods(bench: &Bench, plan: &str) -> Vec<Pod> {
     bench.world.pods().list(&mine).await.unwrap().items
 }
 
+/// A node whose one pod a budget keeps there.
+async fn held_up() -> Bench {
+    let bench = stage(&["one"]).await;
+    bench.pods("one", ["web-1"], json!({ "app": "web" })).await;
+    bench
+        .budget("guard", "web", json!({ "minAvailable": 1 }), 1)
+        .await;
+    bench
+}
+
+/// Waits until Plan `k3s` tells that its drain waits for a pod.
+async fn drain_waits(bench: &Bench) {
+    told(bench, "k3s", "waits in its drain", |node| {
+        node.reason.as_deref() == Some("DrainWaiting")
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_node_is_drained_upgraded_and_given_back() {
     let bench = stage(&["one"]).await;
@@ -162,11 +180,7 @@ async fn a_node_is_cordoned_by_the_cordon_container_and_given_back() {
 
 #[tokio::test]
 async fn status_names_pod_and_budget_within_ten_seconds_and_says_why_it_failed() {
-    let bench = stage(&["one"]).await;
-    bench.pods("one", ["web-1"], json!({ "app": "web" })).await;
-    bench
-        .budget("guard", "web", json!({ "minAvailable": 1 }), 1)
-        .await;
+    let bench = held_up().await;
     let _controller = bench
         .world
         .controller()
@@ -234,17 +248,10 @@ async fn a_pod_that_stops_the_drain_is_told_and_the_node_stays_schedulable() {
 
 #[tokio::test]
 async fn a_node_is_given_back_when_its_plan_is_deleted_in_mid_drain() {
-    let bench = stage(&["one"]).await;
-    bench.pods("one", ["web-1"], json!({ "app": "web" })).await;
-    bench
-        .budget("guard", "web", json!({ "minAvailable": 1 }), 1)
-        .await;
+    let bench = held_up().await;
     let _controller = bench.world.controller().start();
     make(&bench, "k3s", json!({ "drain": {} })).await;
-    told(&bench, "k3s", "waits in its drain", |node| {
-        node.reason.as_deref() == Some("DrainWaiting")
-    })
-    .await;
+    drain_waits(&bench).await;
     assert!(bench.is_cordoned("one").await);
     bench
         .world
@@ -262,17 +269,10 @@ async fn a_node_is_given_back_when_its_plan_is_deleted_in_mid_drain() {
 
 #[tokio::test]
 async fn a_node_is_given_back_for_a_plan_that_was_deleted_while_no_controller_ran() {
-    let bench = stage(&["one"]).await;
-    bench.pods("one", ["web-1"], json!({ "app": "web" })).await;
-    bench
-        .budget("guard", "web", json!({ "minAvailable": 1 }), 1)
-        .await;
+    let bench = held_up().await;
     let controller = bench.world.controller().start();
     make(&bench, "k3s", json!({ "drain": {} })).await;
-    told(&bench, "k3s", "waits in its drain", |node| {
-        node.reason.as_deref() == Some("DrainWaiting")
-    })
-    .await;
+    drain_waits(&bench).await;
     controller.kill();
     bench
         .world
@@ -296,20 +296,13 @@ async fn a_node_is_given_back_for_a_plan_that_was_deleted_while_no_controller_ra
 #[tokio::test]
 async fn a_pod_that_dies_in_its_drain_is_made_anew_and_the_node_is_what_it_was() {
     for before in [false, true] {
-        let bench = stage(&["one"]).await;
-        bench.pods("one", ["web-1"], json!({ "app": "web" })).await;
-        bench
-            .budget("guard", "web", json!({ "minAvailable": 1 }), 1)
-            .await;
+        let bench = held_up().await;
         if before {
             bench.world.cordon(&bench.node("one")).await;
         }
         let _controller = bench.world.controller().start();
         make(&bench, "k3s", json!({ "drain": {} })).await;
-        told(&bench, "k3s", "waits in its drain", |node| {
-            node.reason.as_deref() == Some("DrainWaiting")
-        })
-        .await;
+        drain_waits(&bench).await;
         let [pod] = <[Pod; 1]>::try_from(job_pods(&bench, "k3s").await).unwrap();
         // The container is killed on the spot, and the Job makes another pod.
         let at_once = DeleteParams::default().grace_period(0);

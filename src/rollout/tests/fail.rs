@@ -1,4 +1,4 @@
-//! Failure: it is written down, it holds its slot, and what ends it (S54, S59, S61; design.md 4.4, 4.9).
+//! Failure: it is written down, it holds its slot, and what ends it (S54, S59, S61).
 
 use super::build::{plan, plan_with};
 use super::toy::Toy;

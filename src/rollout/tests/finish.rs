@@ -1,4 +1,4 @@
-//! When a node is done, and what is written then (S26, S27, S39, S59, S60; design.md 4.8).
+//! When a node is done, and what is written then (S26, S27, S39, S59, S60).
 
 use super::build::{labels, plan, plan_with};
 use super::toy::{Fate, Toy};

@@ -1,4 +1,4 @@
-//! Nodes are given back as they were (S60 and its deviation; design.md 4.6, 4.7).
+//! Nodes are given back as they were (S60 and its deviation).
 
 use super::build::{CONTROLLER, NAMESPACE, plan, plan_with};
 use super::toy::Toy;

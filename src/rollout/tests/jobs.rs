@@ -1,4 +1,4 @@
-//! Which Job a node gets, and what becomes of it (S28, S29, S51, S57, S59; design.md 4.2–4.5, 4.10, 4.11).
+//! Which Job a node gets, and what becomes of it (S28, S29, S51, S57, S59).
 
 use super::build::{NAMESPACE, plan, plan_with};
 use super::toy::{Fate, Toy};

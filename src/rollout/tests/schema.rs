@@ -1,4 +1,4 @@
-//! While another CRD is served, our fields are lost on reading, and a write would make that last (design.md 3).
+//! While another CRD is served, our fields are lost on reading, and a write would make that last.
 
 use super::build::{plan, plan_with};
 use super::toy::{Fate, Toy};

@@ -1,4 +1,4 @@
-//! Which nodes start, which wait, and why (S11, S13, S49–S51, S58, S60; design.md 4.1).
+//! Which nodes start, which wait, and why (S11, S13, S49–S51, S58, S60).
 
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

@@ -1,8 +1,8 @@
-//! What a Plan says of itself (S53–S56; design.md 3).
+//! What a Plan says of itself (S53–S56).
 
 use super::build::{morning, plan, plan_with};
 use super::toy::Toy;
-use crate::api::{DrainNote, DrainSpec, DrainWait, Plan, SecretSpec, TimeWindowSpec};
+use crate::api::{DrainNote, DrainSpec, DrainWait, Plan, PlanStatus, SecretSpec, TimeWindowSpec};
 use crate::rollout::{Kind, Stage, Step};
 
 fn says(status: &str, reason: &str, message: &str) -> (String, String, String) {
@@ -18,6 +18,15 @@ fn first(plan: Plan) -> Toy {
     toy.apply(plan);
     toy.rounds_until(|toy| toy.plans["p"].it.object.status.is_some());
     toy
+}
+
+/// The status that one of these steps writes.
+fn written(steps: &[Step]) -> &PlanStatus {
+    let mut statuses = steps.iter().filter_map(|step| match step {
+        Step::WriteStatus { status, .. } => Some(&**status),
+        _ => None,
+    });
+    statuses.next().unwrap()
 }
 
 #[test]
@@ -46,12 +55,8 @@ fn a_channel_is_not_waited_for_to_say_what_is_known() {
     }));
     toy.tell(Kind::Plan);
     let steps = toy.steps();
-    let status = steps.iter().find_map(|step| match step {
-        Step::WriteStatus { status, .. } => Some(status),
-        _ => None,
-    });
+    let status = written(&steps);
     let types: Vec<_> = status
-        .unwrap()
         .conditions
         .iter()
         .map(|c| (c.type_.as_str(), c.status.as_str()))
@@ -258,12 +263,9 @@ fn an_edit_is_not_complete_before_it_is_resolved() {
     });
     toy.tell(Kind::Plan);
     let steps = toy.steps();
-    let status = steps.iter().find_map(|step| match step {
-        Step::WriteStatus { status, .. } => Some(status),
-        _ => None,
-    });
-    assert_eq!(status.unwrap().conditions[0].reason.as_deref(), Some("NotReady"));
-    assert_eq!(status.unwrap().observed_generation, Some(2));
+    let status = written(&steps);
+    assert_eq!(status.conditions[0].reason.as_deref(), Some("NotReady"));
+    assert_eq!(status.observed_generation, Some(2));
 }
 
 #[test]
