@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 /// Folder of the sentinel files on the host. `/run` is a tmpfs: they do not outlive the boot that they tell of.
 pub const SENTINEL_DIR: &str = "/run/refit";
 
+/// What comes before the boot in which nothing was found, in the sentence that says so.
+pub const IN_BOOT: &str = "in boot ";
+
 /// Longest name of a file on Linux, in bytes.
 const MAX_NAME_LEN: usize = 255;
 

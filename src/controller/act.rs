@@ -5,6 +5,7 @@
 
 mod manifest;
 pub mod permissions;
+mod pods;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,6 +73,8 @@ pub enum Told {
     Seen(Seen),
     /// A Job has been told to go: name and UID.
     JobLeaving(Text, Text),
+    /// A pod has been told to go: name and UID.
+    PodLeaving(Text, Text),
     /// A Job of somebody else has the name.
     NameTaken(Text),
     /// Whether a Job of this name has been made is not known.
@@ -172,6 +175,8 @@ impl Actor {
                 uid,
                 only_unbound,
             } => self.delete_job(&job, &uid, only_unbound).await,
+            Prepared::CreatePod { pod, bodies } => self.create_pod(&pod, bodies).await,
+            Prepared::DeletePod { pod, uid } => self.delete_pod(&pod, &uid).await,
             Prepared::Job {
                 job,
                 uid,
@@ -215,9 +220,9 @@ impl Actor {
                 Ok(vec![Told::Channel(url, self.clock.now(), answer)])
             }
             Prepared::ReadSecret { name } => self.read_secret(name).await,
-            Prepared::AskPermissions => {
+            Prepared::AskPermissions { reboots } => {
                 let blind = self.blind.load(Ordering::Relaxed);
-                match permissions::ask(&self.unguarded, &self.source.namespace, blind).await {
+                match permissions::ask(&self.unguarded, &self.source.namespace, blind, reboots).await {
                     Ok(missing) if missing.is_empty() => {
                         self.blind.store(false, Ordering::Relaxed);
                         Ok(vec![Told::Permissions(missing)])

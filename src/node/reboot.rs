@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::command::{CommandFailure, Commands, run};
 use super::host::{Found, Host, HostError};
-use crate::api::sentinel::SENTINEL_DIR;
+use crate::api::sentinel::{IN_BOOT, SENTINEL_DIR};
 use crate::api::{RebootFault, SentinelName, SentinelReport};
 
 /// How long what is not yet on the disks is written for. A network file system that does not answer never ends; the host's
@@ -115,10 +115,11 @@ pub fn reboot(host: &Host, order: &Order, note: &dyn Fn(&str)) -> Result<Outcome
 /// There is none, or it says nothing that can be understood.
 pub fn ask(host: &Host, name: &SentinelName) -> Result<SentinelReport, Failure> {
     let missing = |sentence| Failure::new(RebootFault::SentinelMissing, sentence);
+    let boot_id = host.boot_id()?;
     match host.read_sentinel(name)? {
         Found::Report(report) => Ok(report),
         Found::Nothing => Err(missing(format!(
-            "there is no {SENTINEL_DIR}/{name} on the host: nothing shows that the upgrade succeeded in this boot"
+            "there is no {SENTINEL_DIR}/{name} on the host: nothing shows that the upgrade succeeded {IN_BOOT}{boot_id}"
         ))),
         Found::Garbage(error) => Err(missing(format!("{SENTINEL_DIR}/{name} is no sentinel: {error}"))),
     }

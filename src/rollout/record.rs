@@ -45,12 +45,29 @@ pub struct Record {
     /// The node was cordoned for the Job by something that keeps no ledger, and is to be uncordoned when it is done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncordon: bool,
+    /// The reboot that the node is in for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<Reboot>,
+    /// Since when the node could have settled: `settle.timeout` runs from then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settling: Option<Timestamp>,
     /// One word that says why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// A sentence that says why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// A reboot that a node is in for. It is over when the node shows another boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reboot {
+    /// The boot that has to end: the one under which the upgrade succeeded. Absent while only the node itself knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// Since when: `reboot.timeout` runs from then.
+    pub since: Timestamp,
 }
 
 impl Record {

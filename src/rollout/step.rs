@@ -22,6 +22,8 @@ pub enum Key {
     Job(Text),
     /// The next Job of a Plan on a node, whatever its name.
     NextJob(Text, Text),
+    /// A pod that reboots its node.
+    Pod(Text),
     /// A Secret.
     Secret(Text),
     /// A channel.
@@ -117,14 +119,47 @@ pub enum Step {
         uid: Text,
     },
     /// Let no further pod of a Job follow when the one that runs fails. In the version that the decision saw: a limit below
-    /// the failures that there are would end the Job at once, whatever its pod is at.
+    /// the failures that there are ends the Job at once, whatever its pod is at.
     EndRetries {
         /// The Job.
         job: Text,
         /// Its UID.
         uid: Text,
-        /// `spec.backoffLimit`: the failures that the Job has.
+        /// `spec.backoffLimit`: the failures that the Job has, or less to end it.
         limit: i32,
+    },
+    /// Note on a Job the boots that its node was seen in. In the version that the decision saw.
+    NoteBoots {
+        /// The Job.
+        job: Text,
+        /// Its UID.
+        uid: Text,
+        /// Boot IDs, the first one first.
+        boots: Vec<Text>,
+    },
+    /// Make the pod that reboots a node, or asks it in which boot its upgrade succeeded.
+    CreatePod {
+        /// The Plan.
+        plan: Text,
+        /// The node.
+        node: Text,
+        /// Name of the pod.
+        pod: Text,
+        /// Hash that the node was upgraded to.
+        hash: Text,
+        /// The boot that is to end; without one the pod only asks.
+        boot_id: Option<Text>,
+        /// How many seconds it has.
+        seconds: i64,
+    },
+    /// Delete a pod that reboots a node.
+    DeletePod {
+        /// The pod.
+        pod: Text,
+        /// Its UID.
+        uid: Text,
+        /// Why, for the log.
+        why: &'static str,
     },
     /// Say on a Job that its result is recorded, and let its TTL run from now; before that, write the event.
     MarkRecorded {
@@ -179,7 +214,9 @@ impl Step {
             Self::DeleteJob { job, .. }
             | Self::ReleaseJob { job, .. }
             | Self::EndRetries { job, .. }
+            | Self::NoteBoots { job, .. }
             | Self::MarkRecorded { job, .. } => Key::Job(job.clone()),
+            Self::CreatePod { pod, .. } | Self::DeletePod { pod, .. } => Key::Pod(pod.clone()),
             Self::PatchNode { node, .. } => Key::Node(node.clone()),
             Self::Poll { url, .. } => Key::Channel(url.clone()),
             Self::ReadSecret { name } => Key::Secret(name.clone()),

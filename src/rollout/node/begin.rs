@@ -90,7 +90,13 @@ impl Question<'_> {
             Some(Blocker::NotReady) | None => (!self.can_start(node)).then_some(&Blocker::NodeNotReady),
             Some(blocker) => Some(blocker),
         };
-        let mut standing = self.pending(node, attempt, told);
+        let pending = || self.pending(node, attempt, told);
+        if leaving.is_none()
+            && let Some(stand) = self.lost(node, attempt, told, pending)
+        {
+            return stand;
+        }
+        let mut standing = pending();
         standing.next = Some(Next::Later);
         if shut.is_some() && fresh {
             return Stand::Tidy(Vec::new());
@@ -139,7 +145,11 @@ impl Question<'_> {
         standing.since = told
             .and_then(|t| t.since.as_deref()?.parse().ok())
             .or(Some(self.now));
+        // What is told of another attempt is not of this one.
+        let told = told.filter(|told| told.attempt.unwrap_or(1) == attempt);
         standing.job = told.and_then(|t| t.job.as_deref()).map(Text::from);
+        let boot = told.and_then(|t| t.boot_id.as_deref()).map(Text::from);
+        standing.boot = boot.or_else(|| self.plan.spec().may_reboot().then(|| node.boot_id.clone()));
         standing
     }
 

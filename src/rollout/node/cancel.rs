@@ -40,10 +40,7 @@ impl Question<'_> {
             .mine()
             .holder(node)
             .filter(|mine| drains && job.keeps_ledger() && !mine.passed && !mine.cancelled)?;
-        // A pod may be seen to end before its Job counts it.
-        let pods = self.world.pods_of(&job.uid);
-        let ended = pods.filter(|pod| pod.stage == Stage::Ended).count();
-        let failures = job.failures.max(i32::try_from(ended).unwrap_or(i32::MAX));
+        let failures = self.failures(job);
         if job.backoff_limit > failures {
             return Some(Step::EndRetries {
                 job: job.name.clone(),
@@ -58,6 +55,13 @@ impl Question<'_> {
                 ..mine.clone()
             },
         ))
+    }
+
+    /// How many pods of a Job have failed that has not ended. One may be seen to end before its Job counts it.
+    pub(super) fn failures(&self, job: &JobFacts) -> i32 {
+        let pods = self.world.pods_of(&job.uid);
+        let ended = pods.filter(|pod| pod.stage == Stage::Ended).count();
+        job.failures.max(i32::try_from(ended).unwrap_or(i32::MAX))
     }
 
     /// Takes the mark back, once nobody is left for whom it was meant: it would stop the next drain as well.

@@ -7,6 +7,7 @@ mod laws;
 mod life;
 mod objects;
 mod people;
+mod power;
 mod questions;
 mod requests;
 mod store;
@@ -59,6 +60,12 @@ pub(super) struct Toy {
     pub(super) fails_on: BTreeSet<String>,
     /// Nodes whose pods a budget keeps: drains wait there until they are told to stop.
     pub(super) guarded: BTreeSet<String>,
+    /// Nodes on which nothing is left after an upgrade that asks for a reboot.
+    pub(super) content: BTreeSet<String>,
+    /// Nodes whose command to reboot does nothing.
+    pub(super) deaf: BTreeSet<String>,
+    /// Nodes whose upgrade reboots them, how many times more.
+    pub(super) restless: BTreeMap<String, u32>,
     pub(super) world: World,
     wire: Wire,
     pub(super) engine: Engine,
@@ -114,6 +121,9 @@ impl Toy {
             strict: true,
             fails_on: BTreeSet::new(),
             guarded: BTreeSet::new(),
+            content: BTreeSet::new(),
+            deaf: BTreeSet::new(),
+            restless: BTreeMap::new(),
             world: World::new(defaults()),
             wire: Wire::default(),
             engine: Engine::default(),

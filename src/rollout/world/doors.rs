@@ -8,9 +8,11 @@ use super::super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Text,
 };
 use super::super::plan::PlanView;
+use super::super::status::WAITING;
 use super::super::step::{Key, Step};
 use super::table::Put;
 use super::{Kind, Making, Reading, Trouble, World, is_live};
+use crate::api::PlanStatus;
 use crate::job::digest;
 use crate::rollout::fields;
 
@@ -34,6 +36,9 @@ impl World {
             }
             for view in self.plans.values_mut() {
                 view.node_changed(new);
+            }
+            if !new.is_fit() {
+                self.is_not_fit(&name);
             }
         }
         true
@@ -90,6 +95,10 @@ impl World {
                 add_to(&mut self.open_jobs, &new.plan, &name);
             }
             add_to(&mut self.jobs_on, &new.node, &name);
+            let (plan, node) = (&new.plan, &new.node);
+            self.fresh.retain(|(of, uid)| {
+                of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid)
+            });
         }
         self.taken.remove(&name);
         true
@@ -140,8 +149,12 @@ impl World {
     }
 
     /// A pod of a Job was seen in this version. True when a fact is new.
-    pub fn pod_seen(&mut self, version: u64, facts: PodFacts) -> bool {
+    pub fn pod_seen(&mut self, version: u64, mut facts: PodFacts) -> bool {
         let (name, uid) = (facts.name.clone(), facts.uid.clone());
+        facts.deleting |= self
+            .pods
+            .get(&name)
+            .is_some_and(|known| known.uid == facts.uid && known.deleting);
         match self.pods.put(&name, &uid, version, facts) {
             Put::Known => return false,
             Put::New => {}
@@ -149,11 +162,23 @@ impl World {
         }
         if let Some(new) = self.pods.get(&name) {
             add_to(&mut self.pods_of, &new.job_uid, &name);
+            if new.reboot.is_some() {
+                self.reboot_pods.insert(name.clone());
+            }
             if let Some(node) = new.node.as_ref().filter(|_| is_live(new)) {
                 add_to(&mut self.live_pods_on, node, &name);
             }
         }
         true
+    }
+
+    /// A delete of a pod was answered; it is gone once a watch says so.
+    pub fn pod_leaving(&mut self, name: &str, uid: &str) -> bool {
+        self.pods.alter(name, |pod| {
+            let change = *pod.uid == *uid && !pod.deleting;
+            pod.deleting |= change;
+            change
+        })
     }
 
     /// A pod is gone.
@@ -167,6 +192,7 @@ impl World {
 
     fn unindex_pod(&mut self, old: &PodFacts) {
         drop_from(&mut self.pods_of, &old.job_uid, &old.name);
+        self.reboot_pods.remove(&old.name);
         if let Some(node) = &old.node {
             drop_from(&mut self.live_pods_on, node, &old.name);
         }
@@ -214,6 +240,7 @@ impl World {
                 if let Some(view) = self.plans.get_mut(plan) {
                     view.status_sent(status);
                 }
+                self.slots_given(plan, status);
             }
             Step::CreateJob { plan, node, job, .. } => {
                 let view = self.plans.get(plan);
@@ -242,6 +269,23 @@ impl World {
             }
             Step::ReadPlans => self.reading = Reading::Asked,
             _ => {}
+        }
+    }
+
+    /// A status is on its way: who has a slot in it without a Job has never had one, as far as this process knows.
+    fn slots_given(&mut self, plan: &Text, status: &PlanStatus) {
+        let view = self.plans.get(plan);
+        if !view.is_some_and(|view| view.spec().may_reboot()) {
+            return;
+        }
+        for slot in status.active.iter().flatten().filter(|slot| slot.phase != WAITING) {
+            let Some(uid) = &slot.uid else { continue };
+            let place = (plan.clone(), Text::from(uid.as_str()));
+            if slot.job.is_none() {
+                self.fresh.insert(place);
+            } else {
+                self.fresh.remove(&place);
+            }
         }
     }
 
@@ -302,6 +346,7 @@ impl World {
         }
         if let Some(plan) = self.plans.remove(name) {
             self.told.remove(name);
+            self.fresh.retain(|(plan, _)| **plan != *name);
             self.gone_plans.insert(plan.facts.uid);
             self.making
                 .retain(|(plan, _), making| making.under_way || **plan != *name);

@@ -68,7 +68,7 @@ pub(in super::super) struct Engine {
 impl Toy {
     /// Decides, and begins the steps that can begin.
     pub(in super::super) fn decides(&mut self) {
-        self.world.settle();
+        self.world.settle(self.now);
         let decision = decide(&self.world, self.now);
         self.is_decided(&decision);
         self.begin(decision);
@@ -76,7 +76,7 @@ impl Toy {
 
     /// What would be decided now.
     pub(in super::super) fn decision(&mut self) -> Decision {
-        self.world.settle();
+        self.world.settle(self.now);
         decide(&self.world, self.now)
     }
 
@@ -187,6 +187,9 @@ impl Toy {
             }
             Told::JobLeaving(name, uid) => {
                 world.job_leaving(&name, &uid);
+            }
+            Told::PodLeaving(name, uid) => {
+                world.pod_leaving(&name, &uid);
             }
             Told::NameTaken(job) => world.name_taken(job, self.now),
             Told::JobUnknown(job) => world.job_unknown(&job),

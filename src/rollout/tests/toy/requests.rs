@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::objects::{Cordon, apply, job_facts};
+use super::objects::{Cordon, ToyPod, apply, job_facts, reboot_pod};
 use super::wire::News;
 use super::{Fate, Stored, Toy, ToyJob, Who};
 use crate::api::{PlanStatus, names};
@@ -51,6 +51,19 @@ pub(super) enum Request {
         version: u64,
         limit: i32,
     },
+    NoteBoots {
+        job: Text,
+        uid: Text,
+        version: u64,
+        boots: Vec<Text>,
+    },
+    CreatePod {
+        pod: Box<ToyPod>,
+    },
+    DeletePod {
+        pod: Text,
+        uid: Text,
+    },
     Mark {
         job: Text,
         uid: Text,
@@ -70,7 +83,9 @@ pub(super) enum Request {
     Secret {
         name: Text,
     },
-    Permissions,
+    Permissions {
+        reboots: bool,
+    },
 }
 
 /// What the controller is told.
@@ -78,6 +93,7 @@ pub(super) enum Request {
 pub(super) enum Told {
     News(News),
     JobLeaving(Text, Text),
+    PodLeaving(Text, Text),
     NameTaken(Text),
     JobUnknown(Text),
     JobAbsent(Text),
@@ -191,7 +207,9 @@ impl Toy {
                     (true, false) => Cordon::Refit(holder),
                     (true, true) => Cordon::Kubectl,
                 };
-                let facts = job_facts(&manifest, "", self.now);
+                let mut facts_of_job = job_facts(&manifest, "", self.now);
+                facts_of_job.boots = [facts.boot_id.clone()].into();
+                let facts = facts_of_job;
                 let mut job = Box::new(ToyJob::new(facts, cordon));
                 job.drains = spec.drain.is_some();
                 Request::Create { job }
@@ -214,6 +232,26 @@ impl Toy {
                 uid,
                 limit,
             },
+            Step::NoteBoots { job, uid, boots } => Request::NoteBoots {
+                version: world.job_version(&job)?,
+                job,
+                uid,
+                boots,
+            },
+            Step::CreatePod {
+                plan,
+                node,
+                pod,
+                hash,
+                boot_id,
+                ..
+            } => {
+                let (plan, node) = (world.plan(&plan)?, world.node(&node)?);
+                Request::CreatePod {
+                    pod: Box::new(reboot_pod(&plan.name, &plan.uid, node, &pod, hash, boot_id, self.now)),
+                }
+            }
+            Step::DeletePod { pod, uid, .. } => Request::DeletePod { pod, uid },
             Step::MarkRecorded {
                 job,
                 uid,
@@ -244,7 +282,9 @@ impl Toy {
             }
             Step::Poll { url, .. } => Request::Poll { url },
             Step::ReadSecret { name } => Request::Secret { name },
-            Step::AskPermissions => Request::Permissions,
+            Step::AskPermissions => Request::Permissions {
+                reboots: world.has_reboots(),
+            },
             Step::ReadPlans => return None,
         })
     }
@@ -342,6 +382,30 @@ impl Toy {
                 self.retries_are_ended(job, *limit);
                 self.patch_job(job, uid, &[], |job| job.facts.backoff_limit = *limit)
             }
+            Request::NoteBoots {
+                job,
+                uid,
+                version,
+                boots,
+            } => {
+                if self
+                    .jobs
+                    .get(&**job)
+                    .is_some_and(|known| known.version != *version)
+                {
+                    return self.look_at_job(job, uid, Wrong::Stale);
+                }
+                let boots = boots.clone().into();
+                self.patch_job(job, uid, &[], |job| job.facts.boots = boots)
+            }
+            Request::CreatePod { pod } => self.create_pod_request(pod),
+            Request::DeletePod { pod, uid } => {
+                if self.pods.get(&**pod).is_none_or(|known| known.it.facts.uid != *uid) {
+                    return self.look_at_pod(pod, uid, Wrong::Stale);
+                }
+                self.pod_is_told_to_go(pod);
+                told(vec![Told::PodLeaving(pod.clone(), uid.clone())])
+            }
             Request::Mark {
                 job,
                 uid,
@@ -378,9 +442,13 @@ impl Toy {
                 )]),
                 None => wrong(vec![Told::SecretMissing(name.clone())], Wrong::Stale, "not found"),
             },
-            Request::Permissions => {
-                let missing = vec![Told::Permissions(self.forbidden.clone())];
-                if self.forbidden.is_empty() {
+            Request::Permissions { reboots } => {
+                let mut forbidden = self.forbidden.clone();
+                forbidden.knows_reboots = *reboots;
+                forbidden.for_reboots.retain(|_| *reboots);
+                let nothing = forbidden.is_empty();
+                let missing = vec![Told::Permissions(forbidden)];
+                if nothing {
                     told(missing)
                 } else {
                     wrong(missing, Wrong::Refused, "MissingPermission")
@@ -415,13 +483,19 @@ impl Toy {
             Request::Delete { job, uid, .. }
             | Request::Release { job, uid }
             | Request::EndRetries { job, uid, .. }
+            | Request::NoteBoots { job, uid, .. }
             | Request::Mark { job, uid, .. } => self.look_at_job(job, uid, Wrong::Unanswered),
             Request::Node { node, uid, .. } => self.look_at_node(node, uid, Wrong::Unanswered),
+            Request::CreatePod { pod } => match self.pods.get(&*pod.facts.name) {
+                Some(known) => told(vec![Told::News(News::Pod(known.version, known.it.facts.clone()))]),
+                None => lost(Vec::new()),
+            },
+            Request::DeletePod { pod, uid } => self.look_at_pod(pod, uid, Wrong::Unanswered),
             Request::Tell { .. }
             | Request::Look { .. }
             | Request::Poll { .. }
             | Request::Secret { .. }
-            | Request::Permissions => lost(Vec::new()),
+            | Request::Permissions { .. } => lost(Vec::new()),
         }
     }
 
@@ -480,6 +554,27 @@ impl Toy {
             Some(node) => told(vec![gone, seen(node)]),
             None => told(vec![gone]),
         }
+    }
+
+    fn look_at_pod(&self, name: &Text, uid: &Text, kind: Wrong) -> Reply {
+        let gone = Told::News(News::PodGone(name.clone(), uid.clone()));
+        let seen = |pod: &Stored<ToyPod>| Told::News(News::Pod(pod.version, pod.it.facts.clone()));
+        match self.pods.get(&**name) {
+            Some(pod) if pod.it.facts.uid == *uid => wrong(vec![seen(pod)], kind, "conflict"),
+            Some(pod) => told(vec![gone, seen(pod)]),
+            None => told(vec![gone]),
+        }
+    }
+
+    fn create_pod_request(&mut self, pod: &ToyPod) -> Reply {
+        let name = pod.facts.name.clone();
+        if !self.pods.contains_key(&*name) {
+            let mut pod = pod.clone();
+            pod.facts.uid = self.next_uid("pod").as_str().into();
+            self.create_pod(pod);
+        }
+        let known = &self.pods[&*name];
+        told(vec![Told::News(News::Pod(known.version, known.it.facts.clone()))])
     }
 
     fn create_job(&mut self, job: &ToyJob) -> Reply {
