@@ -8,6 +8,7 @@ use super::success::Success;
 use super::{Next, Question, Stand, Standing};
 use crate::api::NodeProgress;
 use crate::job::name::{job_name, second_job_name};
+use crate::rollout::blocker::Blocker;
 use crate::rollout::facts::{Found, NodeFacts, Text};
 use crate::rollout::record::{Reboot, Record};
 
@@ -28,11 +29,16 @@ impl Question<'_> {
         let at_work = |live: &super::PodFacts| {
             live.plan == self.plan.facts.name && pod.is_none_or(|(pod, _)| pod.uid != live.uid)
         };
-        if self.world.live_pods_on(&node.name).any(at_work) {
-            return None; // it holds up the next Job as well
-        }
         let mut standing = standing();
         standing.next = None;
+        // Who comes next is not to take it for one that was never begun.
+        let plan = &self.plan.facts.name;
+        let name = standing.job.take();
+        standing.job = name.or_else(|| Some(job_name(plan, &node.name, hash).into()));
+        if let Some(pod) = self.world.live_pods_on(&node.name).find(|pod| at_work(pod)) {
+            let pod = pod.name.to_string();
+            return Some(Stand::slot(standing.held_up_by(&Blocker::PodLeaving { pod })));
+        }
         let answer = pod
             .filter(|(pod, _)| !pod.deleting)
             .and_then(|(pod, _)| pod.found.as_ref());
@@ -83,8 +89,12 @@ impl Question<'_> {
             job_name(&plan.name, &node.name, hash),
             second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash),
         ];
-        if names.iter().any(|name| self.world.jobs.get(name).is_some()) {
-            return false;
+        let mine = |name: &String| {
+            let job = self.world.jobs.get(name);
+            job.is_some_and(|job| job.plan == plan.name && job.node == node.name)
+        };
+        if names.iter().any(mine) {
+            return false; // it is about to go, and its result is known
         }
         match &told.job {
             Some(job) => names.contains(job),
@@ -94,12 +104,13 @@ impl Question<'_> {
     }
 
     fn lost_record(&self, node: &NodeFacts, hash: &Text, attempt: i64, told: &NodeProgress) -> Record {
+        let first = job_name(&self.plan.facts.name, &node.name, hash);
         let success = Success {
             hash,
             version: self.plan.resolved.as_ref().map_or("", |r| &*r.version),
             at: self.now,
             attempt,
-            job: told.job.as_deref().unwrap_or_default(),
+            job: told.job.as_deref().unwrap_or(&first),
             job_uid: "",
             inputs: Some(&self.plan.inputs),
             uncordon: false,

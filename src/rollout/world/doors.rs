@@ -278,10 +278,15 @@ impl World {
         if !view.is_some_and(|view| view.spec().may_reboot()) {
             return;
         }
+        let has_job = |node: &str| self.jobs_on(node).any(|job| job.plan == *plan && !job.recorded);
+        let mut slots = Vec::new();
         for slot in status.active.iter().flatten().filter(|slot| slot.phase != WAITING) {
             let Some(uid) = &slot.uid else { continue };
-            let place = (plan.clone(), Text::from(uid.as_str()));
-            if slot.job.is_none() {
+            let is_fresh = slot.job.is_none() && !has_job(&slot.name);
+            slots.push(((plan.clone(), Text::from(uid.as_str())), is_fresh));
+        }
+        for (place, is_fresh) in slots {
+            if is_fresh {
                 self.fresh.insert(place);
             } else {
                 self.fresh.remove(&place);

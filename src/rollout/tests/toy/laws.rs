@@ -350,11 +350,17 @@ impl Toy {
         }
     }
 
-    /// A sentinel was left that asks for a reboot.
-    pub(super) fn boot_is_to_end(&mut self, pod: &ToyPod, hash: &str) {
+    /// A sentinel was left: the upgrade has succeeded, whatever becomes of its Job.
+    pub(super) fn sentinel_is_left(&mut self, pod: &ToyPod, hash: &str, required: bool) {
         let node = &self.nodes[&pod.target].it;
-        let by_name = (pod.facts.plan.to_string(), node.facts.uid.to_string());
-        self.laws.to_leave.insert((by_name, hash.to_owned()), node.boot.clone());
+        let (uid, boot) = (node.facts.uid.to_string(), node.boot.clone());
+        let by_name = ((pod.facts.plan.to_string(), uid.clone()), hash.to_owned());
+        let by_uid = ((pod.plan_uid.to_string(), uid), hash.to_owned());
+        self.laws.succeeded.insert(by_uid);
+        self.laws.succeeded_by_name.insert(by_name.clone());
+        if required {
+            self.laws.to_leave.insert(by_name, boot);
+        }
     }
 
     /// A pod of the controller's requests a reboot.

@@ -56,7 +56,8 @@ impl Toy {
             let alive = pods.iter().any(|pod| !pod.it.has_ended());
             let succeeded = pods.iter().any(|pod| pod.it.succeeded == Some(true));
             let failing = matches!(facts.outcome, Outcome::Failing { .. });
-            if succeeded && !failing || facts.failures > facts.backoff_limit || failing && !alive {
+            let over = facts.failures > facts.backoff_limit;
+            if !failing && (succeeded || over) || failing && !alive {
                 moves.push(Move::EndJob(name.clone()));
             } else if !alive && !failing && facts.parallelism > 0 {
                 moves.push(Move::MakePod(name.clone()));

@@ -66,9 +66,7 @@ impl Toy {
             required,
         };
         let name = pod.facts.name.to_string();
-        if required {
-            self.boot_is_to_end(&pod, &hash);
-        }
+        self.sentinel_is_left(&pod, &hash, required);
         self.pods.get_mut(&name).unwrap().it.facts.found = Some(found);
     }
 
