@@ -95,8 +95,8 @@ enum Command {
     /// or somebody ends the process. It never ends with 0 in the boot that was to end.
     ///
     /// Ends with 3 when there is no sentinel of this boot, so that nothing shows that the upgrade succeeded in it; with 1 when
-    /// the command is missing or fails, or the host cannot be entered; with 2 when the arguments are wrong. The termination
-    /// message says why: SentinelMissing, CommandMissing, CommandFailed or HostUnreadable, a colon and a sentence.
+    /// the command is missing or fails, or the host cannot be entered; with 2 when the arguments are wrong. Why is said in the
+    /// termination message, too.
     Reboot(reboot::Flags),
     /// Print the CRD of the Plan as YAML
     Crd,

@@ -6,6 +6,8 @@
 //! a process with threads cannot do.
 
 mod command;
+#[cfg(test)]
+mod fixture;
 mod host;
 mod namespace;
 mod probe;

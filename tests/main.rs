@@ -34,6 +34,7 @@ mod kubelet;
 mod leader;
 mod life;
 mod permissions;
+mod node;
 mod plan_events;
 mod plan_hash;
 mod plan_status;

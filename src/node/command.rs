@@ -165,3 +165,6 @@ fn searched(program: &str) -> String {
         format!(", in none of {}", SEARCH.join(", "))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -295,3 +295,6 @@ fn file_error(what: &'static str, path: &str, error: io::Error) -> HostError {
         error,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,3 +38,6 @@ pub fn probe(host: &Host, required_files: &[String], commands: &Commands) -> Res
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,3 +144,6 @@ fn is_synced() -> bool {
     });
     told.recv_timeout(SYNC_LIMIT).is_ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,3 +33,6 @@ pub fn keep(host: &Host, name: &SentinelName, wish: &Wish) -> Result<SentinelRep
     host.write_sentinel(name, &report)?;
     Ok(report)
 }
+
+#[cfg(test)]
+mod tests;

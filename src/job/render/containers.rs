@@ -219,8 +219,8 @@ fn own(
     }
 }
 
-/// refit itself, with the host's files at `/host` and root for them: without capabilities, and outside of SELinux's container
-/// domain, which may not touch them. It needs no variable, no token and no network.
+/// refit itself, with the host's files at `/host` and root for them: without capabilities, and outside of the container domain of
+/// `SELinux`, which may not touch them. It needs no variable, no token and no network.
 pub(in crate::job) fn on_host(name: &str, args: Vec<String>, settings: &JobSettings) -> Container {
     Container {
         image: Some(settings.own_image.clone()),
