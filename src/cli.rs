@@ -23,6 +23,8 @@ use crate::controller::settings::Flags;
 
 /// The program was not called as it can be.
 const USAGE: u8 = 2;
+/// Commands that end as kubectl's of the same name do, with 1 for whatever is wrong.
+const AS_KUBECTL: [&str; 3] = ["cordon", "uncordon", "drain"];
 
 /// Upgrades the nodes of a Kubernetes cluster, a few at a time, as a Plan says.
 ///
@@ -57,12 +59,12 @@ enum Command {
     Controller(Box<Flags>),
     /// Make nodes unschedulable, as kubectl cordon does
     ///
-    /// Ends with 0 when all nodes are cordoned, with 1 when one is not, and with 2 when the arguments are wrong.
+    /// Ends with 0 when all nodes are cordoned, and with 1 when one is not or the arguments are wrong.
     Cordon(cordon::Flags),
     /// Make nodes schedulable again, as kubectl uncordon does
     ///
-    /// A node that refit cordoned for a Plan is no longer held by it then. Ends with 0 when all nodes are schedulable, with
-    /// 1 when one is not, and with 2 when the arguments are wrong.
+    /// A node that refit cordoned for a Plan is no longer held by it then. Ends with 0 when all nodes are schedulable, and
+    /// with 1 when one is not or the arguments are wrong.
     Uncordon(cordon::Flags),
     /// Cordon nodes and evict their pods, as kubectl drain does
     ///
@@ -72,8 +74,8 @@ enum Command {
     /// A pod that a PodDisruptionBudget does not let go is tried again every 5 seconds until --timeout; which pod waits for
     /// which budget since when is told on standard error.
     ///
-    /// Ends with 0 when all pods are gone, with 1 when one is not, with 2 when the arguments are wrong, and on SIGTERM with
-    /// 143; the last line says what was evicted and what was not.
+    /// Ends with 0 when all pods are gone, with 1 when one is not or the arguments are wrong, and on SIGTERM with 143; the
+    /// last line says what was evicted and what was not.
     #[command(args_override_self = true)]
     Drain(drain::Flags),
     /// Look whether this node could be rebooted, and the reboot be proven; the first container of a Job that may reboot
@@ -104,12 +106,13 @@ enum Command {
 
 /// Runs the command that `args` ask for, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match parse(args) {
+    let args: Vec<_> = args.into_iter().collect();
+    let cli = match parse(args.iter().cloned()) {
         Ok(cli) => cli,
         Err(error) => {
             // With nobody to tell, there is nothing left to do.
             let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
+            return ExitCode::from(exit_code(&args, &error));
         }
     };
     let result = match cli.command {
@@ -127,6 +130,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         output::error(output::with_causes(&error));
         ExitCode::FAILURE
     })
+}
+
+/// What the program ends with that was called with `args` and made nothing of them but `error`, or what was asked for.
+fn exit_code(args: &[OsString], error: &clap::Error) -> u8 {
+    let command = args.get(1).and_then(|command| command.to_str());
+    if error.use_stderr() && command.is_some_and(|command| AS_KUBECTL.contains(&command)) {
+        return 1;
+    }
+    u8::try_from(error.exit_code()).unwrap_or(USAGE)
 }
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {

@@ -5,6 +5,7 @@ mod bench;
 mod cancel;
 mod ledger;
 mod plans;
+mod pulled;
 mod rights;
 mod side_by_side;
 mod waits;

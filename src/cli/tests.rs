@@ -32,6 +32,28 @@ fn usage(args: &[&str]) -> String {
 }
 
 #[test]
+fn wrong_arguments_end_with_two_and_where_kubectl_has_the_command_with_one() {
+    let ends_with = |args: &[&str]| {
+        exit_code(
+            &args.iter().map(OsString::from).collect::<Vec<_>>(),
+            &parse(args).unwrap_err(),
+        )
+    };
+    for command in AS_KUBECTL {
+        assert_eq!(ends_with(&["refit", command]), 1, "{command} names no node");
+        assert_eq!(
+            ends_with(&["refit", command, "a", "--dry-run=maybe"]),
+            1,
+            "{command}"
+        );
+        assert_eq!(ends_with(&["refit", command, "--help"]), 0, "{command}");
+    }
+    assert_eq!(ends_with(&["refit", "drian", "a"]), 2);
+    assert_eq!(ends_with(&["refit", "--threads", "drain"]), 2);
+    assert_eq!(ends_with(&["refit", "controller", "drain"]), 2);
+}
+
+#[test]
 fn the_flags_are_sound() {
     Cli::command().debug_assert();
 }

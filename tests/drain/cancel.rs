@@ -8,27 +8,14 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use super::plans::{given_back, make, stage, told};
+use super::plans::{drain_waits, given_back, held_up, make, stage, told};
 use super::{A_WHILE, Bench};
 use crate::scene::{has_condition, hash, is_cordoned, is_recorded, label, ledger};
 use crate::support::wait;
 
-/// A node that a budget lets nobody drain.
-async fn guarded() -> Bench {
-    let bench = stage(&["one"]).await;
-    bench.pods("one", ["web-1"], json!({ "app": "web" })).await;
-    bench
-        .budget("guard", "web", json!({ "minAvailable": 1 }), 1)
-        .await;
-    bench
-}
-
 /// The Job of the Plan, once its drain waits.
 async fn drains(bench: &Bench, plan: &str) -> Job {
-    let waits = told(bench, plan, "waits in its drain", |node| {
-        node.reason.as_deref() == Some("DrainWaiting")
-    })
-    .await;
+    let waits = drain_waits(bench, plan).await;
     bench.world.jobs().get(&waits.job.unwrap()).await.unwrap()
 }
 
@@ -76,7 +63,7 @@ async fn no_failure_was_told(bench: &Bench) {
 }
 
 async fn edited_while_it_drains(spec: Value) {
-    let bench = guarded().await;
+    let bench = held_up().await;
     let node = bench.node("one");
     let _controller = bench.world.controller().start();
     make(&bench, "k3s", json!({ "drain": {} })).await;
@@ -131,7 +118,7 @@ async fn a_drain_for_another_container_than_the_plan_has_ends_and_makes_room() {
 
 #[tokio::test]
 async fn a_node_that_leaves_the_plan_while_its_drain_waits_is_given_back() {
-    let bench = guarded().await;
+    let bench = held_up().await;
     let node = bench.node("one");
     let _controller = bench.world.controller().start();
     for disabled in [true, false] {

@@ -93,13 +93,13 @@ pub(super) async fn given_back(bench: &Bench) {
 }
 
 /// The pods of the Plan's Job that were there.
-async fn job_pods(bench: &Bench, plan: &str) -> Vec<Pod> {
+pub(super) async fn job_pods(bench: &Bench, plan: &str) -> Vec<Pod> {
     let mine = ListParams::default().labels(&format!("{LABEL_PLAN}={plan}"));
     bench.world.pods().list(&mine).await.unwrap().items
 }
 
 /// A node whose one pod a budget keeps there.
-async fn held_up() -> Bench {
+pub(super) async fn held_up() -> Bench {
     let bench = stage(&["one"]).await;
     bench.pods("one", ["web-1"], json!({ "app": "web" })).await;
     bench
@@ -108,12 +108,12 @@ async fn held_up() -> Bench {
     bench
 }
 
-/// Waits until Plan `k3s` tells that its drain waits for a pod.
-async fn drain_waits(bench: &Bench) {
-    told(bench, "k3s", "waits in its drain", |node| {
+/// Waits until a Plan tells that its drain waits for a pod.
+pub(super) async fn drain_waits(bench: &Bench, plan: &str) -> NodeProgress {
+    told(bench, plan, "waits in its drain", |node| {
         node.reason.as_deref() == Some("DrainWaiting")
     })
-    .await;
+    .await
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn a_node_is_given_back_when_its_plan_is_deleted_in_mid_drain() {
     let bench = held_up().await;
     let _controller = bench.world.controller().start();
     make(&bench, "k3s", json!({ "drain": {} })).await;
-    drain_waits(&bench).await;
+    drain_waits(&bench, "k3s").await;
     assert!(bench.is_cordoned("one").await);
     bench
         .world
@@ -272,7 +272,7 @@ async fn a_node_is_given_back_for_a_plan_that_was_deleted_while_no_controller_ra
     let bench = held_up().await;
     let controller = bench.world.controller().start();
     make(&bench, "k3s", json!({ "drain": {} })).await;
-    drain_waits(&bench).await;
+    drain_waits(&bench, "k3s").await;
     controller.kill();
     bench
         .world
@@ -302,7 +302,7 @@ async fn a_pod_that_dies_in_its_drain_is_made_anew_and_the_node_is_what_it_was()
         }
         let _controller = bench.world.controller().start();
         make(&bench, "k3s", json!({ "drain": {} })).await;
-        drain_waits(&bench).await;
+        drain_waits(&bench, "k3s").await;
         let [pod] = <[Pod; 1]>::try_from(job_pods(&bench, "k3s").await).unwrap();
         // The container is killed on the spot, and the Job makes another pod.
         let at_once = DeleteParams::default().grace_period(0);

@@ -33,7 +33,7 @@ pub(super) fn events(plan: &PlanView, stored: &PlanStatus, status: &PlanStatus) 
     if telling.told.is_empty() {
         return Vec::new();
     }
-    // The status that is replaced tells one time from another: it is replaced once only.
+    // The status that is replaced tells one time from another: its conditions say, to the second, since when they hold.
     let occurrence = serde_json::to_string(stored).unwrap_or_default();
     let (name, uid) = (&plan.facts.name, &plan.facts.uid);
     let event = |(type_, reason, text)| Event::plan(name, uid, type_, reason, text, &occurrence);

@@ -24,7 +24,8 @@ pub(in super::super) struct Laws {
     /// Jobs whose result has come to their node.
     told_to_node: BTreeSet<String>,
     /// Keys of the events that went with a status.
-    status_keys: BTreeSet<String>,
+    /// Of each event that went with a status: the status that was replaced.
+    status_keys: BTreeMap<String, Option<PlanStatus>>,
     /// Boots in which a reboot was requested since the upgrade ran last, by place and hash.
     requested: BTreeMap<(Place, String), BTreeSet<String>>,
     /// Boot in which the last upgrade succeeded that asked for a reboot, by Plan name, node and hash.
@@ -143,8 +144,12 @@ impl Toy {
     /// A status is about to be stored.
     pub(super) fn status_is_written(&mut self, plan: &str, status: &PlanStatus, events: &[Event]) {
         for event in events {
-            let new = self.laws.status_keys.insert(event.key.clone());
-            self.law(new, || format!("two occurrences have one key: {event:?}"));
+            // The same of the same status, which says to the second since when what goes on goes on, is the same.
+            let stored = self.plans[plan].it.object.status.clone();
+            let before = self.laws.status_keys.insert(event.key.clone(), stored.clone());
+            self.law(before.is_none_or(|before| before == stored), || {
+                format!("two occurrences have one key: {event:?}")
+            });
         }
         let conditions: Vec<_> = status
             .conditions
