@@ -94,7 +94,7 @@ impl Question<'_> {
         }
         let settling = self.settling_since(record, lack.as_ref());
         if let Some(lack) = &lack {
-            let until = self.settled_until(record, settling);
+            let until = record.and_then(|record| self.settled_until(node, record, lack));
             if let (Some(record), Some(until)) = (record, until)
                 && until <= self.now
             {

@@ -103,7 +103,7 @@ impl Question<'_> {
     pub(super) fn reboot(&self, node: &NodeFacts, record: &Record) -> Option<Stand> {
         let reboot = record.reboot.as_ref()?;
         // A controller that was away has requested nothing meanwhile.
-        let since = self.world.reboot_since(node, record).unwrap_or(self.now);
+        let since = self.world.known_since(node, record).unwrap_or(self.now);
         let deadline = later(since.max(reboot.since), self.plan.terms.reboot_timeout);
         let late = deadline <= self.now;
         let Some(boot_id) = reboot.boot_id.as_deref() else {

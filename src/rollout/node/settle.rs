@@ -100,16 +100,20 @@ impl Question<'_> {
         known.or(begins.then_some(self.now))
     }
 
-    /// Until when the node must have settled.
-    pub(super) fn settled_until(
-        &self,
-        record: Option<&Record>,
-        settling: Option<Timestamp>,
-    ) -> Option<Timestamp> {
+    /// Until when the node must have settled. A controller that was away has seen nothing of that meanwhile; and a node that
+    /// has only to stay Ready is let show that it does.
+    pub(super) fn settled_until(&self, node: &NodeFacts, record: &Record, lack: &Lack) -> Option<Timestamp> {
+        if matches!(lack, Lack::MinReady { .. }) {
+            return None;
+        }
         let terms = &self.plan.terms;
-        let reboot = record.and_then(|r| r.reboot.as_ref());
-        let rebooted = reboot.map(|reboot| later(reboot.since, terms.reboot_timeout));
-        Some(later(settling.or(rebooted)?, terms.settle_timeout))
+        let known = self.world.known_since(node, record).unwrap_or(self.now);
+        let since = |at: Timestamp| at.max(known);
+        let rebooted = || {
+            let reboot = record.reboot.as_ref()?;
+            Some(later(since(reboot.since), terms.reboot_timeout))
+        };
+        Some(later(record.settling.map(since).or_else(rebooted)?, terms.settle_timeout))
     }
 
     /// The node has not settled in time.

@@ -17,8 +17,8 @@ enum Wait {
         boot_id: Text,
         job_uid: String,
     },
-    /// A node is in for a reboot.
-    Reboot {
+    /// A node has this record, and may be in for a reboot.
+    Record {
         node: Text,
         job_uid: String,
         boot_id: Option<String>,
@@ -39,7 +39,7 @@ impl World {
             for node in nodes.iter().filter_map(|node| self.nodes.get(node)) {
                 if let Some(record) = node.records.get(plan).filter(|r| r.phase == Phase::Upgraded) {
                     lasting.extend(node.is_fit().then(|| fit(node, record)));
-                    lasting.extend(reboot(node, record));
+                    lasting.insert(known(node, record));
                 }
             }
         }
@@ -69,9 +69,9 @@ impl World {
         self.waits.0.get(&fit(node, record)).copied()
     }
 
-    /// Since when this process knows that the node is in for the reboot of this record.
-    pub(in crate::rollout) fn reboot_since(&self, node: &NodeFacts, record: &Record) -> Option<Timestamp> {
-        self.waits.0.get(&reboot(node, record)?).copied()
+    /// Since when this process knows of this record, and of the reboot that it may ask for.
+    pub(in crate::rollout) fn known_since(&self, node: &NodeFacts, record: &Record) -> Option<Timestamp> {
+        self.waits.0.get(&known(node, record)).copied()
     }
 
     /// Since when this process knows that the Job has succeeded.
@@ -88,13 +88,13 @@ fn fit(node: &NodeFacts, record: &Record) -> Wait {
     }
 }
 
-fn reboot(node: &NodeFacts, record: &Record) -> Option<Wait> {
-    let reboot = record.reboot.as_ref()?;
-    Some(Wait::Reboot {
+fn known(node: &NodeFacts, record: &Record) -> Wait {
+    let reboot = record.reboot.as_ref();
+    Wait::Record {
         node: node.name.clone(),
         job_uid: record.job_uid.clone(),
-        boot_id: reboot.boot_id.clone(),
-    })
+        boot_id: reboot.and_then(|reboot| reboot.boot_id.clone()),
+    }
 }
 
 fn success(job: &JobFacts) -> Wait {

@@ -38,6 +38,10 @@ impl Flight {
         }
     }
 
+    pub(super) fn makes_pod(&self) -> bool {
+        matches!(self.request, Request::CreatePod { .. })
+    }
+
     pub(super) fn patches_node(&self) -> bool {
         matches!(self.request, Request::Node { .. })
     }

@@ -122,3 +122,31 @@ impl Toy {
         self.pod_ends(name, false);
     }
 }
+
+/// What tests ask, and what they do by hand.
+impl Toy {
+    /// How often a node has booted since it is there.
+    pub(in super::super) fn boots(&self, node: &str) -> usize {
+        let text = format!(" {node} boots: ");
+        self.trace.iter().filter(|line| line.contains(&text)).count()
+    }
+
+    /// Names of the pods that are to reboot nodes.
+    pub(in super::super) fn reboot_pods(&self) -> Vec<String> {
+        let pods = self.pods.iter().filter(|(_, pod)| pod.it.facts.reboot.is_some());
+        pods.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A node reboots, and is Ready again.
+    pub(in super::super) fn reboots(&mut self, node: &str) {
+        self.power_cycle(node);
+        self.comes_back(node, true);
+    }
+
+    /// One thing happens that may happen.
+    pub(in super::super) fn one_move(&mut self) {
+        if let Some(next) = self.moves().first().cloned() {
+            self.play(&next);
+        }
+    }
+}
