@@ -209,7 +209,7 @@ impl Question<'_> {
         }
         // After what ends it, which counts more.
         if standing.steps.is_empty() && standing.next.is_none() {
-            standing.steps.extend(self.note_boot(node, job));
+            standing.steps.extend(boots::note_boot(node, job));
         }
         standing
     }

@@ -120,6 +120,49 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 only_unbound,
             })
         }
+        step @ (Step::ReleaseJob { .. }
+        | Step::EndRetries { .. }
+        | Step::NoteBoots { .. }
+        | Step::MarkRecorded { .. }) => job_patch(world, step),
+        Step::CreatePod {
+            plan,
+            node,
+            pod,
+            hash,
+            boot_id,
+            seconds,
+        } => create_pod(world, &plan, &node, pod, &hash, boot_id.as_deref(), seconds)?,
+        Step::DeletePod { pod, uid, why } => {
+            tracing::info!(pod = &*pod, why, "deleting a pod");
+            Some(Prepared::DeletePod { pod, uid })
+        }
+        Step::PatchNode {
+            node,
+            uid,
+            change,
+            events,
+        } => {
+            let version = world.node_version(&node).unwrap_or_default();
+            let body = node_patch(&uid, version, &change);
+            Some(Prepared::Node {
+                node,
+                uid,
+                body,
+                events,
+            })
+        }
+        Step::Poll { url, latest_version } => Some(Prepared::Poll { url, latest_version }),
+        Step::ReadSecret { name } => Some(Prepared::ReadSecret { name }),
+        Step::AskPermissions => Some(Prepared::AskPermissions {
+            reboots: world.has_reboots(),
+        }),
+        Step::ReadPlans => None, // the watch does
+    })
+}
+
+/// What is patched of a Job.
+fn job_patch(world: &World, step: Step) -> Option<Prepared> {
+    match step {
         Step::ReleaseJob { job, uid } => {
             let body = json!({ "metadata": { "uid": &*uid }, "spec": { "parallelism": 1 } });
             Some(patch_job(job, uid, body, Vec::new()))
@@ -147,18 +190,6 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
             });
             patch_job(job, uid, body, Vec::new())
         }),
-        Step::CreatePod {
-            plan,
-            node,
-            pod,
-            hash,
-            boot_id,
-            seconds,
-        } => create_pod(world, &plan, &node, pod, &hash, boot_id.as_deref(), seconds)?,
-        Step::DeletePod { pod, uid, why } => {
-            tracing::info!(pod = &*pod, why, "deleting a pod");
-            Some(Prepared::DeletePod { pod, uid })
-        }
         Step::MarkRecorded {
             job,
             uid,
@@ -171,28 +202,8 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
             });
             Some(patch_job(job, uid, body, events))
         }
-        Step::PatchNode {
-            node,
-            uid,
-            change,
-            events,
-        } => {
-            let version = world.node_version(&node).unwrap_or_default();
-            let body = node_patch(&uid, version, &change);
-            Some(Prepared::Node {
-                node,
-                uid,
-                body,
-                events,
-            })
-        }
-        Step::Poll { url, latest_version } => Some(Prepared::Poll { url, latest_version }),
-        Step::ReadSecret { name } => Some(Prepared::ReadSecret { name }),
-        Step::AskPermissions => Some(Prepared::AskPermissions {
-            reboots: world.has_reboots(),
-        }),
-        Step::ReadPlans => None, // the watch does
-    })
+        _ => None,
+    }
 }
 
 fn patch_job(job: Text, uid: Text, body: Value, events: Vec<Event>) -> Prepared {

@@ -41,9 +41,8 @@ impl Actor {
         }
         match self.pods().get_opt(name).await {
             Ok(Some(pod)) if pod.is_of(&self.source.controller) => Ok(vec![self.pod_seen(&pod)]),
-            Ok(Some(_)) => Err((Vec::new(), trouble(&error))),
             Ok(None) if exists => Err((Vec::new(), stale(&error))),
-            Ok(None) => Err((Vec::new(), trouble(&error))),
+            Ok(_) => Err((Vec::new(), trouble(&error))),
             Err(again) => Err((Vec::new(), trouble(&again))),
         }
     }

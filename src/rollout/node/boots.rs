@@ -2,6 +2,7 @@
 //! shows that the work is done. One that reboots it again and again is stopped, and so is the Job of a Plan that reboots by
 //! itself when the node went down in the middle of its upgrade: nobody knows how far that came.
 
+use super::fail::has_failed;
 use super::{Question, Standing, patch, record_key};
 use crate::rollout::event::EventType;
 use crate::rollout::facts::{JobFacts, NodeFacts, Stage, Text};
@@ -19,7 +20,7 @@ impl Question<'_> {
             *record.job_uid == *job.uid && matches!(record.phase, Phase::Failed | Phase::Retry)
         });
         if let Some(record) = written {
-            let mut standing = self.has_failed(node, record);
+            let mut standing = has_failed(node, record);
             standing.steps.extend(self.end(job));
             return Some(standing);
         }
@@ -50,17 +51,7 @@ impl Question<'_> {
             .insert(record_key(&self.plan.facts.name), Some(record.to_text()));
         let text = self.failed_text(job, node, reason, &message);
         let event = self.job_event(EventType::Warning, "JobFailed", text, &job.uid);
-        Some(self.has_failed(node, &record).then(patch(node, change, vec![event])))
-    }
-
-    /// Notes on a Job the boot that its node is in now.
-    pub(super) fn note_boot(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
-        let known = job.boots.is_empty() || node.boot_id.is_empty() || job.boots.contains(&node.boot_id);
-        (!known).then(|| Step::NoteBoots {
-            job: job.name.clone(),
-            uid: job.uid.clone(),
-            boots: job.boots.iter().chain([&node.boot_id]).map(Text::clone).collect(),
-        })
+        Some(has_failed(node, &record).then(patch(node, change, vec![event])))
     }
 
     /// The node has rebooted since the Job was made, a pod of it ended after its upgrade had begun, and none upgrades now.
@@ -84,4 +75,14 @@ impl Question<'_> {
             limit,
         })
     }
+}
+
+/// Notes on a Job the boot that its node is in now.
+pub(super) fn note_boot(node: &NodeFacts, job: &JobFacts) -> Option<Step> {
+    let known = job.boots.is_empty() || node.boot_id.is_empty() || job.boots.contains(&node.boot_id);
+    (!known).then(|| Step::NoteBoots {
+        job: job.name.clone(),
+        uid: job.uid.clone(),
+        boots: job.boots.iter().chain([&node.boot_id]).map(Text::clone).collect(),
+    })
 }

@@ -115,7 +115,7 @@ impl Question<'_> {
     /// A node on which the Plan failed keeps its slot until something gives a reason to try again, and that is written
     /// down before it is done.
     pub(super) fn failed(&self, node: &NodeFacts, record: &Record) -> Standing {
-        let mut standing = self.has_failed(node, record);
+        let mut standing = has_failed(node, record);
         let asked = node
             .retry
             .as_deref()
@@ -159,18 +159,6 @@ impl Question<'_> {
         standing.then(patch(node, change, Vec::new()))
     }
 
-    /// Where a node stands whose failure is recorded.
-    pub(super) fn has_failed(&self, node: &NodeFacts, record: &Record) -> Standing {
-        let mut standing = Standing::new(node, "Failed");
-        standing.failed = true;
-        standing.since = Some(record.at);
-        standing.job = Some(record.job.as_str().into()).filter(|job: &Text| !job.is_empty());
-        standing.attempt = Some(record.attempt);
-        standing.reason.clone_from(&record.reason);
-        standing.message.clone_from(&record.message);
-        standing
-    }
-
     /// What is left of the wish to try Plans again when this one's is granted; nothing where it is not among them. `*`
     /// means all that have failed on the node, of which each grants its own.
     fn without_mine(&self, node: &NodeFacts, retry: &str) -> Option<String> {
@@ -195,6 +183,18 @@ impl Question<'_> {
         let rest: Vec<_> = named.into_iter().filter(|name| *name != mine).collect();
         Some(rest.join(","))
     }
+}
+
+/// Where a node stands whose failure is recorded.
+pub(super) fn has_failed(node: &NodeFacts, record: &Record) -> Standing {
+    let mut standing = Standing::new(node, "Failed");
+    standing.failed = true;
+    standing.since = Some(record.at);
+    standing.job = Some(record.job.as_str().into()).filter(|job: &Text| !job.is_empty());
+    standing.attempt = Some(record.attempt);
+    standing.reason.clone_from(&record.reason);
+    standing.message.clone_from(&record.message);
+    standing
 }
 
 /// S54's words for a failure.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::reboot::Evidence;
+use super::reboot::{Evidence, awaited};
 use super::success::{Success, expand};
 use super::{Question, Stand, Standing, patch, record_key};
 use crate::api::names;
@@ -48,8 +48,8 @@ impl Question<'_> {
                 }
             }
             (None, Some(job)) if job.sentinel => match self.evidence(job) {
-                Evidence::Awaited { until } => return Stand::slot(self.awaited(node, success, until)),
-                Evidence::Reboot { boot_id } => return self.is_to_reboot(node, success, boot_id),
+                Evidence::Awaited { until } => return Stand::slot(awaited(node, success, until)),
+                Evidence::Reboot { boot_id } => return self.is_to_reboot(node, success, boot_id.as_ref()),
                 Evidence::NoReboot => {}
             },
             (None, _) => {}

@@ -56,47 +56,29 @@ impl Question<'_> {
         }
     }
 
-    /// A node whose pod is still to tell in which boot it was upgraded.
-    pub(super) fn awaited(&self, node: &NodeFacts, success: &Success<'_>, until: Timestamp) -> Standing {
-        let mut standing = Standing::new(node, "Finishing");
-        standing.since = Some(success.at);
-        standing.job = Some(success.job.into());
-        standing.attempt = Some(success.attempt);
-        standing.wake = Some(until);
-        standing
-    }
-
     /// The node has to reboot: that is written down before anything is done about it.
     pub(super) fn is_to_reboot(
         &self,
         node: &NodeFacts,
         success: &Success<'_>,
-        boot_id: Option<Text>,
+        boot_id: Option<&Text>,
     ) -> Stand {
         let record = Record {
             reboot: Some(Reboot {
-                boot_id: boot_id.as_deref().map(str::to_owned),
+                boot_id: boot_id.map(ToString::to_string),
                 since: self.now,
             }),
             ..self.success_record(node, success)
         };
-        let standing = self.rebooting(node, &record);
-        let text = match &boot_id {
-            Some(_) if boot_id.as_ref() != Some(&node.boot_id) => {
+        let standing = rebooting(node, &record);
+        let text = match boot_id {
+            Some(boot_id) if *boot_id != node.boot_id => {
                 format!("Job completed on Node {}, which has rebooted since", node.name)
             }
             _ => format!("Job completed on Node {}, which is rebooted", node.name),
         };
         let event = self.job_event(EventType::Normal, "JobCompleteReboot", text, success.job_uid);
         Stand::slot(standing.then(self.patch_record(node, &record, vec![event])))
-    }
-
-    fn rebooting(&self, node: &NodeFacts, record: &Record) -> Standing {
-        let mut standing = Standing::new(node, "Rebooting");
-        standing.since = Some(record.reboot.as_ref().map_or(record.at, |reboot| reboot.since));
-        standing.job = Some(record.job.as_str().into());
-        standing.attempt = Some(record.attempt);
-        standing
     }
 
     /// Where a node stands that is in for a reboot; nothing where it is not, or where that is over.
@@ -109,7 +91,7 @@ impl Question<'_> {
         let Some(boot_id) = reboot.boot_id.as_deref() else {
             return Some(self.asked(node, record, deadline));
         };
-        let mut standing = self.rebooting(node, record);
+        let mut standing = rebooting(node, record);
         standing.wake = Some(deadline);
         let over = !node.boot_id.is_empty() && *node.boot_id != *boot_id;
         if over {
@@ -234,7 +216,7 @@ impl Question<'_> {
                     }),
                     ..record.clone()
                 };
-                let standing = self.rebooting(node, &known);
+                let standing = rebooting(node, &known);
                 Stand::slot(standing.then(self.patch_record(node, &known, Vec::new())))
             }
             Some(Found::Nothing { .. }) => self.has_not_rebooted(node, record, "EvidenceLost", EVIDENCE_LOST),
@@ -242,7 +224,7 @@ impl Question<'_> {
                 self.has_not_rebooted(node, record, "EvidenceLost", EVIDENCE_UNHEARD)
             }
             None => {
-                let mut standing = self.rebooting(node, record);
+                let mut standing = rebooting(node, record);
                 standing.wake = Some(deadline);
                 let standing = standing.goes_on(ASKING.to_owned());
                 Stand::slot(self.with_pod(node, standing, &record.hash, None, deadline))
@@ -319,3 +301,22 @@ pub(super) const EVIDENCE_LOST: &str = "nothing is left that says in which boot 
 pub(super) const EVIDENCE_UNHEARD: &str = "the pod of the upgrade is gone, and the node does not say in which boot it was upgraded; set \
     refit.rs/retry on the node to upgrade it again";
 pub(super) const ASKING: &str = "the pod of the upgrade is gone: the node is asked in which boot it was upgraded";
+
+/// A node whose pod is still to tell in which boot it was upgraded.
+pub(super) fn awaited(node: &NodeFacts, success: &Success<'_>, until: Timestamp) -> Standing {
+    let mut standing = Standing::new(node, "Finishing");
+    standing.since = Some(success.at);
+    standing.job = Some(success.job.into());
+    standing.attempt = Some(success.attempt);
+    standing.wake = Some(until);
+    standing
+}
+
+/// Where a node stands that is in for a reboot.
+fn rebooting(node: &NodeFacts, record: &Record) -> Standing {
+    let mut standing = Standing::new(node, "Rebooting");
+    standing.since = Some(record.reboot.as_ref().map_or(record.at, |reboot| reboot.since));
+    standing.job = Some(record.job.as_str().into());
+    standing.attempt = Some(record.attempt);
+    standing
+}

@@ -186,7 +186,7 @@ impl Toy {
                     .object()
                     .is_some_and(|(kind, name)| world.is_overtaken(kind, name, sent))
                 {
-                    news.tell(world);
+                    (*news).tell(world);
                 }
             }
             Told::JobLeaving(name, uid) => {

@@ -1,7 +1,11 @@
 //! Boots: power that fails, nodes that reboot because they were asked to, and what pods of refit's do about it.
 
-use super::Toy;
+use super::objects::ToyPod;
+use super::requests::{Reply, Wrong, news, told, wrong};
+use super::wire::News;
+use super::{Stored, Toy};
 use crate::api::RebootWhen;
+use crate::rollout::facts::Text;
 use crate::rollout::{Found, Stage};
 
 impl Toy {
@@ -26,7 +30,7 @@ impl Toy {
             node.facts.ready = ready;
             node.facts.boot_id = node.boot.as_str().into();
         });
-        let ran = |pod: &super::ToyPod| pod.target == name && pod.is_at_work();
+        let ran = |pod: &ToyPod| pod.target == name && pod.is_at_work();
         let pods: Vec<_> = self.pods.iter().filter(|(_, pod)| ran(&pod.it)).map(|(name, _)| name.clone()).collect();
         for pod in pods {
             if self.pods[&pod].it.facts.reboot.is_some() {
@@ -120,6 +124,30 @@ impl Toy {
     pub(in super::super) fn pod_is_evicted(&mut self, name: &str) {
         self.note(|| format!("{name} is evicted"));
         self.pod_ends(name, false);
+    }
+}
+
+/// How the API server takes what the controller wants of such pods.
+impl Toy {
+    pub(super) fn look_at_pod(&self, name: &Text, uid: &Text, kind: Wrong) -> Reply {
+        let gone = news(News::PodGone(name.clone(), uid.clone()));
+        let seen = |pod: &Stored<ToyPod>| news(News::Pod(pod.version, pod.it.facts.clone()));
+        match self.pods.get(&**name) {
+            Some(pod) if pod.it.facts.uid == *uid => wrong(vec![seen(pod)], kind, "conflict"),
+            Some(pod) => told(vec![gone, seen(pod)]),
+            None => told(vec![gone]),
+        }
+    }
+
+    pub(super) fn create_pod_request(&mut self, pod: &ToyPod) -> Reply {
+        let name = pod.facts.name.clone();
+        if !self.pods.contains_key(&*name) {
+            let mut pod = pod.clone();
+            pod.facts.uid = self.next_uid("pod").as_str().into();
+            self.create_pod(pod);
+        }
+        let known = &self.pods[&*name];
+        told(vec![news(News::Pod(known.version, known.it.facts.clone()))])
     }
 }
 

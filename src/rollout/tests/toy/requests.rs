@@ -91,7 +91,7 @@ pub(super) enum Request {
 /// What the controller is told.
 #[derive(Clone, Debug)]
 pub(super) enum Told {
-    News(News),
+    News(Box<News>),
     JobLeaving(Text, Text),
     PodLeaving(Text, Text),
     NameTaken(Text),
@@ -123,11 +123,15 @@ pub(super) struct Reply {
     pub(super) trouble: Option<(String, Wrong)>,
 }
 
-fn told(told: Vec<Told>) -> Reply {
+pub(super) fn news(news: News) -> Told {
+    Told::News(Box::new(news))
+}
+
+pub(super) fn told(told: Vec<Told>) -> Reply {
     Reply { told, trouble: None }
 }
 
-fn wrong(told: Vec<Told>, kind: Wrong, text: &str) -> Reply {
+pub(super) fn wrong(told: Vec<Told>, kind: Wrong, text: &str) -> Reply {
     Reply {
         told,
         trouble: Some((text.to_owned(), kind)),
@@ -321,7 +325,7 @@ impl Toy {
                 }
                 self.status_is_written(plan, status, events);
                 let now = self.changes_plan(plan, |facts| facts.object.status = Some((**status).clone()));
-                let mut heard = vec![Told::News(now), Told::StatusWritten(plan.clone())];
+                let mut heard = vec![news(now), Told::StatusWritten(plan.clone())];
                 if !self.schema {
                     heard.push(Told::StatusPruned);
                 }
@@ -338,7 +342,7 @@ impl Toy {
                     taken => return self.look_at_plan(plan, uid, &taken),
                 }
                 let note = note.clone();
-                told(vec![Told::News(self.changes_plan(plan, |facts| {
+                told(vec![news(self.changes_plan(plan, |facts| {
                     let annotations = facts.object.metadata.annotations.get_or_insert_default();
                     match note {
                         Some(note) => annotations.insert(names::ANNOTATION_FIELDS.to_owned(), note),
@@ -471,7 +475,7 @@ impl Toy {
                 let known = self.plans.get(&**plan);
                 lost(
                     known
-                        .map(|p| Told::News(News::Plan(p.version, self.reads(&p.it))))
+                        .map(|p| news(News::Plan(p.version, self.reads(&p.it))))
                         .into_iter()
                         .collect(),
                 )
@@ -487,7 +491,7 @@ impl Toy {
             | Request::Mark { job, uid, .. } => self.look_at_job(job, uid, Wrong::Unanswered),
             Request::Node { node, uid, .. } => self.look_at_node(node, uid, Wrong::Unanswered),
             Request::CreatePod { pod } => match self.pods.get(&*pod.facts.name) {
-                Some(known) => told(vec![Told::News(News::Pod(known.version, known.it.facts.clone()))]),
+                Some(known) => told(vec![news(News::Pod(known.version, known.it.facts.clone()))]),
                 None => lost(Vec::new()),
             },
             Request::DeletePod { pod, uid } => self.look_at_pod(pod, uid, Wrong::Unanswered),
@@ -521,7 +525,7 @@ impl Toy {
             _ => Wrong::Stale,
         };
         wrong(
-            vec![Told::News(News::Plan(plan.version, self.reads(&plan.it)))],
+            vec![news(News::Plan(plan.version, self.reads(&plan.it)))],
             kind,
             "conflict",
         )
@@ -530,14 +534,14 @@ impl Toy {
     fn see_job(&self, name: &Text) -> Told {
         let job = &self.jobs[&**name];
         if job.it.ours {
-            Told::News(News::Job(job.version, job.it.facts.clone()))
+            news(News::Job(job.version, job.it.facts.clone()))
         } else {
             Told::NameTaken(name.clone())
         }
     }
 
     fn look_at_job(&self, name: &Text, uid: &Text, kind: Wrong) -> Reply {
-        let gone = Told::News(News::JobGone(name.clone(), uid.clone()));
+        let gone = news(News::JobGone(name.clone(), uid.clone()));
         match self.jobs.get(&**name) {
             Some(job) if job.it.facts.uid == *uid => wrong(vec![self.see_job(name)], kind, "conflict"),
             Some(_) => told(vec![gone, self.see_job(name)]),
@@ -546,35 +550,14 @@ impl Toy {
     }
 
     fn look_at_node(&self, name: &Text, uid: &Text, kind: Wrong) -> Reply {
-        let gone = Told::News(News::NodeGone(name.clone(), uid.clone()));
+        let gone = news(News::NodeGone(name.clone(), uid.clone()));
         let seen =
-            |node: &Stored<super::ToyNode>| Told::News(News::Node(node.version, node.it.facts.clone()));
+            |node: &Stored<super::ToyNode>| news(News::Node(node.version, node.it.facts.clone()));
         match self.nodes.get(&**name) {
             Some(node) if node.it.facts.uid == *uid => wrong(vec![seen(node)], kind, "conflict"),
             Some(node) => told(vec![gone, seen(node)]),
             None => told(vec![gone]),
         }
-    }
-
-    fn look_at_pod(&self, name: &Text, uid: &Text, kind: Wrong) -> Reply {
-        let gone = Told::News(News::PodGone(name.clone(), uid.clone()));
-        let seen = |pod: &Stored<ToyPod>| Told::News(News::Pod(pod.version, pod.it.facts.clone()));
-        match self.pods.get(&**name) {
-            Some(pod) if pod.it.facts.uid == *uid => wrong(vec![seen(pod)], kind, "conflict"),
-            Some(pod) => told(vec![gone, seen(pod)]),
-            None => told(vec![gone]),
-        }
-    }
-
-    fn create_pod_request(&mut self, pod: &ToyPod) -> Reply {
-        let name = pod.facts.name.clone();
-        if !self.pods.contains_key(&*name) {
-            let mut pod = pod.clone();
-            pod.facts.uid = self.next_uid("pod").as_str().into();
-            self.create_pod(pod);
-        }
-        let known = &self.pods[&*name];
-        told(vec![Told::News(News::Pod(known.version, known.it.facts.clone()))])
     }
 
     fn create_job(&mut self, job: &ToyJob) -> Reply {
@@ -607,7 +590,7 @@ impl Toy {
             let next = pods.iter().any(|pod| pod.it.facts.stage == Stage::Unbound);
             if at_work || ended && !next {
                 let seen =
-                    |pod: &&Stored<super::ToyPod>| Told::News(News::Pod(pod.version, pod.it.facts.clone()));
+                    |pod: &&Stored<super::ToyPod>| news(News::Pod(pod.version, pod.it.facts.clone()));
                 return wrong(pods.iter().map(seen).collect(), Wrong::Stale, "bound by now");
             }
         }
@@ -650,7 +633,7 @@ impl Toy {
             }
         });
         let node = &self.nodes[&**name];
-        told(vec![Told::News(News::Node(node.version, node.it.facts.clone()))])
+        told(vec![news(News::Node(node.version, node.it.facts.clone()))])
     }
 
     fn write_events(&mut self, events: &[Event]) {
