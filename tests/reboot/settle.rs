@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::PLAN;
 use crate::scene::{Scene, is_cordoned};
+use crate::support::wait;
 
 #[tokio::test]
 async fn a_node_is_done_when_it_has_been_ready_for_long_enough() {
@@ -17,7 +18,11 @@ async fn a_node_is_done_when_it_has_been_ready_for_long_enough() {
     let begun = Instant::now();
     assert!(is_cordoned(&scene.world.node(&scene.node("one")).await));
     // A break begins the time anew.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let node = scene.node("one");
+    wait::always("the node is not given back", Duration::from_secs(2), async || {
+        if is_cordoned(&scene.world.node(&node).await) { Ok(()) } else { Err("it is".to_owned()) }
+    })
+    .await;
     scene.kubelet.set_not_ready(&scene.node("one")).await;
     scene.held_up(PLAN, "one", "NodeNotReady").await;
     scene.kubelet.set_ready(&scene.node("one")).await;
