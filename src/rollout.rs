@@ -26,7 +26,7 @@ mod world;
 mod tests;
 
 pub use blocker::Blocker;
-pub use decide::{Decision, Report, decide};
+pub use decide::{Decision, Report, decide, decide_blind};
 pub use event::{Event, EventType, Regarding};
 pub use facts::{
     ChannelFacts, Found, JobFacts, Labels, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, RebootPod, Schema,

@@ -8,7 +8,6 @@ pub mod permissions;
 mod pods;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
@@ -18,6 +17,7 @@ use kube::api::{
 use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
+use tokio::sync::watch;
 
 pub use manifest::{Prepared, prepare};
 
@@ -116,7 +116,7 @@ pub struct Actor {
     /// `SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH`.
     pub ttl: i64,
     /// A list or a watch was refused. As long as none was, they need not be asked for.
-    pub blind: AtomicBool,
+    pub blind: watch::Sender<bool>,
 }
 
 /// How often an event is written whose answer does not come, before its step is put off with it: several events go with
@@ -221,10 +221,10 @@ impl Actor {
             }
             Prepared::ReadSecret { name } => self.read_secret(name).await,
             Prepared::AskPermissions { reboots } => {
-                let blind = self.blind.load(Ordering::Relaxed);
+                let blind = *self.blind.borrow();
                 match permissions::ask(&self.unguarded, &self.source.namespace, blind, reboots).await {
                     Ok(missing) if missing.is_empty() => {
-                        self.blind.store(false, Ordering::Relaxed);
+                        self.blind.send_replace(false);
                         Ok(vec![Told::Permissions(missing)])
                     }
                     // Asked again after a pause: somebody may grant it.

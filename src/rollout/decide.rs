@@ -107,6 +107,22 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     decision
 }
 
+/// All that can be done while something may not be listed that a decision has to see: to ask what the controller may not do,
+/// and to tell each Plan of it. Of what was not listed nothing is known, so nothing is written and nothing begins.
+pub fn decide_blind(world: &World) -> Decision {
+    let mut decision = Decision::default();
+    decision
+        .steps
+        .extend(world.asks_permissions().then_some(Step::AskPermissions));
+    for plan in world.plans.values() {
+        if let Some(what) = world.missing_permission(plan) {
+            let blocker = Blocker::MissingPermission { what };
+            decision.steps.extend(tell(world, plan, &blocker));
+        }
+    }
+    decision
+}
+
 /// No Plan is written and nothing begins. Nodes that Plans held which are gone are given back all the same, and everybody
 /// can be told why the rest waits.
 fn hold_still(world: &World, hold: Hold<'_>, decision: &mut Decision) {
@@ -140,7 +156,7 @@ fn hold_still(world: &World, hold: Hold<'_>, decision: &mut Decision) {
     }
 }
 
-/// Tells a Plan of the definition, once in each of its editions.
+/// Tells a Plan why nothing is written to it, once in each edition of the definition.
 fn tell(world: &World, plan: &PlanView, blocker: &Blocker) -> Option<Step> {
     let (name, uid) = (&plan.facts.name, &plan.facts.uid);
     let (reason, text) = (blocker.reason(), blocker.to_string());

@@ -187,7 +187,9 @@ impl Question<'_> {
         if !node.ready && stage != Stage::Unbound {
             standing = standing.held_up_by(&Blocker::NodeNotReady);
         }
-        if self.is_cancelled(node) {
+        if let Some(step) = self.clears(node, job) {
+            standing.steps.push(step);
+        } else if self.is_cancelled(node) {
             standing = standing.held_up(
                 "Cancelled",
                 "the Plan no longer asks for what this Job does, and its drain has been told to stop"

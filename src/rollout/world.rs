@@ -79,7 +79,7 @@ pub struct World {
     reading: Reading,
     /// Our fields may have been pruned from what lists show: it happened, or the CRD was changed at the start.
     is_wary: bool,
-    /// What each Plan was told of the CRD last: key of the event.
+    /// What each Plan was told last of why it is not written: key of the event.
     pub(super) told: BTreeMap<Text, String>,
     /// What the controller may not do, as far as it has been asked.
     permissions: Option<Missing>,
@@ -88,6 +88,8 @@ pub struct World {
     pub(super) taken: BTreeMap<Text, Timestamp>,
     /// Jobs that are being made, by Plan and node.
     pub(super) making: BTreeMap<(Text, Text), Making>,
+    /// Nodes whose ledger is being written: a mark for the drain of an earlier Job may be on its way.
+    pub(super) ledgers_sent: BTreeSet<Text>,
     /// UIDs of Jobs that are gone and whose result is yet to be recorded.
     pub(super) outlived: BTreeSet<Text>,
     /// UIDs of Jobs that have succeeded, whose nodes have been told, and which are being told so themselves: what becomes
@@ -185,6 +187,7 @@ impl World {
             troubles: BTreeMap::new(),
             taken: BTreeMap::new(),
             making: BTreeMap::new(),
+            ledgers_sent: BTreeSet::new(),
             outlived: BTreeSet::new(),
             marking: BTreeSet::new(),
             open_jobs: BTreeMap::new(),

@@ -104,6 +104,9 @@ impl Question<'_> {
         if self.is_cancelled(node) {
             return Stand::slot(standing).and(self.take_back(node));
         }
+        if self.world.ledgers_sent.contains(&node.name) {
+            return Stand::slot(standing);
+        }
         Stand::slot(match self.next_job(node, leaving) {
             Err(Hold::NotYet) => standing,
             Err(Hold::Spent(job)) => {

@@ -64,6 +64,22 @@ impl Question<'_> {
         job.failures.max(i32::try_from(ended).unwrap_or(i32::MAX))
     }
 
+    /// Takes a mark back that was meant for an earlier Job and came late: it would stop each try of one that is wanted and
+    /// that nobody has told to have no further pod.
+    pub(super) fn clears(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
+        let mine = self.mine().holder(node).filter(|mine| mine.cancelled)?;
+        let goes_on = job.outcome == Outcome::Running && job.backoff_limit > self.failures(job);
+        (goes_on && self.is_wanted(node, job)).then(|| {
+            say(
+                node,
+                Holder {
+                    cancelled: false,
+                    ..mine.clone()
+                },
+            )
+        })
+    }
+
     /// Takes the mark back, once nobody is left for whom it was meant: it would stop the next drain as well.
     pub(super) fn take_back(&self, node: &NodeFacts) -> Option<Step> {
         let mine = self.mine().holder(node)?;

@@ -12,7 +12,7 @@ use super::super::status::WAITING;
 use super::super::step::{Key, Step};
 use super::table::Put;
 use super::{Kind, Making, Reading, Trouble, World, is_live};
-use crate::api::PlanStatus;
+use crate::api::{PlanStatus, names};
 use crate::job::digest;
 use crate::rollout::fields;
 
@@ -104,8 +104,11 @@ impl World {
         true
     }
 
-    /// A delete of a Job was answered; it is gone once a watch says so.
+    /// A delete of a Job was answered; it is gone once a watch says so, which may have been faster.
     pub fn job_leaving(&mut self, name: &str, uid: &str) -> bool {
+        if self.outlived.contains(uid) {
+            return false;
+        }
         self.jobs.alter(name, |job| {
             let change = *job.uid == *uid && !job.deleting;
             job.deleting |= change;
@@ -267,6 +270,11 @@ impl World {
                     making.under_way = true;
                 }
             }
+            Step::PatchNode { node, change, .. }
+                if change.annotations.contains_key(names::ANNOTATION_CORDON) =>
+            {
+                self.ledgers_sent.insert(node.clone());
+            }
             Step::ReadPlans => self.reading = Reading::Asked,
             _ => {}
         }
@@ -296,6 +304,9 @@ impl World {
 
     /// A step has come to its end, well or not, and what it has told is known.
     pub fn answered(&mut self, key: &Key) {
+        if let Key::Node(node) = key {
+            self.ledgers_sent.remove(node);
+        }
         if let Key::NextJob(plan, node) = key {
             let place = (plan.clone(), node.clone());
             match self.making.get_mut(&place) {
@@ -332,6 +343,12 @@ impl World {
         self.is_wary = true;
     }
 
+    /// Plans are listed only to be told why nothing happens, before what they are to be compared with: they have to be listed
+    /// once more.
+    pub fn plans_read_early(&mut self) {
+        self.reading = Reading::Due;
+    }
+
     /// The watch of Plans begins anew, as [`Step::ReadPlans`] asked for: what is listed from now on was read since.
     pub fn plans_read_again(&mut self) {
         if self.reading == Reading::Asked {
@@ -339,7 +356,7 @@ impl World {
         }
     }
 
-    /// An event of this key has been written about the CRD, on this Plan.
+    /// An event of this key has been written, on this Plan, about why it is not written.
     pub fn told(&mut self, plan: Text, key: String) {
         self.told.insert(plan, key);
     }
@@ -456,6 +473,11 @@ impl World {
     /// asked which.
     pub fn permissions_doubted(&mut self) {
         self.permissions.take_if(|missing| missing.is_empty());
+    }
+
+    /// What the controller may do is another thing now, and has to be asked.
+    pub fn permissions_changed(&mut self) {
+        self.permissions = None;
     }
 
     /// A step went wrong.
