@@ -29,8 +29,8 @@ pub use blocker::Blocker;
 pub use decide::{Decision, Report, decide, decide_blind};
 pub use event::{Event, EventType, Regarding};
 pub use facts::{
-    ChannelFacts, Found, JobFacts, Labels, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, RebootPod, Schema,
-    SecretFacts, Stage,
+    ChannelFacts, Found, JobFacts, Labels, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, RebootPod,
+    Schema, SecretFacts, Stage, WorkloadFacts,
 };
 pub use record::{Cancelled, Holder, Ledger, Phase, Reboot, Record};
 pub use step::{Key, NodeChange, Step};

@@ -187,7 +187,11 @@ async fn reboots(rollout: &RollOut) {
     wait::eventually("no pod is left that reboots a node", DISTURBED, async || {
         let those = ListParams::default().labels(refit::api::names::LABEL_ROLE);
         let left = world.pods().list(&those).await.expect("pods").items.len();
-        if left == 0 { Ok(()) } else { Err(format!("{left} are")) }
+        if left == 0 {
+            Ok(())
+        } else {
+            Err(format!("{left} are"))
+        }
     })
     .await;
 }

@@ -39,18 +39,36 @@ impl Scene {
 
     /// Names of the pods of the controller that no Job made.
     async fn reboot_pods(&self) -> Vec<String> {
-        let pods = self.world.pods().list(&kube::api::ListParams::default()).await.unwrap();
+        let pods = self
+            .world
+            .pods()
+            .list(&kube::api::ListParams::default())
+            .await
+            .unwrap();
         let of_no_job = |pod: &&k8s_openapi::api::core::v1::Pod| pod.labels().contains_key(LABEL_ROLE);
-        pods.items.iter().filter(of_no_job).map(kube::ResourceExt::name_any).collect()
+        pods.items
+            .iter()
+            .filter(of_no_job)
+            .map(kube::ResourceExt::name_any)
+            .collect()
     }
 
     /// Waits until there is a pod that reboots a node.
     async fn reboot_pod(&self) -> String {
         wait::eventually("there is a pod that reboots the node", A_WHILE, async || {
-            let pods = self.world.pods().list(&kube::api::ListParams::default()).await.unwrap();
+            let pods = self
+                .world
+                .pods()
+                .list(&kube::api::ListParams::default())
+                .await
+                .unwrap();
             let role = |pod: &k8s_openapi::api::core::v1::Pod| pod.labels().get(LABEL_ROLE).cloned();
-            let pod = pods.items.iter().find(|pod| role(pod).as_deref() == Some(ROLE_REBOOT));
-            pod.map(kube::ResourceExt::name_any).ok_or_else(|| "there is none".to_owned())
+            let pod = pods
+                .items
+                .iter()
+                .find(|pod| role(pod).as_deref() == Some(ROLE_REBOOT));
+            pod.map(kube::ResourceExt::name_any)
+                .ok_or_else(|| "there is none".to_owned())
         })
         .await
     }
@@ -59,7 +77,11 @@ impl Scene {
     async fn no_reboot_pods(&self) {
         wait::eventually("the pods that reboot nodes are gone", A_WHILE, async || {
             let left = self.reboot_pods().await;
-            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+            if left.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{left:?}"))
+            }
         })
         .await;
     }

@@ -6,6 +6,7 @@
 mod manifest;
 pub mod permissions;
 mod pods;
+mod workload;
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ use crate::channel::ChannelClient;
 use crate::clock::Clock;
 use crate::job::digest;
 use crate::rollout::facts::Text;
-use crate::rollout::{Event, Key, Missing, PodFacts, Stage};
+use crate::rollout::{Event, Key, Missing, PodFacts, Stage, WorkloadFacts};
 
 /// What came of a step.
 #[derive(Debug)]
@@ -93,6 +94,8 @@ pub enum Told {
     SecretMissing(Text),
     /// A channel answered: URL, when, and what.
     Channel(Text, Timestamp, Result<String, String>),
+    /// A controller whose pods were evicted: when it was read, and how many are ready of how many.
+    Workload(Text, WorkloadFacts),
     /// What the controller may not do.
     Permissions(Missing),
     /// Something that the step can do without was refused for want of a permission.
@@ -220,9 +223,10 @@ impl Actor {
                 Ok(vec![Told::Channel(url, self.clock.now(), answer)])
             }
             Prepared::ReadSecret { name } => self.read_secret(name).await,
-            Prepared::AskPermissions { reboots } => {
+            Prepared::ReadWorkload { workload } => self.read_workload(workload).await,
+            Prepared::AskPermissions(wishes) => {
                 let blind = *self.blind.borrow();
-                match permissions::ask(&self.unguarded, &self.source.namespace, blind, reboots).await {
+                match permissions::ask(&self.unguarded, &self.source.namespace, blind, wishes).await {
                     Ok(missing) if missing.is_empty() => {
                         self.blind.send_replace(false);
                         Ok(vec![Told::Permissions(missing)])

@@ -336,6 +336,7 @@ impl Engine {
                 world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
+            Told::Workload(workload, facts) => world.workload_read(workload, facts),
             Told::Permissions(missing) => world.permissions_seen(missing),
             Told::Forbidden => world.permissions_doubted(),
         }

@@ -278,7 +278,11 @@ impl SlimNode {
                 .iter()
                 .any(|c| c.type_ == "Ready" && c.status == "True"),
             unschedulable: self.spec.unschedulable,
-            tainted: self.spec.taints.iter().any(|taint| NOT_FIT.contains(&taint.key.as_str())),
+            tainted: self
+                .spec
+                .taints
+                .iter()
+                .any(|taint| NOT_FIT.contains(&taint.key.as_str())),
             boot_id: self.status.node_info.boot_id.as_str().into(),
             kubelet: intern.text(&self.status.node_info.kubelet_version),
             records: annotations

@@ -267,6 +267,17 @@ pub enum SecretFacts {
     Missing,
 }
 
+/// What is known of a controller whose pods were evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkloadFacts {
+    /// When it was read.
+    pub seen: Timestamp,
+    /// `status.readyReplicas`.
+    pub ready: i32,
+    /// `spec.replicas`. 0 where it is gone.
+    pub wanted: i32,
+}
+
 /// What a channel said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelFacts {
@@ -291,12 +302,19 @@ pub struct Missing {
     pub for_reboots: Vec<String>,
     /// That was asked for at all: not everybody has such Plans.
     pub knows_reboots: bool,
+    /// What a Plan takes besides that waits for workloads.
+    pub for_workloads: Vec<String>,
+    /// That was asked for at all.
+    pub knows_workloads: bool,
 }
 
 impl Missing {
     /// Nothing is missing.
     pub fn is_empty(&self) -> bool {
-        self.for_all.is_empty() && self.for_secrets.is_empty() && self.for_reboots.is_empty()
+        self.for_all.is_empty()
+            && self.for_secrets.is_empty()
+            && self.for_reboots.is_empty()
+            && self.for_workloads.is_empty()
     }
 }
 

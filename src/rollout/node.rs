@@ -8,6 +8,7 @@ mod fail;
 mod finish;
 mod lost;
 mod reboot;
+mod recover;
 mod settle;
 mod standing;
 mod success;

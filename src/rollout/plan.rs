@@ -163,8 +163,10 @@ impl PlanView {
             .as_deref()
             .and_then(|text| text.parse::<GoDuration>().ok())
             .map_or(SignedDuration::ZERO, |d| SignedDuration::from_nanos(d.as_nanos()));
-        self.disruptive =
-            spec.cordon.unwrap_or_default() || spec.drain.is_some() || spec.exclusive.unwrap_or_default() || spec.may_reboot();
+        self.disruptive = spec.cordon.unwrap_or_default()
+            || spec.drain.is_some()
+            || spec.exclusive.unwrap_or_default()
+            || spec.may_reboot();
         self.terms = Terms::of(spec);
         self.tolerates_not_ready = tolerates_not_ready(spec);
         (self.selector, self.selector_error) = match node_selector(spec) {

@@ -26,6 +26,8 @@ pub enum Key {
     Pod(Text),
     /// A Secret.
     Secret(Text),
+    /// A controller whose pods were evicted.
+    Workload(Text),
     /// A channel.
     Channel(Text),
     /// What the controller may do.
@@ -195,6 +197,11 @@ pub enum Step {
         /// Its name.
         name: Text,
     },
+    /// Read how many pods of a controller are ready.
+    ReadWorkload {
+        /// Its kind, namespace and name, with `/` between.
+        workload: Text,
+    },
     /// Ask what the controller may do.
     AskPermissions,
     /// Begin the watch of Plans anew, so that all of them are read again.
@@ -220,6 +227,7 @@ impl Step {
             Self::PatchNode { node, .. } => Key::Node(node.clone()),
             Self::Poll { url, .. } => Key::Channel(url.clone()),
             Self::ReadSecret { name } => Key::Secret(name.clone()),
+            Self::ReadWorkload { workload } => Key::Workload(workload.clone()),
             Self::AskPermissions => Key::Permissions,
             Self::ReadPlans => Key::Plans,
         }

@@ -13,6 +13,7 @@ pub(super) use table::Table;
 
 use super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Stage, Text,
+    WorkloadFacts,
 };
 use super::plan::PlanView;
 use super::step::Key;
@@ -112,6 +113,8 @@ pub struct World {
     /// Plan and UID of the node: this process has given the slot, and knows of no Job since.
     pub(super) fresh: BTreeSet<(Text, Text)>,
     waits: waits::Waits,
+    /// Controllers whose pods were evicted, as far as they have been read.
+    pub(super) workloads: BTreeMap<Text, WorkloadFacts>,
 }
 
 /// A Job that is being made.
@@ -199,6 +202,7 @@ impl World {
             reboot_pods: BTreeSet::new(),
             fresh: BTreeSet::new(),
             waits: waits::Waits::default(),
+            workloads: BTreeMap::new(),
         }
     }
 
@@ -252,7 +256,9 @@ impl World {
     /// nodes that are in for a reboot.
     pub fn has_work_on_nodes(&self) -> bool {
         let is_rebooted = |(plan, nodes): (&Text, &BTreeSet<Text>)| {
-            let records = nodes.iter().filter_map(|node| self.nodes.get(node)?.records.get(plan));
+            let records = nodes
+                .iter()
+                .filter_map(|node| self.nodes.get(node)?.records.get(plan));
             records.into_iter().any(|record| record.reboot.is_some())
         };
         !self.open_jobs.is_empty()
@@ -334,9 +340,16 @@ impl World {
     /// Whether it is to be asked what the controller may do.
     pub(super) fn asks_permissions(&self) -> bool {
         let known = self.permissions.as_ref().is_some_and(|missing| {
-            missing.is_empty() && (missing.knows_reboots || !self.has_reboots())
+            missing.is_empty()
+                && (missing.knows_reboots || !self.has_reboots())
+                && (missing.knows_workloads || !self.has_workloads())
         });
         !known && !self.plans.is_empty()
+    }
+
+    /// A Plan waits for workloads.
+    pub fn has_workloads(&self) -> bool {
+        self.plans.values().any(|plan| plan.terms.workloads)
     }
 
     /// A Plan may reboot nodes.
@@ -350,11 +363,13 @@ impl World {
         let has_secrets = digest::hashed_secrets(plan.spec()).next().is_some();
         let for_secrets = missing.for_secrets.iter().filter(|_| has_secrets);
         let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().may_reboot());
+        let for_workloads = missing.for_workloads.iter().filter(|_| plan.terms.workloads);
         let what: Vec<_> = missing
             .for_all
             .iter()
             .chain(for_secrets)
             .chain(for_reboots)
+            .chain(for_workloads)
             .cloned()
             .collect();
         (!what.is_empty()).then(|| what.join(", "))
@@ -362,7 +377,10 @@ impl World {
 
     /// Whether the API server has said that the controller may do all that the Plan takes.
     pub(super) fn is_permitted(&self, plan: &PlanView) -> bool {
-        let asked = |missing: &Missing| missing.knows_reboots || !plan.spec().may_reboot();
+        let asked = |missing: &Missing| {
+            (missing.knows_reboots || !plan.spec().may_reboot())
+                && (missing.knows_workloads || !plan.terms.workloads)
+        };
         self.permissions.as_ref().is_some_and(asked) && self.missing_permission(plan).is_none()
     }
 

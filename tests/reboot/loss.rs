@@ -25,7 +25,10 @@ async fn a_controller_that_is_killed_at_any_write_leaves_one_boot_and_no_more() 
         faults.faults()
     });
     let killed: Vec<_> = futures::stream::iter(tries).buffer_unordered(2).collect().await;
-    assert!(killed.iter().filter(|faults| **faults == 1).count() >= 14, "{killed:?}");
+    assert!(
+        killed.iter().filter(|faults| **faults == 1).count() >= 14,
+        "{killed:?}"
+    );
 }
 
 /// A Plan whose upgrade runs on the node, and a controller that is dead before it ends.
@@ -46,7 +49,10 @@ async fn a_pod_that_is_deleted_by_hand_is_made_again_and_the_node_boots_once() {
     scene.plan(PLAN, always()).await;
     let pod = scene.reboot_pod().await;
     controller.kill();
-    scene.kubelet.behaviour(&scene.node("one"), &[("comes-back", "ready")]).await;
+    scene
+        .kubelet
+        .behaviour(&scene.node("one"), &[("comes-back", "ready")])
+        .await;
     scene.delete_pod(&pod).await;
     let _controller = controller.start_again();
     scene.is_done_after("one", 1, 1).await;
@@ -138,7 +144,10 @@ async fn a_job_that_is_lost_together_with_its_boot_is_evidence_lost_and_not_run_
     let _controller = controller.start_again();
     let message = scene.has_failed("one", "EvidenceLost").await;
     assert!(message.contains("refit.rs/retry"), "{message}");
-    assert_eq!((scene.runs("one", "upgrade").await, scene.made().await.len()), (1, 1));
+    assert_eq!(
+        (scene.runs("one", "upgrade").await, scene.made().await.len()),
+        (1, 1)
+    );
     scene.no_reboot_pods().await;
 }
 

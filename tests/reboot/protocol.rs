@@ -44,22 +44,33 @@ async fn a_reboot_takes_nine_requests_per_node_at_most() {
     let scene = Scene::new(names.each_ref().map(String::as_str)).await;
     let controller = scene.world.controller().start();
     controller.logs("watching", SOON).await;
-    scene.plan(PLAN, both(always(), json!({ "spec": { "concurrency": NODES } }))).await;
+    scene
+        .plan(PLAN, both(always(), json!({ "spec": { "concurrency": NODES } })))
+        .await;
     for name in &names {
         scene.is_done_after(name, 1, 1).await;
     }
     scene.all_recorded(PLAN).await;
     let requests = scene.world.controller_requests().await;
     let aside = |resource: &str| {
-        matches!(resource, "events" | "leases" | "selfsubjectaccessreviews" | "customresourcedefinitions")
+        matches!(
+            resource,
+            "events" | "leases" | "selfsubjectaccessreviews" | "customresourcedefinitions"
+        )
     };
     let of_nodes: Vec<_> = requests
         .0
         .iter()
         .filter(|request| !aside(&request.resource) && !matches!(request.verb.as_str(), "list" | "watch"))
         .collect();
-    println!("{} requests for {NODES} nodes: {:?}", of_nodes.len(), requests.tally());
-    let reads = of_nodes.iter().filter(|request| request.verb == "get" && request.resource != "namespaces");
+    println!(
+        "{} requests for {NODES} nodes: {:?}",
+        of_nodes.len(),
+        requests.tally()
+    );
+    let reads = of_nodes
+        .iter()
+        .filter(|request| request.verb == "get" && request.resource != "namespaces");
     assert_eq!(reads.count(), 0);
     assert!(of_nodes.len() <= 9 * NODES, "{:?}", requests.tally());
 }
@@ -86,14 +97,23 @@ async fn a_node_whose_command_does_nothing_never_rebooted() {
     scene.plan(PLAN, hasty(3)).await;
     scene.has_failed("one", "NeverRebooted").await;
     scene.no_reboot_pods().await;
-    assert_eq!((scene.runs("one", "upgrade").await, scene.reboots("one").await), (1, 0));
+    assert_eq!(
+        (scene.runs("one", "upgrade").await, scene.reboots("one").await),
+        (1, 0)
+    );
     let told = scene.told("RebootFailed").await;
     assert!(told.len() == 1 && told[0].contains("NeverRebooted"), "{told:?}");
 
     // Once the host does what it is asked to, somebody has it tried again.
-    scene.kubelet.behaviour(&scene.node("one"), &[("comes-back", "ready")]).await;
+    scene
+        .kubelet
+        .behaviour(&scene.node("one"), &[("comes-back", "ready")])
+        .await;
     scene.edit(PLAN, json!({ "reboot": { "timeout": "60s" } })).await;
-    scene.world.annotate_node(&scene.node("one"), "refit.rs/retry", Some(PLAN)).await;
+    scene
+        .world
+        .annotate_node(&scene.node("one"), "refit.rs/retry", Some(PLAN))
+        .await;
     scene.is_done_after("one", 2, 1).await;
 }
 
@@ -153,7 +173,11 @@ async fn a_plan_that_is_edited_during_the_reboot_ends_it_first() {
     scene.edit(PLAN, json!({ "version": "v2" })).await;
     wait::always("there is one Job", Duration::from_secs(2), async || {
         let made = scene.made().await;
-        if made.len() == 1 { Ok(()) } else { Err(format!("{made:?}")) }
+        if made.len() == 1 {
+            Ok(())
+        } else {
+            Err(format!("{made:?}"))
+        }
     })
     .await;
     scene.is_done_after("one", 2, 2).await;
@@ -191,7 +215,11 @@ async fn the_pod_that_reboots_is_its_plans_and_goes_with_it() {
     let plan = scene.plan(PLAN, always()).await;
     let name = scene.reboot_pod().await;
     let pod = scene.world.pods().get(&name).await.unwrap();
-    let owners: Vec<_> = pod.owner_references().iter().map(|owner| owner.uid.clone()).collect();
+    let owners: Vec<_> = pod
+        .owner_references()
+        .iter()
+        .map(|owner| owner.uid.clone())
+        .collect();
     assert_eq!(owners, [plan.uid().unwrap()]);
     assert_eq!(pod.spec.unwrap().node_name, Some(scene.node("one")));
 }

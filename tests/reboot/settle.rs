@@ -20,7 +20,11 @@ async fn a_node_is_done_when_it_has_been_ready_for_long_enough() {
     // A break begins the time anew.
     let node = scene.node("one");
     wait::always("the node is not given back", Duration::from_secs(2), async || {
-        if is_cordoned(&scene.world.node(&node).await) { Ok(()) } else { Err("it is".to_owned()) }
+        if is_cordoned(&scene.world.node(&node).await) {
+            Ok(())
+        } else {
+            Err("it is".to_owned())
+        }
     })
     .await;
     scene.kubelet.set_not_ready(&scene.node("one")).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::permissions::Wishes;
 use crate::api::{PlanStatus, names};
 use crate::job::{self, Errand, JobInput, NodeInput, RebootInput};
 use crate::rollout::facts::Text;
@@ -34,10 +35,7 @@ pub enum Prepared {
         only_unbound: bool,
     },
     /// Make a pod: as one that its node cannot do without, and where that is not allowed as any other.
-    CreatePod {
-        pod: Text,
-        bodies: [Vec<u8>; 2],
-    },
+    CreatePod { pod: Text, bodies: [Vec<u8>; 2] },
     /// Delete a pod.
     DeletePod { pod: Text, uid: Text },
     /// Patch a Job.
@@ -61,8 +59,10 @@ pub enum Prepared {
     },
     /// Read a Secret.
     ReadSecret { name: Text },
-    /// Ask for permissions, and whether also for those that reboots take.
-    AskPermissions { reboots: bool },
+    /// Ask for permissions.
+    AskPermissions(Wishes),
+    /// Read a controller whose pods were evicted.
+    ReadWorkload { workload: Text },
 }
 
 /// The request for a step; nothing where what it is about is not there any more, and why where it cannot be made.
@@ -153,9 +153,11 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
         }
         Step::Poll { url, latest_version } => Some(Prepared::Poll { url, latest_version }),
         Step::ReadSecret { name } => Some(Prepared::ReadSecret { name }),
-        Step::AskPermissions => Some(Prepared::AskPermissions {
+        Step::AskPermissions => Some(Prepared::AskPermissions(Wishes {
             reboots: world.has_reboots(),
-        }),
+            workloads: world.has_workloads(),
+        })),
+        Step::ReadWorkload { workload } => Some(Prepared::ReadWorkload { workload }),
         Step::ReadPlans => None, // the watch does
     })
 }
@@ -271,8 +273,7 @@ fn create_pod(
             seconds,
             critical,
         };
-        let manifest =
-            job::reboot_pod(&input, world.job_settings()).map_err(|error| error.to_string())?;
+        let manifest = job::reboot_pod(&input, world.job_settings()).map_err(|error| error.to_string())?;
         serde_json::to_vec(&manifest).map_err(|error| error.to_string())
     };
     let bodies = [body(true)?, body(false)?];

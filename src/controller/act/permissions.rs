@@ -58,6 +58,33 @@ const REBOOT_NEEDS: &[Need] = &[Need {
     verbs: &["get", "create", "delete"],
 }];
 
+/// What a Plan takes besides that waits for workloads.
+const WORKLOAD_NEEDS: &[Need] = &[
+    Need {
+        group: "apps",
+        resource: "replicasets",
+        subresource: "",
+        namespaced: false,
+        verbs: &["get"],
+    },
+    Need {
+        group: "apps",
+        resource: "statefulsets",
+        subresource: "",
+        namespaced: false,
+        verbs: &["get"],
+    },
+];
+
+/// What is asked for only where there are Plans that take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wishes {
+    /// Some reboot nodes.
+    pub reboots: bool,
+    /// Some wait for workloads.
+    pub workloads: bool,
+}
+
 /// The lists and watches without which nobody knows how a roll-out stands.
 const EYES: &[Need] = &[
     Need {
@@ -106,15 +133,16 @@ async fn look(client: &Client, namespace: &str, need: &Need, list: &mut Vec<Stri
     Ok(())
 }
 
-/// What is missing. `blind`: lists and watches are asked for, too; `reboots`: what it takes to reboot nodes as well.
+/// What is missing. `blind`: lists and watches are asked for, too.
 pub(super) async fn ask(
     client: &Client,
     namespace: &str,
     blind: bool,
-    reboots: bool,
+    wishes: Wishes,
 ) -> Result<Missing, Error> {
     let mut missing = Missing {
-        knows_reboots: reboots,
+        knows_reboots: wishes.reboots,
+        knows_workloads: wishes.workloads,
         ..Missing::default()
     };
     for need in NEEDS.iter().chain(EYES.iter().filter(|_| blind)) {
@@ -124,8 +152,11 @@ pub(super) async fn ask(
         };
         look(client, namespace, need, list).await?;
     }
-    for need in REBOOT_NEEDS.iter().filter(|_| reboots) {
+    for need in REBOOT_NEEDS.iter().filter(|_| wishes.reboots) {
         look(client, namespace, need, &mut missing.for_reboots).await?;
+    }
+    for need in WORKLOAD_NEEDS.iter().filter(|_| wishes.workloads) {
+        look(client, namespace, need, &mut missing.for_workloads).await?;
     }
     Ok(missing)
 }
@@ -143,6 +174,12 @@ pub(super) fn sentence(missing: &Missing) -> String {
     if !missing.for_reboots.is_empty() {
         let what = missing.for_reboots.join(", ");
         parts.push(format!("no node of a Plan that reboots is started: {what}"));
+    }
+    if !missing.for_workloads.is_empty() {
+        let what = missing.for_workloads.join(", ");
+        parts.push(format!(
+            "no node of a Plan that waits for workloads is started: {what}"
+        ));
     }
     format!("MissingPermission: {}", parts.join("; "))
 }

@@ -97,7 +97,9 @@ impl SlimPod {
             waiting: self.waiting(),
             drain: self.drain(),
             last_words: self.last_words(),
-            upgraded: self.containers().any(|c| c.name == job::render::UPGRADE && c.has_begun()),
+            upgraded: self
+                .containers()
+                .any(|c| c.name == job::render::UPGRADE && c.has_begun()),
             found: self.found(),
             reboot: self.reboot(intern).map(Box::new),
             deleting: self.metadata.deletion_timestamp.is_some(),
@@ -112,7 +114,11 @@ impl SlimPod {
     fn reboot(&self, intern: &Intern) -> Option<RebootPod> {
         let labels = self.metadata.labels.as_ref()?;
         let boot_id = match labels.get(names::LABEL_ROLE)?.as_str() {
-            names::ROLE_REBOOT => Some(self.annotation(names::ANNOTATION_BOOT_ID).unwrap_or_default().into()),
+            names::ROLE_REBOOT => Some(
+                self.annotation(names::ANNOTATION_BOOT_ID)
+                    .unwrap_or_default()
+                    .into(),
+            ),
             names::ROLE_ASK => None,
             _ => return None,
         };
@@ -123,7 +129,11 @@ impl SlimPod {
             node_uid: intern.text(self.annotation(names::ANNOTATION_NODE_UID).unwrap_or_default()),
             hash: intern.text(hash),
             boot_id,
-            created: self.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            created: self
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             succeeded: self.status.phase == "Succeeded",
         })
     }
@@ -133,7 +143,10 @@ impl SlimPod {
     fn found(&self) -> Option<Found> {
         let last = |c: &SlimContainerStatus| {
             let ends = [&c.state.terminated, &c.last_state.terminated];
-            ends.into_iter().flatten().next().and_then(|end| end.message.clone())
+            ends.into_iter()
+                .flatten()
+                .next()
+                .and_then(|end| end.message.clone())
         };
         let of = |name: &str| self.containers().find(|c| c.name == name).and_then(last);
         if let Some(message) = of(job::reboot::REBOOT)
@@ -207,9 +220,12 @@ impl SlimPod {
     }
 
     fn last_words(&self) -> Option<String> {
-        let ended = self
-            .containers()
-            .filter_map(|c| Some((c, c.state.terminated.as_ref().or(c.last_state.terminated.as_ref())?)));
+        let ended = self.containers().filter_map(|c| {
+            Some((
+                c,
+                c.state.terminated.as_ref().or(c.last_state.terminated.as_ref())?,
+            ))
+        });
         let (container, end) = ended.filter(|(_, end)| end.exit_code != 0).last()?;
         let words = end.message.as_deref().unwrap_or_default().trim();
         let tail = tail(words, LAST_WORDS);

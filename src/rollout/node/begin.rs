@@ -42,6 +42,7 @@ impl Question<'_> {
         let current = self.hash().is_some_and(|hash| **hash == *record.hash);
         match record.phase {
             Phase::Upgraded => self.finish_record(node, record),
+            Phase::Recovering => self.recover(node, record),
             Phase::Retry if current && eligible => self.begin(node, record.attempt, told, leaving),
             Phase::Failed if current && eligible => Stand::slot(self.failed(node, record)),
             _ if eligible && told.is_some() => self.begin(node, 1, told, leaving),

@@ -89,6 +89,7 @@ impl Question<'_> {
             uncordon: false,
             reboot: None,
             settling: None,
+            workloads: Vec::new(),
             reason: None,
             message: None,
         }
@@ -99,7 +100,13 @@ impl Question<'_> {
         self.job_event(EventType::Warning, "JobFailed", text, &job.uid)
     }
 
-    pub(super) fn failed_text(&self, job: &JobFacts, node: &NodeFacts, reason: &str, message: &str) -> String {
+    pub(super) fn failed_text(
+        &self,
+        job: &JobFacts,
+        node: &NodeFacts,
+        reason: &str,
+        message: &str,
+    ) -> String {
         let namespace = &self.world.defaults.namespace;
         failure_text(namespace, &job.name, &node.name, reason, message)
     }

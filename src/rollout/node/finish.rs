@@ -37,6 +37,13 @@ impl Question<'_> {
         let record = self
             .record(node)
             .filter(|r| *r.job_uid == *success.job_uid && r.phase == Phase::Upgraded);
+        if let Some(known) = self.record(node).filter(|r| r.phase == Phase::Recovering)
+            && *known.job_uid == *success.job_uid
+        {
+            return self
+                .recover(node, known)
+                .and(job.map(|job| self.mark_done(node, job)));
+        }
         if labelled == Some(success.hash) && record.is_none() {
             // The one patch below has been made, or system-upgrade-controller has done as much.
             return Stand::Tidy(job.map(|job| self.mark_done(node, job)).into_iter().collect());
@@ -54,7 +61,7 @@ impl Question<'_> {
             },
             (None, _) => {}
         }
-        self.settle(node, success, record, job)
+        self.settle(node, success, record, labelled, job)
     }
 
     /// Nothing is left but to settle.
@@ -63,6 +70,7 @@ impl Question<'_> {
         node: &NodeFacts,
         success: &Success<'_>,
         record: Option<&Record>,
+        labelled: Option<&str>,
         job: Option<&JobFacts>,
     ) -> Stand {
         let uncordon = record.map_or(success.uncordon, |r| r.uncordon);
@@ -82,6 +90,21 @@ impl Question<'_> {
             // A view of the node from before its cordon must not say that it is done.
             change.exact |= self.plan.disruptive && !change.is_empty();
             let done = self.complete_event(node, success);
+            let workloads = self.evicted(node, record);
+            if !workloads.is_empty() && labelled != Some(names::LABEL_VALUE_DISABLED) {
+                let known = record.cloned();
+                let record = Record {
+                    phase: Phase::Recovering,
+                    uncordon: false,
+                    reboot: None,
+                    settling: Some(self.now),
+                    workloads,
+                    ..known.unwrap_or_else(|| self.success_record(node, success))
+                };
+                let key = record_key(&self.plan.facts.name);
+                change.annotations.insert(key, Some(record.to_text()));
+                return Stand::slot(standing.then(patch(node, change, vec![done])));
+            }
             return match job {
                 // A node that a label keeps the Plan off gets no other.
                 Some(job) if change.is_empty() => Stand::Tidy(vec![self.mark(job, vec![done])]),
@@ -141,7 +164,10 @@ impl Question<'_> {
 
     /// The record of a success before anything else has come of it.
     pub(super) fn success_record(&self, node: &NodeFacts, success: &Success<'_>) -> Record {
-        success.record(&self.world.defaults.namespace, &self.plan.facts.uid, &node.uid)
+        Record {
+            workloads: self.evicted(node, None),
+            ..success.record(&self.world.defaults.namespace, &self.plan.facts.uid, &node.uid)
+        }
     }
 
     /// Says on a Job that has succeeded that its node is done, and tells it. What system-upgrade-controller made it has

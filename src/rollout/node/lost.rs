@@ -62,9 +62,17 @@ impl Question<'_> {
             }
             Some(Found::Nothing { .. }) => {
                 let record = self.lost_record(node, hash, attempt, told);
-                self.gives_up(node, &record, "RebootFailed", "EvidenceLost", EVIDENCE_LOST.to_owned())
+                self.gives_up(
+                    node,
+                    &record,
+                    "RebootFailed",
+                    "EvidenceLost",
+                    EVIDENCE_LOST.to_owned(),
+                )
             }
-            None if pod.is_some_and(|(_, it)| later(it.created, self.plan.terms.reboot_timeout) <= self.now) => {
+            None if pod
+                .is_some_and(|(_, it)| later(it.created, self.plan.terms.reboot_timeout) <= self.now) =>
+            {
                 let record = self.lost_record(node, hash, attempt, told);
                 let why = EVIDENCE_UNHEARD.to_owned();
                 self.gives_up(node, &record, "RebootFailed", "EvidenceLost", why)

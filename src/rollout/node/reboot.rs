@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::settle::later;
 use super::success::Success;
 use super::{Next, Question, Stand, Standing, patch, record_key};
+use crate::api::names;
 use crate::job::name::{ask_pod_name, reboot_pod_name};
 use crate::rollout::blocker::Blocker;
 use crate::rollout::event::EventType;
@@ -110,7 +111,9 @@ impl Question<'_> {
             });
         }
         let boot_id = Some(Text::from(boot_id));
-        let pod = self.reboot_pod(node, &record.hash, boot_id.as_ref()).map(|(pod, _)| pod);
+        let pod = self
+            .reboot_pod(node, &record.hash, boot_id.as_ref())
+            .map(|(pod, _)| pod);
         if let Some(pod) = pod
             && matches!(pod.found, Some(Found::Nothing { .. }))
         {
@@ -139,7 +142,10 @@ impl Question<'_> {
         hash: &str,
         boot_id: Option<&Text>,
     ) -> Option<(&PodFacts, &RebootPod)> {
-        let pod = self.world.pods.get(&self.pod_name(node, hash, boot_id.is_some()))?;
+        let pod = self
+            .world
+            .pods
+            .get(&self.pod_name(node, hash, boot_id.is_some()))?;
         let it = pod.reboot.as_deref()?;
         let mine = it.plan_uid == self.plan.facts.uid && it.node_uid == node.uid && *it.hash == *hash;
         (mine && it.boot_id.as_ref() == boot_id).then_some((pod, it))
@@ -169,7 +175,8 @@ impl Question<'_> {
                 return standing; // one of before, which goes because nobody keeps it
             }
             // What the Plan asks for is not known: neither is by which command.
-            let unknown = self.plan.facts.malformed.is_some() || matches!(self.gate, Some(Blocker::SpecPruned));
+            let unknown =
+                self.plan.facts.malformed.is_some() || matches!(self.gate, Some(Blocker::SpecPruned));
             let create = Step::CreatePod {
                 plan: self.plan.facts.name.clone(),
                 node: node.name.clone(),
@@ -199,12 +206,7 @@ impl Question<'_> {
     }
 
     /// Nobody knows in which boot the upgrade succeeded but the node.
-    fn asked(
-        &self,
-        node: &NodeFacts,
-        record: &Record,
-        deadline: Timestamp,
-    ) -> Stand {
+    fn asked(&self, node: &NodeFacts, record: &Record, deadline: Timestamp) -> Stand {
         let pod = self.reboot_pod(node, &record.hash, None);
         let answer = pod.and_then(|(pod, _)| pod.found.as_ref());
         match answer {
@@ -234,14 +236,19 @@ impl Question<'_> {
 
     fn never_came_back(&self, node: &NodeFacts, record: &Record, words: Option<&str>) -> Stand {
         let (reason, why) = if node.ready {
-            ("NeverRebooted", "the node is Ready in the boot in which it was upgraded")
+            (
+                "NeverRebooted",
+                "the node is Ready in the boot in which it was upgraded",
+            )
         } else {
             (
                 "RebootTimedOut",
                 "the node is not Ready, and has not been heard of in another boot",
             )
         };
-        let words = words.map_or_else(String::new, |words| format!("; the pod that reboots it says: {words}"));
+        let words = words.map_or_else(String::new, |words| {
+            format!("; the pod that reboots it says: {words}")
+        });
         self.has_not_rebooted(node, record, reason, &format!("{why}{words}"))
     }
 
@@ -264,6 +271,7 @@ impl Question<'_> {
             at: self.now,
             reboot: None,
             settling: None,
+            workloads: Vec::new(),
             reason: Some(reason.to_owned()),
             message: Some(message.clone()),
             ..record.clone()
@@ -292,6 +300,13 @@ impl Question<'_> {
         change
             .annotations
             .insert(record_key(&self.plan.facts.name), Some(failed.to_text()));
+        let plan = &self.plan.facts.name;
+        if node.labels.get_joined(names::LABEL_PLAN_PREFIX, plan) == Some(&record.hash) {
+            // Not done after all.
+            change
+                .labels
+                .insert(format!("{}{plan}", names::LABEL_PLAN_PREFIX), None);
+        }
         Stand::slot(standing.then(patch(node, change, vec![event])))
     }
 }
@@ -300,7 +315,8 @@ pub(super) const EVIDENCE_LOST: &str = "nothing is left that says in which boot 
     has rebooted since; set refit.rs/retry on the node to upgrade it again";
 pub(super) const EVIDENCE_UNHEARD: &str = "the pod of the upgrade is gone, and the node does not say in which boot it was upgraded; set \
     refit.rs/retry on the node to upgrade it again";
-pub(super) const ASKING: &str = "the pod of the upgrade is gone: the node is asked in which boot it was upgraded";
+pub(super) const ASKING: &str =
+    "the pod of the upgrade is gone: the node is asked in which boot it was upgraded";
 
 /// A node whose pod is still to tell in which boot it was upgraded.
 pub(super) fn awaited(node: &NodeFacts, success: &Success<'_>, until: Timestamp) -> Standing {

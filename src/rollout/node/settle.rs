@@ -28,7 +28,10 @@ impl fmt::Display for Lack {
         match self {
             Self::Ready => write!(f, "{}", Blocker::NodeNotReady),
             Self::KubeletVersion { is, wanted } => {
-                write!(f, "the kubelet is of version {is:?}, and the Plan's is {wanted:?}")
+                write!(
+                    f,
+                    "the kubelet is of version {is:?}, and the Plan's is {wanted:?}"
+                )
             }
             Self::MinReady { until } => write!(f, "settle.minReady is over at {}", seconds(*until)),
         }
@@ -113,14 +116,16 @@ impl Question<'_> {
             let reboot = record.reboot.as_ref()?;
             Some(later(since(reboot.since), terms.reboot_timeout))
         };
-        Some(later(record.settling.map(since).or_else(rebooted)?, terms.settle_timeout))
+        Some(later(
+            record.settling.map(since).or_else(rebooted)?,
+            terms.settle_timeout,
+        ))
     }
 
     /// The node has not settled in time.
     pub(super) fn has_not_settled(&self, node: &NodeFacts, record: &Record, lack: &Lack) -> Stand {
-        let message = format!(
-            "the upgrade succeeded, but the node has not settled within settle.timeout: {lack}"
-        );
+        let message =
+            format!("the upgrade succeeded, but the node has not settled within settle.timeout: {lack}");
         self.gives_up(node, record, "SettleFailed", "SettleTimedOut", message)
     }
 }

@@ -68,6 +68,7 @@ impl<'a> Success<'a> {
             uncordon: self.uncordon,
             reboot: None,
             settling: None,
+            workloads: Vec::new(),
             reason: None,
             message: None,
         }

@@ -273,7 +273,11 @@ impl Game {
         let Some(job) = self.dice.pick(&jobs) else { return };
         let uid = self.toy.jobs[job].it.facts.uid.clone();
         self.toy.delete_job(job);
-        let pods = self.toy.pods.iter().filter(|(_, pod)| pod.it.facts.job_uid == uid);
+        let pods = self
+            .toy
+            .pods
+            .iter()
+            .filter(|(_, pod)| pod.it.facts.job_uid == uid);
         for pod in pods.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.toy.pod_goes(&pod);
         }

@@ -67,7 +67,16 @@ fn a_node_whose_report_is_lost_is_asked_and_reboots_once() {
     assert!(toy.reboot_pods().is_empty(), "it may be told of a moment later");
     toy.later(5);
     assert_eq!(toy.reboot_pods().len(), 1);
-    assert!(toy.pods[&toy.reboot_pods()[0]].it.facts.reboot.as_ref().unwrap().boot_id.is_none());
+    assert!(
+        toy.pods[&toy.reboot_pods()[0]]
+            .it
+            .facts
+            .reboot
+            .as_ref()
+            .unwrap()
+            .boot_id
+            .is_none()
+    );
     ends(&mut toy);
     assert!(toy.is_done("a", "p") && !toy.is_cordoned("a"));
     assert_eq!((toy.boots("a"), upgrades(&toy), toy.laws.reboots), (1, 1, 1));
@@ -82,7 +91,10 @@ fn a_node_that_cannot_say_any_more_has_failed() {
     toy.later(5);
     ends(&mut toy);
     let entry = toy.entry("p", "a");
-    assert_eq!((entry.phase.as_str(), entry.reason.as_deref()), ("Failed", Some("EvidenceLost")));
+    assert_eq!(
+        (entry.phase.as_str(), entry.reason.as_deref()),
+        ("Failed", Some("EvidenceLost"))
+    );
     assert!(entry.message.unwrap().contains("refit.rs/retry"), "the way out");
     assert_eq!((upgrades(&toy), toy.laws.reboots), (1, 0));
     assert!(toy.reboot_pods().is_empty() && toy.is_cordoned("a"));
@@ -160,6 +172,10 @@ fn a_job_that_was_lost_before_its_success_is_made_again_in_the_same_boot() {
 fn nobody_is_asked_when_a_roll_out_goes_as_it_should() {
     let mut toy = Toy::with(&["a", "b"], always());
     ends(&mut toy);
-    assert!(!toy.trace.iter().any(|line| line.contains("CreatePod") && line.contains("\"ask-")));
+    assert!(
+        !toy.trace
+            .iter()
+            .any(|line| line.contains("CreatePod") && line.contains("\"ask-"))
+    );
     assert!(toy.is_done("a", "p") && toy.is_done("b", "p"));
 }

@@ -72,7 +72,10 @@ fn a_node_reboots_once_and_is_done_in_its_new_boot() {
     let other = if first == "a" { "b" } else { "a" };
     toy.rolls_out();
     assert_eq!(toy.boots(&first), 1);
-    assert!(!toy.is_done(&first, "p"), "settle.minReady is 10 s after a reboot");
+    assert!(
+        !toy.is_done(&first, "p"),
+        "settle.minReady is 10 s after a reboot"
+    );
     assert!(toy.is_cordoned(&first) && toy.boots(other) == 0 && toy.jobs_for(other).is_empty());
     toy.later(9);
     assert_eq!(toy.entry("p", &first).phase, "Settling");
@@ -92,10 +95,15 @@ fn a_node_reboots_once_and_is_done_in_its_new_boot() {
 fn what_has_to_be_rebooted_is_written_down_before_anything_is_done_about_it() {
     let mut toy = succeeded(always());
     let steps = toy.steps();
-    let is_record = |step: &Step| matches!(step, Step::PatchNode { change, .. } if change.unschedulable.is_none());
+    let is_record =
+        |step: &Step| matches!(step, Step::PatchNode { change, .. } if change.unschedulable.is_none());
     assert!(steps.iter().any(is_record), "{steps:?}");
-    let too_early =
-        |step: &Step| matches!(step, Step::CreatePod { .. } | Step::MarkRecorded { .. } | Step::DeleteJob { .. });
+    let too_early = |step: &Step| {
+        matches!(
+            step,
+            Step::CreatePod { .. } | Step::MarkRecorded { .. } | Step::DeleteJob { .. }
+        )
+    };
     assert!(!steps.iter().any(too_early), "{steps:?}");
     toy.rounds_until(|toy| !toy.nodes["a"].it.facts.records.is_empty());
     let record = toy.nodes["a"].it.facts.records["p"].clone();
@@ -220,7 +228,10 @@ fn ready_counts_in_a_version_of_the_node_that_has_the_new_boot() {
     let mut toy = asked_for();
     toy.power_cycle("a");
     toy.later(20);
-    assert!(toy.nodes["a"].it.facts.ready && !toy.is_done("a", "p"), "Ready of before");
+    assert!(
+        toy.nodes["a"].it.facts.ready && !toy.is_done("a", "p"),
+        "Ready of before"
+    );
     toy.comes_back("a", true);
     toy.settle();
     toy.later(10);
@@ -387,7 +398,11 @@ fn a_pod_that_is_refused_is_told_in_status() {
     toy.settle();
     toy.later(1);
     assert_eq!(toy.entry("p", "a").reason.as_deref(), Some("PodRefused"));
-    assert!(toy.complete("p").2.contains("forbidden"), "{:?}", toy.complete("p"));
+    assert!(
+        toy.complete("p").2.contains("forbidden"),
+        "{:?}",
+        toy.complete("p")
+    );
     toy.later(30);
     ends(&mut toy);
     is_done_after_one_boot(&toy);
@@ -401,7 +416,11 @@ fn a_pod_without_use_is_deleted_whoever_made_it() {
     });
     toy.set_done_label("a", "p", Some("disabled"));
     toy.settle();
-    assert!(toy.pods.values().all(|pod| pod.it.facts.reboot.is_none() || pod.it.terminating));
+    assert!(
+        toy.pods
+            .values()
+            .all(|pod| pod.it.facts.reboot.is_none() || pod.it.terminating)
+    );
 }
 
 #[test]

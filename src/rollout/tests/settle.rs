@@ -23,7 +23,10 @@ fn a_node_is_done_when_it_has_been_ready_for_long_enough() {
     assert!(toy.is_cordoned("a"), "given back when it is proven");
     toy.later(29);
     let entry = toy.entry("p", "a");
-    assert_eq!((entry.phase.as_str(), entry.reason.as_deref()), ("Settling", Some("MinReady")));
+    assert_eq!(
+        (entry.phase.as_str(), entry.reason.as_deref()),
+        ("Settling", Some("MinReady"))
+    );
     toy.later(1);
     assert!(toy.is_done("a", "p") && !toy.is_cordoned("a"));
     assert_eq!(toy.told_of("JobComplete").len(), 1);
@@ -75,11 +78,18 @@ fn a_node_that_does_not_settle_in_time_has_failed() {
         toy.settle();
     }
     toy.later(20);
-    assert_eq!(toy.entry("p", "a").phase, "Settling", "it is Ready, and may stay so");
+    assert_eq!(
+        toy.entry("p", "a").phase,
+        "Settling",
+        "it is Ready, and may stay so"
+    );
     toy.ready("a", false);
     toy.settle();
     let entry = toy.entry("p", "a");
-    assert_eq!((entry.phase.as_str(), entry.reason.as_deref()), ("Failed", Some("SettleTimedOut")));
+    assert_eq!(
+        (entry.phase.as_str(), entry.reason.as_deref()),
+        ("Failed", Some("SettleTimedOut"))
+    );
     assert!(toy.is_cordoned("a") && toy.told_of("SettleFailed").len() == 1);
     toy.later(3600);
     assert_eq!(toy.entry("p", "a").phase, "Failed");
@@ -111,7 +121,10 @@ fn a_kubelet_that_stays_behind_is_a_failure_that_names_both_versions() {
     let entry = toy.entry("p", "a");
     assert_eq!(entry.reason.as_deref(), Some("SettleTimedOut"));
     let message = entry.message.unwrap();
-    assert!(message.contains("\"v0\"") && message.contains("\"v1\""), "{message}");
+    assert!(
+        message.contains("\"v0\"") && message.contains("\"v1\""),
+        "{message}"
+    );
 }
 
 #[test]
@@ -146,8 +159,15 @@ fn a_payload_that_always_reboots_its_node_is_stopped_after_two_boots() {
     toy.rolls_out();
     assert_eq!(toy.boots("a"), 2);
     let entry = toy.entry("p", "a");
-    assert_eq!((entry.phase.as_str(), entry.reason.as_deref()), ("Failed", Some("RebootLoop")));
-    assert!(toy.complete("p").2.contains("rebooted 2 times"), "{:?}", toy.complete("p"));
+    assert_eq!(
+        (entry.phase.as_str(), entry.reason.as_deref()),
+        ("Failed", Some("RebootLoop"))
+    );
+    assert!(
+        toy.complete("p").2.contains("rebooted 2 times"),
+        "{:?}",
+        toy.complete("p")
+    );
     let told = toy.told_of("JobFailed");
     assert!(told.len() == 1 && told[0].contains("RebootLoop"), "{told:?}");
     assert!(toy.job_for("a").facts.recorded, "{:?}", toy.job_for("a").facts);

@@ -46,6 +46,8 @@ pub(super) struct Toy {
     pub(super) events: BTreeMap<String, (&'static str, String)>,
     /// The same in the order in which they were written.
     pub(super) told: Vec<String>,
+    /// How many pods are ready of how many, by workload.
+    pub(super) workloads: BTreeMap<String, (i32, i32)>,
     /// What the controller may not do.
     pub(super) forbidden: Missing,
     /// Why the API server makes no Job.
@@ -114,6 +116,7 @@ impl Toy {
             polls: Vec::new(),
             events: BTreeMap::new(),
             told: Vec::new(),
+            workloads: BTreeMap::new(),
             forbidden: Missing::default(),
             refuses_jobs: None,
             schema: true,

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Text,
+    WorkloadFacts,
 };
 use super::super::plan::PlanView;
 use super::super::status::WAITING;
@@ -96,9 +97,8 @@ impl World {
             }
             add_to(&mut self.jobs_on, &new.node, &name);
             let (plan, node) = (&new.plan, &new.node);
-            self.fresh.retain(|(of, uid)| {
-                of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid)
-            });
+            self.fresh
+                .retain(|(of, uid)| of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid));
         }
         self.taken.remove(&name);
         true
@@ -288,7 +288,12 @@ impl World {
         }
         let has_job = |node: &str| self.jobs_on(node).any(|job| job.plan == *plan && !job.recorded);
         let mut slots = Vec::new();
-        for slot in status.active.iter().flatten().filter(|slot| slot.phase != WAITING) {
+        for slot in status
+            .active
+            .iter()
+            .flatten()
+            .filter(|slot| slot.phase != WAITING)
+        {
             let Some(uid) = &slot.uid else { continue };
             let is_fresh = slot.job.is_none() && !has_job(&slot.name);
             slots.push(((plan.clone(), Text::from(uid.as_str())), is_fresh));
@@ -425,6 +430,11 @@ impl World {
     fn is_hashed(&self, name: &str) -> bool {
         let mut plans = self.plans.values();
         plans.any(|plan| digest::hashed_secrets(plan.spec()).any(|secret| secret == name))
+    }
+
+    /// A controller whose pods were evicted was read.
+    pub fn workload_read(&mut self, workload: Text, facts: WorkloadFacts) {
+        self.workloads.insert(workload, facts);
     }
 
     /// A channel was asked: the version, or why there is none.

@@ -37,7 +37,9 @@ impl World {
         let mut lasting = BTreeSet::new();
         for (plan, nodes) in &self.recorded_on {
             for node in nodes.iter().filter_map(|node| self.nodes.get(node)) {
-                if let Some(record) = node.records.get(plan).filter(|r| r.phase == Phase::Upgraded) {
+                let record = node.records.get(plan);
+                let record = record.filter(|r| matches!(r.phase, Phase::Upgraded | Phase::Recovering));
+                if let Some(record) = record {
                     lasting.extend(node.is_fit().then(|| fit(node, record)));
                     lasting.insert(known(node, record));
                 }
@@ -49,7 +51,11 @@ impl World {
                 lasting.insert(success(job));
             }
         }
-        if lasting.is_empty() && self.waits.0.is_empty() {
+        let nobody_recovers = lasting.is_empty();
+        if nobody_recovers {
+            self.workloads.clear();
+        }
+        if nobody_recovers && self.waits.0.is_empty() {
             return;
         }
         self.waits.0.retain(|wait, _| lasting.contains(wait));

@@ -210,6 +210,7 @@ impl Toy {
                 world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
+            Told::Workload(workload, facts) => world.workload_read(workload, facts),
             Told::Permissions(missing) => world.permissions_seen(missing),
         }
     }

@@ -54,6 +54,7 @@ impl Toy {
             Step::Poll { .. }
                 | Step::LookForJob { .. }
                 | Step::ReadSecret { .. }
+                | Step::ReadWorkload { .. }
                 | Step::AskPermissions
                 | Step::Tell { .. }
                 | Step::ReadPlans
@@ -330,7 +331,9 @@ impl Toy {
             });
         }
         self.laws.requested.remove(&(place.clone(), hash.clone()));
-        self.laws.to_leave.remove(&((facts.plan.to_string(), place.1.clone()), hash.clone()));
+        self.laws
+            .to_leave
+            .remove(&((facts.plan.to_string(), place.1.clone()), hash.clone()));
         *self.laws.starts.entry((place.clone(), hash.clone())).or_default() += 1;
         let again = false;
         self.laws.runs.insert(
@@ -372,8 +375,13 @@ impl Toy {
     pub(super) fn reboot_is_requested(&mut self, pod: &ToyPod, it: &RebootPod) {
         let node = &self.nodes[&pod.target].it;
         let boot = node.boot.clone();
-        self.law(it.node_uid == node.facts.uid, || format!("{pod:?} is on another machine"));
-        let key = ((it.plan_uid.to_string(), it.node_uid.to_string()), it.hash.to_string());
+        self.law(it.node_uid == node.facts.uid, || {
+            format!("{pod:?} is on another machine")
+        });
+        let key = (
+            (it.plan_uid.to_string(), it.node_uid.to_string()),
+            it.hash.to_string(),
+        );
         let boots = self.laws.requested.entry(key).or_default();
         boots.insert(boot);
         let (once, boots) = (boots.len() == 1, format!("{boots:?}"));
@@ -417,8 +425,14 @@ impl Toy {
             self.law(self.laws.succeeded_by_name.contains(&done), || {
                 format!("{name} is done without a Job: {done:?}")
             });
-            let left = self.laws.to_leave.get(&done).is_none_or(|boot| *boot != *node.facts.boot_id);
-            self.law(left, || format!("{name} is done, and has not rebooted: {done:?} {node:?}"));
+            let left = self
+                .laws
+                .to_leave
+                .get(&done)
+                .is_none_or(|boot| *boot != *node.facts.boot_id);
+            self.law(left, || {
+                format!("{name} is done, and has not rebooted: {done:?} {node:?}")
+            });
             for job in jobs
                 .iter()
                 .filter(|job| job.facts.hash.as_ref() == value && job.facts.plan == plan.name)

@@ -7,7 +7,9 @@ use k8s_openapi::api::batch::v1::Job;
 
 use crate::api::names;
 use crate::rollout::facts::Text;
-use crate::rollout::{Holder, JobFacts, Ledger, NodeChange, NodeFacts, Outcome, PodFacts, RebootPod, Record, Stage};
+use crate::rollout::{
+    Holder, JobFacts, Ledger, NodeChange, NodeFacts, Outcome, PodFacts, RebootPod, Record, Stage,
+};
 
 /// Who cordoned a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -31,7 +31,12 @@ impl Toy {
             node.facts.boot_id = node.boot.as_str().into();
         });
         let ran = |pod: &ToyPod| pod.target == name && pod.is_at_work();
-        let pods: Vec<_> = self.pods.iter().filter(|(_, pod)| ran(&pod.it)).map(|(name, _)| name.clone()).collect();
+        let pods: Vec<_> = self
+            .pods
+            .iter()
+            .filter(|(_, pod)| ran(&pod.it))
+            .map(|(name, _)| name.clone())
+            .collect();
         for pod in pods {
             if self.pods[&pod].it.facts.reboot.is_some() {
                 self.change_pod(&pod, |pod| {
@@ -59,12 +64,12 @@ impl Toy {
         let pod = self.pods[pod].it.clone();
         let Some(hash) = pod.sentinel.clone() else { return };
         let plan = self.plans.values().find(|plan| plan.it.uid == pod.plan_uid);
-        let always = plan.is_none_or(|plan| {
-            plan.it.object.spec.reboot_or_default().when() != RebootWhen::IfRequired
-        });
+        let always =
+            plan.is_none_or(|plan| plan.it.object.spec.reboot_or_default().when() != RebootWhen::IfRequired);
         let required = always || !self.content.contains(&pod.target);
         let node = &mut self.nodes.get_mut(&pod.target).unwrap().it;
-        node.sentinels.insert((pod.plan_uid.clone(), hash.clone()), required);
+        node.sentinels
+            .insert((pod.plan_uid.clone(), hash.clone()), required);
         let found = Found::Success {
             boot_id: node.boot.as_str().into(),
             required,
@@ -79,8 +84,15 @@ impl Toy {
         let pod = self.pods[name].it.clone();
         let it = pod.facts.reboot.as_deref().unwrap().clone();
         let node = self.nodes[&pod.target].it.clone();
-        let sentinel = node.sentinels.get(&(it.plan_uid.clone(), it.hash.clone())).copied();
-        let nothing = || Some(Found::Nothing { boot_id: Some(node.boot.as_str().into()) });
+        let sentinel = node
+            .sentinels
+            .get(&(it.plan_uid.clone(), it.hash.clone()))
+            .copied();
+        let nothing = || {
+            Some(Found::Nothing {
+                boot_id: Some(node.boot.as_str().into()),
+            })
+        };
         match (&it.boot_id, sentinel) {
             (Some(boot_id), _) if **boot_id != *node.boot => self.pod_ends(name, true),
             (Some(_), None) => {

@@ -8,7 +8,7 @@ use super::{Fate, Stored, Toy, ToyJob, Who};
 use crate::api::{PlanStatus, names};
 use crate::job::{JobInput, NodeInput, render};
 use crate::rollout::facts::Text;
-use crate::rollout::{Event, Holder, Kind, Missing, NodeChange, Stage, Step};
+use crate::rollout::{Event, Holder, Kind, Missing, NodeChange, Stage, Step, WorkloadFacts};
 
 /// A step as a request: what it takes from what is known is in it.
 #[derive(Clone, Debug)]
@@ -83,6 +83,9 @@ pub(super) enum Request {
     Secret {
         name: Text,
     },
+    Workload {
+        workload: Text,
+    },
     Permissions {
         reboots: bool,
     },
@@ -104,6 +107,7 @@ pub(super) enum Told {
     Secret(Text, u64, String),
     Channel(Text, Timestamp, Result<String, String>),
     Permissions(Missing),
+    Workload(Text, WorkloadFacts),
 }
 
 /// How a step went wrong.
@@ -205,6 +209,7 @@ impl Toy {
                     plan_uid: input.plan.uid.to_owned(),
                     cancelled: false,
                     passed: false,
+                    evicted: Vec::new(),
                 };
                 let cordon = match (cordons, facts.is_windows()) {
                     (false, _) => Cordon::None,
@@ -252,7 +257,9 @@ impl Toy {
             } => {
                 let (plan, node) = (world.plan(&plan)?, world.node(&node)?);
                 Request::CreatePod {
-                    pod: Box::new(reboot_pod(&plan.name, &plan.uid, node, &pod, hash, boot_id, self.now)),
+                    pod: Box::new(reboot_pod(
+                        &plan.name, &plan.uid, node, &pod, hash, boot_id, self.now,
+                    )),
                 }
             }
             Step::DeletePod { pod, uid, .. } => Request::DeletePod { pod, uid },
@@ -286,6 +293,7 @@ impl Toy {
             }
             Step::Poll { url, .. } => Request::Poll { url },
             Step::ReadSecret { name } => Request::Secret { name },
+            Step::ReadWorkload { workload } => Request::Workload { workload },
             Step::AskPermissions => Request::Permissions {
                 reboots: world.has_reboots(),
             },
@@ -404,7 +412,11 @@ impl Toy {
             }
             Request::CreatePod { pod } => self.create_pod_request(pod),
             Request::DeletePod { pod, uid } => {
-                if self.pods.get(&**pod).is_none_or(|known| known.it.facts.uid != *uid) {
+                if self
+                    .pods
+                    .get(&**pod)
+                    .is_none_or(|known| known.it.facts.uid != *uid)
+                {
                     return self.look_at_pod(pod, uid, Wrong::Stale);
                 }
                 self.pod_is_told_to_go(pod);
@@ -446,9 +458,18 @@ impl Toy {
                 )]),
                 None => wrong(vec![Told::SecretMissing(name.clone())], Wrong::Stale, "not found"),
             },
+            Request::Workload { workload } => {
+                let (ready, wanted) = self.workloads.get(&**workload).copied().unwrap_or_default();
+                let seen = self.now;
+                told(vec![Told::Workload(
+                    workload.clone(),
+                    WorkloadFacts { seen, ready, wanted },
+                )])
+            }
             Request::Permissions { reboots } => {
                 let mut forbidden = self.forbidden.clone();
                 forbidden.knows_reboots = *reboots;
+                forbidden.knows_workloads = true;
                 forbidden.for_reboots.retain(|_| *reboots);
                 let nothing = forbidden.is_empty();
                 let missing = vec![Told::Permissions(forbidden)];
@@ -499,6 +520,7 @@ impl Toy {
             | Request::Look { .. }
             | Request::Poll { .. }
             | Request::Secret { .. }
+            | Request::Workload { .. }
             | Request::Permissions { .. } => lost(Vec::new()),
         }
     }
@@ -551,8 +573,7 @@ impl Toy {
 
     fn look_at_node(&self, name: &Text, uid: &Text, kind: Wrong) -> Reply {
         let gone = news(News::NodeGone(name.clone(), uid.clone()));
-        let seen =
-            |node: &Stored<super::ToyNode>| news(News::Node(node.version, node.it.facts.clone()));
+        let seen = |node: &Stored<super::ToyNode>| news(News::Node(node.version, node.it.facts.clone()));
         match self.nodes.get(&**name) {
             Some(node) if node.it.facts.uid == *uid => wrong(vec![seen(node)], kind, "conflict"),
             Some(node) => told(vec![gone, seen(node)]),
@@ -589,8 +610,7 @@ impl Toy {
             let ended = pods.iter().any(|pod| pod.it.has_ended());
             let next = pods.iter().any(|pod| pod.it.facts.stage == Stage::Unbound);
             if at_work || ended && !next {
-                let seen =
-                    |pod: &&Stored<super::ToyPod>| news(News::Pod(pod.version, pod.it.facts.clone()));
+                let seen = |pod: &&Stored<super::ToyPod>| news(News::Pod(pod.version, pod.it.facts.clone()));
                 return wrong(pods.iter().map(seen).collect(), Wrong::Stale, "bound by now");
             }
         }
