@@ -81,7 +81,9 @@ enum Command {
     /// Look whether this node could be rebooted, and the reboot be proven; the first container of a Job that may reboot
     ///
     /// Looks on the host for the boot ID, for a place for the sentinel in /run, and for the program of the command. Nothing is
-    /// changed. Ends with 0 when all is there, with 1 when something is missing, each of which is said, and with 2 when the
+    /// left behind but the folder of the sentinels.
+    ///
+    /// Ends with 0 when all is there, with 1 when something is missing, all of which is said at once, and with 2 when the
     /// arguments are wrong.
     Probe(probe::Flags),
     /// Note on this node that its upgrade has succeeded; the last container of a Job that may reboot

@@ -161,11 +161,22 @@ impl Host {
     pub fn read_sentinel(&self, name: &SentinelName) -> Result<Found, HostError> {
         let path = format!("{SENTINEL_DIR}/{name}");
         let (above, below) = sentinel_place();
-        let read = || -> io::Result<String> {
-            let dir = rustix::fs::openat(self.directory(above)?, below, DIRECTORY, Mode::empty())?;
+        let open = || -> io::Result<OwnedFd> {
+            Ok(rustix::fs::openat(
+                self.directory(above)?,
+                below,
+                DIRECTORY,
+                Mode::empty(),
+            )?)
+        };
+        let read = |dir: &OwnedFd| -> io::Result<String> {
             read_file(rustix::fs::openat(dir, name.as_str(), READ, Mode::empty())?)
         };
-        match read() {
+        let text = match open() {
+            Ok(dir) => read(&own(dir)?),
+            Err(error) => Err(error),
+        };
+        match text {
             Ok(text) => Ok(SentinelReport::parse(&text).map_or_else(Found::Garbage, Found::Report)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
             Err(error) => Err(file_error("read", &path, error)),
@@ -175,26 +186,15 @@ impl Host {
     /// The folder of the sentinels, made if there is none. `/run` may be a link on the host, the folder may not.
     fn sentinel_dir(&self) -> Result<OwnedFd, HostError> {
         let (above, below) = sentinel_place();
-        let open = || -> io::Result<(OwnedFd, Stat)> {
+        let open = || -> io::Result<OwnedFd> {
             let run = self.directory(above)?;
             match rustix::fs::mkdirat(&run, below, Mode::RWXU) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
-            let dir = rustix::fs::openat(&run, below, DIRECTORY, Mode::empty())?;
-            let stat = rustix::fs::fstat(&dir)?;
-            Ok((dir, stat))
+            Ok(rustix::fs::openat(&run, below, DIRECTORY, Mode::empty())?)
         };
-        let (dir, stat) = open().map_err(|error| file_error("make", SENTINEL_DIR, error))?;
-        let mode = stat.st_mode & 0o777;
-        if stat.st_uid == rustix::process::geteuid().as_raw() && mode & WRITABLE_BY_OTHERS == 0 {
-            Ok(dir)
-        } else {
-            Err(HostError::Shared {
-                owner: stat.st_uid,
-                mode,
-            })
-        }
+        own(open().map_err(|error| file_error("make", SENTINEL_DIR, error))?)
     }
 
     /// The directory at a path.
@@ -265,6 +265,20 @@ fn parts(path: &str) -> Vec<String> {
 /// The folder above that of the sentinels, and its name there.
 fn sentinel_place() -> (&'static str, &'static str) {
     SENTINEL_DIR.rsplit_once('/').unwrap_or(("/", SENTINEL_DIR))
+}
+
+/// The folder of the sentinels, if it is nobody else's.
+fn own(dir: OwnedFd) -> Result<OwnedFd, HostError> {
+    let stat = rustix::fs::fstat(&dir).map_err(|error| file_error("look at", SENTINEL_DIR, error.into()))?;
+    let mode = stat.st_mode & 0o777;
+    if stat.st_uid == rustix::process::geteuid().as_raw() && mode & WRITABLE_BY_OTHERS == 0 {
+        Ok(dir)
+    } else {
+        Err(HostError::Shared {
+            owner: stat.st_uid,
+            mode,
+        })
+    }
 }
 
 fn is_a(stat: &Stat, wanted: FileType) -> bool {

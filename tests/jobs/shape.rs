@@ -402,6 +402,35 @@ async fn a_windows_node_gets_host_processes_and_the_kubectl_image() {
 }
 
 #[tokio::test]
+async fn a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why() {
+    let one_is_windows = |set: NodeSet| {
+        set.steer("upgrade.run-delay", "never").each(|index, node| {
+            if index == 1 {
+                "windows".clone_into(&mut node.os);
+            }
+        })
+    };
+    let scene = Scene::with(["linux", "windows"], one_is_windows).await;
+    let setup = scene.world.controller();
+    let _controller = setup
+        .env(
+            "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
+            "example.com/kubectl:windows",
+        )
+        .start();
+    let spec = json!({ "concurrency": 2, "reboot": { "when": "Always" } });
+    scene.plan("mixed", json!({ "spec": spec })).await;
+    let waits = scene.held_up("mixed", "windows", "JobRefused").await;
+    assert_eq!(
+        waits.message.unwrap(),
+        "the Job cannot be made: spec.reboot.when is Always, and a Windows node cannot be rebooted: leave such nodes out with \
+         spec.nodeSelector"
+    );
+    scene.job("mixed", "linux").await;
+    assert_eq!(scene.made_for().await, ["linux"]);
+}
+
+#[tokio::test]
 async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
     let scene = Scene::held(["one"]).await;
     let _controller = scene

@@ -134,6 +134,23 @@ fn a_pod_is_told_apart_by_plan_node_and_hash_and_by_nothing_else() {
 }
 
 #[test]
+fn drains_of_jobs_leave_it_alone_and_that_of_a_person_needs_no_flag() {
+    use crate::api::selector::Selector;
+    use crate::drain::pods::{self, Rules, Verdict, triage};
+    let spec = spec(json!({}));
+    for errand in [Errand::Reboot { boot_id: BOOT }, Errand::Ask] {
+        let pod = reboot_pod(&input(&spec, errand), &settings()).unwrap();
+        // What refit and system-upgrade-controller drain, whatever else a Plan selects (S37).
+        let drained: Selector = "!upgrade.cattle.io/controller".parse().unwrap();
+        assert!(!drained.matches(pod.metadata.labels.as_ref().unwrap()));
+        // Nothing in it needs --force or --delete-emptydir-data: it is evicted, and made again.
+        let pod: pods::Pod = serde_json::from_value(made(&input(&spec, errand))).unwrap();
+        let now = "2026-01-02T03:04:05Z".parse().unwrap();
+        assert_eq!(triage(&pod, None, Rules::default(), now), Verdict::Goes);
+    }
+}
+
+#[test]
 fn its_deadline_is_one_that_kubernetes_takes() {
     let spec = spec(json!({}));
     for (seconds, expected) in [(-5, 1), (0, 1), (900, 900), (i64::MAX, 2_147_483_647)] {

@@ -186,7 +186,7 @@ fn run_itself_may_be_a_link() {
 }
 
 #[test]
-fn a_folder_that_others_can_write_to_is_not_used() {
+fn a_folder_that_others_can_write_to_is_neither_used_nor_believed() {
     let folder = Folder::new();
     fs::create_dir(folder.path("run/refit")).unwrap();
     fs::set_permissions(folder.path("run/refit"), fs::Permissions::from_mode(0o777)).unwrap();
@@ -204,6 +204,12 @@ fn a_folder_that_others_can_write_to_is_not_used() {
         )
     );
     assert_eq!(fs::read_dir(folder.path("run/refit")).unwrap().count(), 0);
+    // Nor is what is in it believed.
+    folder.write("run/refit/plan-uid.node-uid.hash", &report(BOOT).to_text());
+    assert_eq!(
+        folder.host().read_sentinel(&name()).unwrap_err().to_string(),
+        error
+    );
 }
 
 #[test]
