@@ -170,19 +170,37 @@ async fn main_job(rollout: &RollOut) {
     .await;
 }
 
-/// What only a Plan takes that reboots its nodes.
+/// What only a Plan takes that reboots its nodes, and waits for what it has evicted.
 async fn reboots(rollout: &RollOut) {
     let world = &rollout.world;
-    for node in world.my_nodes().await {
-        let name = node.metadata.name.as_deref().unwrap_or_default();
-        rollout.kubelet.behaviour(name, &[]).await;
-    }
+    let behave = async |steering: &[(&str, &str)]| {
+        for node in world.my_nodes().await {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            rollout.kubelet.behaviour(name, steering).await;
+        }
+    };
+    behave(&[("upgrade.run-delay", "never")]).await;
     let spec = json!({
         "concurrency": 2, "version": "v1", "nodeSelector": {}, "serviceAccountName": "system-upgrade",
-        "reboot": { "when": "Always" }, "settle": { "minReady": "0s" },
+        "cordon": true, "reboot": { "when": "Always" }, "settle": { "minReady": "0s", "workloads": true },
         "upgrade": { "image": "example.com/upgrade" },
     });
     apply(world, "reboots", spec).await;
+    let (name, mut ledger) = wait::eventually("a node is held", DISTURBED, async || {
+        let nodes = world.my_nodes().await;
+        let held = nodes.iter().find_map(|node| {
+            let ledger = crate::scene::ledger(node).filter(|ledger| !ledger.holders.is_empty())?;
+            Some((node.metadata.name.clone()?, ledger))
+        });
+        held.ok_or_else(|| "none is".to_owned())
+    })
+    .await;
+    // What a drain leaves there; both are gone by the time they are looked for.
+    ledger.holders[0].evicted = vec!["ReplicaSet/shop/web".to_owned(), "StatefulSet/shop/db".to_owned()];
+    world
+        .annotate_node(&name, "refit.rs/cordon", Some(&ledger.to_text()))
+        .await;
+    behave(&[]).await;
     world.plan_complete("reboots", DISTURBED).await;
     wait::eventually("no pod is left that reboots a node", DISTURBED, async || {
         let those = ListParams::default().labels(refit::api::names::LABEL_ROLE);
@@ -308,8 +326,8 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
         if request.resource == "selfsubjectaccessreviews" {
             continue;
         }
-        // The namespace of a Namespace is itself.
-        let place = if request.resource == "namespaces" {
+        // The namespace of a Namespace is itself, and workloads are where their users want them: that is granted on the cluster.
+        let place = if request.resource == "namespaces" || request.group == "apps" {
             String::new()
         } else {
             request.namespace

@@ -45,6 +45,7 @@ fn plan(name: &str, dice: &mut Dice) -> Plan {
         });
         spec.settle = settles.then(|| SettleSpec {
             min_ready: Some("7s".to_owned()),
+            workloads: Some(true),
             timeout: Some("2m".to_owned()),
             ..SettleSpec::default()
         });
@@ -185,7 +186,7 @@ impl Game {
         let (Some(node), plan) = (self.node(), self.plan()) else {
             return;
         };
-        match self.dice.roll(24) {
+        match self.dice.roll(25) {
             0 => self.toy.cordon(&node),
             1 => self.toy.uncordon(&node),
             2 => {
@@ -249,6 +250,12 @@ impl Game {
                 self.toy.restless.insert(node, times);
             }
             16 => self.all_is_lost(),
+            17 => {
+                let workload = format!("ReplicaSet/shop/on-{node}");
+                if self.toy.workloads.remove(&workload).is_none() {
+                    self.toy.workloads.insert(workload, (1, 2));
+                }
+            }
             _ => {
                 if let Some(plan) = plan {
                     self.somebody_meddles_with(&plan, &node);
@@ -353,6 +360,7 @@ impl Game {
         self.toy.fails_on.clear();
         self.toy.guarded.clear();
         self.toy.deaf.clear();
+        self.toy.workloads.clear();
         self.toy.restless.clear();
         self.definition = true;
         if !self.toy.schema || !self.toy.crd.0 {

@@ -35,11 +35,13 @@ impl World {
     /// What lasts now goes on, and what has begun begins now.
     pub(super) fn count_waits(&mut self, now: Timestamp) {
         let mut lasting = BTreeSet::new();
+        let mut evicted = BTreeSet::new();
         for (plan, nodes) in &self.recorded_on {
             for node in nodes.iter().filter_map(|node| self.nodes.get(node)) {
                 let record = node.records.get(plan);
                 let record = record.filter(|r| matches!(r.phase, Phase::Upgraded | Phase::Recovering));
                 if let Some(record) = record {
+                    evicted.extend(record.workloads.iter().map(String::as_str));
                     lasting.extend(node.is_fit().then(|| fit(node, record)));
                     lasting.insert(known(node, record));
                 }
@@ -51,11 +53,8 @@ impl World {
                 lasting.insert(success(job));
             }
         }
-        let nobody_recovers = lasting.is_empty();
-        if nobody_recovers {
-            self.workloads.clear();
-        }
-        if nobody_recovers && self.waits.0.is_empty() {
+        self.workloads.retain(|workload, _| evicted.contains(&**workload));
+        if lasting.is_empty() && self.waits.0.is_empty() {
             return;
         }
         self.waits.0.retain(|wait, _| lasting.contains(wait));

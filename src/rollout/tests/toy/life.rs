@@ -189,7 +189,12 @@ impl Toy {
                 return self.pod_ends(name, false);
             }
             self.change_node(&pod.target, |node| match &pod.cordon {
-                Cordon::Refit(holder) => node.cordon(holder, stage == Stage::Cordon),
+                Cordon::Refit(holder) => {
+                    node.cordon(holder, stage == Stage::Cordon);
+                    if stage == Stage::Drain {
+                        node.evicts(holder);
+                    }
+                }
                 Cordon::Kubectl if !node.facts.unschedulable => {
                     node.facts.unschedulable = true;
                     node.cordoned_by = Who::Kubectl;
