@@ -128,7 +128,7 @@ mod pods {
         let kept = of_job(
             "Running",
             &[("probe", 0), ("upgrade", 0)],
-            json!({ "running": {} }),
+            &json!({ "running": {} }),
         );
         assert_eq!((kept.stage, kept.upgraded), (Stage::Upgrade, true));
     }
