@@ -108,6 +108,10 @@ impl Question<'_> {
         if self.world.ledgers_sent.contains(&node.name) {
             return Stand::slot(standing);
         }
+        // What a pod of an earlier attempt has found out must not be taken for what the next one says.
+        if let Some(pod) = self.left_pod(node) {
+            return Stand::slot(standing.held_up_by(&Blocker::PodLeaving { pod }));
+        }
         Stand::slot(match self.next_job(node, leaving) {
             Err(Hold::NotYet) => standing,
             Err(Hold::Spent(job)) => {

@@ -51,6 +51,7 @@ impl Question<'_> {
                     }),
                     ..self.lost_record(node, hash, attempt, told)
                 };
+                standing.pod = self.witness(node, hash);
                 Stand::slot(standing.then(self.patch_record(node, &record, Vec::new())))
             }
             Some(Found::Nothing { boot_id: Some(now) }) if told.boot_id.as_deref() == Some(&**now) => {

@@ -157,6 +157,19 @@ impl Question<'_> {
         name(&plan.name, &plan.uid, &node.name, &node.uid, hash)
     }
 
+    /// A pod that was to reboot the machine for the hash that is asked for, or asked it.
+    pub(super) fn left_pod(&self, node: &NodeFacts) -> Option<String> {
+        let hash = self.hash().filter(|_| !self.world.reboot_pods.is_empty())?;
+        let names = [true, false].map(|reboots| self.pod_name(node, hash, reboots));
+        names.into_iter().find(|name| self.world.pods.get(name).is_some())
+    }
+
+    /// UID of the pod that has told what is about to be written down: it is kept until it is.
+    pub(super) fn witness(&self, node: &NodeFacts, hash: &str) -> Option<Text> {
+        let pods = [true, false].map(|reboots| self.world.pods.get(&self.pod_name(node, hash, reboots)));
+        pods.into_iter().flatten().next().map(|pod| pod.uid.clone())
+    }
+
     /// Sees to it that there is a pod which ends this boot, or asks for the one that would have to end.
     pub(super) fn with_pod(
         &self,
@@ -218,7 +231,8 @@ impl Question<'_> {
                     }),
                     ..record.clone()
                 };
-                let standing = rebooting(node, &known);
+                let mut standing = rebooting(node, &known);
+                standing.pod = self.witness(node, &record.hash);
                 Stand::slot(standing.then(self.patch_record(node, &known, Vec::new())))
             }
             Some(Found::Nothing { .. }) => self.has_not_rebooted(node, record, "EvidenceLost", EVIDENCE_LOST),
@@ -292,6 +306,7 @@ impl Question<'_> {
             standing
         };
         standing.since = Some(self.now);
+        standing.pod = self.witness(node, &record.hash);
         let mut change = NodeChange {
             // Not if the node has said something else meanwhile.
             exact: true,

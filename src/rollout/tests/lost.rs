@@ -169,6 +169,31 @@ fn a_job_that_was_lost_before_its_success_is_made_again_in_the_same_boot() {
 }
 
 #[test]
+fn a_job_is_made_when_the_pod_that_asked_is_gone() {
+    let mut toy = Toy::with(&["a"], always());
+    toy.later(2);
+    toy.comes_to("a", Stage::Cordon);
+    loses_job(&mut toy);
+    toy.wakes_up();
+    toy.settle();
+    let ask = toy.reboot_pods()[0].clone();
+    toy.play_go(&ask);
+    toy.settle();
+    toy.later(2);
+    toy.later(2);
+    assert!(
+        toy.pods[&ask].it.terminating && toy.jobs.is_empty(),
+        "its answer is of before"
+    );
+    assert_eq!(toy.entry("p", "a").reason.as_deref(), Some("PodLeaving"));
+    toy.pod_goes(&ask);
+    toy.settle();
+    assert_eq!(toy.jobs_for("a").len(), 1);
+    ends(&mut toy);
+    assert!(toy.is_done("a", "p"));
+}
+
+#[test]
 fn nobody_is_asked_when_a_roll_out_goes_as_it_should() {
     let mut toy = Toy::with(&["a", "b"], always());
     ends(&mut toy);
