@@ -42,6 +42,7 @@ mod plan_hash;
 mod plan_status;
 mod plan_window;
 mod process;
+mod reboot;
 mod rings;
 mod rollout;
 mod scene;

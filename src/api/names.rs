@@ -90,5 +90,7 @@ pub const ENV_CONTROLLER_NAME: &str = "REFIT_CONTROLLER_NAME";
 pub const ENV_PLAN_NAMESPACE: &str = "REFIT_PLAN_NAMESPACE";
 /// Environment: UID of the Plan. Where it is set, `refit cordon` and `refit drain` run for that Plan.
 pub const ENV_PLAN_UID: &str = "REFIT_PLAN_UID";
+/// Environment: where it is set, `refit drain` notes in the ledger whose pods it evicts.
+pub const ENV_NOTE_WORKLOADS: &str = "REFIT_NOTE_WORKLOADS";
 /// Environment: UID of the node.
 pub const ENV_NODE_UID: &str = "REFIT_NODE_UID";

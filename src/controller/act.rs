@@ -5,6 +5,8 @@
 
 mod manifest;
 pub mod permissions;
+mod pods;
+mod workload;
 
 use std::sync::Arc;
 
@@ -28,7 +30,7 @@ use crate::channel::ChannelClient;
 use crate::clock::Clock;
 use crate::job::digest;
 use crate::rollout::facts::Text;
-use crate::rollout::{Event, Key, Missing, PodFacts, Stage};
+use crate::rollout::{Event, Key, Missing, PodFacts, Stage, WorkloadFacts};
 
 /// What came of a step.
 #[derive(Debug)]
@@ -72,6 +74,8 @@ pub enum Told {
     Seen(Seen),
     /// A Job has been told to go: name and UID.
     JobLeaving(Text, Text),
+    /// A pod has been told to go: name and UID.
+    PodLeaving(Text, Text),
     /// A Job of somebody else has the name.
     NameTaken(Text),
     /// Whether a Job of this name has been made is not known.
@@ -90,6 +94,8 @@ pub enum Told {
     SecretMissing(Text),
     /// A channel answered: URL, when, and what.
     Channel(Text, Timestamp, Result<String, String>),
+    /// A controller whose pods were evicted: when it was read, and how many are ready of how many.
+    Workload(Text, WorkloadFacts),
     /// What the controller may not do.
     Permissions(Missing),
     /// Something that the step can do without was refused for want of a permission.
@@ -172,6 +178,8 @@ impl Actor {
                 uid,
                 only_unbound,
             } => self.delete_job(&job, &uid, only_unbound).await,
+            Prepared::CreatePod { pod, bodies } => self.create_pod(&pod, bodies).await,
+            Prepared::DeletePod { pod, uid } => self.delete_pod(&pod, &uid).await,
             Prepared::Job {
                 job,
                 uid,
@@ -215,9 +223,10 @@ impl Actor {
                 Ok(vec![Told::Channel(url, self.clock.now(), answer)])
             }
             Prepared::ReadSecret { name } => self.read_secret(name).await,
-            Prepared::AskPermissions => {
+            Prepared::ReadWorkload { workload } => self.read_workload(workload).await,
+            Prepared::AskPermissions(wishes) => {
                 let blind = *self.blind.borrow();
-                match permissions::ask(&self.unguarded, &self.source.namespace, blind).await {
+                match permissions::ask(&self.unguarded, &self.source.namespace, blind, wishes).await {
                     Ok(missing) if missing.is_empty() => {
                         self.blind.send_replace(false);
                         Ok(vec![Told::Permissions(missing)])

@@ -207,8 +207,9 @@ impl Engine {
     }
 
     fn decide(&mut self) -> Decision {
-        self.world.settle();
-        let decision = decide(&self.world, self.actor.clock.now());
+        let now = self.actor.clock.now();
+        self.world.settle(now);
+        let decision = decide(&self.world, now);
         self.pods_wanted.send_if_modified(|wanted| {
             let change = *wanted != self.world.has_work_on_nodes();
             *wanted ^= change;
@@ -312,6 +313,9 @@ impl Engine {
             Told::JobLeaving(name, uid) => {
                 world.job_leaving(&name, &uid);
             }
+            Told::PodLeaving(name, uid) => {
+                world.pod_leaving(&name, &uid);
+            }
             Told::NameTaken(job) => world.name_taken(job, self.actor.clock.now()),
             Told::JobUnknown(job) => world.job_unknown(&job),
             Told::JobAbsent(job) => world.job_absent(&job),
@@ -332,6 +336,7 @@ impl Engine {
                 world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
+            Told::Workload(workload, facts) => world.workload_read(workload, facts),
             Told::Permissions(missing) => world.permissions_seen(missing),
             Told::Forbidden => world.permissions_doubted(),
         }

@@ -90,6 +90,7 @@ async fn the_job_of_a_plan_that_says_everything() {
         (job.name_any(), "JOB"),
         (plan.uid().unwrap(), "PLAN-UID"),
         (node_uid, "NODE-UID"),
+        (scene.kubelet.boot_id(&scene.node("one")).await, "BOOT-ID"),
     ];
     insta::assert_snapshot!(at_rest(&scene, &job, &known));
 
@@ -124,6 +125,7 @@ async fn the_job_of_a_plan_that_may_reboot_its_node() {
         (job.name_any(), "JOB"),
         (plan.uid().unwrap(), "PLAN-UID"),
         (scene.world.node(&node).await.uid().unwrap(), "NODE-UID"),
+        (scene.kubelet.boot_id(&node).await, "BOOT-ID"),
         (
             hash(&scene.world.plans().get("may-reboot").await.unwrap()),
             "HASH",

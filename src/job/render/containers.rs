@@ -193,6 +193,9 @@ fn own(
         variable(names::ENV_PLAN_UID, plan.uid),
         variable(names::ENV_NODE_UID, node.uid),
     ]);
+    if plan.spec.settle_or_default().workloads() && name == DRAIN {
+        env.push(variable(names::ENV_NOTE_WORKLOADS, "true"));
+    }
     Container {
         image: Some(settings.own_image.clone()),
         args: Some(args),

@@ -197,6 +197,7 @@ fn what_keeps_no_ledger_cannot_be_told_and_is_let_finish() {
             plan_uid: job.facts.plan_uid.to_string(),
             cancelled: false,
             passed: false,
+            evicted: Vec::new(),
         };
         toy.change_node("a", |node| {
             node.facts.ledger = Ledger::entered(None, false, holder).ok();

@@ -6,12 +6,14 @@ use jiff::Timestamp;
 
 use super::super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Text,
+    WorkloadFacts,
 };
 use super::super::plan::PlanView;
+use super::super::status::WAITING;
 use super::super::step::{Key, Step};
 use super::table::Put;
 use super::{Kind, Making, Reading, Trouble, World, is_live};
-use crate::api::names;
+use crate::api::{PlanStatus, names};
 use crate::job::digest;
 use crate::rollout::fields;
 
@@ -35,6 +37,9 @@ impl World {
             }
             for view in self.plans.values_mut() {
                 view.node_changed(new);
+            }
+            if !new.is_fit() {
+                self.is_not_fit(&name);
             }
         }
         true
@@ -90,6 +95,9 @@ impl World {
                 add_to(&mut self.open_jobs, &new.plan, &name);
             }
             add_to(&mut self.jobs_on, &new.node, &name);
+            let (plan, node) = (&new.plan, &new.node);
+            self.fresh
+                .retain(|(of, uid)| of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid));
         }
         self.taken.remove(&name);
         true
@@ -148,8 +156,12 @@ impl World {
     }
 
     /// A pod of a Job was seen in this version. True when a fact is new.
-    pub fn pod_seen(&mut self, version: u64, facts: PodFacts) -> bool {
+    pub fn pod_seen(&mut self, version: u64, mut facts: PodFacts) -> bool {
         let (name, uid) = (facts.name.clone(), facts.uid.clone());
+        facts.deleting |= self
+            .pods
+            .get(&name)
+            .is_some_and(|known| known.uid == facts.uid && known.deleting);
         match self.pods.put(&name, &uid, version, facts) {
             Put::Known => return false,
             Put::New => {}
@@ -157,11 +169,23 @@ impl World {
         }
         if let Some(new) = self.pods.get(&name) {
             add_to(&mut self.pods_of, &new.job_uid, &name);
+            if new.reboot.is_some() {
+                self.reboot_pods.insert(name.clone());
+            }
             if let Some(node) = new.node.as_ref().filter(|_| is_live(new)) {
                 add_to(&mut self.live_pods_on, node, &name);
             }
         }
         true
+    }
+
+    /// A delete of a pod was answered; it is gone once a watch says so.
+    pub fn pod_leaving(&mut self, name: &str, uid: &str) -> bool {
+        self.pods.alter(name, |pod| {
+            let change = *pod.uid == *uid && !pod.deleting;
+            pod.deleting |= change;
+            change
+        })
     }
 
     /// A pod is gone.
@@ -182,6 +206,7 @@ impl World {
 
     fn unindex_pod(&mut self, old: &PodFacts) {
         drop_from(&mut self.pods_of, &old.job_uid, &old.name);
+        self.reboot_pods.remove(&old.name);
         if let Some(node) = &old.node {
             drop_from(&mut self.live_pods_on, node, &old.name);
         }
@@ -229,6 +254,7 @@ impl World {
                 if let Some(view) = self.plans.get_mut(plan) {
                     view.status_sent(status);
                 }
+                self.slots_given(plan, status);
             }
             Step::CreateJob { plan, node, job, .. } => {
                 let view = self.plans.get(plan);
@@ -262,6 +288,33 @@ impl World {
             }
             Step::ReadPlans => self.reading = Reading::Asked,
             _ => {}
+        }
+    }
+
+    /// A status is on its way: who has a slot in it without a Job has never had one, as far as this process knows.
+    fn slots_given(&mut self, plan: &Text, status: &PlanStatus) {
+        let view = self.plans.get(plan);
+        if !view.is_some_and(|view| view.spec().may_reboot()) {
+            return;
+        }
+        let has_job = |node: &str| self.jobs_on(node).any(|job| job.plan == *plan && !job.recorded);
+        let mut slots = Vec::new();
+        for slot in status
+            .active
+            .iter()
+            .flatten()
+            .filter(|slot| slot.phase != WAITING)
+        {
+            let Some(uid) = &slot.uid else { continue };
+            let is_fresh = slot.job.is_none() && !has_job(&slot.name);
+            slots.push(((plan.clone(), Text::from(uid.as_str())), is_fresh));
+        }
+        for (place, is_fresh) in slots {
+            if is_fresh {
+                self.fresh.insert(place);
+            } else {
+                self.fresh.remove(&place);
+            }
         }
     }
 
@@ -331,6 +384,7 @@ impl World {
         }
         if let Some(plan) = self.plans.remove(name) {
             self.told.remove(name);
+            self.fresh.retain(|(plan, _)| **plan != *name);
             self.gone_plans.insert(plan.facts.uid);
             self.making
                 .retain(|(plan, _), making| making.under_way || **plan != *name);
@@ -387,6 +441,11 @@ impl World {
     fn is_hashed(&self, name: &str) -> bool {
         let mut plans = self.plans.values();
         plans.any(|plan| digest::hashed_secrets(plan.spec()).any(|secret| secret == name))
+    }
+
+    /// A controller whose pods were evicted was read.
+    pub fn workload_read(&mut self, workload: Text, facts: WorkloadFacts) {
+        self.workloads.insert(workload, facts);
     }
 
     /// A channel was asked: the version, or why there is none.
