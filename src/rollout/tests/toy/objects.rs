@@ -222,7 +222,11 @@ impl ToyNode {
     /// A drain notes whose pods it evicts.
     pub(super) fn evicts(&mut self, holder: &Holder) {
         let workload = format!("ReplicaSet/shop/on-{}", self.facts.name);
-        let holders = self.facts.ledger.iter_mut().flat_map(|ledger| &mut ledger.holders);
+        let holders = self
+            .facts
+            .ledger
+            .iter_mut()
+            .flat_map(|ledger| &mut ledger.holders);
         for mine in holders.filter(|one| one.is_same(holder)) {
             mine.evicted = vec![workload.clone()];
         }
