@@ -39,7 +39,7 @@ impl Stage {
     }
 
     /// The Plan with this reboot; `upgrade` counts its runs on the host.
-    fn set(&mut self, reboot: serde_json::Value) {
+    fn set(&mut self, reboot: &serde_json::Value) {
         let spec = json!({
             "upgrade": {"image": BUSYBOX, "command": ["sh", "-c"], "args": ["echo run >> /host/var/lib/runs"]},
             "hostAccess": "Root",
@@ -187,7 +187,7 @@ fn ended(pod: &Pod) -> Option<ContainerStateTerminated> {
 #[ignore = "real nodes: just e2e"]
 async fn what_refit_runs_on_a_node_reboots_it_once_and_by_evidence_only() {
     let mut stage = Stage::new().await;
-    stage.set(json!({"when": "IfRequired", "requiredFiles": ["/run/reboot-required", "/var/lib/again"]}));
+    stage.set(&json!({"when": "IfRequired", "requiredFiles": ["/run/reboot-required", "/var/lib/again"]}));
     let first = stage.node.boot_ids()[0].clone();
     let nothing = stage.upgrade("h1").await;
     assert_eq!(
@@ -232,22 +232,22 @@ async fn what_refit_runs_on_a_node_reboots_it_once_and_by_evidence_only() {
     assert_eq!((fault, code), (RebootFault::SentinelMissing, 3), "{sentence}");
 
     // Commands that are missing, that fail, and that do nothing.
-    stage.set(json!({"when": "Always"}));
+    stage.set(&json!({"when": "Always"}));
     assert!(stage.upgrade("h3").await.required);
-    stage.set(json!({"when": "Always", "command": ["/opt/none"]}));
+    stage.set(&json!({"when": "Always", "command": ["/opt/none"]}));
     let (fault, sentence, code) = stage.fails("h3", &second).await;
     assert_eq!(
         (fault, sentence.as_str(), code),
         (RebootFault::CommandMissing, "/opt/none is not on the host", 1)
     );
-    stage.set(json!({"when": "Always", "command": ["systemctl", "hibernate"]}));
+    stage.set(&json!({"when": "Always", "command": ["systemctl", "hibernate"]}));
     let (fault, sentence, _) = stage.fails("h3", &second).await;
     assert_eq!(fault, RebootFault::CommandFailed);
     assert_eq!(
         sentence,
         "systemctl hibernate ended with exit status: 1: systemctl hibernate: not known on this node"
     );
-    stage.set(json!({"when": "Always", "command": ["sh", "-c", "readlink /proc/self/ns/mnt /proc/1/ns/mnt > /var/lib/where"]}));
+    stage.set(&json!({"when": "Always", "command": ["sh", "-c", "readlink /proc/self/ns/mnt /proc/1/ns/mnt > /var/lib/where"]}));
     let name = stage.send("h3", Errand::Reboot { boot_id: &second }).await;
     wait::eventually("the command has run", PATIENCE, async || {
         let lines = stage.node.lines("/var/lib/where");
