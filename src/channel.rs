@@ -4,7 +4,10 @@
 //! version, and what could be neither an image tag nor a label value is refused. When to ask, and what a Plan does with
 //! the answer, is decided elsewhere; only [`accept`] says which move a Plan never makes.
 
+pub mod access;
 mod answer;
+pub mod named;
+pub mod offer;
 #[cfg(test)]
 mod tests;
 pub mod version;
@@ -21,6 +24,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use url::Url;
 
+pub use access::{Access, Credentials};
+pub use named::Named;
+pub use offer::{Offer, Release};
 pub use version::{Refused, accept};
 
 use crate::proxy::ProxyEnv;
@@ -34,6 +40,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_CLUSTER_ID: &str = "x-suc-cluster-id";
 /// Header with the version that the Plan has now (S45).
 const HEADER_LATEST_VERSION: &str = "x-suc-latest-version";
+
+/// A question to a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The channel's URL.
+    pub url: &'a str,
+    /// The version that a Plan of it has now, munged. A redirect channel is told.
+    pub latest_version: Option<&'a str>,
+    /// With what it is asked.
+    pub access: &'a Access,
+}
 
 /// Asks channels.
 #[derive(Clone, Debug)]
@@ -126,6 +143,18 @@ impl ChannelClient {
         })
     }
 
+    /// Asks a channel what it offers.
+    pub async fn offer(&self, ask: Ask<'_>) -> Result<Offer, ChannelError> {
+        self.release(ask.url, ask.latest_version).await.map(Offer::one)
+    }
+
+    /// The digest that the tag of an image stands for now, such as `sha256:…`: that of the index, where there is one, so that
+    /// it is the same for every architecture. Only the pull secrets and authorities of `access` are used.
+    pub async fn digest(&self, image: &str, access: &Access) -> Result<String, ChannelError> {
+        let _ = (image, access);
+        Err(ChannelError::NotAUrl)
+    }
+
     /// Asks the channel at `url` for its version and gives it with `+` as `-`. `latest_version` is what the Plan has
     /// now, munged; the channel is told.
     pub async fn resolve(&self, url: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
@@ -152,6 +181,16 @@ impl ChannelClient {
             .await
             .unwrap_or(Err(ChannelError::TimedOut(self.timeout)))
     }
+}
+
+/// Whether a channel is a repository in a registry.
+pub fn is_registry(channel: &str) -> bool {
+    let scheme = channel.trim().split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| {
+        ["oci", "oci+http", "oci+https"]
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(scheme))
+    })
 }
 
 /// The URL of a channel.

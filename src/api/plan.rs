@@ -58,11 +58,26 @@ pub struct PlanSpec {
     /// namespace's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// URL that says the version: it answers with a redirect whose Location ends in it, such as
-    /// `https://update.k3s.io/v1-release/channels/stable`. Asked every 15 minutes, unless the controller is set
-    /// otherwise. Ignored when `version` is set.
+    /// URL that says the version. `https://update.k3s.io/v1-release/channels/stable` answers with a redirect whose Location
+    /// ends in it; with `#stable` in place of `/stable`, the list of a channel server's channels is read; `github://k3s-io/k3s`
+    /// are the releases of a repository on GitHub, prereleases aside; `oci://docker.io/rancher/k3s-upgrade` are the tags of a
+    /// repository in a registry. Asked every 15 minutes, unless the controller is set otherwise. Ignored when `version` is
+    /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
+    /// Secret with which the channel is asked, in the Plan's namespace: `token` (bearer), or `username` and `password`
+    /// (basic), or `header` and `value` (a header of that name), or, for registries, `.dockerconfigjson`. Sent to the channel's
+    /// own host only. Absent means none; registries are then asked with `imagePullSecrets`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel_secret_ref: Option<LocalObjectReference>,
+    /// Secret with the certificate authorities to trust for the channel beside the public ones, in the Plan's namespace:
+    /// PEM under `ca.crt`. Absent means none.
+    #[serde(
+        default,
+        rename = "channelCASecretRef",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub channel_ca_secret_ref: Option<LocalObjectReference>,
     /// Version to upgrade to, such as `v1.33.4+k3s1`. `+` becomes `-`, so that it is an image tag and a label value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,

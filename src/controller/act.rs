@@ -6,6 +6,7 @@
 mod manifest;
 pub mod permissions;
 mod pods;
+mod poll;
 mod workload;
 
 use std::sync::Arc;
@@ -214,13 +215,13 @@ impl Actor {
                 };
                 after(told, outcome)
             }
-            Prepared::Poll { url, latest_version } => {
-                let answer = self.channels.resolve(&url, latest_version.as_deref()).await;
-                let answer = answer.map_err(|error| error.to_string());
-                if let Err(error) = &answer {
-                    tracing::warn!(%error, "cannot resolve a channel");
-                }
-                Ok(vec![Told::Channel(url, self.clock.now(), answer)])
+            Prepared::Poll {
+                channel,
+                latest_version,
+            } => {
+                let offer = self.poll(&channel, latest_version.as_deref()).await;
+                let answer = offer.and_then(|offer| poll::newest(&offer));
+                Ok(vec![Told::Channel(channel.url, self.clock.now(), answer)])
             }
             Prepared::ReadSecret { name } => self.read_secret(name).await,
             Prepared::ReadWorkload { workload } => self.read_workload(workload).await,

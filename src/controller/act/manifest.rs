@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::permissions::Wishes;
 use crate::api::{PlanStatus, names};
+use crate::channel::Named;
 use crate::job::{self, Errand, JobInput, NodeInput, RebootInput};
 use crate::rollout::facts::Text;
 use crate::rollout::{Event, NodeChange, NodeFacts, Step, World};
@@ -54,7 +55,7 @@ pub enum Prepared {
     },
     /// Ask a channel.
     Poll {
-        url: Text,
+        channel: Named,
         latest_version: Option<String>,
     },
     /// Read a Secret.
@@ -151,7 +152,10 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 events,
             })
         }
-        Step::Poll { url, latest_version } => Some(Prepared::Poll { url, latest_version }),
+        Step::Poll { url, latest_version } => Some(Prepared::Poll {
+            channel: Named::open(&url),
+            latest_version,
+        }),
         Step::ReadSecret { name } => Some(Prepared::ReadSecret { name }),
         Step::AskPermissions => Some(Prepared::AskPermissions(Wishes {
             reboots: world.has_reboots(),

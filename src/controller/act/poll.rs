@@ -1,0 +1,69 @@
+//! Asks a channel, with the secrets that its Plans name. They are read each time: what a Secret says is kept nowhere.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+
+use super::Actor;
+use crate::channel::Access;
+use crate::channel::version::munge;
+use crate::channel::{Ask, Named, Offer};
+use crate::rollout::facts::Text;
+
+impl Actor {
+    /// What a channel offers now, or why nothing, in words for status and events.
+    pub(super) async fn poll(&self, channel: &Named, latest_version: Option<&str>) -> Result<Offer, String> {
+        let answer = match self.access(channel).await {
+            Ok(access) => {
+                let ask = Ask {
+                    url: &channel.url,
+                    latest_version,
+                    access: &access,
+                };
+                self.channels.offer(ask).await.map_err(|error| error.to_string())
+            }
+            Err(why) => Err(why),
+        };
+        if let Err(error) = &answer {
+            tracing::warn!(%error, "cannot resolve a channel");
+        }
+        answer
+    }
+
+    async fn access(&self, channel: &Named) -> Result<Access, String> {
+        let mut access = Access::default();
+        if let Some(name) = &channel.secret {
+            let secret = self.needed("spec.channelSecretRef", name).await?;
+            access.read_secret(&secret).map_err(|error| format!("spec.channelSecretRef: {error}"))?;
+        }
+        if let Some(name) = &channel.ca {
+            let secret = self.needed("spec.channelCASecretRef", name).await?;
+            access.read_ca(&secret).map_err(|error| format!("spec.channelCASecretRef: {error}"))?;
+        }
+        for name in &channel.pull {
+            // A kubelet pulls without one that is missing, and so do we.
+            if let Some(secret) = self.secret("spec.imagePullSecrets", name).await? {
+                access.read_pull_secret(&secret).map_err(|error| format!("spec.imagePullSecrets: {error}"))?;
+            }
+        }
+        Ok(access)
+    }
+
+    async fn needed(&self, field: &str, name: &Text) -> Result<Secret, String> {
+        let secret = self.secret(field, name).await?;
+        secret.ok_or_else(|| format!("{field}: secrets {name:?} not found"))
+    }
+
+    async fn secret(&self, field: &str, name: &Text) -> Result<Option<Secret>, String> {
+        let api = Api::<Secret>::namespaced(self.client.clone(), &self.source.namespace);
+        api.get_opt(name).await.map_err(|error| {
+            let why = super::brief(&error);
+            format!("{field}: secrets {name:?} cannot be read: {why}")
+        })
+    }
+}
+
+/// The newest version of an offer, munged.
+pub(super) fn newest(offer: &Offer) -> Result<String, String> {
+    let newest = offer.newest().map(|release| munge(&release.version));
+    newest.ok_or_else(|| "the channel has no release".to_owned())
+}
