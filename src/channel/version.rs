@@ -101,7 +101,7 @@ fn suffix(text: &str) -> (String, Vec<u64>) {
 }
 
 /// The text in quotes, without what could upset a terminal and without its tail when it is long.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars().take(MAX_LENGTH) {
         // Writing to a String cannot fail.
