@@ -13,7 +13,7 @@ use super::duration::{DurationError, GoDuration};
 use super::reboot::{HostAccess, REQUIRED_FILES, RebootWhen};
 use super::selector::{Selector, SelectorError, label_value_problems};
 use super::window::{Window, WindowError};
-use super::{DrainSpec, DrainTimeout, PlanSpec};
+use super::{BadPolicy, DrainSpec, DrainTimeout, PlanSpec};
 
 /// Longest name of a Plan: the name part of the node label `plan.upgrade.cattle.io/<plan>`, and a label value on its Jobs.
 pub const MAX_PLAN_NAME_LEN: usize = 63;
@@ -123,6 +123,9 @@ pub enum Invalid {
     /// Nothing on the host can be looked at, which the proof of a reboot needs.
     #[error("spec.reboot.when is {}, and spec.hostAccess None keeps refit from the host: use Root or Full", .0.as_str())]
     RebootWithoutHost(RebootWhen),
+    /// A policy that cannot be read.
+    #[error(transparent)]
+    VersionPolicy(#[from] BadPolicy),
     /// Secrets that the Plan needs and that are not there, in the Plan's order.
     #[error("{}", not_found(.0))]
     SecretsMissing(Vec<String>),
@@ -168,6 +171,7 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
     if let Some(limit) = &spec.max_concurrent {
         MaxConcurrent::parse(limit)?;
     }
+    spec.version_policy()?;
     validate_reboot(spec)?;
     validate_settle(spec)
 }
