@@ -88,6 +88,13 @@ impl Version {
         (self.written > 1).then_some(self.numbers[1])
     }
 
+    /// By how many minor versions two versions of one major version differ; nothing where they cannot be compared so.
+    pub fn minors_from(&self, other: &Self) -> Option<u64> {
+        let same = self.major() == other.major() && !self.dated && !other.dated;
+        let (one, other) = (self.minor()?, other.minor()?);
+        same.then(|| one.abs_diff(other))
+    }
+
     /// It comes before the release of its numbers, or may: what is not known to be a build could be anything.
     pub fn is_prerelease(&self) -> bool {
         !self.suffix.before.is_empty() || !self.suffix.rest.is_empty() && !self.suffix.is_build

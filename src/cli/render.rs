@@ -262,6 +262,7 @@ fn render(
     let on_windows = node.os.as_deref() == Some("windows");
     let job_name = name::job_name(plan_name, &node.name, &hash);
     let inputs = inputs::inputs(&plan.spec, &version);
+    let digests = pinned(plan, &hash);
     let input = JobInput {
         plan: PlanInput {
             name: plan_name,
@@ -273,6 +274,7 @@ fn render(
             latest_version: &version,
             latest_hash: &hash,
             inputs: &inputs,
+            digests: &digests,
         },
         node: NodeInput {
             name: &node.name,
@@ -470,4 +472,14 @@ fn print(format: Format, jobs: &[Job]) -> anyhow::Result<String> {
             format!("{list:#}\n")
         }
     })
+}
+
+/// The digests that status has of the Plan's images at this hash.
+fn pinned(plan: &Plan, hash: &str) -> BTreeMap<String, String> {
+    let pinned = plan.status.as_ref().and_then(|status| status.pinned.as_ref());
+    let pinned = pinned.filter(|pinned| plan.spec.pins_digests() && pinned.hash == hash);
+    let images = pinned.into_iter().flat_map(|pinned| &pinned.images);
+    images
+        .map(|pinned| (pinned.image.clone(), pinned.digest.clone()))
+        .collect()
 }

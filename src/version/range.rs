@@ -71,6 +71,11 @@ impl Range {
         })
     }
 
+    /// Whether it may have been one of these: where a `+` has become a `-`, a build looks like a prerelease.
+    pub fn may_have(&self, tag: &Version) -> bool {
+        self.has(tag) || tag.suffix.before.is_empty() && self.has_release_of(tag)
+    }
+
     /// Whether nothing but being a prerelease keeps the version out.
     pub fn has_release_of(&self, version: &Version) -> bool {
         let mut release = version.clone();

@@ -5,7 +5,6 @@ use kube::Api;
 
 use super::Actor;
 use crate::channel::Access;
-use crate::channel::version::munge;
 use crate::channel::{Ask, Named, Offer};
 use crate::rollout::facts::Text;
 
@@ -27,6 +26,13 @@ impl Actor {
             tracing::warn!(%error, "cannot resolve a channel");
         }
         answer
+    }
+
+    /// The digest that the tag of an image stands for now, or why nobody says.
+    pub(super) async fn digest(&self, image: &str, access: &Named) -> Result<String, String> {
+        let access = self.access(access).await?;
+        let digest = self.channels.digest(image, &access).await;
+        digest.map_err(|error| error.to_string())
     }
 
     async fn access(&self, channel: &Named) -> Result<Access, String> {
@@ -62,8 +68,3 @@ impl Actor {
     }
 }
 
-/// The newest version of an offer, munged.
-pub(super) fn newest(offer: &Offer) -> Result<String, String> {
-    let newest = offer.newest().map(|release| munge(&release.version));
-    newest.ok_or_else(|| "the channel has no release".to_owned())
-}

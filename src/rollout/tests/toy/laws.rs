@@ -52,6 +52,7 @@ impl Toy {
         let quiet = matches!(
             step,
             Step::Poll { .. }
+                | Step::ReadDigest { .. }
                 | Step::LookForJob { .. }
                 | Step::ReadSecret { .. }
                 | Step::ReadWorkload { .. }

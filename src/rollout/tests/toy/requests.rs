@@ -1,11 +1,14 @@
 //! Requests, as the API server answers them, and what the controller makes of the answers (as `controller::act` does).
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::objects::{Cordon, ToyPod, apply, job_facts, reboot_pod};
 use super::wire::News;
 use super::{Fate, Stored, Toy, ToyJob, Who};
 use crate::api::{PlanStatus, names};
+use crate::channel::{Named, Offer};
 use crate::job::{JobInput, NodeInput, render};
 use crate::rollout::facts::Text;
 use crate::rollout::{Event, Holder, Kind, Missing, NodeChange, Stage, Step, WorkloadFacts};
@@ -78,7 +81,13 @@ pub(super) enum Request {
         events: Vec<Event>,
     },
     Poll {
-        url: Text,
+        channel: Named,
+        asked_by: BTreeMap<Text, String>,
+    },
+    Digest {
+        plan: Text,
+        hash: Text,
+        image: String,
     },
     Secret {
         name: Text,
@@ -105,7 +114,8 @@ pub(super) enum Told {
     StatusPruned,
     Event(Text, String),
     Secret(Text, u64, String),
-    Channel(Text, Timestamp, Result<String, String>),
+    Channel(Named, Timestamp, Result<Offer, String>, BTreeMap<Text, String>),
+    Digest(Text, Text, String, String),
     Permissions(Missing),
     Workload(Text, WorkloadFacts),
 }
@@ -291,7 +301,12 @@ impl Toy {
                     events,
                 }
             }
-            Step::Poll { url, .. } => Request::Poll { url },
+            Step::Poll {
+                channel, asked_by, ..
+            } => Request::Poll { channel, asked_by },
+            Step::ReadDigest {
+                plan, hash, image, ..
+            } => Request::Digest { plan, hash, image },
             Step::ReadSecret { name } => Request::Secret { name },
             Step::ReadWorkload { workload } => Request::Workload { workload },
             Step::AskPermissions => Request::Permissions {
@@ -444,11 +459,32 @@ impl Toy {
                 self.write_events(events);
                 self.patch_node(node, uid, *version, change)
             }
-            Request::Poll { url } => {
-                self.polls.push((self.now, url.to_string()));
+            Request::Poll { channel, asked_by } => {
+                self.polls.push((self.now, channel.url.to_string()));
                 let unknown = || Err("unexpected response: HTTP/1.1 404 Not Found".to_owned());
-                let answer = self.channels.get(&**url).cloned().unwrap_or_else(unknown);
-                told(vec![Told::Channel(url.clone(), self.now, answer)])
+                let answer = match self.feeds.get(&*channel.url) {
+                    Some(offer) => Ok(offer.clone()),
+                    None => {
+                        let answer = self.channels.get(&*channel.url).cloned();
+                        answer.unwrap_or_else(unknown).map(Offer::one)
+                    }
+                };
+                told(vec![Told::Channel(
+                    channel.clone(),
+                    self.now,
+                    answer,
+                    asked_by.clone(),
+                )])
+            }
+            Request::Digest { plan, hash, image } => {
+                self.digests_asked.push(image.clone());
+                if let Some(why) = &self.refuses_digests {
+                    return wrong(Vec::new(), Wrong::Refused, &why.clone());
+                }
+                // The tag moves whenever somebody looks.
+                let digest = format!("sha256:{:064x}", self.digests_asked.len());
+                let (plan, hash) = (plan.clone(), hash.clone());
+                told(vec![Told::Digest(plan, hash, image.clone(), digest)])
             }
             Request::Secret { name } => match self.secrets.get(&**name) {
                 Some(secret) => told(vec![Told::Secret(
@@ -519,6 +555,7 @@ impl Toy {
             Request::Tell { .. }
             | Request::Look { .. }
             | Request::Poll { .. }
+            | Request::Digest { .. }
             | Request::Secret { .. }
             | Request::Workload { .. }
             | Request::Permissions { .. } => lost(Vec::new()),
