@@ -48,7 +48,7 @@ pub struct VersionPolicySpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
     /// A range that is none.
-    #[error("spec.versionPolicy.range: {0}")]
+    #[error("spec.versionPolicy.range is invalid, {0}")]
     Range(RangeError),
     /// An age that is no duration.
     #[error("spec.versionPolicy.minimumAge is invalid, {0}")]
@@ -141,7 +141,7 @@ mod tests {
         let range = read(json!({"range": ">=1.30 <"})).unwrap_err();
         assert_eq!(
             range,
-            r#"spec.versionPolicy.range: ">=1.30 <" is no range of versions: no version follows "<"; write for example ">=1.30 <1.32", "1.31.x" or "~1.31""#
+            r#"spec.versionPolicy.range is invalid, ">=1.30 <" is no range of versions: no version follows "<"; write for example ">=1.30 <1.32", "1.31.x" or "~1.31""#
         );
         assert_eq!(
             read(json!({"minimumAge": "3d"})).unwrap_err(),

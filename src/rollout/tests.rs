@@ -13,6 +13,7 @@ mod give_back;
 mod jobs;
 mod lost;
 mod reboot;
+mod policy;
 mod recover;
 mod schema;
 mod settle;

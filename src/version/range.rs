@@ -203,9 +203,6 @@ impl Partial {
             .ok_or_else(|| whole(format!("{} is no suffix such as -rc1 or +k3s1", quoted(rest))))?;
         let has_suffix = suffix != Suffix::default();
         let is_whole = !is_open && (numbers.len() >= 3 || has_suffix);
-        if is_open && has_suffix {
-            return Err(whole("a suffix follows \"x\"".to_owned()));
-        }
         if suffix.starts_with_number() {
             return Err(whole("what lies between two versions is written with spaces: \"1.30 - 1.32\"".to_owned()));
         }
