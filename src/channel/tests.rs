@@ -364,7 +364,7 @@ async fn what_cannot_be_asked_is_told_without_the_url() {
     for url in ["ftp://user:s3cret@a/v1", "file:///etc/passwd", "data:,v1"] {
         let text = client().resolve(url, None).await.unwrap_err().to_string();
         assert!(
-            text.ends_with("only http and https are asked") && !text.contains("s3cret"),
+            text.ends_with("only http, https, github and oci are asked") && !text.contains("s3cret"),
             "{text}"
         );
     }

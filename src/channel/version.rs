@@ -1,6 +1,7 @@
 //! What may be a version, and which move from one version to another a Plan never makes. Pure.
 
-use crate::version::{Version, quoted};
+use crate::version::Version;
+pub(super) use crate::version::quoted;
 
 /// The longest label value, which is shorter than the longest image tag (128).
 const MAX_LENGTH: usize = 63;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -10,10 +11,11 @@ use semver::VersionReq;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use super::ask::{Answers, Asking};
+use super::ask::{Answers, Asking, Digests};
 use super::{USAGE, output, validate};
 use crate::api::names::GROUP;
-use crate::gitops::pin::{Guard, PlanAt, Verdict, Want, judge, plans, rewrite};
+use crate::channel::version::munge;
+use crate::gitops::pin::{Guard, PlanAt, Verdict, Want, choose, followers, judge, plans, rewrite};
 use crate::gitops::{Source, write};
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -59,6 +61,10 @@ pub(super) struct Flags {
     #[arg(long)]
     image_tag: bool,
 
+    /// Write images that follow the version with their tag and its digest, as the registry has it now
+    #[arg(long)]
+    digest: bool,
+
     /// How changes are told
     #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
     output: Format,
@@ -88,6 +94,8 @@ struct Outcome {
     /// `changed`, `same`, `kept` or `failed`.
     result: &'static str,
     why: Option<String>,
+    /// Images that get another digest.
+    images: Vec<String>,
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
@@ -110,19 +118,27 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     };
 
     let mut outcomes = Vec::new();
-    let mut texts = Vec::new();
+    let mut of_file = Vec::new();
     for (source, plans) in sources.iter().zip(found) {
-        let mut wants = Vec::new();
         let first = outcomes.len();
+        let mut wants = Vec::new();
         for plan in plans {
             let (outcome, want) = decide(flags, source, plan, &answers, &guard);
             outcomes.push(outcome);
-            wants.extend(want);
+            wants.extend(want.map(|want| (outcomes.len() - 1, want)));
         }
+        of_file.push((first..outcomes.len(), wants));
+    }
+    if flags.digest {
+        pin_images(flags, &mut outcomes, &mut of_file)?;
+    }
+    let mut texts = Vec::new();
+    for (source, (mine, wants)) in sources.iter().zip(of_file) {
+        let wants: Vec<_> = wants.into_iter().map(|(_, want)| want).collect();
         let text = match rewrite(source, &wants) {
             Ok(text) => text,
             Err(error) => {
-                for outcome in outcomes[first..]
+                for outcome in outcomes[mine]
                     .iter_mut()
                     .filter(|outcome| outcome.result == "changed")
                 {
@@ -165,6 +181,40 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// The outcomes of a file, and what is wanted for which of them.
+type OfFile = (Range<usize>, Vec<(usize, Want)>);
+
+/// Asks for the digests of all images that follow a version, and wants them. A Plan of which one is not known stays as it is.
+fn pin_images(flags: &Flags, outcomes: &mut [Outcome], of_file: &mut [OfFile]) -> anyhow::Result<()> {
+    let wants = of_file.iter().flat_map(|(_, wants)| wants);
+    let images = wants.flat_map(|(_, want)| followers(&want.plan, &want.version));
+    let digests: Digests = flags.asking.digests(images.collect())?;
+    for (_, wants) in of_file {
+        wants.retain_mut(|(index, want)| {
+            let outcome = &mut outcomes[*index];
+            for image in followers(&want.plan, &want.version) {
+                match digests.get(&image) {
+                    Some(Ok(digest)) => {
+                        let pinned = format!("{image}@{digest}");
+                        if !want.plan.images.iter().any(|(_, image)| *image == pinned) {
+                            outcome.result = "changed";
+                            outcome.images.push(pinned);
+                        }
+                        want.digests.insert(image, digest.clone());
+                    }
+                    Some(Err(error)) => {
+                        (outcome.result, outcome.why) = ("failed", Some(format!("image {image}: {error}")));
+                        return false;
+                    }
+                    None => {}
+                }
+            }
+            true
+        });
+    }
+    Ok(())
 }
 
 fn chosen(flags: &Flags, source: &Source) -> Vec<PlanAt> {
@@ -221,6 +271,7 @@ fn decide(
         offered: None,
         result: "kept",
         why: None,
+        images: Vec::new(),
     };
     if let Some(placeholder) = &outcome.plan.placeholder {
         outcome.why = Some(format!("somebody else fills in {placeholder}"));
@@ -229,7 +280,15 @@ fn decide(
     let offered = match (&flags.to, channel_of(flags, &outcome.plan)) {
         (Some(version), _) => Ok(version.clone()),
         (None, Some(channel)) => match answers.get(&channel) {
-            Some(Ok(version)) => Ok(version.clone()),
+            Some(Ok(offer)) => match choose(offer, guard) {
+                Some(release) => Ok(release.version.clone()),
+                None => {
+                    let range = guard.range.as_ref().map_or(String::new(), |range| format!(" in the range {range}"));
+                    let count = offer.releases.len();
+                    outcome.why = Some(format!("of {count} versions none{range} can be compared, prereleases aside"));
+                    return (outcome, None);
+                }
+            },
             Some(Err(error)) => Err(error.to_string()),
             None => Err("the channel was not asked".to_owned()),
         },
@@ -246,22 +305,33 @@ fn decide(
         }
     };
     outcome.offered = Some(offered.clone());
-    match judge(outcome.plan.version.as_deref(), &offered, guard) {
-        Verdict::Same => outcome.result = "same",
-        Verdict::OutOfRange => outcome.why = Some(format!("{offered} is not in the range")),
-        Verdict::Refused(why) => (outcome.result, outcome.why) = ("failed", Some(why.to_string())),
+    let version = match judge(outcome.plan.version.as_deref(), &offered, guard) {
+        Verdict::Same => {
+            outcome.result = "same";
+            // Its images may be without their digests.
+            outcome.plan.version.clone().filter(|_| flags.digest)
+        }
+        Verdict::OutOfRange => {
+            outcome.why = Some(format!("{offered} is not in the range"));
+            None
+        }
+        Verdict::Refused(why) => {
+            (outcome.result, outcome.why) = ("failed", Some(why.to_string()));
+            None
+        }
         Verdict::Take(version) => {
             outcome.result = "changed";
             outcome.offered = Some(version.clone());
-            let want = Want {
-                plan: outcome.plan.clone(),
-                version,
-                images: flags.image_tag,
-            };
-            return (outcome, Some(want));
+            Some(version)
         }
-    }
-    (outcome, None)
+    };
+    let want = version.map(|version| Want {
+        plan: outcome.plan.clone(),
+        version,
+        images: flags.image_tag,
+        digests: BTreeMap::new(),
+    });
+    (outcome, want)
 }
 
 /// What would change, as `diff -u` and `git apply` have it.
@@ -286,7 +356,12 @@ fn tell(flags: &Flags, outcomes: &[Outcome], data: String, is_filter: bool) -> a
             ("changed", _) => {
                 let offered = outcome.offered.as_deref().unwrap_or_default();
                 // Writing to a String cannot fail.
-                let _ = writeln!(lines, "{file}:{line}: Plan {plan}: {version} -> {offered}");
+                if munge(version) != munge(offered) {
+                    let _ = writeln!(lines, "{file}:{line}: Plan {plan}: {version} -> {offered}");
+                }
+                for image in &outcome.images {
+                    let _ = writeln!(lines, "{file}:{line}: Plan {plan}: image {image}");
+                }
             }
             ("failed", Some(why)) => output::error(format_args!("{file}:{line}: Plan {plan}: {why}")),
             (_, Some(why)) => output::note(format_args!(
@@ -321,6 +396,7 @@ fn as_json(outcomes: &[Outcome], text: &str) -> Value {
                 "version": outcome.plan.version,
                 "offered": outcome.offered,
                 "result": outcome.result,
+                "images": outcome.images,
                 "why": outcome.why,
             })
         })

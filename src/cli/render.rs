@@ -317,9 +317,13 @@ fn version(flags: &Flags, plan: &Plan, stored: Option<&Plan>) -> anyhow::Result<
             let channel = plan.spec.channel.clone().unwrap_or_default();
             let answers = flags.asking.ask([channel.clone()].into())?;
             match answers.into_values().next() {
-                Some(answer) => answer.map_err(|error| {
-                    anyhow!("the channel {channel:?} gives no version ({error}); --version gives one")
-                })?,
+                Some(answer) => {
+                    let offer = answer.map_err(|error| {
+                        anyhow!("the channel {channel:?} gives no version ({error}); --version gives one")
+                    })?;
+                    let newest = offer.newest().map(|release| release.version.clone());
+                    newest.context("the channel has no release; --version gives one")?
+                }
                 None => bail!("it has neither version nor channel; --version gives it one"),
             }
         };

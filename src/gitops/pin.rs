@@ -3,15 +3,19 @@
 //! An edit counts only if the text that comes out, read again, is the same Plan with that version, and all else in the
 //! file is what it was. Otherwise nothing is written, and it is said why.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
 use semver::{Version, VersionReq};
 use serde_json::Value;
 
-use super::check::is_placeholder;
+use super::check::{Reference, is_placeholder};
 use super::edit::ways;
 use super::objects::{Object, objects};
 use super::yaml::{Node, Step};
 use super::{Source, edit::Edit};
 use crate::api::Plan;
+use crate::channel::{Offer, Release};
 use crate::channel::version::{self, Refused, accept, is_behind, munge};
 
 const VERSION: &str = "version";
@@ -123,6 +127,30 @@ pub enum Refusal {
     Incomparable(String),
 }
 
+/// The release of an offer that a Plan would take: the newest of those in the range, prereleases aside unless the range names
+/// one. A channel that gives one version has chosen itself.
+pub fn choose<'o>(offer: &'o Offer, guard: &Guard) -> Option<&'o Release> {
+    if let [only] = offer.releases.as_slice() {
+        return Some(only);
+    }
+    let any = VersionReq::STAR;
+    let range = guard.range.as_ref().unwrap_or(&any);
+    offer
+        .releases
+        .iter()
+        .filter_map(|release| Some((comparable(&release.version)?, release)))
+        .filter(|(version, _)| range.matches(version))
+        .reduce(|best, next| {
+            let newer = match next.0.cmp(&best.0) {
+                // Of two builds of one version.
+                Ordering::Equal => is_behind(&munge(&next.1.version), &munge(&best.1.version)),
+                order => order.is_gt(),
+            };
+            if newer { next } else { best }
+        })
+        .map(|(_, release)| release)
+}
+
 /// Judges a version, given as it was released, by the one that is there.
 pub fn judge(current: Option<&str>, offered: &str, guard: &Guard) -> Verdict {
     let munged = munge(offered);
@@ -204,6 +232,8 @@ pub struct Want {
     pub version: String,
     /// Move the tags of images that are the version of now.
     pub images: bool,
+    /// Digests of images, by their names with tags: those of the Plan that follow its version get theirs.
+    pub digests: BTreeMap<String, String>,
 }
 
 /// Why a text cannot be changed.
@@ -251,7 +281,7 @@ pub fn rewrite(source: &Source, wants: &[Want]) -> Result<String, PinError> {
     let mut changed: Option<Source> = None;
     for want in wants {
         check_readable(changed.as_ref().unwrap_or(source), want)?;
-        let mut values: Vec<_> = if want.images { tags(want) } else { Vec::new() };
+        let mut values: Vec<_> = tags(want);
         let version = [want.plan.path.as_slice(), &["spec".into(), VERSION.into()]].concat();
         values.push((version, want.version.clone()));
         for (path, value) in values {
@@ -281,20 +311,51 @@ fn check_readable(source: &Source, want: &Want) -> Result<(), PinError> {
     }
 }
 
-/// Images whose tag is the version of now, and what they become.
+/// Images that follow the version, and what they become.
 fn tags(want: &Want) -> Vec<(Vec<Step>, String)> {
-    let (old, new) = (
-        want.plan.version.as_deref().map(munge).unwrap_or_default(),
-        munge(&want.version),
-    );
-    let moved = |image: &String| {
-        let name = image.strip_suffix(&old)?.strip_suffix(':')?;
-        Some(format!("{name}:{new}")).filter(|_| !old.is_empty())
-    };
     let images = want.plan.images.iter();
     images
-        .filter_map(|(path, image)| Some((path.clone(), moved(image)?)))
+        .filter_map(|(path, image)| {
+            let follower = follower(image, want.plan.version.as_deref(), &want.version)?;
+            let digest = want.digests.get(&follower.tagged);
+            let image = match digest {
+                Some(digest) => format!("{}@{digest}", follower.tagged),
+                // A digest is that of one version.
+                None if want.images && follower.has_tag && !follower.has_digest => follower.tagged,
+                None => return None,
+            };
+            Some((path.clone(), image))
+        })
         .collect()
+}
+
+/// An image that follows the version of its Plan.
+struct Follower {
+    /// With the version that is wanted as its tag, and no digest.
+    tagged: String,
+    has_tag: bool,
+    has_digest: bool,
+}
+
+/// Nothing for an image that has another tag than the version of now, or a digest and no tag.
+fn follower(image: &str, now: Option<&str>, wanted: &str) -> Option<Follower> {
+    let reference = Reference::read(image)?;
+    let follows = match reference.tag {
+        Some(tag) => Some(tag) == now.map(munge).as_deref(),
+        None => reference.is_name_only,
+    };
+    follows.then(|| Follower {
+        tagged: format!("{}:{}", reference.name, munge(wanted)),
+        has_tag: reference.tag.is_some(),
+        has_digest: image.contains('@'),
+    })
+}
+
+/// The images of a Plan that follow its version, with the one that is wanted as their tag.
+pub fn followers(plan: &PlanAt, wanted: &str) -> Vec<String> {
+    let images = plan.images.iter();
+    let tagged = images.filter_map(|(_, image)| follower(image, plan.version.as_deref(), wanted));
+    tagged.map(|follower| follower.tagged).collect()
 }
 
 /// The source with a value set; nothing where it is there already.

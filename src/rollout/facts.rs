@@ -287,7 +287,7 @@ pub struct WorkloadFacts {
 }
 
 /// What a channel said.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ChannelFacts {
     /// When it was asked last.
     pub polled: Timestamp,
