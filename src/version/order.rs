@@ -90,6 +90,19 @@ impl Suffix {
         }
     }
 
+    /// Nothing but what comes before a release.
+    pub(super) fn is_before_only(&self) -> bool {
+        self.build.is_none() && self.rest.is_empty()
+    }
+
+    /// The order of what comes before a release, whoever built it.
+    pub(super) fn compare_before(&self, other: &Self) -> Option<Ordering> {
+        if self.is_unknown() {
+            return None;
+        }
+        before(&self.before, &other.before)
+    }
+
     /// The same builder, and the same words beside it.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let word = |suffix: &Self| suffix.build.as_ref().map(|(word, _)| word.clone());

@@ -272,6 +272,8 @@ impl Bound {
         }
         let order = match version.numbers.cmp(&self.numbers) {
             Ordering::Equal => match &self.suffix {
+                // One that names no build holds for all builds.
+                Some(suffix) if suffix.is_before_only() => version.suffix.compare_before(suffix),
                 Some(suffix) => version.suffix.compare(suffix),
                 // A bound without a suffix is the release, whoever built it.
                 None if version.suffix.before.is_empty() => Some(Ordering::Equal),

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
 
 use super::objects::{Cordon, ToyPod, apply, job_facts, reboot_pod};
 use super::wire::News;
 use super::{Fate, Stored, Toy, ToyJob, Who};
 use crate::api::{PlanStatus, names};
 use crate::channel::{Named, Offer};
+use crate::job::render::UPGRADE;
 use crate::job::{JobInput, NodeInput, render};
 use crate::rollout::facts::Text;
 use crate::rollout::{Event, Holder, Kind, Missing, NodeChange, Stage, Step, WorkloadFacts};
@@ -163,6 +165,14 @@ enum Taken {
     UnknownField,
 }
 
+/// Image of the container that upgrades.
+fn image_of(job: &Job) -> String {
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).unwrap();
+    let mut containers = pod.containers.iter().chain(pod.init_containers.iter().flatten());
+    let upgrade = containers.find(|container| container.name == UPGRADE).unwrap();
+    upgrade.image.clone().unwrap()
+}
+
 impl Toy {
     #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     pub(super) fn prepare(&self, step: Step) -> Option<Request> {
@@ -230,6 +240,7 @@ impl Toy {
                 facts_of_job.boots = [facts.boot_id.clone()].into();
                 let facts = facts_of_job;
                 let mut job = Box::new(ToyJob::new(facts, cordon));
+                job.image = image_of(&manifest);
                 job.drains = spec.drain.is_some();
                 Request::Create { job }
             }
