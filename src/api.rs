@@ -16,7 +16,7 @@ pub mod window;
 
 pub use drain::{DrainNote, DrainWait};
 pub use plan::{
-    ContainerSpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretSpec, TimeWindowSpec, VolumeSpec,
+    ContainerSpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretRef, SecretSpec, TimeWindowSpec, VolumeSpec,
 };
 pub use reboot::{HostAccess, RebootSpec, RebootWhen, SettleSpec};
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};

@@ -182,7 +182,10 @@ impl ChannelClient {
             request = request.header(IF_NONE_MATCH, etag);
         }
         let asking = async {
-            let response = request.send().await.map_err(|error| ChannelError::failed(&error))?;
+            let response = request
+                .send()
+                .await
+                .map_err(|error| ChannelError::failed(&error))?;
             let Some(id) = id.filter(|_| !is_redirect(response.status())) else {
                 return answer::version(url, response).await.map(Offer::one);
             };
@@ -210,7 +213,10 @@ pub fn is_registry(channel: &str) -> bool {
 pub fn host(channel: &str) -> Option<String> {
     let of = |url: &Url| {
         let host = url.host_str()?;
-        Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+        Some(
+            url.port()
+                .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")),
+        )
     };
     match Kind::parse(channel, false).ok()? {
         Kind::Redirect(url) | Kind::Listed(url, _) => of(&url),

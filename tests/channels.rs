@@ -4,7 +4,6 @@ mod github;
 mod listed;
 mod oci;
 mod registry;
-mod secrets;
 mod seen;
 
 use std::time::Duration;

@@ -70,7 +70,7 @@ pub struct PlanSpec {
     /// (basic), or `header` and `value` (a header of that name), or, for registries, `.dockerconfigjson`. Sent to the channel's
     /// own host only. Absent means none; registries are then asked with `imagePullSecrets`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub channel_secret_ref: Option<LocalObjectReference>,
+    pub channel_secret_ref: Option<SecretRef>,
     /// Secret with the certificate authorities to trust for the channel beside the public ones, in the Plan's namespace:
     /// PEM under `ca.crt`. Absent means none.
     #[serde(
@@ -78,7 +78,7 @@ pub struct PlanSpec {
         rename = "channelCASecretRef",
         skip_serializing_if = "Option::is_none"
     )]
-    pub channel_ca_secret_ref: Option<LocalObjectReference>,
+    pub channel_ca_secret_ref: Option<SecretRef>,
     /// Version to upgrade to, such as `v1.33.4+k3s1`. `+` becomes `-`, so that it is an image tag and a label value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -187,6 +187,14 @@ pub struct VolumeSpec {
     #[serde(default)]
     #[schemars(!default)]
     pub destination: String,
+}
+
+/// A secret in the Plan's namespace.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub struct SecretRef {
+    /// Name of the secret.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
 }
 
 /// A secret mounted into every container of the Job.

@@ -124,7 +124,15 @@ impl Access {
     /// It has no credentials, or some that cannot be used.
     pub fn read_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
         let secret = Keys(secret);
-        let ways = [TOKEN, USERNAME, PASSWORD, HEADER, VALUE, DOCKER_CONFIG, DOCKER_CFG];
+        let ways = [
+            TOKEN,
+            USERNAME,
+            PASSWORD,
+            HEADER,
+            VALUE,
+            DOCKER_CONFIG,
+            DOCKER_CFG,
+        ];
         let mut there = ways.into_iter().filter(|key| secret.has(key));
         let Some(first) = there.next() else {
             return Err(AccessError::Nothing(secret.name()));
@@ -199,7 +207,8 @@ impl<'a> Keys<'a> {
     /// A value that a header can hold, without the line end that editors and files leave behind it.
     fn text(&self, key: &'static str) -> Result<String, AccessError> {
         let bad = |why| AccessError::Unusable(self.name(), key, why);
-        let text = std::str::from_utf8(self.bytes(key).unwrap_or_default()).map_err(|_| bad("it is no text"))?;
+        let text =
+            std::str::from_utf8(self.bytes(key).unwrap_or_default()).map_err(|_| bad("it is no text"))?;
         let text = text.trim_end_matches(['\n', '\r']);
         if text.is_empty() {
             return Err(bad("it is empty"));
@@ -257,7 +266,9 @@ mod tests {
     use k8s_openapi::ByteString;
 
     fn secret(kind: &str, data: &[(&str, &str)]) -> Secret {
-        let data = data.iter().map(|(key, value)| ((*key).to_owned(), ByteString((*value).into())));
+        let data = data
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), ByteString((*value).into())));
         let mut secret = Secret {
             data: Some(data.collect()),
             type_: Some(kind.to_owned()),
@@ -279,7 +290,10 @@ mod tests {
 
     #[test]
     fn a_secret_says_how_it_is_sent() {
-        assert_eq!(credentials(&[("token", "t\r\n")]), Some(Credentials::Bearer("t".to_owned())));
+        assert_eq!(
+            credentials(&[("token", "t\r\n")]),
+            Some(Credentials::Bearer("t".to_owned()))
+        );
         let (username, password) = ("u".to_owned(), "p:w".to_owned());
         assert_eq!(
             credentials(&[("username", "u\n"), ("password", "p:w\n"), ("other", "")]),
@@ -303,19 +317,58 @@ mod tests {
     #[test]
     fn a_secret_that_cannot_be_used_is_told_by_its_keys() {
         for (data, why) in [
-            (&[][..], "secrets \"x\" has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson"),
-            (&[("Token", "s3cret")], "secrets \"x\" has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson"),
-            (&[("token", "\n")], "secrets \"x\": token cannot be used: it is empty"),
-            (&[("token", "s3cret\nx")], "secrets \"x\": token cannot be used: it has characters that no header can hold"),
-            (&[("token", "s3cret"), ("password", "p")], "secrets \"x\" has both token and password: only one of them can be sent"),
-            (&[("username", "s3cret")], "secrets \"x\" has no key \"password\", which belongs to username"),
-            (&[("password", "s3cret")], "secrets \"x\" has no key \"username\", which belongs to password"),
-            (&[("username", "s3:cret"), ("password", "p")], "secrets \"x\": username cannot be used: a user name has no ':'"),
-            (&[("value", "s3cret")], "secrets \"x\" has no key \"header\", which belongs to value"),
-            (&[("header", "X")], "secrets \"x\" has no key \"value\", which belongs to header"),
-            (&[("header", "a b"), ("value", "s3cret")], "secrets \"x\": header cannot be used: it is no name of a header, such as PRIVATE-TOKEN"),
-            (&[("header", "Host"), ("value", "s3cret")], "secrets \"x\": header cannot be used: this header is the connection's own"),
-            (&[(".dockerconfigjson", "s3cret")], "secrets \"x\": .dockerconfigjson cannot be used: it is no JSON with an object \"auths\" of registries"),
+            (
+                &[][..],
+                "secrets \"x\" has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson",
+            ),
+            (
+                &[("Token", "s3cret")],
+                "secrets \"x\" has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson",
+            ),
+            (
+                &[("token", "\n")],
+                "secrets \"x\": token cannot be used: it is empty",
+            ),
+            (
+                &[("token", "s3cret\nx")],
+                "secrets \"x\": token cannot be used: it has characters that no header can hold",
+            ),
+            (
+                &[("token", "s3cret"), ("password", "p")],
+                "secrets \"x\" has both token and password: only one of them can be sent",
+            ),
+            (
+                &[("username", "s3cret")],
+                "secrets \"x\" has no key \"password\", which belongs to username",
+            ),
+            (
+                &[("password", "s3cret")],
+                "secrets \"x\" has no key \"username\", which belongs to password",
+            ),
+            (
+                &[("username", "s3:cret"), ("password", "p")],
+                "secrets \"x\": username cannot be used: a user name has no ':'",
+            ),
+            (
+                &[("value", "s3cret")],
+                "secrets \"x\" has no key \"header\", which belongs to value",
+            ),
+            (
+                &[("header", "X")],
+                "secrets \"x\" has no key \"value\", which belongs to header",
+            ),
+            (
+                &[("header", "a b"), ("value", "s3cret")],
+                "secrets \"x\": header cannot be used: it is no name of a header, such as PRIVATE-TOKEN",
+            ),
+            (
+                &[("header", "Host"), ("value", "s3cret")],
+                "secrets \"x\": header cannot be used: this header is the connection's own",
+            ),
+            (
+                &[(".dockerconfigjson", "s3cret")],
+                "secrets \"x\": .dockerconfigjson cannot be used: it is no JSON with an object \"auths\" of registries",
+            ),
         ] {
             assert_eq!(read("Opaque", data).unwrap_err(), why);
         }
@@ -328,9 +381,15 @@ mod tests {
             access.read_ca(&secret("Opaque", data)).unwrap_err().to_string()
         };
         assert_eq!(read(&[("tls.crt", "")]), "secrets \"x\" has no key \"ca.crt\"");
-        assert_eq!(read(&[("ca.crt", "s3cret")]), "secrets \"x\": ca.crt cannot be used: there is no certificate");
+        assert_eq!(
+            read(&[("ca.crt", "s3cret")]),
+            "secrets \"x\": ca.crt cannot be used: there is no certificate"
+        );
         let broken = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----";
-        assert_eq!(read(&[("ca.crt", broken)]), "secrets \"x\": ca.crt cannot be used: a certificate is none that can be trusted");
+        assert_eq!(
+            read(&[("ca.crt", broken)]),
+            "secrets \"x\": ca.crt cannot be used: a certificate is none that can be trusted"
+        );
     }
 
     #[test]
@@ -342,7 +401,10 @@ mod tests {
             format!("{access:?}"),
             r#"Access { credentials: Some(Basic(…)), ca: Some("PEM"), pull: [DockerConfig(0 registries)] }"#
         );
-        for data in [&[("token", "s3cret")][..], &[("header", "X"), ("value", "s3cret")]] {
+        for data in [
+            &[("token", "s3cret")][..],
+            &[("header", "X"), ("value", "s3cret")],
+        ] {
             assert!(!format!("{:?}", read("Opaque", data).unwrap()).contains("s3cret"));
         }
     }

@@ -79,7 +79,11 @@ async fn is_html(mut response: Response) -> Result<bool, ChannelError> {
     }
     let mut start = Vec::new();
     while start.len() < SNIFFED {
-        match response.chunk().await.map_err(|error| ChannelError::failed(&error))? {
+        match response
+            .chunk()
+            .await
+            .map_err(|error| ChannelError::failed(&error))?
+        {
             Some(chunk) => start.extend(chunk.iter().take(SNIFFED - start.len())),
             None => break,
         }

@@ -77,7 +77,10 @@ impl ChannelClient {
         if !releases.iter().any(|release| release.version == latest) {
             releases.extend(Offer::one(latest).releases);
         }
-        let partial = format!("GitHub's API does not answer ({}); the latest release is read off its page", trouble.error);
+        let partial = format!(
+            "GitHub's API does not answer ({}); the latest release is read off its page",
+            trouble.error
+        );
         Ok(Offer {
             releases,
             partial: Some(partial),
@@ -86,19 +89,27 @@ impl ChannelClient {
 
     /// All releases, by the API.
     async fn feed(&self, github: &Github, access: &Access, identity: &[String]) -> Result<Offer, Trouble> {
-        let limits = key(identity.iter().map(String::as_str).chain([github.api.authority()]));
+        let limits = key(identity
+            .iter()
+            .map(String::as_str)
+            .chain([github.api.authority()]));
         if let Some(error) = self.memory.limited(&limits) {
             return Err(error.into());
         }
         let http = self.wire.clients(access.ca.as_deref())?.pages;
         let auth = access.credentials.as_ref();
-        let auth = auth.map(|credentials| Auth::new(credentials, &github.api)).transpose()?;
+        let auth = auth
+            .map(|credentials| Auth::new(credentials, &github.api))
+            .transpose()?;
         let mut next = Some(first_page(github)?);
         let (mut releases, mut seen) = (Vec::new(), BTreeSet::new());
         let mut unchanged = false;
         while let Some(url) = next.take() {
             if seen.len() >= MAX_PAGES {
-                let partial = Some(format!("only the newest {} releases are read", MAX_PAGES * PER_PAGE));
+                let partial = Some(format!(
+                    "only the newest {} releases are read",
+                    MAX_PAGES * PER_PAGE
+                ));
                 return Ok(Offer { releases, partial });
             }
             if !seen.insert(url.clone()) {
@@ -121,7 +132,9 @@ impl ChannelClient {
                     };
                     let answer = fetch(&http, self.timeout, &request).await?;
                     self.refused(&answer, limits, auth.is_some())?;
-                    let (page, same) = self.memory.settle(page_key, known.as_deref(), &answer, published)?;
+                    let (page, same) = self
+                        .memory
+                        .settle(page_key, known.as_deref(), &answer, published)?;
                     if seen.len() == 1 {
                         unchanged = same;
                     }
@@ -175,7 +188,10 @@ impl ChannelClient {
             let mut url = join(&github.web, "releases/latest")?;
             for _ in 0..MAX_HOPS {
                 let request = http.get(url.clone()).header(ACCEPT, "*/*");
-                let response = request.send().await.map_err(|error| ChannelError::failed(&error))?;
+                let response = request
+                    .send()
+                    .await
+                    .map_err(|error| ChannelError::failed(&error))?;
                 if !is_redirect(response.status()) {
                     let line = status_line(response.version(), response.status());
                     return Err(ChannelError::Unexpected(line));
@@ -202,7 +218,9 @@ impl ChannelClient {
         let mut releases: Vec<Release> = Vec::new();
         let mut next = first_page(github).ok();
         for _ in 0..MAX_PAGES {
-            let page = next.take().and_then(|url| self.memory.page(&page_key(identity, &url)));
+            let page = next
+                .take()
+                .and_then(|url| self.memory.page(&page_key(identity, &url)));
             let Some(page) = page else { break };
             releases.extend(page.releases.iter().cloned());
             next.clone_from(&page.next);
@@ -216,7 +234,13 @@ impl ChannelClient {
 /// Who asks: nobody reads what was read with another's credentials, or off a server that another trusts.
 fn identity(github: &Github, access: &Access) -> Vec<String> {
     let mut identity = vec![github.api.to_string(), access.ca.clone().unwrap_or_default()];
-    identity.extend(access.credentials.as_ref().map(Credentials::parts).unwrap_or_default());
+    identity.extend(
+        access
+            .credentials
+            .as_ref()
+            .map(Credentials::parts)
+            .unwrap_or_default(),
+    );
     identity
 }
 

@@ -73,7 +73,9 @@ fn plain(channel: &str) -> Result<Kind, ChannelError> {
         return Err(ChannelError::Scheme(url.scheme().to_owned()));
     }
     let fragment = url.fragment().unwrap_or_default();
-    let id = percent_encoding::percent_decode_str(fragment).decode_utf8_lossy().into_owned();
+    let id = percent_encoding::percent_decode_str(fragment)
+        .decode_utf8_lossy()
+        .into_owned();
     Ok(if id.is_empty() {
         Kind::Redirect(url)
     } else {
@@ -94,12 +96,18 @@ impl Github {
         let (host, owner, repository) = match parts.as_slice() {
             [owner, repository] => ("github.com", *owner, *repository),
             [host, owner, repository] => (*host, *owner, *repository),
-            _ => return bad("it is github://OWNER/REPOSITORY, or github://HOST/OWNER/REPOSITORY for a server of one's own"),
+            _ => {
+                return bad(
+                    "it is github://OWNER/REPOSITORY, or github://HOST/OWNER/REPOSITORY for a server of one's own",
+                );
+            }
         };
         let is_name = |name: &str, longest: usize| {
             !matches!(name, "" | "." | "..")
                 && name.len() <= longest
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
         };
         if !is_name(owner, 100) {
             return bad("the owner is no name of letters, digits, '-', '_' and '.'");
@@ -219,13 +227,41 @@ mod tests {
     #[test]
     fn a_repository_on_github_has_an_api_and_pages() {
         for (channel, api, web) in [
-            ("github://k3s-io/k3s", "https://api.github.com/repos/k3s-io/k3s/", "https://github.com/k3s-io/k3s/"),
-            (" GitHub://k3s-io/k3s/ ", "https://api.github.com/repos/k3s-io/k3s/", "https://github.com/k3s-io/k3s/"),
-            ("github://github.com/a/b.c", "https://api.github.com/repos/a/b.c/", "https://github.com/a/b.c/"),
-            ("github://acme.ghe.com/a/b", "https://api.acme.ghe.com/repos/a/b/", "https://acme.ghe.com/a/b/"),
-            ("github://git.example:8443/a/b", "https://git.example:8443/api/v3/repos/a/b/", "https://git.example:8443/a/b/"),
-            ("github://127.0.0.1:8080/a/b", "http://127.0.0.1:8080/api/v3/repos/a/b/", "http://127.0.0.1:8080/a/b/"),
-            ("github+http://git.example/a/b", "http://git.example/api/v3/repos/a/b/", "http://git.example/a/b/"),
+            (
+                "github://k3s-io/k3s",
+                "https://api.github.com/repos/k3s-io/k3s/",
+                "https://github.com/k3s-io/k3s/",
+            ),
+            (
+                " GitHub://k3s-io/k3s/ ",
+                "https://api.github.com/repos/k3s-io/k3s/",
+                "https://github.com/k3s-io/k3s/",
+            ),
+            (
+                "github://github.com/a/b.c",
+                "https://api.github.com/repos/a/b.c/",
+                "https://github.com/a/b.c/",
+            ),
+            (
+                "github://acme.ghe.com/a/b",
+                "https://api.acme.ghe.com/repos/a/b/",
+                "https://acme.ghe.com/a/b/",
+            ),
+            (
+                "github://git.example:8443/a/b",
+                "https://git.example:8443/api/v3/repos/a/b/",
+                "https://git.example:8443/a/b/",
+            ),
+            (
+                "github://127.0.0.1:8080/a/b",
+                "http://127.0.0.1:8080/api/v3/repos/a/b/",
+                "http://127.0.0.1:8080/a/b/",
+            ),
+            (
+                "github+http://git.example/a/b",
+                "http://git.example/api/v3/repos/a/b/",
+                "http://git.example/a/b/",
+            ),
         ] {
             assert_eq!(github(channel), Ok((api.to_owned(), web.to_owned())), "{channel}");
         }
@@ -243,7 +279,10 @@ mod tests {
             "github://[/a/b",
         ] {
             let error = github(channel).unwrap_err();
-            assert!(error.starts_with("the channel is no repository on GitHub such as"), "{channel}: {error}");
+            assert!(
+                error.starts_with("the channel is no repository on GitHub such as"),
+                "{channel}: {error}"
+            );
             assert!(!error.contains("token"), "{error}");
         }
     }
@@ -252,10 +291,30 @@ mod tests {
     fn a_repository_in_a_registry_has_a_host_and_a_path() {
         for (channel, root, host, path) in [
             ("oci://ghcr.io/a/b/c", "https://ghcr.io/", "ghcr.io", "a/b/c"),
-            ("oci://docker.io/rancher/k3s-upgrade", "https://registry-1.docker.io/", "docker.io", "rancher/k3s-upgrade"),
-            ("oci://index.docker.io/alpine/", "https://registry-1.docker.io/", "docker.io", "library/alpine"),
-            ("OCI://registry:5000/a__b", "https://registry:5000/", "registry:5000", "a__b"),
-            ("oci://localhost:5000/a", "http://localhost:5000/", "localhost:5000", "a"),
+            (
+                "oci://docker.io/rancher/k3s-upgrade",
+                "https://registry-1.docker.io/",
+                "docker.io",
+                "rancher/k3s-upgrade",
+            ),
+            (
+                "oci://index.docker.io/alpine/",
+                "https://registry-1.docker.io/",
+                "docker.io",
+                "library/alpine",
+            ),
+            (
+                "OCI://registry:5000/a__b",
+                "https://registry:5000/",
+                "registry:5000",
+                "a__b",
+            ),
+            (
+                "oci://localhost:5000/a",
+                "http://localhost:5000/",
+                "localhost:5000",
+                "a",
+            ),
             ("oci://[::1]:5000/a", "http://[::1]:5000/", "[::1]:5000", "a"),
             ("oci+http://r.example/a", "http://r.example/", "r.example", "a"),
             ("oci+https://localhost/a", "https://localhost/", "localhost", "a"),
@@ -277,14 +336,19 @@ mod tests {
             "oci:///a",
         ] {
             let error = oci(channel).unwrap_err();
-            assert!(error.starts_with("the channel is no repository in a registry such as"), "{channel}: {error}");
+            assert!(
+                error.starts_with("the channel is no repository in a registry such as"),
+                "{channel}: {error}"
+            );
             assert!(!error.contains("s3cret"), "{error}");
         }
     }
 
     #[test]
     fn a_host_of_ones_own_is_asked_over_tls_where_it_has_authorities() {
-        let Ok(Kind::Oci(oci)) = Kind::parse("oci://127.0.0.1:5000/a", true) else { panic!() };
+        let Ok(Kind::Oci(oci)) = Kind::parse("oci://127.0.0.1:5000/a", true) else {
+            panic!()
+        };
         assert_eq!(oci.root.as_str(), "https://127.0.0.1:5000/");
     }
 
@@ -292,13 +356,26 @@ mod tests {
     fn a_fragment_names_a_channel_of_a_channel_server() {
         let url = |text: &str| Url::parse(text).unwrap();
         let listed = "https://update.k3s.io/v1-release/channels#v1%2E33";
-        assert_eq!(Kind::parse(listed, false), Ok(Kind::Listed(url(listed), "v1.33".to_owned())));
-        for redirect in ["https://update.k3s.io/v1-release/channels/stable", "http://a/b?c#"] {
+        assert_eq!(
+            Kind::parse(listed, false),
+            Ok(Kind::Listed(url(listed), "v1.33".to_owned()))
+        );
+        for redirect in [
+            "https://update.k3s.io/v1-release/channels/stable",
+            "http://a/b?c#",
+        ] {
             assert_eq!(Kind::parse(redirect, false), Ok(Kind::Redirect(url(redirect))));
         }
         assert_eq!(Kind::parse("stable", false), Err(ChannelError::NotAUrl));
-        for (channel, scheme) in [("ftp://a/b", "ftp"), ("oci+ssh://a/b", "oci+ssh"), ("git+https://a/b", "git+https")] {
-            assert_eq!(Kind::parse(channel, false), Err(ChannelError::Scheme(scheme.to_owned())));
+        for (channel, scheme) in [
+            ("ftp://a/b", "ftp"),
+            ("oci+ssh://a/b", "oci+ssh"),
+            ("git+https://a/b", "git+https"),
+        ] {
+            assert_eq!(
+                Kind::parse(channel, false),
+                Err(ChannelError::Scheme(scheme.to_owned()))
+            );
         }
     }
 }

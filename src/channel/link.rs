@@ -78,7 +78,10 @@ mod tests {
 
     fn next(links: &[&str]) -> Result<Option<String>, ChannelError> {
         let url = Url::parse("https://r.example:8443/v2/a/tags/list?n=2").unwrap();
-        let values: Vec<_> = links.iter().map(|link| HeaderValue::from_str(link).unwrap()).collect();
+        let values: Vec<_> = links
+            .iter()
+            .map(|link| HeaderValue::from_str(link).unwrap())
+            .collect();
         next_page(&url, &values).map(|next| next.map(String::from))
     }
 
@@ -86,13 +89,21 @@ mod tests {
     fn the_next_page_is_found_among_all_links() {
         let page = |rest: &str| Ok(Some(format!("https://r.example:8443{rest}")));
         for (links, expected) in [
-            (vec![r#"</v2/a/tags/list?last=b&n=2>; rel="next""#], page("/v2/a/tags/list?last=b&n=2")),
+            (
+                vec![r#"</v2/a/tags/list?last=b&n=2>; rel="next""#],
+                page("/v2/a/tags/list?last=b&n=2"),
+            ),
             (vec!["</x?p=2>;rel=next"], page("/x?p=2")),
             (
-                vec![r#"<https://r.example/x?p=9>; rel="last", <http://r.example/x?p=2>; title="a, \"b;c"; rel="up next""#],
+                vec![
+                    r#"<https://r.example/x?p=9>; rel="last", <http://r.example/x?p=2>; title="a, \"b;c"; rel="up next""#,
+                ],
                 page("/x?p=2"),
             ),
-            (vec![r#"</first>; rel="first""#, r#"</second>; REL="Next""#], page("/second")),
+            (
+                vec![r#"</first>; rel="first""#, r#"</second>; REL="Next""#],
+                page("/second"),
+            ),
             (vec!["<?p=2>; rel=next"], page("/v2/a/tags/list?p=2")),
             (vec![r#"</x>; rel="prev"; rel="next""#], Ok(None)),
             (vec![r#"</x>; title="rel=next""#], Ok(None)),
@@ -105,7 +116,11 @@ mod tests {
 
     #[test]
     fn a_page_on_another_host_is_not_read() {
-        for link in ["<https://evil.example/x>; rel=next", "<//evil.example/x>; rel=next", "<https://[>; rel=next"] {
+        for link in [
+            "<https://evil.example/x>; rel=next",
+            "<//evil.example/x>; rel=next",
+            "<https://[>; rel=next",
+        ] {
             assert_eq!(next(&[link]), Err(ChannelError::Paging), "{link}");
         }
     }

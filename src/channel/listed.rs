@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
+use super::version::{check, munge, quoted};
 use super::wire::Answer;
 use super::{ChannelError, Release};
-use super::version::{check, munge, quoted};
 
 /// How much is read of a list. Those of k3s and RKE2 have some ten kilobytes.
 pub(super) const MAX_BODY: usize = 1 << 20;
@@ -32,14 +32,21 @@ pub(super) fn latest(answer: &Answer, id: &str) -> Result<Vec<Release>, ChannelE
     let channels: Channels = answer.json("list of channels")?;
     let channels = channels.data;
     let by_id = channels.iter().find(|channel| channel.id == id);
-    let by_name = || channels.iter().find(|channel| channel.id.is_empty() && channel.name == id);
+    let by_name = || {
+        channels
+            .iter()
+            .find(|channel| channel.id.is_empty() && channel.name == id)
+    };
     let Some(channel) = by_id.or_else(by_name) else {
         let near = channels
             .iter()
             .map(|channel| (strsim::damerau_levenshtein(&channel.id, id), &channel.id))
             .filter(|(distance, _)| *distance <= NEAR)
             .min();
-        return Err(ChannelError::NoChannel(quoted(id), near.map(|(_, near)| quoted(near))));
+        return Err(ChannelError::NoChannel(
+            quoted(id),
+            near.map(|(_, near)| quoted(near)),
+        ));
     };
     let version = channel.latest.clone().unwrap_or_default();
     if version.is_empty() {

@@ -61,7 +61,10 @@ impl Page {
     }
 
     fn weight(&self) -> usize {
-        let texts = self.releases.iter().map(|release| release.version.len() + RELEASE);
+        let texts = self
+            .releases
+            .iter()
+            .map(|release| release.version.len() + RELEASE);
         texts.sum::<usize>() + RELEASE
     }
 }

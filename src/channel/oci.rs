@@ -4,7 +4,7 @@
 //! bound to what it reads, and tells the server's words in its errors. What it has beside, blobs and pushes, is not needed here.
 
 pub(super) mod challenge;
-pub mod pull;
+pub(super) mod pull;
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,9 @@ impl ChannelClient {
             let key = session.key(&url);
             let known = self.memory.page(&key);
             let etag = known.as_deref().and_then(Page::etag);
-            let answer = session.ask(Method::GET, url, "application/json", etag, MAX_BODY).await?;
+            let answer = session
+                .ask(Method::GET, url, "application/json", etag, MAX_BODY)
+                .await?;
             if answer.status == StatusCode::NOT_FOUND {
                 return Err(ChannelError::NoRepository(answer.line()));
             }
@@ -78,7 +80,9 @@ impl ChannelClient {
             tags.extend(page.releases.iter().map(|release| release.version.clone()));
         }
         if tags.is_empty() {
-            return Err(ChannelError::NoRelease("the repository has no tag that could be a version"));
+            return Err(ChannelError::NoRelease(
+                "the repository has no tag that could be a version",
+            ));
         }
         let release = |version| Release {
             version,
@@ -91,7 +95,8 @@ impl ChannelClient {
     }
 
     pub(super) async fn digest_of(&self, image: &str, access: &Access) -> Result<String, ChannelError> {
-        let image = Reference::try_from(image).map_err(|error| ChannelError::NotAnImage(error.to_string()))?;
+        let image =
+            Reference::try_from(image).map_err(|error| ChannelError::NotAnImage(error.to_string()))?;
         if let Some(digest) = image.digest() {
             return Ok(digest.to_owned());
         }
@@ -112,7 +117,10 @@ impl ChannelClient {
             if !answer.status.is_success() {
                 return Err(ChannelError::Unexpected(answer.line()));
             }
-            let told = answer.header(DIGEST).filter(|digest| is_digest(digest)).map(str::to_owned);
+            let told = answer
+                .header(DIGEST)
+                .filter(|digest| is_digest(digest))
+                .map(str::to_owned);
             if method == Method::HEAD {
                 if let Some(told) = told {
                     return Ok(told);
@@ -167,7 +175,10 @@ impl<'a> Session<'a> {
 
     fn url(&self, rest: &str) -> Result<Url, ChannelError> {
         let path = format!("v2/{}/{rest}", self.repository.path);
-        self.repository.root.join(&path).map_err(|_| ChannelError::NotAUrl)
+        self.repository
+            .root
+            .join(&path)
+            .map_err(|_| ChannelError::NotAUrl)
     }
 
     /// What is known of a page, for these credentials.
@@ -226,7 +237,11 @@ impl<'a> Session<'a> {
         let is_home = answer.url.origin() == self.repository.root.origin();
         let login = if is_home { &self.login } else { &Login::None };
         let asked: Vec<Challenge> = challenges(answer.headers.get_all(WWW_AUTHENTICATE));
-        let scheme = |name: &str| asked.iter().find(|challenge| challenge.scheme.eq_ignore_ascii_case(name));
+        let scheme = |name: &str| {
+            asked
+                .iter()
+                .find(|challenge| challenge.scheme.eq_ignore_ascii_case(name))
+        };
         if let Login::Header(_) = login {
             return Err(self.denied(answer.line()));
         }
@@ -248,7 +263,9 @@ impl<'a> Session<'a> {
         login: &Login,
         limits: Key,
     ) -> Result<Auth, ChannelError> {
-        let realm = challenge.parameter("realm").and_then(|realm| Url::parse(realm).ok());
+        let realm = challenge
+            .parameter("realm")
+            .and_then(|realm| Url::parse(realm).ok());
         let mut realm = realm
             .filter(|realm| matches!(realm.scheme(), "http" | "https"))
             .filter(|realm| realm.username().is_empty() && realm.password().is_none())
@@ -274,7 +291,10 @@ impl<'a> Session<'a> {
                     .post(realm.clone())
                     .header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
                     .body(form);
-                let response = request.send().await.map_err(|error| ChannelError::failed(&error))?;
+                let response = request
+                    .send()
+                    .await
+                    .map_err(|error| ChannelError::failed(&error))?;
                 read(realm.clone(), response, MAX_TOKEN).await
             };
             tokio::time::timeout(self.client.timeout, posting)
@@ -326,7 +346,10 @@ fn versions(answer: &Answer) -> Result<Vec<Release>, ChannelError> {
         version,
         published: None,
     };
-    Ok(tags.filter(|tag| check(&munge(tag)).is_ok()).map(release).collect())
+    Ok(tags
+        .filter(|tag| check(&munge(tag)).is_ok())
+        .map(release)
+        .collect())
 }
 
 /// A digest of one of the two algorithms that are registered (image-spec, "Digests").

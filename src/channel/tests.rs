@@ -3,6 +3,7 @@
 mod responder;
 
 use std::io::Write as _;
+use std::path::Path;
 
 use super::*;
 use responder::{Responder, tls_responder};

@@ -158,7 +158,11 @@ pub(super) fn add_authorities(roots: &mut RootCertStore, pem: &str) -> Result<()
             .map_err(|_| "a certificate is none that can be trusted")?;
         any = true;
     }
-    if any { Ok(()) } else { Err("there is no certificate") }
+    if any {
+        Ok(())
+    } else {
+        Err("there is no certificate")
+    }
 }
 
 /// A credential as a header, for one origin.
@@ -290,7 +294,10 @@ async fn follow(http: &reqwest::Client, request: &Request<'_>) -> Result<Answer,
         if let Some(auth) = auth {
             builder = auth.on(builder, &url);
         }
-        let response = builder.send().await.map_err(|error| ChannelError::failed(&error))?;
+        let response = builder
+            .send()
+            .await
+            .map_err(|error| ChannelError::failed(&error))?;
         if !is_redirect(response.status()) {
             return read(url, response, request.limit).await;
         }
@@ -331,12 +338,18 @@ pub(super) async fn read(url: Url, mut response: Response, limit: usize) -> Resu
     let headers = std::mem::take(response.headers_mut());
     let mut body = Vec::new();
     if status.is_success() {
-        let told = response.content_length().and_then(|length| usize::try_from(length).ok());
+        let told = response
+            .content_length()
+            .and_then(|length| usize::try_from(length).ok());
         if told.is_some_and(|told| told > limit) {
             return Err(ChannelError::TooLarge(limit));
         }
         body.reserve_exact(told.unwrap_or_default());
-        while let Some(chunk) = response.chunk().await.map_err(|error| ChannelError::failed(&error))? {
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| ChannelError::failed(&error))?
+        {
             if body.len() + chunk.len() > limit {
                 return Err(ChannelError::TooLarge(limit));
             }

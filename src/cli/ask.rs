@@ -111,15 +111,21 @@ impl Asking {
     fn asker(&self) -> anyhow::Result<Asker> {
         let proxies = ProxyEnv::read(|name| std::env::var(name).ok())?;
         let mut tokens = BTreeMap::new();
-        let github = std::env::var(GITHUB_TOKEN).ok().map(|token| token.trim().to_owned());
+        let github = std::env::var(GITHUB_TOKEN)
+            .ok()
+            .map(|token| token.trim().to_owned());
         if let Some(token) = github.filter(|token| !token.is_empty()) {
             tokens.insert(GITHUB.to_owned(), token);
         }
         for (host, file) in &self.token_file {
-            let token = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
+            let token = std::fs::read_to_string(file)
+                .with_context(|| format!("{} cannot be read", file.display()))?;
             let token = token.trim().to_owned();
             if token.is_empty() {
-                return Err(anyhow!("{} is empty: it is to hold the token for {host}", file.display()));
+                return Err(anyhow!(
+                    "{} is empty: it is to hold the token for {host}",
+                    file.display()
+                ));
             }
             tokens.insert(host.clone(), token);
         }

@@ -283,9 +283,14 @@ fn decide(
             Some(Ok(offer)) => match choose(offer, guard) {
                 Some(release) => Ok(release.version.clone()),
                 None => {
-                    let range = guard.range.as_ref().map_or(String::new(), |range| format!(" in the range {range}"));
+                    let range = guard
+                        .range
+                        .as_ref()
+                        .map_or(String::new(), |range| format!(" in the range {range}"));
                     let count = offer.releases.len();
-                    outcome.why = Some(format!("of {count} versions none{range} can be compared, prereleases aside"));
+                    outcome.why = Some(format!(
+                        "of {count} versions none{range} can be compared, prereleases aside"
+                    ));
                     return (outcome, None);
                 }
             },

@@ -15,8 +15,8 @@ use super::objects::{Object, objects};
 use super::yaml::{Node, Step};
 use super::{Source, edit::Edit};
 use crate::api::Plan;
-use crate::channel::{Offer, Release};
 use crate::channel::version::{self, Refused, accept, is_behind, munge};
+use crate::channel::{Offer, Release};
 
 const VERSION: &str = "version";
 const CHANNEL: &str = "channel";

@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_loss_of_any_field_of_ours_changes_the_digest() {
         let whole = json!({
-            "hostAccess": "Root", "maxConcurrent": 2, "suspend": false, "settle": {"minReady": "1m", "workloads": true},
+            "channelCASecretRef": {"name": "a"}, "channelSecretRef": {"name": "b"}, "hostAccess": "Root", "maxConcurrent": 2, "suspend": false, "settle": {"minReady": "1m", "workloads": true},
             "reboot": {"when": "IfRequired", "timeout": "20m", "command": ["reboot"], "requiredFiles": ["/a"]},
         });
         let mut seen = vec![digest(whole.clone())];

@@ -45,7 +45,10 @@ impl List {
             move |request| {
                 let asked = log.note(&request);
                 let (code, headers, body) = answers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let etag = headers.iter().find(|(name, _)| *name == "etag").map(|(_, etag)| etag.clone());
+                let etag = headers
+                    .iter()
+                    .find(|(name, _)| *name == "etag")
+                    .map(|(_, etag)| etag.clone());
                 let same = etag.is_some() && asked.header("if-none-match") == etag.as_deref();
                 async move {
                     Ok(if same {
@@ -68,7 +71,10 @@ impl List {
     }
 
     fn set(&self, code: u16, headers: &[(&'static str, &str)], body: &str) {
-        let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()))
+            .collect();
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = (code, headers, body.to_owned());
     }
 }
@@ -85,13 +91,27 @@ async fn a_channel_is_found_in_the_list_by_its_id() {
     assert_eq!(asked[0].target, "/v1-release/channels");
     assert_eq!(asked[0].header("x-suc-cluster-id"), Some("cluster"));
     for (id, why) in [
-        ("stabel", "the channel server has no channel \"stabel\"; did you mean \"stable\"?"),
+        (
+            "stabel",
+            "the channel server has no channel \"stabel\"; did you mean \"stable\"?",
+        ),
         ("v1.99", "the channel server has no channel \"v1.99\""),
-        ("v1.16-testing", "channel \"v1.16-testing\" of the channel server has no version now"),
-        ("nothing", "channel \"nothing\" of the channel server has no version now"),
-        ("odd", "\"v1 beta\" cannot be an image tag and a label value: it has other characters than letters, digits, '.', '_' and '-'"),
+        (
+            "v1.16-testing",
+            "channel \"v1.16-testing\" of the channel server has no version now",
+        ),
+        (
+            "nothing",
+            "channel \"nothing\" of the channel server has no version now",
+        ),
+        (
+            "odd",
+            "\"v1 beta\" cannot be an image tag and a label value: it has other characters than letters, digits, '.', '_' and '-'",
+        ),
     ] {
-        let error = offer(&client, &server.url(id), &Access::default()).await.unwrap_err();
+        let error = offer(&client, &server.url(id), &Access::default())
+            .await
+            .unwrap_err();
         assert_eq!(error.to_string(), why);
     }
 }
@@ -101,12 +121,16 @@ async fn a_list_that_is_the_same_is_not_sent_again() {
     let server = List::start().await;
     let client = client();
     for expected in [None, Some("\"1\""), Some("\"1\"")] {
-        let offered = offer(&client, &server.url("stable"), &Access::default()).await.unwrap();
+        let offered = offer(&client, &server.url("stable"), &Access::default())
+            .await
+            .unwrap();
         assert_eq!(versions(&offered), ["v1.33.4+k3s1"]);
         assert_eq!(server.log.take()[0].header("if-none-match"), expected);
     }
     server.set(200, &[("etag", "\"2\"")], &list().replace("v1.33.4", "v1.33.5"));
-    let offered = offer(&client, &server.url("stable"), &Access::default()).await.unwrap();
+    let offered = offer(&client, &server.url("stable"), &Access::default())
+        .await
+        .unwrap();
     assert_eq!(versions(&offered), ["v1.33.5+k3s1"]);
     // What was read with credentials is for who has them.
     let asked = |access: Access| {
@@ -116,14 +140,22 @@ async fn a_list_that_is_the_same_is_not_sent_again() {
     server.log.take();
     asked(bearer("one")).await;
     asked(bearer("two")).await;
-    assert!(server.log.take().iter().all(|asked| asked.header("if-none-match").is_none()));
+    assert!(
+        server
+            .log
+            .take()
+            .iter()
+            .all(|asked| asked.header("if-none-match").is_none())
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_redirects_is_a_channel_all_the_same() {
     let server = List::start().await;
     server.set(302, &[("location", "/releases/v1.2.3+k3s1")], "");
-    let offered = offer(&client(), &server.url("stable"), &Access::default()).await.unwrap();
+    let offered = offer(&client(), &server.url("stable"), &Access::default())
+        .await
+        .unwrap();
     assert_eq!(versions(&offered), ["v1.2.3+k3s1"]);
 }
 
@@ -131,19 +163,33 @@ async fn a_server_that_redirects_is_a_channel_all_the_same() {
 async fn what_is_no_list_is_told() {
     let server = List::start().await;
     for (code, headers, body, why) in [
-        (200, &[("content-type", "text/html")][..], "<html>", "the answer is an HTML page, not a version"),
+        (
+            200,
+            &[("content-type", "text/html")][..],
+            "<html>",
+            "the answer is an HTML page, not a version",
+        ),
         (200, &[], "v1.2.3", "the answer is no list of channels"),
         (200, &[], "{}", "the answer is no list of channels"),
-        (200, &[], r#"{"data": []}"#, "the channel server has no channel \"stable\""),
+        (
+            200,
+            &[],
+            r#"{"data": []}"#,
+            "the channel server has no channel \"stable\"",
+        ),
         (304, &[], "", "unexpected response: HTTP/1.1 304 Not Modified"),
         (404, &[], "", "unexpected response: HTTP/1.1 404 Not Found"),
     ] {
         server.set(code, headers, body);
-        let error = offer(&client(), &server.url("stable"), &Access::default()).await.unwrap_err();
+        let error = offer(&client(), &server.url("stable"), &Access::default())
+            .await
+            .unwrap_err();
         assert_eq!(error.to_string(), why, "{body}");
     }
     server.set(200, &[], &" ".repeat((1 << 20) + 1));
-    let error = offer(&client(), &server.url("stable"), &Access::default()).await.unwrap_err();
+    let error = offer(&client(), &server.url("stable"), &Access::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.to_string(), "the answer has more than 1 MiB");
 }
 

@@ -84,7 +84,9 @@ impl Registry {
                 let (state, log) = (state.clone(), log.clone());
                 async move {
                     let asked = log.note(&request);
-                    let form = http_body_util::BodyExt::collect(request.into_body()).await?.to_bytes();
+                    let form = http_body_util::BodyExt::collect(request.into_body())
+                        .await?
+                        .to_bytes();
                     let answer = lock(&state).token(&asked, &form);
                     Ok(answer)
                 }
@@ -134,7 +136,10 @@ impl Registry {
 
     /// A pull secret that has a refresh token.
     pub fn identity_config(&self) -> String {
-        format!(r#"{{"auths": {{"{}": {{"identitytoken": "{REFRESH}"}}}}}}"#, self.host())
+        format!(
+            r#"{{"auths": {{"{}": {{"identitytoken": "{REFRESH}"}}}}}}"#,
+            self.host()
+        )
     }
 }
 
@@ -160,7 +165,11 @@ impl State {
             return answer(*code, &[], body.clone());
         }
         let form: Vec<(String, String)> = url::form_urlencoded::parse(form).into_owned().collect();
-        let posted = |name: &str| form.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+        let posted = |name: &str| {
+            form.iter()
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.clone())
+        };
         let parameter = |name: &str| asked.query(name).or_else(|| posted(name));
         if parameter("service").as_deref() != Some(SERVICE)
             || parameter("scope").as_deref() != Some("repository:team/k3s:pull")
@@ -179,11 +188,20 @@ impl State {
             },
         };
         if !known {
-            return answer(401, &[], r#"{"details":"incorrect username or password: pa:ss-s3cret"}"#);
+            return answer(
+                401,
+                &[],
+                r#"{"details":"incorrect username or password: pa:ss-s3cret"}"#,
+            );
         }
         let token = format!("token-s3cret-{}", self.tokens.len());
-        self.tokens.push((token.clone(), self.token_uses.unwrap_or(u32::MAX)));
-        let name = if asked.method == Method::POST { "access_token" } else { "token" };
+        self.tokens
+            .push((token.clone(), self.token_uses.unwrap_or(u32::MAX)));
+        let name = if asked.method == Method::POST {
+            "access_token"
+        } else {
+            "token"
+        };
         answer(200, &[], format!(r#"{{"{name}":"{token}","expires_in":60}}"#))
     }
 
@@ -195,7 +213,10 @@ impl State {
             Door::Header(name, value) => asked.header(name) == Some(value),
             Door::Token | Door::AnonymousToken => {
                 let token = given.and_then(|given| given.strip_prefix("Bearer "));
-                let token = self.tokens.iter_mut().find(|(known, _)| Some(known.as_str()) == token);
+                let token = self
+                    .tokens
+                    .iter_mut()
+                    .find(|(known, _)| Some(known.as_str()) == token);
                 token.is_some_and(|(_, uses)| {
                     let left = *uses > 0;
                     *uses = uses.saturating_sub(1);
@@ -208,7 +229,9 @@ impl State {
             let challenge = match self.door {
                 Door::Basic => r#"Basic realm="Registry Realm""#.to_owned(),
                 Door::Header(..) => String::new(),
-                _ => format!(r#"Bearer realm="{realm}",service="{SERVICE}",scope="repository:team/k3s:pull""#),
+                _ => {
+                    format!(r#"Bearer realm="{realm}",service="{SERVICE}",scope="repository:team/k3s:pull""#)
+                }
             };
             let errors = r#"{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}"#;
             return answer(401, &[("www-authenticate", challenge)], errors);
@@ -241,18 +264,31 @@ impl State {
         }
         if after.next().is_some() {
             let last = tags.last().unwrap();
-            headers.push(("link", format!("</v2/team/k3s/tags/list?last={last}&n={n}>; rel=\"next\"")));
+            headers.push((
+                "link",
+                format!("</v2/team/k3s/tags/list?last={last}&n={n}>; rel=\"next\""),
+            ));
         }
         answer(200, &headers, body)
     }
 
     fn manifest(&self, asked: &Asked) -> Response<Body> {
         let accepted = asked.header("accept").unwrap_or_default();
-        assert!(accepted.contains("application/vnd.oci.image.index.v1+json"), "{accepted}");
-        let mut headers = vec![("content-type", "application/vnd.oci.image.index.v1+json".to_owned())];
+        assert!(
+            accepted.contains("application/vnd.oci.image.index.v1+json"),
+            "{accepted}"
+        );
+        let mut headers = vec![(
+            "content-type",
+            "application/vnd.oci.image.index.v1+json".to_owned(),
+        )];
         if !self.no_digest {
             headers.push(("docker-content-digest", index_digest()));
         }
-        answer(200, &headers, if asked.method == Method::HEAD { "" } else { index() })
+        answer(
+            200,
+            &headers,
+            if asked.method == Method::HEAD { "" } else { index() },
+        )
     }
 }

@@ -31,7 +31,9 @@ impl Asked {
     pub fn query(&self, name: &str) -> Option<String> {
         let (_, query) = self.target.split_once('?')?;
         let mut pairs = url::form_urlencoded::parse(query.as_bytes());
-        pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+        pairs
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.into_owned())
     }
 }
 
@@ -46,7 +48,10 @@ impl Log {
             target: request.uri().to_string(),
             headers: request.headers().clone(),
         };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(asked.clone());
         asked
     }
 
@@ -88,7 +93,11 @@ pub async fn offer(client: &ChannelClient, url: &str, access: &Access) -> Result
 
 /// The versions of an offer, sorted by their letters.
 pub fn versions(offer: &Offer) -> Vec<&str> {
-    let mut versions: Vec<_> = offer.releases.iter().map(|release| release.version.as_str()).collect();
+    let mut versions: Vec<_> = offer
+        .releases
+        .iter()
+        .map(|release| release.version.as_str())
+        .collect();
     versions.sort_unstable();
     versions
 }

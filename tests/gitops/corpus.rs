@@ -133,6 +133,7 @@ fn wants(source: &Source) -> Vec<Want> {
                     plan,
                     version,
                     images: false,
+                    digests: std::collections::BTreeMap::new(),
                 }),
                 Verdict::Same => None,
                 other => panic!("{other:?}"),

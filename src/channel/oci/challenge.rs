@@ -95,9 +95,13 @@ mod tests {
     use super::*;
 
     fn read(headers: &[&str]) -> Vec<(String, Vec<(String, String)>)> {
-        let values: Vec<_> = headers.iter().map(|text| HeaderValue::from_str(text).unwrap()).collect();
+        let values: Vec<_> = headers
+            .iter()
+            .map(|text| HeaderValue::from_str(text).unwrap())
+            .collect();
         let all = challenges(&values).into_iter();
-        all.map(|challenge| (challenge.scheme, challenge.parameters)).collect()
+        all.map(|challenge| (challenge.scheme, challenge.parameters))
+            .collect()
     }
 
     fn challenge(scheme: &str, parameters: &[(&str, &str)]) -> (String, Vec<(String, String)>) {
@@ -108,7 +112,9 @@ mod tests {
     #[test]
     fn a_challenge_has_a_scheme_and_parameters() {
         assert_eq!(
-            read(&[r#"Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:a/b:pull,push""#]),
+            read(&[
+                r#"Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:a/b:pull,push""#
+            ]),
             [challenge(
                 "Bearer",
                 &[
@@ -118,16 +124,34 @@ mod tests {
                 ]
             )]
         );
-        assert_eq!(read(&[r#"BASIC realm = "a \"b\", c" , charset=UTF-8"#]), [challenge("BASIC", &[("realm", r#"a "b", c"#), ("charset", "UTF-8")])]);
+        assert_eq!(
+            read(&[r#"BASIC realm = "a \"b\", c" , charset=UTF-8"#]),
+            [challenge(
+                "BASIC",
+                &[("realm", r#"a "b", c"#), ("charset", "UTF-8")]
+            )]
+        );
     }
 
     #[test]
     fn several_challenges_stand_in_one_header_or_in_several() {
-        let both = [challenge("Basic", &[("realm", "x")]), challenge("Bearer", &[("realm", "y"), ("service", "z")])];
+        let both = [
+            challenge("Basic", &[("realm", "x")]),
+            challenge("Bearer", &[("realm", "y"), ("service", "z")]),
+        ];
         assert_eq!(read(&[r#"Basic realm="x", Bearer realm="y",service="z""#]), both);
-        assert_eq!(read(&[r#"Basic realm="x""#, r#"Bearer realm="y", service="z""#]), both);
-        assert_eq!(read(&[r"Negotiate, Basic realm=x"]), [challenge("Negotiate", &[]), challenge("Basic", &[("realm", "x")])]);
-        assert_eq!(read(&[r"NTLM abc==, Basic realm=x"]), [challenge("NTLM", &[]), challenge("Basic", &[("realm", "x")])]);
+        assert_eq!(
+            read(&[r#"Basic realm="x""#, r#"Bearer realm="y", service="z""#]),
+            both
+        );
+        assert_eq!(
+            read(&[r"Negotiate, Basic realm=x"]),
+            [challenge("Negotiate", &[]), challenge("Basic", &[("realm", "x")])]
+        );
+        assert_eq!(
+            read(&[r"NTLM abc==, Basic realm=x"]),
+            [challenge("NTLM", &[]), challenge("Basic", &[("realm", "x")])]
+        );
     }
 
     #[test]

@@ -69,8 +69,8 @@ impl DockerConfig {
     /// # Errors
     /// It is none.
     pub fn parse(text: &[u8]) -> Result<Self, &'static str> {
-        let file: File =
-            serde_json::from_slice(text).map_err(|_| "it is no JSON with an object \"auths\" of registries")?;
+        let file: File = serde_json::from_slice(text)
+            .map_err(|_| "it is no JSON with an object \"auths\" of registries")?;
         Ok(Self::of(file.auths))
     }
 
@@ -114,7 +114,11 @@ impl Place {
             .unwrap_or(name);
         let (host, path) = name.split_once('/').unwrap_or((name, ""));
         let path = path.trim_end_matches('/');
-        let path = path.strip_prefix("v1").or_else(|| path.strip_prefix("v2")).filter(|rest| rest.is_empty()).unwrap_or(path);
+        let path = path
+            .strip_prefix("v1")
+            .or_else(|| path.strip_prefix("v2"))
+            .filter(|rest| rest.is_empty())
+            .unwrap_or(path);
         let host = host.to_ascii_lowercase();
         Self {
             host: if HUB.contains(&host.as_str()) {
@@ -130,13 +134,20 @@ impl Place {
         let port = |host: &str| {
             let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
             // `[::1]` has colons, and no port.
-            if port.ends_with(']') { (host.to_owned(), String::new()) } else { (name.to_owned(), port.to_owned()) }
+            if port.ends_with(']') {
+                (host.to_owned(), String::new())
+            } else {
+                (name.to_owned(), port.to_owned())
+            }
         };
         let ((host, at), (wanted, port)) = (port(&self.host), port(&repository.host));
         let (parts, wanted): (Vec<_>, Vec<_>) = (host.split('.').collect(), wanted.split('.').collect());
         at == port
             && parts.len() == wanted.len()
-            && parts.iter().zip(&wanted).all(|(pattern, part)| matches(pattern, part))
+            && parts
+                .iter()
+                .zip(&wanted)
+                .all(|(pattern, part)| matches(pattern, part))
             && repository.path.starts_with(&self.path)
     }
 }

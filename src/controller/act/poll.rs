@@ -39,16 +39,22 @@ impl Actor {
         let mut access = Access::default();
         if let Some(name) = &channel.secret {
             let secret = self.needed("spec.channelSecretRef", name).await?;
-            access.read_secret(&secret).map_err(|error| format!("spec.channelSecretRef: {error}"))?;
+            access
+                .read_secret(&secret)
+                .map_err(|error| format!("spec.channelSecretRef: {error}"))?;
         }
         if let Some(name) = &channel.ca {
             let secret = self.needed("spec.channelCASecretRef", name).await?;
-            access.read_ca(&secret).map_err(|error| format!("spec.channelCASecretRef: {error}"))?;
+            access
+                .read_ca(&secret)
+                .map_err(|error| format!("spec.channelCASecretRef: {error}"))?;
         }
         for name in &channel.pull {
             // A kubelet pulls without one that is missing, and so do we.
             if let Some(secret) = self.secret("spec.imagePullSecrets", name).await? {
-                access.read_pull_secret(&secret).map_err(|error| format!("spec.imagePullSecrets: {error}"))?;
+                access
+                    .read_pull_secret(&secret)
+                    .map_err(|error| format!("spec.imagePullSecrets: {error}"))?;
             }
         }
         Ok(access)

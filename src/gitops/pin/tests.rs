@@ -98,6 +98,7 @@ fn an_image_whose_tag_is_the_version_moves_along_when_it_is_to() {
         plan: plans(&source).remove(0),
         version: "v1.34.1+k3s1".to_owned(),
         images,
+        digests: BTreeMap::new(),
     };
     let with = rewrite(&source, &[want(true)]).unwrap();
     assert_eq!(
