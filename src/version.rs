@@ -126,6 +126,11 @@ impl Version {
         semver::Version::parse(self.text.strip_prefix('v').unwrap_or(&self.text)).is_ok()
     }
 
+    /// What lists for people are sorted by, so that what belongs together is together. It says nothing of what is newer.
+    pub fn sort_key(&self) -> (bool, [u64; 4], bool) {
+        (self.dated, self.numbers, self.suffix.before.is_empty())
+    }
+
     /// How many numbers are written, and whether after a `v`: of equal ones, those are alike that are spelled alike.
     fn spelling(&self) -> (usize, bool) {
         (self.written, self.text.starts_with('v'))

@@ -1,5 +1,8 @@
 //! `Plan.status`: system-upgrade-controller's fields with their meaning, and refit's own beside them.
 
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -171,6 +174,19 @@ pub struct ChannelStatus {
     /// Further versions that may be taken one day, and when each was seen first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Vec<FirstSeen>>,
+}
+
+impl ChannelStatus {
+    /// When versions were seen first, by the version with `+` as `-`.
+    pub fn first_seen(&self) -> BTreeMap<String, Timestamp> {
+        let candidate = self.candidate.as_deref().zip(self.since.as_deref());
+        let others = self.seen.iter().flatten();
+        others
+            .map(|seen| (seen.version.as_str(), seen.since.as_str()))
+            .chain(candidate)
+            .filter_map(|(version, since)| Some((version.replace('+', "-"), since.parse().ok()?)))
+            .collect()
+    }
 }
 
 /// When a version was seen first.

@@ -222,25 +222,13 @@ impl Actor {
                 channel,
                 latest_version,
                 asked_by,
-            } => {
-                let offer = self.poll(&channel, latest_version.as_deref()).await;
-                Ok(vec![Told::Channel(channel, self.clock.now(), offer, asked_by)])
-            }
+            } => Ok(self.ask_channel(channel, latest_version, asked_by).await),
             Prepared::ReadDigest {
                 plan,
                 hash,
                 image,
                 access,
-            } => match self.digest(&image, &access).await {
-                Ok(digest) => Ok(vec![Told::Digest(plan, hash, image, digest)]),
-                Err(message) => Err((
-                    Vec::new(),
-                    Trouble {
-                        message,
-                        kind: TroubleKind::Refused,
-                    },
-                )),
-            },
+            } => self.ask_digest(plan, hash, image, &access).await,
             Prepared::ReadSecret { name } => self.read_secret(name).await,
             Prepared::ReadWorkload { workload } => self.read_workload(workload).await,
             Prepared::AskPermissions(wishes) => {

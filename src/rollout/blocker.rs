@@ -106,6 +106,9 @@ pub enum Blocker {
     },
 }
 
+/// Reason while a registry is being asked, which is no news.
+pub(super) const DIGEST_PENDING: &str = "DigestPending";
+
 impl Blocker {
     /// It keeps nodes from being begun with, and is no reason to leave one half done.
     pub(super) fn is_for_new_nodes(&self) -> bool {
@@ -139,6 +142,7 @@ impl Blocker {
             Self::PodLeaving { .. } => "PodLeaving",
             Self::ChannelWithdrawn { .. } => "ChannelWithdrawn",
             Self::VersionOutOfRange { .. } => "VersionOutOfRange",
+            Self::DigestUnknown { why, .. } if why.is_empty() => DIGEST_PENDING,
             Self::DigestUnknown { .. } => "DigestUnknown",
             Self::MinorSkip { .. } => "MinorSkip",
             Self::JobRefused { .. } => "JobRefused",
@@ -177,7 +181,10 @@ impl fmt::Display for Blocker {
                 write!(f, "spec.channel gives {offered}, which is older than {current}")
             }
             Self::VersionOutOfRange { version, range } => {
-                write!(f, "the Plan is at {version}, which is not in spec.versionPolicy.range, {range}")
+                write!(
+                    f,
+                    "the Plan is at {version}, which is not in spec.versionPolicy.range, {range}"
+                )
             }
             Self::DigestUnknown { image, why } if why.is_empty() => {
                 write!(f, "the registry is being asked for the digest of {image}")

@@ -108,7 +108,10 @@ pub(super) fn conditions(
             known(LATEST_RESOLVED)
         }
     };
-    let up_to_date = plan.channel.as_ref().filter(|_| plan.spec().version_policy.is_some());
+    let up_to_date = plan
+        .channel
+        .as_ref()
+        .filter(|_| plan.spec().version_policy.is_some());
     let up_to_date = up_to_date.and_then(|_| match plan.choice.as_ref().filter(|_| plan.policy.is_some()) {
         Some(choice) => Some(write(up_to_date_says(choice))),
         None => known(UP_TO_DATE),

@@ -183,7 +183,12 @@ fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
             }
         }
         ask_for_digests(plan, decision);
-        if let Some(due) = plan.choice.as_ref().and_then(|choice| choice.due).filter(|due| *due > now) {
+        if let Some(due) = plan
+            .choice
+            .as_ref()
+            .and_then(|choice| choice.due)
+            .filter(|due| *due > now)
+        {
             decision.wake_at(due);
         }
         let Some(channel) = plan.channel.as_ref().filter(|channel| channels.insert(*channel)) else {

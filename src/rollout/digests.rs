@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::LocalObjectReference;
-
 use super::facts::Text;
 use super::resolve::Resolved;
 use crate::api::{PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
@@ -13,13 +11,14 @@ use crate::job::image;
 
 /// With what the registry of an image is asked: as the image is pulled.
 pub(super) fn access(spec: &PlanSpec, image: &str) -> Named {
-    let name = |reference: &LocalObjectReference| {
-        let name = Some(reference.name.as_str()).filter(|name| !name.is_empty());
-        name.map(Text::from)
-    };
+    let name = |name: &str| Some(name).filter(|name| !name.is_empty()).map(Text::from);
+    let pull = spec.image_pull_secrets.iter().flatten();
     Named {
-        ca: spec.channel_ca_secret_ref.as_ref().and_then(name),
-        pull: spec.image_pull_secrets.iter().flatten().filter_map(name).collect(),
+        ca: spec
+            .channel_ca_secret_ref
+            .as_ref()
+            .and_then(|reference| name(&reference.name)),
+        pull: pull.filter_map(|reference| name(&reference.name)).collect(),
         ..Named::open(image)
     }
 }
@@ -36,7 +35,6 @@ pub(super) struct Digests {
     /// All that is wanted is in the stored status.
     is_stored: bool,
 }
-
 
 impl Digests {
     /// The Plan is at another version, or says other things.
@@ -71,7 +69,10 @@ impl Digests {
             .map(|pinned| (pinned.image.as_str(), pinned.digest.as_str()))
             .collect();
         let told = (self.read.0.as_ref() == hash).then_some(&self.read.1);
-        self.is_stored = self.wanted.iter().all(|image| stored.contains_key(image.as_str()));
+        self.is_stored = self
+            .wanted
+            .iter()
+            .all(|image| stored.contains_key(image.as_str()));
         self.known.clear();
         for image in &self.wanted {
             let digest = stored.get(image.as_str()).copied();
@@ -92,7 +93,9 @@ impl Digests {
 
     /// Images of which nobody has said yet what their tag stands for.
     pub(super) fn unknown(&self) -> impl Iterator<Item = &String> {
-        self.wanted.iter().filter(|image| !self.known.contains_key(*image))
+        self.wanted
+            .iter()
+            .filter(|image| !self.known.contains_key(*image))
     }
 
     /// All is known, and stored status says so.

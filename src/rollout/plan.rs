@@ -254,7 +254,9 @@ impl PlanView {
             return;
         };
         let stands = self.chosen.as_ref().is_some_and(|chosen| {
-            Arc::ptr_eq(&chosen.offer, offer) && chosen.from <= now && chosen.until.is_none_or(|until| now < until)
+            Arc::ptr_eq(&chosen.offer, offer)
+                && chosen.from <= now
+                && chosen.until.is_none_or(|until| now < until)
         });
         if stands {
             return;
@@ -283,7 +285,11 @@ impl PlanView {
 
     /// A registry has said what the tag of an image stands for.
     pub(super) fn digest_read(&mut self, hash: &str, image: String, digest: String) {
-        if self.resolved.as_ref().is_some_and(|resolved| *resolved.hash == *hash) {
+        if self
+            .resolved
+            .as_ref()
+            .is_some_and(|resolved| *resolved.hash == *hash)
+        {
             self.digests.read(hash, image, digest);
         }
     }

@@ -65,11 +65,9 @@ impl Resolution {
     pub(super) fn resolved(&self) -> Option<&Resolved> {
         match self {
             Self::Resolved(resolved) => Some(resolved),
-            Self::Pending
-            | Self::Reading(_)
-            | Self::Failed(_)
-            | Self::Held(_)
-            | Self::MissingSecrets(_) => None,
+            Self::Pending | Self::Reading(_) | Self::Failed(_) | Self::Held(_) | Self::MissingSecrets(_) => {
+                None
+            }
         }
     }
 }
@@ -249,16 +247,8 @@ pub(super) fn secrets_of(channel: &Named) -> Option<String> {
 
 /// When versions of the channel were seen first, as status has it. Keys are as tags hold them.
 pub(super) fn seen(plan: &PlanFacts, channel: Option<&Named>) -> BTreeMap<String, Timestamp> {
-    let Some(told) = channel.and_then(|channel| told(plan, channel)) else {
-        return BTreeMap::new();
-    };
-    let candidate = told.candidate.as_deref().zip(told.since.as_deref());
-    let others = told.seen.iter().flatten();
-    others
-        .map(|seen| (seen.version.as_str(), seen.since.as_str()))
-        .chain(candidate)
-        .filter_map(|(version, since)| Some((munge(version), since.parse().ok()?)))
-        .collect()
+    let told = channel.and_then(|channel| told(plan, channel));
+    told.map(ChannelStatus::first_seen).unwrap_or_default()
 }
 
 /// The channel that decides the version of a Plan.

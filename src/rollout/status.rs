@@ -17,8 +17,8 @@ use super::resolve::{self, Resolution};
 use super::step::Step;
 use super::world::World;
 use super::{fields, start};
-use crate::channel::version::munge;
 use crate::api::{ChannelStatus, FirstSeen, NodeCounts, NodeProgress, PinnedStatus, PlanStatus};
+use crate::channel::version::munge;
 use crate::version::policy::{Held, Refusal};
 
 /// Phase of a node that has not been started.

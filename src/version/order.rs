@@ -126,7 +126,9 @@ impl Suffix {
             Some(if word == RKE2 { "rke2" } else { word }.to_owned())
         };
         match (builder(self), builder(other)) {
-            (Some(one), Some(other)) if one != other => format!("one is a build of {one}, the other of {other}"),
+            (Some(one), Some(other)) if one != other => {
+                format!("one is a build of {one}, the other of {other}")
+            }
             (Some(one), None) | (None, Some(one)) if self.rest.is_empty() && other.rest.is_empty() => {
                 format!("one is a build of {one}, and the other is not")
             }

@@ -6,7 +6,18 @@ use super::{BUILDERS, NotAVersion, Suffix, Token, Version};
 
 /// Words that come before a release.
 pub(super) const BEFORE: [&str; 12] = [
-    "alpha", "beta", "rc", "canary", "dev", "ea", "milestone", "nightly", "pre", "preview", "snapshot", "unstable",
+    "alpha",
+    "beta",
+    "rc",
+    "canary",
+    "dev",
+    "ea",
+    "milestone",
+    "nightly",
+    "pre",
+    "preview",
+    "snapshot",
+    "unstable",
 ];
 /// First numbers that are years. Nothing else that is released has got so far.
 const YEARS: std::ops::RangeInclusive<u64> = 1990..=2999;

@@ -62,8 +62,11 @@ impl From<&Offer> for Offered {
                 release: release.clone(),
             }
         };
+        let mut entries: Vec<_> = offer.releases.iter().map(entry).collect();
+        // In an order that means nothing, but is always the same: so is then what is made of it.
+        entries.sort_by(|one, other| one.release.version.cmp(&other.release.version));
         Self {
-            entries: offer.releases.iter().map(entry).collect(),
+            entries,
             is_partial: offer.partial.is_some(),
         }
     }

@@ -204,7 +204,9 @@ impl Partial {
         let has_suffix = suffix != Suffix::default();
         let is_whole = !is_open && (numbers.len() >= 3 || has_suffix);
         if suffix.starts_with_number() {
-            return Err(whole("what lies between two versions is written with spaces: \"1.30 - 1.32\"".to_owned()));
+            return Err(whole(
+                "what lies between two versions is written with spaces: \"1.30 - 1.32\"".to_owned(),
+            ));
         }
         Ok(Self {
             // A year that stands alone may be any number.
@@ -311,9 +313,7 @@ fn is_empty(bounds: &[Bound]) -> bool {
                 && (low.side == Side::Above || high.side == Side::Below)
         }
     };
-    let kinds_differ = |one: &Bound, other: &Bound| {
-        matches!((one.dated, other.dated), (Some(one), Some(other)) if one != other)
-    };
+    let kinds_differ = |one: &Bound, other: &Bound| matches!((one.dated, other.dated), (Some(one), Some(other)) if one != other);
     bounds
         .iter()
         .filter(lower)

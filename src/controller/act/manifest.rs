@@ -160,33 +160,45 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 events,
             })
         }
+        step @ (Step::Poll { .. }
+        | Step::ReadDigest { .. }
+        | Step::ReadSecret { .. }
+        | Step::ReadWorkload { .. }
+        | Step::AskPermissions) => question(world, step),
+        Step::ReadPlans => None, // the watch does
+    })
+}
+
+/// What is asked, and changes nothing.
+fn question(world: &World, step: Step) -> Option<Prepared> {
+    Some(match step {
         Step::Poll {
             channel,
             latest_version,
             asked_by,
-        } => Some(Prepared::Poll {
+        } => Prepared::Poll {
             channel,
             latest_version,
             asked_by,
-        }),
+        },
         Step::ReadDigest {
             plan,
             hash,
             image,
             access,
-        } => Some(Prepared::ReadDigest {
+        } => Prepared::ReadDigest {
             plan,
             hash,
             image,
             access,
-        }),
-        Step::ReadSecret { name } => Some(Prepared::ReadSecret { name }),
-        Step::AskPermissions => Some(Prepared::AskPermissions(Wishes {
+        },
+        Step::ReadSecret { name } => Prepared::ReadSecret { name },
+        Step::ReadWorkload { workload } => Prepared::ReadWorkload { workload },
+        Step::AskPermissions => Prepared::AskPermissions(Wishes {
             reboots: world.has_reboots(),
             workloads: world.has_workloads(),
-        })),
-        Step::ReadWorkload { workload } => Some(Prepared::ReadWorkload { workload }),
-        Step::ReadPlans => None, // the watch does
+        }),
+        _ => return None,
     })
 }
 

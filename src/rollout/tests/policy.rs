@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::build::plan_with;
 use super::toy::Toy;
 use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_POLL_NOW};
+use crate::api::plan::SecretRef;
 use crate::api::{ChannelStatus, Plan, PlanSpec, VersionPolicySpec};
 use crate::channel::{Offer, Release};
 use crate::rollout::{Blocker, Step};
@@ -91,7 +92,10 @@ fn what_is_out_of_range_waits_and_says_so() {
     assert_eq!(channel(&toy).last_error, None, "that is no error");
     let message = "v1.34.0+k3s1 is not taken: it is not in spec.versionPolicy.range, 1.33.x; a range that has it lets it through";
     assert_eq!(channel(&toy).message.as_deref(), Some(message));
-    assert_eq!(toy.told_of("VersionHeld"), [format!("{message}; the Plan stays at v1.33.2")]);
+    assert_eq!(
+        toy.told_of("VersionHeld"),
+        [format!("{message}; the Plan stays at v1.33.2")]
+    );
     toy.later(A_POLL);
     assert_eq!(toy.told_of("VersionHeld").len(), 1, "once");
     // A node that comes meanwhile gets what the others have.
@@ -101,7 +105,10 @@ fn what_is_out_of_range_waits_and_says_so() {
     assert!(toy.is_done("c", "p"));
     edit(&mut toy, |policy| policy.range = Some(">=1.33".to_owned()));
     assert_eq!(version(&toy), "v1.34.0-k3s1", "nobody has to be asked for that");
-    assert_eq!((candidate(&toy), up_to_date(&toy)), (None, words("True", "Latest")));
+    assert_eq!(
+        (candidate(&toy), up_to_date(&toy)),
+        (None, words("True", "Latest"))
+    );
 }
 
 #[test]
@@ -137,7 +144,10 @@ fn a_version_is_first_seen_once_whoever_looks() {
         toy.wakes_up(); // another one takes over
         toy.settle();
         toy.later(1);
-        assert_eq!(channel(&toy).since, Some(super::super::conditions::seconds(since)));
+        assert_eq!(
+            channel(&toy).since,
+            Some(super::super::conditions::seconds(since))
+        );
         assert_eq!(version(&toy), "v1.33.2");
     }
     assert_eq!(toy.told_of("VersionHeld").len(), 1);
@@ -163,10 +173,17 @@ fn a_version_that_comes_again_is_as_old_as_it_is() {
     let since = channel(&toy).since;
     toy.channels.insert(URL.to_owned(), Err("down".to_owned()));
     toy.later(A_POLL);
-    assert_eq!((channel(&toy).last_error.as_deref(), channel(&toy).since), (Some("down"), since.clone()));
+    assert_eq!(
+        (channel(&toy).last_error.as_deref(), channel(&toy).since),
+        (Some("down"), since.clone())
+    );
     toy.wakes_up();
     toy.settle();
-    assert_eq!(channel(&toy).since, since, "nor does another controller forget it");
+    assert_eq!(
+        channel(&toy).since,
+        since,
+        "nor does another controller forget it"
+    );
     says(&mut toy, "v1.33.4");
     toy.later(A_POLL);
     assert_ne!(channel(&toy).since, since, "the channel has taken it back");
@@ -184,7 +201,10 @@ fn the_first_version_of_all_waits_too() {
     toy.settle();
     let (status, reason, message) = toy.says("p", "LatestResolved");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Held"));
-    assert!(message.starts_with("v1.33.3 is taken at 2026-01-01T10:00:00Z"), "{message}");
+    assert!(
+        message.starts_with("v1.33.3 is taken at 2026-01-01T10:00:00Z"),
+        "{message}"
+    );
     assert_eq!((version(&toy), toy.jobs.len()), ("", 0));
     assert_eq!(toy.told_of("ResolveFailed"), [""; 0]);
     toy.wakes_up();
@@ -241,7 +261,11 @@ fn a_channel_may_be_asked_now_and_once() {
     toy.channels.clear();
     annotate(&mut toy, ANNOTATION_POLL_NOW, Some("three"));
     assert_eq!(toy.polls.len(), polls + 3);
-    assert_eq!(channel(&toy).polled_for.as_deref(), Some("three"), "also if it was no good");
+    assert_eq!(
+        channel(&toy).polled_for.as_deref(),
+        Some("three"),
+        "also if it was no good"
+    );
 }
 
 #[test]
@@ -265,8 +289,8 @@ fn one_url_with_two_secrets_is_two_channels() {
         plan_with(name, |spec| {
             spec.version = None;
             spec.channel = Some(URL.to_owned());
-            spec.channel_secret_ref = secret.map(|name| {
-                serde_json::from_value(serde_json::json!({ "name": name })).unwrap()
+            spec.channel_secret_ref = secret.map(|name| SecretRef {
+                name: name.to_owned(),
             });
         })
     };
@@ -282,12 +306,21 @@ fn one_url_with_two_secrets_is_two_channels() {
     assert_eq!(toy.polls.len(), 3, "another controller knows them apart");
     toy.edit("q", |spec| spec.channel_secret_ref = None);
     toy.settle();
-    assert_eq!(toy.polls.len(), 3, "that one has been asked");
+    assert_eq!(toy.polls.len(), 4, "a Plan that was told nothing is told now");
     toy.edit("p", |spec| {
-        spec.channel_secret_ref = Some(serde_json::from_value(serde_json::json!({"name": "three"})).unwrap());
+        spec.channel_secret_ref = Some(SecretRef {
+            name: "three".to_owned(),
+        });
     });
     toy.settle();
-    assert_eq!(toy.polls.len(), 4);
+    assert_eq!(toy.polls.len(), 5);
+    toy.edit("q", |spec| {
+        spec.channel_secret_ref = Some(SecretRef {
+            name: "three".to_owned(),
+        });
+    });
+    toy.settle();
+    assert_eq!(toy.polls.len(), 5, "that one has just been asked");
 }
 
 fn feed(toy: &mut Toy, releases: &[(&str, Option<&str>)]) {
@@ -358,14 +391,20 @@ fn a_channel_that_was_behind_when_it_was_last_understood_holds_all_nodes_whoever
     let first = toy.slots("p")[0].clone();
     says(&mut toy, "v1.26.9");
     toy.later(A_POLL);
-    toy.channels.insert(URL.to_owned(), Err("the answer is an HTML page, not a version".to_owned()));
+    toy.channels.insert(
+        URL.to_owned(),
+        Err("the answer is an HTML page, not a version".to_owned()),
+    );
     toy.later(A_POLL);
     toy.succeeds(&first);
     assert!(toy.is_done(&first, "p") && toy.slots("p").is_empty());
     for _ in 0..3 {
         toy.wakes_up();
         toy.later(5);
-        assert!(toy.slots("p").is_empty(), "the HTML page is no reason to believe it again");
+        assert!(
+            toy.slots("p").is_empty(),
+            "the HTML page is no reason to believe it again"
+        );
         assert_eq!(toy.complete("p").1, "ChannelWithdrawn");
     }
     assert_eq!(version(&toy), "v1.33.2");
@@ -380,7 +419,13 @@ fn a_channel_that_was_behind_when_it_was_last_understood_holds_all_nodes_whoever
 #[test]
 fn a_node_that_is_too_far_behind_waits_and_the_others_do_not_wait_for_it() {
     let mut toy = Toy::new();
-    for (name, kubelet) in [("a", "v1.33.1+k3s1"), ("b", "v1.31.9+k3s1"), ("c", "v1.32.0"), ("d", ""), ("e", "v1.34.1")] {
+    for (name, kubelet) in [
+        ("a", "v1.33.1+k3s1"),
+        ("b", "v1.31.9+k3s1"),
+        ("c", "v1.32.0"),
+        ("d", ""),
+        ("e", "v1.34.1"),
+    ] {
         toy.add_node(name, |node| node.kubelet = kubelet.into());
     }
     says(&mut toy, "v1.33.2+k3s1");
@@ -391,7 +436,10 @@ fn a_node_that_is_too_far_behind_waits_and_the_others_do_not_wait_for_it() {
         toy.succeeds(&node);
     }
     assert!(toy.slots("p").is_empty());
-    let done: BTreeSet<_> = ["a", "b", "c", "d", "e"].into_iter().filter(|node| toy.is_done(node, "p")).collect();
+    let done: BTreeSet<_> = ["a", "b", "c", "d", "e"]
+        .into_iter()
+        .filter(|node| toy.is_done(node, "p"))
+        .collect();
     assert_eq!(done, ["a", "c", "e"].into());
     let far = toy.blocker("p", "b").unwrap();
     assert_eq!(far.reason(), "MinorSkip");
@@ -401,9 +449,16 @@ fn a_node_that_is_too_far_behind_waits_and_the_others_do_not_wait_for_it() {
          version in between, or a higher limit, lets it through"
     );
     let unknown = toy.blocker("p", "d").unwrap().to_string();
-    assert!(unknown.starts_with("v1.33.2-k3s1 cannot be compared with the node's kubelet"), "{unknown}");
+    assert!(
+        unknown.starts_with("v1.33.2-k3s1 cannot be compared with the node's kubelet"),
+        "{unknown}"
+    );
     assert_eq!(toy.complete("p").1, "MinorSkip");
-    assert!(toy.complete("p").2.starts_with("Node b: v1.33.2-k3s1 is 2 minor versions"));
+    assert!(
+        toy.complete("p")
+            .2
+            .starts_with("Node b: v1.33.2-k3s1 is 2 minor versions")
+    );
     edit(&mut toy, |policy| policy.max_minor_skip = Some(2));
     assert_eq!(toy.slots("p"), ["b"]);
 }
@@ -421,8 +476,17 @@ fn a_plan_with_a_version_holds_nodes_that_are_too_far_behind_too() {
     }));
     toy.settle();
     assert_eq!(toy.blocker("p", "a").unwrap().reason(), "MinorSkip");
-    let types: Vec<_> = toy.status("p").conditions.iter().map(|c| c.type_.as_str()).collect();
-    assert_eq!(types, ["Complete", "Validated", "LatestResolved"], "there is no channel");
+    let types: Vec<_> = toy
+        .status("p")
+        .conditions
+        .iter()
+        .map(|c| c.type_.as_str())
+        .collect();
+    assert_eq!(
+        types,
+        ["Complete", "Validated", "LatestResolved"],
+        "there is no channel"
+    );
 }
 
 fn pinned(spec: &mut PlanSpec) {
@@ -432,8 +496,10 @@ fn pinned(spec: &mut PlanSpec) {
     });
 }
 
-fn image_of(toy: &mut Toy, node: &str) -> String {
-    toy.job_for(node).image.clone()
+fn image_of(toy: &Toy, node: &str) -> String {
+    let jobs = toy.jobs_for(node);
+    let live = jobs.iter().find(|job| !job.facts.recorded).unwrap();
+    live.image.clone()
 }
 
 #[test]
@@ -443,13 +509,13 @@ fn jobs_run_by_the_digest_that_the_tag_stood_for_once() {
     toy.apply(plan_with("p", pinned));
     toy.settle();
     let first = toy.slots("p")[0].clone();
-    let image = image_of(&mut toy, &first);
+    let image = image_of(&toy, &first);
     assert_eq!(image, format!("example.com/upgrade:v1@sha256:{:064x}", 1));
     toy.succeeds(&first);
     toy.wakes_up();
     toy.settle();
     let second = toy.slots("p")[0].clone();
-    assert_eq!(image_of(&mut toy, &second), image, "the tag may have moved");
+    assert_eq!(image_of(&toy, &second), image, "the tag may have moved");
     assert_eq!(toy.digests_asked.len(), 1);
     let status = toy.status("p").pinned.clone().unwrap();
     assert_eq!(Some(&status.hash), toy.status("p").latest_hash.as_ref());
@@ -459,7 +525,7 @@ fn jobs_run_by_the_digest_that_the_tag_stood_for_once() {
     toy.edit("p", |spec| spec.version = Some("v2".to_owned()));
     toy.settle();
     let node = toy.slots("p")[0].clone();
-    let image = image_of(&mut toy, &node);
+    let image = image_of(&toy, &node);
     assert_eq!(image, format!("example.com/upgrade:v2@sha256:{:064x}", 2));
 }
 
@@ -477,7 +543,7 @@ fn no_job_is_made_before_stored_status_has_the_digest() {
     toy.wakes_up();
     toy.settle();
     assert_eq!(toy.digests_asked.len(), 2);
-    let (a, b) = (image_of(&mut toy, "a"), image_of(&mut toy, "b"));
+    let (a, b) = (image_of(&toy, "a"), image_of(&toy, "b"));
     assert_eq!(a, b);
     assert!(a.ends_with(&toy.status("p").pinned.as_ref().unwrap().images[0].digest));
 }
@@ -493,7 +559,10 @@ fn a_registry_that_says_no_digest_starts_nobody_and_is_told() {
     assert!(toy.slots("p").is_empty() && toy.jobs.is_empty());
     let (_, reason, message) = toy.complete("p");
     assert_eq!(reason, "DigestUnknown");
-    assert_eq!(message, "the digest of example.com/upgrade:v1 cannot be had: unauthorized");
+    assert_eq!(
+        message,
+        "the digest of example.com/upgrade:v1 cannot be had: unauthorized"
+    );
     assert_eq!(toy.told_of("DigestUnknown"), [message]);
     toy.refuses_digests = None;
     toy.later(60);
@@ -512,7 +581,7 @@ fn an_image_with_a_digest_of_its_own_is_asked_of_nobody() {
         spec.upgrade.image = own;
     }));
     toy.settle();
-    assert_eq!(image_of(&mut toy, "a"), image);
+    assert_eq!(image_of(&toy, "a"), image);
     assert!(toy.digests_asked.is_empty());
 }
 
@@ -532,7 +601,10 @@ fn a_policy_that_cannot_be_read_takes_nothing() {
     assert_eq!(version(&toy), "v1.33.2");
     let (status, _, message) = toy.says("p", "Validated");
     assert_eq!(status, "False");
-    assert!(message.starts_with("spec.versionPolicy.range is invalid, \"newest\" is no range of versions"), "{message}");
+    assert!(
+        message.starts_with("spec.versionPolicy.range is invalid, \"newest\" is no range of versions"),
+        "{message}"
+    );
     edit(&mut toy, |policy| policy.range = None);
     assert_eq!(version(&toy), "v1.33.3");
 }
@@ -549,7 +621,12 @@ fn a_plan_without_a_policy_has_no_condition_of_ours() {
     toy.settle();
     says(&mut toy, "v1.30.0");
     toy.later(A_POLL);
-    let types: Vec<_> = toy.status("p").conditions.iter().map(|c| c.type_.as_str()).collect();
+    let types: Vec<_> = toy
+        .status("p")
+        .conditions
+        .iter()
+        .map(|c| c.type_.as_str())
+        .collect();
     assert_eq!(types, ["Complete", "Validated", "LatestResolved"]);
 }
 
@@ -565,5 +642,10 @@ fn decided_again_a_held_plan_asks_for_nothing() {
     assert_eq!(toy.steps(), []);
     assert!(!toy.sent().iter().any(|flight| toy.writes_status(*flight)));
     toy.passes(SignedDuration::from_secs(30));
-    assert!(!toy.steps().iter().any(|step| matches!(step, Step::WriteStatus { .. })), "time alone is no news");
+    assert!(
+        !toy.steps()
+            .iter()
+            .any(|step| matches!(step, Step::WriteStatus { .. })),
+        "time alone is no news"
+    );
 }

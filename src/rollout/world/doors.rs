@@ -480,7 +480,11 @@ impl World {
                 view.polled_for = Some(value.clone());
             }
         }
-        let asked: BTreeSet<_> = self.plans.values().filter_map(|plan| plan.channel.as_ref()).collect();
+        let asked: BTreeSet<_> = self
+            .plans
+            .values()
+            .filter_map(|plan| plan.channel.as_ref())
+            .collect();
         self.channels.retain(|channel, _| asked.contains(channel));
     }
 

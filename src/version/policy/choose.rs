@@ -142,7 +142,15 @@ impl<'a> Judge<'a> {
         let mut refusals = Vec::new();
         if let Err(refused) = &entry.checked {
             refusals.push(Refusal::Accident(refused.clone()));
-        } else if self.so.current != Some(entry.munged.as_str()) {
+        } else if self.so.current == Some(entry.munged.as_str()) {
+            // It is taken already. But where there is a choice, one outside of the range is none.
+            let range = self.policy.range.as_ref().filter(|_| !self.is_alone);
+            if let (Some(range), Ok(version)) = (range, &entry.version)
+                && !range.may_have(version)
+            {
+                refusals.push(Refusal::OutOfRange);
+            }
+        } else {
             self.by_kind(entry, &mut refusals);
             self.by_time(entry, since, published.is_some(), &mut refusals);
         }
@@ -272,7 +280,9 @@ impl<'a> Judge<'a> {
                     let as_current = self.current.as_ref().map(Version::spelling) == Some(version.spelling());
                     (is_current, as_current, version.spelling())
                 };
-                (rank(next, new), best.version).cmp(&(rank(best, old), next.version)).is_gt()
+                (rank(next, new), best.version)
+                    .cmp(&(rank(best, old), next.version))
+                    .is_gt()
             }
             order => order == Some(Ordering::Greater),
         }
@@ -308,7 +318,8 @@ impl<'a> Judge<'a> {
         {
             return None;
         }
-        let alike = |verdict: &&Verdict<'_>| verdict.number().is_some_and(|version| version.is_alike(current));
+        let alike =
+            |verdict: &&Verdict<'_>| verdict.number().is_some_and(|version| version.is_alike(current));
         let (older, others): (Vec<_>, Vec<_>) = verdicts
             .iter()
             .filter(alike)
@@ -316,9 +327,9 @@ impl<'a> Judge<'a> {
         if !others.is_empty() {
             return None;
         }
-        let newest = older.into_iter().reduce(|best, next| {
-            if self.is_better(next, best) { next } else { best }
-        })?;
+        let newest = older
+            .into_iter()
+            .reduce(|best, next| if self.is_better(next, best) { next } else { best })?;
         Some(newest.entry.munged.clone())
     }
 
@@ -356,21 +367,33 @@ impl<'a> Judge<'a> {
             return Some(held);
         }
         // Of a list only what could be taken is worth telling, unless there is nothing of that kind.
-        let nothing = take.is_none() && !verdicts.iter().any(|verdict| verdict.is_eligible());
-        if !nothing {
+        if take.is_some() || verdicts.iter().any(Verdict::is_eligible) {
             return None;
         }
-        let why_not = |verdict: &&Verdict<'_>| matches!(verdict.refusals.first(), Some(Refusal::OutOfRange));
-        newest(&mut verdicts.iter().filter(why_not)).or_else(|| newest(&mut verdicts.iter()))
+        let only = |verdict: &Verdict<'_>, why: &dyn Fn(&Refusal) -> bool| {
+            let mut others = verdict.refusals.iter().filter(|refusal| !refusal.is_delay());
+            !self.is_current(verdict) && others.all(why)
+        };
+        let older = |refusal: &Refusal| matches!(refusal, Refusal::Older);
+        let outside = |refusal: &Refusal| matches!(refusal, Refusal::Older | Refusal::OutOfRange);
+        newest(&mut verdicts.iter().filter(|verdict| only(verdict, &older)))
+            .or_else(|| newest(&mut verdicts.iter().filter(|verdict| only(verdict, &outside))))
+            .or_else(|| newest(&mut verdicts.iter().filter(|verdict| !self.is_current(verdict))))
     }
 
     /// What is wrong with the offer, in words for status and events.
     fn fault(&self, verdicts: &[Verdict<'_>], choice: &Choice) -> Option<String> {
         if let (Some(offered), Some(current)) = (&choice.withdrawn, self.so.current) {
-            return Some(format!("spec.channel gives {offered}, which is older than {current}"));
+            return Some(format!(
+                "spec.channel gives {offered}, which is older than {current}"
+            ));
         }
         if self.is_alone {
-            let refusal = verdicts.first()?.refusals.iter().find(|refusal| refusal.is_fault())?;
+            let refusal = verdicts
+                .first()?
+                .refusals
+                .iter()
+                .find(|refusal| refusal.is_fault())?;
             return Some(match refusal {
                 Refusal::Accident(refused) => refused.to_string(),
                 Refusal::Incomparable(why) => why.clone(),

@@ -6,7 +6,7 @@ use super::Policy;
 use crate::api::duration::GoDuration;
 use crate::api::names::ANNOTATION_APPROVE;
 use crate::channel::version::Refused;
-use crate::version::quoted;
+use crate::version::{Range, quoted};
 
 /// Why a version is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Refusal {
             ),
             Self::OutOfRange => format!(
                 "{version} is not taken: it is not in spec.versionPolicy.range, {}; a range that has it lets it through",
-                policy.range.as_ref().map(|range| range.text()).unwrap_or_default()
+                policy.range.as_ref().map_or("", Range::text)
             ),
             Self::Older => format!(
                 "{version} is not taken: it is older than {current}; spec.versionPolicy.allowDowngrade lets it through"

@@ -83,19 +83,57 @@ fn reason(choice: &Choice) -> &str {
     choice.held.as_ref().map_or("", |held| held.refusal.reason())
 }
 
+/// Policy, what the Plan is at, what the channel says; what is taken, what holds the rest, whether it is a step back.
+type Row = (
+    Policy,
+    Option<&'static str>,
+    &'static str,
+    Option<&'static str>,
+    &'static str,
+    bool,
+);
+
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn of_one_version_a_policy_says_whether_it_is_taken() {
     let free = || policy(|_| {});
     let down = || policy(|policy| policy.allow_downgrade = true);
     let none = Policy::default;
-    // Policy, what the Plan is at, what the channel says; what is taken, what holds the rest, whether it is a step back.
-    let table: Vec<(Policy, Option<&'static str>, &str, Option<&str>, &str, bool)> = vec![
+    let table: Vec<Row> = vec![
         (none(), None, "v1.31.4+k3s1", Some("v1.31.4-k3s1"), "", false),
-        (none(), Some("v1.31.4-k3s1"), "v1.31.4+k3s1", Some("v1.31.4-k3s1"), "", false),
-        (none(), Some("v1.31.4-k3s1"), "v1.31.5+k3s1", Some("v1.31.5-k3s1"), "", false),
-        (none(), Some("v1.31.4-k3s1"), "v1.31.4+rke2r1", Some("v1.31.4-rke2r1"), "", false),
+        (
+            none(),
+            Some("v1.31.4-k3s1"),
+            "v1.31.4+k3s1",
+            Some("v1.31.4-k3s1"),
+            "",
+            false,
+        ),
+        (
+            none(),
+            Some("v1.31.4-k3s1"),
+            "v1.31.5+k3s1",
+            Some("v1.31.5-k3s1"),
+            "",
+            false,
+        ),
+        (
+            none(),
+            Some("v1.31.4-k3s1"),
+            "v1.31.4+rke2r1",
+            Some("v1.31.4-rke2r1"),
+            "",
+            false,
+        ),
         (none(), Some("v1.31.4-k3s1"), "v1.30.4+k3s1", None, "Older", true),
-        (none(), Some("v1.31.4-k3s1"), "v1.30.4+rke2r1", None, "Older", true),
+        (
+            none(),
+            Some("v1.31.4-k3s1"),
+            "v1.30.4+rke2r1",
+            None,
+            "Older",
+            true,
+        ),
         (none(), Some("v1.31.4-k3s1"), "login", None, "NoVersion", false),
         (none(), Some("v1.31.4-k3s1"), "1.32", None, "NoVersion", false),
         (none(), Some("v1.31.4-k3s1"), "a b", None, "NoVersion", false),
@@ -105,22 +143,78 @@ fn of_one_version_a_policy_says_whether_it_is_taken() {
         (none(), Some("22.04"), "20.04", None, "Older", true),
         (none(), Some("1.31.4"), "v1.31.4", Some("v1.31.4"), "", false),
         (free(), None, "v1.31.4+k3s1", Some("v1.31.4-k3s1"), "", false),
-        (free(), Some("v1.31.4-k3s1"), "v1.31.4+rke2r1", None, "NotComparable", false),
-        (free(), Some("v1.31.4-k3s1"), "v1.32.4+rke2r1", None, "NotComparable", false),
+        (
+            free(),
+            Some("v1.31.4-k3s1"),
+            "v1.31.4+rke2r1",
+            None,
+            "NotComparable",
+            false,
+        ),
+        (
+            free(),
+            Some("v1.31.4-k3s1"),
+            "v1.32.4+rke2r1",
+            None,
+            "NotComparable",
+            false,
+        ),
         (free(), Some("1.31.4"), "2026.08.1", None, "NoVersion", false),
         (free(), Some("1.31.4"), "2026.8.1", None, "NotComparable", false),
         (free(), Some("2026.08.1"), "1.31.4", None, "Older", true),
         (free(), Some("focal"), "jammy", None, "NotComparable", false),
         (free(), Some("focal"), "22.04", Some("22.04"), "", false),
         (down(), Some("focal"), "jammy", Some("jammy"), "", false),
-        (down(), Some("v1.31.4-k3s1"), "v1.30.4+k3s1", Some("v1.30.4-k3s1"), "", false),
-        (down(), Some("v1.31.4-k3s1"), "v1.31.4+rke2r1", Some("v1.31.4-rke2r1"), "", false),
+        (
+            down(),
+            Some("v1.31.4-k3s1"),
+            "v1.30.4+k3s1",
+            Some("v1.30.4-k3s1"),
+            "",
+            false,
+        ),
+        (
+            down(),
+            Some("v1.31.4-k3s1"),
+            "v1.31.4+rke2r1",
+            Some("v1.31.4-rke2r1"),
+            "",
+            false,
+        ),
         (down(), Some("v1.31.4-k3s1"), "login", None, "NoVersion", false),
-        (range("<1.32"), Some("v1.31.4-k3s1"), "v1.31.5+k3s1", Some("v1.31.5-k3s1"), "", false),
-        (range("<1.32"), Some("v1.31.4-k3s1"), "v1.32.0+k3s1", None, "OutOfRange", false),
-        (range("<=1.32"), Some("v1.31.4-k3s1"), "v1.32.0-rc1+k3s1", None, "Prerelease", false),
+        (
+            range("<1.32"),
+            Some("v1.31.4-k3s1"),
+            "v1.31.5+k3s1",
+            Some("v1.31.5-k3s1"),
+            "",
+            false,
+        ),
+        (
+            range("<1.32"),
+            Some("v1.31.4-k3s1"),
+            "v1.32.0+k3s1",
+            None,
+            "OutOfRange",
+            false,
+        ),
+        (
+            range("<=1.32"),
+            Some("v1.31.4-k3s1"),
+            "v1.32.0-rc1+k3s1",
+            None,
+            "Prerelease",
+            false,
+        ),
         (range("<1.32"), None, "v1.32.0+k3s1", None, "OutOfRange", false),
-        (range(">=1.31"), Some("v1.31.4-k3s1"), "v1.30.4+k3s1", None, "OutOfRange", true),
+        (
+            range(">=1.31"),
+            Some("v1.31.4-k3s1"),
+            "v1.30.4+k3s1",
+            None,
+            "OutOfRange",
+            true,
+        ),
         (range("<1.32"), None, "latest", None, "NotComparable", false),
     ];
     for (policy, current, offered, take, why, is_back) in table {
@@ -129,7 +223,11 @@ fn of_one_version_a_policy_says_whether_it_is_taken() {
         assert_eq!(choice.take.as_deref(), take, "{case}");
         assert_eq!(reason(&choice), why, "{case}");
         assert_eq!(choice.withdrawn, is_back.then(|| munge(offered)), "{case}");
-        assert_eq!(choice.fault.is_some(), is_back || matches!(why, "NoVersion" | "NotComparable"), "{case}");
+        assert_eq!(
+            choice.fault.is_some(),
+            is_back || matches!(why, "NoVersion" | "NotComparable"),
+            "{case}"
+        );
         assert_eq!((choice.due, choice.seen), (None, Vec::new()), "{case}");
     }
 }
@@ -155,9 +253,17 @@ fn of_many_versions_the_newest_that_passes_is_taken() {
         (range("<1.32"), Some("v1.31.9-k3s1"), Some("v1.31.10-k3s2")),
         (range("1.31.x"), Some("v1.32.0-k3s1"), Some("v1.32.0-k3s1")),
         (range("1.30.x"), Some("v1.30.9-k3s1"), Some("v1.30.9-k3s1")),
-        (range(">=1.33.0-rc1"), Some("v1.31.9-k3s1"), Some("v1.33.0-rc1-k3s1")),
+        (
+            range(">=1.33.0-rc1"),
+            Some("v1.31.9-k3s1"),
+            Some("v1.33.0-rc1-k3s1"),
+        ),
         (range(">=1.40 <1.41"), Some("v1.31.9-k3s1"), None),
-        (Policy::default(), Some("v1.31.9-k3s2-amd64"), Some("v1.31.10-k3s2-amd64")),
+        (
+            Policy::default(),
+            Some("v1.31.9-k3s2-amd64"),
+            Some("v1.31.10-k3s2-amd64"),
+        ),
         (
             policy(|policy| {
                 policy.range = Some("1.31.x".parse().unwrap());
@@ -183,7 +289,12 @@ fn of_many_versions_the_newest_that_passes_is_taken() {
 
 #[test]
 fn of_many_without_a_version_to_compare_with_two_kinds_are_no_choice() {
-    let choice = Case::new(Policy::default(), None, offer(&["v1.31.4+k3s1", "v1.31.4+rke2r1"])).choose();
+    let choice = Case::new(
+        Policy::default(),
+        None,
+        offer(&["v1.31.4+k3s1", "v1.31.4+rke2r1"]),
+    )
+    .choose();
     assert_eq!(choice.take, None);
     assert_eq!(reason(&choice), "NotComparable");
     assert!(choice.fault.is_some(), "{choice:?}");
@@ -245,7 +356,11 @@ fn the_date_of_a_feed_counts_and_one_from_the_future_does_not() {
     assert_eq!(choice.due, Some(at("2026-11-22T06:00:00Z")));
     let held = choice.held.unwrap();
     assert_eq!((held.version.as_str(), held.since), ("v1.31.7", at(NOW)));
-    assert_eq!(choice.seen, [("v1.31.7".to_owned(), at(NOW))], "the others need not be remembered");
+    assert_eq!(
+        choice.seen,
+        [("v1.31.7".to_owned(), at(NOW))],
+        "the others need not be remembered"
+    );
 }
 
 #[test]
@@ -281,7 +396,11 @@ fn what_is_proposed_is_taken_when_it_is_approved() {
     case.policy.minimum_age = SignedDuration::from_hours(1);
     assert_eq!(reason(&case.choose()), "TooYoung", "each guard holds by itself");
     let mut first = Case::new(propose(), None, offer(&["v1.31.5+k3s1"]));
-    assert_eq!(first.choose().take, None, "nor is the first version taken by itself");
+    assert_eq!(
+        first.choose().take,
+        None,
+        "nor is the first version taken by itself"
+    );
     first.approved = Some("v1.31.5+k3s1");
     assert_eq!(first.choose().take.as_deref(), Some("v1.31.5-k3s1"));
 }

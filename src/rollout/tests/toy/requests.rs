@@ -167,7 +167,11 @@ enum Taken {
 
 /// Image of the container that upgrades.
 fn image_of(job: &Job) -> String {
-    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).unwrap();
+    let pod = job
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref())
+        .unwrap();
     let mut containers = pod.containers.iter().chain(pod.init_containers.iter().flatten());
     let upgrade = containers.find(|container| container.name == UPGRADE).unwrap();
     upgrade.image.clone().unwrap()
@@ -473,13 +477,11 @@ impl Toy {
             Request::Poll { channel, asked_by } => {
                 self.polls.push((self.now, channel.url.to_string()));
                 let unknown = || Err("unexpected response: HTTP/1.1 404 Not Found".to_owned());
-                let answer = match self.feeds.get(&*channel.url) {
-                    Some(offer) => Ok(offer.clone()),
-                    None => {
-                        let answer = self.channels.get(&*channel.url).cloned();
-                        answer.unwrap_or_else(unknown).map(Offer::one)
-                    }
-                };
+                let feed = self.feeds.get(&*channel.url).cloned().map(Ok);
+                let answer = feed.unwrap_or_else(|| {
+                    let answer = self.channels.get(&*channel.url).cloned();
+                    answer.unwrap_or_else(unknown).map(Offer::one)
+                });
                 told(vec![Told::Channel(
                     channel.clone(),
                     self.now,
