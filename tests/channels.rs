@@ -3,8 +3,8 @@
 mod github;
 mod listed;
 mod oci;
-mod registry;
-mod seen;
+pub(crate) mod registry;
+pub(crate) mod seen;
 
 use std::time::Duration;
 

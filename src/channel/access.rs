@@ -90,9 +90,6 @@ pub enum AccessError {
     /// It has no authorities.
     #[error("secrets {0:?} has no key \"ca.crt\"")]
     NoCa(String),
-    /// It is no pull secret.
-    #[error("secrets {0:?} has no key \".dockerconfigjson\"")]
-    NoPull(String),
 }
 
 impl Credentials {
@@ -156,7 +153,7 @@ impl Access {
                 value: secret.pair(VALUE, HEADER)?,
             },
             _ => {
-                self.pull.insert(0, secret.docker_config()?);
+                self.pull.splice(..0, secret.docker_config()?);
                 return Ok(());
             }
         };
@@ -178,12 +175,12 @@ impl Access {
         Ok(())
     }
 
-    /// Reads one of the Secrets that `spec.imagePullSecrets` names.
+    /// Reads one of the Secrets that `spec.imagePullSecrets` names. One that is no pull secret is passed over, as by kubelets.
     ///
     /// # Errors
-    /// It is no pull secret.
+    /// It is one, and cannot be read.
     pub fn read_pull_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
-        self.pull.push(Keys(secret).docker_config()?);
+        self.pull.extend(Keys(secret).docker_config()?);
         Ok(())
     }
 }
@@ -250,13 +247,14 @@ impl<'a> Keys<'a> {
         }
     }
 
-    fn docker_config(&self) -> Result<DockerConfig, AccessError> {
+    fn docker_config(&self) -> Result<Option<DockerConfig>, AccessError> {
         let (key, config) = match (self.bytes(DOCKER_CONFIG), self.bytes(DOCKER_CFG)) {
             (Some(text), _) => (DOCKER_CONFIG, DockerConfig::parse(text)),
             (None, Some(text)) => (DOCKER_CFG, DockerConfig::parse_legacy(text)),
-            (None, None) => return Err(AccessError::NoPull(self.name())),
+            (None, None) => return Ok(None),
         };
-        config.map_err(|why| AccessError::Unusable(self.name(), key, why))
+        let config = config.map_err(|why| AccessError::Unusable(self.name(), key, why))?;
+        Ok(Some(config))
     }
 }
 
@@ -390,6 +388,21 @@ mod tests {
             read(&[("ca.crt", broken)]),
             "secrets \"x\": ca.crt cannot be used: a certificate is none that can be trusted"
         );
+    }
+
+    #[test]
+    fn what_is_no_pull_secret_is_passed_over() {
+        let mut access = Access::default();
+        let read =
+            |access: &mut Access, data: &[(&str, &str)]| access.read_pull_secret(&secret("Opaque", data));
+        assert_eq!(read(&mut access, &[("token", "x")]), Ok(()));
+        assert_eq!(access.pull, []);
+        assert_eq!(
+            read(&mut access, &[(".dockercfg", r#"{"a.test": {"auth": "YTpi"}}"#)]),
+            Ok(())
+        );
+        assert_eq!(access.pull.len(), 1);
+        assert!(read(&mut access, &[(".dockerconfigjson", "{")]).is_err());
     }
 
     #[test]

@@ -27,7 +27,7 @@ const MAX_PAGES: usize = 10;
 const MAX_BODY: usize = 16 << 20;
 /// How long later pages count as unchanged while the first one is, where each question counts towards a rate limit of 60
 /// an hour. A new release changes the first page.
-const UNCHANGED: Duration = Duration::from_hours(1);
+const UNCHANGED: Duration = Duration::from_secs(60 * 60);
 /// How many redirects lead from a repository's old name to its latest release.
 const MAX_HOPS: usize = 3;
 

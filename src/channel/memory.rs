@@ -27,7 +27,7 @@ const RELEASE: usize = 64;
 const MAX_LIMITS: usize = 256;
 /// How long is waited where nobody says how long, and at most.
 const SHORT_WAIT: Duration = Duration::from_secs(60);
-const LONGEST_WAIT: Duration = Duration::from_hours(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// Digest of what tells one question from another: URL, credentials, authorities.
 pub(super) type Key = [u8; 32];
@@ -88,9 +88,9 @@ impl Memory {
     pub(super) fn page(&self, key: &Key) -> Option<Arc<Page>> {
         let mut pages = lock(&self.pages);
         pages.uses += 1;
-        let uses = pages.uses;
-        let (used, page) = pages.kept.get_mut(key)?;
-        *used = uses;
+        let now = pages.uses;
+        let (last, page) = pages.kept.get_mut(key)?;
+        *last = now;
         Some(Arc::clone(page))
     }
 

@@ -255,7 +255,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The token dance (distribution's "Token Authentication Specification"; with an identity token, its OAuth2 form).
+    /// The token dance (distribution's "Token Authentication Specification"; with an identity token, its form of OAuth 2).
     async fn token(
         &self,
         challenge: &Challenge,

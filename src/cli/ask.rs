@@ -66,7 +66,7 @@ impl Asking {
             return Ok(Answers::new());
         }
         let asker = self.asker()?;
-        let asked = channels.into_iter().map(|channel| {
+        let questions = channels.into_iter().map(|channel| {
             let (client, access) = (asker.client.clone(), asker.access(&channel));
             async move {
                 let ask = Ask {
@@ -78,7 +78,9 @@ impl Asking {
                 (channel, answer)
             }
         });
-        let answers = futures::stream::iter(asked).buffer_unordered(AT_ONCE).collect();
+        let answers = futures::stream::iter(questions)
+            .buffer_unordered(AT_ONCE)
+            .collect();
         let answers = asker.runtime.block_on(answers);
         // A name that is still being looked up is not waited for.
         asker.runtime.shutdown_background();
@@ -95,14 +97,16 @@ impl Asking {
             pull: asker.pull.clone(),
             ..Access::default()
         };
-        let asked = images.into_iter().map(|image| {
+        let questions = images.into_iter().map(|image| {
             let (client, access) = (asker.client.clone(), access.clone());
             async move {
                 let digest = client.digest(&image, &access).await;
                 (image, digest)
             }
         });
-        let digests = futures::stream::iter(asked).buffer_unordered(AT_ONCE).collect();
+        let digests = futures::stream::iter(questions)
+            .buffer_unordered(AT_ONCE)
+            .collect();
         let digests = asker.runtime.block_on(digests);
         asker.runtime.shutdown_background();
         Ok(digests)

@@ -280,20 +280,17 @@ fn decide(
     let offered = match (&flags.to, channel_of(flags, &outcome.plan)) {
         (Some(version), _) => Ok(version.clone()),
         (None, Some(channel)) => match answers.get(&channel) {
-            Some(Ok(offer)) => match choose(offer, guard) {
-                Some(release) => Ok(release.version.clone()),
-                None => {
-                    let range = guard
-                        .range
-                        .as_ref()
-                        .map_or(String::new(), |range| format!(" in the range {range}"));
+            Some(Ok(offer)) => {
+                let Some(release) = choose(offer, guard) else {
+                    let range = guard.range.as_ref();
+                    let range = range.map_or(String::new(), |range| format!(" is in the range {range} and"));
                     let count = offer.releases.len();
-                    outcome.why = Some(format!(
-                        "of {count} versions none{range} can be compared, prereleases aside"
-                    ));
+                    let why = format!("of {count} versions none{range} can be compared, prereleases aside");
+                    outcome.why = Some(why);
                     return (outcome, None);
-                }
-            },
+                };
+                Ok(release.version.clone())
+            }
             Some(Err(error)) => Err(error.to_string()),
             None => Err("the channel was not asked".to_owned()),
         },

@@ -415,7 +415,7 @@ async fn a_refusal_is_no_reason_to_look_elsewhere() {
         ),
     ] {
         github.set(|state| {
-            state.instead = Some((200, vec![("content-type", kind.to_owned())], body.to_owned()))
+            state.instead = Some((200, vec![("content-type", kind.to_owned())], body.to_owned()));
         });
         let error = offer(&client, &github.channel(), &Access::default())
             .await
@@ -496,7 +496,7 @@ async fn pages_that_go_round_and_answers_without_end_are_left() {
             StatusCode::FOUND.as_u16(),
             vec![("location", link)],
             String::new(),
-        ))
+        ));
     });
     let error = offer(&client(), &github.channel(), &bearer(TOKEN))
         .await

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::seen::{Log, answer, basic, bearer, client, offer, versions};
 use crate::support::serve::Server;
 
-fn channel(id: &str, latest: Value) -> Value {
+fn channel(id: &str, latest: &Value) -> Value {
     json!({
         "id": id, "type": "channel", "links": {"self": format!("https://update.k3s.io/v1-release/channels/{id}")},
         "name": id, "latest": latest, "latestRegexp": "v1\\.33\\..*",
@@ -20,11 +20,11 @@ fn list() -> String {
         "type": "collection", "links": {"self": "https://update.k3s.io/v1-release/channels"}, "actions": {},
         "resourceType": "channels",
         "data": [
-            channel("stable", "v1.33.4+k3s1".into()),
-            channel("latest", "v1.34.1+k3s1".into()),
-            channel("v1.16-testing", "".into()),
-            channel("nothing", Value::Null),
-            channel("odd", "v1 beta".into()),
+            channel("stable", &"v1.33.4+k3s1".into()),
+            channel("latest", &"v1.34.1+k3s1".into()),
+            channel("v1.16-testing", &"".into()),
+            channel("nothing", &Value::Null),
+            channel("odd", &"v1 beta".into()),
         ],
     })
     .to_string()

@@ -13,14 +13,14 @@ use super::seen::{Asked, Log, answer};
 use crate::support::pki::Authority;
 use crate::support::serve::{Body, Server};
 
-pub const USER: &str = "puller";
-pub const PASSWORD: &str = "pa:ss-s3cret";
+pub(crate) const USER: &str = "puller";
+pub(crate) const PASSWORD: &str = "pa:ss-s3cret";
 const SERVICE: &str = "registry.example";
 const REFRESH: &str = "refresh-s3cret";
 
 /// Who may read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Door {
+pub(crate) enum Door {
     #[default]
     Open,
     /// For everybody who has fetched a token.
@@ -34,42 +34,42 @@ pub enum Door {
 }
 
 #[derive(Default)]
-pub struct State {
-    pub door: Door,
+pub(crate) struct State {
+    pub(crate) door: Door,
     /// Of the one repository that there is, `team/k3s`.
-    pub tags: BTreeSet<String>,
+    pub(crate) tags: BTreeSet<String>,
     /// The most that it gives at a time.
-    pub page: usize,
-    pub etags: bool,
+    pub(crate) page: usize,
+    pub(crate) etags: bool,
     /// How many requests a token is good for.
-    pub token_uses: Option<u32>,
+    pub(crate) token_uses: Option<u32>,
     /// Whatever else is answered to what is asked of the repository.
-    pub instead: Option<(u16, Vec<(&'static str, String)>, String)>,
+    pub(crate) instead: Option<(u16, Vec<(&'static str, String)>, String)>,
     /// What the challenge says in place of where the token server is.
-    pub realm: Option<String>,
+    pub(crate) realm: Option<String>,
     /// The token server answers only this.
-    pub token_answer: Option<(u16, String)>,
+    pub(crate) token_answer: Option<(u16, String)>,
     /// Manifests do not say their digest.
-    pub no_digest: bool,
-    tokens: Vec<(String, u32)>,
+    pub(crate) no_digest: bool,
+    pub(crate) tokens: Vec<(String, u32)>,
 }
 
-pub struct Registry {
-    registry: Server,
+pub(crate) struct Registry {
+    server: Server,
     tokens: Server,
     state: Arc<Mutex<State>>,
     /// What the registry was asked.
-    pub log: Log,
+    pub(crate) log: Log,
     /// What the token server was asked, with the bodies of forms as targets.
-    pub token_log: Log,
+    pub(crate) token_log: Log,
 }
 
 impl Registry {
-    pub async fn start(state: State) -> Self {
+    pub(crate) async fn start(state: State) -> Self {
         Self::serve(state, None).await
     }
 
-    pub async fn start_tls(state: State, authority: &Authority) -> Self {
+    pub(crate) async fn start_tls(state: State, authority: &Authority) -> Self {
         Self::serve(state, Some(authority)).await
     }
 
@@ -104,7 +104,7 @@ impl Registry {
             Server::start(identity.as_ref(), handler).await.unwrap()
         };
         Self {
-            registry,
+            server: registry,
             tokens,
             state,
             log,
@@ -112,30 +112,30 @@ impl Registry {
         }
     }
 
-    pub fn set(&self, change: impl FnOnce(&mut State)) {
+    pub(crate) fn set(&self, change: impl FnOnce(&mut State)) {
         change(&mut lock(&self.state));
     }
 
-    pub fn host(&self) -> String {
-        format!("127.0.0.1:{}", self.registry.port())
+    pub(crate) fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.server.port())
     }
 
-    pub fn token_port(&self) -> u16 {
+    pub(crate) fn token_port(&self) -> u16 {
         self.tokens.port()
     }
 
-    pub fn channel(&self) -> String {
+    pub(crate) fn channel(&self) -> String {
         format!("oci://{}/team/k3s", self.host())
     }
 
     /// A pull secret for it.
-    pub fn docker_config(&self) -> String {
+    pub(crate) fn docker_config(&self) -> String {
         let auth = STANDARD.encode(format!("{USER}:{PASSWORD}"));
         format!(r#"{{"auths": {{"{}": {{"auth": "{auth}"}}}}}}"#, self.host())
     }
 
     /// A pull secret that has a refresh token.
-    pub fn identity_config(&self) -> String {
+    pub(crate) fn identity_config(&self) -> String {
         format!(
             r#"{{"auths": {{"{}": {{"identitytoken": "{REFRESH}"}}}}}}"#,
             self.host()
@@ -151,11 +151,11 @@ fn basic() -> String {
     format!("Basic {}", STANDARD.encode(format!("{USER}:{PASSWORD}")))
 }
 
-pub fn index() -> &'static str {
+pub(crate) fn index() -> &'static str {
     r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#
 }
 
-pub fn index_digest() -> String {
+pub(crate) fn index_digest() -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(index())))
 }
 

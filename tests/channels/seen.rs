@@ -11,24 +11,24 @@ use crate::support::serve::{Body, full};
 
 /// One request.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    pub method: Method,
+pub(crate) struct Asked {
+    pub(crate) method: Method,
     /// Path and query.
-    pub target: String,
-    pub headers: HeaderMap,
+    pub(crate) target: String,
+    pub(crate) headers: HeaderMap,
 }
 
 impl Asked {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
     }
 
     /// A parameter of the query, decoded.
-    pub fn query(&self, name: &str) -> Option<String> {
+    pub(crate) fn query(&self, name: &str) -> Option<String> {
         let (_, query) = self.target.split_once('?')?;
         let mut pairs = url::form_urlencoded::parse(query.as_bytes());
         pairs
@@ -39,10 +39,10 @@ impl Asked {
 
 /// All requests of a server, in their order.
 #[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<Vec<Asked>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<Asked>>>);
 
 impl Log {
-    pub fn note(&self, request: &Request<Incoming>) -> Asked {
+    pub(crate) fn note(&self, request: &Request<Incoming>) -> Asked {
         let asked = Asked {
             method: request.method().clone(),
             target: request.uri().to_string(),
@@ -56,23 +56,23 @@ impl Log {
     }
 
     /// All so far, which are forgotten.
-    pub fn take(&self) -> Vec<Asked> {
+    pub(crate) fn take(&self) -> Vec<Asked> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-pub fn client() -> ChannelClient {
+pub(crate) fn client() -> ChannelClient {
     ChannelClient::new(&[], "cluster", "refit/test", ProxyEnv::default()).unwrap()
 }
 
-pub fn bearer(token: &str) -> Access {
+pub(crate) fn bearer(token: &str) -> Access {
     Access {
         credentials: Some(Credentials::Bearer(token.to_owned())),
         ..Access::default()
     }
 }
 
-pub fn basic(username: &str, password: &str) -> Access {
+pub(crate) fn basic(username: &str, password: &str) -> Access {
     let (username, password) = (username.to_owned(), password.to_owned());
     Access {
         credentials: Some(Credentials::Basic { username, password }),
@@ -80,7 +80,7 @@ pub fn basic(username: &str, password: &str) -> Access {
     }
 }
 
-pub async fn offer(client: &ChannelClient, url: &str, access: &Access) -> Result<Offer, ChannelError> {
+pub(crate) async fn offer(client: &ChannelClient, url: &str, access: &Access) -> Result<Offer, ChannelError> {
     let latest_version = None;
     client
         .offer(Ask {
@@ -92,7 +92,7 @@ pub async fn offer(client: &ChannelClient, url: &str, access: &Access) -> Result
 }
 
 /// The versions of an offer, sorted by their letters.
-pub fn versions(offer: &Offer) -> Vec<&str> {
+pub(crate) fn versions(offer: &Offer) -> Vec<&str> {
     let mut versions: Vec<_> = offer
         .releases
         .iter()
@@ -102,7 +102,11 @@ pub fn versions(offer: &Offer) -> Vec<&str> {
     versions
 }
 
-pub fn answer(code: u16, headers: &[(&str, String)], body: impl Into<hyper::body::Bytes>) -> Response<Body> {
+pub(crate) fn answer(
+    code: u16,
+    headers: &[(&str, String)],
+    body: impl Into<hyper::body::Bytes>,
+) -> Response<Body> {
     let mut response = Response::new(full(body));
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     for (name, value) in headers {
