@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reboot::{HostAccess, RebootSpec, SettleSpec};
 use super::status::PlanStatus;
+use super::version_policy::VersionPolicySpec;
 use super::window;
 
 /// A Plan says which nodes are upgraded to which version, by which container, and how many at a time.
@@ -81,6 +82,10 @@ pub struct PlanSpec {
     /// Version to upgrade to, such as `v1.33.4+k3s1`. `+` becomes `-`, so that it is an image tag and a label value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// Which versions are taken from the channel, and when; how far a node may be behind; whether images run by digest. A Plan
+    /// that has one keeps its last good version, and says in the condition `UpToDate` what holds the next one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_policy: Option<VersionPolicySpec>,
     /// Secrets mounted into every container of the Job. A change of one runs the Plan again, unless `ignoreUpdates`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<Vec<SecretSpec>>,

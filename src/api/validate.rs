@@ -13,7 +13,7 @@ use super::duration::{DurationError, GoDuration};
 use super::reboot::{HostAccess, REQUIRED_FILES, RebootWhen};
 use super::selector::{Selector, SelectorError, is_subdomain, label_value_problems};
 use super::window::{Window, WindowError};
-use super::{DrainSpec, DrainTimeout, PlanSpec};
+use super::{BadPolicy, DrainSpec, DrainTimeout, PlanSpec};
 
 /// Longest name of a Plan: the name part of the node label `plan.upgrade.cattle.io/<plan>`, and a label value on its Jobs.
 pub const MAX_PLAN_NAME_LEN: usize = 63;
@@ -126,6 +126,9 @@ pub enum Invalid {
     /// Nothing on the host can be looked at, which the proof of a reboot needs.
     #[error("spec.reboot.when is {}, and spec.hostAccess None keeps refit from the host: use Root or Full", .0.as_str())]
     RebootWithoutHost(RebootWhen),
+    /// A policy that cannot be read.
+    #[error(transparent)]
+    VersionPolicy(#[from] BadPolicy),
     /// A reference to a Secret that can be none.
     #[error("{field}.name is {name:?}: it must be the name of a secret in the Plan's namespace")]
     SecretName {
@@ -179,6 +182,7 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
     if let Some(limit) = &spec.max_concurrent {
         MaxConcurrent::parse(limit)?;
     }
+    spec.version_policy()?;
     validate_reboot(spec)?;
     validate_settle(spec)?;
     let secrets = [

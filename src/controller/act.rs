@@ -9,6 +9,7 @@ mod pods;
 mod poll;
 mod workload;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -27,7 +28,7 @@ use super::client::{Failure, brief, failure};
 use super::events::Source;
 use super::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
 use super::observe::Seen;
-use crate::channel::ChannelClient;
+use crate::channel::{ChannelClient, Named, Offer};
 use crate::clock::Clock;
 use crate::job::digest;
 use crate::rollout::facts::Text;
@@ -93,8 +94,10 @@ pub enum Told {
     Secret(Text, u64, String),
     /// A Secret is not there.
     SecretMissing(Text),
-    /// A channel answered: URL, when, and what.
-    Channel(Text, Timestamp, Result<String, String>),
+    /// A channel answered: which, when, what, and who had it asked at once.
+    Channel(Named, Timestamp, Result<Offer, String>, BTreeMap<Text, String>),
+    /// What the tag of an image of a Plan stands for, at a hash.
+    Digest(Text, Text, String, String),
     /// A controller whose pods were evicted: when it was read, and how many are ready of how many.
     Workload(Text, WorkloadFacts),
     /// What the controller may not do.
@@ -218,11 +221,14 @@ impl Actor {
             Prepared::Poll {
                 channel,
                 latest_version,
-            } => {
-                let offer = self.poll(&channel, latest_version.as_deref()).await;
-                let answer = offer.and_then(|offer| poll::newest(&offer));
-                Ok(vec![Told::Channel(channel.url, self.clock.now(), answer)])
-            }
+                asked_by,
+            } => Ok(self.ask_channel(channel, latest_version, asked_by).await),
+            Prepared::ReadDigest {
+                plan,
+                hash,
+                image,
+                access,
+            } => self.ask_digest(plan, hash, image, &access).await,
             Prepared::ReadSecret { name } => self.read_secret(name).await,
             Prepared::ReadWorkload { workload } => self.read_workload(workload).await,
             Prepared::AskPermissions(wishes) => {

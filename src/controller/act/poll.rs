@@ -1,17 +1,38 @@
 //! Asks a channel, with the secrets that its Plans name. They are read each time: what a Secret says is kept nowhere.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-use super::Actor;
+use super::{Actor, Outcome, Told, Trouble, TroubleKind};
 use crate::channel::Access;
-use crate::channel::version::munge;
 use crate::channel::{Ask, Named, Offer};
 use crate::rollout::facts::Text;
 
 impl Actor {
+    /// Asks a channel for all its Plans.
+    pub(super) async fn ask_channel(
+        &self,
+        channel: Named,
+        latest_version: Option<String>,
+        asked_by: BTreeMap<Text, String>,
+    ) -> Vec<Told> {
+        let offer = self.poll(&channel, latest_version.as_deref()).await;
+        vec![Told::Channel(channel, self.clock.now(), offer, asked_by)]
+    }
+
+    /// Asks a registry what the tag of a Plan's image stands for. Where it does not say, it is asked again after a pause.
+    pub(super) async fn ask_digest(&self, plan: Text, hash: Text, image: String, access: &Named) -> Outcome {
+        let kind = TroubleKind::Refused;
+        match self.digest(&image, access).await {
+            Ok(digest) => Ok(vec![Told::Digest(plan, hash, image, digest)]),
+            Err(message) => Err((Vec::new(), Trouble { message, kind })),
+        }
+    }
+
     /// What a channel offers now, or why nothing, in words for status and events.
-    pub(super) async fn poll(&self, channel: &Named, latest_version: Option<&str>) -> Result<Offer, String> {
+    async fn poll(&self, channel: &Named, latest_version: Option<&str>) -> Result<Offer, String> {
         let answer = match self.access(channel).await {
             Ok(access) => {
                 let ask = Ask {
@@ -27,6 +48,13 @@ impl Actor {
             tracing::warn!(%error, "cannot resolve a channel");
         }
         answer
+    }
+
+    /// The digest that the tag of an image stands for now, or why nobody says.
+    async fn digest(&self, image: &str, access: &Named) -> Result<String, String> {
+        let access = self.access(access).await?;
+        let digest = self.channels.digest(image, &access).await;
+        digest.map_err(|error| error.to_string())
     }
 
     async fn access(&self, channel: &Named) -> Result<Access, String> {
@@ -66,10 +94,4 @@ impl Actor {
             format!("{field}: secrets {name:?} cannot be read: {why}")
         })
     }
-}
-
-/// The newest version of an offer, munged.
-pub(super) fn newest(offer: &Offer) -> Result<String, String> {
-    let newest = offer.newest().map(|release| munge(&release.version));
-    newest.ok_or_else(|| "the channel has no release".to_owned())
 }

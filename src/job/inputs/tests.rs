@@ -17,6 +17,7 @@ const OTHER_FIELDS: &[&str] = &[
     "settle",
     "suspend",
     "version",
+    "versionPolicy",
     "window",
 ];
 
