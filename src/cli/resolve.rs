@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::ask::{Answers, Asking};
 use super::{USAGE, output, validate};
-use crate::api::Plan;
+use crate::api::{ChannelStatus, Plan};
 use crate::api::duration::GoDuration;
 use crate::api::names::ANNOTATION_APPROVE;
 use crate::channel::version::munge;
@@ -246,7 +246,7 @@ fn of_plan(flags: &Flags, title: String, plan: &Plan) -> Result<Target, String> 
             .clone()
             .or_else(|| status.and_then(|status| status.latest_version.clone())),
         policy: amended(policy, flags),
-        seen: told.map(|told| told.first_seen()).unwrap_or_default(),
+        seen: told.map(ChannelStatus::first_seen).unwrap_or_default(),
         approved: annotations.and_then(|annotations| annotations.get(ANNOTATION_APPROVE).cloned()),
     })
 }
@@ -277,6 +277,7 @@ fn resolve<'a>(
         current: current.as_deref(),
         seen: &target.seen,
         approved: target.approved.as_deref(),
+        withdrawn: None,
         polled: now,
         now,
     };

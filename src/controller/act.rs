@@ -157,14 +157,7 @@ impl Actor {
                 body,
                 events,
             } => self.write_status(plan, &uid, &body, &events).await,
-            Prepared::Plan { plan, uid, body } => {
-                let api = self.plans();
-                match api.patch(&plan, &exactly(), &Patch::Merge(&body)).await {
-                    Ok(plan) => Ok(vec![plan_seen(plan)]),
-                    Err(error) if would_prune(&error) => Err(pruned()),
-                    Err(error) => self.look_at_plan(&plan, &uid, &error).await,
-                }
-            }
+            Prepared::Plan { plan, uid, body } => self.patch_plan(&plan, &uid, &body).await,
             Prepared::Tell { plan, events } => {
                 let mut told = self.write_events(&events).await?;
                 let keys = events.into_iter().map(|event| event.key);
@@ -323,6 +316,14 @@ impl Actor {
                 Err(error) if failure(&error) == Failure::Unknown && tries < EVENT_TRIES => tries += 1,
                 Err(error) => return Err(trouble(&error)),
             }
+        }
+    }
+
+    async fn patch_plan(&self, plan: &Text, uid: &str, body: &Value) -> Outcome {
+        match self.plans().patch(plan, &exactly(), &Patch::Merge(body)).await {
+            Ok(plan) => Ok(vec![plan_seen(plan)]),
+            Err(error) if would_prune(&error) => Err(pruned()),
+            Err(error) => self.look_at_plan(plan, uid, &error).await,
         }
     }
 

@@ -268,6 +268,7 @@ impl PlanView {
                     current: resolve::current(&self.facts),
                     seen: &seen,
                     approved: self.facts.annotation(names::ANNOTATION_APPROVE),
+                    withdrawn: resolve::withdrawn(&self.facts, self.channel.as_ref()),
                     polled: known.polled,
                     now,
                 };

@@ -245,6 +245,11 @@ pub(super) fn secrets_of(channel: &Named) -> Option<String> {
     (!names.is_empty()).then(|| names.join(","))
 }
 
+/// What the channel gave when it last gave something older, as status has it.
+pub(super) fn withdrawn<'a>(plan: &'a PlanFacts, channel: Option<&Named>) -> Option<&'a str> {
+    told(plan, channel?)?.withdrawn.as_deref()
+}
+
 /// When versions of the channel were seen first, as status has it. Keys are as tags hold them.
 pub(super) fn seen(plan: &PlanFacts, channel: Option<&Named>) -> BTreeMap<String, Timestamp> {
     let told = channel.and_then(|channel| told(plan, channel));

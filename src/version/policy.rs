@@ -81,6 +81,8 @@ pub struct Circumstances<'a> {
     pub seen: &'a BTreeMap<String, Timestamp>,
     /// The version that somebody has approved.
     pub approved: Option<&'a str>,
+    /// What the channel gave when it last gave something older than what the Plan is at.
+    pub withdrawn: Option<&'a str>,
     /// When the channel made this offer.
     pub polled: Timestamp,
     /// Now.

@@ -307,10 +307,16 @@ impl<'a> Judge<'a> {
         let current = self.current.as_ref()?;
         if self.is_alone {
             let only = verdicts.first()?;
+            if matches!(only.refusals.first(), Some(Refusal::Accident(_))) {
+                // What is no version says nothing of what is there: what was understood last counts.
+                let last = self.so.withdrawn?;
+                let is_older = last
+                    .parse::<Version>()
+                    .is_ok_and(|last| last.compare_numbers(current).is_lt() || last < *current);
+                return is_older.then(|| last.to_owned());
+            }
             let is_taken = take == Some(only.entry.munged.as_str());
-            // A word that cannot even be a tag says nothing of what is there.
-            let is_version = only.entry.checked.is_ok();
-            return (is_version && !is_taken && self.is_older(only)).then(|| only.entry.munged.clone());
+            return (!is_taken && self.is_older(only)).then(|| only.entry.munged.clone());
         }
         if self.is_partial
             || take.is_some_and(|take| Some(take) != self.so.current)
@@ -383,6 +389,15 @@ impl<'a> Judge<'a> {
 
     /// What is wrong with the offer, in words for status and events.
     fn fault(&self, verdicts: &[Verdict<'_>], choice: &Choice) -> Option<String> {
+        let accident = verdicts
+            .first()
+            .and_then(|verdict| match verdict.refusals.first() {
+                Some(Refusal::Accident(refused)) if self.is_alone => Some(refused.to_string()),
+                _ => None,
+            });
+        if accident.is_some() {
+            return accident;
+        }
         if let (Some(offered), Some(current)) = (&choice.withdrawn, self.so.current) {
             return Some(format!(
                 "spec.channel gives {offered}, which is older than {current}"
@@ -395,7 +410,6 @@ impl<'a> Judge<'a> {
                 .iter()
                 .find(|refusal| refusal.is_fault())?;
             return Some(match refusal {
-                Refusal::Accident(refused) => refused.to_string(),
                 Refusal::Incomparable(why) => why.clone(),
                 _ => choice.held.as_ref()?.message.clone(),
             });

@@ -54,6 +54,7 @@ struct Case {
     current: Option<&'static str>,
     seen: BTreeMap<String, Timestamp>,
     approved: Option<&'static str>,
+    withdrawn: Option<&'static str>,
 }
 
 impl Case {
@@ -64,6 +65,7 @@ impl Case {
             current,
             seen: BTreeMap::new(),
             approved: None,
+            withdrawn: None,
         }
     }
 
@@ -72,6 +74,7 @@ impl Case {
             current: self.current,
             seen: &self.seen,
             approved: self.approved,
+            withdrawn: self.withdrawn,
             polled: at(NOW),
             now: at(NOW),
         };
@@ -434,6 +437,27 @@ fn a_refusal_says_what_was_offered_why_and_what_lets_it_through() {
         "what spec.channel offers is not taken: \"login\" is no semantic version, and \"v1.31.4-k3s1\" is: the channel does \
          not give what it gave"
     );
+}
+
+#[test]
+fn what_is_no_version_takes_back_nothing_that_was_understood() {
+    let mut case = Case::new(Policy::default(), Some("v1.33.2"), offer(&["login"]));
+    assert_eq!(case.choose().withdrawn, None);
+    case.withdrawn = Some("v1.26.9");
+    let choice = case.choose();
+    assert_eq!(choice.withdrawn.as_deref(), Some("v1.26.9"));
+    assert!(
+        choice
+            .fault
+            .unwrap()
+            .starts_with("\"login\" is no semantic version")
+    );
+    // Somebody has set the Plan back meanwhile.
+    case.current = Some("v1.26.9");
+    assert_eq!(case.choose().withdrawn, None);
+    case.current = Some("v1.33.2");
+    case.offer = offer(&["v1.33.2"]);
+    assert_eq!(case.choose().withdrawn, None, "that is a version");
 }
 
 #[test]
