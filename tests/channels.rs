@@ -4,6 +4,7 @@ mod github;
 mod listed;
 mod oci;
 pub(crate) mod registry;
+mod secrets;
 pub(crate) mod seen;
 
 use std::time::Duration;

@@ -83,7 +83,7 @@ pub enum ChannelError {
     NotJson(&'static str),
     #[error("the answer has more than {} MiB", .0 / (1 << 20))]
     TooLarge(usize),
-    #[error("there are more than {0} tags")]
+    #[error("after {0} tags there are still more")]
     TooManyTags(usize),
     #[error("the next page of the answer is on another host, or one that was read before")]
     Paging,

@@ -205,3 +205,145 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is kept here is right after each step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderMap, HeaderName, Version};
+
+    fn answer(code: u16, headers: &[(&'static str, &str)]) -> Answer {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+        Answer {
+            url: "https://r.example/".parse().unwrap(),
+            status: StatusCode::from_u16(code).unwrap(),
+            version: Version::HTTP_11,
+            headers: headers.collect::<HeaderMap>(),
+            body: Vec::new().into(),
+        }
+    }
+
+    fn releases(count: usize) -> Vec<Release> {
+        let release = |number: usize| Release {
+            version: format!("v{number:010}"),
+            published: None,
+        };
+        (0..count).map(release).collect()
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound_and_what_was_used_last_stays() {
+        let memory = Memory::default();
+        let tagged = answer(200, &[("etag", "\"1\"")]);
+        let keep = |name: &str, count: usize| {
+            memory
+                .settle(key([name]), None, &tagged, |_| Ok(releases(count)))
+                .unwrap();
+        };
+        for number in 0..600 {
+            keep(&number.to_string(), 1);
+            assert!(memory.page(&key(["0"])).is_some(), "it is used again and again");
+        }
+        assert_eq!(lock(&memory.pages).kept.len(), MAX_PAGES);
+        assert!(memory.page(&key(["1"])).is_none());
+        assert!(memory.page(&key(["599"])).is_some());
+        keep("large", 40_000);
+        keep("larger", 45_000);
+        let pages = lock(&memory.pages);
+        assert!(pages.weight <= MAX_BYTES);
+        assert!(pages.kept.contains_key(&key(["larger"])) && !pages.kept.contains_key(&key(["large"])));
+        let weight: usize = pages.kept.values().map(|(_, page)| page.weight()).sum();
+        assert_eq!(weight, pages.weight);
+    }
+
+    #[test]
+    fn a_page_is_kept_only_with_an_entity_tag_and_never_what_was_no_success() {
+        let memory = Memory::default();
+        let tagged = answer(200, &[("etag", "\"1\"")]);
+        let (page, same) = memory
+            .settle(key(["a"]), None, &tagged, |_| Ok(releases(2)))
+            .unwrap();
+        assert_eq!((page.releases.len(), same), (2, false));
+        let unchanged = answer(304, &[]);
+        let known = memory.page(&key(["a"]));
+        let (page, same) = memory
+            .settle(key(["a"]), known.as_deref(), &unchanged, |_| {
+                panic!("there is nothing to read")
+            })
+            .unwrap();
+        assert_eq!((page.releases.len(), page.etag(), same), (2, Some("\"1\""), true));
+        // Nobody asked whether it had changed.
+        let error = memory.settle(key(["b"]), None, &unchanged, |_| Ok(releases(2)));
+        assert_eq!(
+            error.err(),
+            Some(ChannelError::Unexpected("HTTP/1.1 304 Not Modified".to_owned()))
+        );
+        let failed = memory.settle(key(["a"]), known.as_deref(), &answer(500, &[]), |_| {
+            Ok(releases(2))
+        });
+        assert!(failed.is_err());
+        assert!(memory.page(&key(["a"])).is_some(), "it may be right again");
+        memory
+            .settle(key(["a"]), None, &answer(200, &[]), |_| Ok(releases(2)))
+            .unwrap();
+        assert!(memory.page(&key(["a"])).is_none());
+    }
+
+    #[test]
+    fn keys_are_told_apart_by_each_part() {
+        assert_ne!(key(["a", "bc"]), key(["ab", "c"]));
+        assert_ne!(key(["a", ""]), key(["a"]));
+    }
+
+    #[test]
+    fn a_wait_is_read_off_by_the_servers_clock() {
+        let date = ("date", "Sat, 21 Nov 2026 20:00:00 GMT");
+        let at = |second: i64| Timestamp::from_second(second).ok();
+        for (headers, seconds, until) in [
+            (
+                &[date, ("x-ratelimit-reset", "1795291800")][..],
+                600,
+                at(1_795_291_800),
+            ),
+            (&[date, ("x-ratelimit-reset", "1795291100")], 1, at(1_795_291_100)),
+            (
+                &[date, ("x-ratelimit-reset", "1895291100")],
+                3600,
+                at(1_895_291_100),
+            ),
+            (&[("x-ratelimit-reset", "1795291800")], 60, at(1_795_291_800)),
+            (
+                &[date, ("retry-after", "7"), ("x-ratelimit-reset", "1795291800")],
+                7,
+                None,
+            ),
+            (&[("retry-after", "-7")], 1, None),
+            (&[("retry-after", "99999999")], 3600, None),
+            (&[("retry-after", "soon")], 60, None),
+            (&[date, ("x-ratelimit-reset", "99999999999999999")], 60, None),
+            (&[], 60, None),
+        ] {
+            assert_eq!(
+                wait(&answer(429, headers)),
+                (Duration::from_secs(seconds), until),
+                "{headers:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_ends() {
+        let memory = Memory::default();
+        let key = key(["a"]);
+        assert_eq!(memory.limited(&key), None);
+        memory.limit(key, &answer(429, &[("retry-after", "7")]));
+        tokio::time::advance(Duration::from_millis(6900)).await;
+        assert_eq!(
+            memory.limited(&key),
+            Some(ChannelError::RateLimited { until: None })
+        );
+        tokio::time::advance(Duration::from_millis(200)).await;
+        assert_eq!(memory.limited(&key), None);
+    }
+}

@@ -294,16 +294,24 @@ async fn follow(http: &reqwest::Client, request: &Request<'_>) -> Result<Answer,
         if let Some(auth) = auth {
             builder = auth.on(builder, &url);
         }
-        let response = builder
-            .send()
-            .await
-            .map_err(|error| ChannelError::failed(&error))?;
+        let response = send(builder).await?;
         if !is_redirect(response.status()) {
             return read(url, response, request.limit).await;
         }
         url = hop(&url, &response)?;
     }
     Err(ChannelError::Redirects)
+}
+
+/// A server may close a kept connection at the moment when the next page is asked for: that is asked once more
+/// (RFC 9112, 9.3.1).
+async fn send(request: reqwest::RequestBuilder) -> Result<Response, ChannelError> {
+    let again = request.try_clone();
+    match (request.send().await, again) {
+        (Err(error), Some(again)) if !error.is_connect() => again.send().await,
+        (answer, _) => answer,
+    }
+    .map_err(|error| ChannelError::failed(&error))
 }
 
 /// What has a Location.

@@ -1,22 +1,26 @@
 //! `refit pin`: asks the channels, decides, and writes the files.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::ops::Range;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use semver::VersionReq;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
 use super::ask::{Answers, Asking, Digests};
 use super::{USAGE, output, validate};
 use crate::api::names::GROUP;
+use crate::channel::Offer;
 use crate::channel::version::munge;
-use crate::gitops::pin::{Guard, PlanAt, Verdict, Want, choose, followers, judge, plans, rewrite};
+use crate::clock::Clock;
+use crate::gitops::pin::{PlanAt, Verdict, Want, followers, judge, plans, rewrite};
 use crate::gitops::{Source, write};
+use crate::version::Range;
+use crate::version::policy::Policy;
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit pin clusters/                                every Plan below a folder, from its own channel
@@ -37,9 +41,10 @@ pub(super) struct Flags {
     #[arg(long)]
     check: bool,
 
-    /// Take only versions in this range, such as '>=1.33, <1.34'; others leave the Plan as it is
+    /// Take only versions in this range, such as '>=1.33 <1.34', in place of the Plan's `versionPolicy.range`; others leave the
+    /// Plan as it is
     #[arg(long, value_name = "RANGE", value_parser = range)]
-    range: Option<VersionReq>,
+    range: Option<Range>,
 
     /// Take a version that is older than the one in the file, too
     #[arg(long)]
@@ -81,9 +86,8 @@ enum Format {
     Json,
 }
 
-fn range(text: &str) -> Result<VersionReq, String> {
-    text.parse()
-        .map_err(|error| format!("{error}; write for example '>=1.33, <1.34' or '~1.33'"))
+fn range(text: &str) -> Result<Range, String> {
+    text.parse::<Range>().map_err(|error| error.to_string())
 }
 
 /// What became of a Plan.
@@ -112,18 +116,14 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(USAGE));
     }
     let answers = answers(flags, &found)?;
-    let guard = Guard {
-        range: flags.range.clone(),
-        allow_downgrade: flags.allow_downgrade,
-    };
-
+    let now = Clock::system().now();
     let mut outcomes = Vec::new();
     let mut of_file = Vec::new();
     for (source, plans) in sources.iter().zip(found) {
         let first = outcomes.len();
         let mut wants = Vec::new();
         for plan in plans {
-            let (outcome, want) = decide(flags, source, plan, &answers, &guard);
+            let (outcome, want) = decide(flags, source, plan, &answers, now);
             outcomes.push(outcome);
             wants.extend(want.map(|want| (outcomes.len() - 1, want)));
         }
@@ -184,7 +184,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
 }
 
 /// The outcomes of a file, and what is wanted for which of them.
-type OfFile = (Range<usize>, Vec<(usize, Want)>);
+type OfFile = (std::ops::Range<usize>, Vec<(usize, Want)>);
 
 /// Asks for the digests of all images that follow a version, and wants them. A Plan of which one is not known stays as it is.
 fn pin_images(flags: &Flags, outcomes: &mut [Outcome], of_file: &mut [OfFile]) -> anyhow::Result<()> {
@@ -263,7 +263,7 @@ fn decide(
     source: &Source,
     plan: PlanAt,
     answers: &Answers,
-    guard: &Guard,
+    now: Timestamp,
 ) -> (Outcome, Option<Want>) {
     let mut outcome = Outcome {
         file: source.name.clone(),
@@ -277,44 +277,43 @@ fn decide(
         outcome.why = Some(format!("somebody else fills in {placeholder}"));
         return (outcome, None);
     }
-    let offered = match (&flags.to, channel_of(flags, &outcome.plan)) {
-        (Some(version), _) => Ok(version.clone()),
+    let offer = match (&flags.to, channel_of(flags, &outcome.plan)) {
+        (Some(version), _) => Ok(Cow::Owned(Offer::one(version.clone()))),
         (None, Some(channel)) => match answers.get(&channel) {
-            Some(Ok(offer)) => {
-                let Some(release) = choose(offer, guard) else {
-                    let range = guard.range.as_ref();
-                    let range = range.map_or(String::new(), |range| format!(" is in the range {range} and"));
-                    let count = offer.releases.len();
-                    let why = format!("of {count} versions none{range} can be compared, prereleases aside");
-                    outcome.why = Some(why);
-                    return (outcome, None);
-                };
-                Ok(release.version.clone())
-            }
+            Some(Ok(offer)) => Ok(Cow::Borrowed(offer)),
             Some(Err(error)) => Err(error.to_string()),
-            None => Err("the channel was not asked".to_owned()),
+            None => Err("it was not asked".to_owned()),
         },
         (None, None) => {
             outcome.why = Some("it has no channel; --channel gives it one".to_owned());
             return (outcome, None);
         }
     };
-    let offered = match offered {
-        Ok(offered) => offered,
+    let offer = match offer {
+        Ok(offer) => offer,
         Err(why) => {
             (outcome.result, outcome.why) = ("failed", Some(format!("its channel gives no version: {why}")));
             return (outcome, None);
         }
     };
-    outcome.offered = Some(offered.clone());
-    let version = match judge(outcome.plan.version.as_deref(), &offered, guard) {
+    let policy = match policy(flags, &outcome.plan) {
+        Ok(policy) => policy,
+        Err(why) => {
+            (outcome.result, outcome.why) = ("failed", Some(why));
+            return (outcome, None);
+        }
+    };
+    if let [only] = offer.releases.as_slice() {
+        outcome.offered = Some(only.version.clone());
+    }
+    let version = match judge(outcome.plan.version.as_deref(), &offer, &policy, now) {
         Verdict::Same => {
             outcome.result = "same";
             // Its images may be without their digests.
             outcome.plan.version.clone().filter(|_| flags.digest)
         }
-        Verdict::OutOfRange => {
-            outcome.why = Some(format!("{offered} is not in the range"));
+        Verdict::Kept(why) => {
+            outcome.why = Some(why);
             None
         }
         Verdict::Refused(why) => {
@@ -334,6 +333,19 @@ fn decide(
         digests: BTreeMap::new(),
     });
     (outcome, want)
+}
+
+/// What is asked for on the command line comes before what the Plan says; a version that is given there is the one that is meant.
+fn policy(flags: &Flags, plan: &PlanAt) -> Result<Policy, String> {
+    let mut policy = if flags.to.is_some() {
+        Policy::default()
+    } else {
+        plan.policy.clone()?
+    };
+    policy.is_given |= flags.range.is_some();
+    policy.range = flags.range.clone().or(policy.range);
+    policy.allow_downgrade |= flags.allow_downgrade;
+    Ok(policy)
 }
 
 /// What would change, as `diff -u` and `git apply` have it.

@@ -3,10 +3,9 @@
 //! An edit counts only if the text that comes out, read again, is the same Plan with that version, and all else in the
 //! file is what it was. Otherwise nothing is written, and it is said why.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use semver::{Version, VersionReq};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::check::{Reference, is_placeholder};
@@ -14,15 +13,17 @@ use super::edit::ways;
 use super::objects::{Object, objects};
 use super::yaml::{Node, Step};
 use super::{Source, edit::Edit};
-use crate::api::Plan;
-use crate::channel::version::{self, Refused, accept, is_behind, munge};
-use crate::channel::{Offer, Release};
+use crate::api::{Plan, VersionPolicySpec};
+use crate::channel::Offer;
+use crate::channel::version::{self, Refused, munge};
+use crate::version::Range;
+use crate::version::policy::{self, Circumstances, Offered, Policy, choose};
 
 const VERSION: &str = "version";
 const CHANNEL: &str = "channel";
 
 /// A Plan in a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlanAt {
     /// Which document, from 0.
     pub document: usize,
@@ -38,6 +39,8 @@ pub struct PlanAt {
     pub channel: Option<String>,
     /// `spec.version`.
     pub version: Option<String>,
+    /// `spec.versionPolicy`, or why it cannot be read.
+    pub policy: Result<Policy, String>,
     /// What of the two somebody else fills in, as Flux does with `${VERSION}`.
     pub placeholder: Option<String>,
     /// Images, and where they are.
@@ -80,30 +83,31 @@ fn plan_at(source: &Source, object: &Object<'_>) -> PlanAt {
             .into_iter()
             .filter_map(text)
             .find(|text| is_placeholder(text)),
+        policy: field("versionPolicy").map_or_else(|| Ok(Policy::default()), policy_of),
         channel: text(CHANNEL),
         version: text(VERSION),
         images: ["prepare", "upgrade"].into_iter().filter_map(image).collect(),
     }
 }
 
-/// What is asked of a version before it is taken.
-#[derive(Clone, Debug, Default)]
-pub struct Guard {
-    /// It must be in this range.
-    pub range: Option<VersionReq>,
-    /// It may be older than the one that is there.
-    pub allow_downgrade: bool,
+fn policy_of(node: &Node) -> Result<Policy, String> {
+    let spec: Option<VersionPolicySpec> = serde_json::from_value(node.to_json())
+        .map_err(|error| format!("spec.versionPolicy cannot be read: {error}"))?;
+    let policy = spec.map(|spec| spec.read()).transpose();
+    policy
+        .map(Option::unwrap_or_default)
+        .map_err(|error| error.to_string())
 }
 
-/// What becomes of a version that is offered.
+/// What becomes of what a channel offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is there already, in whatever spelling.
     Same,
     /// It is taken, spelled so.
     Take(String),
-    /// It is not in the range. That is what a range is for.
-    OutOfRange,
+    /// Nothing is taken, as somebody has asked for: why.
+    Kept(String),
     /// It is not taken, and somebody has to look.
     Refused(Refusal),
 }
@@ -122,67 +126,72 @@ pub enum Refusal {
         /// What is offered.
         offered: String,
     },
-    /// It cannot be compared with the range.
-    #[error("{0:?} is no version that can be compared with a range")]
-    Incomparable(String),
+    /// It cannot be compared with what is there, or with the range.
+    #[error("{offered:?} cannot be compared: {why}")]
+    Incomparable {
+        /// What is offered.
+        offered: String,
+        /// Why not.
+        why: String,
+    },
 }
 
-/// The release of an offer that a Plan would take: the newest of those in the range, prereleases aside unless the range names
-/// one. A channel that gives one version has chosen itself.
-pub fn choose<'o>(offer: &'o Offer, guard: &Guard) -> Option<&'o Release> {
-    if let [only] = offer.releases.as_slice() {
-        return Some(only);
+/// Judges what a channel offers by the version that is there, as the controller does. What it proposes, whoever takes the file
+/// approves.
+pub fn judge(current: Option<&str>, offer: &Offer, policy: &Policy, now: Timestamp) -> Verdict {
+    let policy = Policy {
+        propose: false,
+        ..policy.clone()
+    };
+    // What is there may be no version at all: then anything is better.
+    let known = current.map(munge).filter(|known| version::check(known).is_ok());
+    let circumstances = Circumstances {
+        current: known.as_deref(),
+        seen: &BTreeMap::new(),
+        approved: None,
+        withdrawn: None,
+        polled: now,
+        now,
+    };
+    let choice = choose(&policy, &Offered::from(offer), &circumstances);
+    if let Some(take) = choice.take {
+        if known.as_ref() == Some(&take) {
+            return Verdict::Same;
+        }
+        let release = offer
+            .releases
+            .iter()
+            .find(|release| munge(&release.version) == take);
+        return Verdict::Take(spelled(
+            current,
+            release.map_or(&take, |release| &release.version),
+        ));
     }
-    let any = VersionReq::STAR;
-    let range = guard.range.as_ref().unwrap_or(&any);
-    offer
-        .releases
-        .iter()
-        .filter_map(|release| Some((comparable(&release.version)?, release)))
-        .filter(|(version, _)| range.matches(version))
-        .reduce(|best, next| {
-            let newer = match next.0.cmp(&best.0) {
-                // Of two builds of one version.
-                Ordering::Equal => is_behind(&munge(&next.1.version), &munge(&best.1.version)),
-                order => order.is_gt(),
-            };
-            if newer { next } else { best }
-        })
-        .map(|(_, release)| release)
-}
-
-/// Judges a version, given as it was released, by the one that is there.
-pub fn judge(current: Option<&str>, offered: &str, guard: &Guard) -> Verdict {
-    let munged = munge(offered);
-    let known = current.map(munge);
-    if let Err(refused) = version::check(&munged) {
-        return Verdict::Refused(refused.into());
-    }
-    if known.as_deref() == Some(munged.as_str()) {
-        return Verdict::Same;
-    }
-    if let Some(range) = &guard.range {
-        match comparable(offered) {
-            None => return Verdict::Refused(Refusal::Incomparable(offered.to_owned())),
-            Some(version) if !range.matches(&version) => return Verdict::OutOfRange,
-            Some(_) => {}
+    let Some(held) = choice.held else {
+        let why = "the channel offers nothing that could be taken";
+        return Verdict::Kept(choice.fault.unwrap_or_else(|| why.to_owned()));
+    };
+    let offered = held.version;
+    let range = policy.range.as_ref().map_or("", Range::text);
+    match held.refusal {
+        policy::Refusal::Accident(refused) => Verdict::Refused(refused.into()),
+        policy::Refusal::Older => Verdict::Refused(Refusal::Downgrade {
+            current: current.unwrap_or_default().to_owned(),
+            offered,
+        }),
+        policy::Refusal::Incomparable(why) => Verdict::Refused(Refusal::Incomparable { offered, why }),
+        policy::Refusal::OutOfRange => Verdict::Kept(format!("{offered} is not in the range {range}")),
+        policy::Refusal::Prerelease => Verdict::Kept(format!(
+            "{offered} is a prerelease; a range that names one of the same release takes it"
+        )),
+        policy::Refusal::TooYoung { published: false, .. } => Verdict::Kept(format!(
+            "{offered} may be too young for spec.versionPolicy.minimumAge: its channel does not say when it was released; --to \
+             takes it"
+        )),
+        policy::Refusal::Variant | policy::Refusal::TooYoung { .. } | policy::Refusal::NotApproved => {
+            Verdict::Kept(held.message)
         }
     }
-    // What is there may be no version at all: then anything is better.
-    let known = known.filter(|known| version::check(known).is_ok());
-    if let Err(refused) = accept(known.as_deref(), &munged) {
-        return Verdict::Refused(refused.into());
-    }
-    if let Some(known) = &known
-        && !guard.allow_downgrade
-        && is_behind(known, &munged)
-    {
-        return Verdict::Refused(Refusal::Downgrade {
-            current: current.unwrap_or_default().to_owned(),
-            offered: offered.to_owned(),
-        });
-    }
-    Verdict::Take(spelled(current, offered))
 }
 
 /// The version in the spelling of the one that is there: with `-` for `+` where that is how it is written.
@@ -205,26 +214,8 @@ fn is_build(text: &str) -> bool {
     })
 }
 
-/// The version for a comparison with a range: without `v` and build, in two parts or three.
-fn comparable(version: &str) -> Option<Version> {
-    let version = version.strip_prefix('v').unwrap_or(version);
-    let version = match version.rsplit_once('-') {
-        Some((before, last)) if is_build(last) => before,
-        _ => version.split('+').next().unwrap_or_default(),
-    };
-    if let Ok(version) = Version::parse(version) {
-        return Some(version);
-    }
-    let parts: Option<Vec<u64>> = version.split('.').map(|part| part.parse().ok()).collect();
-    match parts?.as_slice() {
-        [major, minor] => Some(Version::new(*major, *minor, 0)),
-        [major, minor, patch] => Some(Version::new(*major, *minor, *patch)),
-        _ => None,
-    }
-}
-
 /// A Plan that gets a version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Want {
     /// The Plan.
     pub plan: PlanAt,

@@ -7,7 +7,7 @@ use super::seen::{Asked, basic, bearer, client, offer, versions};
 use crate::support::pki::Authority;
 
 /// So many versions, and what else is found among tags.
-fn tags(count: usize) -> std::collections::BTreeSet<String> {
+pub(super) fn tags(count: usize) -> std::collections::BTreeSet<String> {
     let version = |number: usize| format!("v1.{}.{}-k3s1", number / 100, number % 100);
     let mut tags: std::collections::BTreeSet<_> = (0..count).map(version).collect();
     tags.insert(format!("sha256-{}.sig", "0".repeat(64)));

@@ -392,7 +392,7 @@ async fn a_repository_in_a_registry_gives_the_newest_of_the_range_and_images_get
         &["--range", "~9", "a.yaml", "--registry-config", "logins.json"],
     );
     assert!(
-        err.contains("stays at v1.33.4-k3s1: of 7 versions none is in the range ~9"),
+        err.contains("stays at v1.33.4-k3s1: v1.34.0-k3s10 is not in the range ~9"),
         "{err}"
     );
 
