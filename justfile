@@ -45,9 +45,9 @@ bench: (_ignored "bench")
 # Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); real nodes
 soak: (_ignored "soak") e2e
 
-# Rewrite the generated files: crds/
+# Rewrite the generated files: crds/, docs/man/
 generate:
-    REFIT_UPDATE=1 cargo test --quiet --locked --lib crd::tests
+    REFIT_UPDATE=1 cargo test --quiet --locked --lib committed
 
 # The container image (just image=REGISTRY/NAME image; CONTAINER=podman for another builder)
 image:
