@@ -105,7 +105,8 @@ impl Stage {
             .node_until(node.name(), "says that it failed", PATIENCE, is_recorded)
             .await;
         assert!(is_cordoned(&there), "a failed node stays cordoned");
-        assert_eq!(done(&there, plan), None);
+        let asked_for = hash(&self.world.plans().get(plan).await.unwrap());
+        assert_ne!(done(&there, plan), Some(asked_for), "it is not done");
         failed.message.unwrap()
     }
 

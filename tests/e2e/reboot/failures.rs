@@ -98,9 +98,16 @@ async fn a_node_that_stays_away_has_timed_out_and_one_that_comes_back_without_ne
         "{timed_out}"
     );
     assert!(not_ready.contains("in its new boot and not Ready"), "{not_ready}");
-    stage.no_reboot_pods().await;
     assert!(!away.is_on());
     assert_eq!((away.boots(), unwell.boots()), (1, 2));
+
+    // Back after all, and nobody reboots it again.
+    away.power_on();
+    away.wait_boots(2).await;
+    away.wait_ready().await;
+    stage.no_reboot_pods().await;
+    stage.has_failed("away", away, "RebootTimedOut").await;
+    assert_eq!((away.boots(), unwell.boots()), (2, 2));
     for node in [away, unwell] {
         assert_eq!(node.lines(RUNS), [noted("v2", node, 1)]);
     }

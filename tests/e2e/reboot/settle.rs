@@ -84,8 +84,11 @@ async fn a_workload_that_stays_broken_fails_its_node_and_is_named() {
     let ready = |it: &Deployment| it.status.as_ref().and_then(|status| status.ready_replicas) == Some(1);
     wait::object(stage.namespaced(), "fragile", "is ready", PATIENCE, ready).await;
     let sets = stage.namespaced::<ReplicaSet>();
-    let sets = sets.list(&ListParams::default()).await.unwrap();
-    let [set] = <[String; 1]>::try_from(sets.iter().map(ResourceExt::name_any).collect::<Vec<_>>()).unwrap();
+    let sets = sets
+        .list(&ListParams::default().labels("app=fragile"))
+        .await
+        .unwrap();
+    let set = sets.items.first().map(ResourceExt::name_any).unwrap();
 
     // An upgrade that works for the node, and not for who lives there.
     let breaks = format!("{}\ntouch /host/var/lib/broken", notes());
