@@ -65,7 +65,7 @@ async fn a_controller_that_is_killed_between_every_two_steps_reboots_each_node_o
     let killed = tended.ends().len();
     println!("{killed} controllers were killed");
     // Of each node: Job, record, mark, pod, label; and statuses and deletes.
-    assert!(killed >= 10 + 6 + 1, "{killed}");
+    assert!(killed > 10 + 6, "{killed}");
 }
 
 #[tokio::test]
