@@ -51,3 +51,4 @@ mod soak;
 mod suc_suite;
 mod tended;
 mod testbed;
+mod versions;

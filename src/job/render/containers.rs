@@ -162,6 +162,11 @@ fn of_user(
 ) -> Container {
     let image =
         image::tagged(&container.image, plan.latest_version).unwrap_or_else(|_| container.image.clone());
+    // The tag is for people: with both, a container runtime looks at the digest alone.
+    let image = match plan.digests.get(&image) {
+        Some(digest) => format!("{image}@{digest}"),
+        None => image,
+    };
     let mut env = pod_env();
     env.extend(container.envs.iter().flatten().cloned());
     env.extend(plan_env(plan));

@@ -52,6 +52,7 @@ impl Fixture {
                 latest_version: version,
                 latest_hash: hash,
                 inputs: &inputs(&plan.spec, version),
+                digests: &NO_DIGESTS,
             },
             node: NodeInput {
                 name: &self.node.name,
@@ -89,6 +90,7 @@ pub(super) fn plan_input(spec: &PlanSpec) -> PlanInput<'_> {
         latest_version: "v1",
         latest_hash: "hash",
         inputs: "inputs",
+        digests: &NO_DIGESTS,
     }
 }
 

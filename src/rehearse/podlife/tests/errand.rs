@@ -20,6 +20,7 @@ fn input(spec: &PlanSpec) -> (PlanInput<'_>, NodeInput<'_>) {
         latest_version: "v1",
         latest_hash: "hash",
         inputs: "inputs",
+        digests: &crate::job::NO_DIGESTS,
     };
     let node = NodeInput {
         name: "n",

@@ -52,6 +52,7 @@ impl Toy {
         let quiet = matches!(
             step,
             Step::Poll { .. }
+                | Step::ReadDigest { .. }
                 | Step::LookForJob { .. }
                 | Step::ReadSecret { .. }
                 | Step::ReadWorkload { .. }
@@ -160,11 +161,19 @@ impl Toy {
         self.law(conditions.iter().all(|(_, status)| *status != "Unknown"), || {
             format!("{conditions:?}")
         });
-        let order = conditions.iter().map(|(type_, _)| *type_);
+        // Our own comes after those that everybody knows.
+        let order = conditions
+            .iter()
+            .map(|(type_, _)| *type_)
+            .filter(|type_| *type_ != "UpToDate");
+        let own = conditions.iter().position(|(type_, _)| *type_ == "UpToDate");
+        self.law(own.is_none_or(|own| own + 1 == conditions.len()), || {
+            format!("{conditions:?}")
+        });
         self.law(
             order.eq(["Complete", "Validated", "LatestResolved"]
                 .into_iter()
-                .take(conditions.len())),
+                .take(conditions.len() - own.iter().count())),
             || format!("{conditions:?}"),
         );
         let facts = &self.plans[plan].it;
