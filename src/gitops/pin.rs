@@ -149,6 +149,7 @@ pub fn judge(current: Option<&str>, offer: &Offer, policy: &Policy, now: Timesta
         current: known.as_deref(),
         seen: &BTreeMap::new(),
         approved: None,
+        withdrawn: None,
         polled: now,
         now,
     };
