@@ -302,10 +302,10 @@ async fn a_proposal_is_taken_when_somebody_approves_it() {
 
 const TAGS: [&str; 8] = [
     "latest",
-    "v1.33.9-k3s1",
-    "v1.33.10-k3s1",
-    "v1.33.10-k3s1-amd64",
-    "v1.33.11-rc1-k3s1",
+    "v1.33.3-k3s1",
+    "v1.33.4-k3s1",
+    "v1.33.4-k3s1-amd64",
+    "v1.33.5-rc1-k3s1",
     "v1.33",
     "v1.34.0-k3s1",
     "v1.9.0-k3s1",
@@ -352,10 +352,10 @@ async fn of_many_releases_the_newest_in_range_is_taken_and_runs_by_its_digest() 
             status(plan).applying.is_some()
         })
         .await;
-    assert_eq!(version(&begun), "v1.33.10-k3s1");
+    assert_eq!(version(&begun), "v1.33.4-k3s1");
     let pinned = status(&begun).pinned.unwrap();
     assert_eq!(Some(&pinned.hash), status(&begun).latest_hash.as_ref());
-    assert_eq!(pinned.images[0].image, format!("{image}:v1.33.10-k3s1"));
+    assert_eq!(pinned.images[0].image, format!("{image}:v1.33.4-k3s1"));
     assert_eq!(pinned.images[0].digest, index_digest());
     for node in ["a", "b"] {
         nodes.succeed("pinned", &nodes.name(node)).await;
@@ -368,7 +368,7 @@ async fn of_many_releases_the_newest_in_range_is_taken_and_runs_by_its_digest() 
     assert_eq!(says(&done, "UpToDate"), "True/Latest/");
     let jobs = world.jobs_of("pinned").await;
     let images: BTreeSet<_> = jobs.iter().map(image_of).collect();
-    let by_digest = format!("{image}:v1.33.10-k3s1@{}", index_digest());
+    let by_digest = format!("{image}:v1.33.4-k3s1@{}", index_digest());
     assert_eq!((jobs.len(), images), (2, [by_digest].into()));
 }
 
@@ -383,7 +383,7 @@ async fn a_registry_that_tells_no_digest_starts_no_node_until_it_does() {
     .await;
     let controller = world.at_work().await;
     let spec = format!(
-        "{{concurrency: 1, nodeSelector: {{}}, version: v1.33.9+k3s1, upgrade: {{image: {:?}}}, versionPolicy: {{pinDigest: true}}}}",
+        "{{concurrency: 1, nodeSelector: {{}}, version: v1.33.4+k3s1, upgrade: {{image: {:?}}}, versionPolicy: {{pinDigest: true}}}}",
         format!("{}/team/k3s", registry.host())
     );
     world.plan(&plan("unpinned", &spec)).await;

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::ask::{Answers, Asking};
 use super::{USAGE, output, validate};
-use crate::api::{ChannelStatus, Plan};
 use crate::api::duration::GoDuration;
 use crate::api::names::ANNOTATION_APPROVE;
+use crate::api::{ChannelStatus, Plan};
 use crate::channel::version::munge;
 use crate::clock::Clock;
 use crate::gitops::Source;
