@@ -3,6 +3,7 @@
 
 mod ask;
 mod cluster;
+mod completion;
 mod controller;
 mod cordon;
 mod crd;
@@ -147,6 +148,9 @@ enum Command {
     Resolve(resolve::Flags),
     /// Print the CRD of the Plan as YAML
     Crd,
+    /// Print the script with which a shell completes commands and flags
+    #[command(after_help = completion::EXAMPLES)]
+    Completion(completion::Flags),
 }
 
 /// Runs the command that `args` ask for, the program's name first.
@@ -174,6 +178,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Reboot(flags)) => reboot::run(flags),
         Some(Command::Resolve(flags)) => resolve::run(&flags),
         Some(Command::Crd) => crd::run(),
+        Some(Command::Completion(flags)) => completion::run(&flags, Cli::command()),
     };
     result.unwrap_or_else(|error| {
         output::error(output::with_causes(&error));

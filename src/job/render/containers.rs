@@ -47,7 +47,8 @@ pub(super) fn init(
     let spec = plan.spec;
     let mut containers = Vec::new();
     if spec.may_reboot() {
-        let args = probe_args(spec.reboot_or_default());
+        let name = sentinel_name(plan.uid, node.uid, plan.latest_hash)?;
+        let args = probe_args(&name, spec.reboot_or_default());
         containers.push(on_host(PROBE, args, settings));
     }
     if let Some(prepare) = &spec.prepare {
@@ -123,8 +124,8 @@ pub(in crate::job) fn sentinel_name(
     })
 }
 
-fn probe_args(reboot: &RebootSpec) -> Vec<String> {
-    let mut args = vec!["probe".to_owned()];
+fn probe_args(sentinel: &SentinelName, reboot: &RebootSpec) -> Vec<String> {
+    let mut args = vec!["probe".to_owned(), format!("--sentinel={sentinel}")];
     if reboot.when() == RebootWhen::IfRequired {
         args.extend(required_file_args(reboot));
     }

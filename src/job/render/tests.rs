@@ -462,7 +462,7 @@ fn a_job_whose_node_may_reboot_probes_first_and_ends_with_a_sentinel() {
         &settings(),
     );
     let args = |name| container(&always, name).args.clone().unwrap();
-    assert_eq!(args("probe"), ["probe"]);
+    assert_eq!(args("probe"), ["probe", "--sentinel=plan-uid.node-uid.hash"]);
     assert_eq!(
         args("sentinel"),
         ["sentinel", "--name=plan-uid.node-uid.hash", "--always"]

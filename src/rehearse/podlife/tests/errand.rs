@@ -143,6 +143,22 @@ fn a_failed_upgrade_or_sentinel_leaves_none() {
 }
 
 #[test]
+fn a_probe_removes_the_sentinel_of_an_earlier_try_and_no_other() {
+    let mut stage = job_pod("Always", &[("upgrade.exit-code", "1")]);
+    for name in ["plan-uid.node-uid.hash", "plan-uid.node-uid.another"] {
+        let report = SentinelReport {
+            boot_id: BOOT.to_owned(),
+            required: true,
+        };
+        stage.machine.sentinels.insert(name.parse().unwrap(), report);
+    }
+    stage.run_until(60_000);
+    assert_eq!(stage.phase(), "Failed");
+    let left: Vec<_> = stage.machine.sentinels.keys().map(ToString::to_string).collect();
+    assert_eq!(left, ["plan-uid.node-uid.another"]);
+}
+
+#[test]
 fn the_boot_that_is_to_end_ends_and_in_the_next_one_the_pod_succeeds() {
     let mut stage = errand_pod(Errand::Reboot { boot_id: BOOT }, Some(BOOT), &[]);
     stage.run_until(60_000);
