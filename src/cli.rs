@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use crate::controller::settings::Flags;
+use crate::drain::{Options, Which};
 
 /// The program was not called as it can be.
 const USAGE: u8 = 2;
@@ -101,6 +102,24 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         output::error(output::with_causes(&error));
         ExitCode::FAILURE
     })
+}
+
+/// What refit is asked to do in a container of a Job.
+pub(crate) enum OnNode {
+    /// `refit cordon`.
+    Cordon(Which),
+    /// `refit drain`.
+    Drain(Which, Options),
+}
+
+/// Reads the arguments of such a container.
+pub(crate) fn on_node(args: &[String]) -> Result<OnNode, clap::Error> {
+    let args = std::iter::once("refit").chain(args.iter().map(String::as_str));
+    match parse(args.map(OsString::from))?.command {
+        Some(Command::Cordon(flags)) => Ok(OnNode::Cordon(flags.which())),
+        Some(Command::Drain(flags)) => Ok(OnNode::Drain(flags.which(), flags.options())),
+        _ => Err(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, "nothing for a node")),
+    }
 }
 
 /// What the program ends with that was called with `args` and made nothing of them but `error`, or what was asked for.

@@ -62,6 +62,16 @@ pub enum Error {
     LeaseLost(#[from] LeaseLost),
 }
 
+/// What the controller meets of the world outside of it.
+pub struct Surroundings {
+    /// The API server.
+    pub server: ApiServer,
+    /// The time of day.
+    pub clock: Clock,
+    /// Asks channels; absent means over the network, as the settings say.
+    pub channels: Option<ChannelClient>,
+}
+
 /// Runs the controller until `shutdown` (S4), or until it cannot go on.
 pub async fn run(
     settings: Settings,
@@ -69,6 +79,25 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let server = ApiServer::find(&settings.api, &settings.proxies).await?;
+    let surroundings = Surroundings {
+        server,
+        clock,
+        channels: None,
+    };
+    run_in(surroundings, settings, shutdown).await
+}
+
+/// As [`run`], in surroundings that may be others than the real ones.
+pub async fn run_in(
+    surroundings: Surroundings,
+    settings: Settings,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), Error> {
+    let Surroundings {
+        server,
+        clock,
+        channels,
+    } = surroundings;
     let unguarded = server.unguarded()?;
     tracing::info!(
         server = server.url(),
@@ -87,7 +116,10 @@ pub async fn run(
         () = &mut shutdown => return Ok(()),
     };
     // What is wrong with its files is said before this process leads.
-    let channels = ChannelClient::new(&settings.ca_files, &cluster_id, AGENT, settings.proxies.clone())?;
+    let channels = match channels {
+        Some(channels) => channels,
+        None => ChannelClient::new(&settings.ca_files, &cluster_id, AGENT, settings.proxies.clone())?,
+    };
 
     let source = Source {
         controller: settings.name.clone(),
