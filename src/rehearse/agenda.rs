@@ -48,6 +48,7 @@ pub(super) struct Agenda {
     by_time: BTreeMap<Place, Work>,
     places: BTreeMap<Work, Place>,
     count: u64,
+    news: bool,
 }
 
 impl Agenda {
@@ -60,6 +61,7 @@ impl Agenda {
             self.by_time.remove(place);
         }
         self.count += 1;
+        self.news = true;
         let place = (at, self.count);
         self.places.insert(work.clone(), place);
         self.by_time.insert(place, work);
@@ -74,6 +76,11 @@ impl Agenda {
         let work = first.remove();
         self.places.remove(&work);
         Some(work)
+    }
+
+    /// Whether something was put on the list since this was last asked.
+    pub(super) fn has_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
     }
 
     /// When the next thing is due.

@@ -118,11 +118,10 @@ impl Cluster {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let done = act(&mut state);
         let version = state.store.version();
-        let due = state.agenda.due();
+        let planned = state.agenda.has_news();
         drop(state);
-        let overdue = due.is_some_and(|due| due <= self.0.clock.now());
         self.0.version.send_if_modified(|known| {
-            let news = *known != version || overdue;
+            let news = *known != version || planned;
             *known = version;
             news
         });

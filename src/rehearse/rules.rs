@@ -110,7 +110,8 @@ fn pod_spec(spec: &mut Value) {
         absent(spec, field, default);
     }
     for field in ["initContainers", "containers"] {
-        for container in spec[field].as_array_mut().into_iter().flatten() {
+        let containers = spec.get_mut(field).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
             absent(container, "resources", json!({}));
             absent(
                 container,

@@ -99,6 +99,17 @@ fn roll_out(seed: u64, nodes: usize, concurrency: usize, more: &Value) -> (Clust
             cluster.put(node(&format!("node-{number:04}"))).unwrap();
         }
         cluster.put(plan(concurrency, more)).unwrap();
+        let spy = cluster.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_secs(6));
+            spy.with(|state| {
+                for line in state.trace().iter().take(30) { eprintln!("{line}"); }
+                eprintln!("... {} version {}", state.trace().len(), state.store.version());
+                for line in state.trace().iter().rev().take(30).rev() { eprintln!("{line}"); }
+                eprintln!("{:#?}", state.agenda);
+            });
+            std::process::exit(3);
+        });
         control(&cluster, is_complete).await;
         let now = cluster.clock().now();
         (cluster, now)
