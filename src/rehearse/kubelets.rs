@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Taint;
 use serde::Deserialize as _;
 
-use super::podlife::{Defaults, Machine, Power, STEERING_PREFIX, Started};
+use super::podlife::{Defaults, Machine, Power, STEERING_PREFIX};
 use super::store::Object;
 use act::Errand;
 use pod::Pod;

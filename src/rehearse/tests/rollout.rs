@@ -92,24 +92,24 @@ fn is_complete(state: &State) -> bool {
 }
 
 fn roll_out(seed: u64, nodes: usize, concurrency: usize, more: &Value) -> (Cluster, Timestamp) {
+    roll_out_beside(seed, nodes, concurrency, more, |_| {})
+}
+
+fn roll_out_beside(
+    seed: u64,
+    nodes: usize,
+    concurrency: usize,
+    more: &Value,
+    prepare: impl FnOnce(&Cluster),
+) -> (Cluster, Timestamp) {
     in_virtual_time(async {
         let cluster = Cluster::new(options(seed));
         cluster.put(serde_json::to_value(crd::plans()).unwrap()).unwrap();
         for number in 0..nodes {
             cluster.put(node(&format!("node-{number:04}"))).unwrap();
         }
+        prepare(&cluster);
         cluster.put(plan(concurrency, more)).unwrap();
-        let spy = cluster.clone();
-        std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_secs(6));
-            spy.with(|state| {
-                for line in state.trace().iter().take(30) { eprintln!("{line}"); }
-                eprintln!("... {} version {}", state.trace().len(), state.store.version());
-                for line in state.trace().iter().rev().take(30).rev() { eprintln!("{line}"); }
-                eprintln!("{:#?}", state.agenda);
-            });
-            std::process::exit(3);
-        });
         control(&cluster, is_complete).await;
         let now = cluster.clock().now();
         (cluster, now)
@@ -147,4 +147,71 @@ fn a_plan_that_cordons_does_so_with_its_own_code() {
         let cordons = state.trace().iter().filter(|line| line.contains("cordon on") && line.contains("PATCH"));
         assert_eq!(cordons.count(), 3);
     });
+}
+
+/// Pods that somebody makes again, of which one at a time may be away.
+fn shop(cluster: &Cluster) {
+    let labels = json!({ "app": "shop" });
+    let selector = json!({ "matchLabels": labels });
+    let template = json!({
+        "metadata": { "labels": labels },
+        "spec": { "containers": [{ "name": "web", "image": "example.com/web" }] },
+    });
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": "web", "namespace": "shop" },
+        "spec": { "replicas": 4, "selector": selector, "template": template },
+    });
+    cluster.put(set).unwrap();
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": { "name": "web", "namespace": "shop" },
+        "spec": { "maxUnavailable": 1, "selector": selector },
+    });
+    cluster.put(budget).unwrap();
+}
+
+fn drained(seed: u64) -> (Cluster, Timestamp) {
+    roll_out_beside(seed, 4, 2, &json!({ "drain": {} }), shop)
+}
+
+#[test]
+fn a_drain_goes_by_the_budgets_and_every_node_is_given_back() {
+    let (cluster, _) = drained(1);
+    check(&cluster, 4);
+    cluster.with(|state| {
+        let evicted = |code: &str| {
+            let lines = state.trace().iter();
+            lines
+                .filter(|line| line.contains("/eviction") && line.ends_with(code))
+                .count()
+        };
+        assert!(evicted(" 201") >= 4, "every pod had to move at least once");
+        assert!(evicted(" 429") > 0, "two drains at once, and only one pod may be away");
+        let pods = state.all(Kind::Pod).filter(|pod| pod["metadata"]["namespace"] == "shop");
+        assert_eq!(pods.count(), 4);
+        let budget = state.get(Kind::Budget, "shop", "web").unwrap();
+        assert_eq!(budget["status"]["currentHealthy"], 4);
+        assert_eq!(budget["status"]["disruptionsAllowed"], 1);
+    });
+}
+
+#[test]
+fn the_same_seed_gives_the_same_requests_at_the_same_times() {
+    let trace = |seed| drained(seed).0.with(|state| state.trace().to_vec());
+    let (first, second) = (trace(7), trace(7));
+    for (one, other) in first.iter().zip(&second) {
+        assert_eq!(one, other);
+    }
+    assert_eq!(first.len(), second.len());
+    assert_ne!(first, trace(8));
+}
+
+#[test]
+fn a_hundred_nodes_ten_at_a_time_take_their_ten_turns() {
+    let began = std::time::Instant::now();
+    let (cluster, end) = roll_out(1, 100, 10, &json!({ "cordon": true }));
+    check(&cluster, 100);
+    let minutes = end.duration_since(START.parse().unwrap()).as_mins();
+    assert!((100..112).contains(&minutes), "10 turns of 10 minutes, not {minutes}");
+    println!("{minutes} minutes took {:?}", began.elapsed());
 }
