@@ -39,6 +39,7 @@ mod plan_hash;
 mod plan_status;
 mod plan_window;
 mod process;
+mod rehearse;
 mod rings;
 mod rollout;
 mod scene;

@@ -69,6 +69,23 @@ impl Fault {
         Self::conflict(kind, name, &why)
     }
 
+    /// What is to be deleted is not what was meant. Here Kubernetes names the kind where it names the type elsewhere.
+    pub fn not_in_record(kind: Kind, name: &str, what: &str, wanted: &str, found: &str) -> Self {
+        let qualified = kind.facts().qualified_kind();
+        let end = if what == "UID" {
+            "deleted and then recreated"
+        } else {
+            "modified"
+        };
+        let message = format!(
+            "Operation cannot be fulfilled on {qualified} {name:?}: the {what} in the precondition ({wanted}) does not \
+             match the {what} in record ({found}). The object might have been {end}"
+        );
+        let mut fault = Self::new(409, "Conflict", message).about(kind, name);
+        fault.details["kind"] = kind.facts().kind.into();
+        fault
+    }
+
     /// The object cannot be like that: causes are a field, a reason and a message each.
     pub fn invalid(kind: Kind, name: &str, causes: &[(String, &str, String)]) -> Self {
         let parts: Vec<String> = causes

@@ -233,17 +233,14 @@ impl State {
         let Some(old) = self.store.get(kind, key).cloned() else {
             return Err(Fault::not_found(kind, &key.name));
         };
-        if let Some(uid) = how.uid.as_deref().filter(|uid| *uid != old.uid()) {
-            return Err(Fault::other_uid(kind, &key.name, uid, old.uid()));
-        }
-        if let Some(version) = how.version.as_deref()
-            && version != old.meta("resourceVersion")
-        {
-            let why = format!(
-                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {}",
-                old.meta("resourceVersion")
-            );
-            return Err(Fault::conflict(kind, &key.name, &why));
+        let version = old.meta("resourceVersion");
+        for (what, wanted, found) in [
+            ("UID", how.uid.as_deref(), old.uid()),
+            ("ResourceVersion", how.version.as_deref(), version),
+        ] {
+            if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+                return Err(Fault::not_in_record(kind, &key.name, what, wanted, found));
+            }
         }
         if how.dry_run {
             return Ok((old, false));

@@ -29,7 +29,7 @@ impl State {
             return Err(Fault::not_found(Kind::Pod, &asked.name));
         };
         if let Some(uid) = how.uid.as_deref().filter(|uid| *uid != pod.uid()) {
-            return Err(Fault::other_uid(Kind::Pod, &asked.name, uid, pod.uid()));
+            return Err(Fault::not_in_record(Kind::Pod, &asked.name, "UID", uid, pod.uid()));
         }
         if !is_free(&pod) {
             let budgets: Vec<Key> = self
@@ -41,7 +41,7 @@ impl State {
             match budgets.as_slice() {
                 [] => {}
                 [budget] => self.spend(budget, &pod, how.dry_run)?,
-                _ => return Ok(Reply::json(201, &two_budgets())),
+                _ => return Ok(Reply::json(500, &two_budgets())),
             }
         }
         if !how.dry_run {
@@ -120,7 +120,7 @@ pub(in crate::rehearse) fn is_ready(pod: &Object) -> bool {
         .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// What an API server answers, with 201, where no eviction could keep all budgets.
+/// What an API server answers where no eviction could keep all budgets.
 fn two_budgets() -> Value {
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500,

@@ -30,6 +30,9 @@ impl State {
         }
         let written = self.update(kind, &key, Part::Whole, asked.is_dry_run(), |old| {
             let mut new = new;
+            if text(&new, "/metadata/namespace").is_empty() && !key.namespace.is_empty() {
+                new["metadata"]["namespace"] = (*key.namespace).into();
+            }
             let (meant, found) = (text(&new, "/metadata/uid"), text(old, "/metadata/uid"));
             if meant.is_empty() {
                 new["metadata"]["uid"] = found.into();

@@ -1,0 +1,56 @@
+//! The cluster in the process is held to the real one: the same requests are sent to both, and both must answer as the files
+//! in `tests/rehearse/scenarios` say.
+
+mod scenario;
+
+use refit::api::crd;
+use refit::rehearse::{Cluster, Options, in_virtual_time};
+
+use crate::support::world::World;
+use scenario::{Place, play, scenarios};
+
+/// Fewer would be a file that was not found.
+const AT_LEAST: usize = 30;
+
+#[test]
+fn the_cluster_in_the_process_answers_as_the_scenarios_say() {
+    let all = scenarios();
+    assert!(all.len() >= AT_LEAST, "{} scenarios", all.len());
+    let mut failed = Vec::new();
+    for scenario in all {
+        let played = in_virtual_time(async {
+            let cluster = Cluster::new(Options::new(1, "2026-01-05T09:00:00Z".parse().unwrap()));
+            cluster.put(serde_json::to_value(crd::plans()).unwrap()).unwrap();
+            let namespace = serde_json::json!({
+                "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "scene" },
+            });
+            cluster.put(namespace).unwrap();
+            let client = cluster.client("scenario");
+            let place = Place::InProcess(cluster.clone(), client);
+            let played = cluster.during(play(&scenario, &place, "scene", "scene")).await;
+            let holes = cluster.with(|state| state.holes().to_vec());
+            played.and(if holes.is_empty() || scenario.is_a_hole {
+                Ok(())
+            } else {
+                Err(format!("not played: {holes:?}"))
+            })
+        });
+        if let Err(why) = played.unwrap() {
+            failed.push(format!("{}\n    {why}", scenario.title));
+        }
+    }
+    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
+}
+
+#[tokio::test]
+async fn a_real_control_plane_answers_as_the_scenarios_say() {
+    let mut failed = Vec::new();
+    for scenario in scenarios().into_iter().filter(|scenario| !scenario.is_a_hole) {
+        let world = World::new().await;
+        let place = Place::Real(world.client.clone());
+        if let Err(why) = play(&scenario, &place, world.namespace(), &world.id).await {
+            failed.push(format!("{}\n    {why}", scenario.title));
+        }
+    }
+    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
+}
