@@ -17,10 +17,10 @@ mod rules;
 mod scheduler;
 mod schema;
 pub mod server;
-#[cfg(test)]
-mod tests;
 pub mod state;
 pub mod store;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use cluster::{Cluster, Options};

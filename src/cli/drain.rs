@@ -9,8 +9,8 @@ use clap::Args;
 use super::cluster::{self, Connection, Nodes};
 use crate::api::duration::GoDuration;
 use crate::controller::settings::go_bool;
-use crate::drain::{Options, Which};
 use crate::drain::pods::Rules;
+use crate::drain::{Options, Which};
 
 /// Arguments of `refit drain`.
 #[derive(Args, Clone, Debug)]

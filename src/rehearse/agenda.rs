@@ -16,7 +16,7 @@ pub(super) enum Work {
     Stray(Key),
     /// A ReplicaSet is looked at.
     Set(Key),
-    /// The PodDisruptionBudgets of a namespace are looked at.
+    /// The disruption budgets of a namespace are looked at.
     Budgets(String),
     /// What belongs to an object that is gone.
     Collect(String),

@@ -1,5 +1,6 @@
 //! A handle on the cluster: how it is made, filled, asked and set going.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,7 @@ use super::agenda::Agenda;
 use super::fault::Fault;
 use super::ids::Ids;
 use super::kubelets::{Habits, Kubelets, act};
+use super::manager::backoff::Backoffs;
 use super::resources::Kind;
 use super::server::Transport;
 use super::state::State;
@@ -80,9 +82,9 @@ impl Cluster {
             store: Store::new(options.history),
             agenda: Agenda::default(),
             kubelets: Kubelets::new(options.habits),
-            backoffs: Default::default(),
-            unscheduled: Default::default(),
-            load: Default::default(),
+            backoffs: Backoffs::default(),
+            unscheduled: BTreeSet::new(),
+            load: BTreeMap::new(),
             trace: options.traced.then(Vec::new),
             holes: Vec::new(),
         };
@@ -181,7 +183,9 @@ impl Cluster {
     pub fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), Fault> {
         self.with(|state| {
             let deletion = Deletion::default();
-            state.delete(kind, &Key::new(namespace, name), &deletion).map(drop)
+            state
+                .delete(kind, &Key::new(namespace, name), &deletion)
+                .map(drop)
         })
     }
 
@@ -244,7 +248,12 @@ async fn until(at: Option<Instant>) {
 
 /// Where an object belongs that names itself.
 fn place(object: &Value) -> Result<(Kind, String), Fault> {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let text = |pointer| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     let (version, kind) = (text("/apiVersion"), text("/kind"));
     let found = Kind::of_object(version, kind)
         .ok_or_else(|| Fault::not_played(&format!("objects of kind {kind:?} of {version:?}")))?;

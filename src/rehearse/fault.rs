@@ -59,7 +59,8 @@ impl Fault {
 
     /// The object was written in between.
     pub fn modified(kind: Kind, name: &str) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(kind, name, why)
     }
 
@@ -114,7 +115,10 @@ impl Fault {
 
     /// A patch has fields that the object has not.
     pub fn strict(patch: &Value, unknown: &str) -> Self {
-        let why = format!("Invalid value: {:?}: strict decoding error: {unknown}", patch.to_string());
+        let why = format!(
+            "Invalid value: {:?}: strict decoding error: {unknown}",
+            patch.to_string()
+        );
         let message = format!(" \"\" is invalid: patch: {why}");
         let mut fault = Self::new(422, "Invalid", message);
         let cause = json!({ "reason": "FieldValueInvalid", "message": why, "field": "patch" });
@@ -143,7 +147,7 @@ impl Fault {
     }
 
     /// A PodDisruptionBudget says no.
-    pub fn budget(cause: String, retry_after: Option<u32>) -> Self {
+    pub fn budget(cause: &str, retry_after: Option<u32>) -> Self {
         let message = "Cannot evict pod as it would violate the pod's disruption budget.".to_owned();
         let mut fault = Self::new(429, "TooManyRequests", message);
         fault.details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": cause }] });

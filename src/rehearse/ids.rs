@@ -3,7 +3,7 @@
 /// Letters that Kubernetes makes the ends of names of (`k8s.io/apimachinery/pkg/util/rand`).
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// SplitMix64.
+/// `SplitMix64`.
 #[derive(Clone, Debug)]
 pub(super) struct Ids(u64);
 

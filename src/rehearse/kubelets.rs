@@ -73,7 +73,7 @@ impl Kubelets {
     }
 
     /// How many machines there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.nodes.len()
     }
 

@@ -73,14 +73,26 @@ const fn of(
 use Verb::{Create, Delete, Evict, Get, List, Patch, PatchStatus, Replace, Watch};
 
 static TYPES: [Type; 12] = [
-    of(("", "v1", "Namespace", "namespaces"), [false, false, true], &[Get]),
-    of(("", "v1", "Node", "nodes"), [false, false, true], &[Get, List, Watch, Patch]),
+    of(
+        ("", "v1", "Namespace", "namespaces"),
+        [false, false, true],
+        &[Get],
+    ),
+    of(
+        ("", "v1", "Node", "nodes"),
+        [false, false, true],
+        &[Get, List, Watch, Patch],
+    ),
     of(
         ("", "v1", "Pod", "pods"),
         [true, true, true],
         &[Get, List, Watch, Patch, PatchStatus, Delete, Evict],
     ),
-    of(("", "v1", "Secret", "secrets"), [true, false, false], &[Get, List, Watch]),
+    of(
+        ("", "v1", "Secret", "secrets"),
+        [true, false, false],
+        &[Get, List, Watch],
+    ),
     of(("", "v1", "Event", "events"), [true, false, false], &[Create]),
     of(
         ("batch", "v1", "Job", "jobs"),
@@ -107,8 +119,16 @@ static TYPES: [Type; 12] = [
         [false, true, true],
         &[Get, List, Watch, Create, Replace],
     ),
-    of(("apps", "v1", "DaemonSet", "daemonsets"), [true, true, true], &[Get]),
-    of(("apps", "v1", "ReplicaSet", "replicasets"), [true, true, true], &[]),
+    of(
+        ("apps", "v1", "DaemonSet", "daemonsets"),
+        [true, true, true],
+        &[Get],
+    ),
+    of(
+        ("apps", "v1", "ReplicaSet", "replicasets"),
+        [true, true, true],
+        &[],
+    ),
     of(
         ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
         [true, true, true],

@@ -113,11 +113,7 @@ fn pod_spec(spec: &mut Value) {
         let containers = spec.get_mut(field).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
             absent(container, "resources", json!({}));
-            absent(
-                container,
-                "terminationMessagePath",
-                json!("/dev/termination-log"),
-            );
+            absent(container, "terminationMessagePath", json!("/dev/termination-log"));
             absent(container, "terminationMessagePolicy", json!("File"));
         }
     }
@@ -141,7 +137,13 @@ pub(super) fn check(kind: Kind, name: &str, old: Option<&Value>, new: &Value) ->
     };
     let fields: &[&str] = match kind {
         Kind::Job => &["template", "completions", "selector", "completionMode"],
-        Kind::Pod => &["containers", "initContainers", "nodeName", "restartPolicy", "volumes"],
+        Kind::Pod => &[
+            "containers",
+            "initContainers",
+            "nodeName",
+            "restartPolicy",
+            "volumes",
+        ],
         _ => &[],
     };
     for field in fields {
@@ -170,11 +172,23 @@ fn check_new(kind: Kind, name: &str, new: &Value) -> Result<(), Fault> {
         _ => None,
     };
     if let Some((field, pointer)) = containers
-        && new.pointer(pointer).and_then(Value::as_array).is_none_or(Vec::is_empty)
+        && new
+            .pointer(pointer)
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty)
     {
-        causes.push((field.to_owned(), "FieldValueRequired", "Required value".to_owned()));
+        causes.push((
+            field.to_owned(),
+            "FieldValueRequired",
+            "Required value".to_owned(),
+        ));
     }
-    if kind == Kind::Job && !matches!(new["spec"]["template"]["spec"]["restartPolicy"].as_str(), Some("Never" | "OnFailure")) {
+    if kind == Kind::Job
+        && !matches!(
+            new["spec"]["template"]["spec"]["restartPolicy"].as_str(),
+            Some("Never" | "OnFailure")
+        )
+    {
         let found = &new["spec"]["template"]["spec"]["restartPolicy"];
         let why = format!("Required value: valid values: \"OnFailure\", \"Never\" (found {found})");
         causes.push((

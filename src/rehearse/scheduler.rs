@@ -49,28 +49,25 @@ impl State {
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         let mut best: Option<(usize, &str)> = None;
         let named = only_node(&pod);
-        let all = self.kubelets.len();
+        let all = self.kubelets.count();
         for machine in candidates(&self.kubelets, named) {
-            match self.unfit(&pod, &object, machine) {
-                Some(reason) => *reasons.entry(reason).or_default() += 1,
-                None => {
-                    let load = self.load.get(&machine.name).copied().unwrap_or_default();
-                    if best.is_none_or(|best| (load, machine.name.as_str()) < best) {
-                        best = Some((load, &machine.name));
-                    }
-                }
+            if let Some(reason) = self.unfit(&pod, &object, machine) {
+                *reasons.entry(reason).or_default() += 1;
+                continue;
+            }
+            let load = self.load.get(&machine.name).copied().unwrap_or_default();
+            if best.is_none_or(|best| (load, machine.name.as_str()) < best) {
+                best = Some((load, &machine.name));
             }
         }
         let rest = all - reasons.values().sum::<usize>();
-        match best.map(|(_, name)| name.to_owned()) {
-            Some(node) => self.bind(key, &object, &node),
-            None => {
-                if rest > 0 {
-                    *reasons.entry(AFFINITY).or_default() += rest;
-                }
-                self.say_why_not(key, all, &reasons);
-            }
+        if let Some(node) = best.map(|(_, name)| name.to_owned()) {
+            return self.bind(key, &object, &node);
         }
+        if rest > 0 {
+            *reasons.entry(AFFINITY).or_default() += rest;
+        }
+        self.say_why_not(key, all, &reasons);
     }
 
     /// Why the pod cannot be on this machine.
@@ -80,9 +77,10 @@ impl State {
         }
         let tolerations = pod.spec.as_ref()?.tolerations.as_deref().unwrap_or_default();
         let keeps_off = |effect: &str| matches!(effect, "NoSchedule" | "NoExecute");
-        let untolerated = machine.taints.iter().any(|taint| {
-            keeps_off(&taint.effect) && !tolerations.iter().any(|one| tolerates(one, taint))
-        });
+        let untolerated = machine
+            .taints
+            .iter()
+            .any(|taint| keeps_off(&taint.effect) && !tolerations.iter().any(|one| tolerates(one, taint)));
         if untolerated {
             return Some(TAINT);
         }
@@ -127,7 +125,9 @@ impl State {
         let _ = self.update(Kind::Pod, key, Part::Status, false, |old| {
             let mut new = old.clone();
             let known = new["status"]["conditions"].as_array().into_iter().flatten();
-            let said = known.into_iter().any(|one| one["type"] == "PodScheduled" && one["message"] == *message);
+            let said = known
+                .into_iter()
+                .any(|one| one["type"] == "PodScheduled" && one["message"] == *message);
             if !said {
                 let condition = json!({
                     "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
@@ -141,7 +141,10 @@ impl State {
 }
 
 fn set_condition(pod: &mut Value, condition: Value) {
-    let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let mut conditions = pod["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     conditions.retain(|one| one["type"] != condition["type"]);
     conditions.push(condition);
     pod["status"]["conditions"] = conditions.into();

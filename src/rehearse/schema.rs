@@ -90,7 +90,9 @@ fn look(schema: &Value, value: &Value, path: &str, causes: &mut Causes) {
         );
         return causes.push((path.to_owned(), "FieldValueTypeInvalid", why));
     }
-    if schema["x-kubernetes-int-or-string"] == true && !(value.is_i64() || value.is_u64() || value.is_string()) {
+    if schema["x-kubernetes-int-or-string"] == true
+        && !(value.is_i64() || value.is_u64() || value.is_string())
+    {
         let why = format!(
             "Invalid value: {:?}: {path} in body must be of type integer,string: {:?}",
             type_of(value),
@@ -102,13 +104,17 @@ fn look(schema: &Value, value: &Value, path: &str, causes: &mut Causes) {
         && !allowed.contains(value)
     {
         let list: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-        let why = format!("Unsupported value: {value}: supported values: {}", list.join(", "));
+        let why = format!(
+            "Unsupported value: {value}: supported values: {}",
+            list.join(", ")
+        );
         causes.push((path.to_owned(), "FieldValueNotSupported", why));
     }
     if let (Some(least), Some(number)) = (schema["minimum"].as_f64(), value.as_f64())
         && number < least
     {
-        let why = format!("Invalid value: {value}: {path} in body should be greater than or equal to {least}");
+        let why =
+            format!("Invalid value: {value}: {path} in body should be greater than or equal to {least}");
         causes.push((path.to_owned(), "FieldValueInvalid", why));
     }
     let join = |name: &str| match path {

@@ -226,8 +226,7 @@ impl Store {
     }
 
     fn enlist(&mut self, kind: Kind, key: &Key, object: &Object) {
-        self.by_uid
-            .insert(object.uid().to_owned(), (kind, key.clone()));
+        self.by_uid.insert(object.uid().to_owned(), (kind, key.clone()));
         for owner in object.owners() {
             let owned = self.by_owner.entry(owner.to_owned()).or_default();
             owned.insert((kind, key.clone()));

@@ -168,7 +168,10 @@ impl State {
             ("/metadata/namespace", &*key.namespace),
         ] {
             if text(&new, field) != right {
-                let why = format!("the name of the object ({}) does not match the name on the URL", text(&new, field));
+                let why = format!(
+                    "the name of the object ({}) does not match the name on the URL",
+                    text(&new, field)
+                );
                 return Err(Fault::bad_request(why));
             }
         }

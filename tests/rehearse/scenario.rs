@@ -98,7 +98,8 @@ pub(super) async fn play(scenario: &Scenario, place: &Place, ns: &str, id: &str)
         for (name, pointer) in &step.save {
             let value = answer.pointer(pointer);
             let text = value.and_then(Value::as_str).map(str::to_owned);
-            let text = text.ok_or_else(|| format!("step {}: no text at {pointer} in {answer}", number + 1))?;
+            let text =
+                text.ok_or_else(|| format!("step {}: no text at {pointer} in {answer}", number + 1))?;
             words.insert(name.clone(), text);
         }
     }
@@ -118,7 +119,9 @@ async fn take(step: &Step, place: &Place, words: &BTreeMap<String, String>) -> R
         };
         match wrong {
             None => return Ok(answer),
-            Some(_) if step.eventually && Instant::now() < deadline => sleep(Duration::from_millis(200)).await,
+            Some(_) if step.eventually && Instant::now() < deadline => {
+                sleep(Duration::from_millis(200)).await;
+            }
             Some(wrong) => return Err(format!("{wrong}\n    the answer: {answer}")),
         }
     }
@@ -136,7 +139,10 @@ async fn send(
         (None, "PATCH") => "application/merge-patch+json",
         (None, _) => "application/json",
     };
-    let body = step.body.as_ref().map(|body| fill_in(body, words).to_string().into_bytes());
+    let body = step
+        .body
+        .as_ref()
+        .map(|body| fill_in(body, words).to_string().into_bytes());
     let mut request = Request::builder()
         .method(method)
         .uri(path)
@@ -144,10 +150,16 @@ async fn send(
     if body.is_some() {
         request = request.header("content-type", content);
     }
-    let request = request.body(Body::from(body.unwrap_or_default())).map_err(|error| error.to_string())?;
+    let request = request
+        .body(Body::from(body.unwrap_or_default()))
+        .map_err(|error| error.to_string())?;
     let answer = client.send(request).await.map_err(|error| error.to_string())?;
     let code = answer.status().as_u16();
-    let bytes = answer.into_body().collect().await.map_err(|error| error.to_string())?;
+    let bytes = answer
+        .into_body()
+        .collect()
+        .await
+        .map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&bytes.to_bytes()).into_owned();
     // A watch is a line of JSON for each event.
     let value = if path.contains("watch=1") && code == 200 {
@@ -177,7 +189,11 @@ async fn give(place: &Place, mut object: Value, ns: &str) -> Result<(), String> 
     };
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let root = if version.contains('/') { "/apis" } else { "/api" };
-    let within = if cluster_wide { String::new() } else { format!("/namespaces/{ns}") };
+    let within = if cluster_wide {
+        String::new()
+    } else {
+        format!("/namespaces/{ns}")
+    };
     let path = format!("{root}/{version}{within}/{plural}");
     let status = object.get("status").cloned();
     let step = |request: String, body: Value, answer| Step {
@@ -196,7 +212,12 @@ async fn give(place: &Place, mut object: Value, ns: &str) -> Result<(), String> 
     take(&step(format!("POST {path}"), object, 201), &place, &words).await?;
     if let Some(status) = status {
         let patch = json!({ "status": status });
-        take(&step(format!("PATCH {path}/{name}/status"), patch, 200), &place, &words).await?;
+        take(
+            &step(format!("PATCH {path}/{name}/status"), patch, 200),
+            &place,
+            &words,
+        )
+        .await?;
     }
     Ok(())
 }
@@ -204,9 +225,7 @@ async fn give(place: &Place, mut object: Value, ns: &str) -> Result<(), String> 
 /// What of an answer is not as the shape says.
 fn differs(shape: &Value, answer: &Value, path: &str) -> Option<String> {
     match (shape, answer) {
-        (Value::String(any), found) if any == "*" => {
-            found.is_null().then(|| format!("{path} is not there"))
-        }
+        (Value::String(any), found) if any == "*" => found.is_null().then(|| format!("{path} is not there")),
         (Value::String(text), Value::String(found)) if text.starts_with('~') => {
             let part = &text[1..];
             (!found.contains(part)).then(|| format!("{path} is {found:?}, without {part:?}"))
@@ -241,7 +260,7 @@ fn fill_in(value: &Value, words: &BTreeMap<String, String>) -> Value {
 }
 
 fn substitute(text: &str, words: &BTreeMap<String, String>) -> String {
-    words
-        .iter()
-        .fold(text.to_owned(), |text, (name, word)| text.replace(&format!("${{{name}}}"), word))
+    words.iter().fold(text.to_owned(), |text, (name, word)| {
+        text.replace(&format!("${{{name}}}"), word)
+    })
 }

@@ -188,7 +188,10 @@ impl State {
         let now = seconds(self.now());
         let _ = self.update(Kind::Node, &Key::new("", name), Part::Status, false, |old| {
             let mut new = old.clone();
-            let mut conditions = new["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let mut conditions = new["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
             conditions.retain(|one| one["type"] != "Ready");
             conditions.push(json!({
                 "type": "Ready", "status": status, "reason": reason, "message": message,

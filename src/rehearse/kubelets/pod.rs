@@ -60,7 +60,9 @@ impl Pod {
         let mut core = read(object)?;
         let life = Life::adopt(&core);
         core.status = None;
-        let earlier = object.controller().and_then(|owner| node.pods_of_owners.get(owner));
+        let earlier = object
+            .controller()
+            .and_then(|owner| node.pods_of_owners.get(owner));
         Some(Self {
             key: object.key(),
             node: node.machine.name.clone(),

@@ -60,7 +60,12 @@ impl State {
         let disrupted = self.disrupted(&budget, &pods);
         let healthy = pods
             .iter()
-            .filter(|pod| !pod.is_leaving() && !is_over(pod) && is_ready(pod) && !disrupted.contains_key(pod.meta("name")))
+            .filter(|pod| {
+                !pod.is_leaving()
+                    && !is_over(pod)
+                    && is_ready(pod)
+                    && !disrupted.contains_key(pod.meta("name"))
+            })
             .count();
         let healthy = i64::try_from(healthy).unwrap_or(i64::MAX);
         let spec = &budget.value["spec"];
@@ -74,9 +79,16 @@ impl State {
             (expected, scaled(least, expected))
         } else {
             let expected = self.expected(&pods);
-            (expected, (expected - scaled(&spec["maxUnavailable"], expected)).max(0))
+            (
+                expected,
+                (expected - scaled(&spec["maxUnavailable"], expected)).max(0),
+            )
         };
-        let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
+        let allowed = if expected <= 0 {
+            0
+        } else {
+            (healthy - desired).max(0)
+        };
         let (reason, holds) = if allowed > 0 {
             ("SufficientPods", "True")
         } else {
@@ -86,7 +98,9 @@ impl State {
         let now = seconds(self.now());
         let _ = self.update(Kind::Budget, key, Part::Status, false, |old| {
             let mut new = old.clone();
-            let since = old.pointer("/status/conditions/0").filter(|one| one["status"] == holds);
+            let since = old
+                .pointer("/status/conditions/0")
+                .filter(|one| one["status"] == holds);
             let since = since.map_or_else(|| now.into(), |one| one["lastTransitionTime"].clone());
             let mut status = json!({
                 "currentHealthy": healthy, "desiredHealthy": desired, "expectedPods": expected,
@@ -112,8 +126,14 @@ impl State {
             let at = at.as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok());
             at.is_some_and(|at| now.duration_since(at) < DISRUPTION)
         };
-        let staying = |name: &str| pods.iter().any(|pod| pod.meta("name") == name && !pod.is_leaving());
-        let kept = known.into_iter().flatten().filter(|(name, at)| fresh(at) && staying(name));
+        let staying = |name: &str| {
+            pods.iter()
+                .any(|pod| pod.meta("name") == name && !pod.is_leaving())
+        };
+        let kept = known
+            .into_iter()
+            .flatten()
+            .filter(|(name, at)| fresh(at) && staying(name));
         kept.map(|(name, at)| (name.clone(), at.clone())).collect()
     }
 
@@ -133,6 +153,8 @@ fn scaled(value: &Value, all: i64) -> i64 {
     if let Some(number) = value.as_i64() {
         return number;
     }
-    let share = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
+    let share = value
+        .as_str()
+        .and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
     share.map_or(0, |share| (share * all + 99) / 100)
 }

@@ -11,11 +11,11 @@ use crate::rehearse::write::{Deletion, Part};
 
 impl State {
     /// An object is not there any more: nor is what only it owned.
-    pub(in crate::rehearse) fn collect(&mut self, owner: &str) {
-        if self.store.find(owner).is_some() {
+    pub(in crate::rehearse) fn collect(&mut self, gone: &str) {
+        if self.store.find(gone).is_some() {
             return;
         }
-        let owned: Vec<(Kind, Key)> = self.store.owned_by(owner).cloned().collect();
+        let owned: Vec<(Kind, Key)> = self.store.owned_by(gone).cloned().collect();
         for (kind, key) in owned {
             let Some(object) = self.store.get(kind, &key).cloned() else {
                 continue;
@@ -24,7 +24,7 @@ impl State {
                 self.soon(Work::Stray(key.clone()));
             }
             if object.owners().any(|other| self.store.find(other).is_some()) {
-                self.disown(kind, &key, owner);
+                self.disown(kind, &key, gone);
             } else if !object.is_leaving() {
                 let deletion = Deletion {
                     uid: Some(object.uid().to_owned()),

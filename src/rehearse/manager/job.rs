@@ -24,10 +24,7 @@ const DEADLINE: (&str, &str) = (
     "DeadlineExceeded",
     "Job was active longer than specified deadline",
 );
-const REACHED: (&str, &str) = (
-    "CompletionsReached",
-    "Reached expected number of succeeded pods",
-);
+const REACHED: (&str, &str) = ("CompletionsReached", "Reached expected number of succeeded pods");
 
 /// What a Job asks for.
 pub(super) struct Spec {
@@ -85,7 +82,9 @@ impl State {
             status["startTime"] = seconds(now).into();
             now
         });
-        let over = spec.deadline.and_then(|deadline| started.checked_add(deadline).ok());
+        let over = spec
+            .deadline
+            .and_then(|deadline| started.checked_add(deadline).ok());
         if let Some(over) = over.filter(|over| *over > now) {
             self.agenda.add(over, Work::Job(key.clone()));
         }
@@ -109,7 +108,7 @@ impl State {
         count.failed += len(&failed);
         count.look(&pods);
 
-        let failing = condition(&status, "FailureTarget").map(|(reason, message)| (reason, message));
+        let failing = condition(&status, "FailureTarget");
         let complete = condition(&status, "SuccessCriteriaMet").is_some();
         let news = if complete || failing.is_some() {
             None
@@ -141,7 +140,9 @@ impl State {
     fn pods_of(&self, uid: &str) -> Vec<Arc<Object>> {
         let owned = self.store.owned_by(uid).filter(|(kind, _)| *kind == Kind::Pod);
         let pods = owned.filter_map(|(kind, key)| self.store.get(*kind, key));
-        pods.filter(|pod| pod.controller() == Some(uid)).cloned().collect()
+        pods.filter(|pod| pod.controller() == Some(uid))
+            .cloned()
+            .collect()
     }
 
     /// Tells pods to go.
@@ -242,6 +243,11 @@ fn ended_at(pod: &Object, now: Timestamp) -> Timestamp {
         .into_iter()
         .chain(status["containerStatuses"].as_array())
         .flatten();
-    let ends = containers.filter_map(|one| one.pointer("/state/terminated/finishedAt")?.as_str()?.parse().ok());
+    let ends = containers.filter_map(|one| {
+        one.pointer("/state/terminated/finishedAt")?
+            .as_str()?
+            .parse()
+            .ok()
+    });
     ends.max().unwrap_or(now)
 }

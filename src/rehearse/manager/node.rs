@@ -20,7 +20,10 @@ impl State {
         let Some(node) = self.store.get(Kind::Node, &key) else {
             return;
         };
-        let known = node.value["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        let known = node.value["spec"]["taints"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let ready = node.value["status"]["conditions"]
             .as_array()
             .into_iter()
@@ -36,7 +39,8 @@ impl State {
             Some("Unknown") => wanted.extend([(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]),
             Some(_) | None => wanted.extend([(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]),
         }
-        let is = |taint: &Value, (key, effect): (&str, &str)| taint["key"] == key && taint["effect"] == effect;
+        let is =
+            |taint: &Value, (key, effect): (&str, &str)| taint["key"] == key && taint["effect"] == effect;
         let mut taints = known.clone();
         taints.retain(|taint| {
             let own = taint["key"].as_str().is_some_and(|key| OWN.contains(&key));

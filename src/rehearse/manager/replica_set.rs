@@ -18,7 +18,10 @@ impl State {
         if set.is_leaving() {
             return;
         }
-        let owned = self.store.owned_by(set.uid()).filter(|(kind, _)| *kind == Kind::Pod);
+        let owned = self
+            .store
+            .owned_by(set.uid())
+            .filter(|(kind, _)| *kind == Kind::Pod);
         let pods: Vec<_> = owned
             .filter_map(|(kind, key)| self.store.get(*kind, key).cloned())
             .collect();
@@ -39,7 +42,11 @@ impl State {
             // Those without a node go first, then those that are not ready, then the youngest.
             active.sort_by_key(|pod| {
                 let bound = crate::rehearse::state::is_bound(pod);
-                (bound, is_ready(pod), std::cmp::Reverse(pod.meta("creationTimestamp").to_owned()))
+                (
+                    bound,
+                    is_ready(pod),
+                    std::cmp::Reverse(pod.meta("creationTimestamp").to_owned()),
+                )
             });
             active.truncate(active.len() - wanted);
             self.delete_pods(&active);
@@ -52,7 +59,8 @@ impl State {
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.meta("name"), "uid": set.uid(),
             "controller": true, "blockOwnerDeletion": true,
         }]);
-        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] });
+        let pod =
+            json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] });
         for _ in active.len()..wanted {
             if let Err(fault) = self.create(Kind::Pod, &key.namespace, pod.clone(), false) {
                 tracing::warn!(set = &*key.name, why = fault.message, "a pod cannot be made");

@@ -58,7 +58,10 @@ fn has(state: &State, condition: &str) -> bool {
 fn a_job_tries_again_after_ten_and_twenty_seconds_and_gives_up_at_its_limit() {
     let steering = json!({ "fake-kubelet/exit-code": "3", "fake-kubelet/run-delay": "1s" });
     let (cluster, seconds) = seconds_until(&[node("n"), job(&steering, 2)], |state| has(state, "Failed"));
-    assert!((33..42).contains(&seconds), "3 tries of a second and waits of 10 and 20, not {seconds}");
+    assert!(
+        (33..42).contains(&seconds),
+        "3 tries of a second and waits of 10 and 20, not {seconds}"
+    );
     cluster.with(|state| {
         let job = state.get(Kind::Job, "default", "one").unwrap();
         assert_eq!(job["status"]["failed"], 3);
@@ -73,7 +76,10 @@ fn a_job_that_fails_once_is_complete_after_its_second_pod() {
     let (cluster, seconds) = seconds_until(&[node("n"), job(&steering, 2)], |state| has(state, "Complete"));
     assert!((12..18).contains(&seconds), "{seconds}");
     let job = cluster.get(Kind::Job, "default", "one").unwrap();
-    assert_eq!((&job["status"]["failed"], &job["status"]["succeeded"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&job["status"]["failed"], &job["status"]["succeeded"]),
+        (&json!(1), &json!(1))
+    );
 }
 
 #[test]
@@ -82,7 +88,10 @@ fn a_container_that_reboots_its_node_comes_back_in_another_boot() {
     let mut job = job(&steering, 0);
     job["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure".into();
     let (cluster, seconds) = seconds_until(&[node("n"), job], |state| has(state, "Complete"));
-    assert!(seconds >= 120, "a boot takes two minutes, and all took {seconds} s");
+    assert!(
+        seconds >= 120,
+        "a boot takes two minutes, and all took {seconds} s"
+    );
     let node = cluster.get(Kind::Node, "", "n").unwrap();
     assert_ne!(node["status"]["nodeInfo"]["bootID"], "boot-of-n");
     cluster.with(|state| {
@@ -106,7 +115,9 @@ fn a_replica_set_replaces_what_is_deleted_on_nodes_that_may_be_used() {
             } },
         });
         cluster.put(set).unwrap();
-        let ready = |state: &State| state.get(Kind::ReplicaSet, "shop", "web").unwrap()["status"]["readyReplicas"] == 2;
+        let ready = |state: &State| {
+            state.get(Kind::ReplicaSet, "shop", "web").unwrap()["status"]["readyReplicas"] == 2
+        };
         let nodes = |state: &State| -> Vec<String> {
             let mut nodes: Vec<_> = state
                 .all(Kind::Pod)
@@ -120,7 +131,10 @@ fn a_replica_set_replaces_what_is_deleted_on_nodes_that_may_be_used() {
         let cordon = json!({ "spec": { "unschedulable": true } });
         cluster.patch(Kind::Node, "", "a", &cordon).unwrap();
         let on_a = cluster.with(|state| {
-            let pod = state.all(Kind::Pod).find(|pod| pod["spec"]["nodeName"] == "a").unwrap();
+            let pod = state
+                .all(Kind::Pod)
+                .find(|pod| pod["spec"]["nodeName"] == "a")
+                .unwrap();
             pod["metadata"]["name"].as_str().unwrap().to_owned()
         });
         cluster.delete(Kind::Pod, "shop", &on_a).unwrap();

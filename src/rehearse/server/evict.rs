@@ -1,4 +1,4 @@
-//! The eviction subresource: PodDisruptionBudgets are asked first (`pkg/registry/core/pod/storage/eviction.go`).
+//! The eviction subresource: disruption budgets are asked first (`pkg/registry/core/pod/storage/eviction.go`).
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -21,7 +21,9 @@ impl State {
     pub(super) fn answer_eviction(&mut self, asked: &Asked, body: &Bytes) -> Result<Reply, Fault> {
         let eviction = parse(body)?;
         if text(&eviction, "/metadata/name") != asked.name {
-            return Err(Fault::bad_request("name in URL does not match name in Eviction object"));
+            return Err(Fault::bad_request(
+                "name in URL does not match name in Eviction object",
+            ));
         }
         let key = asked.key();
         let how = deletion(&eviction["deleteOptions"], asked.is_dry_run());
@@ -29,7 +31,13 @@ impl State {
             return Err(Fault::not_found(Kind::Pod, &asked.name));
         };
         if let Some(uid) = how.uid.as_deref().filter(|uid| *uid != pod.uid()) {
-            return Err(Fault::not_in_record(Kind::Pod, &asked.name, "UID", uid, pod.uid()));
+            return Err(Fault::not_in_record(
+                Kind::Pod,
+                &asked.name,
+                "UID",
+                uid,
+                pod.uid(),
+            ));
         }
         if !is_free(&pod) {
             let budgets: Vec<Key> = self
@@ -67,15 +75,18 @@ impl State {
             }
         }
         let name = &key.name;
-        let generation = budget.value["metadata"]["generation"].as_i64().unwrap_or_default();
+        let generation = budget.value["metadata"]["generation"]
+            .as_i64()
+            .unwrap_or_default();
         if number("observedGeneration") < generation {
             let cause = format!("The disruption budget {name} is still being processed by the server.");
-            return Err(Fault::budget(cause, Some(UNCOUNTED_RETRY_SECONDS)));
+            return Err(Fault::budget(&cause, Some(UNCOUNTED_RETRY_SECONDS)));
         }
         if number("disruptionsAllowed") <= 0 {
-            let cause =
-                format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
-            return Err(Fault::budget(cause, None));
+            let cause = format!(
+                "The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+            );
+            return Err(Fault::budget(&cause, None));
         }
         let (left, now) = (number("disruptionsAllowed") - 1, seconds(self.now()));
         self.update(Kind::Budget, key, Part::Status, dry_run, |old| {
@@ -92,7 +103,10 @@ impl State {
         let now = seconds(self.now());
         self.update(Kind::Pod, key, Part::Status, false, |old| {
             let mut new = old.clone();
-            let mut conditions = new["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let mut conditions = new["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
             conditions.retain(|condition| condition["type"] != "DisruptionTarget");
             conditions.push(json!({
                 "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",

@@ -35,7 +35,10 @@ impl State {
                 return Err(Fault::not_played("a list of an exact version"));
             }
             if asked_for > self.store.version() {
-                let why = format!("Too large resource version: {asked_for}, current: {}", self.store.version());
+                let why = format!(
+                    "Too large resource version: {asked_for}, current: {}",
+                    self.store.version()
+                );
                 return Err(Fault::timeout(why));
             }
             Snapshot {
@@ -45,7 +48,11 @@ impl State {
         } else {
             self.rest(token)?
         };
-        let page = if limit == 0 { list.rest.len() } else { limit.min(list.rest.len()) };
+        let page = if limit == 0 {
+            list.rest.len()
+        } else {
+            limit.min(list.rest.len())
+        };
         let (page, rest) = list.rest.split_at(page);
         let mut meta = json!({ "resourceVersion": list.version.to_string() });
         if !rest.is_empty() {
@@ -79,7 +86,7 @@ impl State {
 
     pub(super) fn answer_watch(&mut self, asked: &Asked) -> Result<Reply, Fault> {
         let filter = filter(asked)?;
-        let (to, lines) = mpsc::unbounded_channel();
+        let (to, events) = mpsc::unbounded_channel();
         let mut since = asked.number("resourceVersion")?;
         if since == 0 {
             // From any version: what is there comes first.
@@ -103,7 +110,7 @@ impl State {
         Ok(Reply::Watch(
             asked.kind,
             Lines {
-                lines,
+                events,
                 seconds,
                 bookmarks,
                 broken: watched.is_err(),
@@ -124,13 +131,22 @@ fn filter(asked: &Asked) -> Result<Filter, Fault> {
 fn whole(asked: &Asked, meta: &Value, items: &[Arc<Object>]) -> Reply {
     let facts = asked.kind.facts();
     let (kind, version) = if asked.metadata_only {
-        ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned())
+        (
+            "PartialObjectMetadataList".to_owned(),
+            "meta.k8s.io/v1".to_owned(),
+        )
     } else {
         (format!("{}List", facts.kind), facts.api_version())
     };
-    let size: usize = items.iter().map(|item| item.json(asked.metadata_only).len() + 1).sum();
+    let size: usize = items
+        .iter()
+        .map(|item| item.json(asked.metadata_only).len() + 1)
+        .sum();
     let mut body = BytesMut::with_capacity(size + 256);
-    body.put_slice(format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":[").as_bytes());
+    body.put_slice(
+        format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":[")
+            .as_bytes(),
+    );
     for (place, item) in items.iter().enumerate() {
         if place > 0 {
             body.put_u8(b',');

@@ -65,7 +65,12 @@ impl Asked {
             let value = parts.headers.get(name);
             value.and_then(|value| value.to_str().ok()).unwrap_or_default()
         };
-        let path: Vec<&str> = parts.uri.path().split('/').filter(|part| !part.is_empty()).collect();
+        let path: Vec<&str> = parts
+            .uri
+            .path()
+            .split('/')
+            .filter(|part| !part.is_empty())
+            .collect();
         let (group, version, rest) = match path.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
@@ -77,9 +82,7 @@ impl Asked {
             return Ok(Self::Review);
         }
         let (namespace, rest) = match rest {
-            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => {
-                (Some((*namespace).to_owned()), rest)
-            }
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some((*namespace).to_owned()), rest),
             rest => (None, rest),
         };
         let (plural, name, subresource) = match rest {

@@ -2,7 +2,7 @@
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Node, Secret};
-use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, ListParams, WatchEvent, WatchParams};
 use tokio::time::Instant;
 
 use super::*;
@@ -16,7 +16,8 @@ fn cluster(history: usize) -> Cluster {
 }
 
 fn secret(cluster: &Cluster, name: &str) {
-    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": "default" } });
+    let secret =
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": "default" } });
     cluster.create(secret).unwrap();
 }
 
@@ -45,7 +46,13 @@ fn a_quiet_watch_is_marked_every_minute_and_ends_when_its_time_is_over() {
         let began = Instant::now();
         let api = Api::<Node>::all(cluster.client("test"));
         let params = WatchParams::default().timeout(290);
-        let version = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+        let version = api
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .metadata
+            .resource_version
+            .unwrap();
         let mut watch = api.watch(&params, &version).await.unwrap().boxed();
         let mut marks = 0;
         while let Some(event) = watch.try_next().await.unwrap() {
@@ -67,7 +74,9 @@ fn pages_that_were_forgotten_have_expired() {
         let api = Api::<Secret>::default_namespaced(cluster.client("test"));
         let page = api.list(&ListParams::default().limit(1)).await.unwrap();
         assert_eq!(page.items.len(), 1);
-        let next = ListParams::default().limit(1).continue_token(&page.metadata.continue_.unwrap());
+        let next = ListParams::default()
+            .limit(1)
+            .continue_token(&page.metadata.continue_.unwrap());
         assert_eq!(api.list(&next).await.unwrap().items.len(), 1);
         cluster.with(|state| state.store.forget());
         let Err(kube::Error::Api(status)) = api.list(&next).await else {
@@ -88,7 +97,7 @@ fn what_is_not_played_is_refused_and_remembered() {
         };
         assert_eq!((status.code, status.reason.as_str()), (501, "NotImplemented"));
         let secrets = Api::<Secret>::default_namespaced(cluster.client("test"));
-        assert!(secrets.delete("a", &Default::default()).await.is_err());
+        assert!(secrets.delete("a", &DeleteParams::default()).await.is_err());
         cluster.with(|state| {
             assert_eq!(state.holes().len(), 2, "{:?}", state.holes());
             assert!(state.holes()[0].contains("/configmaps"));

@@ -18,7 +18,7 @@ const BOOKMARK: Duration = Duration::from_secs(60);
 
 /// What a watch is made of.
 pub(super) struct Lines {
-    pub(super) lines: UnboundedReceiver<Bytes>,
+    pub(super) events: UnboundedReceiver<Bytes>,
     /// How long it lasts.
     pub(super) seconds: u64,
     pub(super) bookmarks: bool,
@@ -49,7 +49,7 @@ impl Watching {
 
     /// The next line.
     pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Poll::Ready(Some(line)) = self.lines.lines.poll_recv(cx) {
+        if let Poll::Ready(Some(line)) = self.lines.events.poll_recv(cx) {
             return Poll::Ready(Some(line));
         }
         if self.lines.broken || self.end.as_mut().poll(cx).is_ready() {

@@ -98,7 +98,10 @@ impl Object {
     /// UIDs of its owners.
     pub fn owners(&self) -> impl Iterator<Item = &str> {
         let owners = self.value["metadata"]["ownerReferences"].as_array();
-        owners.into_iter().flatten().filter_map(|owner| owner["uid"].as_str())
+        owners
+            .into_iter()
+            .flatten()
+            .filter_map(|owner| owner["uid"].as_str())
     }
 
     /// UID of the owner that is in charge.

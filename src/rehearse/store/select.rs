@@ -34,9 +34,9 @@ impl Filter {
     pub fn parse(kind: Kind, namespace: Option<&str>, labels: &str, fields: &str) -> Result<Self, Fault> {
         let mut filter = Self::of(namespace);
         if !labels.is_empty() {
-            let selector = labels.parse::<Selector>().map_err(|error| {
-                Fault::bad_request(format!("unable to parse requirement: {error}"))
-            })?;
+            let selector = labels
+                .parse::<Selector>()
+                .map_err(|error| Fault::bad_request(format!("unable to parse requirement: {error}")))?;
             filter.labels = Some(selector);
         }
         for part in fields.split(',').filter(|part| !part.is_empty()) {

@@ -19,7 +19,11 @@ fn told(lines: &mut UnboundedReceiver<Bytes>) -> Vec<(String, String, String)> {
     while let Ok(line) = lines.try_recv() {
         let event: Value = serde_json::from_slice(&line).unwrap();
         let text = |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap().to_owned();
-        all.push((text("/type"), text("/object/metadata/name"), text("/object/metadata/resourceVersion")));
+        all.push((
+            text("/type"),
+            text("/object/metadata/name"),
+            text("/object/metadata/resourceVersion"),
+        ));
     }
     all
 }
@@ -47,9 +51,7 @@ fn a_watch_sees_what_its_filter_lets_through_come_and_go() {
     let filter = Filter::parse(Kind::Secret, Some("a"), "x=1", "").unwrap();
     let (to, mut lines) = unbounded_channel();
     let added = write(&mut store, "a", "1");
-    store
-        .watch(Kind::Secret, filter, false, begin, to)
-        .unwrap();
+    store.watch(Kind::Secret, filter, false, begin, to).unwrap();
     write(&mut store, "b", "2");
     let changed = write(&mut store, "a", "1");
     let left = write(&mut store, "a", "2");
@@ -75,7 +77,11 @@ fn a_version_that_is_forgotten_cannot_be_watched_from() {
         let (to, _lines) = unbounded_channel();
         store.watch(Kind::Secret, Filter::default(), false, since, to)
     };
-    assert_eq!(watch(&mut store, first), Ok(()), "the two changes after it are known");
+    assert_eq!(
+        watch(&mut store, first),
+        Ok(()),
+        "the two changes after it are known"
+    );
     write(&mut store, "a", "4");
     assert_eq!(watch(&mut store, first), Err(second));
     store.forget();

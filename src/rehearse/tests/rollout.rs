@@ -110,7 +110,7 @@ fn roll_out_beside(
         }
         prepare(&cluster);
         cluster.put(plan(concurrency, more)).unwrap();
-        control(&cluster, is_complete).await;
+        Box::pin(control(&cluster, is_complete)).await;
         let now = cluster.clock().now();
         (cluster, now)
     })
@@ -125,7 +125,10 @@ fn check(cluster: &Cluster, nodes: usize) {
         for node in all {
             assert!(node["metadata"]["labels"][DONE].is_string(), "{node}");
             assert!(node["spec"]["unschedulable"].is_null(), "{node}");
-            assert!(node["metadata"]["annotations"]["refit.rs/cordon"].is_null(), "{node}");
+            assert!(
+                node["metadata"]["annotations"]["refit.rs/cordon"].is_null(),
+                "{node}"
+            );
         }
     });
 }
@@ -136,7 +139,10 @@ fn the_real_controller_rolls_a_plan_out_over_five_nodes() {
     check(&cluster, 5);
     let start: Timestamp = START.parse().unwrap();
     let minutes = end.duration_since(start).as_mins();
-    assert!((30..35).contains(&minutes), "3 turns of 10 minutes, not {minutes}");
+    assert!(
+        (30..35).contains(&minutes),
+        "3 turns of 10 minutes, not {minutes}"
+    );
 }
 
 #[test]
@@ -144,7 +150,10 @@ fn a_plan_that_cordons_does_so_with_its_own_code() {
     let (cluster, _) = roll_out(1, 3, 1, &json!({ "cordon": true }));
     check(&cluster, 3);
     cluster.with(|state| {
-        let cordons = state.trace().iter().filter(|line| line.contains("cordon on") && line.contains("PATCH"));
+        let cordons = state
+            .trace()
+            .iter()
+            .filter(|line| line.contains("cordon on") && line.contains("PATCH"));
         assert_eq!(cordons.count(), 3);
     });
 }
@@ -186,8 +195,13 @@ fn a_drain_goes_by_the_budgets_and_every_node_is_given_back() {
                 .count()
         };
         assert!(evicted(" 201") >= 4, "every pod had to move at least once");
-        assert!(evicted(" 429") > 0, "two drains at once, and only one pod may be away");
-        let pods = state.all(Kind::Pod).filter(|pod| pod["metadata"]["namespace"] == "shop");
+        assert!(
+            evicted(" 429") > 0,
+            "two drains at once, and only one pod may be away"
+        );
+        let pods = state
+            .all(Kind::Pod)
+            .filter(|pod| pod["metadata"]["namespace"] == "shop");
         assert_eq!(pods.count(), 4);
         let budget = state.get(Kind::Budget, "shop", "web").unwrap();
         assert_eq!(budget["status"]["currentHealthy"], 4);
@@ -212,6 +226,9 @@ fn a_hundred_nodes_ten_at_a_time_take_their_ten_turns() {
     let (cluster, end) = roll_out(1, 100, 10, &json!({ "cordon": true }));
     check(&cluster, 100);
     let minutes = end.duration_since(START.parse().unwrap()).as_mins();
-    assert!((100..112).contains(&minutes), "10 turns of 10 minutes, not {minutes}");
+    assert!(
+        (100..112).contains(&minutes),
+        "10 turns of 10 minutes, not {minutes}"
+    );
     println!("{minutes} minutes took {:?}", began.elapsed());
 }
