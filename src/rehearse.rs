@@ -7,6 +7,7 @@
 
 mod agenda;
 pub mod cluster;
+mod deletion;
 pub mod fault;
 mod ids;
 pub mod kubelets;

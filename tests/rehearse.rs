@@ -3,6 +3,7 @@
 
 mod scenario;
 
+use futures::stream::{self, StreamExt as _};
 use refit::api::crd;
 use refit::rehearse::{Cluster, Options, in_virtual_time};
 
@@ -11,6 +12,8 @@ use scenario::{Place, play, scenarios};
 
 /// Fewer would be a file that was not found.
 const AT_LEAST: usize = 30;
+/// How many scenarios are played at once on a real control plane.
+const AT_ONCE: usize = 8;
 
 #[test]
 fn the_cluster_in_the_process_answers_as_the_scenarios_say() {
@@ -44,13 +47,18 @@ fn the_cluster_in_the_process_answers_as_the_scenarios_say() {
 
 #[tokio::test]
 async fn a_real_control_plane_answers_as_the_scenarios_say() {
-    let mut failed = Vec::new();
-    for scenario in scenarios().into_iter().filter(|scenario| !scenario.is_a_hole) {
+    let all = scenarios().into_iter().filter(|scenario| !scenario.is_a_hole);
+    let played = stream::iter(all).map(async |scenario| {
         let world = World::new().await;
         let place = Place::Real(world.client.clone());
-        if let Err(why) = play(&scenario, &place, world.namespace(), &world.id).await {
-            failed.push(format!("{}\n    {why}", scenario.title));
-        }
-    }
+        let played = play(&scenario, &place, world.namespace(), &world.id).await;
+        played.err().map(|why| format!("{}\n    {why}", scenario.title))
+    });
+    // Most of it is waiting.
+    let failed: Vec<String> = played
+        .buffer_unordered(AT_ONCE)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
     assert!(failed.is_empty(), "\n{}", failed.join("\n"));
 }

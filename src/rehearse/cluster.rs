@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::agenda::Agenda;
+use super::deletion::Deletion;
 use super::fault::Fault;
 use super::ids::Ids;
 use super::kubelets::{Habits, Kubelets, act};
@@ -23,7 +24,7 @@ use super::resources::Kind;
 use super::server::Transport;
 use super::state::State;
 use super::store::{Key, Store};
-use super::write::{Deletion, Part, merge};
+use super::write::{Part, merge};
 use crate::clock::Clock;
 use crate::controller::client::{ApiServer, RequestCounts, over_transport};
 

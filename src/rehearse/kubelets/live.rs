@@ -8,11 +8,12 @@ use super::act::Errand;
 use super::pod::Act;
 use super::{Kubelets, Node};
 use crate::rehearse::agenda::Work;
+use crate::rehearse::deletion::Deletion;
 use crate::rehearse::podlife::{ContainerStart, Exit, Power, Started, Write};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::state::{State, seconds};
 use crate::rehearse::store::Key;
-use crate::rehearse::write::{Deletion, Part};
+use crate::rehearse::write::Part;
 
 /// After how long a node of which nothing is heard is said to be lost (`--node-monitor-grace-period`).
 const MONITOR_GRACE: SignedDuration = SignedDuration::from_secs(50);

@@ -3,11 +3,12 @@
 use serde_json::Value;
 
 use crate::rehearse::agenda::Work;
+use crate::rehearse::deletion::Deletion;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::rules::{FOREGROUND, ORPHAN, TRACKING};
 use crate::rehearse::state::State;
 use crate::rehearse::store::Key;
-use crate::rehearse::write::{Deletion, Part};
+use crate::rehearse::write::Part;
 
 impl State {
     /// An object is not there any more: nor is what only it owned.

@@ -9,11 +9,12 @@ use serde_json::Value;
 use super::collect::has;
 use super::job_status::{Count, condition};
 use crate::rehearse::agenda::Work;
+use crate::rehearse::deletion::Deletion;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::rules::TRACKING;
 use crate::rehearse::state::{State, is_over, seconds};
 use crate::rehearse::store::{Key, Object};
-use crate::rehearse::write::{Deletion, Part};
+use crate::rehearse::write::Part;
 
 /// A Job fails for one of two reasons.
 const BACKOFF: (&str, &str) = (

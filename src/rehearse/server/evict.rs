@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use super::route::Object as Asked;
 use super::writing::deletion;
 use super::{Reply, parse};
+use crate::rehearse::deletion::Deletion;
 use crate::rehearse::fault::Fault;
 use crate::rehearse::manager::budget::selects;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::state::{State, is_over, seconds};
 use crate::rehearse::store::object::text;
 use crate::rehearse::store::{Key, Object};
-use crate::rehearse::write::{Deletion, Part};
+use crate::rehearse::write::Part;
 
 /// When a budget that is not counted yet may be asked again.
 const UNCOUNTED_RETRY_SECONDS: u32 = 10;

@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 
 use super::route::Object as Asked;
 use super::{Reply, parse};
+use crate::rehearse::deletion::Deletion;
 use crate::rehearse::fault::Fault;
 use crate::rehearse::resources::{Kind, Verb};
 use crate::rehearse::schema;
 use crate::rehearse::state::State;
 use crate::rehearse::store::object::text;
-use crate::rehearse::write::{Deletion, Part, merge};
+use crate::rehearse::write::{Part, merge};
 
 impl State {
     pub(super) fn answer_create(&mut self, asked: &Asked, body: &Bytes) -> Result<Reply, Fault> {

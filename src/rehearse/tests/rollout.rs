@@ -158,6 +158,23 @@ fn a_plan_that_cordons_does_so_with_its_own_code() {
     });
 }
 
+/// The measure of the design: 16.7 hours within seconds, in a program that is optimized.
+#[test]
+#[ignore = "takes minutes without optimization: cargo test --profile long-tests --lib five_thousand -- --ignored"]
+fn five_thousand_nodes_fifty_at_a_time() {
+    let began = std::time::Instant::now();
+    let (cluster, end) = roll_out(1, 5_000, 50, &json!({ "cordon": true }));
+    let took = began.elapsed();
+    check(&cluster, 5_000);
+    let requests = cluster.with(|state| state.trace().len());
+    let minutes = end.duration_since(START.parse().unwrap()).as_mins();
+    assert!(
+        (1_000..1_100).contains(&minutes),
+        "100 turns of 10 minutes, not {minutes}"
+    );
+    println!("{minutes} minutes and {requests} requests took {took:?}");
+}
+
 /// Pods that somebody makes again, of which one at a time may be away.
 fn shop(cluster: &Cluster) {
     let labels = json!({ "app": "shop" });
