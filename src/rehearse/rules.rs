@@ -121,13 +121,13 @@ fn pod_spec(spec: &mut Value) {
 
 /// Whether a write is another generation of the object: something else is asked for.
 pub(super) fn is_another(old: &Value, new: &Value) -> bool {
-    let rest = |value: &Value| {
-        let mut map = value.as_object().cloned().unwrap_or_default();
-        map.remove("metadata");
-        map.remove("status");
-        map
-    };
-    old.get("spec") != new.get("spec") || rest(old) != rest(new)
+    !asked_for(old).eq(asked_for(new))
+}
+
+/// All fields but metadata and status.
+fn asked_for(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let fields = value.as_object().into_iter().flatten();
+    fields.filter(|(field, _)| !matches!(field.as_str(), "metadata" | "status"))
 }
 
 /// Refuses what may not be.
