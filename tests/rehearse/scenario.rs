@@ -17,6 +17,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::support::manifest::TEST_LABEL;
+
 /// Longer than controllers on a busy machine take.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -178,7 +180,10 @@ async fn give(place: &Place, mut object: Value, ns: &str) -> Result<(), String> 
         kind => format!("{}s", kind.to_lowercase()),
     };
     let cluster_wide = plural == "nodes";
-    if !cluster_wide {
+    if cluster_wide {
+        // By this a world knows what is to go with it; its namespace is its name.
+        object["metadata"]["labels"][TEST_LABEL] = ns.into();
+    } else {
         object["metadata"]["namespace"] = ns.into();
     }
     let client = match place {
