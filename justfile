@@ -30,14 +30,19 @@ test *ARGS:
 demo *ARGS:
     cargo demo {{ ARGS }}
 
-# Real nodes: kubelets that reboot (root, Debian)
-e2e: (_ignored "e2e")
+# Real nodes: kubelets and hosts that reboot (root, Debian); an argument chooses some
+e2e FILTER="e2e::": _nodes
+    cargo test --locked --test main -- --ignored --nocapture --test-threads=2 {{ FILTER }}
+
+# The e2e suite of system-upgrade-controller, from a checkout of it, unmodified, against refit on real nodes
+suc-suite CHECKOUT: _nodes
+    REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture suc_suite::
 
 # The budgets, measured: time, requests, memory
 bench: (_ignored "bench")
 
-# Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run)
-soak: (_ignored "soak")
+# Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); real nodes
+soak: (_ignored "soak") e2e
 
 # Rewrite the generated files: crds/
 generate:
@@ -50,6 +55,10 @@ image:
 # The controller, from the sources, against the current kubeconfig
 run *ARGS:
     cargo run -- --name system-upgrade-controller --namespace system-upgrade {{ ARGS }}
+
+# Fails with what this machine lacks for real nodes.
+_nodes:
+    @tests/bed/node/missing.sh || { printf '\nno real nodes here: the above is missing\n' >&2; exit 1; }
 
 # Long tests are ignored by `cargo test`; those of one kind have its name as their module. None is an error. One at a time:
 # they keep the machine busy, or measure it.

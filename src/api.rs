@@ -6,7 +6,9 @@ pub mod drain;
 pub mod duration;
 pub mod names;
 pub mod plan;
+pub mod reboot;
 pub mod selector;
+pub mod sentinel;
 pub mod status;
 pub mod validate;
 pub mod window;
@@ -15,4 +17,6 @@ pub use drain::{DrainNote, DrainWait};
 pub use plan::{
     ContainerSpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretSpec, TimeWindowSpec, VolumeSpec,
 };
+pub use reboot::{HostAccess, RebootSpec, RebootWhen, SettleSpec};
+pub use sentinel::{RebootFault, SentinelName, SentinelReport};
 pub use status::{ChannelStatus, NodeCounts, NodeProgress, PlanCondition, PlanStatus};

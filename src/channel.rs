@@ -148,7 +148,7 @@ impl ChannelClient {
         })))
     }
 
-    /// One that asks nobody: `answer` says what each channel would, munged.
+    /// One that asks nobody: `answer` says what each channel would, as it was released.
     pub fn given(
         answer: impl Fn(&str, Option<&str>) -> Result<String, ChannelError> + Send + Sync + 'static,
     ) -> Self {
@@ -158,19 +158,23 @@ impl ChannelClient {
     /// Asks the channel at `url` for its version and gives it with `+` as `-`. `latest_version` is what the Plan has
     /// now, munged; the channel is told.
     pub async fn resolve(&self, url: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
+        self.release(url, latest_version)
+            .await
+            .map(|release| version::munge(&release))
+    }
+
+    /// Asks as [`resolve`](Self::resolve) does, and gives the version as it was released, with its `+`.
+    pub async fn release(&self, channel: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
         match &self.0 {
-            Means::Http(http) => http.resolve(url, latest_version).await,
-            Means::Given(answer) => answer(url, latest_version),
+            Means::Http(http) => http.release(channel, latest_version).await,
+            Means::Given(answer) => answer(channel, latest_version),
         }
     }
 }
 
 impl Http {
-    async fn resolve(&self, url: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
-        let url = Url::parse(url.trim()).map_err(|_| ChannelError::NotAUrl)?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(ChannelError::Scheme(url.scheme().to_owned()));
-        }
+    async fn release(&self, channel: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
+        let url = url(channel)?;
         let mut request = self.client.get(url.clone());
         if let Some(id) = &self.cluster_id {
             request = request.header(HEADER_CLUSTER_ID, id);
@@ -185,6 +189,19 @@ impl Http {
         tokio::time::timeout(self.timeout, asking)
             .await
             .unwrap_or(Err(ChannelError::TimedOut(self.timeout)))
+    }
+}
+
+/// The URL of a channel.
+///
+/// # Errors
+/// It is none, or none that can be asked.
+pub fn url(channel: &str) -> Result<Url, ChannelError> {
+    let url = Url::parse(channel.trim()).map_err(|_| ChannelError::NotAUrl)?;
+    if matches!(url.scheme(), "http" | "https") {
+        Ok(url)
+    } else {
+        Err(ChannelError::Scheme(url.scheme().to_owned()))
     }
 }
 

@@ -1,14 +1,22 @@
 //! The command line. Without a command refit is the controller, so that it can be started as
 //! system-upgrade-controller is: without arguments, by its environment, under that name.
 
+mod ask;
 mod cluster;
 mod controller;
 mod cordon;
 mod crd;
 mod drain;
+mod host;
 pub mod output;
+mod pin;
+mod probe;
+mod reboot;
+mod render;
+mod sentinel;
 #[cfg(test)]
 mod tests;
+mod validate;
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -75,6 +83,59 @@ enum Command {
     /// last line says what was evicted and what was not.
     #[command(args_override_self = true)]
     Drain(drain::Flags),
+    /// Find every mistake in Plan files, offline
+    ///
+    /// Says what the API server and the controller would refuse, and what is suspicious: each with file, line, column, a rule
+    /// and a hint. Files are YAML or JSON with any number of documents; a folder means the .yaml, .yml and .json files below
+    /// it, and - standard input. What is no Plan is passed over.
+    ///
+    /// Ends with 0 when there is neither error nor warning, with 1 when there is one, and with 2 when a file cannot be read or
+    /// the arguments are wrong. Notes do not count.
+    #[command(after_help = validate::EXAMPLES)]
+    Validate(validate::Flags),
+    /// Write the version that a Plan's channel gives into its file
+    ///
+    /// Sets `spec.version` of each Plan that has a `channel`, and changes no other byte: comments, quotes, indentation and
+    /// line ends stay. A file is replaced whole or not at all, and only by one that says the same otherwise.
+    ///
+    /// Ends with 0 when all is written or up to date, with 1 when --check finds a Plan that is behind, and with 2 when a file
+    /// cannot be read or written, a channel gives no version, or the arguments are wrong.
+    #[command(after_help = pin::EXAMPLES)]
+    Pin(pin::Flags),
+    /// Print the Job that the controller would make for a Plan on a node
+    ///
+    /// The controller's environment variables (`SYSTEM_UPGRADE_JOB_`…, `REFIT_IMAGE`) count here as there; --config takes them
+    /// from its `ConfigMap`. What only a cluster knows (UIDs, secrets) is read with --live, and otherwise from the files, or assumed,
+    /// which is said on standard error.
+    ///
+    /// Ends with 0 when a Job is printed for each Plan, with 1 when there is none for one of them, and with 2 when a file cannot
+    /// be read or the arguments are wrong.
+    #[command(after_help = render::EXAMPLES)]
+    Render(render::Flags),
+    /// Look whether this node could be rebooted, and the reboot be proven; the first container of a Job that may reboot
+    ///
+    /// Looks on the host for the boot ID, for a place for the sentinel in /run, and for the program of the command. Nothing is
+    /// left behind but the folder of the sentinels.
+    ///
+    /// Ends with 0 when all is there, with 1 when something is missing, all of which is said at once, and with 2 when the
+    /// arguments are wrong.
+    Probe(probe::Flags),
+    /// Note on this node that its upgrade has succeeded; the last container of a Job that may reboot
+    ///
+    /// Writes /run/refit/NAME on the host, and says in its termination message and on standard output, as JSON, in which boot
+    /// that was and whether the host has to reboot: {"bootId":"...","required":true}. The file is gone after a reboot, since
+    /// /run is. Ends with 0 when all that is done, with 1 when it is not, and with 2 when the arguments are wrong.
+    Sentinel(sentinel::Flags),
+    /// Reboot this node, once, however often it is asked to; what the reboot pod runs
+    ///
+    /// In another boot than --boot-id there is nothing left to do, and it ends with 0. In the same one, the sentinel has to be
+    /// there; then the command is run on the host, and what has been asked for is waited for: until the machine goes down,
+    /// or somebody ends the process. It never ends with 0 in the boot that was to end.
+    ///
+    /// Ends with 3 when there is no sentinel of this boot, so that nothing shows that the upgrade succeeded in it; with 1 when
+    /// the command is missing or fails, or the host cannot be entered; with 2 when the arguments are wrong. Why is said in the
+    /// termination message, too.
+    Reboot(reboot::Flags),
     /// Print the CRD of the Plan as YAML
     Crd,
 }
@@ -96,6 +157,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Cordon(flags)) => cordon::cordon(flags),
         Some(Command::Uncordon(flags)) => cordon::uncordon(flags),
         Some(Command::Drain(flags)) => drain::run(flags),
+        Some(Command::Validate(flags)) => validate::run(&flags),
+        Some(Command::Pin(flags)) => pin::run(&flags),
+        Some(Command::Render(flags)) => render::run(&flags),
+        Some(Command::Probe(flags)) => probe::run(flags),
+        Some(Command::Sentinel(flags)) => sentinel::run(flags),
+        Some(Command::Reboot(flags)) => reboot::run(flags),
         Some(Command::Crd) => crd::run(),
     };
     result.unwrap_or_else(|error| {

@@ -11,12 +11,11 @@ pub mod events;
 pub mod lease;
 pub mod objects;
 pub mod observe;
-mod own_image;
+pub(crate) mod own_image;
 pub mod settings;
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -201,6 +200,7 @@ struct Office {
     may_watch_pods: bool,
     pods_wanted: watch::Receiver<bool>,
     plans_again: watch::Receiver<()>,
+    blind: watch::Receiver<bool>,
 }
 
 impl Office {
@@ -226,6 +226,7 @@ impl Office {
         let (pods_tx, pods_wanted) = watch::channel(false);
         let (listed_tx, listed) = watch::channel(BTreeSet::new());
         let (again_tx, plans_again) = watch::channel(());
+        let (blind_tx, blind) = watch::channel(false);
         let observer = Observer {
             client: client.clone(),
             namespace: settings.namespace.clone(),
@@ -249,7 +250,7 @@ impl Office {
             clock: clock.clone(),
             intern,
             ttl,
-            blind: AtomicBool::new(false),
+            blind: blind_tx,
         };
         let engine = Engine::new(world, actor, inbox, pods_tx, listed_tx, again_tx);
         Ok(Self {
@@ -263,6 +264,7 @@ impl Office {
             may_watch_pods,
             pods_wanted,
             plans_again,
+            blind,
         })
     }
 
@@ -279,6 +281,7 @@ impl Office {
             may_watch_pods,
             pods_wanted,
             plans_again,
+            blind,
         } = self;
         let opening = async {
             let until = async |kind: Kind| {
@@ -290,13 +293,22 @@ impl Office {
             watches.spawn(watching.clone().secrets());
             watches.spawn(watching.clone().pods(*may_watch_pods, pods_wanted.clone()));
             watches.spawn(watching.clone().jobs());
+            let (mut nodes, mut refused) = (listed.clone(), blind.clone());
+            let (plans, again) = (watching.clone(), plans_again.clone());
+            watches.spawn(async move {
+                // Where something may not be listed, Plans are listed all the same, to be told of it.
+                tokio::select! {
+                    _ = nodes.wait_for(|listed| listed.contains(&Kind::Node)) => {}
+                    _ = refused.wait_for(|blind| *blind) => {}
+                }
+                let _ = defined.wait_for(|defined| *defined).await;
+                plans.plans(again).await;
+            });
             until(Kind::Secret).await;
             until(Kind::Pod).await;
             until(Kind::Job).await;
-            watches.spawn(watching.clone().nodes());
+            watches.spawn(watching.nodes());
             until(Kind::Node).await;
-            let _ = defined.wait_for(|defined| *defined).await;
-            watches.spawn(watching.plans(plans_again.clone()));
             until(Kind::Plan).await;
             let text = format!("{PROGRAM} running as {}/{}", source.namespace, source.controller);
             tell(client, source, "Started", &text, clock).await;

@@ -74,6 +74,8 @@ pub struct PlanRun {
     pub node_uid: String,
     /// Where progress is written.
     pub pod: Option<OwnPod>,
+    /// The ledger is to say whose pods were evicted.
+    pub notes_workloads: bool,
 }
 
 impl PlanRun {
@@ -99,7 +101,9 @@ impl PlanRun {
                 namespace,
                 cancelled: false,
                 passed: false,
+                evicted: Vec::new(),
             },
+            notes_workloads: text(names::ENV_NOTE_WORKLOADS).is_some(),
         })
     }
 }

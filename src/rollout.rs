@@ -18,6 +18,7 @@ mod resolve;
 mod start;
 mod status;
 mod step;
+mod terms;
 mod view;
 mod world;
 
@@ -25,12 +26,12 @@ mod world;
 mod tests;
 
 pub use blocker::Blocker;
-pub use decide::{Decision, Report, decide};
+pub use decide::{Decision, Report, decide, decide_blind};
 pub use event::{Event, EventType, Regarding};
 pub use facts::{
-    ChannelFacts, JobFacts, Labels, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts,
-    Stage,
+    ChannelFacts, Found, JobFacts, Labels, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, RebootPod,
+    Schema, SecretFacts, Stage, WorkloadFacts,
 };
-pub use record::{Cancelled, Holder, Ledger, Phase, Record};
+pub use record::{Cancelled, Holder, Ledger, Phase, Reboot, Record};
 pub use step::{Key, NodeChange, Step};
 pub use world::{Defaults, Kind, Lists, Trouble, World};

@@ -102,6 +102,28 @@ async fn what_can_never_work_is_told_before_any_node_is_touched() {
             json!({ "maxConcurrent": "150%" }),
             max("\"150%\""),
         ),
+        (
+            "a-reboot-without-a-host",
+            json!({ "hostAccess": "None", "reboot": { "when": "Always" } }),
+            "spec.reboot.when is Always, and spec.hostAccess None keeps refit from the host: use Root or Full".to_owned(),
+        ),
+        (
+            "a-file-that-is-nowhere",
+            json!({ "reboot": { "when": "IfRequired", "requiredFiles": ["/run/a", "run/b"] } }),
+            "spec.reboot.requiredFiles[1] is \"run/b\": it must be an absolute path on the host, such as \"/run/reboot-required\", \
+             without \".\", \"..\", \"//\" or a \"/\" at its end, and of at most 4095 characters"
+                .to_owned(),
+        ),
+        (
+            "no-time-to-reboot",
+            json!({ "reboot": { "when": "Never", "timeout": "0s" } }),
+            "spec.reboot.timeout is 0s: it must be more than 0s".to_owned(),
+        ),
+        (
+            "a-time-that-is-none",
+            json!({ "settle": { "minReady": "30" } }),
+            "spec.settle.minReady is invalid, time: missing unit in duration \"30\"".to_owned(),
+        ),
     ];
     for (name, mistake, _) in &cases {
         let mut made = json!({

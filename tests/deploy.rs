@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PodSpec, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PodSpec, ServiceAccount, Toleration};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -189,6 +189,17 @@ fn the_controller_s_pod_may_do_nothing_on_its_node() {
     assert_eq!(context.allow_privilege_escalation, Some(false));
     assert_eq!(context.read_only_root_filesystem, Some(true));
     assert_eq!(context.capabilities.unwrap().drop, Some(vec!["ALL".to_owned()]));
+}
+
+/// Found on real nodes: with one control-plane node, a controller that was deleted while that is cordoned never came back.
+#[test]
+fn the_controller_may_be_made_anew_on_a_node_that_it_has_cordoned() {
+    let cordoned = |toleration: &Toleration| {
+        toleration.key.as_deref() == Some("node.kubernetes.io/unschedulable")
+            && toleration.operator.as_deref() == Some("Exists")
+            && toleration.effect.as_deref() == Some("NoSchedule")
+    };
+    assert!(pod().tolerations.unwrap().iter().any(cordoned));
 }
 
 #[test]

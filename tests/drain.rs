@@ -9,6 +9,7 @@ mod pulled;
 mod rights;
 mod side_by_side;
 mod waits;
+mod workloads;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

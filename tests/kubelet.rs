@@ -5,6 +5,7 @@ mod bench;
 mod nodes;
 mod outages;
 mod pods;
+mod reboots;
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use refit::api::Plan;
 use serde_json::{Value, json};
 
@@ -170,6 +170,50 @@ async fn main_job(rollout: &RollOut) {
     .await;
 }
 
+/// What only a Plan takes that reboots its nodes, and waits for what it has evicted.
+async fn reboots(rollout: &RollOut) {
+    let world = &rollout.world;
+    let behave = async |steering: &[(&str, &str)]| {
+        for node in world.my_nodes().await {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            rollout.kubelet.behaviour(name, steering).await;
+        }
+    };
+    behave(&[("upgrade.run-delay", "never")]).await;
+    let spec = json!({
+        "concurrency": 2, "version": "v1", "nodeSelector": {}, "serviceAccountName": "system-upgrade",
+        "cordon": true, "reboot": { "when": "Always" }, "settle": { "minReady": "0s", "workloads": true },
+        "upgrade": { "image": "example.com/upgrade" },
+    });
+    apply(world, "reboots", spec).await;
+    let (name, mut ledger) = wait::eventually("a node is held", DISTURBED, async || {
+        let nodes = world.my_nodes().await;
+        let held = nodes.iter().find_map(|node| {
+            let ledger = crate::scene::ledger(node).filter(|ledger| !ledger.holders.is_empty())?;
+            Some((node.metadata.name.clone()?, ledger))
+        });
+        held.ok_or_else(|| "none is".to_owned())
+    })
+    .await;
+    // What a drain leaves there; both are gone by the time they are looked for.
+    ledger.holders[0].evicted = vec!["ReplicaSet/shop/web".to_owned(), "StatefulSet/shop/db".to_owned()];
+    world
+        .annotate_node(&name, "refit.rs/cordon", Some(&ledger.to_text()))
+        .await;
+    behave(&[]).await;
+    world.plan_complete("reboots", DISTURBED).await;
+    wait::eventually("no pod is left that reboots a node", DISTURBED, async || {
+        let those = ListParams::default().labels(refit::api::names::LABEL_ROLE);
+        let left = world.pods().list(&those).await.expect("pods").items.len();
+        if left == 0 {
+            Ok(())
+        } else {
+            Err(format!("{left} are"))
+        }
+    })
+    .await;
+}
+
 /// The node is cordoned, or has something of refit's on it.
 fn is_held(node: &Node) -> bool {
     let ours = |(key, _): (&String, &String)| key.contains("refit.rs/");
@@ -261,6 +305,7 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
     let controller = setup.start();
     controller.logs("watching", SOON).await;
     main_job(&rollout).await;
+    reboots(&rollout).await;
     assert_eq!(controller.terminate().await.code(), Some(0));
 
     // Somebody's older definition is brought up to date.
@@ -281,8 +326,8 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
         if request.resource == "selfsubjectaccessreviews" {
             continue;
         }
-        // The namespace of a Namespace is itself.
-        let place = if request.resource == "namespaces" {
+        // The namespace of a Namespace is itself, and workloads are where their users want them: that is granted on the cluster.
+        let place = if request.resource == "namespaces" || request.group == "apps" {
             String::new()
         } else {
             request.namespace
@@ -613,6 +658,38 @@ async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_
     assert_eq!(told.len(), 1, "{told:?}");
     taken.give_back().await;
     rollout.ends().await;
+}
+
+/// Of what cannot be listed nothing is known, so that no status is written: an event says why nothing happens.
+#[tokio::test]
+async fn without_the_permission_to_list_from_the_start_each_plan_is_told_and_nothing_else_is_done() {
+    for (group, resource) in [("", "nodes"), ("batch", "jobs")] {
+        let mut rollout = RollOut::prepare(World::new().await, SHAPE).await;
+        rollout.rough = true;
+        let taken = Taken::from(&rollout.world, &["list", "watch"], group, resource).await;
+        let controller = rollout.controller().start();
+        rollout.begin().await;
+        controller.logs(&refusal("list", resource), SOON).await;
+        let mut told = Vec::new();
+        wait::eventually("an event says what is missing", SOON, async || {
+            told = rollout.world.events_with(MISSING).await;
+            if told.is_empty() {
+                Err("none yet".to_owned())
+            } else {
+                Ok(())
+            }
+        })
+        .await;
+        let text = told[0].message.as_deref().unwrap_or_default();
+        assert!(text.contains(&format!("list {resource}")), "{text}");
+        let plan = rollout.world.plans().get(PLAN).await.unwrap();
+        assert!(plan.status.is_none(), "{:?}", plan.status);
+        assert_eq!(rollout.world.jobs_of(PLAN).await.len(), 0);
+        taken.give_back().await;
+        rollout.ends_well().await;
+        let told = rollout.world.events_with(MISSING).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+    }
 }
 
 #[tokio::test]

@@ -46,12 +46,19 @@ fn lines_with(part: &str, words: &[&str]) -> Vec<String> {
     for (path, text) in sources(part) {
         for (number, line) in text.lines().enumerate() {
             let code = line.trim_start();
-            if !code.starts_with("//") && words.iter().any(|word| code.contains(word)) {
+            if !code.starts_with("//") && words.iter().any(|word| has(code, word)) {
                 found.push(format!("{}:{}: {code}", path.display(), number + 1));
             }
         }
     }
     found
+}
+
+/// Whether a line has the word, and not only a longer one that ends in it.
+fn has(code: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let begins = |at: usize| !code[..at].ends_with(is_part) || !word.starts_with(is_part);
+    code.match_indices(word).any(|(at, _)| begins(at))
 }
 
 #[test]

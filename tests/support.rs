@@ -31,6 +31,7 @@
 //! | make and change Plans, nodes, Jobs; wait for them | [`world`] (`world/cluster.rs`), [`wait`] |
 //! | register nodes, run their pods, reboot them | `world.run_nodes`, [`kubelet`] |
 //! | register nodes whose pods end when the test says so | [`puppet`] |
+//! | have real nodes: kubelet, containerd, a host that reboots | [`real`]; root and Debian, `just e2e` |
 //! | see every state that a Plan had; compare Events | [`history`], [`told`] |
 //! | start, freeze and kill the controller, read its log, memory and time | [`controller`] |
 //! | count requests and Jobs | [`audit`] |
@@ -66,11 +67,13 @@
 pub mod audit;
 pub mod bed;
 pub mod binaries;
+pub mod cgroup;
 pub mod channel;
 pub mod controller;
 pub mod controlplane;
 pub mod faults;
 pub mod history;
+pub mod image;
 pub mod kubeconfig;
 pub mod kubelet;
 pub mod manifest;
@@ -80,6 +83,7 @@ pub mod plan;
 pub mod process;
 pub mod puppet;
 pub mod ready;
+pub mod real;
 pub mod serve;
 pub mod terminal;
 pub mod told;

@@ -29,8 +29,11 @@ pub const VERSION: &str = "v1";
 /// Fields that refit adds to system-upgrade-controller's, below the Plan.
 ///
 /// A served schema that lacks one of them prunes it, and a Plan that asked for restraint would run without.
-pub const OWN_FIELDS: [[&str; 2]; 8] = [
+pub const OWN_FIELDS: [[&str; 2]; 11] = [
+    ["spec", "hostAccess"],
     ["spec", "maxConcurrent"],
+    ["spec", "reboot"],
+    ["spec", "settle"],
     ["spec", "suspend"],
     ["status", "active"],
     ["status", "channel"],
@@ -195,6 +198,9 @@ fn amend(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema.default = None;
     schema.description = schema.description.take().map(|text| join_lines(&text));
+    if let Some(words) = &mut schema.enum_ {
+        words.retain(|word| !word.0.is_null()); // optional means that it may be absent
+    }
     if schema.x_kubernetes_int_or_string == Some(true) {
         schema.any_of = Some(["integer", "string"].map(of_type).into());
     }

@@ -14,6 +14,12 @@ pub const LABEL_PLAN: &str = "upgrade.cattle.io/plan";
 pub const LABEL_VERSION: &str = "upgrade.cattle.io/version";
 /// Prefix of the node label that says which hash of a Plan is done, and of the same label on Jobs and pods.
 pub const LABEL_PLAN_PREFIX: &str = "plan.upgrade.cattle.io/";
+/// Pod label: what a pod that no Job made is for, [`ROLE_REBOOT`] or [`ROLE_ASK`].
+pub const LABEL_ROLE: &str = "refit.rs/role";
+/// Value of [`LABEL_ROLE`]: the pod reboots its node.
+pub const ROLE_REBOOT: &str = "reboot";
+/// Value of [`LABEL_ROLE`]: the pod reads the sentinel on its node.
+pub const ROLE_ASK: &str = "ask";
 /// Value of the node label that keeps a Plan off a node.
 pub const LABEL_VALUE_DISABLED: &str = "disabled";
 /// Plan annotation: fields that take part in the digest, comma separated.
@@ -42,6 +48,10 @@ pub const ANNOTATION_ATTEMPT: &str = "refit.rs/attempt";
 pub const ANNOTATION_INPUTS: &str = "refit.rs/inputs";
 /// Job annotation: whether the node was unschedulable before the Job, where the drain is not our own.
 pub const ANNOTATION_UNSCHEDULABLE_BEFORE: &str = "refit.rs/unschedulable-before";
+/// Job and pod annotation: `spec.reboot.when` as it was when the Job was made. A Job with it ends with a sentinel.
+pub const ANNOTATION_REBOOT: &str = "refit.rs/reboot";
+/// Annotation of a reboot Pod: the boot that it is to end.
+pub const ANNOTATION_BOOT_ID: &str = "refit.rs/boot-id";
 /// Job annotation: boot IDs of the node seen under this Job, comma separated.
 pub const ANNOTATION_BOOT_IDS: &str = "refit.rs/boot-ids";
 /// Job annotation: the result of this Job has been recorded; it is never adopted again.
@@ -59,8 +69,8 @@ pub const LABEL_OS: &str = "kubernetes.io/os";
 /// Field by which a Node is selected whatever its labels say.
 pub const FIELD_NODE_NAME: &str = "metadata.name";
 
-// Environment variables of the containers of a Job. The first six are system-upgrade-controller's (S35) and in every
-// container; the last four are in refit's own only, and tell the node side for which Plan and node it cordons and drains.
+// Environment variables of the containers of a Job. The first six are system-upgrade-controller's (S35) and in every container
+// that it has too; the last four are where refit cordons and drains, and tell it for which Plan and node.
 
 /// Environment: name of the node.
 pub const ENV_NODE_NAME: &str = "SYSTEM_UPGRADE_NODE_NAME";
@@ -80,5 +90,7 @@ pub const ENV_CONTROLLER_NAME: &str = "REFIT_CONTROLLER_NAME";
 pub const ENV_PLAN_NAMESPACE: &str = "REFIT_PLAN_NAMESPACE";
 /// Environment: UID of the Plan. Where it is set, `refit cordon` and `refit drain` run for that Plan.
 pub const ENV_PLAN_UID: &str = "REFIT_PLAN_UID";
+/// Environment: where it is set, `refit drain` notes in the ledger whose pods it evicts.
+pub const ENV_NOTE_WORKLOADS: &str = "REFIT_NOTE_WORKLOADS";
 /// Environment: UID of the node.
 pub const ENV_NODE_UID: &str = "REFIT_NODE_UID";

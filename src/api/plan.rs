@@ -14,6 +14,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::reboot::{HostAccess, RebootSpec, SettleSpec};
 use super::status::PlanStatus;
 use super::window;
 
@@ -106,6 +107,19 @@ pub struct PlanSpec {
     /// what status has; `$$` is a `$`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_complete_labels: Option<BTreeMap<String, String>>,
+    /// Reboots the node after the upgrade, and proves that it came back: its boot ID is another one, and it is Ready. Not on
+    /// Windows. Absent means no reboot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<RebootSpec>,
+    /// What a node must show after its upgrade, and its reboot if there is one, before it counts as done and the next one
+    /// starts. Absent means that it is Ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle: Option<SettleSpec>,
+    /// What the Job's pods get of the host. `Full`: its `/` at `/host`, and its process, IPC and network namespaces. `Root`: its
+    /// `/` at `/host` only. `None`: nothing but the volumes that the Plan names, and no privileges unless the Plan asks for
+    /// them; not with `reboot`. On Windows only `Full`. Absent means `Full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_access: Option<HostAccess>,
 }
 
 /// A container of the Job.

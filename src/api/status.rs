@@ -102,7 +102,7 @@ pub struct NodeProgress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// Where the node is: `Waiting`, `Pending`, `Starting`, `Preparing`, `Cordoning`, `Draining`, `Upgrading`,
-    /// `Finishing`, `Settling` or `Failed`.
+    /// `Finishing`, `Rebooting`, `Settling` or `Failed`.
     #[serde(default)]
     pub phase: String,
     /// Since when (RFC 3339).
@@ -114,6 +114,9 @@ pub struct NodeProgress {
     /// Which attempt on this node for this hash, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
+    /// Boot that the node was in when it was started, where the Plan may reboot it.
+    #[serde(rename = "bootID", default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
     /// One word that says why the node is not further.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

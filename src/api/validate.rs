@@ -10,12 +10,16 @@ use jiff::tz::TimeZone;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::duration::{DurationError, GoDuration};
+use super::reboot::{HostAccess, REQUIRED_FILES, RebootWhen};
 use super::selector::{Selector, SelectorError, label_value_problems};
 use super::window::{Window, WindowError};
 use super::{DrainSpec, DrainTimeout, PlanSpec};
 
 /// Longest name of a Plan: the name part of the node label `plan.upgrade.cattle.io/<plan>`, and a label value on its Jobs.
 pub const MAX_PLAN_NAME_LEN: usize = 63;
+
+/// Longest path on Linux, in bytes, its terminating zero aside.
+const MAX_PATH_LEN: usize = 4095;
 
 /// The first thing that is wrong with a Plan. Its text is the message of the condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +58,71 @@ pub enum Invalid {
         "spec.maxConcurrent is {0}: it must be a number from 1 on, or a share of the nodes from \"1%\" to \"100%\""
     )]
     MaxConcurrent(String),
+    /// A list of files of which none could ask for a reboot.
+    #[error(
+        "spec.reboot.requiredFiles is empty, so that nothing could require a reboot: leave it out for {}, or name files",
+        REQUIRED_FILES.join(" and ")
+    )]
+    NoRequiredFiles,
+    /// A path that may mean another file than it says, or none.
+    #[error(
+        "spec.reboot.requiredFiles[{index}] is {path:?}: it must be an absolute path on the host, such as {:?}, without \".\", \"..\", \
+         \"//\" or a \"/\" at its end, and of at most {MAX_PATH_LEN} characters",
+        REQUIRED_FILES[0]
+    )]
+    RequiredFile {
+        /// Its place in the list, from 0.
+        index: usize,
+        /// The path.
+        path: String,
+    },
+    /// A command without a program.
+    #[error(
+        "spec.reboot.command is empty: leave it out for `systemctl reboot` or `reboot`, or name a program"
+    )]
+    NoCommand,
+    /// A program that is searched for nowhere.
+    #[error(
+        "spec.reboot.command[0] is {0:?}: it must be the name of a program on the host, such as \"reboot\", or its absolute path"
+    )]
+    CommandProgram(String),
+    /// An argument that no program can be given.
+    #[error("spec.reboot.command[{0}] has a NUL character, which no argument can have")]
+    CommandArgument(usize),
+    /// A timeout that cannot be read.
+    #[error("{field} is invalid, {error}")]
+    Duration {
+        /// Path of the field.
+        field: &'static str,
+        /// Why not.
+        error: DurationError,
+    },
+    /// A timeout that is over before it begins.
+    #[error("{field} is {value}: it must be more than 0s")]
+    NoTime {
+        /// Path of the field.
+        field: &'static str,
+        /// What it is.
+        value: GoDuration,
+    },
+    /// A time that has passed before it begins.
+    #[error("spec.settle.minReady is negative")]
+    NegativeMinReady,
+    /// No node could be Ready for so long in time.
+    #[error(
+        "spec.settle.minReady is {min_ready}, and {field} ends the wait for it after {timeout}: it must be longer"
+    )]
+    MinReady {
+        /// How long a node has to be Ready.
+        min_ready: GoDuration,
+        /// What ends the wait.
+        field: &'static str,
+        /// When.
+        timeout: GoDuration,
+    },
+    /// Nothing on the host can be looked at, which the proof of a reboot needs.
+    #[error("spec.reboot.when is {}, and spec.hostAccess None keeps refit from the host: use Root or Full", .0.as_str())]
+    RebootWithoutHost(RebootWhen),
     /// Secrets that the Plan needs and that are not there, in the Plan's order.
     #[error("{}", not_found(.0))]
     SecretsMissing(Vec<String>),
@@ -99,7 +168,79 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
     if let Some(limit) = &spec.max_concurrent {
         MaxConcurrent::parse(limit)?;
     }
+    validate_reboot(spec)?;
+    validate_settle(spec)
+}
+
+/// Asked whatever `when` is: a mistake is better told before it counts.
+fn validate_reboot(spec: &PlanSpec) -> Result<(), Invalid> {
+    let reboot = spec.reboot_or_default();
+    if let Some(files) = &reboot.required_files {
+        if files.is_empty() {
+            return Err(Invalid::NoRequiredFiles);
+        }
+        if let Some(index) = files.iter().position(|path| !is_clean_path(path)) {
+            let path = files[index].clone();
+            return Err(Invalid::RequiredFile { index, path });
+        }
+    }
+    if let Some(command) = &reboot.command {
+        let program = command.first().ok_or(Invalid::NoCommand)?;
+        let is_name = !program.is_empty() && !program.contains('/') && program != "." && program != "..";
+        if let Some(index) = command.iter().position(|argument| argument.contains('\0')) {
+            return Err(Invalid::CommandArgument(index));
+        }
+        if !is_name && !is_clean_path(program) {
+            return Err(Invalid::CommandProgram(program.clone()));
+        }
+    }
+    positive("spec.reboot.timeout", reboot.timeout())?;
+    if spec.may_reboot() && spec.host_access() == HostAccess::None {
+        return Err(Invalid::RebootWithoutHost(reboot.when()));
+    }
     Ok(())
+}
+
+fn validate_settle(spec: &PlanSpec) -> Result<(), Invalid> {
+    let settle = spec.settle_or_default();
+    let min_ready = settle.min_ready(spec.may_reboot());
+    let min_ready = min_ready.map_err(|error| Invalid::Duration {
+        field: "spec.settle.minReady",
+        error,
+    })?;
+    if min_ready.is_negative() {
+        return Err(Invalid::NegativeMinReady);
+    }
+    let settled = ("spec.settle.timeout", settle.timeout());
+    let rebooted = ("spec.reboot.timeout", spec.reboot_or_default().timeout());
+    for (field, timeout) in std::iter::once(settled).chain(spec.may_reboot().then_some(rebooted)) {
+        let timeout = positive(field, timeout)?;
+        if timeout <= min_ready {
+            return Err(Invalid::MinReady {
+                min_ready,
+                field,
+                timeout,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn positive(field: &'static str, value: Result<GoDuration, DurationError>) -> Result<GoDuration, Invalid> {
+    match value {
+        Err(error) => Err(Invalid::Duration { field, error }),
+        Ok(value) if value <= GoDuration::ZERO => Err(Invalid::NoTime { field, value }),
+        Ok(value) => Ok(value),
+    }
+}
+
+/// Whether a path is absolute and says plainly where it leads.
+fn is_clean_path(path: &str) -> bool {
+    let is_plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
+    path.len() <= MAX_PATH_LEN
+        && path
+            .strip_prefix('/')
+            .is_some_and(|rest| rest.split('/').all(is_plain))
 }
 
 /// `spec.maxConcurrent`, read.

@@ -22,7 +22,7 @@ const HTML: [&str; 7] = [
     "<!--",
 ];
 
-/// The version that the answer of the channel at `url` gives, munged.
+/// The version that the answer of the channel at `url` gives, as it was released.
 pub(super) async fn version(url: &Url, response: Response) -> Result<String, ChannelError> {
     let status = response.status();
     let version = match status {
@@ -46,8 +46,7 @@ pub(super) async fn version(url: &Url, response: Response) -> Result<String, Cha
         }
         _ => return Err(ChannelError::Unexpected(status_line(response.version(), status))),
     };
-    let version = munge(&version);
-    check(&version)?;
+    check(&munge(&version))?;
     Ok(version)
 }
 

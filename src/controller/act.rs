@@ -5,9 +5,10 @@
 
 mod manifest;
 pub mod permissions;
+mod pods;
+mod workload;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
@@ -17,6 +18,7 @@ use kube::api::{
 use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
+use tokio::sync::watch;
 
 pub use manifest::{Prepared, prepare};
 
@@ -28,7 +30,7 @@ use crate::channel::ChannelClient;
 use crate::clock::Clock;
 use crate::job::digest;
 use crate::rollout::facts::Text;
-use crate::rollout::{Event, Key, Missing, PodFacts, Stage};
+use crate::rollout::{Event, Key, Missing, PodFacts, Stage, WorkloadFacts};
 
 /// What came of a step.
 #[derive(Debug)]
@@ -72,6 +74,8 @@ pub enum Told {
     Seen(Seen),
     /// A Job has been told to go: name and UID.
     JobLeaving(Text, Text),
+    /// A pod has been told to go: name and UID.
+    PodLeaving(Text, Text),
     /// A Job of somebody else has the name.
     NameTaken(Text),
     /// Whether a Job of this name has been made is not known.
@@ -90,6 +94,8 @@ pub enum Told {
     SecretMissing(Text),
     /// A channel answered: URL, when, and what.
     Channel(Text, Timestamp, Result<String, String>),
+    /// A controller whose pods were evicted: when it was read, and how many are ready of how many.
+    Workload(Text, WorkloadFacts),
     /// What the controller may not do.
     Permissions(Missing),
     /// Something that the step can do without was refused for want of a permission.
@@ -113,7 +119,7 @@ pub struct Actor {
     /// `SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH`.
     pub ttl: i64,
     /// A list or a watch was refused. As long as none was, they need not be asked for.
-    pub blind: AtomicBool,
+    pub blind: watch::Sender<bool>,
 }
 
 /// How often an event is written whose answer does not come, before its step is put off with it: several events go with
@@ -172,6 +178,8 @@ impl Actor {
                 uid,
                 only_unbound,
             } => self.delete_job(&job, &uid, only_unbound).await,
+            Prepared::CreatePod { pod, bodies } => self.create_pod(&pod, bodies).await,
+            Prepared::DeletePod { pod, uid } => self.delete_pod(&pod, &uid).await,
             Prepared::Job {
                 job,
                 uid,
@@ -215,11 +223,12 @@ impl Actor {
                 Ok(vec![Told::Channel(url, self.clock.now(), answer)])
             }
             Prepared::ReadSecret { name } => self.read_secret(name).await,
-            Prepared::AskPermissions => {
-                let blind = self.blind.load(Ordering::Relaxed);
-                match permissions::ask(&self.unguarded, &self.source.namespace, blind).await {
+            Prepared::ReadWorkload { workload } => self.read_workload(workload).await,
+            Prepared::AskPermissions(wishes) => {
+                let blind = *self.blind.borrow();
+                match permissions::ask(&self.unguarded, &self.source.namespace, blind, wishes).await {
                     Ok(missing) if missing.is_empty() => {
-                        self.blind.store(false, Ordering::Relaxed);
+                        self.blind.send_replace(false);
                         Ok(vec![Told::Permissions(missing)])
                     }
                     // Asked again after a pause: somebody may grant it.

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -12,7 +11,7 @@ use tokio::time::Instant;
 
 use super::act::{Actor, Done, Told, Trouble, TroubleKind, prepare};
 use super::observe::Seen;
-use crate::rollout::{self, Decision, Key, Kind, Lists, Schema, World, decide};
+use crate::rollout::{self, Decision, Key, Kind, Lists, Schema, World, decide, decide_blind};
 
 /// How long what is seen is gathered before it is decided on: a change of one object often brings that of another.
 const GATHER: Duration = Duration::from_millis(4);
@@ -87,14 +86,21 @@ impl Engine {
     /// Turns until the watches end or the future is dropped.
     pub async fn run(&mut self) {
         let mut wake: Option<Instant> = None;
+        let mut blind = false;
         while self.wait(wake).await {
-            if !LISTED_FIRST
-                .iter()
-                .all(|kind| self.listed.borrow().contains(kind))
-            {
+            let decision = if LISTED_FIRST.iter().all(|kind| self.is_listed(*kind)) {
+                if std::mem::take(&mut blind) {
+                    // It has been granted meanwhile.
+                    self.world.permissions_changed();
+                    self.pauses.remove(&Key::Permissions);
+                }
+                self.decide()
+            } else if *self.actor.blind.borrow() && self.is_listed(Kind::Plan) {
+                blind = true;
+                decide_blind(&self.world)
+            } else {
                 continue;
-            }
-            let decision = self.decide();
+            };
             wake = self.begin(decision);
         }
     }
@@ -138,12 +144,20 @@ impl Engine {
         }
     }
 
+    fn is_listed(&self, kind: Kind) -> bool {
+        self.listed.borrow().contains(&kind)
+    }
+
     /// True when it is news.
     fn learn(&mut self, seen: Seen) -> bool {
+        let early = seen_early(&seen, &self.listed.borrow());
         let world = &mut self.world;
         match seen {
             Seen::ListBegins(kind) => {
                 world.list_begins(kind);
+                if early {
+                    world.plans_read_early();
+                }
                 false
             }
             Seen::ListEnds(kind) => {
@@ -163,7 +177,7 @@ impl Engine {
             Seen::SecretGone(name) => world.secret_gone(&name),
             // The permissions say which, and whether it is allowed again: nobody starts on what may be old.
             Seen::Forbidden(kind) => {
-                self.actor.blind.store(true, Ordering::Relaxed);
+                self.actor.blind.send_replace(true);
                 world.permissions_doubted();
                 // Only Plans with Secrets need these. Without one of the others nobody knows what has been begun.
                 if kind == Kind::Secret {
@@ -193,8 +207,9 @@ impl Engine {
     }
 
     fn decide(&mut self) -> Decision {
-        self.world.settle();
-        let decision = decide(&self.world, self.actor.clock.now());
+        let now = self.actor.clock.now();
+        self.world.settle(now);
+        let decision = decide(&self.world, now);
         self.pods_wanted.send_if_modified(|wanted| {
             let change = *wanted != self.world.has_work_on_nodes();
             *wanted ^= change;
@@ -298,6 +313,9 @@ impl Engine {
             Told::JobLeaving(name, uid) => {
                 world.job_leaving(&name, &uid);
             }
+            Told::PodLeaving(name, uid) => {
+                world.pod_leaving(&name, &uid);
+            }
             Told::NameTaken(job) => world.name_taken(job, self.actor.clock.now()),
             Told::JobUnknown(job) => world.job_unknown(&job),
             Told::JobAbsent(job) => world.job_absent(&job),
@@ -318,6 +336,7 @@ impl Engine {
                 world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
+            Told::Workload(workload, facts) => world.workload_read(workload, facts),
             Told::Permissions(missing) => world.permissions_seen(missing),
             Told::Forbidden => world.permissions_doubted(),
         }
@@ -358,6 +377,12 @@ impl Engine {
         self.pauses.insert(key.clone(), Pause { until, tries });
         until
     }
+}
+
+/// Plans are being listed before all that they are to be compared with.
+fn seen_early(seen: &Seen, listed: &BTreeSet<Kind>) -> bool {
+    let before = |kind: &Kind| *kind == Kind::Plan || listed.contains(kind);
+    matches!(seen, Seen::ListBegins(Kind::Plan)) && !LISTED_FIRST.iter().all(before)
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -11,9 +11,11 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::api::{DrainNote, Plan, PlanSpec, PlanStatus, names};
+use crate::api::{Plan, PlanSpec, PlanStatus, names};
 use crate::rollout::facts::Text;
-use crate::rollout::{JobFacts, Labels, Ledger, NodeFacts, Outcome, PlanFacts, PodFacts, Record, Stage};
+use crate::rollout::{JobFacts, Labels, Ledger, NodeFacts, Outcome, PlanFacts, Record};
+
+pub use pod::SlimPod;
 
 /// Metadata without `managedFields`, which are half of it.
 fn slim_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
@@ -75,6 +77,8 @@ macro_rules! resource {
     };
 }
 
+mod pod; // it needs the macro
+
 /// A Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SlimNode {
@@ -98,6 +102,13 @@ resource!(
 #[serde(default)]
 struct SlimNodeSpec {
     unschedulable: bool,
+    taints: Vec<SlimTaint>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SlimTaint {
+    key: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -112,6 +123,8 @@ struct SlimNodeStatus {
 struct SlimNodeInfo {
     #[serde(rename = "bootID")]
     boot_id: String,
+    #[serde(rename = "kubeletVersion")]
+    kubelet_version: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -196,63 +209,6 @@ impl SlimJobStatus {
 /// `spec.backoffLimit` where a Job does not say it.
 const DEFAULT_BACKOFF_LIMIT: i32 = 6;
 
-/// A pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct SlimPod {
-    #[serde(deserialize_with = "slim_meta")]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: SlimPodSpec,
-    #[serde(default)]
-    status: SlimPodStatus,
-}
-resource!(
-    SlimPod,
-    "",
-    "v1",
-    "Pod",
-    "pods",
-    k8s_openapi::NamespaceResourceScope
-);
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct SlimPodStatus {
-    phase: String,
-    conditions: Vec<SlimCondition>,
-    init_container_statuses: Vec<SlimContainerStatus>,
-    container_statuses: Vec<SlimContainerStatus>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SlimContainerStatus {
-    name: String,
-    state: SlimState,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SlimState {
-    waiting: Option<SlimReason>,
-    running: Option<Value>,
-    terminated: Option<SlimEnd>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SlimReason {
-    reason: Option<String>,
-    message: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct SlimEnd {
-    exit_code: i32,
-    message: Option<String>,
-}
-
 /// A Plan, whatever its spec looks like: one that cannot be read must not hide the others.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct RawPlan {
@@ -303,6 +259,9 @@ impl Intern {
     }
 }
 
+/// Keys of the taints that a node has which is not Ready, and for a moment after.
+const NOT_FIT: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
 impl SlimNode {
     /// What of the Node is a fact.
     pub fn facts(&self, intern: &Intern) -> NodeFacts {
@@ -319,7 +278,13 @@ impl SlimNode {
                 .iter()
                 .any(|c| c.type_ == "Ready" && c.status == "True"),
             unschedulable: self.spec.unschedulable,
+            tainted: self
+                .spec
+                .taints
+                .iter()
+                .any(|taint| NOT_FIT.contains(&taint.key.as_str())),
             boot_id: self.status.node_info.boot_id.as_str().into(),
+            kubelet: intern.text(&self.status.node_info.kubelet_version),
             records: annotations
                 .into_iter()
                 .flatten()
@@ -430,116 +395,17 @@ impl SlimJob {
             created,
             unschedulable_before: annotation(names::ANNOTATION_UNSCHEDULABLE_BEFORE).map(|b| b == "true"),
             disruptive: label(names::LABEL_EXCLUSIVE) == "true"
+                || annotation(names::ANNOTATION_REBOOT).is_some()
                 || self.spec.template.spec.init_containers.iter().any(cordons),
+            sentinel: annotation(names::ANNOTATION_REBOOT).is_some(),
+            boots: annotation(names::ANNOTATION_BOOT_IDS)
+                .into_iter()
+                .flat_map(|boots| boots.split(','))
+                .filter(|boot| !boot.is_empty())
+                .map(Text::from)
+                .collect(),
         }
     }
-}
-
-impl SlimPod {
-    /// What of the pod is a fact.
-    pub fn facts(&self, intern: &Intern) -> PodFacts {
-        let label = |key: &str| {
-            self.metadata
-                .labels
-                .as_ref()
-                .and_then(|l| l.get(key))
-                .map_or("", String::as_str)
-        };
-        PodFacts {
-            name: self.metadata.name.as_deref().unwrap_or_default().into(),
-            uid: self.metadata.uid.as_deref().unwrap_or_default().into(),
-            job_uid: owner_uid(&self.metadata).unwrap_or_default().into(),
-            plan: intern.text(label(names::LABEL_PLAN)),
-            node: self.spec.node_name.as_deref().map(|node| intern.text(node)),
-            stage: self.stage(),
-            waiting: self.waiting(),
-            drain: self.drain(),
-            last_words: self.last_words(),
-        }
-    }
-
-    fn containers(&self) -> impl Iterator<Item = &SlimContainerStatus> {
-        self.status
-            .init_container_statuses
-            .iter()
-            .chain(&self.status.container_statuses)
-    }
-
-    fn stage(&self) -> Stage {
-        if matches!(self.status.phase.as_str(), "Succeeded" | "Failed") {
-            return Stage::Ended;
-        }
-        if self.spec.node_name.is_none() {
-            return Stage::Unbound;
-        }
-        // The last container that has begun says how far the pod has come.
-        let begun = self
-            .containers()
-            .filter(|c| c.state.running.is_some() || c.state.terminated.is_some());
-        match begun.last().map(|c| c.name.as_str()) {
-            None => Stage::Starting,
-            Some("prepare") => Stage::Prepare,
-            Some("cordon") => Stage::Cordon,
-            Some("drain") => Stage::Drain,
-            Some(_) => Stage::Upgrade,
-        }
-    }
-
-    fn waiting(&self) -> Option<String> {
-        let unscheduled = self
-            .status
-            .conditions
-            .iter()
-            .find(|c| c.type_ == "PodScheduled" && c.status == "False")
-            .and_then(|c| c.message.clone());
-        unscheduled.or_else(|| {
-            let waiting = self
-                .containers()
-                .filter_map(|c| Some((c, c.state.waiting.as_ref()?)));
-            let (container, why) = waiting.into_iter().find(|(_, why)| {
-                !matches!(
-                    why.reason.as_deref(),
-                    None | Some("ContainerCreating" | "PodInitializing")
-                )
-            })?;
-            let reason = why.reason.as_deref().unwrap_or_default();
-            let message = why.message.as_deref().unwrap_or_default();
-            Some(format!("container {}: {reason}: {message}", container.name))
-        })
-    }
-
-    fn drain(&self) -> Option<DrainNote> {
-        let note = self.metadata.annotations.as_ref()?.get(names::ANNOTATION_DRAIN)?;
-        DrainNote::parse(note)
-    }
-
-    fn last_words(&self) -> Option<String> {
-        let ended = self
-            .containers()
-            .filter_map(|c| Some((c, c.state.terminated.as_ref()?)));
-        let (container, end) = ended.filter(|(_, end)| end.exit_code != 0).last()?;
-        let words = end.message.as_deref().unwrap_or_default().trim();
-        let tail = tail(words, LAST_WORDS);
-        let says = if tail.is_empty() {
-            String::new()
-        } else {
-            format!(": {tail}")
-        };
-        Some(format!(
-            "container {} exited with {}{says}",
-            container.name, end.exit_code
-        ))
-    }
-}
-
-/// How much of a termination message is told, in bytes: it goes into conditions and events, whose message holds 1,024.
-const LAST_WORDS: usize = 512;
-
-fn tail(text: &str, most: usize) -> &str {
-    let start = text.len().saturating_sub(most);
-    (start..=text.len())
-        .find_map(|at| text.get(at..))
-        .unwrap_or_default()
 }
 
 impl RawPlan {

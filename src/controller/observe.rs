@@ -102,6 +102,17 @@ impl Observer {
         watcher::Config::default().labels(&mine).page_size(PAGE)
     }
 
+    /// Which pods are of our Jobs. The controller's own pod carries the label of the controller too, so that it is not
+    /// drained; it is of no Plan, and at work on no node.
+    fn our_pods(&self) -> String {
+        format!(
+            "{}={},{}",
+            names::LABEL_CONTROLLER,
+            self.controller,
+            names::LABEL_PLAN
+        )
+    }
+
     /// Watches the Jobs of this controller.
     pub async fn jobs(self) {
         let api = Api::<SlimJob>::namespaced(self.client.clone(), &self.namespace);
@@ -115,11 +126,12 @@ impl Observer {
         let api = Api::<SlimPod>::namespaced(self.client.clone(), &self.namespace);
         let intern = self.intern.clone();
         let seen = move |pod: &SlimPod| Seen::Pod(version(pod.meta()), Box::new(pod.facts(&intern)));
+        let mine = self.our_pods();
         if may_watch {
-            self.run(Kind::Pod, api, self.ours(), seen, Seen::PodGone).await;
+            let config = watcher::Config::default().labels(&mine).page_size(PAGE);
+            self.run(Kind::Pod, api, config, seen, Seen::PodGone).await;
             return;
         }
-        let mine = format!("{}={}", names::LABEL_CONTROLLER, self.controller);
         loop {
             match api.list(&ListParams::default().labels(&mine)).await {
                 Ok(list) => {

@@ -10,9 +10,9 @@ use super::settings::Settings;
 use crate::job::JobSettings;
 
 /// Image of refit itself where nothing else says it.
-const DEFAULT_IMAGE: &str = concat!("ghcr.io/refit-rs/refit:v", env!("CARGO_PKG_VERSION"));
+pub(crate) const DEFAULT_IMAGE: &str = concat!("ghcr.io/refit-rs/refit:v", env!("CARGO_PKG_VERSION"));
 /// The container of a pod that is the controller has this variable, in everybody's manifests.
-const MARK: &str = "SYSTEM_UPGRADE_CONTROLLER_NAME";
+pub(crate) const MARK: &str = "SYSTEM_UPGRADE_CONTROLLER_NAME";
 
 /// Fills in the image and the secrets that it is pulled with.
 pub(super) async fn fill_in(jobs: &mut JobSettings, client: &Client, settings: &Settings) {

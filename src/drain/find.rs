@@ -13,7 +13,7 @@ use kube::{Resource as _, ResourceExt};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::pods::{DaemonSet, Found, Pod, PodId, Rules, triage};
+use super::pods::{DaemonSet, Found, Pod, PodId, Rules, Verdict, triage};
 use crate::api::selector::Selector;
 use crate::controller::client::brief;
 
@@ -66,6 +66,9 @@ impl Finder {
                 }
             };
             let verdict = triage(&pod, daemon_set, rules, now);
+            if matches!(verdict, Verdict::Goes | Verdict::GoesWithWarning(_)) {
+                found.of(pod.workload());
+            }
             found.add(id, verdict);
         }
         Ok(found)

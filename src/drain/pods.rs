@@ -143,6 +143,16 @@ impl Pod {
         owners.iter().find(|owner| owner.controller.unwrap_or_default())
     }
 
+    /// The controller that makes it again and says how many of its pods are ready: kind, namespace and name. Others that make
+    /// pods do not say so in a way that is always the same.
+    pub fn workload(&self) -> Option<String> {
+        let owner = self.controller()?;
+        let is_one =
+            matches!(owner.kind.as_str(), "ReplicaSet" | "StatefulSet") && owner.api_version == "apps/v1";
+        (is_one && !self.is_finished())
+            .then(|| format!("{}/{}/{}", owner.kind, self.metadata.namespace, owner.name))
+    }
+
     /// The DaemonSet that has to be asked for before [`triage`], by name.
     pub fn daemon_set(&self) -> Option<&str> {
         let owner = self.controller()?;
@@ -194,6 +204,8 @@ pub fn triage(pod: &Pod, daemon_set: Option<&DaemonSet>, rules: Rules, now: Time
 pub struct Found {
     /// The pods that go, and those of them that are going already.
     pub pods: Vec<PodId>,
+    /// Their controllers, each once, as [`Pod::workload`] names them.
+    pub workloads: Vec<String>,
     /// What is told about pods, by message.
     warnings: Vec<(String, Vec<String>)>,
     /// What stops the drain, by message.
@@ -201,6 +213,12 @@ pub struct Found {
 }
 
 impl Found {
+    /// Adds the controller of a pod that goes.
+    pub fn of(&mut self, workload: Option<String>) {
+        self.workloads
+            .extend(workload.filter(|one| !self.workloads.contains(one)));
+    }
+
     /// Adds a pod and what becomes of it.
     pub fn add(&mut self, id: PodId, verdict: Verdict) {
         let note = |notes: &mut Vec<(String, Vec<String>)>, message: String| {

@@ -202,6 +202,7 @@ impl Session {
                 (self.tell)(Event::Evicting { pod });
             }
         } else if !found.pods.is_empty() {
+            self.note_workloads(node, &found).await?;
             self.evict(node, options, evictor, found).await?;
         }
         if self.dry_run == DryRun::None && self.plan.is_some() {
@@ -210,6 +211,18 @@ impl Session {
         }
         self.tell_node(&node.name, "drained");
         Ok(())
+    }
+
+    /// Writes down whose pods are about to be evicted, where the Plan waits for them later: nobody could tell afterwards.
+    async fn note_workloads(&self, node: &Node, found: &Found) -> Result<(), Failure> {
+        let plan = self.plan.clone().filter(|plan| plan.notes_workloads);
+        let Some(mut plan) = plan.filter(|_| self.dry_run == DryRun::None && !found.workloads.is_empty())
+        else {
+            return Ok(());
+        };
+        plan.holder.evicted.clone_from(&found.workloads);
+        let written = cordon::cordon(&self.client, &node.name, Some(&plan), Act::Begin, false);
+        self.or_stop(async { Ok(written.await.map(|_| ())?) }).await
     }
 
     async fn evict(

@@ -43,6 +43,22 @@ pub fn second_job_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, h
     with_tail(&format!("apply-{plan}-on-{}", short(node)), &digest[..16])
 }
 
+/// Name of the pod that reboots a node for a Plan and hash. As [`second_job_name`], it is that of no other Plan, node or hash:
+/// made again, it is refused while there is one.
+pub fn reboot_pod_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
+    pod_name("reboot", plan, plan_uid, node, node_uid, hash)
+}
+
+/// Name of the pod that reads the sentinel of a node for a Plan and hash. Likewise.
+pub fn ask_pod_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
+    pod_name("ask", plan, plan_uid, node, node_uid, hash)
+}
+
+fn pod_name(errand: &str, plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
+    let digest = sha256(&[plan_uid, node_uid, hash].join("/"));
+    with_tail(&format!("{errand}-{plan}-on-{}", short(node)), &digest[..16])
+}
+
 /// Name of the pod volume for a secret (S17): `secret-<name>` by [`safe_concat`]. Where that is no DNS label, because the
 /// name has dots (W12), its dots become `-` and a digest of the name keeps `a.b` and `a-b` apart.
 pub fn secret_volume_name(secret: &str) -> String {

@@ -20,9 +20,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 
 use super::JobSettings;
 use crate::api::duration::GoDuration;
-use crate::api::{PlanSpec, names};
+use crate::api::{HostAccess, PlanSpec, names};
 
 pub use check::{Findings, JobError, Remark, check};
+pub use containers::{PROBE, SENTINEL, UPGRADE};
+pub(super) use containers::{command_args, literal, on_host, sentinel_name};
+pub(super) use metadata::{inherited_annotations, inherited_labels, owner};
+pub(super) use volumes::{HOST_DIR, host_root};
 
 /// What a Job is rendered from. It borrows all of it and is `Copy`: a roll-out renders thousands.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +80,7 @@ pub struct NodeInput<'a> {
 
 impl NodeInput<'_> {
     /// Whether the node runs Windows, where containers are another thing (S38).
-    fn is_windows(&self) -> bool {
+    pub(super) fn is_windows(&self) -> bool {
         self.os == Some("windows")
     }
 }
@@ -90,6 +94,13 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
     }
     if node.is_windows() && settings.kubectl_image_windows.is_empty() {
         return Err(JobError::KubectlImageWindows);
+    }
+    if let Some(error) = check::windows_errors(plan.spec)
+        .into_iter()
+        .next()
+        .filter(|_| node.is_windows())
+    {
+        return Err(error);
     }
     let labels = metadata::labels(plan, node, settings);
     let pod_annotations = metadata::pod_annotations(plan, node);
@@ -111,7 +122,12 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
             parallelism: Some(1),
             backoff_limit: Some(settings.backoff_limit),
             active_deadline_seconds: active_deadline_seconds(plan.spec, settings),
-            pod_replacement_policy: Some(settings.pod_replacement_policy.clone()),
+            pod_replacement_policy: Some(if plan.spec.may_reboot() {
+                // Two pods at a time could both reboot the node.
+                "Failed".to_owned()
+            } else {
+                settings.pod_replacement_policy.clone()
+            }),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(labels),
@@ -153,17 +169,26 @@ pub fn ttl_seconds(spec: &PlanSpec, settings: &JobSettings) -> Result<i32, JobEr
 
 fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Result<PodSpec, JobError> {
     let spec = plan.spec;
-    let init_containers = containers::init(plan, node, settings)?;
+    let mut init_containers = containers::init(plan, node, settings)?;
+    let upgrade = containers::upgrade(plan, node, settings);
+    let main = if spec.may_reboot() {
+        init_containers.push(upgrade);
+        containers::sentinel(plan, node, settings)?
+    } else {
+        upgrade
+    };
     let uses_own_image = init_containers
         .iter()
+        .chain([&main])
         .any(|one| one.image.as_ref() == Some(&settings.own_image));
+    let namespaces = (spec.host_access() == HostAccess::Full).then_some(true);
     Ok(PodSpec {
         affinity: Some(affinity(plan, node)),
-        containers: vec![containers::upgrade(plan, node, settings)],
-        dns_policy: Some("ClusterFirstWithHostNet".to_owned()),
-        host_ipc: Some(true),
-        host_network: Some(true),
-        host_pid: Some(true),
+        containers: vec![main],
+        dns_policy: namespaces.map(|_| "ClusterFirstWithHostNet".to_owned()),
+        host_ipc: namespaces,
+        host_network: namespaces,
+        host_pid: namespaces,
         image_pull_secrets: pull_secrets(
             spec,
             if uses_own_image {
@@ -237,7 +262,7 @@ fn tolerations(spec: &PlanSpec) -> Vec<Toleration> {
 }
 
 /// The Plan's, then refit's own that are not among them.
-fn pull_secrets(spec: &PlanSpec, own: &[String]) -> Option<Vec<LocalObjectReference>> {
+pub(super) fn pull_secrets(spec: &PlanSpec, own: &[String]) -> Option<Vec<LocalObjectReference>> {
     let mut secrets = spec.image_pull_secrets.clone().unwrap_or_default();
     for name in own {
         if !secrets.iter().any(|secret| secret.name == *name) {
@@ -247,12 +272,12 @@ fn pull_secrets(spec: &PlanSpec, own: &[String]) -> Option<Vec<LocalObjectRefere
     Some(secrets).filter(|all| !all.is_empty())
 }
 
-fn is_exclusive(spec: &PlanSpec) -> bool {
+pub(super) fn is_exclusive(spec: &PlanSpec) -> bool {
     spec.exclusive.unwrap_or_default()
 }
 
 /// The text, if there is any in it.
-fn some_text(text: Option<&String>) -> Option<String> {
+pub(super) fn some_text(text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.is_empty()).cloned()
 }
 

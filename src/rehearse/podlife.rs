@@ -12,6 +12,7 @@ mod admission;
 mod behaviour;
 mod command;
 mod containers;
+mod errand;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -23,9 +24,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodStatus, Taint};
 
 pub(in crate::rehearse) use admission::{selects, tolerates};
-pub use behaviour::{Behaviour, Defaults, Delay, Reboots, STEERING_PREFIX, SteeringError};
+pub use behaviour::{Behaviour, Boot, ComesBack, Defaults, Delay, Reboots, STEERING_PREFIX, SteeringError};
 pub use command::ContainerStart;
 use turn::Turn;
+
+use crate::api::{SentinelName, SentinelReport};
 
 /// The machine under a pod, as its kubelet knows it.
 #[derive(Clone, Debug)]
@@ -44,6 +47,8 @@ pub struct Machine {
     pub boot_id: String,
     /// When this boot began. Containers of an earlier one are said to have ended then.
     pub booted_at: Timestamp,
+    /// The sentinels below `/run`, by name: what [`Step::sentinels`] has added in this boot. A boot begins without any.
+    pub sentinels: BTreeMap<SentinelName, SentinelReport>,
 }
 
 /// Whether the kubelet runs.
@@ -93,8 +98,10 @@ pub struct Step {
     pub write: Option<Write>,
     /// Containers that were started just now.
     pub started: Vec<Started>,
-    /// A container reboots its node now.
+    /// A container reboots its node now. [`Behaviour::boot`] says how the node comes back.
     pub reboots: bool,
+    /// Sentinels that were written just now.
+    pub sentinels: Vec<(SentinelName, SentinelReport)>,
     /// When something is next to happen, unless the Pod, the machine or the behaviour changes before.
     pub wake: Option<Timestamp>,
 }

@@ -205,7 +205,13 @@ fn complete(
 fn is_refusal(reason: &str) -> bool {
     matches!(
         reason,
-        "JobRefused" | "NameTaken" | "ImageInvalid" | "SettingMissing" | "MissingPermission" | NODE_REFUSED
+        "JobRefused"
+            | "PodRefused"
+            | "NameTaken"
+            | "ImageInvalid"
+            | "SettingMissing"
+            | "MissingPermission"
+            | NODE_REFUSED
     )
 }
 

@@ -67,6 +67,7 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
         gates.insert(name.clone(), gate);
     }
     leftovers(world, &mut decision);
+    idle_pods(world, &standings, &mut decision);
     decision.steps.extend(give_back::tidy(world, Some(&standings)));
 
     // Who goes on: those that have a slot, before anybody starts.
@@ -106,6 +107,22 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     decision
 }
 
+/// All that can be done while something may not be listed that a decision has to see: to ask what the controller may not do,
+/// and to tell each Plan of it. Of what was not listed nothing is known, so nothing is written and nothing begins.
+pub fn decide_blind(world: &World) -> Decision {
+    let mut decision = Decision::default();
+    decision
+        .steps
+        .extend(world.asks_permissions().then_some(Step::AskPermissions));
+    for plan in world.plans.values() {
+        if let Some(what) = world.missing_permission(plan) {
+            let blocker = Blocker::MissingPermission { what };
+            decision.steps.extend(tell(world, plan, &blocker));
+        }
+    }
+    decision
+}
+
 /// No Plan is written and nothing begins. Nodes that Plans held which are gone are given back all the same, and everybody
 /// can be told why the rest waits.
 fn hold_still(world: &World, hold: Hold<'_>, decision: &mut Decision) {
@@ -139,7 +156,7 @@ fn hold_still(world: &World, hold: Hold<'_>, decision: &mut Decision) {
     }
 }
 
-/// Tells a Plan of the definition, once in each of its editions.
+/// Tells a Plan why nothing is written to it, once in each edition of the definition.
 fn tell(world: &World, plan: &PlanView, blocker: &Blocker) -> Option<Step> {
     let (name, uid) = (&plan.facts.name, &plan.facts.uid);
     let (reason, text) = (blocker.reason(), blocker.to_string());
@@ -222,7 +239,9 @@ fn stand(
     let mut standings = BTreeMap::new();
     for name in names {
         match question.stand(name, told.get(name).copied()) {
-            Stand::Slot(standing) => {
+            Stand::Slot(mut standing) => {
+                let boot = told.get(name).and_then(|told| told.boot_id.as_deref());
+                standing.boot = standing.boot.or_else(|| boot.map(Text::from));
                 standings.insert(name.clone(), *standing);
             }
             Stand::Tidy(steps) => decision.steps.extend(steps),
@@ -240,6 +259,7 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<Text, &'a NodeProg
         since: None,
         job: None,
         attempt: None,
+        boot_id: None,
         reason: None,
         message: None,
     };
@@ -267,6 +287,23 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<Text, &'a NodeProg
         .filter(named)
         .map(|(name, _)| (name.clone(), &FOREIGN))
         .collect()
+}
+
+/// Pods that were to reboot a node and are of no use any more.
+fn idle_pods(world: &World, standings: &Standings, decision: &mut Decision) {
+    let kept: BTreeSet<&Text> = standings
+        .values()
+        .flat_map(|nodes| nodes.values())
+        .filter_map(|standing| standing.pod.as_ref())
+        .collect();
+    let pods = world.reboot_pods.iter().filter_map(|name| world.pods.get(name));
+    for pod in pods.filter(|pod| !pod.deleting && !kept.contains(&pod.uid)) {
+        decision.steps.push(Step::DeletePod {
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+            why: "its node need not reboot any more",
+        });
+    }
 }
 
 /// Jobs of Plans that are no more. Kubernetes collects them too, by their ownerReference, unless somebody took that away.

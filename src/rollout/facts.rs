@@ -1,13 +1,17 @@
 //! What is known of each object: a few hundred bytes, not the object. Two versions of an object that give equal facts are
 //! the same to a decision, so that a heartbeat wakes nobody.
 
+mod pod;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::record::{Ledger, Record};
-use crate::api::{DrainNote, Plan, PlanStatus};
+use crate::api::{Plan, PlanStatus};
+
+pub use pod::{Found, PodFacts, RebootPod, Stage};
 
 /// A name, UID or label, shared between the facts that mention it.
 pub type Text = Arc<str>;
@@ -69,8 +73,12 @@ pub struct NodeFacts {
     pub ready: bool,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// Boot that the node is in, as it says.
+    /// It has the taint of a node that is not ready or cannot be reached.
+    pub tainted: bool,
+    /// Boot that the node is in, as it says. What else is said here was said in this boot.
     pub boot_id: Text,
+    /// Version of its kubelet.
+    pub kubelet: Text,
     /// What Plans left on the node, by Plan name.
     pub records: BTreeMap<Text, Record>,
     /// Who cordoned the node, if refit did.
@@ -87,6 +95,11 @@ impl NodeFacts {
         self.labels
             .get(crate::api::names::LABEL_HOSTNAME)
             .unwrap_or(&self.name)
+    }
+
+    /// Ready, and nothing is left that keeps pods off it for not having been.
+    pub fn is_fit(&self) -> bool {
+        self.ready && !self.tainted
     }
 
     /// The node runs Windows, as its label says.
@@ -174,8 +187,12 @@ pub struct JobFacts {
     pub created: Timestamp,
     /// What `unschedulable` was before a drain that keeps no ledger.
     pub unschedulable_before: Option<bool>,
-    /// The Job cordons or drains, or its Plan was exclusive.
+    /// The Job cordons, drains or reboots, or its Plan was exclusive.
     pub disruptive: bool,
+    /// It has a sentinel: its success is followed by a reboot, where one is required.
+    pub sentinel: bool,
+    /// Boots that the node was seen in since the Job is there, the first one when it was made. Empty where nobody noted.
+    pub boots: Box<[Text]>,
 }
 
 impl JobFacts {
@@ -194,63 +211,6 @@ impl JobFacts {
     pub fn is_live(&self) -> bool {
         matches!(self.outcome, Outcome::Running | Outcome::Failing { .. })
     }
-}
-
-/// How far the pod of a Job has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// Not bound to the node.
-    Unbound,
-    /// Bound; no container has run.
-    Starting,
-    /// `prepare` runs.
-    Prepare,
-    /// `cordon` runs.
-    Cordon,
-    /// `drain` runs.
-    Drain,
-    /// `upgrade` has started.
-    Upgrade,
-    /// Succeeded or Failed.
-    Ended,
-}
-
-impl Stage {
-    /// What `status.active[].phase` calls it.
-    pub fn phase(self) -> &'static str {
-        match self {
-            Self::Unbound => "Pending",
-            Self::Starting => "Starting",
-            Self::Prepare => "Preparing",
-            Self::Cordon => "Cordoning",
-            Self::Drain => "Draining",
-            Self::Upgrade => "Upgrading",
-            Self::Ended => "Finishing",
-        }
-    }
-}
-
-/// What is known of a pod of a Job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodFacts {
-    /// `metadata.name`.
-    pub name: Text,
-    /// `metadata.uid`.
-    pub uid: Text,
-    /// UID of the Job, by controlling ownerReference.
-    pub job_uid: Text,
-    /// Plan, by label.
-    pub plan: Text,
-    /// Node that it is bound to.
-    pub node: Option<Text>,
-    /// How far it has come.
-    pub stage: Stage,
-    /// Why it does not come further (unschedulable, image pull), as it says.
-    pub waiting: Option<String>,
-    /// How far its drain has come, as it says.
-    pub drain: Option<DrainNote>,
-    /// What the container that failed said last.
-    pub last_words: Option<String>,
 }
 
 /// What is known of a Plan.
@@ -307,6 +267,17 @@ pub enum SecretFacts {
     Missing,
 }
 
+/// What is known of a controller whose pods were evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkloadFacts {
+    /// When it was read.
+    pub seen: Timestamp,
+    /// `status.readyReplicas`.
+    pub ready: i32,
+    /// `spec.replicas`. 0 where it is gone.
+    pub wanted: i32,
+}
+
 /// What a channel said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelFacts {
@@ -327,12 +298,23 @@ pub struct Missing {
     pub for_all: Vec<String>,
     /// What a Plan takes besides whose hash has Secrets in it.
     pub for_secrets: Vec<String>,
+    /// What a Plan takes besides that reboots its nodes.
+    pub for_reboots: Vec<String>,
+    /// That was asked for at all: not everybody has such Plans.
+    pub knows_reboots: bool,
+    /// What a Plan takes besides that waits for workloads.
+    pub for_workloads: Vec<String>,
+    /// That was asked for at all.
+    pub knows_workloads: bool,
 }
 
 impl Missing {
     /// Nothing is missing.
     pub fn is_empty(&self) -> bool {
-        self.for_all.is_empty() && self.for_secrets.is_empty()
+        self.for_all.is_empty()
+            && self.for_secrets.is_empty()
+            && self.for_reboots.is_empty()
+            && self.for_workloads.is_empty()
     }
 }
 

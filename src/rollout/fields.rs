@@ -3,10 +3,11 @@
 //! an edit changes `metadata.generation`, pruning does not. What is read is pruned too, though nothing is lost yet: of two
 //! readings of one version, the richer one counts.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::facts::PlanFacts;
+use crate::api::crd;
 use crate::api::names::ANNOTATION_FIELDS;
 
 /// The fields are not what they were when this generation was noted.
@@ -69,12 +70,81 @@ fn noted(plan: &PlanFacts) -> Option<(i64, &str)> {
 
 /// Digest of our own fields; nothing where the Plan uses none.
 fn digest_of(plan: &PlanFacts) -> Option<String> {
-    let spec = &plan.object.spec;
-    if spec.max_concurrent.is_none() && spec.suspend.is_none() {
+    let Ok(Value::Object(mut spec)) = serde_json::to_value(&plan.object.spec) else {
+        return None; // a spec is an object, and has no keys that are not strings
+    };
+    let own = crd::OWN_FIELDS.iter().filter(|[part, _]| *part == "spec");
+    let mut fields: Map<String, Value> = own.filter_map(|[_, field]| spec.remove_entry(*field)).collect();
+    if fields.is_empty() {
         return None;
     }
-    let fields = serde_json::json!({ "maxConcurrent": spec.max_concurrent, "suspend": spec.suspend });
+    // The first two there were are noted when they are absent, too. Fields that come later must not be: a Plan that uses
+    // none of them keeps its digest.
+    for field in ["maxConcurrent", "suspend"] {
+        fields.entry(field).or_insert(Value::Null);
+    }
+    let mut fields = Value::Object(fields);
+    fields.sort_all_objects(); // whatever order serde_json was built to keep
     let mut digest = hex::encode(Sha256::digest(fields.to_string()));
     digest.truncate(16);
     Some(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::{Plan, PlanSpec};
+
+    fn digest(spec: Value) -> Option<String> {
+        let spec: PlanSpec = serde_json::from_value(spec).unwrap();
+        digest_of(&PlanFacts {
+            name: "plan".into(),
+            uid: "uid".into(),
+            object: Plan::new("plan", spec),
+            malformed: None,
+        })
+    }
+
+    #[test]
+    fn a_plan_without_newer_fields_keeps_the_digest_that_it_has() {
+        assert_eq!(digest(json!({"concurrency": 1})), None);
+        assert_eq!(
+            digest(json!({"suspend": true})).as_deref(),
+            Some("8e9d85f2990cee93")
+        );
+        assert_eq!(
+            digest(json!({"maxConcurrent": "25%"})).as_deref(),
+            Some("0a8a65cd73298931")
+        );
+    }
+
+    #[test]
+    fn the_loss_of_any_field_of_ours_changes_the_digest() {
+        let whole = json!({
+            "hostAccess": "Root", "maxConcurrent": 2, "suspend": false, "settle": {"minReady": "1m", "workloads": true},
+            "reboot": {"when": "IfRequired", "timeout": "20m", "command": ["reboot"], "requiredFiles": ["/a"]},
+        });
+        let mut seen = vec![digest(whole.clone())];
+        let mut without = |pointer: &str, field: &str| {
+            let mut less = whole.clone();
+            let part = less.pointer_mut(pointer).and_then(Value::as_object_mut).unwrap();
+            assert!(part.remove(field).is_some(), "{pointer}/{field}");
+            let digest = digest(less);
+            assert!(digest.is_some() && !seen.contains(&digest), "{pointer}/{field}");
+            seen.push(digest);
+        };
+        for [part, field] in crd::OWN_FIELDS {
+            if part == "spec" {
+                without("", field);
+            }
+        }
+        for field in ["when", "timeout", "command", "requiredFiles"] {
+            without("/reboot", field);
+        }
+        for field in ["minReady", "workloads"] {
+            without("/settle", field);
+        }
+    }
 }

@@ -163,7 +163,7 @@ fn has_reason(
     let failed = plan
         .and_then(|p| node.records.get(&p.facts.name))
         .is_some_and(|record| {
-            record.phase != Phase::Upgraded
+            matches!(record.phase, Phase::Failed | Phase::Retry)
                 && record.plan_uid == holder.plan_uid
                 && *record.node_uid == *node.uid
         });

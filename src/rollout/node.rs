@@ -2,10 +2,16 @@
 //! The same facts give the same answer whenever they are looked at, so a controller that was away finds its way.
 
 mod begin;
+mod boots;
 mod cancel;
 mod fail;
 mod finish;
+mod lost;
+mod reboot;
+mod recover;
+mod settle;
 mod standing;
+mod success;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -160,6 +166,9 @@ impl Question<'_> {
             );
             return standing.held_up("NodeLost", text);
         }
+        if let Some(standing) = self.stopped(node, job) {
+            return standing;
+        }
         let pod = self.pod(job);
         let stage = pod.map_or(Stage::Unbound, |p| p.stage);
         let mut standing = Standing::of_job(node, job, stage.phase());
@@ -179,7 +188,9 @@ impl Question<'_> {
         if !node.ready && stage != Stage::Unbound {
             standing = standing.held_up_by(&Blocker::NodeNotReady);
         }
-        if self.is_cancelled(node) {
+        if let Some(step) = self.clears(node, job) {
+            standing.steps.push(step);
+        } else if self.is_cancelled(node) {
             standing = standing.held_up(
                 "Cancelled",
                 "the Plan no longer asks for what this Job does, and its drain has been told to stop"
@@ -198,6 +209,10 @@ impl Question<'_> {
                 uid: job.uid.clone(),
             };
             standing.next = Some(if may { Next::Now(step) } else { Next::Later });
+        }
+        // After what ends it, which counts more.
+        if standing.steps.is_empty() && standing.next.is_none() {
+            standing.steps.extend(boots::note_boot(node, job));
         }
         standing
     }

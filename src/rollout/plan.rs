@@ -9,6 +9,7 @@ use super::blocker::Blocker;
 use super::facts::{ChannelFacts, NodeFacts, PlanFacts, SecretFacts, Text};
 use super::resolve::{self, Resolution, Resolved};
 use super::status::WAITING;
+use super::terms::Terms;
 use super::view::View;
 use super::world::{Defaults, Table};
 use crate::api::duration::GoDuration;
@@ -31,6 +32,8 @@ pub(super) struct PlanView {
     pub(super) invalid: Option<String>,
     pub(super) window: Option<Window>,
     pub(super) delay: SignedDuration,
+    /// What it asks of its nodes after their Jobs.
+    pub(super) terms: Terms,
     pub(super) disruptive: bool,
     pub(super) tolerates_not_ready: bool,
     /// What the Plan resolves to.
@@ -72,6 +75,7 @@ impl PlanView {
             invalid: None,
             window: None,
             delay: SignedDuration::ZERO,
+            terms: Terms::default(),
             disruptive: false,
             tolerates_not_ready: false,
             resolution: Resolution::Pending,
@@ -159,8 +163,11 @@ impl PlanView {
             .as_deref()
             .and_then(|text| text.parse::<GoDuration>().ok())
             .map_or(SignedDuration::ZERO, |d| SignedDuration::from_nanos(d.as_nanos()));
-        self.disruptive =
-            spec.cordon.unwrap_or_default() || spec.drain.is_some() || spec.exclusive.unwrap_or_default();
+        self.disruptive = spec.cordon.unwrap_or_default()
+            || spec.drain.is_some()
+            || spec.exclusive.unwrap_or_default()
+            || spec.may_reboot();
+        self.terms = Terms::of(spec);
         self.tolerates_not_ready = tolerates_not_ready(spec);
         (self.selector, self.selector_error) = match node_selector(spec) {
             Ok(selector) => (selector, None),
@@ -251,6 +258,7 @@ impl PlanView {
             job::JobError::KubectlImageWindows => windows.then_some(Blocker::SettingMissing {
                 name: "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
             }),
+            error if error.is_for_windows() && !windows => None,
             job::JobError::Image { .. } => Some(Blocker::ImageInvalid {
                 why: error.to_string(),
             }),

@@ -13,6 +13,8 @@ pub enum Phase {
     Failed,
     /// A further attempt has been decided; its Job is made next.
     Retry,
+    /// The node is done and given back; the controllers of the pods that were evicted are yet to be whole.
+    Recovering,
 }
 
 /// Annotation `plan.refit.rs/<plan>` of a Node. With the UID of another Plan or node it is void.
@@ -45,12 +47,32 @@ pub struct Record {
     /// The node was cordoned for the Job by something that keeps no ledger, and is to be uncordoned when it is done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncordon: bool,
+    /// The reboot that the node is in for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<Reboot>,
+    /// Since when the node could have settled: `settle.timeout` runs from then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settling: Option<Timestamp>,
+    /// Controllers of the pods that were evicted, as [`Holder::evicted`] has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<String>,
     /// One word that says why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// A sentence that says why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// A reboot that a node is in for. It is over when the node shows another boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reboot {
+    /// The boot that has to end: the one under which the upgrade succeeded. Absent while only the node itself knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// Since when: `reboot.timeout` runs from then.
+    pub since: Timestamp,
 }
 
 impl Record {
@@ -83,7 +105,14 @@ pub struct Holder {
     /// The node side is through: it can no longer be cancelled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passed: bool,
+    /// Controllers of the pods that were evicted for the Plan, each a kind, a namespace and a name with `/` between; only
+    /// for a Plan that waits for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evicted: Vec<String>,
 }
+
+/// How many controllers of evicted pods a ledger names: they have to fit into an annotation.
+const EVICTED_NAMED: usize = 200;
 
 impl Holder {
     /// Of the same Plan under the same controller. A recreated Plan is another one.
@@ -125,7 +154,14 @@ impl Ledger {
         };
         match ledger.holders.iter_mut().find(|one| one.is_same(&holder)) {
             Some(mine) if mine.cancelled => return Err(Cancelled),
-            Some(mine) => *mine = holder,
+            Some(mine) => {
+                // What an earlier try has evicted, this one does not find any more.
+                let known = std::mem::replace(mine, holder);
+                let new = mine.evicted.drain(..).filter(|one| !known.evicted.contains(one));
+                let mut evicted: Vec<_> = known.evicted.iter().cloned().chain(new).collect();
+                evicted.truncate(EVICTED_NAMED);
+                mine.evicted = evicted;
+            }
             None => ledger.holders.push(holder),
         }
         Ok(ledger)
@@ -178,7 +214,22 @@ mod tests {
             plan_uid: format!("uid-of-{plan}"),
             cancelled: false,
             passed: false,
+            evicted: Vec::new(),
         }
+    }
+
+    #[test]
+    fn who_comes_again_adds_what_it_evicts_to_what_was_evicted_before() {
+        let evicts = |what: &[&str]| Holder {
+            evicted: what.iter().map(ToString::to_string).collect(),
+            ..holder("a")
+        };
+        let first = Ledger::entered(None, false, evicts(&["ReplicaSet/x/a"])).unwrap();
+        let again =
+            Ledger::entered(Some(&first), true, evicts(&["ReplicaSet/x/a", "StatefulSet/x/b"])).unwrap();
+        let last = Ledger::entered(Some(&again), true, holder("a")).unwrap();
+        assert_eq!(last.holders[0].evicted, ["ReplicaSet/x/a", "StatefulSet/x/b"]);
+        assert_eq!(Ledger::parse(&last.to_text()), Some(last));
     }
 
     #[test]

@@ -182,7 +182,9 @@ pub(super) fn start(
             report.nodes.insert(name.clone(), blocker);
             continue;
         }
-        nodes.insert(name.clone(), Standing::starting(node, now));
+        let mut starting = Standing::starting(node, now);
+        starting.boot = plan.spec().may_reboot().then(|| node.boot_id.clone());
+        nodes.insert(name.clone(), starting);
         busy.take(plan, name);
         free -= 1;
     }

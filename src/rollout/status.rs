@@ -118,6 +118,7 @@ fn active(plan: &PlanView, nodes: &BTreeMap<Text, Standing>, report: &Report) ->
         since: s.since.map(seconds),
         job: s.job.as_deref().map(str::to_owned),
         attempt: s.attempt,
+        boot_id: s.boot.as_deref().map(str::to_owned),
         reason: s.reason.clone(),
         message: s.message.clone(),
     };

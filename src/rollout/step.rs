@@ -22,8 +22,12 @@ pub enum Key {
     Job(Text),
     /// The next Job of a Plan on a node, whatever its name.
     NextJob(Text, Text),
+    /// A pod that reboots its node.
+    Pod(Text),
     /// A Secret.
     Secret(Text),
+    /// A controller whose pods were evicted.
+    Workload(Text),
     /// A channel.
     Channel(Text),
     /// What the controller may do.
@@ -117,14 +121,47 @@ pub enum Step {
         uid: Text,
     },
     /// Let no further pod of a Job follow when the one that runs fails. In the version that the decision saw: a limit below
-    /// the failures that there are would end the Job at once, whatever its pod is at.
+    /// the failures that there are ends the Job at once, whatever its pod is at.
     EndRetries {
         /// The Job.
         job: Text,
         /// Its UID.
         uid: Text,
-        /// `spec.backoffLimit`: the failures that the Job has.
+        /// `spec.backoffLimit`: the failures that the Job has, or less to end it.
         limit: i32,
+    },
+    /// Note on a Job the boots that its node was seen in. In the version that the decision saw.
+    NoteBoots {
+        /// The Job.
+        job: Text,
+        /// Its UID.
+        uid: Text,
+        /// Boot IDs, the first one first.
+        boots: Vec<Text>,
+    },
+    /// Make the pod that reboots a node, or asks it in which boot its upgrade succeeded.
+    CreatePod {
+        /// The Plan.
+        plan: Text,
+        /// The node.
+        node: Text,
+        /// Name of the pod.
+        pod: Text,
+        /// Hash that the node was upgraded to.
+        hash: Text,
+        /// The boot that is to end; without one the pod only asks.
+        boot_id: Option<Text>,
+        /// How many seconds it has.
+        seconds: i64,
+    },
+    /// Delete a pod that reboots a node.
+    DeletePod {
+        /// The pod.
+        pod: Text,
+        /// Its UID.
+        uid: Text,
+        /// Why, for the log.
+        why: &'static str,
     },
     /// Say on a Job that its result is recorded, and let its TTL run from now; before that, write the event.
     MarkRecorded {
@@ -160,6 +197,11 @@ pub enum Step {
         /// Its name.
         name: Text,
     },
+    /// Read how many pods of a controller are ready.
+    ReadWorkload {
+        /// Its kind, namespace and name, with `/` between.
+        workload: Text,
+    },
     /// Ask what the controller may do.
     AskPermissions,
     /// Begin the watch of Plans anew, so that all of them are read again.
@@ -179,10 +221,13 @@ impl Step {
             Self::DeleteJob { job, .. }
             | Self::ReleaseJob { job, .. }
             | Self::EndRetries { job, .. }
+            | Self::NoteBoots { job, .. }
             | Self::MarkRecorded { job, .. } => Key::Job(job.clone()),
+            Self::CreatePod { pod, .. } | Self::DeletePod { pod, .. } => Key::Pod(pod.clone()),
             Self::PatchNode { node, .. } => Key::Node(node.clone()),
             Self::Poll { url, .. } => Key::Channel(url.clone()),
             Self::ReadSecret { name } => Key::Secret(name.clone()),
+            Self::ReadWorkload { workload } => Key::Workload(workload.clone()),
             Self::AskPermissions => Key::Permissions,
             Self::ReadPlans => Key::Plans,
         }

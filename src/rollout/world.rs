@@ -3,6 +3,7 @@
 
 mod doors;
 mod table;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ pub(super) use table::Table;
 
 use super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Stage, Text,
+    WorkloadFacts,
 };
 use super::plan::PlanView;
 use super::step::Key;
@@ -78,7 +80,7 @@ pub struct World {
     reading: Reading,
     /// Our fields may have been pruned from what lists show: it happened, or the CRD was changed at the start.
     is_wary: bool,
-    /// What each Plan was told of the CRD last: key of the event.
+    /// What each Plan was told last of why it is not written: key of the event.
     pub(super) told: BTreeMap<Text, String>,
     /// What the controller may not do, as far as it has been asked.
     permissions: Option<Missing>,
@@ -87,11 +89,16 @@ pub struct World {
     pub(super) taken: BTreeMap<Text, Timestamp>,
     /// Jobs that are being made, by Plan and node.
     pub(super) making: BTreeMap<(Text, Text), Making>,
+    /// Nodes whose ledger is being written: a mark for the drain of an earlier Job may be on its way.
+    pub(super) ledgers_sent: BTreeSet<Text>,
     /// UIDs of Jobs that are gone and whose result is yet to be recorded.
     pub(super) outlived: BTreeSet<Text>,
     /// UIDs of Jobs that have succeeded, whose nodes have been told, and which are being told so themselves: what becomes
     /// of their nodes from now on is another matter.
     pub(super) marking: BTreeSet<Text>,
+    /// What pods that are gone have said last, by UID of their Job. Whoever deletes a pod, as a Job does at its deadline,
+    /// takes it away before the Job says that it has failed.
+    words: BTreeMap<Text, String>,
     /// Jobs whose result is not recorded, by Plan name.
     pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
     /// All Jobs by node name.
@@ -104,6 +111,13 @@ pub struct World {
     pub(super) recorded_on: BTreeMap<Text, BTreeSet<Text>>,
     /// Nodes with a ledger.
     pub(super) ledgers: BTreeSet<Text>,
+    /// Pods that reboot their nodes.
+    pub(super) reboot_pods: BTreeSet<Text>,
+    /// Plan and UID of the node: this process has given the slot, and knows of no Job since.
+    pub(super) fresh: BTreeSet<(Text, Text)>,
+    waits: waits::Waits,
+    /// Controllers whose pods were evicted, as far as they have been read.
+    pub(super) workloads: BTreeMap<Text, WorkloadFacts>,
 }
 
 /// A Job that is being made.
@@ -178,7 +192,9 @@ impl World {
             permissions: None,
             troubles: BTreeMap::new(),
             taken: BTreeMap::new(),
+            words: BTreeMap::new(),
             making: BTreeMap::new(),
+            ledgers_sent: BTreeSet::new(),
             outlived: BTreeSet::new(),
             marking: BTreeSet::new(),
             open_jobs: BTreeMap::new(),
@@ -187,6 +203,10 @@ impl World {
             live_pods_on: BTreeMap::new(),
             recorded_on: BTreeMap::new(),
             ledgers: BTreeSet::new(),
+            reboot_pods: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            waits: waits::Waits::default(),
+            workloads: BTreeMap::new(),
         }
     }
 
@@ -236,9 +256,19 @@ impl World {
         self.plans.get(plan).map(|p| p.job_input(&self.defaults))
     }
 
-    /// Pods are of interest: there are Jobs whose result is not recorded, or pods that may still be at work on a node.
+    /// Pods are of interest: there are Jobs whose result is not recorded, pods that may still be at work on a node, or
+    /// nodes that are in for a reboot.
     pub fn has_work_on_nodes(&self) -> bool {
-        !self.open_jobs.is_empty() || !self.live_pods_on.is_empty()
+        let is_rebooted = |(plan, nodes): (&Text, &BTreeSet<Text>)| {
+            let records = nodes
+                .iter()
+                .filter_map(|node| self.nodes.get(node)?.records.get(plan));
+            records.into_iter().any(|record| record.reboot.is_some())
+        };
+        !self.open_jobs.is_empty()
+            || !self.live_pods_on.is_empty()
+            || !self.reboot_pods.is_empty()
+            || self.recorded_on.iter().any(is_rebooted)
     }
 
     /// How Jobs are made.
@@ -272,6 +302,14 @@ impl World {
             .into_iter()
             .flatten()
             .filter_map(|pod| self.pods.get(pod))
+    }
+
+    /// What the last container of a Job that failed has said.
+    pub(super) fn last_words(&self, job_uid: &str) -> Option<&str> {
+        let there = self.pods_of(job_uid).filter_map(|pod| pod.last_words.as_deref());
+        there
+            .last()
+            .or_else(|| self.words.get(job_uid).map(String::as_str))
     }
 
     /// The pods of ours that are bound to a node and have not ended.
@@ -313,7 +351,22 @@ impl World {
 
     /// Whether it is to be asked what the controller may do.
     pub(super) fn asks_permissions(&self) -> bool {
-        !self.permissions.as_ref().is_some_and(Missing::is_empty) && !self.plans.is_empty()
+        let known = self.permissions.as_ref().is_some_and(|missing| {
+            missing.is_empty()
+                && (missing.knows_reboots || !self.has_reboots())
+                && (missing.knows_workloads || !self.has_workloads())
+        });
+        !known && !self.plans.is_empty()
+    }
+
+    /// A Plan waits for workloads.
+    pub fn has_workloads(&self) -> bool {
+        self.plans.values().any(|plan| plan.terms.workloads)
+    }
+
+    /// A Plan may reboot nodes.
+    pub fn has_reboots(&self) -> bool {
+        self.plans.values().any(|plan| plan.spec().may_reboot())
     }
 
     /// What the Plan takes and the controller may not do; nothing while that is not known.
@@ -321,21 +374,35 @@ impl World {
         let missing = self.permissions.as_ref()?;
         let has_secrets = digest::hashed_secrets(plan.spec()).next().is_some();
         let for_secrets = missing.for_secrets.iter().filter(|_| has_secrets);
-        let what: Vec<_> = missing.for_all.iter().chain(for_secrets).cloned().collect();
+        let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().may_reboot());
+        let for_workloads = missing.for_workloads.iter().filter(|_| plan.terms.workloads);
+        let what: Vec<_> = missing
+            .for_all
+            .iter()
+            .chain(for_secrets)
+            .chain(for_reboots)
+            .chain(for_workloads)
+            .cloned()
+            .collect();
         (!what.is_empty()).then(|| what.join(", "))
     }
 
     /// Whether the API server has said that the controller may do all that the Plan takes.
     pub(super) fn is_permitted(&self, plan: &PlanView) -> bool {
-        self.permissions.is_some() && self.missing_permission(plan).is_none()
+        let asked = |missing: &Missing| {
+            (missing.knows_reboots || !plan.spec().may_reboot())
+                && (missing.knows_workloads || !plan.terms.workloads)
+        };
+        self.permissions.as_ref().is_some_and(asked) && self.missing_permission(plan).is_none()
     }
 
-    /// Looks again at what depends on several facts, before a decision: what each Plan resolves to, and which nodes it
-    /// is for.
-    pub fn settle(&mut self) {
+    /// Looks again at what depends on several facts, before a decision: what each Plan resolves to, which nodes it is
+    /// for, and what goes on lasting.
+    pub fn settle(&mut self, now: Timestamp) {
         for view in self.plans.values_mut() {
             view.settle(&self.nodes, &self.secrets, &self.channels, &self.defaults);
         }
+        self.count_waits(now);
     }
 
     /// How often lists of each kind have begun and ended: to be noted when a request is sent, for

@@ -1,13 +1,15 @@
 //! What is not ours: Jobs of others, and nodes of another controller.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::scene::{A_WHILE, Scene, hash, is_cordoned, is_recorded, ledger, plan, record};
 use crate::support::controller::NAME;
+use crate::support::manifest::Manifests;
 use crate::support::wait::{self, SOON};
+use crate::support::world::World;
 use crate::support::world::cluster::create;
 
 /// A Job that looks like one of ours, but for the label that says whose it is.
@@ -26,6 +28,31 @@ fn lookalike(name: &str, controller: Option<&str>) -> Value {
         "metadata": { "name": name, "labels": labels },
         "spec": { "suspend": true, "template": { "spec": pod } },
     })
+}
+
+/// Found on real nodes: the label by which a pod is spared by drains is the one that pods of Jobs carry.
+#[tokio::test]
+async fn the_node_of_the_controller_s_own_pod_is_upgraded_like_any_other() {
+    for manifests in [Manifests::Shipped, Manifests::Suc] {
+        let scene = Scene::on(World::with(manifests).await, ["one"], |set| set).await;
+        let pod = json!({
+            "metadata": {
+                "name": "controller",
+                "labels": { "app.kubernetes.io/name": NAME, "upgrade.cattle.io/controller": NAME },
+            },
+            "spec": { "nodeName": scene.node("one"), "containers": [{ "name": NAME, "image": "i" }] },
+        });
+        let pods = scene.world.pods();
+        let _: Pod = create(&pods, pod).await;
+        let runs =
+            |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+        wait::object(pods.clone(), "controller", "runs", SOON, runs).await;
+        let _controller = scene.world.controller().start();
+        scene.plan("plan", json!({ "spec": { "cordon": true } })).await;
+        let hash = scene.complete("plan").await;
+        scene.made_once_each([("one", &hash)]).await;
+        assert!(runs(&pods.get("controller").await.unwrap()));
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
-use refit::api::Plan;
+use refit::api::{Plan, SentinelReport};
 use refit::job::name::job_name;
 use serde_json::{Value, json};
 
@@ -90,6 +90,7 @@ async fn the_job_of_a_plan_that_says_everything() {
         (job.name_any(), "JOB"),
         (plan.uid().unwrap(), "PLAN-UID"),
         (node_uid, "NODE-UID"),
+        (scene.kubelet.boot_id(&scene.node("one")).await, "BOOT-ID"),
     ];
     insta::assert_snapshot!(at_rest(&scene, &job, &known));
 
@@ -105,6 +106,56 @@ async fn the_job_of_a_plan_that_says_everything() {
         Some(&*scene.node("one"))
     );
     assert_eq!(pod.spec.as_ref().unwrap().containers[0].name, "upgrade");
+}
+
+#[tokio::test]
+async fn the_job_of_a_plan_that_may_reboot_its_node() {
+    let scene = Scene::with(["one"], |set| set.steer("probe.run-delay", "never")).await;
+    let controller = scene.world.controller();
+    let _controller = controller.env("REFIT_IMAGE", "example.com/refit:v9").start();
+    let spec = json!({
+        "cordon": true,
+        "hostAccess": "Root",
+        "reboot": {"when": "IfRequired", "requiredFiles": ["/etc/reboot wanted"], "command": ["/sbin/reboot", "--force"]},
+    });
+    let plan = scene.plan("may-reboot", json!({ "spec": spec })).await;
+    let job = job(&scene, "may-reboot").await;
+    let node = scene.node("one");
+    let known = [
+        (job.name_any(), "JOB"),
+        (plan.uid().unwrap(), "PLAN-UID"),
+        (scene.world.node(&node).await.uid().unwrap(), "NODE-UID"),
+        (scene.kubelet.boot_id(&node).await, "BOOT-ID"),
+        (
+            hash(&scene.world.plans().get("may-reboot").await.unwrap()),
+            "HASH",
+        ),
+    ];
+    insta::assert_snapshot!(at_rest(&scene, &job, &known));
+    // Its pod runs, and the sentinel says in which boot, and that nothing asks for another one.
+    scene
+        .kubelet
+        .behaviour(&node, &[("probe.run-delay", "10ms")])
+        .await;
+    let message = wait::eventually("the sentinel has spoken", SOON, async || {
+        let of_plan = ListParams::default().labels("upgrade.cattle.io/plan=may-reboot");
+        let pods = scene.world.pods().list(&of_plan).await.unwrap().items;
+        let message = pods.iter().find_map(|pod| {
+            let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+            let ended = statuses
+                .iter()
+                .find_map(|status| status.state.as_ref()?.terminated.as_ref())?;
+            ended.message.clone()
+        });
+        message.ok_or_else(|| format!("{:?}", pods.iter().map(|pod| &pod.status).collect::<Vec<_>>()))
+    })
+    .await;
+    let report = SentinelReport::parse(&message).unwrap();
+    assert_eq!(report.boot_id, scene.kubelet.boot_id(&node).await);
+    assert!(!report.required);
+    for container in ["probe", "upgrade", "sentinel"] {
+        assert_eq!(scene.kubelet.runs(&node, container).await, 1, "{container}");
+    }
 }
 
 #[tokio::test]
@@ -348,6 +399,35 @@ async fn a_windows_node_gets_host_processes_and_the_kubectl_image() {
     assert_eq!(cordon.args.as_deref().unwrap(), ["cordon", &scene.node("one")]);
     // kubectl keeps no ledger, so the Job remembers what the node was.
     assert_eq!(job.annotations()["refit.rs/unschedulable-before"], "false");
+}
+
+#[tokio::test]
+async fn a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why() {
+    let one_is_windows = |set: NodeSet| {
+        set.steer("upgrade.run-delay", "never").each(|index, node| {
+            if index == 1 {
+                "windows".clone_into(&mut node.os);
+            }
+        })
+    };
+    let scene = Scene::with(["linux", "windows"], one_is_windows).await;
+    let setup = scene.world.controller();
+    let _controller = setup
+        .env(
+            "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
+            "example.com/kubectl:windows",
+        )
+        .start();
+    let spec = json!({ "concurrency": 2, "reboot": { "when": "Always" } });
+    scene.plan("mixed", json!({ "spec": spec })).await;
+    let waits = scene.held_up("mixed", "windows", "JobRefused").await;
+    assert_eq!(
+        waits.message.unwrap(),
+        "the Job cannot be made: spec.reboot.when is Always, and a Windows node cannot be rebooted: leave such nodes out with \
+         spec.nodeSelector"
+    );
+    scene.job("mixed", "linux").await;
+    assert_eq!(scene.made_for().await, ["linux"]);
 }
 
 #[tokio::test]

@@ -174,6 +174,7 @@ async fn a_holder_that_the_controller_has_cancelled_is_not_let_through() {
         plan_uid: "uid".to_owned(),
         cancelled,
         passed: false,
+        evicted: Vec::new(),
     };
     let ledger = Ledger {
         before: true,

@@ -67,6 +67,11 @@ impl Bed {
         bed
     }
 
+    /// One that several tests use, each in a world of its own that clears up behind itself.
+    pub fn for_many(self) -> Self {
+        Self { shared: true, ..self }
+    }
+
     async fn bring_up(options: Options) -> ControlPlane {
         let started = async {
             let binaries = tokio::task::spawn_blocking(Binaries::ready).await??;

@@ -1,9 +1,11 @@
-//! The programs of the control plane, built from Go modules.
+//! The programs of the control plane and of real nodes, built from Go modules or taken from packages of Debian.
 //!
-//! `tests/bed/{kube,etcd}/go.{mod,sum}` say what is built, down to the last hash; they are compiled into the
-//! test, so that neither the source tree nor the network is written to. The programs are kept in the cache
-//! folder under a digest of all that goes into them, and a program is put in place by a rename: what is there
-//! is whole.
+//! `binaries/programs.rs` and `tests/bed/*/go.{mod,sum}` say what is built, down to the last hash; they are compiled into
+//! the test, so that neither the source tree nor the network is written to. What belongs together is kept in one folder of
+//! the cache, under a digest of all that goes into it, and a program is put in place by a rename: what is there is whole.
+
+mod debian;
+mod programs;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,66 +16,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest as _, Sha256};
 
 use super::terminal;
-
-/// A Go module that is nothing but a list of what to build.
-struct Module {
-    name: &'static str,
-    go_mod: &'static str,
-    go_sum: &'static str,
-}
-
-const ETCD: Module = Module {
-    name: "etcd",
-    go_mod: include_str!("../bed/etcd/go.mod"),
-    go_sum: include_str!("../bed/etcd/go.sum"),
-};
-const KUBE: Module = Module {
-    name: "kube",
-    go_mod: include_str!("../bed/kube/go.mod"),
-    go_sum: include_str!("../bed/kube/go.sum"),
-};
-
-/// A program, its package, and how many seconds it takes on two cores when nothing of it has been built
-/// before.
-pub struct Program {
-    pub name: &'static str,
-    module: &'static Module,
-    package: &'static str,
-    cold_seconds: u64,
-}
-
-const PROGRAMS: [Program; 5] = [
-    Program {
-        name: "etcd",
-        module: &ETCD,
-        package: "go.etcd.io/etcd/server/v3",
-        cold_seconds: 45,
-    },
-    Program {
-        name: "kube-apiserver",
-        module: &KUBE,
-        package: "k8s.io/kubernetes/cmd/kube-apiserver",
-        cold_seconds: 390,
-    },
-    Program {
-        name: "kube-controller-manager",
-        module: &KUBE,
-        package: "k8s.io/kubernetes/cmd/kube-controller-manager",
-        cold_seconds: 100,
-    },
-    Program {
-        name: "kube-scheduler",
-        module: &KUBE,
-        package: "k8s.io/kubernetes/cmd/kube-scheduler",
-        cold_seconds: 10,
-    },
-    Program {
-        name: "kubectl",
-        module: &KUBE,
-        package: "k8s.io/kubernetes/cmd/kubectl",
-        cold_seconds: 35,
-    },
-];
+pub use programs::{CONTROL_PLANE, NODES, Program, Set};
+use programs::{Module, Source};
 
 /// Options of every build. Named one by one, because they are part of the digest.
 const BUILD_FLAGS: [&str; 3] = ["-mod=readonly", "-trimpath", "-buildvcs=false"];
@@ -84,29 +28,46 @@ const UNFINISHED: &str = "unfinished";
 /// Where nobody can see a line change, one is written this often.
 const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 
-/// The folder with the programs.
+/// The folder with the programs of one set.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     dir: PathBuf,
+    set: &'static Set,
 }
 
 impl Binaries {
-    /// The programs, built first if they are not in the cache. Blocks, cold for about ten minutes on two
-    /// cores.
+    /// The control plane, built first if it is not in the cache. Blocks, cold for about ten minutes on two cores.
     pub fn ready() -> Result<Self> {
-        let dir = cache_dir()?.join("bed").join(digest(&toolchain("go")?));
-        let found = Self { dir };
+        Self::of(&CONTROL_PLANE)
+    }
+
+    /// What runs on a real node, likewise; about two minutes when the control plane has been built before.
+    pub fn for_nodes() -> Result<Self> {
+        Self::of(&NODES)
+    }
+
+    fn of(set: &'static Set) -> Result<Self> {
+        let dir = cache_dir()?.join("bed").join(digest(set, &toolchain("go")?));
+        let found = Self { dir, set };
         found
-            .fill(terminal::say, |program, output, label| {
-                build(&found.dir, program, output, label)
+            .fill(terminal::say, |program, output, label| match &program.source {
+                Source::Go { module, package } => build(&found.dir, program, module, package, output, label),
+                Source::Debian(packages) => debian::unpack(&found.dir, packages, output, label),
             })
             .with_context(|| format!("cannot build the test bed in {}", found.dir.display()))?;
         Ok(found)
     }
 
-    /// A folder of one's own, empty.
+    /// The control plane's programs in a folder of one's own, empty.
     pub fn in_folder(dir: &Path) -> Self {
-        Self { dir: dir.to_owned() }
+        Self {
+            dir: dir.to_owned(),
+            set: &CONTROL_PLANE,
+        }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Makes what is missing with `make`, which writes a program to the given path. Whoever else wants the
@@ -117,7 +78,8 @@ impl Binaries {
         make: impl Fn(&Program, &Path, &str) -> Result<()>,
     ) -> Result<()> {
         let missing = || {
-            PROGRAMS
+            self.set
+                .programs
                 .iter()
                 .filter(|program| !self.path(program.name).exists())
         };
@@ -127,7 +89,7 @@ impl Binaries {
         fs::create_dir_all(&self.dir)?;
         let lock = File::create(self.dir.join("lock"))?;
         if lock.try_lock().is_err() {
-            tell("somebody else builds the control plane, waiting for it");
+            tell(&format!("somebody else builds {}, waiting for it", self.set.what));
             lock.lock()?;
         }
         // What a build that was killed has left; its `go` may still run, so names are never used twice.
@@ -137,15 +99,16 @@ impl Binaries {
                 .extension()
                 .is_some_and(|extension| extension == UNFINISHED)
             {
-                let _ = fs::remove_file(entry.path());
+                let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
             }
         }
         let missing: Vec<_> = missing().collect();
         if !missing.is_empty() {
             let cold: u64 = missing.iter().map(|program| program.cold_seconds).sum();
             tell(&format!(
-                "building {} programs of the control plane, once; from nothing this takes about {} minutes on 2 cores",
+                "building {} programs of {}, once; from nothing this takes about {} minutes on 2 cores",
                 missing.len(),
+                self.set.what,
                 cold.div_ceil(60)
             ));
         }
@@ -169,11 +132,18 @@ impl Binaries {
 }
 
 /// Builds one program from its module, and tells how it goes.
-fn build(dir: &Path, program: &Program, output: &Path, label: &str) -> Result<()> {
-    let module = dir.join("src").join(program.module.name);
-    fs::create_dir_all(&module)?;
-    fs::write(module.join("go.mod"), program.module.go_mod)?;
-    fs::write(module.join("go.sum"), program.module.go_sum)?;
+fn build(
+    dir: &Path,
+    program: &Program,
+    module: &Module,
+    package: &str,
+    output: &Path,
+    label: &str,
+) -> Result<()> {
+    let folder = dir.join("src").join(module.name);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("go.mod"), module.go_mod)?;
+    fs::write(folder.join("go.sum"), module.go_sum)?;
     let log = dir.join(format!("{}.log", program.name));
 
     let started = Instant::now();
@@ -181,12 +151,13 @@ fn build(dir: &Path, program: &Program, output: &Path, label: &str) -> Result<()
     let mut child = go("go")
         .arg("build")
         .args(BUILD_FLAGS)
+        .arg(format!("-tags={}", module.tags))
         .arg("-ldflags")
         .arg(linker_flags())
         .arg("-o")
         .arg(output)
-        .arg(program.package)
-        .current_dir(&module)
+        .arg(package)
+        .current_dir(&folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(File::create(&log)?)
@@ -211,8 +182,7 @@ fn build(dir: &Path, program: &Program, output: &Path, label: &str) -> Result<()
     };
     if !status.success() {
         bail!(
-            "`go build {}` failed, {status}:\n{}",
-            program.package,
+            "`go build {package}` failed, {status}:\n{}",
             fs::read_to_string(&log).unwrap_or_default().trim_end()
         );
     }
@@ -280,7 +250,8 @@ pub fn toolchain(program: &str) -> Result<String> {
 
 /// The Go version that the modules ask for.
 pub fn required_go() -> &'static str {
-    [&ETCD, &KUBE]
+    CONTROL_PLANE
+        .modules
         .iter()
         .filter_map(|module| module.go_mod.lines().find_map(|line| line.strip_prefix("go ")))
         .max_by_key(|version| {
@@ -294,7 +265,8 @@ pub fn required_go() -> &'static str {
 
 /// The Kubernetes version that the module asks for, such as `v1.36.3`.
 pub fn kubernetes_version() -> &'static str {
-    KUBE.go_mod
+    programs::KUBE
+        .go_mod
         .lines()
         .find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "))
         .and_then(|rest| rest.split_whitespace().next())
@@ -312,19 +284,15 @@ fn linker_flags() -> String {
 }
 
 /// Digest of all that decides what a build gives.
-fn digest(toolchain: &str) -> String {
+fn digest(set: &Set, toolchain: &str) -> String {
     let mut hash = Sha256::new();
-    for part in [
-        ETCD.go_mod,
-        ETCD.go_sum,
-        KUBE.go_mod,
-        KUBE.go_sum,
-        toolchain,
-        &linker_flags(),
-    ]
-    .into_iter()
-    .chain(BUILD_FLAGS)
-    .chain(PROGRAMS.iter().map(|program| program.package))
+    let flags = linker_flags();
+    let modules = set.modules.iter();
+    for part in modules
+        .flat_map(|module| [module.go_mod, module.go_sum])
+        .chain([toolchain, &flags])
+        .chain(BUILD_FLAGS)
+        .chain(set.programs.iter().flat_map(|program| program.source.parts()))
     {
         hash.update(part.len().to_le_bytes());
         hash.update(part);

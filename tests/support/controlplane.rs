@@ -11,17 +11,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::Api;
+use tokio::sync::OnceCell;
 
 use super::binaries::Binaries;
 use super::kubeconfig;
 use super::pki::Pki;
 use super::process::{Process, Program, Run};
+use super::real::lan::Lan;
 use super::{audit, names};
 
-/// Pods never talk to services here, but the API server wants a range. A loopback one meets no route of the
-/// machine.
-const SERVICE_RANGE: &str = "127.96.0.0/16";
-const SERVICE_IP: &str = "127.96.0.1";
+/// The range of service addresses, and the one that pods are told for the API server. Only the network of real nodes
+/// (`super::real::lan`) knows it; the machine's never hears of it.
+const SERVICE_RANGE: &str = "10.96.0.0/16";
+pub const SERVICE_IP: &str = "10.96.0.1";
 
 /// Listening ports are taken from here: below the range from which Linux (32768) and macOS (49152) take the
 /// ports of outgoing connections, so that none of those sits on the API server's port while it is down for a
@@ -55,6 +57,7 @@ pub struct ControlPlane {
     apiserver: Mutex<Option<Process>>,
     controller_manager: Mutex<Option<Process>>,
     scheduler: Mutex<Option<Process>>,
+    lan: OnceCell<Lan>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +132,7 @@ impl ControlPlane {
             apiserver: Mutex::default(),
             controller_manager: Mutex::default(),
             scheduler: Mutex::default(),
+            lan: OnceCell::new(),
         };
         plane.write_configuration()?;
         *lock(&plane.etcd) = Some(plane.etcd_program().start()?);
@@ -156,6 +160,22 @@ impl ControlPlane {
     /// Kubeconfig of the bed itself, whose requests are not recorded.
     pub fn bed_kubeconfig(&self) -> PathBuf {
         self.kubeconfig_of(Identity::Bed)
+    }
+
+    /// The network of its real nodes, made when the first of them is.
+    pub async fn lan(&self) -> Result<&Lan> {
+        let api = ([127, 0, 0, 1], self.ports.api).into();
+        self.lan
+            .get_or_try_init(async || Lan::start(&self.dir, api).await)
+            .await
+    }
+
+    /// Writes a kubeconfig for somebody on that network.
+    pub fn write_lan_kubeconfig(&self, path: &Path, user: &str, group: Option<&str>) -> Result<()> {
+        let authority = self.pki.authority();
+        let user = kubeconfig::inline_certificate(&authority.client(user, group)?);
+        let cluster = kubeconfig::inline_cluster(&format!("https://{SERVICE_IP}"), authority.pem());
+        kubeconfig::write(path, &cluster, &user, "default")
     }
 
     pub fn audit_log(&self) -> PathBuf {

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use kube::config::{Cluster, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use super::pki::write_private;
+use super::pki::{Identity, write_private};
 
 /// How one proves who one is, as the `user` of a kubeconfig.
 pub fn token(token: &str) -> Value {
@@ -24,6 +26,23 @@ pub fn cluster(server: &str, authority: &str) -> Cluster {
     Cluster {
         server: Some(server.to_owned()),
         certificate_authority: Some(authority.to_owned()),
+        ..Cluster::default()
+    }
+}
+
+/// As [`certificate`], with all in the kubeconfig itself: for a reader who sees other files.
+pub fn inline_certificate(identity: &Identity) -> Value {
+    json!({
+        "client-certificate-data": BASE64.encode(&identity.certificate),
+        "client-key-data": BASE64.encode(&identity.key),
+    })
+}
+
+/// As [`cluster`], likewise.
+pub fn inline_cluster(server: &str, authority: &str) -> Cluster {
+    Cluster {
+        server: Some(server.to_owned()),
+        certificate_authority_data: Some(BASE64.encode(authority)),
         ..Cluster::default()
     }
 }

@@ -24,10 +24,18 @@
 //! | `delete-delay`, `stop-exit-code` | how containers end that are told to |
 //! | `reject` | the kubelet refuses the pod: `Reason` or `Reason: message` |
 //! | `reboot` | the container reboots its node instead of ending: `once` or `always` |
+//! | `comes-back` | how a node does that a container has rebooted: `ready`, `not-ready`, `never`, `as-if-nothing` (no reboot) |
+//! | `boot-delay`, `ready-delay` | how long it is without power (1s), then `NotReady` in its new boot (0) |
+//! | `reboot-required` | what `refit sentinel` finds with `IfRequired`: `true` or `false` |
 //! | `teardown-delay`, `backoff`, `resync-delay` | the kubelet's own pace |
 //!
 //! By container there are `run-delay`, `exit-code`, `exit-code-first`, `message`, `delete-delay`, `stop-exit-code` and `reboot`. A
 //! key that does not exist makes the kubelet refuse the pod with `InvalidSteering`.
+//!
+//! # Reboots
+//! `refit sentinel` and `refit reboot` are played by what they are started with: the sentinel ends with its report and leaves
+//! it on the machine until the next boot; `reboot` ends with 0 in another boot than it is told, reboots the node in the same
+//! one, and ends with 3 and `SentinelMissing` where there is no sentinel. `reboot.exit-code` is its command's.
 //!
 //! # Containers whose effect is real
 //! [`ContainerAct`]: the container ends when its act does. By default `cordon` and `drain` cordon the node.
@@ -47,7 +55,8 @@ mod watch;
 use std::time::Duration;
 
 use kube::Config;
-use refit::rehearse::podlife::STEERING_PREFIX;
+use refit::api::SentinelName;
+use refit::rehearse::podlife::{Boot, STEERING_PREFIX};
 use tokio::sync::oneshot;
 
 #[allow(
@@ -127,7 +136,12 @@ impl FakeKubelet {
 
     /// As [`Self::reboot`]: so long without power, and then so long `NotReady` with the new boot ID.
     pub async fn reboot_taking(&self, node: &str, off: Duration, not_ready: Duration) {
-        self.remote.reboot(node, off, not_ready).await;
+        let boot = Boot {
+            off: off.try_into().expect("a short time"),
+            not_ready: not_ready.try_into().expect("a short time"),
+            ..Boot::default()
+        };
+        self.remote.reboot(node, boot).await;
     }
 
     /// The kubelet shuts down in an orderly way: it refuses pods and ends those that run (KEP-2000). It is still there;
@@ -194,6 +208,18 @@ impl FakeKubelet {
     /// The boot ID of the machine.
     pub async fn boot_id(&self, node: &str) -> String {
         self.remote.ask(node, |node| node.machine.boot_id.clone()).await
+    }
+
+    /// The sentinels on the machine.
+    pub async fn sentinels(&self, node: &str) -> Vec<SentinelName> {
+        self.remote
+            .ask(node, |node| node.machine.sentinels.keys().cloned().collect())
+            .await
+    }
+
+    /// Somebody empties `/run/refit` on the machine.
+    pub async fn lose_sentinels(&self, node: &str) {
+        self.remote.change(node, NodeChange::LoseSentinels).await;
     }
 
     /// How often the machine was started.

@@ -36,6 +36,8 @@ pub struct Installation {
     pub service_account: String,
     /// The controller's environment, from `ConfigMap`s and from literal values of its Deployment.
     pub environment: BTreeMap<String, String>,
+    /// The controller itself, for nodes that can run it.
+    pub deployment: Option<Value>,
 }
 
 impl Manifests {
@@ -72,7 +74,8 @@ impl Installation {
     /// in another namespace stays where it is, under a name of the test's and with its label.
     fn of(manifests: &[Value], test: &str) -> Result<Self> {
         let of_kind = |kind| manifests.iter().find(move |object| object["kind"] == kind);
-        let deployment = of_kind("Deployment").map(|object| &object["spec"]["template"]["spec"]);
+        let whole = of_kind("Deployment");
+        let deployment = whole.map(|object| &object["spec"]["template"]["spec"]);
         let account = of_kind("ServiceAccount").context("the manifests have no ServiceAccount")?;
         let service_account = match deployment {
             Some(pod) => text(&pod["serviceAccountName"]),
@@ -105,6 +108,7 @@ impl Installation {
             objects,
             service_account,
             environment,
+            deployment: whole.map(|object| moved(object.clone(), test)),
         })
     }
 }

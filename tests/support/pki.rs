@@ -144,6 +144,11 @@ impl Pki {
         Ok(pki)
     }
 
+    /// Who signs clients and the API server.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
     /// Paths of the certificate and key of a client, which are made now.
     pub fn client(&self, file: &str, user: &str, group: Option<&str>) -> Result<(String, String)> {
         self.pair(file, &self.authority.client(user, group)?)?;

@@ -23,18 +23,29 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
-use super::names;
+use super::{cgroup, names};
 
 /// Environment variable by which a process is known as a child of a run: its value is the run's folder.
 const MARK: &str = "REFIT_TEST_RUN";
 
 /// Waits until the last writer of its standard input, the test process, is gone, and clears up. `$1` is the
-/// run's folder. A run that failed keeps its logs until the next one, for the person who looks into it.
+/// run's folder. Cgroups can go when the last process in them has gone, so that is tried for a while (see
+/// `super::cgroup`). A run that failed keeps its logs until the next one, for the person who looks into it.
 const WATCHDOG: &str = r#"
 trap '' HUP INT QUIT TERM
 while read -r line; do :; done
 cd "$1" || exit
 for file in pid/*; do kill -KILL "${file#pid/}"; done
+for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    left=
+    [ -e cgroups ] && while read -r group; do
+        [ -d "$group" ] || continue
+        find "$group" -depth -type d -exec rmdir {} \;
+        [ -d "$group" ] && left=yes
+    done <cgroups
+    [ "$left" ] || break
+    sleep 1
+done
 rm -rf pid data
 [ -e keep ] || rm -rf "$1"
 "#;
@@ -163,6 +174,7 @@ fn sweep(base: &Path) -> Result<()> {
                     .map(|pid| signal(pid, Signal::KILL));
             }
         }
+        cgroup::remove_listed(&dir);
         let _ = fs::remove_dir_all(&dir);
     }
     Ok(())

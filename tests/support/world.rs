@@ -218,6 +218,12 @@ impl World {
         )
     }
 
+    /// The Deployment of the manifests, in this world's namespace. Nodes of fake kubelets run it as they run anything.
+    pub fn deployment(&self) -> serde_json::Value {
+        let deployment = self.installation.deployment.clone();
+        deployment.expect("the manifests have a Deployment")
+    }
+
     /// A proxy between a controller and the API server that does what its rules say. `seed` decides where
     /// chance is asked for.
     pub async fn faults(&self, seed: u64) -> FaultProxy {

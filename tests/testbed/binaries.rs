@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::support::binaries::{Binaries, Program, cache_dir, kubernetes_version, required_go, toolchain};
+use crate::support::binaries::{
+    Binaries, NODES, Program, cache_dir, kubernetes_version, required_go, toolchain,
+};
 
 #[test]
 fn many_at_once_build_once() {
@@ -98,5 +100,26 @@ fn the_cache_is_outside_of_the_source_tree() {
         !cache.starts_with(env!("CARGO_MANIFEST_DIR")),
         "{}",
         cache.display()
+    );
+}
+
+#[test]
+fn the_kubelet_is_of_the_kubernetes_that_the_control_plane_is_of() {
+    let kubelet = include_str!("../bed/kubelet/go.mod");
+    let wanted = format!("k8s.io/kubernetes {}", kubernetes_version());
+    assert!(
+        kubelet.lines().any(|line| line.trim().starts_with(&wanted)),
+        "no {wanted}"
+    );
+    let names: Vec<_> = NODES.programs.iter().map(|program| program.name).collect();
+    assert_eq!(
+        names,
+        [
+            "debian",
+            "kubelet",
+            "containerd",
+            "containerd-shim-runc-v2",
+            "ctr"
+        ]
     );
 }

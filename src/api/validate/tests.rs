@@ -244,3 +244,148 @@ fn the_first_mistake_in_system_upgrade_controller_s_order_is_told() {
         ]
     );
 }
+
+#[test]
+fn a_reboot_may_be_written_out_in_full() {
+    assert_eq!(told(json!({"reboot": {}})), "valid");
+    assert_eq!(told(json!({"reboot": {"when": "Always"}, "settle": {}})), "valid");
+    let all = json!({
+        "hostAccess": "Root",
+        "reboot": {"when": "IfRequired", "requiredFiles": ["/run/a b", "/.x/..y"], "command": ["/usr/sbin/reboot", ""],
+                   "timeout": "1ns"},
+        "settle": {"minReady": "0s", "kubeletVersion": true, "workloads": true, "timeout": "1ns"},
+    });
+    assert_eq!(told(all), "valid");
+}
+
+#[test]
+fn a_required_file_is_an_absolute_path_that_leads_where_it_says() {
+    for path in [
+        "",
+        "/",
+        "run/x",
+        "/run/../etc",
+        "/run/./x",
+        "/run//x",
+        "/run/x/",
+        "/..",
+        "/a\0b",
+        "C:\\x",
+        &format!("/{}", "p".repeat(4095)),
+    ] {
+        assert_eq!(
+            told(json!({"reboot": {"when": "Never", "requiredFiles": ["/ok", path]}})),
+            format!(
+                "spec.reboot.requiredFiles[1] is {path:?}: it must be an absolute path on the host, such as \
+                 \"/run/reboot-required\", without \".\", \"..\", \"//\" or a \"/\" at its end, and of at most 4095 characters"
+            )
+        );
+    }
+    assert_eq!(
+        told(json!({"reboot": {"when": "IfRequired", "requiredFiles": []}})),
+        "spec.reboot.requiredFiles is empty, so that nothing could require a reboot: leave it out for /run/reboot-required \
+         and /var/run/reboot-required, or name files"
+    );
+}
+
+#[test]
+fn a_command_has_a_program_that_can_be_found() {
+    assert_eq!(
+        told(json!({"reboot": {"command": []}})),
+        "spec.reboot.command is empty: leave it out for `systemctl reboot` or `reboot`, or name a program"
+    );
+    for program in [
+        "",
+        ".",
+        "..",
+        "sbin/reboot",
+        "./reboot",
+        "/",
+        "/sbin/../reboot",
+        "/sbin/reboot/",
+    ] {
+        assert_eq!(
+            told(json!({"reboot": {"command": [program, "now"]}})),
+            format!(
+                "spec.reboot.command[0] is {program:?}: it must be the name of a program on the host, such as \"reboot\", or \
+                 its absolute path"
+            )
+        );
+    }
+    assert_eq!(
+        told(json!({"reboot": {"command": ["reboot", "a\0b"]}})),
+        "spec.reboot.command[1] has a NUL character, which no argument can have"
+    );
+    for command in [
+        json!(["systemctl", "reboot"]),
+        json!(["/sbin/shutdown", "-r", "+0", ""]),
+    ] {
+        assert_eq!(told(json!({"reboot": {"command": command}})), "valid");
+    }
+}
+
+#[test]
+fn timeouts_are_go_durations_of_more_than_nothing() {
+    for (part, field) in [("reboot", "timeout"), ("settle", "timeout")] {
+        assert_eq!(
+            told(json!({part: {field: "soon"}})),
+            format!("spec.{part}.{field} is invalid, time: invalid duration \"soon\"")
+        );
+        for (value, shown) in [("0s", "0s"), ("-1m", "-1m0s")] {
+            assert_eq!(
+                told(json!({part: {field: value}})),
+                format!("spec.{part}.{field} is {shown}: it must be more than 0s")
+            );
+        }
+    }
+    assert_eq!(
+        told(json!({"settle": {"minReady": "10"}})),
+        "spec.settle.minReady is invalid, time: missing unit in duration \"10\""
+    );
+    assert_eq!(
+        told(json!({"settle": {"minReady": "-1s"}})),
+        "spec.settle.minReady is negative"
+    );
+}
+
+#[test]
+fn no_node_is_waited_for_longer_than_the_wait_may_take() {
+    let rest = "ends the wait for it after";
+    assert_eq!(
+        told(json!({"settle": {"minReady": "10m"}})),
+        format!("spec.settle.minReady is 10m0s, and spec.settle.timeout {rest} 10m0s: it must be longer")
+    );
+    assert_eq!(
+        told(json!({"settle": {"minReady": "9m"}, "reboot": {"when": "Always", "timeout": "5m"}})),
+        format!("spec.settle.minReady is 9m0s, and spec.reboot.timeout {rest} 5m0s: it must be longer")
+    );
+    assert_eq!(
+        told(json!({"reboot": {"when": "Always", "timeout": "5s"}})),
+        format!("spec.settle.minReady is 10s, and spec.reboot.timeout {rest} 5s: it must be longer")
+    );
+    assert_eq!(
+        told(json!({"settle": {"minReady": "9m"}, "reboot": {"timeout": "5m"}})),
+        "valid"
+    );
+    assert_eq!(
+        told(json!({"settle": {"minReady": "0s"}, "reboot": {"when": "Always", "timeout": "5s"}})),
+        "valid"
+    );
+}
+
+#[test]
+fn a_reboot_needs_the_host() {
+    assert_eq!(
+        told(json!({"hostAccess": "None", "reboot": {"when": "IfRequired"}})),
+        "spec.reboot.when is IfRequired, and spec.hostAccess None keeps refit from the host: use Root or Full"
+    );
+    assert_eq!(
+        told(json!({"hostAccess": "None", "reboot": {"when": "Never"}})),
+        "valid"
+    );
+    assert_eq!(told(json!({"hostAccess": "None"})), "valid");
+    assert_eq!(
+        told(json!({"hostAccess": "Root", "reboot": {"when": "Always"}})),
+        "valid"
+    );
+}

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::permissions::Wishes;
 use crate::api::{PlanStatus, names};
-use crate::job::{self, JobInput, NodeInput};
+use crate::job::{self, Errand, JobInput, NodeInput, RebootInput};
 use crate::rollout::facts::Text;
-use crate::rollout::{Event, NodeChange, Step, World};
+use crate::rollout::{Event, NodeChange, NodeFacts, Step, World};
 
 /// A step that is ready to be sent.
 #[derive(Debug)]
@@ -33,6 +34,10 @@ pub enum Prepared {
         uid: Text,
         only_unbound: bool,
     },
+    /// Make a pod: as one that its node cannot do without, and where that is not allowed as any other.
+    CreatePod { pod: Text, bodies: [Vec<u8>; 2] },
+    /// Delete a pod.
+    DeletePod { pod: Text, uid: Text },
     /// Patch a Job.
     Job {
         job: Text,
@@ -55,7 +60,9 @@ pub enum Prepared {
     /// Read a Secret.
     ReadSecret { name: Text },
     /// Ask for permissions.
-    AskPermissions,
+    AskPermissions(Wishes),
+    /// Read a controller whose pods were evicted.
+    ReadWorkload { workload: Text },
 }
 
 /// The request for a step; nothing where what it is about is not there any more, and why where it cannot be made.
@@ -113,33 +120,21 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 only_unbound,
             })
         }
-        Step::ReleaseJob { job, uid } => {
-            let body = json!({ "metadata": { "uid": &*uid }, "spec": { "parallelism": 1 } });
-            Some(patch_job(job, uid, body, Vec::new()))
-        }
-        Step::EndRetries { job, uid, limit } => world.job_version(&job).map(|version| {
-            tracing::info!(
-                job = &*job,
-                limit,
-                "a Job that its Plan no longer asks for gets no further pod"
-            );
-            let body = json!({
-                "metadata": { "uid": &*uid, "resourceVersion": version.to_string() },
-                "spec": { "backoffLimit": limit },
-            });
-            patch_job(job, uid, body, Vec::new())
-        }),
-        Step::MarkRecorded {
-            job,
-            uid,
-            ttl_seconds,
-            events,
-        } => {
-            let body = json!({
-                "metadata": { "uid": &*uid, "annotations": { names::ANNOTATION_RECORDED: "true" } },
-                "spec": { "ttlSecondsAfterFinished": ttl_seconds },
-            });
-            Some(patch_job(job, uid, body, events))
+        step @ (Step::ReleaseJob { .. }
+        | Step::EndRetries { .. }
+        | Step::NoteBoots { .. }
+        | Step::MarkRecorded { .. }) => job_patch(world, step),
+        Step::CreatePod {
+            plan,
+            node,
+            pod,
+            hash,
+            boot_id,
+            seconds,
+        } => create_pod(world, &plan, &node, pod, &hash, boot_id.as_deref(), seconds)?,
+        Step::DeletePod { pod, uid, why } => {
+            tracing::info!(pod = &*pod, why, "deleting a pod");
+            Some(Prepared::DeletePod { pod, uid })
         }
         Step::PatchNode {
             node,
@@ -158,9 +153,59 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
         }
         Step::Poll { url, latest_version } => Some(Prepared::Poll { url, latest_version }),
         Step::ReadSecret { name } => Some(Prepared::ReadSecret { name }),
-        Step::AskPermissions => Some(Prepared::AskPermissions),
+        Step::AskPermissions => Some(Prepared::AskPermissions(Wishes {
+            reboots: world.has_reboots(),
+            workloads: world.has_workloads(),
+        })),
+        Step::ReadWorkload { workload } => Some(Prepared::ReadWorkload { workload }),
         Step::ReadPlans => None, // the watch does
     })
+}
+
+/// What is patched of a Job.
+fn job_patch(world: &World, step: Step) -> Option<Prepared> {
+    match step {
+        Step::ReleaseJob { job, uid } => {
+            let body = json!({ "metadata": { "uid": &*uid }, "spec": { "parallelism": 1 } });
+            Some(patch_job(job, uid, body, Vec::new()))
+        }
+        Step::EndRetries { job, uid, limit } => world.job_version(&job).map(|version| {
+            tracing::info!(
+                job = &*job,
+                limit,
+                "a Job that its Plan no longer asks for gets no further pod"
+            );
+            let body = json!({
+                "metadata": { "uid": &*uid, "resourceVersion": version.to_string() },
+                "spec": { "backoffLimit": limit },
+            });
+            patch_job(job, uid, body, Vec::new())
+        }),
+        Step::NoteBoots { job, uid, boots } => world.job_version(&job).map(|version| {
+            tracing::info!(job = &*job, boots = boots.len(), "the node of a Job has rebooted");
+            let body = json!({
+                "metadata": {
+                    "uid": &*uid,
+                    "resourceVersion": version.to_string(),
+                    "annotations": { names::ANNOTATION_BOOT_IDS: boots.join(",") },
+                },
+            });
+            patch_job(job, uid, body, Vec::new())
+        }),
+        Step::MarkRecorded {
+            job,
+            uid,
+            ttl_seconds,
+            events,
+        } => {
+            let body = json!({
+                "metadata": { "uid": &*uid, "annotations": { names::ANNOTATION_RECORDED: "true" } },
+                "spec": { "ttlSecondsAfterFinished": ttl_seconds },
+            });
+            Some(patch_job(job, uid, body, events))
+        }
+        _ => None,
+    }
 }
 
 fn patch_job(job: Text, uid: Text, body: Value, events: Vec<Event>) -> Prepared {
@@ -184,17 +229,18 @@ fn create_job(
     };
     let input = JobInput {
         plan,
-        node: NodeInput {
-            name: &facts.name,
-            uid: &facts.uid,
-            os: facts.labels.get(names::LABEL_OS),
-        },
+        node: node_input(facts),
         name: &job,
         attempt: u32::try_from(attempt).unwrap_or(1),
         // A drain of ours keeps a ledger on the node; kubectl, on Windows, does not.
         unschedulable_before: facts.is_windows().then_some(facts.unschedulable),
     };
-    let manifest = job::render(&input, world.job_settings()).map_err(|error| error.to_string())?;
+    let mut manifest = job::render(&input, world.job_settings()).map_err(|error| error.to_string())?;
+    if !facts.boot_id.is_empty() {
+        // The first of those that the node is seen in while the Job is there.
+        let annotations = manifest.metadata.annotations.get_or_insert_default();
+        annotations.insert(names::ANNOTATION_BOOT_IDS.to_owned(), facts.boot_id.to_string());
+    }
     let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
     tracing::info!(
         plan = plan.name,
@@ -204,6 +250,49 @@ fn create_job(
         "creating a Job"
     );
     Ok(Some(Prepared::CreateJob { job, body }))
+}
+
+fn create_pod(
+    world: &World,
+    plan: &Text,
+    node: &Text,
+    pod: Text,
+    hash: &str,
+    boot_id: Option<&str>,
+    seconds: i64,
+) -> Result<Option<Prepared>, String> {
+    let (Some(plan), Some(facts)) = (world.job_input(plan), world.node(node)) else {
+        return Ok(None);
+    };
+    let body = |critical| {
+        let input = RebootInput {
+            plan,
+            node: node_input(facts),
+            hash,
+            errand: boot_id.map_or(Errand::Ask, |boot_id| Errand::Reboot { boot_id }),
+            seconds,
+            critical,
+        };
+        let manifest = job::reboot_pod(&input, world.job_settings()).map_err(|error| error.to_string())?;
+        serde_json::to_vec(&manifest).map_err(|error| error.to_string())
+    };
+    let bodies = [body(true)?, body(false)?];
+    tracing::info!(
+        plan = plan.name,
+        node = &*facts.name,
+        pod = &*pod,
+        boot_id,
+        "creating a pod that reboots its node, or asks for its boot"
+    );
+    Ok(Some(Prepared::CreatePod { pod, bodies }))
+}
+
+fn node_input(facts: &NodeFacts) -> NodeInput<'_> {
+    NodeInput {
+        name: &facts.name,
+        uid: &facts.uid,
+        os: facts.labels.get(names::LABEL_OS),
+    }
 }
 
 /// The whole status as a merge patch: a field that is absent is null, so that what somebody else left there goes.

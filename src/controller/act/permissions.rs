@@ -49,6 +49,42 @@ const NEEDS: &[Need] = &[
     },
 ];
 
+/// What a Plan takes besides that reboots its nodes.
+const REBOOT_NEEDS: &[Need] = &[Need {
+    group: "",
+    resource: "pods",
+    subresource: "",
+    namespaced: true,
+    verbs: &["get", "create", "delete"],
+}];
+
+/// What a Plan takes besides that waits for workloads.
+const WORKLOAD_NEEDS: &[Need] = &[
+    Need {
+        group: "apps",
+        resource: "replicasets",
+        subresource: "",
+        namespaced: false,
+        verbs: &["get"],
+    },
+    Need {
+        group: "apps",
+        resource: "statefulsets",
+        subresource: "",
+        namespaced: false,
+        verbs: &["get"],
+    },
+];
+
+/// What is asked for only where there are Plans that take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wishes {
+    /// Some reboot nodes.
+    pub reboots: bool,
+    /// Some wait for workloads.
+    pub workloads: bool,
+}
+
 /// The lists and watches without which nobody knows how a roll-out stands.
 const EYES: &[Need] = &[
     Need {
@@ -88,19 +124,39 @@ const EYES: &[Need] = &[
     },
 ];
 
-/// What is missing. `blind`: lists and watches are asked for, too.
-pub(super) async fn ask(client: &Client, namespace: &str, blind: bool) -> Result<Missing, Error> {
-    let mut missing = Missing::default();
-    for need in NEEDS.iter().chain(EYES.iter().filter(|_| blind)) {
-        for verb in need.verbs {
-            if !may(client, need.namespaced.then_some(namespace), need, verb).await? {
-                let list = match need.resource {
-                    "secrets" => &mut missing.for_secrets,
-                    _ => &mut missing.for_all,
-                };
-                list.push(phrase(need, verb, namespace));
-            }
+async fn look(client: &Client, namespace: &str, need: &Need, list: &mut Vec<String>) -> Result<(), Error> {
+    for verb in need.verbs {
+        if !may(client, need.namespaced.then_some(namespace), need, verb).await? {
+            list.push(phrase(need, verb, namespace));
         }
+    }
+    Ok(())
+}
+
+/// What is missing. `blind`: lists and watches are asked for, too.
+pub(super) async fn ask(
+    client: &Client,
+    namespace: &str,
+    blind: bool,
+    wishes: Wishes,
+) -> Result<Missing, Error> {
+    let mut missing = Missing {
+        knows_reboots: wishes.reboots,
+        knows_workloads: wishes.workloads,
+        ..Missing::default()
+    };
+    for need in NEEDS.iter().chain(EYES.iter().filter(|_| blind)) {
+        let list = match need.resource {
+            "secrets" => &mut missing.for_secrets,
+            _ => &mut missing.for_all,
+        };
+        look(client, namespace, need, list).await?;
+    }
+    for need in REBOOT_NEEDS.iter().filter(|_| wishes.reboots) {
+        look(client, namespace, need, &mut missing.for_reboots).await?;
+    }
+    for need in WORKLOAD_NEEDS.iter().filter(|_| wishes.workloads) {
+        look(client, namespace, need, &mut missing.for_workloads).await?;
     }
     Ok(missing)
 }
@@ -114,6 +170,16 @@ pub(super) fn sentence(missing: &Missing) -> String {
     if !missing.for_secrets.is_empty() {
         let what = missing.for_secrets.join(", ");
         parts.push(format!("no node of a Plan with secrets is started: {what}"));
+    }
+    if !missing.for_reboots.is_empty() {
+        let what = missing.for_reboots.join(", ");
+        parts.push(format!("no node of a Plan that reboots is started: {what}"));
+    }
+    if !missing.for_workloads.is_empty() {
+        let what = missing.for_workloads.join(", ");
+        parts.push(format!(
+            "no node of a Plan that waits for workloads is started: {what}"
+        ));
     }
     format!("MissingPermission: {}", parts.join("; "))
 }

@@ -39,3 +39,132 @@ fn a_job_keeps_a_ledger_if_refit_made_it_for_a_node_that_is_not_windows() {
         json!({ names::ANNOTATION_NODE_UID: "n", names::ANNOTATION_UNSCHEDULABLE_BEFORE: "false" })
     ));
 }
+
+mod pods {
+    use serde_json::{Value, json};
+
+    use super::super::{Intern, SlimPod};
+    use crate::rollout::{Found, PodFacts, Stage};
+
+    const BOOT: &str = "5e1b0d4e-0a9a-4a52-b7a3-0d2f3a4b5c6d";
+    const PLAN: &str = "0b7f5d3c-5f0e-4a57-9d8c-1f5f5a6b7c8d";
+
+    fn facts(pod: Value) -> PodFacts {
+        serde_json::from_value::<SlimPod>(pod)
+            .unwrap()
+            .facts(&Intern::default())
+    }
+
+    /// A pod of a Job that may reboot its node: `ended` of its init containers with these exit codes, and its main one.
+    fn of_job(phase: &str, inits: &[(&str, i32)], sentinel: &Value) -> PodFacts {
+        let ended = |(name, code): &(&str, i32)| json!({ "name": name, "state": { "terminated": { "exitCode": code } } });
+        facts(json!({
+            "metadata": { "name": "p", "uid": "u" },
+            "spec": { "nodeName": "n" },
+            "status": {
+                "phase": phase,
+                "initContainerStatuses": inits.iter().map(ended).collect::<Vec<_>>(),
+                "containerStatuses": [{ "name": "sentinel", "state": sentinel }],
+            },
+        }))
+    }
+
+    fn says(code: i32, message: &str) -> Value {
+        json!({ "terminated": { "exitCode": code, "message": message } })
+    }
+
+    fn report() -> String {
+        format!(r#"{{"bootId":"{BOOT}","required":true}}"#)
+    }
+
+    /// A pod that reboots its node, or asks it.
+    fn reboot(role: &str, phase: &str, state: &str, message: &str) -> PodFacts {
+        facts(json!({
+            "metadata": {
+                "name": "p", "uid": "u", "creationTimestamp": "2026-01-01T09:00:00Z",
+                "labels": {
+                    "refit.rs/role": role, "upgrade.cattle.io/plan": "os", "plan.upgrade.cattle.io/os": "hash",
+                },
+                "annotations": { "refit.rs/plan-uid": PLAN, "refit.rs/node-uid": "node", "refit.rs/boot-id": BOOT },
+            },
+            "spec": { "nodeName": "n" },
+            "status": {
+                "phase": phase,
+                "containerStatuses": [{ "name": "reboot", state: says(3, message), "restartCount": 1 }],
+            },
+        }))
+    }
+
+    #[test]
+    fn the_sentinel_of_a_pod_that_succeeded_is_believed_and_no_other() {
+        let inits = [("probe", 0), ("drain", 0), ("upgrade", 0)];
+        let found = Some(Found::Success {
+            boot_id: BOOT.into(),
+            required: true,
+        });
+        assert_eq!(of_job("Succeeded", &inits, &says(0, &report())).found, found);
+        assert_eq!(
+            of_job("Failed", &inits, &says(0, &report())).found,
+            None,
+            "its Job makes another"
+        );
+        assert_eq!(of_job("Running", &inits, &says(0, &report())).found, None);
+        assert_eq!(of_job("Succeeded", &inits, &says(0, "upgraded")).found, None);
+    }
+
+    #[test]
+    fn a_pod_tells_whether_its_upgrade_has_begun_even_when_it_has_ended() {
+        let waiting = json!({ "waiting": { "reason": "PodInitializing" } });
+        let probed = of_job("Running", &[("probe", 0)], &waiting);
+        assert_eq!((probed.stage, probed.upgraded), (Stage::Starting, false));
+        let drained = of_job("Failed", &[("probe", 0), ("drain", 1)], &waiting);
+        assert_eq!((drained.stage, drained.upgraded), (Stage::Ended, false));
+        let lost = of_job(
+            "Failed",
+            &[("probe", 0), ("drain", 0), ("upgrade", 255)],
+            &waiting,
+        );
+        assert_eq!((lost.stage, lost.upgraded), (Stage::Ended, true));
+        let kept = of_job(
+            "Running",
+            &[("probe", 0), ("upgrade", 0)],
+            &json!({ "running": {} }),
+        );
+        assert_eq!((kept.stage, kept.upgraded), (Stage::Upgrade, true));
+    }
+
+    #[test]
+    fn a_pod_that_found_no_sentinel_says_in_which_boot() {
+        let sentence = format!(
+            "SentinelMissing: there is no /run/refit/{PLAN}.node.hash on the host: nothing shows that the \
+            upgrade succeeded in boot {BOOT}"
+        );
+        let nothing = Some(Found::Nothing {
+            boot_id: Some(BOOT.into()),
+        });
+        // It has ended for good, or is about to be started again.
+        for (phase, state) in [("Failed", "state"), ("Running", "lastState")] {
+            assert_eq!(reboot("ask", phase, state, &sentence).found, nothing, "{phase}");
+        }
+        let elsewhere = "SentinelMissing: /run/refit/x is no sentinel";
+        assert_eq!(
+            reboot("ask", "Failed", "state", elsewhere).found,
+            Some(Found::Nothing { boot_id: None })
+        );
+        let other = reboot("reboot", "Running", "lastState", "CommandMissing: no systemctl");
+        assert_eq!(other.found, None);
+        assert!(other.last_words.unwrap().contains("CommandMissing"), "it is told");
+    }
+
+    #[test]
+    fn a_pod_that_reboots_says_for_what() {
+        let it = *reboot("reboot", "Running", "lastState", "").reboot.unwrap();
+        assert_eq!((&*it.plan_uid, &*it.node_uid, &*it.hash), (PLAN, "node", "hash"));
+        assert_eq!((it.boot_id.as_deref(), it.succeeded), (Some(BOOT), false));
+        assert_eq!(
+            reboot("ask", "Succeeded", "state", "").reboot.unwrap().boot_id,
+            None
+        );
+        assert!(of_job("Running", &[], &json!({})).reboot.is_none());
+    }
+}

@@ -42,6 +42,21 @@ fn secret(yaml: &str) -> Secret {
 }
 
 #[test]
+fn refit_s_own_fields_are_in_the_hash_only_where_the_plan_asks_for_them() {
+    let without = plan("{upgrade: {image: x}}");
+    let mut with = plan(
+        "{upgrade: {image: x}, reboot: {when: Always, command: [a, b]}, settle: {minReady: 1m}, hostAccess: Root}",
+    );
+    let hash = |plan: &Plan| plan_hash(plan, "v1", [""; 0]);
+    assert_eq!(hash(&with), hash(&without), "a finished node does not reboot");
+    let fields = "spec.reboot.when,spec.reboot.command,spec.settle,spec.hostAccess";
+    let annotations = with.metadata.annotations.get_or_insert_default();
+    annotations.insert(ANNOTATION_DIGEST.to_owned(), fields.to_owned());
+    assert_eq!(annotated(&with, "v1"), "Alwaysamap[minReady:1m]Root");
+    assert_ne!(hash(&with), hash(&without));
+}
+
+#[test]
 fn every_plan_has_the_hash_that_system_upgrade_controller_gives_it() {
     let vectors = vectors();
     assert_eq!(vectors.len(), 20);

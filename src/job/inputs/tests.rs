@@ -12,6 +12,7 @@ const OTHER_FIELDS: &[&str] = &[
     "nodeSelector",
     "postCompleteDelay",
     "postCompleteLabels",
+    "settle",
     "suspend",
     "version",
     "window",
@@ -65,6 +66,13 @@ fn an_edit_of_what_is_in_the_job_changes_the_digest() {
         "{upgrade: {image: x}, imagePullSecrets: [{name: a}]}",
         "{upgrade: {image: x}, jobActiveDeadlineSecs: 0}",
         "{upgrade: {image: x}, jobActiveDeadlineSecs: 15}",
+        "{upgrade: {image: x}, hostAccess: Root}",
+        "{upgrade: {image: x}, hostAccess: None}",
+        "{upgrade: {image: x}, reboot: {when: Always}}",
+        "{upgrade: {image: x}, reboot: {when: Always, command: [reboot]}}",
+        "{upgrade: {image: x}, reboot: {when: Always, command: [reboot, -f]}}",
+        "{upgrade: {image: x}, reboot: {when: IfRequired}}",
+        "{upgrade: {image: x}, reboot: {when: IfRequired, requiredFiles: [/a]}}",
     ];
     for edit in edits {
         assert!(seen.insert(inputs(&spec(edit), "v1")), "{edit}");
@@ -79,9 +87,23 @@ fn an_edit_of_anything_else_changes_nothing() {
     let other = spec(
         "{upgrade: {image: x}, drain: {force: false}, cordon: false, exclusive: false, serviceAccountName: '',
           concurrency: 5, maxConcurrent: 25%, suspend: true, nodeSelector: {}, channel: 'https://example.com',
-          version: v2, window: {days: [mo]}, postCompleteDelay: 30s, postCompleteLabels: {a: b}, secrets: []}",
+          version: v2, window: {days: [mo]}, postCompleteDelay: 30s, postCompleteLabels: {a: b}, secrets: [],
+          hostAccess: Full, settle: {minReady: 1m}, reboot: {when: Never, command: [reboot], timeout: 1h}}",
     );
     assert_eq!(inputs(&base, "v1"), inputs(&other, "v1"));
+    let base = spec("{upgrade: {image: x}, reboot: {when: Always}}");
+    let other = spec("{upgrade: {image: x}, reboot: {when: Always, timeout: 1h, requiredFiles: [/unused]}}");
+    assert_eq!(inputs(&base, "v1"), inputs(&other, "v1"));
+    let base = spec("{upgrade: {image: x}, reboot: {when: IfRequired}}");
+    let other = spec(
+        "{upgrade: {image: x}, reboot: {when: IfRequired,
+          requiredFiles: [/run/reboot-required, /var/run/reboot-required]}}",
+    );
+    assert_eq!(
+        inputs(&base, "v1"),
+        inputs(&other, "v1"),
+        "what is written out is what is absent"
+    );
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use super::{PlanInput, active_deadline_seconds, containers, drain, ttl_seconds, volumes};
 use crate::api::duration::{DurationError, GoDuration};
 use crate::api::selector::SelectorError;
-use crate::api::{DrainTimeout, PlanSpec};
+use crate::api::sentinel::NotASentinelName;
+use crate::api::{DrainTimeout, HostAccess, PlanSpec, RebootWhen};
 use crate::job::JobSettings;
 use crate::job::image::{self, ImageError};
 use crate::job::name::{is_label_value, is_plan_label};
@@ -67,6 +68,34 @@ pub enum JobError {
     /// Nothing can cordon or drain a Windows node (S63). Concerns Windows nodes only.
     #[error("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required when targeting Windows nodes")]
     KubectlImageWindows,
+    /// Nothing proves a reboot of Windows. Concerns Windows nodes only.
+    #[error("spec.reboot.when is {}, and a Windows node cannot be rebooted: leave such nodes out with spec.nodeSelector", .0.as_str())]
+    RebootOnWindows(RebootWhen),
+    /// What Windows has in place of privileged containers is on the host's network. Concerns Windows nodes only.
+    #[error("spec.hostAccess is {}, and on a Windows node only Full works: leave such nodes out with spec.nodeSelector", .0.as_str())]
+    HostAccessOnWindows(HostAccess),
+    /// A UID that no UID looks like, or a hash.
+    #[error("the name of the sentinel file {error}: found {plan_uid:?}, {node_uid:?}, {hash:?}")]
+    SentinelName {
+        /// UID of the Plan.
+        plan_uid: String,
+        /// UID of the node.
+        node_uid: String,
+        /// The hash.
+        hash: String,
+        /// What it must be.
+        error: NotASentinelName,
+    },
+}
+
+impl JobError {
+    /// Whether it concerns Windows nodes only.
+    pub const fn is_for_windows(&self) -> bool {
+        matches!(
+            self,
+            Self::KubectlImageWindows | Self::RebootOnWindows(_) | Self::HostAccessOnWindows(_)
+        )
+    }
 }
 
 /// What is worth telling, though a Job can be made.
@@ -117,6 +146,7 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     if settings.kubectl_image_windows.is_empty() {
         errors.push(JobError::KubectlImageWindows);
     }
+    errors.extend(windows_errors(spec));
 
     let mut remarks: Vec<_> = containers::of_plan(spec)
         .filter(|(_, of)| of.security_context.is_some() && !settings.allow_user_defined_security_context)
@@ -131,6 +161,18 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
         remarks.push(Remark::DrainTimeoutExceedsDeadline);
     }
     Findings { errors, remarks }
+}
+
+/// What a Windows node cannot be given.
+pub(super) fn windows_errors(spec: &PlanSpec) -> Vec<JobError> {
+    let mut errors = Vec::new();
+    if spec.may_reboot() {
+        errors.push(JobError::RebootOnWindows(spec.reboot_or_default().when()));
+    }
+    if spec.host_access() != HostAccess::Full {
+        errors.push(JobError::HostAccessOnWindows(spec.host_access()));
+    }
+    errors
 }
 
 /// How long the drain may take, where the Plan says so.

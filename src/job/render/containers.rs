@@ -1,24 +1,34 @@
-//! The containers of the pod: `prepare`, `cordon` or `drain`, then `upgrade` (S21–S24, S35–S38).
+//! The containers of the pod: `prepare`, `cordon` or `drain`, then `upgrade` (S21–S24, S35–S38). Where the node may have to
+//! reboot there is `probe` before them and `sentinel` after them.
 //!
-//! The Plan's containers get the host, as with system-upgrade-controller. What cordons and drains is refit itself, and gets
-//! no more than it needs: no host, no secrets, no volumes, no privileges. On Windows it is kubectl, as there.
+//! The Plan's containers get the host as `spec.hostAccess` says. What cordons and drains is refit itself, and gets
+//! no more than it needs: no host, no secrets, no volumes, no privileges. On Windows it is kubectl, as with
+//! system-upgrade-controller. What probes and keeps the sentinel gets the host's files, and root for them.
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EnvVar, EnvVarSource, ObjectFieldSelector, SeccompProfile, SecurityContext,
-    WindowsSecurityContextOptions,
+    Capabilities, Container, EnvVar, EnvVarSource, ObjectFieldSelector, SELinuxOptions, SeccompProfile,
+    SecurityContext, WindowsSecurityContextOptions,
 };
 
 use super::{JobError, NodeInput, PlanInput, drain, volumes};
-use crate::api::{ContainerSpec, PlanSpec, names};
+use crate::api::{ContainerSpec, HostAccess, PlanSpec, RebootSpec, RebootWhen, SentinelName, names};
 use crate::job::{JobSettings, image};
 
+/// Name of the init container that looks whether the node can be rebooted.
+pub const PROBE: &str = "probe";
 const PREPARE: &str = "prepare";
 const CORDON: &str = "cordon";
 const DRAIN: &str = "drain";
-const UPGRADE: &str = "upgrade";
+/// Name of the container that upgrades: the last init container where there is a [`SENTINEL`], else the main one.
+pub const UPGRADE: &str = "upgrade";
+/// Name of the main container of a Job whose node may have to reboot. Its termination message is a
+/// [`SentinelReport`](crate::api::SentinelReport).
+pub const SENTINEL: &str = "sentinel";
 
 /// The user and group "nobody", with which refit's image runs.
 const NOBODY: i64 = 65534;
+/// The user and group "root".
+const ROOT: i64 = 0;
 
 /// The containers that the Plan itself describes, and their names.
 pub(super) fn of_plan(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
@@ -36,6 +46,10 @@ pub(super) fn init(
 ) -> Result<Vec<Container>, JobError> {
     let spec = plan.spec;
     let mut containers = Vec::new();
+    if spec.may_reboot() {
+        let args = probe_args(spec.reboot_or_default());
+        containers.push(on_host(PROBE, args, settings));
+    }
     if let Some(prepare) = &spec.prepare {
         let context = if node.is_windows() {
             Some(windows_host_process())
@@ -63,18 +77,78 @@ pub(super) fn init(
 pub(super) fn upgrade(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Container {
     let upgrade = &plan.spec.upgrade;
     let context = match allowed_context(upgrade, settings) {
-        Some(context) => context.clone(),
-        None if node.is_windows() => windows_host_process(),
-        None => SecurityContext {
+        Some(context) => Some(context.clone()),
+        None if node.is_windows() => Some(windows_host_process()),
+        // A privileged container has the host's devices, and so the host.
+        None if plan.spec.host_access() == HostAccess::None => None,
+        None => Some(SecurityContext {
             privileged: Some(settings.privileged),
             capabilities: Some(Capabilities {
                 add: Some(vec!["CAP_SYS_BOOT".to_owned()]),
                 drop: None,
             }),
             ..SecurityContext::default()
-        },
+        }),
     };
-    of_user(UPGRADE, upgrade, plan, settings, Some(context))
+    of_user(UPGRADE, upgrade, plan, settings, context)
+}
+
+/// The container that notes that the upgrade has succeeded, in which boot, and whether a reboot is asked for.
+pub(super) fn sentinel(
+    plan: &PlanInput<'_>,
+    node: &NodeInput<'_>,
+    settings: &JobSettings,
+) -> Result<Container, JobError> {
+    let name = sentinel_name(plan.uid, node.uid, plan.latest_hash)?;
+    let mut args = vec!["sentinel".to_owned(), format!("--name={name}")];
+    let reboot = plan.spec.reboot_or_default();
+    match reboot.when() {
+        RebootWhen::IfRequired => args.extend(required_file_args(reboot)),
+        RebootWhen::Always | RebootWhen::Never => args.push("--always".to_owned()),
+    }
+    Ok(on_host(SENTINEL, args, settings))
+}
+
+/// Name of the sentinel file for a Plan, a node and a hash.
+pub(in crate::job) fn sentinel_name(
+    plan_uid: &str,
+    node_uid: &str,
+    hash: &str,
+) -> Result<SentinelName, JobError> {
+    SentinelName::new(plan_uid, node_uid, hash).map_err(|error| JobError::SentinelName {
+        plan_uid: plan_uid.to_owned(),
+        node_uid: node_uid.to_owned(),
+        hash: hash.to_owned(),
+        error,
+    })
+}
+
+fn probe_args(reboot: &RebootSpec) -> Vec<String> {
+    let mut args = vec!["probe".to_owned()];
+    if reboot.when() == RebootWhen::IfRequired {
+        args.extend(required_file_args(reboot));
+    }
+    args.extend(command_args(reboot));
+    args
+}
+
+fn required_file_args(reboot: &RebootSpec) -> impl Iterator<Item = String> {
+    let files = reboot.required_files().into_iter();
+    files.map(|path| format!("--required-file={}", literal(path)))
+}
+
+/// The Plan's command for refit; nothing where refit's own are meant.
+pub(in crate::job) fn command_args(reboot: &RebootSpec) -> Vec<String> {
+    let Some(command) = &reboot.command else {
+        return Vec::new();
+    };
+    let arguments = command.iter().map(|argument| literal(argument));
+    std::iter::once("--".to_owned()).chain(arguments).collect()
+}
+
+/// A text as it is, and not as a reference to a variable: Kubernetes replaces `$(NAME)` in arguments, and `$$` by `$`.
+pub(in crate::job) fn literal(text: &str) -> String {
+    text.replace('$', "$$")
 }
 
 /// A container of the Plan.
@@ -119,6 +193,9 @@ fn own(
         variable(names::ENV_PLAN_UID, plan.uid),
         variable(names::ENV_NODE_UID, node.uid),
     ]);
+    if plan.spec.settle_or_default().workloads() && name == DRAIN {
+        env.push(variable(names::ENV_NOTE_WORKLOADS, "true"));
+    }
     Container {
         image: Some(settings.own_image.clone()),
         args: Some(args),
@@ -141,6 +218,38 @@ fn own(
             }),
             ..SecurityContext::default()
         }),
+        ..bare(name)
+    }
+}
+
+/// refit itself, with the host's files at `/host` and root for them: without capabilities, and outside of the container domain of
+/// `SELinux`, which may not touch them. It needs no variable, no token and no network.
+pub(in crate::job) fn on_host(name: &str, args: Vec<String>, settings: &JobSettings) -> Container {
+    Container {
+        image: Some(settings.own_image.clone()),
+        args: Some(args),
+        image_pull_policy: Some("IfNotPresent".to_owned()),
+        security_context: Some(SecurityContext {
+            capabilities: Some(Capabilities {
+                add: None,
+                drop: Some(vec!["ALL".to_owned()]),
+            }),
+            privileged: Some(false),
+            read_only_root_filesystem: Some(true),
+            run_as_group: Some(ROOT),
+            run_as_non_root: Some(false),
+            run_as_user: Some(ROOT),
+            se_linux_options: Some(SELinuxOptions {
+                type_: Some("spc_t".to_owned()),
+                ..SELinuxOptions::default()
+            }),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..SecurityContext::default()
+        }),
+        volume_mounts: Some(vec![volumes::host_root_mount()]),
         ..bare(name)
     }
 }

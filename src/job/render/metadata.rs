@@ -24,7 +24,7 @@ pub(super) fn labels(
         (names::LABEL_PLAN, plan.name.to_owned()),
         (names::LABEL_VERSION, plan.latest_version.to_owned()),
     ];
-    let mut labels: BTreeMap<_, _> = inherited(plan.labels, &["cattle.io/", "refit.rs/"]).collect();
+    let mut labels = inherited_labels(plan);
     labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
     labels.insert(plan_label_key(plan.name), plan.latest_hash.to_owned());
     labels
@@ -37,12 +37,12 @@ pub(super) fn pod_annotations(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> BTr
         (names::ANNOTATION_NODE_NAME, node.name),
         (names::ANNOTATION_NODE_UID, node.uid),
     ];
-    let mut annotations: BTreeMap<_, _> = inherited(
-        plan.annotations,
-        &["cattle.io/", "kubectl.kubernetes.io/", "refit.rs/"],
-    )
-    .collect();
+    let mut annotations = inherited_annotations(plan);
     annotations.extend(own.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    if plan.spec.may_reboot() {
+        let when = plan.spec.reboot_or_default().when();
+        annotations.insert(names::ANNOTATION_REBOOT.to_owned(), when.as_str().to_owned());
+    }
     annotations
 }
 
@@ -70,6 +70,17 @@ pub(super) fn job_annotations(
     Ok(annotations)
 }
 
+/// The Plan's own labels (S30).
+pub(in crate::job) fn inherited_labels(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
+    inherited(plan.labels, &["cattle.io/", "refit.rs/"]).collect()
+}
+
+/// The Plan's own annotations (S31).
+pub(in crate::job) fn inherited_annotations(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
+    let foreign = ["cattle.io/", "kubectl.kubernetes.io/", "refit.rs/"];
+    inherited(plan.annotations, &foreign).collect()
+}
+
 /// The Plan's own labels or annotations: those whose key has none of `foreign` in it.
 fn inherited<'a>(
     of_plan: Option<&'a BTreeMap<String, String>>,
@@ -83,7 +94,7 @@ fn inherited<'a>(
 }
 
 /// The Plan as the Job's owner (S32): when it goes, so does the Job, but it need not wait for that.
-pub(super) fn owner(plan: &PlanInput<'_>) -> OwnerReference {
+pub(in crate::job) fn owner(plan: &PlanInput<'_>) -> OwnerReference {
     OwnerReference {
         api_version: format!("{}/v1", names::GROUP),
         kind: "Plan".to_owned(),

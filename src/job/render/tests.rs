@@ -430,6 +430,193 @@ fn the_plans_tolerations_follow_the_one_for_cordoned_nodes() {
     assert_eq!(keys, ["node.kubernetes.io/unschedulable", "a", "b"]);
 }
 
+/// Names of the init containers, then of the others.
+fn names_in(pod: &PodSpec) -> [Vec<&str>; 2] {
+    let inits = pod.init_containers.as_deref().unwrap_or_default();
+    [inits, &pod.containers].map(|all| all.iter().map(|one| one.name.as_str()).collect())
+}
+
+#[test]
+fn a_job_whose_node_may_reboot_probes_first_and_ends_with_a_sentinel() {
+    let spec = spec(
+        "{upgrade: {image: x}, prepare: {image: x}, drain: {}, secrets: [{name: s, path: s}],
+          reboot: {when: IfRequired, requiredFiles: [/run/a b, /run/$(HOME)], command: [/sbin/reboot, $$]}}",
+    );
+    let job = render(&job_input(plan_input(&spec), LINUX), &settings()).unwrap();
+    let annotation = |of: &ObjectMeta| of.annotations.as_ref().unwrap()[names::ANNOTATION_REBOOT].clone();
+    assert_eq!(annotation(&job.metadata), "IfRequired");
+    let job = job.spec.unwrap();
+    assert_eq!(annotation(job.template.metadata.as_ref().unwrap()), "IfRequired");
+    assert_eq!(job.pod_replacement_policy.as_deref(), Some("Failed"));
+    let pod = job.template.spec.unwrap();
+    assert_eq!(
+        names_in(&pod),
+        [vec!["probe", "prepare", "drain", "upgrade"], vec!["sentinel"]]
+    );
+    insta::assert_yaml_snapshot!([container(&pod, "probe"), container(&pod, "sentinel")]);
+    let always = pod_for(
+        "{upgrade: {image: x}, reboot: {when: Always}}",
+        LINUX,
+        &settings(),
+    );
+    let args = |name| container(&always, name).args.clone().unwrap();
+    assert_eq!(args("probe"), ["probe"]);
+    assert_eq!(
+        args("sentinel"),
+        ["sentinel", "--name=plan-uid.node-uid.hash", "--always"]
+    );
+}
+
+#[test]
+fn with_a_reboot_the_upgrade_is_what_it_is_without() {
+    let with = "{upgrade: {image: x, envs: [{name: A, value: b}], args: [a]}, reboot: {when: Always}}";
+    let without = "{upgrade: {image: x, envs: [{name: A, value: b}], args: [a]}, reboot: {when: Never}}";
+    let (with, without) = (
+        pod_for(with, LINUX, &settings()),
+        pod_for(without, LINUX, &settings()),
+    );
+    assert_eq!(names_in(&without), [vec![], vec!["upgrade"]]);
+    assert_eq!(container(&with, "upgrade"), container(&without, "upgrade"));
+    let pulls = |pod: &PodSpec| pod.image_pull_secrets.as_ref().map(Vec::len);
+    assert_eq!(
+        (pulls(&with), pulls(&without)),
+        (Some(2), None),
+        "it has refit's image"
+    );
+    let but_containers = |mut pod: PodSpec| {
+        (pod.containers, pod.init_containers, pod.image_pull_secrets) = Default::default();
+        pod
+    };
+    assert_eq!(but_containers(with), but_containers(without));
+}
+
+#[test]
+fn a_plan_that_never_reboots_has_the_job_that_it_always_had() {
+    let fixture = &fixtures()[0];
+    let before = fixture.render(&settings());
+    let mut plan = fixture.plan.clone();
+    plan.spec.reboot =
+        serde_json::from_value(serde_json::json!({"when": "Never", "command": ["reboot"]})).unwrap();
+    plan.spec.settle = Some(crate::api::SettleSpec::default());
+    plan.spec.host_access = Some(HostAccess::Full);
+    let after = Fixture {
+        why: fixture.why.clone(),
+        plan,
+        node: serde_json::from_value(serde_json::json!({
+            "name": fixture.node.name, "labels": fixture.node.labels,
+        }))
+        .unwrap(),
+        job: fixture.job.clone(),
+    };
+    assert_eq!(after.render(&settings()), before);
+}
+
+#[test]
+fn what_a_job_gets_of_the_host_is_what_the_plan_says() {
+    let got = |access: &str| {
+        let yaml = format!(
+            "{{upgrade: {{image: x, volumes: [{{name: v, source: /v, destination: /v}}]}}, prepare: {{image: x}}, drain: {{}}, \
+             hostAccess: {access}}}"
+        );
+        let pod = pod_for(&yaml, LINUX, &settings());
+        let namespaces = [pod.host_pid, pod.host_ipc, pod.host_network];
+        assert!(namespaces.iter().all(|one| *one == namespaces[0]), "{access}");
+        let volumes: Vec<_> = pod.volumes.iter().flatten().map(|one| one.name.clone()).collect();
+        let upgrade = container(&pod, "upgrade").clone();
+        let mounts: Vec<_> = upgrade
+            .volume_mounts
+            .iter()
+            .flatten()
+            .map(|one| one.mount_path.clone())
+            .collect();
+        let prepare = container(&pod, "prepare").volume_mounts.iter().flatten().count();
+        assert_eq!(prepare, mounts.len() - 1, "all but its own volume");
+        let privileged = upgrade.security_context.and_then(|context| context.privileged);
+        let text = |list: Vec<String>| list.join(" ");
+        (
+            namespaces[0],
+            pod.dns_policy,
+            text(volumes),
+            text(mounts),
+            privileged,
+        )
+    };
+    let pod_info = "/run/system-upgrade/pod";
+    let full = (
+        Some(true),
+        Some("ClusterFirstWithHostNet".to_owned()),
+        "host-root pod-info v".to_owned(),
+        format!("/host {pod_info} /v"),
+        Some(true),
+    );
+    assert_eq!(got("Full"), full);
+    let root = (None, None, full.2.clone(), full.3.clone(), Some(true));
+    assert_eq!(got("Root"), root);
+    let none = (
+        None,
+        None,
+        "pod-info v".to_owned(),
+        format!("{pod_info} /v"),
+        None,
+    );
+    assert_eq!(got("None"), none);
+    // What a Plan asks for itself it gets.
+    let asked = "{upgrade: {image: x, securityContext: {privileged: true}}, hostAccess: None}";
+    let context = container(&pod_for(asked, LINUX, &settings()), "upgrade")
+        .security_context
+        .clone();
+    assert_eq!(context.unwrap().privileged, Some(true));
+}
+
+#[test]
+fn with_a_reboot_root_has_no_namespaces_either() {
+    let pod = pod_for(
+        "{upgrade: {image: x}, hostAccess: Root, reboot: {when: Always}}",
+        LINUX,
+        &settings(),
+    );
+    assert_eq!((pod.host_pid, pod.host_network), (None, None));
+    let mounts = container(&pod, "sentinel").volume_mounts.as_ref().unwrap();
+    assert_eq!((mounts.len(), mounts[0].mount_path.as_str()), (1, "/host"));
+}
+
+#[test]
+fn a_windows_node_neither_reboots_nor_gets_less_than_all() {
+    for (yaml, error) in [
+        (
+            "{upgrade: {image: x}, reboot: {when: Always}}",
+            JobError::RebootOnWindows(crate::api::RebootWhen::Always),
+        ),
+        (
+            "{upgrade: {image: x}, hostAccess: Root}",
+            JobError::HostAccessOnWindows(HostAccess::Root),
+        ),
+    ] {
+        let spec = spec(yaml);
+        let render = |node| render(&job_input(plan_input(&spec), node), &settings());
+        assert!(error.is_for_windows());
+        assert_eq!(render(WINDOWS), Err(error.clone()));
+        assert!(render(LINUX).is_ok(), "{yaml}");
+        assert_eq!(check(&plan_input(&spec), &settings()).errors, [error]);
+    }
+}
+
+#[test]
+fn a_uid_that_would_lead_elsewhere_names_no_sentinel() {
+    let spec = spec("{upgrade: {image: x}, reboot: {when: Always}}");
+    let node = NodeInput {
+        uid: "../../etc/x",
+        ..LINUX
+    };
+    let error = render(&job_input(plan_input(&spec), node), &settings()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("found \"plan-uid\", \"../../etc/x\", \"hash\""),
+        "{error}"
+    );
+}
+
 fn env_strategy() -> impl Strategy<Value = Vec<EnvVar>> {
     let one = ("[A-Z]{1,4}", ".{0,8}");
     prop::collection::vec(
@@ -450,12 +637,19 @@ proptest! {
         version in "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
         os in prop::option::of(prop::sample::select(vec!["linux", "windows"])),
         (exclusive, cordon, drains) in any::<(bool, bool, bool)>(),
+        reboot in prop::sample::select(crate::api::RebootWhen::ALL.to_vec()),
+        access in prop::sample::select(vec![HostAccess::Full, HostAccess::Root]),
         envs in env_strategy(),
     ) {
+        let windows = os == Some("windows");
+        let reboot = if windows { crate::api::RebootWhen::Never } else { reboot };
+        let reboots = reboot != crate::api::RebootWhen::Never;
         let spec = PlanSpec {
             exclusive: Some(exclusive),
             cordon: Some(cordon),
             drain: drains.then(Default::default),
+            reboot: Some(crate::api::RebootSpec { when: Some(reboot), ..Default::default() }),
+            host_access: Some(if windows { HostAccess::Full } else { access }),
             upgrade: crate::api::ContainerSpec { image: "x".to_owned(), envs: Some(envs), ..Default::default() },
             ..PlanSpec::default()
         };
@@ -468,7 +662,7 @@ proptest! {
         let template = &job.spec.as_ref().unwrap().template;
         prop_assert_eq!(template.metadata.as_ref().unwrap().labels.as_ref(), Some(labels));
         let pod = template.spec.as_ref().unwrap();
-        prop_assert_eq!(pod.init_containers.iter().flatten().count(), usize::from(cordon || drains));
+        prop_assert_eq!(pod.init_containers.iter().flatten().count(), usize::from(cordon || drains) + 2 * usize::from(reboots));
         prop_assert_eq!(pod.containers.len(), 1);
     }
 }

@@ -9,10 +9,12 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{JobError, containers};
-use crate::api::{ContainerSpec, PlanSpec, SecretSpec, VolumeSpec};
+use crate::api::{ContainerSpec, HostAccess, PlanSpec, SecretSpec, VolumeSpec};
 use crate::job::name::{is_dns_label, secret_volume_name};
 
 const HOST_ROOT: &str = "host-root";
+/// Where the host's root directory is, in a container.
+pub(in crate::job) const HOST_DIR: &str = "/host";
 const POD_INFO: &str = "pod-info";
 const SECRETS_DIR: &str = "/run/system-upgrade/secrets";
 
@@ -48,10 +50,11 @@ pub(super) fn mounts(spec: &PlanSpec, volumes: Option<&[VolumeSpec]>) -> Vec<Vol
         read_only: read_only.then_some(true),
         ..VolumeMount::default()
     };
-    let mut mounts = vec![
-        mount(HOST_ROOT, "/host".to_owned(), false),
-        mount(POD_INFO, "/run/system-upgrade/pod".to_owned(), true),
-    ];
+    let mut mounts = Vec::new();
+    if has_host_root(spec) {
+        mounts.push(host_root_mount());
+    }
+    mounts.push(mount(POD_INFO, "/run/system-upgrade/pod".to_owned(), true));
     mounts.extend(
         spec.secrets
             .iter()
@@ -68,7 +71,8 @@ pub(super) fn mounts(spec: &PlanSpec, volumes: Option<&[VolumeSpec]>) -> Vec<Vol
 }
 
 fn collect(spec: &PlanSpec) -> (Vec<Volume>, Vec<JobError>) {
-    let mut volumes = vec![host_root(), pod_info()];
+    let mut volumes: Vec<Volume> = has_host_root(spec).then(host_root).into_iter().collect();
+    volumes.push(pod_info());
     let mut errors = Vec::new();
     let mut add = |volume: Volume| match volumes.iter().find(|other| other.name == volume.name) {
         Some(same) if *same == volume => Ok(()),
@@ -114,7 +118,20 @@ fn volume_error(volume: &VolumeSpec) -> Option<JobError> {
     })
 }
 
-fn host_root() -> Volume {
+fn has_host_root(spec: &PlanSpec) -> bool {
+    spec.host_access() != HostAccess::None
+}
+
+/// Where the host's root is mounted.
+pub(in crate::job) fn host_root_mount() -> VolumeMount {
+    VolumeMount {
+        name: HOST_ROOT.to_owned(),
+        mount_path: HOST_DIR.to_owned(),
+        ..VolumeMount::default()
+    }
+}
+
+pub(in crate::job) fn host_root() -> Volume {
     Volume {
         name: HOST_ROOT.to_owned(),
         host_path: Some(HostPathVolumeSource {

@@ -44,6 +44,41 @@ pub enum Reboots {
     Always,
 }
 
+/// In which state a node is back that a container has rebooted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ComesBack {
+    /// In a new boot, and Ready.
+    #[default]
+    Ready,
+    /// In a new boot, and not Ready.
+    NotReady,
+    /// It does not come back.
+    Never,
+    /// The host takes the request and does nothing.
+    AsIfNothing,
+}
+
+/// How a node reboots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boot {
+    /// How it ends.
+    pub comes_back: ComesBack,
+    /// Without power.
+    pub off: SignedDuration,
+    /// In the new boot, before it is Ready.
+    pub not_ready: SignedDuration,
+}
+
+impl Default for Boot {
+    fn default() -> Self {
+        Self {
+            comes_back: ComesBack::Ready,
+            off: SignedDuration::from_secs(1),
+            not_ready: SignedDuration::ZERO,
+        }
+    }
+}
+
 /// What a pod does that nothing steers.
 #[derive(Clone, Debug)]
 pub struct Defaults {
@@ -91,6 +126,9 @@ pub struct Behaviour {
     pub(super) reject: Option<Rejection>,
     /// How many pods of the same owner were on this node before.
     pub(super) earlier: i32,
+    /// Whether a file asks for a reboot.
+    pub(super) reboot_required: bool,
+    pub(super) boot: Boot,
     pub(super) init: Vec<ContainerBehaviour>,
     pub(super) regular: Vec<ContainerBehaviour>,
 }
@@ -183,6 +221,12 @@ impl Behaviour {
         self
     }
 
+    /// How the node reboots that one of the containers has rebooted.
+    #[must_use]
+    pub fn boot(&self) -> Boot {
+        self.boot
+    }
+
     /// Whether the effect of the container of that name is real.
     #[must_use]
     pub fn is_acted(&self, pod: &Pod, name: &str) -> bool {
@@ -229,6 +273,8 @@ impl Behaviour {
             resync: defaults.resync,
             reject: None,
             earlier: 0,
+            reboot_required: false,
+            boot: Boot::default(),
             init: inits
                 .iter()
                 .map(|init| {
@@ -259,6 +305,24 @@ impl Behaviour {
             "teardown-delay" => self.teardown = duration(value)?,
             "backoff" => self.backoff = duration(value)?,
             "resync-delay" => self.resync = delay(value)?,
+            "reboot-required" => {
+                self.reboot_required = match value {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err("true or false is wanted"),
+                }
+            }
+            "comes-back" => {
+                self.boot.comes_back = match value {
+                    "ready" => ComesBack::Ready,
+                    "not-ready" => ComesBack::NotReady,
+                    "never" => ComesBack::Never,
+                    "as-if-nothing" => ComesBack::AsIfNothing,
+                    _ => return Err("ready, not-ready, never or as-if-nothing is wanted"),
+                }
+            }
+            "boot-delay" => self.boot.off = duration(value)?,
+            "ready-delay" => self.boot.not_ready = duration(value)?,
             "reject" => self.reject = Some(Rejection::parse(value)),
             "init-delay" => {
                 let delay = delay(value)?;

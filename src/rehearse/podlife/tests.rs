@@ -1,8 +1,11 @@
 mod admission;
 mod command;
+mod errand;
 mod facts;
 mod life;
 mod steering;
+
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
@@ -51,6 +54,7 @@ impl Stage {
                 power: Power::On,
                 boot_id: "first-boot".into(),
                 booted_at: start - SignedDuration::from_hours(1),
+                sentinels: BTreeMap::new(),
             },
             defaults: Defaults::default(),
             start,
@@ -72,6 +76,7 @@ impl Stage {
         let step = self.life.step(&self.pod, &self.machine, &behaviour, self.now);
         self.started.extend(step.started.iter().cloned());
         self.reboots += usize::from(step.reboots);
+        self.machine.sentinels.extend(step.sentinels.iter().cloned());
         match &step.write {
             Some(Write::Status(status)) => {
                 self.told.push((self.millis(), (**status).clone()));

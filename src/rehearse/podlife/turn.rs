@@ -11,6 +11,7 @@ use super::behaviour::{ContainerBehaviour, PLAIN, is_sidecar};
 use super::report::{self, Look, Statuses};
 use super::{Behaviour, Exit, Life, Machine, Started, Step, Write};
 use super::{admission, containers, is_terminal, later};
+use crate::api::{SentinelName, SentinelReport};
 
 pub(super) struct Turn<'a> {
     life: &'a mut Life,
@@ -28,6 +29,7 @@ pub(super) struct Turn<'a> {
     ended: Vec<Slot>,
     started: Vec<Started>,
     reboots: bool,
+    sentinels: Vec<(SentinelName, SentinelReport)>,
     wake: Option<Timestamp>,
 }
 
@@ -76,6 +78,7 @@ impl<'a> Turn<'a> {
             ended,
             started,
             reboots,
+            sentinels: Vec::new(),
             wake,
         })
     }
@@ -117,6 +120,7 @@ impl<'a> Turn<'a> {
             write,
             started: self.started,
             reboots: self.reboots,
+            sentinels: self.sentinels,
             wake: self.wake,
         }
     }

@@ -42,6 +42,7 @@ impl Question<'_> {
         let current = self.hash().is_some_and(|hash| **hash == *record.hash);
         match record.phase {
             Phase::Upgraded => self.finish_record(node, record),
+            Phase::Recovering => self.recover(node, record),
             Phase::Retry if current && eligible => self.begin(node, record.attempt, told, leaving),
             Phase::Failed if current && eligible => Stand::slot(self.failed(node, record)),
             _ if eligible && told.is_some() => self.begin(node, 1, told, leaving),
@@ -90,13 +91,26 @@ impl Question<'_> {
             Some(Blocker::NotReady) | None => (!self.can_start(node)).then_some(&Blocker::NodeNotReady),
             Some(blocker) => Some(blocker),
         };
-        let mut standing = self.pending(node, attempt, told);
+        let pending = || self.pending(node, attempt, told);
+        if leaving.is_none()
+            && let Some(stand) = self.lost(node, attempt, told, pending)
+        {
+            return stand;
+        }
+        let mut standing = pending();
         standing.next = Some(Next::Later);
         if shut.is_some() && fresh {
             return Stand::Tidy(Vec::new());
         }
         if self.is_cancelled(node) {
             return Stand::slot(standing).and(self.take_back(node));
+        }
+        if self.world.ledgers_sent.contains(&node.name) {
+            return Stand::slot(standing);
+        }
+        // What a pod of an earlier attempt has found out must not be taken for what the next one says.
+        if let Some(pod) = self.left_pod(node) {
+            return Stand::slot(standing.held_up_by(&Blocker::PodLeaving { pod }));
         }
         Stand::slot(match self.next_job(node, leaving) {
             Err(Hold::NotYet) => standing,
@@ -139,7 +153,11 @@ impl Question<'_> {
         standing.since = told
             .and_then(|t| t.since.as_deref()?.parse().ok())
             .or(Some(self.now));
+        // What is told of another attempt is not of this one.
+        let told = told.filter(|told| told.attempt.unwrap_or(1) == attempt);
         standing.job = told.and_then(|t| t.job.as_deref()).map(Text::from);
+        let boot = told.and_then(|t| t.boot_id.as_deref()).map(Text::from);
+        standing.boot = boot.or_else(|| self.plan.spec().may_reboot().then(|| node.boot_id.clone()));
         standing
     }
 

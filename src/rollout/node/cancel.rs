@@ -40,10 +40,7 @@ impl Question<'_> {
             .mine()
             .holder(node)
             .filter(|mine| drains && job.keeps_ledger() && !mine.passed && !mine.cancelled)?;
-        // A pod may be seen to end before its Job counts it.
-        let pods = self.world.pods_of(&job.uid);
-        let ended = pods.filter(|pod| pod.stage == Stage::Ended).count();
-        let failures = job.failures.max(i32::try_from(ended).unwrap_or(i32::MAX));
+        let failures = self.failures(job);
         if job.backoff_limit > failures {
             return Some(Step::EndRetries {
                 job: job.name.clone(),
@@ -58,6 +55,29 @@ impl Question<'_> {
                 ..mine.clone()
             },
         ))
+    }
+
+    /// How many pods of a Job have failed that has not ended. One may be seen to end before its Job counts it.
+    pub(super) fn failures(&self, job: &JobFacts) -> i32 {
+        let pods = self.world.pods_of(&job.uid);
+        let ended = pods.filter(|pod| pod.stage == Stage::Ended).count();
+        job.failures.max(i32::try_from(ended).unwrap_or(i32::MAX))
+    }
+
+    /// Takes a mark back that was meant for an earlier Job and came late: it would stop each try of one that is wanted and
+    /// that nobody has told to have no further pod.
+    pub(super) fn clears(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
+        let mine = self.mine().holder(node).filter(|mine| mine.cancelled)?;
+        let goes_on = job.outcome == Outcome::Running && job.backoff_limit > self.failures(job);
+        (goes_on && self.is_wanted(node, job)).then(|| {
+            say(
+                node,
+                Holder {
+                    cancelled: false,
+                    ..mine.clone()
+                },
+            )
+        })
     }
 
     /// Takes the mark back, once nobody is left for whom it was meant: it would stop the next drain as well.

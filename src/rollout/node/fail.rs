@@ -1,10 +1,12 @@
 //! A Job that has failed for good, and when its node is tried again.
 
+use jiff::Timestamp;
+
 use super::{Next, Question, Stand, Standing, patch, record_key};
 use crate::api::NodeProgress;
 use crate::api::names;
 use crate::rollout::event::{Event, EventType};
-use crate::rollout::facts::{JobFacts, NodeFacts, Outcome};
+use crate::rollout::facts::{JobFacts, NodeFacts, Outcome, Text};
 use crate::rollout::record::{Phase, Record};
 use crate::rollout::step::NodeChange;
 
@@ -28,7 +30,8 @@ impl Question<'_> {
                 .and([self.mark(job, Vec::new())]);
         }
         let text = self
-            .last_words(job)
+            .world
+            .last_words(&job.uid)
             .map_or_else(|| message.clone(), |words| format!("{message}: {words}"));
         if self
             .record(node)
@@ -48,24 +51,9 @@ impl Question<'_> {
                 .and([self.mark(job, events)]);
         }
         let record = Record {
-            namespace: self.world.defaults.namespace.clone(),
-            plan_uid: self.plan.facts.uid.to_string(),
-            node_uid: node.uid.to_string(),
-            hash: job.hash.to_string(),
-            version: job.version.to_string(),
-            phase: Phase::Failed,
-            attempt: job.attempt,
-            job_uid: job.uid.to_string(),
-            job: job.name.to_string(),
-            inputs: job
-                .inputs
-                .as_deref()
-                .or(Some(&self.plan.inputs))
-                .map(str::to_owned),
-            at: *at,
-            uncordon: false,
             reason: Some(reason.clone()),
             message: Some(text.clone()),
+            ..self.failure_record(node, job, *at)
         };
         let mut standing = if self.hash().is_some_and(|hash| *hash == job.hash) {
             let mut standing = Standing::of_job(node, job, "Failed").held_up(reason, text);
@@ -81,35 +69,53 @@ impl Question<'_> {
         Stand::slot(standing.then(self.patch_record(node, &record, events)))
     }
 
+    /// The record of a Job that has failed, without the reason.
+    pub(super) fn failure_record(&self, node: &NodeFacts, job: &JobFacts, at: Timestamp) -> Record {
+        Record {
+            namespace: self.world.defaults.namespace.clone(),
+            plan_uid: self.plan.facts.uid.to_string(),
+            node_uid: node.uid.to_string(),
+            hash: job.hash.to_string(),
+            version: job.version.to_string(),
+            phase: Phase::Failed,
+            attempt: job.attempt,
+            job_uid: job.uid.to_string(),
+            job: job.name.to_string(),
+            inputs: job
+                .inputs
+                .as_deref()
+                .or(Some(&self.plan.inputs))
+                .map(str::to_owned),
+            at,
+            uncordon: false,
+            reboot: None,
+            settling: None,
+            workloads: Vec::new(),
+            reason: None,
+            message: None,
+        }
+    }
+
     fn failed_event(&self, job: &JobFacts, node: &NodeFacts, reason: &str, message: &str) -> Event {
-        let text = failure_text(
-            &self.world.defaults.namespace,
-            &job.name,
-            &node.name,
-            reason,
-            message,
-        );
+        let text = self.failed_text(job, node, reason, message);
         self.job_event(EventType::Warning, "JobFailed", text, &job.uid)
     }
 
-    /// What the last container that failed has said.
-    fn last_words(&self, job: &JobFacts) -> Option<&str> {
-        self.world
-            .pods_of(&job.uid)
-            .filter_map(|pod| pod.last_words.as_deref())
-            .last()
+    pub(super) fn failed_text(
+        &self,
+        job: &JobFacts,
+        node: &NodeFacts,
+        reason: &str,
+        message: &str,
+    ) -> String {
+        let namespace = &self.world.defaults.namespace;
+        failure_text(namespace, &job.name, &node.name, reason, message)
     }
 
     /// A node on which the Plan failed keeps its slot until something gives a reason to try again, and that is written
     /// down before it is done.
     pub(super) fn failed(&self, node: &NodeFacts, record: &Record) -> Standing {
-        let mut standing = Standing::new(node, "Failed");
-        standing.failed = true;
-        standing.since = Some(record.at);
-        standing.job = Some(record.job.as_str().into());
-        standing.attempt = Some(record.attempt);
-        standing.reason.clone_from(&record.reason);
-        standing.message.clone_from(&record.message);
+        let mut standing = has_failed(node, record);
         let asked = node
             .retry
             .as_deref()
@@ -145,6 +151,9 @@ impl Question<'_> {
         standing.phase = "Pending";
         standing.since = Some(self.now);
         standing.attempt = Some(next.attempt);
+        // Of this attempt no Job has been made.
+        standing.job = None;
+        standing.boot = self.plan.spec().may_reboot().then(|| node.boot_id.clone());
         standing.next = Some(Next::Later);
         (standing.reason, standing.message) = (None, None);
         standing.then(patch(node, change, Vec::new()))
@@ -174,6 +183,18 @@ impl Question<'_> {
         let rest: Vec<_> = named.into_iter().filter(|name| *name != mine).collect();
         Some(rest.join(","))
     }
+}
+
+/// Where a node stands whose failure is recorded.
+pub(super) fn has_failed(node: &NodeFacts, record: &Record) -> Standing {
+    let mut standing = Standing::new(node, "Failed");
+    standing.failed = true;
+    standing.since = Some(record.at);
+    standing.job = Some(record.job.as_str().into()).filter(|job: &Text| !job.is_empty());
+    standing.attempt = Some(record.attempt);
+    standing.reason.clone_from(&record.reason);
+    standing.message.clone_from(&record.message);
+    standing
 }
 
 /// S54's words for a failure.

@@ -2,29 +2,16 @@
 
 use jiff::Timestamp;
 
+use super::reboot::{Evidence, awaited};
+use super::success::{Success, expand};
 use super::{Question, Stand, Standing, patch, record_key};
 use crate::api::names;
-use crate::rollout::blocker::Blocker;
 use crate::rollout::conditions::seconds;
 use crate::rollout::event::{Event, EventType};
 use crate::rollout::facts::{JobFacts, NodeFacts, Outcome};
 use crate::rollout::give_back::release;
-use crate::rollout::plan::PlanView;
 use crate::rollout::record::{Phase, Record};
 use crate::rollout::step::{NodeChange, Step};
-
-/// An upgrade that succeeded, as its Job or its record tells it.
-struct Success<'a> {
-    hash: &'a str,
-    version: &'a str,
-    at: Timestamp,
-    attempt: i64,
-    job: &'a str,
-    job_uid: &'a str,
-    inputs: Option<&'a str>,
-    /// The node was cordoned for it by something that keeps no ledger, and has not been given back.
-    uncordon: bool,
-}
 
 impl Question<'_> {
     /// A Job that has succeeded.
@@ -41,8 +28,8 @@ impl Question<'_> {
         self.finish(node, &Success::of_record(record), None)
     }
 
-    /// The node is done when it is Ready and the delay is over; what has to outlive the Job until then goes into the
-    /// record first.
+    /// The node is done when it has rebooted where it had to, has settled, and the delay is over; what has to outlive the
+    /// Job until then goes into the record first.
     fn finish(&self, node: &NodeFacts, success: &Success<'_>, job: Option<&JobFacts>) -> Stand {
         let labelled = node
             .labels
@@ -50,27 +37,74 @@ impl Question<'_> {
         let record = self
             .record(node)
             .filter(|r| *r.job_uid == *success.job_uid && r.phase == Phase::Upgraded);
+        if let Some(known) = self.record(node).filter(|r| r.phase == Phase::Recovering)
+            && *known.job_uid == *success.job_uid
+        {
+            return self
+                .recover(node, known)
+                .and(job.map(|job| self.mark_done(node, job)));
+        }
         if labelled == Some(success.hash) && record.is_none() {
             // The one patch below has been made, or system-upgrade-controller has done as much.
             return Stand::Tidy(job.map(|job| self.mark_done(node, job)).into_iter().collect());
         }
+        match (record, job) {
+            (Some(record), _) => {
+                if let Some(stand) = self.reboot(node, record) {
+                    return stand.and(job.map(|job| self.mark(job, Vec::new())));
+                }
+            }
+            (None, Some(job)) if job.sentinel => match self.evidence(job) {
+                Evidence::Awaited { until } => return Stand::slot(awaited(node, success, until)),
+                Evidence::Reboot { boot_id } => return self.is_to_reboot(node, success, boot_id.as_ref()),
+                Evidence::NoReboot => {}
+            },
+            (None, _) => {}
+        }
+        self.settle(node, success, record, labelled, job)
+    }
+
+    /// Nothing is left but to settle.
+    fn settle(
+        &self,
+        node: &NodeFacts,
+        success: &Success<'_>,
+        record: Option<&Record>,
+        labelled: Option<&str>,
+        job: Option<&JobFacts>,
+    ) -> Stand {
         let uncordon = record.map_or(success.uncordon, |r| r.uncordon);
         let mine = self.mine();
         let due = success
             .at
             .saturating_add(self.plan.delay)
             .unwrap_or(Timestamp::MAX);
-        let ready = self.can_start(node);
+        let lack = self.lack(node, success, record);
         let mut standing = Standing::new(node, "Settling");
         standing.since = Some(success.at);
         standing.job = Some(success.job.into());
         standing.attempt = Some(success.attempt);
-        if ready && due <= self.now {
+        if lack.is_none() && due <= self.now {
             let mut change = self.done_change(node, success);
             release(node, &mine, uncordon, &mut change);
             // A view of the node from before its cordon must not say that it is done.
             change.exact |= self.plan.disruptive && !change.is_empty();
             let done = self.complete_event(node, success);
+            let workloads = self.evicted(node, record);
+            if !workloads.is_empty() && labelled != Some(names::LABEL_VALUE_DISABLED) {
+                let known = record.cloned();
+                let record = Record {
+                    phase: Phase::Recovering,
+                    uncordon: false,
+                    reboot: None,
+                    settling: Some(self.now),
+                    workloads,
+                    ..known.unwrap_or_else(|| self.success_record(node, success))
+                };
+                let key = record_key(&self.plan.facts.name);
+                change.annotations.insert(key, Some(record.to_text()));
+                return Stand::slot(standing.then(patch(node, change, vec![done])));
+            }
             return match job {
                 // A node that a label keeps the Plan off gets no other.
                 Some(job) if change.is_empty() => Stand::Tidy(vec![self.mark(job, vec![done])]),
@@ -81,26 +115,36 @@ impl Question<'_> {
                 _ => Stand::slot(standing.then(patch(node, change, vec![done]))),
             };
         }
-        if ready {
+        let settling = self.settling_since(record, lack.as_ref());
+        if let Some(lack) = &lack {
+            let until = record.and_then(|record| self.settled_until(node, record, lack));
+            if let (Some(record), Some(until)) = (record, until)
+                && until <= self.now
+            {
+                return self.has_not_settled(node, record, lack);
+            }
+            standing = lack.tell(standing);
+            standing.wake = standing.wake.into_iter().chain(until).min();
+        } else {
             standing = standing.held_up(
                 "PostCompleteDelay",
                 format!("spec.postCompleteDelay is over at {}", seconds(due)),
             );
             standing.wake = Some(due);
-        } else {
-            standing = standing.held_up_by(&Blocker::NodeNotReady);
         }
         let mut change = NodeChange::default();
-        if ready {
+        if lack.is_none() {
             // Schedulable again while the delay runs (S60); the label comes when it is over.
             release(node, &mine, uncordon, &mut change);
         }
         // Given back once: who cordons the node from now on does so for a reason of their own.
-        let left = uncordon && !ready;
-        if record.is_none_or(|r| r.uncordon != left) {
+        let left = uncordon && lack.is_some();
+        if record.is_none_or(|r| r.uncordon != left || r.settling != settling) {
+            let known = record.cloned();
             let record = Record {
                 uncordon: left,
-                ..success.record(&self.world.defaults.namespace, &self.plan.facts.uid, &node.uid)
+                settling,
+                ..known.unwrap_or_else(|| self.success_record(node, success))
             };
             change
                 .annotations
@@ -116,6 +160,14 @@ impl Question<'_> {
         }
         standing.steps.extend(job.map(|job| self.mark(job, Vec::new())));
         Stand::slot(standing)
+    }
+
+    /// The record of a success before anything else has come of it.
+    pub(super) fn success_record(&self, node: &NodeFacts, success: &Success<'_>) -> Record {
+        Record {
+            workloads: self.evicted(node, None),
+            ..success.record(&self.world.defaults.namespace, &self.plan.facts.uid, &node.uid)
+        }
     }
 
     /// Says on a Job that has succeeded that its node is done, and tells it. What system-upgrade-controller made it has
@@ -163,96 +215,5 @@ impl Question<'_> {
             change.annotations.insert(record_key(plan), None);
         }
         change
-    }
-}
-
-impl<'a> Success<'a> {
-    fn of_job(job: &'a JobFacts, at: Timestamp, plan: &PlanView) -> Self {
-        let spec = plan.spec();
-        let cordons = spec.cordon.unwrap_or_default() || spec.drain.is_some();
-        let uncordon = match job.unschedulable_before {
-            Some(before) => !before,
-            None => job.is_foreign_make() && cordons, // S60
-        };
-        Self {
-            hash: &job.hash,
-            version: &job.version,
-            at,
-            attempt: job.attempt,
-            job: &job.name,
-            job_uid: &job.uid,
-            inputs: job.inputs.as_deref(),
-            uncordon,
-        }
-    }
-
-    fn of_record(record: &'a Record) -> Self {
-        Self {
-            hash: &record.hash,
-            version: &record.version,
-            at: record.at,
-            attempt: record.attempt,
-            job: &record.job,
-            job_uid: &record.job_uid,
-            inputs: record.inputs.as_deref(),
-            uncordon: record.uncordon,
-        }
-    }
-
-    fn record(&self, namespace: &str, plan_uid: &str, node_uid: &str) -> Record {
-        Record {
-            namespace: namespace.to_owned(),
-            plan_uid: plan_uid.to_owned(),
-            node_uid: node_uid.to_owned(),
-            hash: self.hash.to_owned(),
-            version: self.version.to_owned(),
-            phase: Phase::Upgraded,
-            attempt: self.attempt,
-            job_uid: self.job_uid.to_owned(),
-            job: self.job.to_owned(),
-            inputs: self.inputs.map(str::to_owned),
-            at: self.at,
-            uncordon: self.uncordon,
-            reason: None,
-            message: None,
-        }
-    }
-}
-
-/// `$(LATEST_VERSION)` and `$(LATEST_HASH)` in the value of a label; another `$(X)` stays, and `$$` is `$` (S59).
-fn expand(value: &str, version: &str, hash: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    let mut rest = value;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let (text, length) = if rest.starts_with("$$") {
-            ("$", 2)
-        } else if rest.starts_with("$(LATEST_VERSION)") {
-            (version, "$(LATEST_VERSION)".len())
-        } else if rest.starts_with("$(LATEST_HASH)") {
-            (hash, "$(LATEST_HASH)".len())
-        } else {
-            ("$", 1)
-        };
-        out.push_str(text);
-        rest = &rest[length..];
-    }
-    out + rest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::expand;
-
-    #[test]
-    fn labels_expand_as_kubernetes_expands_variables() {
-        let expand = |value| expand(value, "v1", "abc");
-        assert_eq!(expand("$(LATEST_VERSION)"), "v1");
-        assert_eq!(expand("a-$(LATEST_HASH)-$(LATEST_VERSION)"), "a-abc-v1");
-        assert_eq!(expand("$(OTHER)"), "$(OTHER)");
-        assert_eq!(expand("$$(LATEST_VERSION)"), "$(LATEST_VERSION)");
-        assert_eq!(expand("cost$"), "cost$");
-        assert_eq!(expand("static"), "static");
     }
 }

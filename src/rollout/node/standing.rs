@@ -17,6 +17,10 @@ pub(in crate::rollout) struct Standing {
     pub(in crate::rollout) since: Option<Timestamp>,
     pub(in crate::rollout) job: Option<Text>,
     pub(in crate::rollout) attempt: Option<i64>,
+    /// Boot that the node was in when it was started, where the Plan may reboot it.
+    pub(in crate::rollout) boot: Option<Text>,
+    /// UID of the pod that reboots the node, as long as it is needed.
+    pub(in crate::rollout) pod: Option<Text>,
     pub(in crate::rollout) reason: Option<String>,
     pub(in crate::rollout) message: Option<String>,
     pub(in crate::rollout) steps: Vec<Step>,
@@ -44,6 +48,8 @@ impl Standing {
             since: None,
             job: None,
             attempt: None,
+            boot: None,
+            pod: None,
             reason: None,
             message: None,
             steps: Vec::new(),

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use super::build::{CONTROLLER, NAMESPACE, plan, plan_with};
 use super::toy::{Cordon, Fate, Toy};
 use crate::api::{DrainSpec, PlanSpec};
-use crate::rollout::{Holder, Ledger, NodeFacts, Outcome, Stage, Step};
+use crate::rollout::{Holder, Kind, Ledger, NodeFacts, Outcome, Stage, Step};
 
 /// A Plan whose drain of node `a` goes on.
 fn draining() -> Toy {
@@ -197,6 +197,7 @@ fn what_keeps_no_ledger_cannot_be_told_and_is_let_finish() {
             plan_uid: job.facts.plan_uid.to_string(),
             cancelled: false,
             passed: false,
+            evicted: Vec::new(),
         };
         toy.change_node("a", |node| {
             node.facts.ledger = Ledger::entered(None, false, holder).ok();
@@ -328,4 +329,47 @@ fn a_drain_that_is_still_asked_for_is_left_alone() {
     toy.edit("p", to_v2);
     toy.settle();
     assert!(!is_cancelled(&toy), "a cordon is through as soon as it is seen");
+}
+
+#[test]
+fn a_word_that_comes_too_late_does_not_stop_the_next_drain() {
+    let mut toy = draining();
+    toy.change_node("a", |node| {
+        node.facts.ledger.as_mut().unwrap().holders[0].cancelled = true;
+    });
+    assert!(is_cancelled(&toy));
+    toy.settle();
+    assert!(!is_cancelled(&toy), "nobody has told this Job to stop");
+    toy.rolls_out();
+    assert!(toy.is_done("a", "p") && !toy.is_cordoned("a"));
+}
+
+#[test]
+fn no_job_is_made_while_a_word_for_the_one_before_is_on_its_way() {
+    let mut toy = draining();
+    toy.edit("p", to_v2);
+    toy.rounds_until(|toy| toy.job_for("a").facts.backoff_limit == 0);
+    toy.decides();
+    let word = *toy.sent().last().unwrap();
+    let old = toy.job_for("a").facts.name.to_string();
+    toy.delete_job(&old);
+    let pod = toy.pods.keys().next().unwrap().clone();
+    toy.pod_goes(&pod);
+    for _ in 0..6 {
+        for kind in [Kind::Plan, Kind::Job, Kind::Pod] {
+            toy.tell(kind);
+        }
+        toy.decides();
+        for other in toy.sent() {
+            if other != word {
+                toy.reaches(other, Fate::Fine);
+                toy.hears(other);
+            }
+        }
+        assert!(toy.jobs.is_empty());
+    }
+    toy.reaches(word, Fate::Fine);
+    toy.hears(word);
+    toy.rolls_out();
+    assert!(toy.is_done("a", "p") && !toy.is_cordoned("a"));
 }

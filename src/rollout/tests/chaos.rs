@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use super::build::plan_with;
 use super::dice::Dice;
 use super::toy::{Fate, Toy, Who};
-use crate::api::{DrainSpec, Plan, names};
+use crate::api::{DrainSpec, Plan, RebootSpec, RebootWhen, SettleSpec, names};
 use crate::job::name::job_name;
 use crate::rollout::{Kind, Outcome};
 
@@ -31,7 +31,24 @@ struct Game {
 fn plan(name: &str, dice: &mut Dice) -> Plan {
     let (disruption, concurrency) = (dice.roll(4), i64::try_from(1 + dice.roll(3)).unwrap());
     let (delayed, labels) = (dice.chance(20), dice.chance(30));
+    let when = match dice.roll(10) {
+        0..3 => Some(RebootWhen::Always),
+        3 => Some(RebootWhen::IfRequired),
+        _ => None,
+    };
+    let settles = dice.chance(25);
     plan_with(name, |spec| {
+        spec.reboot = when.map(|when| RebootSpec {
+            when: Some(when),
+            timeout: Some("3m".to_owned()),
+            ..RebootSpec::default()
+        });
+        spec.settle = settles.then(|| SettleSpec {
+            min_ready: Some("7s".to_owned()),
+            workloads: Some(true),
+            timeout: Some("2m".to_owned()),
+            ..SettleSpec::default()
+        });
         spec.concurrency = Some(concurrency);
         spec.cordon = Some(disruption == 1);
         spec.drain = (disruption == 2).then(DrainSpec::default);
@@ -169,7 +186,7 @@ impl Game {
         let (Some(node), plan) = (self.node(), self.plan()) else {
             return;
         };
-        match self.dice.roll(18) {
+        match self.dice.roll(25) {
             0 => self.toy.cordon(&node),
             1 => self.toy.uncordon(&node),
             2 => {
@@ -210,12 +227,68 @@ impl Game {
                     self.toy.guarded.insert(node);
                 }
             }
+            9 | 10 => self.toy.power_cycle(&node),
+            11 => {
+                let pods: Vec<_> = self.toy.pods.keys().cloned().collect();
+                if let Some(pod) = self.dice.pick(&pods) {
+                    self.toy.pod_is_told_to_go(pod);
+                }
+            }
+            12 => self.somebody_is_evicted(),
+            13 => {
+                if !self.toy.deaf.remove(&node) {
+                    self.toy.deaf.insert(node);
+                }
+            }
+            14 => {
+                if !self.toy.content.remove(&node) {
+                    self.toy.content.insert(node);
+                }
+            }
+            15 => {
+                let times = u32::try_from(1 + self.dice.roll(3)).unwrap();
+                self.toy.restless.insert(node, times);
+            }
+            16 => self.all_is_lost(),
+            17 => {
+                let workload = format!("ReplicaSet/shop/on-{node}");
+                if self.toy.workloads.remove(&workload).is_none() {
+                    self.toy.workloads.insert(workload, (1, 2));
+                }
+            }
             _ => {
                 if let Some(plan) = plan {
                     self.somebody_meddles_with(&plan, &node);
                 }
             }
         }
+    }
+
+    /// The kubelet ends a pod that is to reboot its node.
+    fn somebody_is_evicted(&mut self) {
+        let pods = self.toy.pods.iter();
+        let pods = pods.filter(|(_, pod)| pod.it.facts.reboot.is_some() && pod.it.is_at_work());
+        let pods: Vec<_> = pods.map(|(name, _)| name.clone()).collect();
+        if let Some(pod) = self.dice.pick(&pods) {
+            self.toy.pod_is_evicted(pod);
+        }
+    }
+
+    /// The controller is stopped, a Job goes with its pods, and another controller comes.
+    fn all_is_lost(&mut self) {
+        let jobs: Vec<_> = self.toy.jobs.keys().cloned().collect();
+        let Some(job) = self.dice.pick(&jobs) else { return };
+        let uid = self.toy.jobs[job].it.facts.uid.clone();
+        self.toy.delete_job(job);
+        let pods = self
+            .toy
+            .pods
+            .iter()
+            .filter(|(_, pod)| pod.it.facts.job_uid == uid);
+        for pod in pods.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.toy.pod_goes(&pod);
+        }
+        self.controller_dies();
     }
 
     /// Another CRD is put there; the API server and the controller take it up in their own time.
@@ -286,6 +359,9 @@ impl Game {
         self.faults = 0;
         self.toy.fails_on.clear();
         self.toy.guarded.clear();
+        self.toy.deaf.clear();
+        self.toy.workloads.clear();
+        self.toy.restless.clear();
         self.definition = true;
         if !self.toy.schema || !self.toy.crd.0 {
             self.toy.schema_is(true);
@@ -357,6 +433,9 @@ impl Game {
                 }
             }
         }
+        if let Some(pod) = self.toy.pods.values().find(|pod| pod.it.facts.reboot.is_some()) {
+            self.toy.fail(&format!("left: {pod:?}"));
+        }
         for job in self.toy.jobs.values().filter(|job| job.it.ours) {
             if !job.it.facts.recorded {
                 self.toy.fail(&format!("not recorded: {job:?}"));
@@ -381,7 +460,7 @@ fn whatever_happens_the_laws_hold_and_the_roll_out_ends() {
     let count = number("REFIT_SEEDS").unwrap_or(if first.is_some() { 1 } else { 400 });
     let seeds = first.unwrap_or(0)..first.unwrap_or(0) + count;
     let enough = count >= 100;
-    let mut cancelled = 0;
+    let (mut cancelled, mut reboots) = (0, 0);
     for seed in seeds {
         let mut game = Game::new(seed);
         for _ in 0..600 {
@@ -390,6 +469,8 @@ fn whatever_happens_the_laws_hold_and_the_roll_out_ends() {
         game.peace();
         game.aftermath();
         cancelled += game.toy.laws.cancelled;
+        reboots += game.toy.laws.reboots;
     }
+    assert!(!enough || reboots > 50, "{reboots} reboots were requested");
     assert!(!enough || cancelled > 10, "{cancelled} drains were told to stop");
 }

@@ -53,6 +53,27 @@ fn a_failure_is_in_status_with_the_jobs_own_words() {
     assert_eq!((counts.failed, counts.applying, counts.done), (1, 0, 0));
 }
 
+/// Found on real nodes: at its deadline a Job deletes its pod, and says that it has failed when the pod is gone.
+#[test]
+fn the_last_words_of_a_pod_are_told_when_it_is_gone_before_its_job_has_failed() {
+    let mut toy = Toy::with(&["a"], plan("p"));
+    toy.upgrades("a");
+    let job = toy.job_of("a");
+    let pod = toy.pods.keys().next().unwrap().clone();
+    toy.deadline(&job);
+    toy.pod_ends(&pod, false);
+    toy.settle();
+    toy.pod_goes(&pod);
+    toy.settle();
+    assert!(toy.told_of("JobFailed").is_empty());
+    toy.runs();
+    let message = toy.entry("p", "a").message.unwrap();
+    assert_eq!(
+        message,
+        "Job was active longer than specified deadline: container upgrade exited with 1: no space left"
+    );
+}
+
 #[test]
 fn a_failed_node_holds_its_slot_and_stays_cordoned() {
     let mut toy = Toy::with(&["a", "b"], plan("p"));

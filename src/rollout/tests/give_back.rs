@@ -12,6 +12,7 @@ fn holder(namespace: &str, controller: &str, plan: &str, plan_uid: &str) -> Hold
         plan_uid: plan_uid.to_owned(),
         cancelled: false,
         passed: false,
+        evicted: Vec::new(),
     }
 }
 

@@ -93,14 +93,14 @@ fn a_node_that_changes_costs_its_own_look_only() {
     for number in 0..NODES {
         world.node_seen(2, node(&format!("node-{number:04}"), &format!("uid-{number}")));
     }
-    world.settle();
+    world.settle(morning());
     let mut times = Vec::new();
     for number in 0..51 {
         let mut changed = node(&format!("node-{number:04}"), &format!("uid-{number}"));
         changed.labels = labels([(names::LABEL_HOSTNAME, "x")]);
         let start = Instant::now();
         assert!(world.node_seen(3, changed));
-        world.settle();
+        world.settle(morning());
         let _ = decide(&world, morning());
         times.push(start.elapsed());
     }

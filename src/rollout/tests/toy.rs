@@ -7,6 +7,7 @@ mod laws;
 mod life;
 mod objects;
 mod people;
+mod power;
 mod questions;
 mod requests;
 mod store;
@@ -45,6 +46,8 @@ pub(super) struct Toy {
     pub(super) events: BTreeMap<String, (&'static str, String)>,
     /// The same in the order in which they were written.
     pub(super) told: Vec<String>,
+    /// How many pods are ready of how many, by workload.
+    pub(super) workloads: BTreeMap<String, (i32, i32)>,
     /// What the controller may not do.
     pub(super) forbidden: Missing,
     /// Why the API server makes no Job.
@@ -59,6 +62,12 @@ pub(super) struct Toy {
     pub(super) fails_on: BTreeSet<String>,
     /// Nodes whose pods a budget keeps: drains wait there until they are told to stop.
     pub(super) guarded: BTreeSet<String>,
+    /// Nodes on which nothing is left after an upgrade that asks for a reboot.
+    pub(super) content: BTreeSet<String>,
+    /// Nodes whose command to reboot does nothing.
+    pub(super) deaf: BTreeSet<String>,
+    /// Nodes whose upgrade reboots them, how many times more.
+    pub(super) restless: BTreeMap<String, u32>,
     pub(super) world: World,
     wire: Wire,
     pub(super) engine: Engine,
@@ -107,6 +116,7 @@ impl Toy {
             polls: Vec::new(),
             events: BTreeMap::new(),
             told: Vec::new(),
+            workloads: BTreeMap::new(),
             forbidden: Missing::default(),
             refuses_jobs: None,
             schema: true,
@@ -114,6 +124,9 @@ impl Toy {
             strict: true,
             fails_on: BTreeSet::new(),
             guarded: BTreeSet::new(),
+            content: BTreeSet::new(),
+            deaf: BTreeSet::new(),
+            restless: BTreeMap::new(),
             world: World::new(defaults()),
             wire: Wire::default(),
             engine: Engine::default(),

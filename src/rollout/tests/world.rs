@@ -2,7 +2,7 @@
 
 use super::build::{defaults, node, plan};
 use super::toy::{Fate, Toy};
-use crate::rollout::{Kind, NodeFacts, World};
+use crate::rollout::{JobFacts, Kind, NodeFacts, Outcome, World};
 
 fn world() -> World {
     World::new(defaults())
@@ -177,4 +177,24 @@ fn a_job_that_another_node_had_under_the_name_says_nothing_of_the_one_that_is_as
     let mine = toy.suc_job(&job, "p", &asked[0].1, &hash);
     toy.world.job_seen(8, mine);
     assert!(toy.world.making.is_empty());
+}
+
+#[test]
+fn a_job_that_is_gone_before_its_result_is_recorded_is_not_about_to_go() {
+    let mut toy = Toy::with(&["a"], plan("p"));
+    let facts = toy.job_for("a").facts.clone();
+    let failed = JobFacts {
+        outcome: Outcome::Failed {
+            at: toy.now,
+            reason: "DeadlineExceeded".to_owned(),
+            message: String::new(),
+        },
+        ..facts.clone()
+    };
+    assert!(toy.world.job_seen(1_000_000, failed));
+    toy.world.job_gone(&facts.name, &facts.uid);
+    assert!(toy.world.jobs.get(&facts.name).is_some(), "its result is needed");
+    // The answer to a delete comes after the watch has told of it.
+    assert!(!toy.world.job_leaving(&facts.name, &facts.uid));
+    assert!(!toy.world.jobs.get(&facts.name).unwrap().deleting);
 }

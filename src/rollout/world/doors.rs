@@ -6,11 +6,14 @@ use jiff::Timestamp;
 
 use super::super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Text,
+    WorkloadFacts,
 };
 use super::super::plan::PlanView;
+use super::super::status::WAITING;
 use super::super::step::{Key, Step};
 use super::table::Put;
 use super::{Kind, Making, Reading, Trouble, World, is_live};
+use crate::api::{PlanStatus, names};
 use crate::job::digest;
 use crate::rollout::fields;
 
@@ -34,6 +37,9 @@ impl World {
             }
             for view in self.plans.values_mut() {
                 view.node_changed(new);
+            }
+            if !new.is_fit() {
+                self.is_not_fit(&name);
             }
         }
         true
@@ -77,8 +83,7 @@ impl World {
             Put::New => {}
             Put::Instead(old) => {
                 if old.uid != uid {
-                    self.outlived.remove(&old.uid);
-                    self.marking.remove(&old.uid);
+                    self.forget_job(&old.uid);
                 }
                 self.unindex_job(&old);
             }
@@ -90,13 +95,19 @@ impl World {
                 add_to(&mut self.open_jobs, &new.plan, &name);
             }
             add_to(&mut self.jobs_on, &new.node, &name);
+            let (plan, node) = (&new.plan, &new.node);
+            self.fresh
+                .retain(|(of, uid)| of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid));
         }
         self.taken.remove(&name);
         true
     }
 
-    /// A delete of a Job was answered; it is gone once a watch says so.
+    /// A delete of a Job was answered; it is gone once a watch says so, which may have been faster.
     pub fn job_leaving(&mut self, name: &str, uid: &str) -> bool {
+        if self.outlived.contains(uid) {
+            return false;
+        }
         self.jobs.alter(name, |job| {
             let change = *job.uid == *uid && !job.deleting;
             job.deleting |= change;
@@ -114,13 +125,18 @@ impl World {
         {
             return self.jobs.alter(name, |job| std::mem::take(&mut job.deleting));
         }
-        self.outlived.remove(uid);
-        self.marking.remove(uid);
+        self.forget_job(uid);
         let Some(old) = self.jobs.remove(name, uid, |j| &j.uid) else {
             return false;
         };
         self.unindex_job(&old);
         true
+    }
+
+    fn forget_job(&mut self, uid: &str) {
+        self.outlived.remove(uid);
+        self.marking.remove(uid);
+        self.words.remove(uid);
     }
 
     /// Its result has come, and is not recorded on the machine that it was for.
@@ -140,8 +156,12 @@ impl World {
     }
 
     /// A pod of a Job was seen in this version. True when a fact is new.
-    pub fn pod_seen(&mut self, version: u64, facts: PodFacts) -> bool {
+    pub fn pod_seen(&mut self, version: u64, mut facts: PodFacts) -> bool {
         let (name, uid) = (facts.name.clone(), facts.uid.clone());
+        facts.deleting |= self
+            .pods
+            .get(&name)
+            .is_some_and(|known| known.uid == facts.uid && known.deleting);
         match self.pods.put(&name, &uid, version, facts) {
             Put::Known => return false,
             Put::New => {}
@@ -149,11 +169,23 @@ impl World {
         }
         if let Some(new) = self.pods.get(&name) {
             add_to(&mut self.pods_of, &new.job_uid, &name);
+            if new.reboot.is_some() {
+                self.reboot_pods.insert(name.clone());
+            }
             if let Some(node) = new.node.as_ref().filter(|_| is_live(new)) {
                 add_to(&mut self.live_pods_on, node, &name);
             }
         }
         true
+    }
+
+    /// A delete of a pod was answered; it is gone once a watch says so.
+    pub fn pod_leaving(&mut self, name: &str, uid: &str) -> bool {
+        self.pods.alter(name, |pod| {
+            let change = *pod.uid == *uid && !pod.deleting;
+            pod.deleting |= change;
+            change
+        })
     }
 
     /// A pod is gone.
@@ -162,11 +194,19 @@ impl World {
             return false;
         };
         self.unindex_pod(&old);
+        // Kept for as long as its Job is.
+        if let Some(words) = old.last_words
+            && let Some(node) = &old.node
+            && self.jobs_on(node).any(|job| job.uid == old.job_uid)
+        {
+            self.words.insert(old.job_uid, words);
+        }
         true
     }
 
     fn unindex_pod(&mut self, old: &PodFacts) {
         drop_from(&mut self.pods_of, &old.job_uid, &old.name);
+        self.reboot_pods.remove(&old.name);
         if let Some(node) = &old.node {
             drop_from(&mut self.live_pods_on, node, &old.name);
         }
@@ -214,6 +254,7 @@ impl World {
                 if let Some(view) = self.plans.get_mut(plan) {
                     view.status_sent(status);
                 }
+                self.slots_given(plan, status);
             }
             Step::CreateJob { plan, node, job, .. } => {
                 let view = self.plans.get(plan);
@@ -240,13 +281,48 @@ impl World {
                     making.under_way = true;
                 }
             }
+            Step::PatchNode { node, change, .. }
+                if change.annotations.contains_key(names::ANNOTATION_CORDON) =>
+            {
+                self.ledgers_sent.insert(node.clone());
+            }
             Step::ReadPlans => self.reading = Reading::Asked,
             _ => {}
         }
     }
 
+    /// A status is on its way: who has a slot in it without a Job has never had one, as far as this process knows.
+    fn slots_given(&mut self, plan: &Text, status: &PlanStatus) {
+        let view = self.plans.get(plan);
+        if !view.is_some_and(|view| view.spec().may_reboot()) {
+            return;
+        }
+        let has_job = |node: &str| self.jobs_on(node).any(|job| job.plan == *plan && !job.recorded);
+        let mut slots = Vec::new();
+        for slot in status
+            .active
+            .iter()
+            .flatten()
+            .filter(|slot| slot.phase != WAITING)
+        {
+            let Some(uid) = &slot.uid else { continue };
+            let is_fresh = slot.job.is_none() && !has_job(&slot.name);
+            slots.push(((plan.clone(), Text::from(uid.as_str())), is_fresh));
+        }
+        for (place, is_fresh) in slots {
+            if is_fresh {
+                self.fresh.insert(place);
+            } else {
+                self.fresh.remove(&place);
+            }
+        }
+    }
+
     /// A step has come to its end, well or not, and what it has told is known.
     pub fn answered(&mut self, key: &Key) {
+        if let Key::Node(node) = key {
+            self.ledgers_sent.remove(node);
+        }
         if let Key::NextJob(plan, node) = key {
             let place = (plan.clone(), node.clone());
             match self.making.get_mut(&place) {
@@ -283,6 +359,12 @@ impl World {
         self.is_wary = true;
     }
 
+    /// Plans are listed only to be told why nothing happens, before what they are to be compared with: they have to be listed
+    /// once more.
+    pub fn plans_read_early(&mut self) {
+        self.reading = Reading::Due;
+    }
+
     /// The watch of Plans begins anew, as [`Step::ReadPlans`] asked for: what is listed from now on was read since.
     pub fn plans_read_again(&mut self) {
         if self.reading == Reading::Asked {
@@ -290,7 +372,7 @@ impl World {
         }
     }
 
-    /// An event of this key has been written about the CRD, on this Plan.
+    /// An event of this key has been written, on this Plan, about why it is not written.
     pub fn told(&mut self, plan: Text, key: String) {
         self.told.insert(plan, key);
     }
@@ -302,6 +384,7 @@ impl World {
         }
         if let Some(plan) = self.plans.remove(name) {
             self.told.remove(name);
+            self.fresh.retain(|(plan, _)| **plan != *name);
             self.gone_plans.insert(plan.facts.uid);
             self.making
                 .retain(|(plan, _), making| making.under_way || **plan != *name);
@@ -360,6 +443,11 @@ impl World {
         plans.any(|plan| digest::hashed_secrets(plan.spec()).any(|secret| secret == name))
     }
 
+    /// A controller whose pods were evicted was read.
+    pub fn workload_read(&mut self, workload: Text, facts: WorkloadFacts) {
+        self.workloads.insert(workload, facts);
+    }
+
     /// A channel was asked: the version, or why there is none.
     pub fn channel_answered(&mut self, url: &Text, polled: Timestamp, answer: Result<String, String>) {
         let known = self.channels.get(url);
@@ -406,6 +494,11 @@ impl World {
     /// asked which.
     pub fn permissions_doubted(&mut self) {
         self.permissions.take_if(|missing| missing.is_empty());
+    }
+
+    /// What the controller may do is another thing now, and has to be asked.
+    pub fn permissions_changed(&mut self) {
+        self.permissions = None;
     }
 
     /// A step went wrong.

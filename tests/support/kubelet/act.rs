@@ -81,6 +81,7 @@ async fn cordon(act: &Act) -> Result<(), String> {
         plan_uid: env(names::ENV_PLAN_UID),
         cancelled: false,
         passed: true,
+        evicted: Vec::new(),
     };
     loop {
         let node = nodes.get(&act.node).await.map_err(|error| error.to_string())?;

@@ -69,6 +69,7 @@ impl Node {
             power: Power::On,
             boot_id: boot_id(),
             booted_at: now,
+            sentinels: BTreeMap::new(),
         };
         Self {
             set,
@@ -104,6 +105,7 @@ impl Node {
         self.machine.power = Power::On;
         self.machine.boot_id = boot_id();
         self.machine.booted_at = now;
+        self.machine.sentinels.clear();
         self.boots += 1;
         self.rebooting = false;
         self.dead = false;

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::Duration;
 
 use kube::Config;
-use refit::rehearse::podlife::{Exit, Started};
+use refit::rehearse::podlife::{Boot, ComesBack, Exit, Started};
 use tokio::sync::{mpsc, oneshot};
 
 use super::hub::Hub;
@@ -66,6 +65,8 @@ pub(super) enum NodeChange {
     /// The Node object is made again, for a new machine.
     Recreate,
     Steer(BTreeMap<String, String>),
+    /// Somebody has emptied `/run/refit`.
+    LoseSentinels,
 }
 
 /// A hand on the hub of an API server.
@@ -135,13 +136,19 @@ impl Remote {
             .unwrap_or_else(|_| panic!("the fake kubelets know no node {node}"))
     }
 
-    /// Off for a while, then on again with a new boot ID; `NotReady` in between.
-    pub(super) async fn reboot(&self, node: &str, off: Duration, not_ready: Duration) {
+    /// Off for a while, then on again with a new boot ID, as far as it comes back; `NotReady` in between.
+    pub(super) async fn reboot(&self, node: &str, boot: Boot) {
         self.change(node, NodeChange::PowerOff).await;
         self.change(node, NodeChange::Say(Health::NotReady)).await;
-        tokio::time::sleep(off).await;
+        if boot.comes_back == ComesBack::Never {
+            return;
+        }
+        tokio::time::sleep(boot.off.unsigned_abs()).await;
         self.change(node, NodeChange::Boot).await;
-        tokio::time::sleep(not_ready).await;
+        if boot.comes_back == ComesBack::NotReady {
+            return;
+        }
+        tokio::time::sleep(boot.not_ready.unsigned_abs()).await;
         self.change(node, NodeChange::Say(Health::Ready)).await;
     }
 }

@@ -52,8 +52,13 @@ impl World {
                 .sort_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
             section(&mut out, "Events", events.items.iter().map(event));
         }
-        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let path = entry.path();
+        // Real nodes have folders of their own.
+        let files = |dir: &std::path::Path| {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        let (nodes, here): (Vec<_>, Vec<_>) = files(&self.dir).into_iter().partition(|path| path.is_dir());
+        for path in here.into_iter().chain(nodes.iter().flat_map(|dir| files(dir))) {
             if path.extension().is_some_and(|extension| extension == "log") {
                 let text = std::fs::read(&path).unwrap_or_default();
                 let _ = writeln!(

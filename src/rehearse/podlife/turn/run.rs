@@ -4,7 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PodIP;
 
 use super::{Slot, Turn};
-use crate::rehearse::podlife::{Delay, Exit, Reboots, Started, containers, fnv1a, later};
+use crate::api::SentinelReport;
+use crate::rehearse::podlife::errand::{self, Ending, Errand};
+use crate::rehearse::podlife::{ComesBack, Delay, Exit, Reboots, Started, containers, fnv1a, later};
 
 /// How far a container is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,20 +120,54 @@ impl Turn<'_> {
         }
         let tries = attempt.saturating_add(self.behaviour.earlier);
         if behaviour.reboots == Reboots::Always || (behaviour.reboots == Reboots::Once && tries == 0) {
-            self.reboots = true;
+            self.ask_for_reboot();
             return None;
         }
         let code = behaviour
             .exit_code_first
             .filter(|_| tries == 0)
             .unwrap_or(behaviour.exit_code);
-        Some((
-            Exit {
-                code,
-                message: behaviour.message.clone(),
-            },
-            at,
-        ))
+        let exit = Exit {
+            code,
+            message: behaviour.message.clone(),
+        };
+        match Errand::of(self.spec_of(slot)) {
+            None => Some((exit, at)),
+            Some(errand) => self.ending_of(errand, exit).map(|exit| (exit, at)),
+        }
+    }
+
+    /// How refit itself ends on a node, where it is steered to end as `steered`.
+    fn ending_of(&mut self, errand: Errand, steered: Exit) -> Option<Exit> {
+        match errand {
+            Errand::Keep { name, always } if steered.code == 0 => {
+                let report = SentinelReport {
+                    boot_id: self.machine.boot_id.clone(),
+                    required: always || self.behaviour.reboot_required,
+                };
+                let message = steered.message.unwrap_or_else(|| report.to_text());
+                self.sentinels.push((name, report));
+                Some(Exit {
+                    message: Some(message),
+                    ..steered
+                })
+            }
+            Errand::Ask { name } if steered.code == 0 => Some(errand::ask(self.machine, &name)),
+            Errand::Keep { .. } | Errand::Ask { .. } => Some(steered),
+            Errand::Reboot { name, boot_id } => {
+                match errand::reboot(self.machine, &name, &boot_id, steered) {
+                    Ending::Exit(exit) => Some(exit),
+                    Ending::Waits => {
+                        self.ask_for_reboot();
+                        None
+                    }
+                }
+            }
+        }
+    }
+
+    fn ask_for_reboot(&mut self) {
+        self.reboots = self.behaviour.boot.comes_back != ComesBack::AsIfNothing;
     }
 
     pub(super) fn end(&mut self, slot: Slot, exit: Exit, at: Timestamp) {

@@ -38,6 +38,10 @@ impl Flight {
         }
     }
 
+    pub(super) fn makes_pod(&self) -> bool {
+        matches!(self.request, Request::CreatePod { .. })
+    }
+
     pub(super) fn patches_node(&self) -> bool {
         matches!(self.request, Request::Node { .. })
     }
@@ -68,7 +72,7 @@ pub(in super::super) struct Engine {
 impl Toy {
     /// Decides, and begins the steps that can begin.
     pub(in super::super) fn decides(&mut self) {
-        self.world.settle();
+        self.world.settle(self.now);
         let decision = decide(&self.world, self.now);
         self.is_decided(&decision);
         self.begin(decision);
@@ -76,7 +80,7 @@ impl Toy {
 
     /// What would be decided now.
     pub(in super::super) fn decision(&mut self) -> Decision {
-        self.world.settle();
+        self.world.settle(self.now);
         decide(&self.world, self.now)
     }
 
@@ -182,11 +186,14 @@ impl Toy {
                     .object()
                     .is_some_and(|(kind, name)| world.is_overtaken(kind, name, sent))
                 {
-                    news.tell(world);
+                    (*news).tell(world);
                 }
             }
             Told::JobLeaving(name, uid) => {
                 world.job_leaving(&name, &uid);
+            }
+            Told::PodLeaving(name, uid) => {
+                world.pod_leaving(&name, &uid);
             }
             Told::NameTaken(job) => world.name_taken(job, self.now),
             Told::JobUnknown(job) => world.job_unknown(&job),
@@ -203,6 +210,7 @@ impl Toy {
                 world.secret_missing(&name);
             }
             Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
+            Told::Workload(workload, facts) => world.workload_read(workload, facts),
             Told::Permissions(missing) => world.permissions_seen(missing),
         }
     }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::objects::apply;
-use super::{Cordon, Toy, ToyJob, Who};
+use super::{Cordon, Toy, ToyJob, ToyPod, Who};
 use crate::api::{PlanStatus, names};
 use crate::rollout::facts::{Outcome, Stage};
 use crate::rollout::record::Phase;
-use crate::rollout::{Decision, Event, NodeChange, NodeFacts, Record, Step};
+use crate::rollout::{Decision, Event, NodeChange, NodeFacts, RebootPod, Record, Step};
 
 /// UIDs of a Plan and a node.
 type Place = (String, String);
@@ -24,7 +24,14 @@ pub(in super::super) struct Laws {
     /// Jobs whose result has come to their node.
     told_to_node: BTreeSet<String>,
     /// Keys of the events that went with a status.
-    status_keys: BTreeMap<String, i64>,
+    /// Of each event that went with a status: the status that was replaced.
+    status_keys: BTreeMap<String, Option<PlanStatus>>,
+    /// Boots in which a reboot was requested since the upgrade ran last, by place and hash.
+    requested: BTreeMap<(Place, String), BTreeSet<String>>,
+    /// Boot in which the last upgrade succeeded that asked for a reboot, by Plan name, node and hash.
+    to_leave: BTreeMap<(Place, String), String>,
+    /// How many reboots were requested.
+    pub(in super::super) reboots: u32,
     /// How many drains were told to stop.
     pub(in super::super) cancelled: u32,
     /// How many times an upgrade container was started, by place and hash.
@@ -47,6 +54,7 @@ impl Toy {
             Step::Poll { .. }
                 | Step::LookForJob { .. }
                 | Step::ReadSecret { .. }
+                | Step::ReadWorkload { .. }
                 | Step::AskPermissions
                 | Step::Tell { .. }
                 | Step::ReadPlans
@@ -137,10 +145,10 @@ impl Toy {
     /// A status is about to be stored.
     pub(super) fn status_is_written(&mut self, plan: &str, status: &PlanStatus, events: &[Event]) {
         for event in events {
-            // Status counts in seconds: what turns to and fro within one is told once.
-            let second = self.now.as_second();
-            let before = self.laws.status_keys.insert(event.key.clone(), second);
-            self.law(before.is_none_or(|before| before == second), || {
+            // The same of the same status, which says to the second since when what goes on goes on, is the same.
+            let stored = self.plans[plan].it.object.status.clone();
+            let before = self.laws.status_keys.insert(event.key.clone(), stored.clone());
+            self.law(before.is_none_or(|before| before == stored), || {
                 format!("two occurrences have one key: {event:?}")
             });
         }
@@ -259,7 +267,12 @@ impl Toy {
     pub(super) fn retries_are_ended(&self, name: &str, limit: i32) {
         let Some(job) = self.jobs.get(name) else { return };
         let facts = &job.it.facts;
-        let fine = (facts.failures..facts.backoff_limit).contains(&limit);
+        let node = self.nodes.get(&*facts.node);
+        let records = node.into_iter().flat_map(|node| node.it.facts.records.values());
+        // Ended, since its failure is written down.
+        let ended = records.into_iter().any(|record| *record.job_uid == *facts.uid);
+        let least = facts.failures - i32::from(ended);
+        let fine = (least..facts.backoff_limit).contains(&limit);
         self.law(fine, || format!("{limit} failures are allowed for {facts:?}"));
     }
 
@@ -278,7 +291,9 @@ impl Toy {
     pub(super) fn job_is_lost(&mut self, name: &str) {
         let Some(job) = self.jobs.get(name) else { return };
         let uid = job.it.facts.uid.to_string();
-        if self.laws.told_to_node.contains(&uid) {
+        // The node knows of a success that asks for a reboot.
+        let is_done = job.it.facts.sentinel && matches!(job.it.facts.outcome, Outcome::Complete { .. });
+        if self.laws.told_to_node.contains(&uid) || is_done {
             return;
         }
         self.laws
@@ -315,6 +330,10 @@ impl Toy {
                 format!("the upgrade of {place:?} to {hash} is started twice")
             });
         }
+        self.laws.requested.remove(&(place.clone(), hash.clone()));
+        self.laws
+            .to_leave
+            .remove(&((facts.plan.to_string(), place.1.clone()), hash.clone()));
         *self.laws.starts.entry((place.clone(), hash.clone())).or_default() += 1;
         let again = false;
         self.laws.runs.insert(
@@ -337,6 +356,37 @@ impl Toy {
                 .insert((by_name, facts.hash.to_string()));
             self.laws.succeeded.insert((place, facts.hash.to_string()));
         }
+    }
+
+    /// A sentinel was left: the upgrade has succeeded, whatever becomes of its Job.
+    pub(super) fn sentinel_is_left(&mut self, pod: &ToyPod, hash: &str, required: bool) {
+        let node = &self.nodes[&pod.target].it;
+        let (uid, boot) = (node.facts.uid.to_string(), node.boot.clone());
+        let by_name = ((pod.facts.plan.to_string(), uid.clone()), hash.to_owned());
+        let by_uid = ((pod.plan_uid.to_string(), uid), hash.to_owned());
+        self.laws.succeeded.insert(by_uid);
+        self.laws.succeeded_by_name.insert(by_name.clone());
+        if required {
+            self.laws.to_leave.insert(by_name, boot);
+        }
+    }
+
+    /// A pod of the controller's requests a reboot.
+    pub(super) fn reboot_is_requested(&mut self, pod: &ToyPod, it: &RebootPod) {
+        let node = &self.nodes[&pod.target].it;
+        let boot = node.boot.clone();
+        self.law(it.node_uid == node.facts.uid, || {
+            format!("{pod:?} is on another machine")
+        });
+        let key = (
+            (it.plan_uid.to_string(), it.node_uid.to_string()),
+            it.hash.to_string(),
+        );
+        let boots = self.laws.requested.entry(key).or_default();
+        boots.insert(boot);
+        let (once, boots) = (boots.len() == 1, format!("{boots:?}"));
+        self.laws.reboots += 1;
+        self.law(once, || format!("a second reboot is requested: {pod:?} {boots}"));
     }
 
     fn place(&self, job: &crate::rollout::JobFacts) -> Option<Place> {
@@ -374,6 +424,14 @@ impl Toy {
             let done = ((plan.name.to_string(), node.facts.uid.to_string()), value.clone());
             self.law(self.laws.succeeded_by_name.contains(&done), || {
                 format!("{name} is done without a Job: {done:?}")
+            });
+            let left = self
+                .laws
+                .to_leave
+                .get(&done)
+                .is_none_or(|boot| *boot != *node.facts.boot_id);
+            self.law(left, || {
+                format!("{name} is done, and has not rebooted: {done:?} {node:?}")
             });
             for job in jobs
                 .iter()

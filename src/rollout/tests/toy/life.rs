@@ -23,6 +23,12 @@ pub(in super::super) enum Move {
     Ttl(String),
     /// The owner of a Job is gone.
     Collect(String),
+    /// The owner of a pod that reboots a node is gone.
+    CollectPod(String),
+    /// A node reboots that was asked to.
+    Reboot(String),
+    /// The kubelet of a node is back after a boot.
+    Return(String),
 }
 
 impl Toy {
@@ -50,15 +56,27 @@ impl Toy {
             let alive = pods.iter().any(|pod| !pod.it.has_ended());
             let succeeded = pods.iter().any(|pod| pod.it.succeeded == Some(true));
             let failing = matches!(facts.outcome, Outcome::Failing { .. });
-            if succeeded && !failing || facts.failures > facts.backoff_limit || failing && !alive {
+            let over = facts.failures > facts.backoff_limit;
+            if !failing && (succeeded || over) || failing && !alive {
                 moves.push(Move::EndJob(name.clone()));
             } else if !alive && !failing && facts.parallelism > 0 {
                 moves.push(Move::MakePod(name.clone()));
             }
         }
+        for (name, node) in &self.nodes {
+            if node.it.is_away {
+                moves.push(Move::Return(name.clone()));
+            } else if node.it.goes_down {
+                moves.push(Move::Reboot(name.clone()));
+            }
+        }
         for (name, pod) in &self.pods {
             let node = self.nodes.get(&pod.it.target);
-            let runs = node.is_some_and(|node| node.it.facts.ready);
+            let runs = node.is_some_and(|node| node.it.facts.ready && !node.it.is_away);
+            let owned = self.plans.values().any(|plan| plan.it.uid == pod.it.plan_uid);
+            if pod.it.facts.reboot.is_some() && !owned && !pod.it.terminating {
+                moves.push(Move::CollectPod(name.clone()));
+            }
             if pod.it.terminating && (runs || node.is_none() || !pod.it.is_at_work()) {
                 moves.push(Move::RemovePod(name.clone()));
             } else if pod.it.terminating || pod.it.has_ended() {
@@ -74,7 +92,7 @@ impl Toy {
                 if runs && !other {
                     moves.push(Move::Bind(name.clone()));
                 }
-            } else if runs && !self.waits(&pod.it) {
+            } else if runs && !pod.it.sleeps && !self.waits(&pod.it) {
                 moves.push(Move::Go(name.clone()));
             }
         }
@@ -89,6 +107,7 @@ impl Toy {
                 pod.facts.node = Some(pod.target.as_str().into());
                 pod.facts.stage = Stage::Starting;
             }),
+            Move::Go(pod) if self.pods[pod].it.facts.reboot.is_some() => self.reboot_pod_goes_on(pod),
             Move::Go(pod) => self.pod_goes_on(pod),
             Move::EndJob(job) => self.job_ends(job),
             Move::RemovePod(pod) => {
@@ -100,6 +119,9 @@ impl Toy {
                 }
             }
             Move::Ttl(job) | Move::Collect(job) => self.job_goes(job),
+            Move::CollectPod(pod) => self.pod_is_told_to_go(pod),
+            Move::Reboot(node) => self.power_cycle(node),
+            Move::Return(node) => self.kubelet_returns(node),
         }
     }
 
@@ -127,12 +149,19 @@ impl Toy {
                 waiting: None,
                 drain: None,
                 last_words: None,
+                upgraded: false,
+                found: None,
+                reboot: None,
+                deleting: false,
             },
             target: job.facts.node.to_string(),
             cordon: job.cordon,
             drains: job.drains,
             terminating: false,
             succeeded: None,
+            sentinel: job.facts.sentinel.then(|| job.facts.hash.clone()),
+            plan_uid: job.facts.plan_uid.clone(),
+            sleeps: false,
         });
     }
 
@@ -145,7 +174,14 @@ impl Toy {
             Stage::Prepare => Stage::Cordon,
             Stage::Drain if !self.drain_ends(&pod) => return self.pod_ends(name, false),
             Stage::Cordon | Stage::Drain => Stage::Upgrade,
-            Stage::Upgrade => return self.pod_ends(name, !self.fails_on.contains(&pod.target)),
+            Stage::Upgrade if self.reboots_by_itself(&pod.target) => return,
+            Stage::Upgrade => {
+                let well = !self.fails_on.contains(&pod.target);
+                if well {
+                    self.leaves_a_sentinel(name);
+                }
+                return self.pod_ends(name, well);
+            }
             Stage::Unbound | Stage::Ended => panic!("{name} cannot go on"),
         };
         if matches!(stage, Stage::Cordon | Stage::Drain) {
@@ -153,7 +189,12 @@ impl Toy {
                 return self.pod_ends(name, false);
             }
             self.change_node(&pod.target, |node| match &pod.cordon {
-                Cordon::Refit(holder) => node.cordon(holder, stage == Stage::Cordon),
+                Cordon::Refit(holder) => {
+                    node.cordon(holder, stage == Stage::Cordon);
+                    if stage == Stage::Drain {
+                        node.evicts(holder);
+                    }
+                }
                 Cordon::Kubectl if !node.facts.unschedulable => {
                     node.facts.unschedulable = true;
                     node.cordoned_by = Who::Kubectl;
@@ -161,7 +202,10 @@ impl Toy {
                 Cordon::Kubectl | Cordon::None => {}
             });
         }
-        self.change_pod(name, |pod| pod.facts.stage = stage);
+        self.change_pod(name, |pod| {
+            pod.facts.stage = stage;
+            pod.facts.upgraded |= stage == Stage::Upgrade;
+        });
         if stage == Stage::Upgrade {
             self.upgrade_starts(&pod.facts.job_uid);
         }
@@ -172,7 +216,9 @@ impl Toy {
         self.change_pod(name, |pod| {
             pod.facts.stage = Stage::Ended;
             pod.succeeded = Some(well);
-            if !well {
+            if let Some(it) = pod.facts.reboot.as_mut() {
+                it.succeeded = well;
+            } else if !well {
                 pod.facts.last_words = Some("container upgrade exited with 1: no space left".to_owned());
             }
         });
@@ -182,7 +228,7 @@ impl Toy {
         }
     }
 
-    fn job_counts_a_failure(&mut self, uid: &str) {
+    pub(super) fn job_counts_a_failure(&mut self, uid: &str) {
         let job = self.jobs.iter().find(|(_, job)| *job.it.facts.uid == *uid);
         if let Some(job) = job.map(|(name, _)| name.clone()) {
             self.change_job(&job, |job| job.facts.failures += 1);
@@ -348,7 +394,7 @@ impl Toy {
                 Move::Go(name) | Move::Bind(name) | Move::RemovePod(name) => {
                     self.pods[name].it.facts.job_uid == uid
                 }
-                Move::Ttl(_) | Move::Collect(_) => false,
+                _ => false,
             };
             let Some(next) = self.moves().into_iter().find(mine) else {
                 break;

@@ -7,7 +7,9 @@ use k8s_openapi::api::batch::v1::Job;
 
 use crate::api::names;
 use crate::rollout::facts::Text;
-use crate::rollout::{Holder, JobFacts, Ledger, NodeChange, NodeFacts, Outcome, PodFacts, Record, Stage};
+use crate::rollout::{
+    Holder, JobFacts, Ledger, NodeChange, NodeFacts, Outcome, PodFacts, RebootPod, Record, Stage,
+};
 
 /// Who cordoned a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,14 @@ pub(in super::super) enum Who {
 pub(in super::super) struct ToyNode {
     pub(in super::super) facts: NodeFacts,
     pub(in super::super) cordoned_by: Who,
+    /// The boot that the machine is in. The Node says so once the kubelet is back.
+    pub(in super::super) boot: String,
+    /// Its kubelet has not been heard of in this boot.
+    pub(in super::super) is_away: bool,
+    /// It has been asked to reboot.
+    pub(in super::super) goes_down: bool,
+    /// Sentinels in `/run`, by UID of the Plan and hash: whether a reboot is required. They are of this boot.
+    pub(in super::super) sentinels: BTreeMap<(Text, Text), bool>,
 }
 
 /// How a Job cordons.
@@ -57,6 +67,12 @@ pub(in super::super) struct ToyPod {
     pub(in super::super) drains: bool,
     pub(in super::super) terminating: bool,
     pub(in super::super) succeeded: Option<bool>,
+    /// Its Job has a sentinel; of which hash.
+    pub(in super::super) sentinel: Option<Text>,
+    /// UID of its Plan.
+    pub(in super::super) plan_uid: Text,
+    /// It has requested a reboot, and sleeps.
+    pub(in super::super) sleeps: bool,
 }
 
 /// The facts of a rendered Job, by its labels and annotations, as the controller reads them.
@@ -107,7 +123,54 @@ pub(super) fn job_facts(job: &Job, uid: &str, created: Timestamp) -> JobFacts {
         disruptive: label(names::LABEL_EXCLUSIVE) == "true"
             || inits
                 .clone()
-                .any(|c| matches!(c.name.as_str(), "cordon" | "drain")),
+                .any(|c| matches!(c.name.as_str(), "cordon" | "drain"))
+            || annotation(names::ANNOTATION_REBOOT).is_some(),
+        sentinel: annotation(names::ANNOTATION_REBOOT).is_some(),
+        boots: [].into(),
+    }
+}
+
+/// A pod that reboots a node, as it is asked for.
+pub(super) fn reboot_pod(
+    plan: &Text,
+    plan_uid: &Text,
+    node: &NodeFacts,
+    name: &Text,
+    hash: Text,
+    boot_id: Option<Text>,
+    created: Timestamp,
+) -> ToyPod {
+    ToyPod {
+        facts: PodFacts {
+            name: name.clone(),
+            uid: "".into(),
+            job_uid: plan_uid.clone(),
+            plan: plan.clone(),
+            node: Some(node.name.clone()),
+            stage: Stage::Starting,
+            waiting: None,
+            drain: None,
+            last_words: None,
+            upgraded: false,
+            found: None,
+            reboot: Some(Box::new(RebootPod {
+                plan_uid: plan_uid.clone(),
+                node_uid: node.uid.clone(),
+                hash,
+                boot_id,
+                created,
+                succeeded: false,
+            })),
+            deleting: false,
+        },
+        target: node.name.to_string(),
+        cordon: Cordon::None,
+        drains: false,
+        terminating: false,
+        succeeded: None,
+        sentinel: None,
+        plan_uid: plan_uid.clone(),
+        sleeps: false,
     }
 }
 
@@ -156,6 +219,19 @@ impl ToyNode {
         }
     }
 
+    /// A drain notes whose pods it evicts.
+    pub(super) fn evicts(&mut self, holder: &Holder) {
+        let workload = format!("ReplicaSet/shop/on-{}", self.facts.name);
+        let holders = self
+            .facts
+            .ledger
+            .iter_mut()
+            .flat_map(|ledger| &mut ledger.holders);
+        for mine in holders.filter(|one| one.is_same(holder)) {
+            mine.evicted = vec![workload.clone()];
+        }
+    }
+
     /// The holder as the ledger has it.
     pub(super) fn holder(&self, holder: &Holder) -> Option<&Holder> {
         let mut holders = self.facts.ledger.iter().flat_map(|ledger| &ledger.holders);
@@ -182,7 +258,7 @@ impl ToyPod {
     }
 
     /// It is on a node and may be at work there.
-    pub(super) fn is_at_work(&self) -> bool {
+    pub(in super::super) fn is_at_work(&self) -> bool {
         self.facts.node.is_some() && !self.has_ended()
     }
 }

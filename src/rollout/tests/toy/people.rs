@@ -1,5 +1,7 @@
 //! What people do.
 
+use std::collections::BTreeMap;
+
 use super::objects::Cordon;
 use super::store::prune;
 use super::wire::News;
@@ -32,7 +34,14 @@ impl Toy {
             name.to_owned(),
             Stored {
                 version,
-                it: ToyNode { facts, cordoned_by },
+                it: ToyNode {
+                    boot: facts.boot_id.to_string(),
+                    facts,
+                    cordoned_by,
+                    is_away: false,
+                    goes_down: false,
+                    sentinels: BTreeMap::new(),
+                },
             },
         );
     }
@@ -146,6 +155,7 @@ impl Toy {
     }
 
     pub(in super::super) fn ready(&mut self, node: &str, ready: bool) {
+        let ready = ready && !self.nodes[node].it.is_away;
         self.note(|| format!("{node} Ready: {ready}"));
         self.change_node(node, |node| node.facts.ready = ready);
     }
@@ -213,6 +223,8 @@ impl Toy {
             created: self.now,
             unschedulable_before: None,
             disruptive: true,
+            sentinel: false,
+            boots: [].into(),
         }
     }
 }

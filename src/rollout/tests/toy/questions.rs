@@ -179,6 +179,10 @@ impl Toy {
         self.engine.flights[flight].creates().is_some()
     }
 
+    pub(in super::super) fn makes_pod(&self, flight: usize) -> bool {
+        self.engine.flights[flight].makes_pod()
+    }
+
     pub(in super::super) fn notes_fields(&self, flight: usize) -> bool {
         self.engine.flights[flight].notes_fields()
     }

@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 
-use super::objects::{Cordon, apply, job_facts};
+use super::objects::{Cordon, ToyPod, apply, job_facts, reboot_pod};
 use super::wire::News;
 use super::{Fate, Stored, Toy, ToyJob, Who};
 use crate::api::{PlanStatus, names};
 use crate::job::{JobInput, NodeInput, render};
 use crate::rollout::facts::Text;
-use crate::rollout::{Event, Holder, Kind, Missing, NodeChange, Stage, Step};
+use crate::rollout::{Event, Holder, Kind, Missing, NodeChange, Stage, Step, WorkloadFacts};
 
 /// A step as a request: what it takes from what is known is in it.
 #[derive(Clone, Debug)]
@@ -51,6 +51,19 @@ pub(super) enum Request {
         version: u64,
         limit: i32,
     },
+    NoteBoots {
+        job: Text,
+        uid: Text,
+        version: u64,
+        boots: Vec<Text>,
+    },
+    CreatePod {
+        pod: Box<ToyPod>,
+    },
+    DeletePod {
+        pod: Text,
+        uid: Text,
+    },
     Mark {
         job: Text,
         uid: Text,
@@ -70,14 +83,20 @@ pub(super) enum Request {
     Secret {
         name: Text,
     },
-    Permissions,
+    Workload {
+        workload: Text,
+    },
+    Permissions {
+        reboots: bool,
+    },
 }
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
 pub(super) enum Told {
-    News(News),
+    News(Box<News>),
     JobLeaving(Text, Text),
+    PodLeaving(Text, Text),
     NameTaken(Text),
     JobUnknown(Text),
     JobAbsent(Text),
@@ -88,6 +107,7 @@ pub(super) enum Told {
     Secret(Text, u64, String),
     Channel(Text, Timestamp, Result<String, String>),
     Permissions(Missing),
+    Workload(Text, WorkloadFacts),
 }
 
 /// How a step went wrong.
@@ -107,11 +127,15 @@ pub(super) struct Reply {
     pub(super) trouble: Option<(String, Wrong)>,
 }
 
-fn told(told: Vec<Told>) -> Reply {
+pub(super) fn news(news: News) -> Told {
+    Told::News(Box::new(news))
+}
+
+pub(super) fn told(told: Vec<Told>) -> Reply {
     Reply { told, trouble: None }
 }
 
-fn wrong(told: Vec<Told>, kind: Wrong, text: &str) -> Reply {
+pub(super) fn wrong(told: Vec<Told>, kind: Wrong, text: &str) -> Reply {
     Reply {
         told,
         trouble: Some((text.to_owned(), kind)),
@@ -185,13 +209,16 @@ impl Toy {
                     plan_uid: input.plan.uid.to_owned(),
                     cancelled: false,
                     passed: false,
+                    evicted: Vec::new(),
                 };
                 let cordon = match (cordons, facts.is_windows()) {
                     (false, _) => Cordon::None,
                     (true, false) => Cordon::Refit(holder),
                     (true, true) => Cordon::Kubectl,
                 };
-                let facts = job_facts(&manifest, "", self.now);
+                let mut facts_of_job = job_facts(&manifest, "", self.now);
+                facts_of_job.boots = [facts.boot_id.clone()].into();
+                let facts = facts_of_job;
                 let mut job = Box::new(ToyJob::new(facts, cordon));
                 job.drains = spec.drain.is_some();
                 Request::Create { job }
@@ -214,6 +241,28 @@ impl Toy {
                 uid,
                 limit,
             },
+            Step::NoteBoots { job, uid, boots } => Request::NoteBoots {
+                version: world.job_version(&job)?,
+                job,
+                uid,
+                boots,
+            },
+            Step::CreatePod {
+                plan,
+                node,
+                pod,
+                hash,
+                boot_id,
+                ..
+            } => {
+                let (plan, node) = (world.plan(&plan)?, world.node(&node)?);
+                Request::CreatePod {
+                    pod: Box::new(reboot_pod(
+                        &plan.name, &plan.uid, node, &pod, hash, boot_id, self.now,
+                    )),
+                }
+            }
+            Step::DeletePod { pod, uid, .. } => Request::DeletePod { pod, uid },
             Step::MarkRecorded {
                 job,
                 uid,
@@ -244,7 +293,10 @@ impl Toy {
             }
             Step::Poll { url, .. } => Request::Poll { url },
             Step::ReadSecret { name } => Request::Secret { name },
-            Step::AskPermissions => Request::Permissions,
+            Step::ReadWorkload { workload } => Request::Workload { workload },
+            Step::AskPermissions => Request::Permissions {
+                reboots: world.has_reboots(),
+            },
             Step::ReadPlans => return None,
         })
     }
@@ -281,7 +333,7 @@ impl Toy {
                 }
                 self.status_is_written(plan, status, events);
                 let now = self.changes_plan(plan, |facts| facts.object.status = Some((**status).clone()));
-                let mut heard = vec![Told::News(now), Told::StatusWritten(plan.clone())];
+                let mut heard = vec![news(now), Told::StatusWritten(plan.clone())];
                 if !self.schema {
                     heard.push(Told::StatusPruned);
                 }
@@ -298,7 +350,7 @@ impl Toy {
                     taken => return self.look_at_plan(plan, uid, &taken),
                 }
                 let note = note.clone();
-                told(vec![Told::News(self.changes_plan(plan, |facts| {
+                told(vec![news(self.changes_plan(plan, |facts| {
                     let annotations = facts.object.metadata.annotations.get_or_insert_default();
                     match note {
                         Some(note) => annotations.insert(names::ANNOTATION_FIELDS.to_owned(), note),
@@ -342,6 +394,34 @@ impl Toy {
                 self.retries_are_ended(job, *limit);
                 self.patch_job(job, uid, &[], |job| job.facts.backoff_limit = *limit)
             }
+            Request::NoteBoots {
+                job,
+                uid,
+                version,
+                boots,
+            } => {
+                if self
+                    .jobs
+                    .get(&**job)
+                    .is_some_and(|known| known.version != *version)
+                {
+                    return self.look_at_job(job, uid, Wrong::Stale);
+                }
+                let boots = boots.clone().into();
+                self.patch_job(job, uid, &[], |job| job.facts.boots = boots)
+            }
+            Request::CreatePod { pod } => self.create_pod_request(pod),
+            Request::DeletePod { pod, uid } => {
+                if self
+                    .pods
+                    .get(&**pod)
+                    .is_none_or(|known| known.it.facts.uid != *uid)
+                {
+                    return self.look_at_pod(pod, uid, Wrong::Stale);
+                }
+                self.pod_is_told_to_go(pod);
+                told(vec![Told::PodLeaving(pod.clone(), uid.clone())])
+            }
             Request::Mark {
                 job,
                 uid,
@@ -378,9 +458,22 @@ impl Toy {
                 )]),
                 None => wrong(vec![Told::SecretMissing(name.clone())], Wrong::Stale, "not found"),
             },
-            Request::Permissions => {
-                let missing = vec![Told::Permissions(self.forbidden.clone())];
-                if self.forbidden.is_empty() {
+            Request::Workload { workload } => {
+                let (ready, wanted) = self.workloads.get(&**workload).copied().unwrap_or_default();
+                let seen = self.now;
+                told(vec![Told::Workload(
+                    workload.clone(),
+                    WorkloadFacts { seen, ready, wanted },
+                )])
+            }
+            Request::Permissions { reboots } => {
+                let mut forbidden = self.forbidden.clone();
+                forbidden.knows_reboots = *reboots;
+                forbidden.knows_workloads = true;
+                forbidden.for_reboots.retain(|_| *reboots);
+                let nothing = forbidden.is_empty();
+                let missing = vec![Told::Permissions(forbidden)];
+                if nothing {
                     told(missing)
                 } else {
                     wrong(missing, Wrong::Refused, "MissingPermission")
@@ -403,7 +496,7 @@ impl Toy {
                 let known = self.plans.get(&**plan);
                 lost(
                     known
-                        .map(|p| Told::News(News::Plan(p.version, self.reads(&p.it))))
+                        .map(|p| news(News::Plan(p.version, self.reads(&p.it))))
                         .into_iter()
                         .collect(),
                 )
@@ -415,13 +508,20 @@ impl Toy {
             Request::Delete { job, uid, .. }
             | Request::Release { job, uid }
             | Request::EndRetries { job, uid, .. }
+            | Request::NoteBoots { job, uid, .. }
             | Request::Mark { job, uid, .. } => self.look_at_job(job, uid, Wrong::Unanswered),
             Request::Node { node, uid, .. } => self.look_at_node(node, uid, Wrong::Unanswered),
+            Request::CreatePod { pod } => match self.pods.get(&*pod.facts.name) {
+                Some(known) => told(vec![news(News::Pod(known.version, known.it.facts.clone()))]),
+                None => lost(Vec::new()),
+            },
+            Request::DeletePod { pod, uid } => self.look_at_pod(pod, uid, Wrong::Unanswered),
             Request::Tell { .. }
             | Request::Look { .. }
             | Request::Poll { .. }
             | Request::Secret { .. }
-            | Request::Permissions => lost(Vec::new()),
+            | Request::Workload { .. }
+            | Request::Permissions { .. } => lost(Vec::new()),
         }
     }
 
@@ -447,7 +547,7 @@ impl Toy {
             _ => Wrong::Stale,
         };
         wrong(
-            vec![Told::News(News::Plan(plan.version, self.reads(&plan.it)))],
+            vec![news(News::Plan(plan.version, self.reads(&plan.it)))],
             kind,
             "conflict",
         )
@@ -456,14 +556,14 @@ impl Toy {
     fn see_job(&self, name: &Text) -> Told {
         let job = &self.jobs[&**name];
         if job.it.ours {
-            Told::News(News::Job(job.version, job.it.facts.clone()))
+            news(News::Job(job.version, job.it.facts.clone()))
         } else {
             Told::NameTaken(name.clone())
         }
     }
 
     fn look_at_job(&self, name: &Text, uid: &Text, kind: Wrong) -> Reply {
-        let gone = Told::News(News::JobGone(name.clone(), uid.clone()));
+        let gone = news(News::JobGone(name.clone(), uid.clone()));
         match self.jobs.get(&**name) {
             Some(job) if job.it.facts.uid == *uid => wrong(vec![self.see_job(name)], kind, "conflict"),
             Some(_) => told(vec![gone, self.see_job(name)]),
@@ -472,9 +572,8 @@ impl Toy {
     }
 
     fn look_at_node(&self, name: &Text, uid: &Text, kind: Wrong) -> Reply {
-        let gone = Told::News(News::NodeGone(name.clone(), uid.clone()));
-        let seen =
-            |node: &Stored<super::ToyNode>| Told::News(News::Node(node.version, node.it.facts.clone()));
+        let gone = news(News::NodeGone(name.clone(), uid.clone()));
+        let seen = |node: &Stored<super::ToyNode>| news(News::Node(node.version, node.it.facts.clone()));
         match self.nodes.get(&**name) {
             Some(node) if node.it.facts.uid == *uid => wrong(vec![seen(node)], kind, "conflict"),
             Some(node) => told(vec![gone, seen(node)]),
@@ -511,8 +610,7 @@ impl Toy {
             let ended = pods.iter().any(|pod| pod.it.has_ended());
             let next = pods.iter().any(|pod| pod.it.facts.stage == Stage::Unbound);
             if at_work || ended && !next {
-                let seen =
-                    |pod: &&Stored<super::ToyPod>| Told::News(News::Pod(pod.version, pod.it.facts.clone()));
+                let seen = |pod: &&Stored<super::ToyPod>| news(News::Pod(pod.version, pod.it.facts.clone()));
                 return wrong(pods.iter().map(seen).collect(), Wrong::Stale, "bound by now");
             }
         }
@@ -555,7 +653,7 @@ impl Toy {
             }
         });
         let node = &self.nodes[&**name];
-        told(vec![Told::News(News::Node(node.version, node.it.facts.clone()))])
+        told(vec![news(News::Node(node.version, node.it.facts.clone()))])
     }
 
     fn write_events(&mut self, events: &[Event]) {

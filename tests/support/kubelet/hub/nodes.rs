@@ -78,6 +78,7 @@ impl Hub {
             NodeChange::Disconnect => node.machine.power = Power::Off,
             NodeChange::Reconnect => node.machine.power = Power::On,
             NodeChange::ShutDown => node.machine.power = Power::ShuttingDown,
+            NodeChange::LoseSentinels => node.machine.sentinels.clear(),
             NodeChange::Steer(overrides) => node.overrides = overrides,
             NodeChange::Boot => {
                 node.boot(now);

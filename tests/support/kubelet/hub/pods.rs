@@ -113,14 +113,13 @@ impl Hub {
         for started in &step.started {
             *node.runs.entry(started.container.clone()).or_default() += 1;
         }
+        node.machine.sentinels.extend(step.sentinels);
         if step.reboots && !node.rebooting {
             node.rebooting = true;
-            let (own, name) = (self.own.clone(), node.spec.name.clone());
+            let (own, name, boot) = (self.own.clone(), node.spec.name.clone(), pod.behaviour.boot());
             tokio::task::spawn_local(async move {
                 if let Some(commands) = own.upgrade() {
-                    Remote(commands)
-                        .reboot(&name, Duration::from_secs(1), Duration::ZERO)
-                        .await;
+                    Remote(commands).reboot(&name, boot).await;
                 }
             });
         }

@@ -1,0 +1,123 @@
+//! What `refit render` reads from a cluster. It writes nothing there.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use anyhow::{Context as _, anyhow};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Node, PodSpec, Secret};
+use kube::api::Api;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::runtime::Runtime;
+
+use crate::api::Plan;
+use crate::cli::cluster::Connection;
+use crate::controller::client::{ApiServer, ApiSource, brief};
+use crate::controller::own_image::MARK;
+use crate::job::JobSettings;
+use crate::proxy::ProxyEnv;
+
+/// A cluster.
+pub(super) struct Live {
+    runtime: Runtime,
+    client: Client,
+}
+
+impl Live {
+    pub(super) fn connect(connection: &Connection) -> anyhow::Result<Self> {
+        let lookup = |name: &str| std::env::var(name).ok();
+        let source = ApiSource {
+            kubeconfig: connection.kubeconfig.clone(),
+            master: None,
+            context: connection.context.clone(),
+            in_cluster: lookup("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("the runtime cannot be started")?;
+        let client = runtime.block_on(async {
+            let server = ApiServer::find(&source, &ProxyEnv::read(lookup)?).await?;
+            anyhow::Ok(server.on_node()?)
+        })?;
+        Ok(Self { runtime, client })
+    }
+
+    fn get<K>(&self, api: &Api<K>, name: &str) -> anyhow::Result<Option<K>>
+    where
+        K: Clone + Debug + DeserializeOwned + Resource<DynamicType = ()>,
+    {
+        let kind = K::kind(&());
+        self.runtime
+            .block_on(api.get_opt(name))
+            .map_err(|error| anyhow!("{kind} {name} cannot be read: {}", brief(&error)))
+    }
+
+    fn namespaced<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(super) fn node(&self, name: &str) -> anyhow::Result<Node> {
+        self.get(&Api::all(self.client.clone()), name)?
+            .with_context(|| format!("there is no Node {name}"))
+    }
+
+    pub(super) fn plan(&self, namespace: &str, name: &str) -> anyhow::Result<Option<Plan>> {
+        self.get(&self.namespaced(namespace), name)
+    }
+
+    pub(super) fn secret(&self, namespace: &str, name: &str) -> anyhow::Result<Option<Secret>> {
+        self.get(&self.namespaced(namespace), name)
+    }
+
+    /// The pod that the controller's Deployment describes, if there is one.
+    pub(super) fn deployed(&self, namespace: &str, controller: &str) -> anyhow::Result<Option<PodSpec>> {
+        let deployment: Option<Deployment> = self.get(&self.namespaced(namespace), controller)?;
+        Ok(deployment.and_then(|deployment| deployment.spec.template.spec))
+    }
+
+    /// The variables of the controller's container, those of its `ConfigMaps` among them.
+    pub(super) fn environment(
+        &self,
+        namespace: &str,
+        pod: &PodSpec,
+    ) -> anyhow::Result<BTreeMap<String, String>> {
+        let mut found = BTreeMap::new();
+        let Some(container) = of_controller(pod) else {
+            return Ok(found);
+        };
+        let sources = container.env_from.iter().flatten();
+        for map in sources.filter_map(|from| from.config_map_ref.as_ref()) {
+            let map: Option<ConfigMap> = self.get(&self.namespaced(namespace), &map.name)?;
+            found.extend(map.and_then(|map| map.data).unwrap_or_default());
+        }
+        let own = container.env.iter().flatten();
+        found.extend(own.filter_map(|variable| Some((variable.name.clone(), variable.value.clone()?))));
+        Ok(found)
+    }
+}
+
+/// The image that the controller runs from, which is what it cordons and drains with, and what that is pulled with.
+pub(super) fn fill_in_image(jobs: &mut JobSettings, pod: PodSpec) {
+    let image = of_controller(&pod).and_then(|container| container.image.clone());
+    if jobs.own_image.is_empty() {
+        jobs.own_image = image.unwrap_or_default();
+    }
+    let secrets = pod.image_pull_secrets.into_iter().flatten();
+    jobs.own_image_pull_secrets = secrets.map(|secret| secret.name).collect();
+}
+
+fn of_controller(pod: &PodSpec) -> Option<&Container> {
+    let is_ours = |container: &&Container| {
+        container
+            .env
+            .iter()
+            .flatten()
+            .any(|variable| variable.name == MARK)
+    };
+    pod.containers.iter().find(is_ours)
+}

@@ -1,0 +1,335 @@
+//! `refit validate`: what is wrong with Plan files, for people, programs and GitHub.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::ask::Asking;
+use super::{USAGE, output};
+use crate::gitops::check::{Options, Report, check, nearest};
+use crate::gitops::{Finding, Levels, Rule, Severity, Source, input, kustomize};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  refit validate examples/                          every Plan below a folder
+  kustomize build clusters/prod | refit validate -  what a cluster would get
+  refit validate --allow no-namespace plan.yaml     without one of the rules
+  refit validate -o github --online clusters/       in CI, and ask the channels too
+  refit validate --rules                            all rules, and what they weigh";
+
+/// Arguments of `refit validate`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Flags {
+    /// Files, folders, patterns such as 'clusters/**/plan*.yaml', or - for standard input
+    #[arg(value_name = "FILE", required_unless_present = "rules")]
+    files: Vec<String>,
+
+    /// Switch a rule off. May be repeated, or given several rules with commas between them
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
+    allow: Vec<Rule>,
+
+    /// Make a rule a warning
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
+    warn: Vec<Rule>,
+
+    /// Make a rule an error
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
+    deny: Vec<Rule>,
+
+    /// Namespace of the controller: a Plan in another one is told
+    #[arg(long, short = 'n', value_name = "NAME")]
+    namespace: Option<String>,
+
+    /// Ask the channels, too
+    #[arg(long)]
+    online: bool,
+
+    /// How findings are told
+    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
+    output: Format,
+
+    /// Print all rules, and look at no file
+    #[arg(long)]
+    rules: bool,
+
+    #[command(flatten)]
+    asking: Asking,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// A line for each, with the hint below it
+    Text,
+    /// One object, with all findings
+    Json,
+    /// Annotations of GitHub Actions
+    Github,
+}
+
+fn rule(name: &str) -> Result<Rule, String> {
+    Rule::named(name).ok_or_else(|| {
+        let near = nearest(name, Rule::ALL.iter().map(|rule| rule.name()));
+        let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+        format!("no such rule{near} (--rules lists all)")
+    })
+}
+
+pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    if flags.rules {
+        output::data(&rules()).context("the rules cannot be printed")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (mut sources, unread) = read(&flags.files);
+    let patches = kustomize::patches(&sources);
+    sources.retain(|source| {
+        let is_patch = kustomize::is_patch(&patches, source);
+        if is_patch {
+            output::note(format_args!(
+                "{} is a patch of Kustomize, and passed over",
+                source.name
+            ));
+        }
+        !is_patch
+    });
+    let options = Options {
+        levels: levels(flags),
+        namespace: flags.namespace.clone(),
+    };
+    let mut report = check(&sources, &options);
+    if flags.online {
+        ask(flags, &sources, &mut report)?;
+    }
+    let text = match flags.output {
+        Format::Text => report.findings.iter().map(as_text).collect(),
+        Format::Json => as_json(&report, sources.len()),
+        Format::Github => report.findings.iter().map(as_annotation).collect(),
+    };
+    output::data(&text).context("the findings cannot be printed")?;
+    output::note(summary(&report, sources.len()));
+    Ok(if unread {
+        ExitCode::from(USAGE)
+    } else if report
+        .findings
+        .iter()
+        .any(|found| found.severity > Severity::Note)
+    {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Reads all files that can be read, and says which cannot.
+pub(super) fn read(files: &[String]) -> (Vec<Source>, bool) {
+    let (inputs, errors) = input::expand(files);
+    let mut unread = !errors.is_empty();
+    errors.iter().for_each(output::error);
+    let mut sources = Vec::new();
+    for input in &inputs {
+        match input::read(input) {
+            Ok(source) => sources.push(source),
+            Err(error) => {
+                unread = true;
+                output::error(error);
+            }
+        }
+    }
+    (sources, unread)
+}
+
+fn levels(flags: &Flags) -> Levels {
+    let mut levels = Levels::default();
+    flags.allow.iter().for_each(|rule| levels.allow(*rule));
+    flags
+        .warn
+        .iter()
+        .for_each(|rule| levels.set(*rule, Severity::Warning));
+    flags
+        .deny
+        .iter()
+        .for_each(|rule| levels.set(*rule, Severity::Error));
+    levels
+}
+
+fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result<()> {
+    let urls = report
+        .channels
+        .iter()
+        .map(|channel| channel.url.clone())
+        .collect();
+    let answers = flags.asking.ask(urls)?;
+    let unreachable = report.channels.iter().filter_map(|channel| {
+        let why = answers.get(&channel.url)?.as_ref().err()?;
+        channel.unreachable(&why.to_string())
+    });
+    report.findings.extend(unreachable);
+    let order = |found: &Finding| sources.iter().position(|source| source.name == found.file);
+    report
+        .findings
+        .sort_by_key(|found| (order(found), found.place, found.rule));
+    Ok(())
+}
+
+fn rules() -> String {
+    let width = Rule::ALL
+        .iter()
+        .map(|rule| rule.name().len())
+        .max()
+        .unwrap_or_default();
+    let mut text = String::new();
+    for rule in Rule::ALL {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{:width$}  {:7}  {}",
+            rule.name(),
+            rule.severity().word(),
+            rule.about()
+        );
+    }
+    text
+}
+
+fn as_text(found: &Finding) -> String {
+    let Finding {
+        file,
+        place,
+        rule,
+        severity,
+        message,
+        hint,
+        ..
+    } = found;
+    let (line, column, severity) = (place.line, place.column, severity.word());
+    let hint = hint
+        .as_ref()
+        .map_or(String::new(), |hint| format!("  hint: {hint}\n"));
+    format!("{file}:{line}:{column}: {severity}: {message} [{rule}]\n{hint}")
+}
+
+fn as_json(report: &Report, files: usize) -> String {
+    let findings: Vec<_> = report
+        .findings
+        .iter()
+        .map(|found| {
+            json!({
+                "file": found.file,
+                "line": found.place.line,
+                "column": found.place.column,
+                "severity": found.severity,
+                "rule": found.rule.name(),
+                "plan": found.plan,
+                "field": found.field,
+                "message": found.message,
+                "hint": found.hint,
+            })
+        })
+        .collect();
+    let [errors, warnings, notes] = counts(report);
+    let report = json!({
+        "files": files,
+        "plans": report.plans,
+        "errors": errors,
+        "warnings": warnings,
+        "notes": notes,
+        "findings": findings,
+    });
+    format!("{report:#}\n")
+}
+
+/// `::error file=…,line=…,col=…,title=…::…`, as GitHub Actions reads it off standard output.
+fn as_annotation(found: &Finding) -> String {
+    let command = match found.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "notice",
+    };
+    let data = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
+    let hint = found
+        .hint
+        .as_ref()
+        .map_or(String::new(), |hint| format!("\nhint: {hint}"));
+    format!(
+        "::{command} file={},line={},col={},title={}::{}\n",
+        // Paths are those of the repository.
+        property(found.file.trim_start_matches("./")),
+        found.place.line,
+        found.place.column,
+        property(&format!("refit: {}", found.rule)),
+        data(&format!("{}{hint}", found.message)),
+    )
+}
+
+fn counts(report: &Report) -> [usize; 3] {
+    [Severity::Error, Severity::Warning, Severity::Note].map(|severity| {
+        report
+            .findings
+            .iter()
+            .filter(|found| found.severity == severity)
+            .count()
+    })
+}
+
+fn summary(report: &Report, files: usize) -> String {
+    let some = |number: usize, word: &str| {
+        let plural = if number == 1 { "" } else { "s" };
+        format!("{number} {word}{plural}")
+    };
+    let [errors, warnings, notes] = counts(report);
+    format!(
+        "{} in {}: {}, {}, {}",
+        some(report.plans, "Plan"),
+        some(files, "file"),
+        some(errors, "error"),
+        some(warnings, "warning"),
+        some(notes, "note")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gitops::place::Place;
+
+    fn finding() -> Finding {
+        Finding {
+            file: "a,b:c.yaml".to_owned(),
+            place: Place { line: 3, column: 5 },
+            rule: Rule::WrongType,
+            severity: Severity::Error,
+            plan: None,
+            field: None,
+            message: "100% wrong,\nall of it".to_owned(),
+            hint: Some("try: again".to_owned()),
+        }
+    }
+
+    #[test]
+    fn an_annotation_escapes_what_github_reads() {
+        assert_eq!(
+            as_annotation(&finding()),
+            "::error file=a%2Cb%3Ac.yaml,line=3,col=5,title=refit%3A wrong-type::100%25 wrong,%0Aall of it%0Ahint: try: again\n"
+        );
+    }
+
+    #[test]
+    fn a_line_is_what_editors_can_jump_to() {
+        assert_eq!(
+            as_text(&finding()),
+            "a,b:c.yaml:3:5: error: 100% wrong,\nall of it [wrong-type]\n  hint: try: again\n"
+        );
+    }
+
+    #[test]
+    fn a_rule_that_is_none_is_told_with_the_one_that_was_meant() {
+        assert_eq!(rule("wrong-type"), Ok(Rule::WrongType));
+        let error = rule("wrong-types").unwrap_err();
+        assert_eq!(
+            error,
+            "no such rule; did you mean wrong-type? (--rules lists all)"
+        );
+    }
+}

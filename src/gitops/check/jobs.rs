@@ -1,0 +1,258 @@
+//! What keeps the API server from taking the Plan's Jobs: `job::check` is asked, and what it leaves to the API server is
+//! looked at here.
+
+use super::{Subject, is_placeholder};
+use crate::api::selector::{label_key_problems, label_value_problems};
+use crate::api::{ContainerSpec, Plan, PlanSpec, SecretSpec};
+use crate::gitops::Rule;
+use crate::job::{self, JobError, JobSettings, PlanInput, Remark, inputs};
+
+/// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS` as refit's and system-upgrade-controller's manifests set it.
+const DEADLINE: i64 = 900;
+/// A version that is valid, where the Plan's is not known.
+pub(super) const ANY_VERSION: &str = "v0";
+/// A UID, which only a cluster gives.
+const ANY_UID: &str = "00000000-0000-0000-0000-000000000000";
+/// A hash, which has 56 digits.
+const ANY_HASH: &str = "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f";
+
+/// How Jobs are made where nobody says otherwise.
+pub(super) fn settings() -> JobSettings {
+    JobSettings {
+        active_deadline_seconds: DEADLINE,
+        ..JobSettings::new("system-upgrade-controller", "refit")
+    }
+}
+
+/// The version as a tag, or one that will do where there is none.
+pub(super) fn version_of(spec: &PlanSpec) -> String {
+    let version = spec.version.as_deref().unwrap_or_default();
+    let munged = crate::channel::version::munge(version);
+    if crate::channel::version::check(&munged).is_ok() {
+        munged
+    } else {
+        ANY_VERSION.to_owned()
+    }
+}
+
+impl Subject<'_> {
+    pub(super) fn check_jobs(&mut self, plan: &Plan) {
+        let (spec, settings, version) = (&plan.spec, settings(), version_of(&plan.spec));
+        let input = PlanInput {
+            name: plan.metadata.name.as_deref().unwrap_or("plan"),
+            namespace: "",
+            uid: ANY_UID,
+            labels: plan.metadata.labels.as_ref(),
+            annotations: plan.metadata.annotations.as_ref(),
+            spec,
+            latest_version: &version,
+            latest_hash: ANY_HASH,
+            inputs: &inputs::inputs(spec, &version),
+        };
+        let found = job::check(&input, &settings);
+        for error in found.errors {
+            self.job_error(spec, &error);
+        }
+        for remark in found.remarks {
+            // The other depends on the controller's environment, which nobody knows here.
+            if remark == Remark::DrainTimeoutExceedsDeadline {
+                let hint = "the Job ends first, and the drain is tried again from the start; raise `jobActiveDeadlineSecs`";
+                self.tell(
+                    Rule::DrainTimeoutPastDeadline,
+                    "spec.drain.timeout",
+                    format!("spec.drain.timeout: {remark}"),
+                    Some(hint.to_owned()),
+                );
+            }
+        }
+        self.check_tolerations(spec);
+        for (container, of) in containers(spec) {
+            self.check_container(container, of);
+        }
+        self.check_secrets(spec);
+        self.check_post_complete_labels(spec, &version);
+    }
+
+    fn job_error(&mut self, spec: &PlanSpec, error: &JobError) {
+        let volume = |named: &dyn Fn(&str, &str) -> bool| {
+            containers(spec).find_map(|(container, of)| {
+                // Of two that are in each other's way, the second is the mistake.
+                let volumes = of.volumes.as_deref().unwrap_or_default();
+                let index = volumes
+                    .iter()
+                    .rposition(|one| named(&one.name, &one.destination))?;
+                Some(format!("spec.{container}.volumes[{index}]"))
+            })
+        };
+        if error.is_for_windows() {
+            return; // nobody knows here whether there are such nodes
+        }
+        let field = match error {
+            JobError::Image { container, image, .. } => {
+                let field = format!("spec.{container}.image");
+                // What is not there, or somebody else fills in, is told elsewhere.
+                if !is_placeholder(image) && self.has(&field) {
+                    self.tell(Rule::BadImage, &field, error.to_string(), None);
+                }
+                return;
+            }
+            JobError::VolumeName(name) | JobError::VolumeConflict(name) => {
+                volume(&|volume, _| volume == name)
+            }
+            JobError::VolumePath { name, .. } => volume(&|volume, _| volume == name),
+            JobError::MountConflict { path, .. } => volume(&|_, destination| destination == path),
+            // Not about the Plan, or told by what the controller says of it.
+            JobError::PlanName(_)
+            | JobError::ControllerName(_)
+            | JobError::Version(_)
+            | JobError::NoHash
+            | JobError::PostCompleteDelay(_)
+            | JobError::PodSelector(_) => return,
+            _ => None,
+        };
+        self.tell(
+            Rule::BadJob,
+            field.as_deref().unwrap_or("spec"),
+            error.to_string(),
+            None,
+        );
+    }
+
+    fn check_tolerations(&mut self, spec: &PlanSpec) {
+        for (index, toleration) in spec.tolerations.iter().flatten().enumerate() {
+            let (key, value) = (
+                toleration.key.as_deref().unwrap_or_default(),
+                toleration.value.as_deref().unwrap_or_default(),
+            );
+            let operator = toleration.operator.as_deref().unwrap_or_default();
+            let effect = toleration.effect.as_deref().unwrap_or_default();
+            let problem = if !matches!(operator, "" | "Equal" | "Exists" | "Lt" | "Gt") {
+                format!("its operator is {operator:?}; it must be Exists or Equal")
+            } else if key.is_empty() && operator != "Exists" {
+                "it has no key, for which its operator must be Exists".to_owned()
+            } else if operator == "Exists" && !value.is_empty() {
+                format!("its operator is Exists, for which there is no value ({value:?})")
+            } else if !matches!(effect, "" | "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
+                format!("its effect is {effect:?}; it must be NoSchedule, PreferNoSchedule or NoExecute")
+            } else if toleration.toleration_seconds.is_some() && effect != "NoExecute" {
+                "it has tolerationSeconds, for which its effect must be NoExecute".to_owned()
+            } else if let Some(problem) = Some(key)
+                .filter(|key| !key.is_empty())
+                .and_then(|key| label_key_problems(key).into_iter().next())
+            {
+                format!("its key is {key:?}: {problem}")
+            } else if let Some(problem) = label_value_problems(value).into_iter().next() {
+                format!("its value is {value:?}: {problem}")
+            } else {
+                continue;
+            };
+            let field = format!("spec.tolerations[{index}]");
+            self.tell(Rule::BadJob, &field, format!("{field}: {problem}"), None);
+        }
+    }
+
+    fn check_container(&mut self, container: &str, of: &ContainerSpec) {
+        for (index, variable) in of.envs.iter().flatten().enumerate() {
+            let field = format!("spec.{container}.envs[{index}]");
+            let name = &variable.name;
+            let sources = variable.value_from.as_ref().map(|from| {
+                let from = serde_json::to_value(from).unwrap_or_default();
+                from.as_object().map_or(0, serde_json::Map::len)
+            });
+            let problem = if name.is_empty() {
+                "its name is missing".to_owned()
+            } else if name.contains('=') || !name.chars().all(|c| matches!(c, ' '..='~')) {
+                format!("its name is {name:?}; it must be printable ASCII without '='")
+            } else if sources.is_some() && variable.value.as_deref().is_some_and(|value| !value.is_empty()) {
+                format!("{name} has both value and valueFrom")
+            } else if sources.is_some_and(|sources| sources != 1) {
+                format!("valueFrom of {name} must have exactly one source")
+            } else {
+                continue;
+            };
+            self.tell(Rule::BadJob, &field, format!("{field}: {problem}"), None);
+        }
+        for (index, volume) in of.volumes.iter().flatten().enumerate() {
+            let field = format!("spec.{container}.volumes[{index}].destination");
+            if volume.destination.contains(':') {
+                let message = format!("{field} is {:?}; it must not contain ':'", volume.destination);
+                self.tell(Rule::BadJob, &field, message, None);
+            }
+        }
+        let context = of.security_context.as_ref();
+        let is = |flag: Option<bool>, value: bool| flag == Some(value);
+        if context.is_some_and(|c| is(c.privileged, true) && is(c.allow_privilege_escalation, false)) {
+            let field = format!("spec.{container}.securityContext");
+            let message = format!("{field} is privileged, and cannot have allowPrivilegeEscalation: false");
+            self.tell(Rule::BadJob, &field, message, None);
+        }
+    }
+
+    fn check_secrets(&mut self, spec: &PlanSpec) {
+        for (index, secret) in spec.secrets.iter().flatten().enumerate() {
+            self.check_mode(secret, &format!("spec.secrets[{index}].defaultMode"));
+            let field = format!("spec.secrets[{index}].path");
+            if secret.path.contains(':') {
+                let message = format!("{field} is {:?}; it must not contain ':'", secret.path);
+                self.tell(Rule::BadJob, &field, message, None);
+            } else if !secret.path.is_empty()
+                && !secret.path.starts_with('/')
+                && !is_placeholder(&secret.path)
+            {
+                let message = format!(
+                    "{field} is relative: the secret is mounted at /run/system-upgrade/secrets/{}",
+                    secret.path
+                );
+                let hint = "write the whole path; below /host it is on the node".to_owned();
+                self.tell(Rule::RelativeSecretPath, &field, message, Some(hint));
+            }
+        }
+    }
+
+    fn check_mode(&mut self, secret: &SecretSpec, field: &str) {
+        let Some((mode, node)) = secret.default_mode.zip(self.node(field)) else {
+            return;
+        };
+        let written = self.written(node);
+        // Three digits, each of which could be octal, by somebody who thinks of `chmod`.
+        let as_octal = u32::from_str_radix(written, 8)
+            .ok()
+            .filter(|_| written.len() == 3 && !written.starts_with('0'));
+        let hint = as_octal
+            .map(|octal| format!("write `0{written}`, or {octal}, for the mode that chmod calls {written}"));
+        if !(0..=0o777).contains(&mode) {
+            let message = format!("{field} is {mode}; it must be from 0 to 511, which is 0777");
+            self.tell(Rule::BadJob, field, message, hint);
+        } else if hint.is_some() {
+            let message = format!("{field} is {mode} in decimal, which is 0{mode:o}");
+            self.tell(Rule::SecretMode, field, message, hint);
+        }
+    }
+
+    fn check_post_complete_labels(&mut self, spec: &PlanSpec, version: &str) {
+        const FIELD: &str = "spec.postCompleteLabels";
+        self.check_label_map(FIELD, FIELD, false);
+        for (key, value) in spec.post_complete_labels.iter().flatten() {
+            let filled_in = value
+                .replace("$(LATEST_VERSION)", version)
+                .replace("$(LATEST_HASH)", ANY_HASH)
+                .replace("$$", "$");
+            let Some(problem) = label_value_problems(&filled_in).into_iter().next() else {
+                continue;
+            };
+            let entry = self.node(FIELD).and_then(|labels| labels.object()?.entry(key));
+            let offset = entry.map_or(0, |entry| entry.value.offset());
+            let hint = value
+                .contains("$(")
+                .then(|| "what is filled in is $(LATEST_VERSION) and $(LATEST_HASH)".to_owned());
+            let message = format!("the value {value:?} of {FIELD}.{key}: {problem}");
+            self.tell_at(Rule::BadLabel, offset, Some(FIELD), message, hint);
+        }
+    }
+}
+
+/// The containers that a Plan describes.
+pub(super) fn containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
+    let prepare = spec.prepare.iter().map(|prepare| ("prepare", prepare));
+    prepare.chain(std::iter::once(("upgrade", &spec.upgrade)))
+}

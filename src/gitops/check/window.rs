@@ -1,0 +1,68 @@
+//! Windows that never open, and such as are shorter than a Job.
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Subject, jobs};
+use crate::api::PlanSpec;
+use crate::api::window::Window;
+use crate::gitops::Rule;
+use crate::job::render::active_deadline_seconds;
+
+/// An instant from which on windows are tried: any will do that is in no change of summer time, as a Monday in the
+/// middle of winter is.
+const MONDAY: i64 = 1_768_780_800; // 2026-01-19T00:00:00Z
+
+impl Subject<'_> {
+    pub(super) fn check_window(&mut self, spec: &PlanSpec) {
+        let zone = TimeZone::UTC;
+        let Some(window) = spec
+            .window
+            .as_ref()
+            .and_then(|window| Window::parse(window, &zone).ok())
+        else {
+            return;
+        };
+        let Ok(now) = Timestamp::from_second(MONDAY) else {
+            return;
+        };
+        let Some(opens) = window.next_open(now) else {
+            let message = "spec.window has no days, and never opens".to_owned();
+            let hint = "give it `days: [mo, tu, we, th, fr, sa, su]`, or those that are meant".to_owned();
+            if !self.has("spec.window.days") {
+                self.tell(Rule::WindowNeverOpens, "spec.window", message, Some(hint));
+            }
+            return;
+        };
+        // The window may be open already: its length is that of the next one.
+        let Some(opens) = window.closes(opens).and_then(|closes| window.next_open(closes)) else {
+            return; // it never closes
+        };
+        let Some(closes) = window.closes(opens) else {
+            return;
+        };
+        let length = closes.duration_since(opens);
+        let deadline = active_deadline_seconds(spec, &jobs::settings()).map(SignedDuration::from_secs);
+        let Some(deadline) = deadline.filter(|deadline| *deadline > length) else {
+            return;
+        };
+        let says = if spec.job_active_deadline_secs.is_some_and(|seconds| seconds > 0) {
+            "spec.jobActiveDeadlineSecs"
+        } else {
+            "the usual deadline of a Job"
+        };
+        let message = format!(
+            "spec.window is open for {} seconds, and {says} is {}: a Job may go on long after it",
+            length.as_secs(),
+            deadline.as_secs()
+        );
+        let hint = "make the window longer, or the deadline shorter; nodes under way finish, window or not"
+            .to_owned();
+        self.tell(
+            Rule::WindowShorterThanDeadline,
+            "spec.window",
+            message,
+            Some(hint),
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! Which files are patches of Kustomize: pieces of objects, which are not to be judged as whole ones.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+use super::Source;
+use super::yaml::Node;
+
+const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+/// The files that a kustomization among the sources patches with.
+pub fn patches(sources: &[Source]) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for source in sources {
+        let Some(path) = source.path.as_deref() else {
+            continue;
+        };
+        let is_kustomization = path
+            .file_name()
+            .is_some_and(|name| NAMES.iter().any(|known| name == *known));
+        let folder = path.parent().filter(|_| is_kustomization);
+        for (folder, document) in folder.into_iter().flat_map(|folder| {
+            let documents = source.stream.documents.iter();
+            documents.map(move |document| (folder, document))
+        }) {
+            found.extend(files(document).map(|file| plain(&folder.join(file))));
+        }
+    }
+    found
+}
+
+/// Whether a source is one of them.
+pub fn is_patch(patches: &BTreeSet<PathBuf>, source: &Source) -> bool {
+    source
+        .path
+        .as_deref()
+        .is_some_and(|path| patches.contains(&plain(path)))
+}
+
+fn files(document: &Node) -> impl Iterator<Item = &str> {
+    let items = |field: &str| document.get(field).map(Node::items).unwrap_or_default().iter();
+    let by_path = items("patches").chain(items("patchesJson6902"));
+    by_path
+        .filter_map(|patch| patch.get("path")?.text())
+        // Either a file or the patch itself, which has several lines or a key.
+        .chain(items("patchesStrategicMerge").filter_map(Node::text))
+        .filter(|file| !file.contains(['\n', ':']))
+}
+
+/// A path without `.` and, as far as can be told without looking, `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if plain.file_name().is_some() => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kustomization_patches_with_is_known() {
+        let source = |name: &str, text: &str| Source::new(name, Some(Path::new(name)), text.to_owned());
+        let text = "patches:\n- path: ../patches/./one.yaml\n- patch: |-\n    spec: {}\npatchesStrategicMerge: [two.yaml, \"a: \
+                    b\"]\npatchesJson6902: [{path: three.json}]\nresources: [four.yaml]\n";
+        let sources = [
+            source("./prod/kustomization.yaml", text),
+            source("other.yaml", text),
+        ];
+        let found = patches(&sources);
+        let expected = ["patches/one.yaml", "prod/three.json", "prod/two.yaml"];
+        assert_eq!(found, expected.map(PathBuf::from).into());
+        assert!(is_patch(&found, &source("./patches/one.yaml", "")));
+        assert!(!is_patch(&found, &source("prod/four.yaml", "")));
+    }
+}

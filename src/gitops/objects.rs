@@ -1,0 +1,92 @@
+//! The objects in a document: itself, or the items of a list, which may be lists again.
+
+use super::yaml::{Node, Step};
+use crate::api::names::GROUP;
+
+/// An object in a file.
+#[derive(Clone, Debug)]
+pub struct Object<'s> {
+    /// Which document of the file, from 0.
+    pub document: usize,
+    /// The way to it within the document.
+    pub path: Vec<Step>,
+    /// The object.
+    pub node: &'s Node,
+    /// Its `apiVersion`, or the one that its list says.
+    pub api_version: String,
+    /// Its `kind`, or the one that its list says.
+    pub kind: String,
+}
+
+impl Object<'_> {
+    /// It is a Plan.
+    pub fn is_plan(&self) -> bool {
+        self.kind == "Plan" && self.api_version == format!("{GROUP}/{}", crate::api::crd::VERSION)
+    }
+
+    /// A text in its metadata.
+    pub fn metadata(&self, field: &str) -> Option<&str> {
+        self.node
+            .get("metadata")?
+            .get(field)?
+            .text()
+            .filter(|text| !text.is_empty())
+    }
+
+    /// How people call it: namespace and name, as far as it has them.
+    pub fn title(&self) -> String {
+        let name = self.metadata("name").unwrap_or("without a name");
+        match self.metadata("namespace") {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        }
+    }
+}
+
+/// All objects of the documents, in the order of the text.
+pub fn objects(documents: &[Node]) -> Vec<Object<'_>> {
+    let mut found = Vec::new();
+    for (document, node) in documents.iter().enumerate() {
+        collect(document, Vec::new(), node, None, &mut found);
+    }
+    found
+}
+
+fn collect<'s>(
+    document: usize,
+    path: Vec<Step>,
+    node: &'s Node,
+    of_list: Option<(&str, &str)>,
+    found: &mut Vec<Object<'s>>,
+) {
+    let text = |field: &str| {
+        node.get(field)
+            .and_then(Node::text)
+            .filter(|text| !text.is_empty())
+    };
+    let api_version = text("apiVersion")
+        .or(of_list.map(|(version, _)| version))
+        .unwrap_or_default();
+    let kind = text("kind").or(of_list.map(|(_, kind)| kind)).unwrap_or_default();
+    if let Some(of) = kind.strip_suffix("List")
+        && let Some(items) = node.get("items")
+    {
+        // The items of a `PlanList` need not say that they are Plans.
+        let of_list = (!of.is_empty()).then_some((api_version, of));
+        for (index, item) in items.items().iter().enumerate() {
+            let mut path = path.clone();
+            path.extend([Step::from("items"), Step::from(index)]);
+            collect(document, path, item, of_list, found);
+        }
+        return;
+    }
+    if node.object().is_some() {
+        found.push(Object {
+            document,
+            path,
+            node,
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,78 @@
+//! Lines and columns of a text.
+
+/// A place for people: both count from 1, columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Place {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column, from 1, in characters. A byte order mark is none.
+    pub column: usize,
+}
+
+/// Where the lines of a text begin.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    starts: Vec<usize>,
+}
+
+impl Lines {
+    /// Finds the lines. They end with LF, CR LF or CR, as in YAML.
+    pub fn new(text: &str) -> Self {
+        let bytes = text.as_bytes();
+        let ends = bytes.iter().enumerate().filter_map(|(at, byte)| match byte {
+            b'\n' => Some(at + 1),
+            b'\r' if bytes.get(at + 1) != Some(&b'\n') => Some(at + 1),
+            _ => None,
+        });
+        Self {
+            starts: std::iter::once(0).chain(ends).collect(),
+        }
+    }
+
+    /// The place of a byte of the text.
+    pub fn place(&self, text: &str, offset: usize) -> Place {
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = self.starts.get(line - 1).copied().unwrap_or_default();
+        let before = text.get(start..offset).unwrap_or_default();
+        Place {
+            line,
+            column: 1 + before.trim_start_matches('\u{feff}').chars().count(),
+        }
+    }
+
+    /// First and last byte (exclusive, its line break included) of the line in which a byte is.
+    pub fn line_of(&self, text: &str, offset: usize) -> std::ops::Range<usize> {
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = self.starts.get(line - 1).copied().unwrap_or_default();
+        start..self.starts.get(line).copied().unwrap_or(text.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str, at: &str) -> (usize, usize) {
+        let place = Lines::new(text).place(text, text.find(at).unwrap());
+        (place.line, place.column)
+    }
+
+    #[test]
+    fn lines_end_as_in_yaml_and_columns_are_characters() {
+        for newline in ["\n", "\r\n", "\r"] {
+            let text = format!("\u{feff}a: 1{newline}{newline}ä: b");
+            assert_eq!(place(&text, "a"), (1, 1), "{newline:?}");
+            assert_eq!(place(&text, "1"), (1, 4), "{newline:?}");
+            assert_eq!(place(&text, "b"), (3, 4), "{newline:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_text_has_a_place_and_a_line() {
+        let (text, lines) = ("a\nb", Lines::new("a\nb"));
+        assert_eq!(lines.place(text, 3), Place { line: 2, column: 2 });
+        assert_eq!(lines.line_of(text, 3), 2..3);
+        assert_eq!(lines.line_of(text, 0), 0..2);
+        assert_eq!(Lines::new("").place("", 0), Place { line: 1, column: 1 });
+    }
+}

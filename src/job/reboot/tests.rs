@@ -1,0 +1,196 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::PlanSpec;
+use crate::job::name::{job_name, second_job_name};
+
+const BOOT: &str = "5e1b0d4e-0a9a-4a52-b7a3-0d2f3a4b5c6d";
+
+fn settings() -> JobSettings {
+    JobSettings {
+        own_image_pull_secrets: vec!["refit-pull".to_owned()],
+        privileged: false,
+        image_pull_policy: "Always".to_owned(),
+        ..JobSettings::new("system-upgrade-controller", "example.com/refit:0.1.0")
+    }
+}
+
+fn spec(spec: Value) -> PlanSpec {
+    serde_json::from_value(spec).unwrap()
+}
+
+fn input<'a>(spec: &'a PlanSpec, errand: Errand<'a>) -> RebootInput<'a> {
+    RebootInput {
+        plan: PlanInput {
+            name: "os",
+            namespace: "system-upgrade",
+            uid: "plan-uid",
+            labels: None,
+            annotations: None,
+            spec,
+            latest_version: "v2",
+            latest_hash: "of-the-next-version",
+            inputs: "inputs",
+        },
+        node: NodeInput {
+            name: "node1.example.com",
+            uid: "node-uid",
+            os: Some("linux"),
+        },
+        hash: "hash",
+        errand,
+        seconds: 900,
+        critical: true,
+    }
+}
+
+fn made(input: &RebootInput<'_>) -> Value {
+    serde_json::to_value(reboot_pod(input, &settings()).unwrap()).unwrap()
+}
+
+#[test]
+fn the_pod_that_reboots() {
+    let spec = spec(json!({
+        "serviceAccountName": "system-upgrade", "imagePullSecrets": [{"name": "registry"}], "exclusive": true,
+        "reboot": {"when": "Always", "command": ["sh", "-c", "sleep $(DELAY) && kill -s $$SIG 1"]},
+    }));
+    let mut input = input(&spec, Errand::Reboot { boot_id: BOOT });
+    let of_plan = |key: &str| BTreeMap::from([(key.to_owned(), "x".to_owned())]);
+    let labels: BTreeMap<_, _> = [of_plan("team"), of_plan("a.cattle.io/b")]
+        .into_iter()
+        .flatten()
+        .collect();
+    input.plan.labels = Some(&labels);
+    let annotations = of_plan("sidecar.istio.io/inject");
+    input.plan.annotations = Some(&annotations);
+    insta::assert_yaml_snapshot!(made(&input));
+}
+
+#[test]
+fn the_pod_that_asks() {
+    let spec = spec(json!({"reboot": {"when": "Always"}}));
+    insta::assert_yaml_snapshot!(made(&input(&spec, Errand::Ask)));
+}
+
+#[test]
+fn the_command_is_the_plan_s_to_the_letter_or_left_to_refit() {
+    use crate::rehearse::podlife::ContainerStart;
+    let args = |reboot: Value| {
+        let spec = spec(json!({"reboot": reboot}));
+        let pod = reboot_pod(&input(&spec, Errand::Reboot { boot_id: BOOT }), &settings()).unwrap();
+        // As a kubelet hands them to the process.
+        ContainerStart::render(&pod, REBOOT, 0).unwrap().args
+    };
+    let always = [
+        "reboot".to_owned(),
+        format!("--boot-id={BOOT}"),
+        "--sentinel=plan-uid.node-uid.hash".to_owned(),
+    ];
+    assert_eq!(args(json!({"when": "Always"})), always);
+    assert_eq!(args(Value::Null), always, "the Plan was edited meanwhile");
+    let command = ["/opt/x", "$(SYSTEM_UPGRADE_NODE_NAME)", "$$", "--help", "$(X"];
+    let all: Vec<&str> = always
+        .iter()
+        .map(String::as_str)
+        .chain(["--"])
+        .chain(command)
+        .collect();
+    assert_eq!(args(json!({"when": "Always", "command": command})), all);
+}
+
+#[test]
+fn a_pod_is_told_apart_by_plan_node_and_hash_and_by_nothing_else() {
+    let name =
+        |plan: [&str; 2], node: [&str; 2], hash| reboot_pod_name(plan[0], plan[1], node[0], node[1], hash);
+    let base = name(["os", "p1"], ["node1", "n1"], "h1");
+    assert_eq!(base, "reboot-os-on-node1-649cefec62b8e15e");
+    let mut all = BTreeSet::from([
+        base.clone(),
+        name(["os", "p2"], ["node1", "n1"], "h1"),
+        name(["os", "p1"], ["node1", "n2"], "h1"),
+        name(["os", "p1"], ["node1", "n1"], "h2"),
+        ask_pod_name("os", "p1", "node1", "n1", "h1"),
+        job_name("os", "node1", "h1"),
+        second_job_name("os", "p1", "node1", "n1", "h1"),
+    ]);
+    assert_eq!(all.len(), 7, "{all:?}");
+    let long = "l".repeat(63);
+    for plan in [long.as_str(), "a.b", "p"] {
+        let node = format!("{}.example.com", "n".repeat(63));
+        let name = name([plan, "p1"], [&node, "n1"], "h1");
+        assert!(name.len() <= 63 && all.insert(name.clone()), "{name}");
+        let is_label = |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-');
+        assert!(name.split('.').all(is_label), "{name}");
+    }
+    // Another boot is another attempt of the same: it must not stand beside the first.
+    let spec = spec(json!({}));
+    let other = "6f2c1e5f-1bab-4b63-88b4-1e3f4b5c6d7e";
+    assert_eq!(
+        input(&spec, Errand::Reboot { boot_id: BOOT }).name(),
+        input(&spec, Errand::Reboot { boot_id: other }).name()
+    );
+}
+
+#[test]
+fn drains_of_jobs_leave_it_alone_and_that_of_a_person_needs_no_flag() {
+    use crate::api::selector::Selector;
+    use crate::drain::pods::{self, Rules, Verdict, triage};
+    let spec = spec(json!({}));
+    for errand in [Errand::Reboot { boot_id: BOOT }, Errand::Ask] {
+        let pod = reboot_pod(&input(&spec, errand), &settings()).unwrap();
+        // What refit and system-upgrade-controller drain, whatever else a Plan selects (S37).
+        let drained: Selector = "!upgrade.cattle.io/controller".parse().unwrap();
+        assert!(!drained.matches(pod.metadata.labels.as_ref().unwrap()));
+        // Nothing in it needs --force or --delete-emptydir-data: it is evicted, and made again.
+        let pod: pods::Pod = serde_json::from_value(made(&input(&spec, errand))).unwrap();
+        let now = "2026-01-02T03:04:05Z".parse().unwrap();
+        assert_eq!(triage(&pod, None, Rules::default(), now), Verdict::Goes);
+    }
+}
+
+#[test]
+fn its_deadline_is_one_that_kubernetes_takes() {
+    let spec = spec(json!({}));
+    for (seconds, expected) in [(-5, 1), (0, 1), (900, 900), (i64::MAX, 2_147_483_647)] {
+        let mut input = input(&spec, Errand::Reboot { boot_id: BOOT });
+        input.seconds = seconds;
+        assert_eq!(made(&input)["spec"]["activeDeadlineSeconds"], json!(expected));
+    }
+}
+
+#[test]
+fn where_the_critical_class_is_refused_it_has_the_plan_s() {
+    let spec = spec(json!({"priorityClassName": "upgrades"}));
+    let mut input = input(&spec, Errand::Reboot { boot_id: BOOT });
+    assert_eq!(made(&input)["spec"]["priorityClassName"], "system-node-critical");
+    input.critical = false;
+    assert_eq!(made(&input)["spec"]["priorityClassName"], "upgrades");
+}
+
+#[test]
+fn what_cannot_be_a_pod_is_said() {
+    let spec = spec(json!({"reboot": {"when": "Always"}}));
+    let base = input(&spec, Errand::Reboot { boot_id: BOOT });
+    let failed = |change: &dyn Fn(&mut RebootInput<'_>)| {
+        let mut input = base;
+        change(&mut input);
+        reboot_pod(&input, &settings()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        failed(&|input| input.node.os = Some("windows")),
+        "spec.reboot.when is Always, and a Windows node cannot be rebooted: leave such nodes out with spec.nodeSelector"
+    );
+    assert_eq!(failed(&|input| input.hash = ""), "the Plan has no hash");
+    assert_eq!(
+        failed(&|input| input.node.uid = "../x"),
+        "the name of the sentinel file must be <plan uid>.<node uid>.<hash>, each of letters, digits and '-': found \
+         \"plan-uid\", \"../x\", \"hash\""
+    );
+    let long = "p".repeat(64);
+    assert!(
+        failed(&|input| input.plan.name = Box::leak(long.clone().into_boxed_str()))
+            .contains("cannot be part of")
+    );
+}

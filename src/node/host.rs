@@ -1,0 +1,314 @@
+//! The host's files, from wherever its root directory is seen.
+//!
+//! Symbolic links lead where they lead on the host, and never out of it: an absolute one is followed from the host's root, and
+//! `..` stops there. The sentinel's folder is no link and belongs to nobody else, or nothing is written.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::api::sentinel::{NotAReport, SENTINEL_DIR, is_boot_id};
+use crate::api::{SentinelName, SentinelReport};
+
+/// Where Linux says which boot this is.
+const BOOT_ID_DIR: &str = "/proc/sys/kernel/random";
+const BOOT_ID_FILE: &str = "boot_id";
+
+/// As many links as Linux itself follows in one path (`path_resolution(7)`).
+const MAX_LINKS: usize = 40;
+
+/// More than what is read here ever has.
+const MAX_CONTENT: u64 = 4096;
+
+/// Name of a sentinel that is being written. No sentinel's own name begins with a dot.
+const UNFINISHED: &str = ".unfinished";
+
+/// What the host's root must not be able to do to others, in its sentinel folder.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Something on the host could not be looked at, or not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The root directory itself.
+    #[error("the host's root directory is not at {}: {error}", .dir.display())]
+    Root {
+        /// Where it should be.
+        dir: PathBuf,
+        /// Why it is not.
+        error: io::Error,
+    },
+    /// A file or folder on it.
+    #[error("cannot {what} {path} on the host: {error}")]
+    File {
+        /// What was to be done.
+        what: &'static str,
+        /// Path on the host.
+        path: String,
+        /// Why it was not.
+        error: io::Error,
+    },
+    /// What Linux says is no boot ID.
+    #[error("{BOOT_ID_DIR}/{BOOT_ID_FILE} on the host has {0:?}, which is no boot ID")]
+    BootId(String),
+    /// Others could write what refit believes.
+    #[error(
+        "{SENTINEL_DIR} on the host belongs to user {owner} and has mode {mode:03o}: it must be refit's own, and writable for \
+         nobody else; remove it"
+    )]
+    Shared {
+        /// Whose it is.
+        owner: u32,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+/// The sentinel of an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// There is none.
+    Nothing,
+    /// It says this.
+    Report(SentinelReport),
+    /// There is something else under its name.
+    Garbage(NotAReport),
+}
+
+/// The host, by its root directory.
+#[derive(Debug)]
+pub struct Host {
+    dir: PathBuf,
+    root: OwnedFd,
+}
+
+impl Host {
+    /// The host whose root directory is seen at `dir`.
+    ///
+    /// # Errors
+    /// There is no directory, or it cannot be entered.
+    pub fn open(dir: &Path) -> Result<Self, HostError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(dir, flags, Mode::empty()).map_err(|error| HostError::Root {
+            dir: dir.to_owned(),
+            error: error.into(),
+        })?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            root,
+        })
+    }
+
+    /// Where its root directory is seen.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Which boot the host is in: what its kubelet says too, since it reads the same file.
+    pub fn boot_id(&self) -> Result<String, HostError> {
+        let path = format!("{BOOT_ID_DIR}/{BOOT_ID_FILE}");
+        let read = || -> io::Result<String> {
+            let dir = self.directory(BOOT_ID_DIR)?;
+            read_file(rustix::fs::openat(dir, BOOT_ID_FILE, READ, Mode::empty())?)
+        };
+        let text = read().map_err(|error| file_error("read", &path, error))?;
+        let boot_id = text.trim();
+        if is_boot_id(boot_id) {
+            Ok(boot_id.to_owned())
+        } else {
+            Err(HostError::BootId(boot_id.to_owned()))
+        }
+    }
+
+    /// Whether there is something at a path, wherever links lead.
+    pub fn exists(&self, path: &str) -> Result<bool, HostError> {
+        match self.walk(path) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(error) => Err(file_error("look at", path, error.into())),
+        }
+    }
+
+    /// Whether there is a program at a path, wherever links lead.
+    pub(super) fn is_program(&self, path: &str) -> bool {
+        let found = self.walk(path).and_then(|file| rustix::fs::fstat(&file));
+        found.is_ok_and(|stat| is_a(&stat, FileType::RegularFile) && stat.st_mode & 0o111 != 0)
+    }
+
+    /// Makes sure that a sentinel can be written, and leaves none.
+    pub fn try_sentinel(&self) -> Result<(), HostError> {
+        let dir = self.sentinel_dir()?;
+        let path = format!("{SENTINEL_DIR}/{UNFINISHED}");
+        write_unfinished(&dir, "").map_err(|error| file_error("write", &path, error))?;
+        rustix::fs::unlinkat(&dir, UNFINISHED, AtFlags::empty())
+            .map_err(|error| file_error("remove", &path, error.into()))
+    }
+
+    /// Writes a sentinel. Whoever reads it finds it whole, or not at all.
+    pub fn write_sentinel(&self, name: &SentinelName, report: &SentinelReport) -> Result<(), HostError> {
+        let dir = self.sentinel_dir()?;
+        let write = || -> io::Result<()> {
+            write_unfinished(&dir, &format!("{}\n", report.to_text()))?;
+            Ok(rustix::fs::renameat(&dir, UNFINISHED, &dir, name.as_str())?)
+        };
+        write().map_err(|error| file_error("write", &format!("{SENTINEL_DIR}/{name}"), error))
+    }
+
+    /// The sentinel of that name.
+    pub fn read_sentinel(&self, name: &SentinelName) -> Result<Found, HostError> {
+        let path = format!("{SENTINEL_DIR}/{name}");
+        let (above, below) = sentinel_place();
+        let open = || -> io::Result<OwnedFd> {
+            Ok(rustix::fs::openat(
+                self.directory(above)?,
+                below,
+                DIRECTORY,
+                Mode::empty(),
+            )?)
+        };
+        let read = |dir: &OwnedFd| -> io::Result<String> {
+            read_file(rustix::fs::openat(dir, name.as_str(), READ, Mode::empty())?)
+        };
+        let text = match open() {
+            Ok(dir) => read(&own(dir)?),
+            Err(error) => Err(error),
+        };
+        match text {
+            Ok(text) => Ok(SentinelReport::parse(&text).map_or_else(Found::Garbage, Found::Report)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
+            Err(error) => Err(file_error("read", &path, error)),
+        }
+    }
+
+    /// The folder of the sentinels, made if there is none. `/run` may be a link on the host, the folder may not.
+    fn sentinel_dir(&self) -> Result<OwnedFd, HostError> {
+        let (above, below) = sentinel_place();
+        let open = || -> io::Result<OwnedFd> {
+            let run = self.directory(above)?;
+            match rustix::fs::mkdirat(&run, below, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            Ok(rustix::fs::openat(&run, below, DIRECTORY, Mode::empty())?)
+        };
+        own(open().map_err(|error| file_error("make", SENTINEL_DIR, error))?)
+    }
+
+    /// The directory at a path.
+    fn directory(&self, path: &str) -> io::Result<OwnedFd> {
+        let found = self.walk(path)?;
+        if is_a(&rustix::fs::fstat(&found)?, FileType::Directory) {
+            Ok(found)
+        } else {
+            Err(Errno::NOTDIR.into())
+        }
+    }
+
+    /// What is at a path, as the host would find it. Kernels before 5.6, which can do this themselves, are still around.
+    fn walk(&self, path: &str) -> rustix::io::Result<OwnedFd> {
+        let mut links = 0;
+        // The directories between the root and where we are.
+        let mut above: Vec<OwnedFd> = Vec::new();
+        let mut ahead = parts(path);
+        while let Some(part) = ahead.pop() {
+            match part.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    above.pop();
+                    continue;
+                }
+                _ => {}
+            }
+            let here = above.last().unwrap_or(&self.root);
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let found = rustix::fs::openat(here, part.as_str(), flags, Mode::empty())?;
+            if !is_a(&rustix::fs::fstat(&found)?, FileType::Symlink) {
+                above.push(found);
+                continue;
+            }
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(Errno::LOOP);
+            }
+            let target = rustix::fs::readlinkat(&found, "", Vec::new())?;
+            let target = target.into_string().map_err(|_| Errno::ILSEQ)?;
+            if target.starts_with('/') {
+                above.clear();
+            }
+            ahead.extend(parts(&target));
+        }
+        match above.pop() {
+            Some(found) => Ok(found),
+            None => rustix::io::fcntl_dupfd_cloexec(&self.root, 0),
+        }
+    }
+}
+
+/// To read a file that is where it says. One that waits for a writer is not waited for.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// The parts of a path, the last one first.
+fn parts(path: &str) -> Vec<String> {
+    path.rsplit('/').map(str::to_owned).collect()
+}
+
+/// The folder above that of the sentinels, and its name there.
+fn sentinel_place() -> (&'static str, &'static str) {
+    SENTINEL_DIR.rsplit_once('/').unwrap_or(("/", SENTINEL_DIR))
+}
+
+/// The folder of the sentinels, if it is nobody else's.
+fn own(dir: OwnedFd) -> Result<OwnedFd, HostError> {
+    let stat = rustix::fs::fstat(&dir).map_err(|error| file_error("look at", SENTINEL_DIR, error.into()))?;
+    let mode = stat.st_mode & 0o777;
+    if stat.st_uid == rustix::process::geteuid().as_raw() && mode & WRITABLE_BY_OTHERS == 0 {
+        Ok(dir)
+    } else {
+        Err(HostError::Shared {
+            owner: stat.st_uid,
+            mode,
+        })
+    }
+}
+
+fn is_a(stat: &Stat, wanted: FileType) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == wanted
+}
+
+fn read_file(file: OwnedFd) -> io::Result<String> {
+    let mut text = String::new();
+    File::from(file).take(MAX_CONTENT).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Writes a file that is nobody's yet. One that an earlier try has left goes.
+fn write_unfinished(dir: &OwnedFd, text: &str) -> io::Result<()> {
+    match rustix::fs::unlinkat(dir, UNFINISHED, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(dir, UNFINISHED, flags, Mode::RUSR | Mode::WUSR)?;
+    File::from(file).write_all(text.as_bytes())
+}
+
+fn file_error(what: &'static str, path: &str, error: io::Error) -> HostError {
+    HostError::File {
+        what,
+        path: path.to_owned(),
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

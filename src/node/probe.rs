@@ -1,0 +1,43 @@
+//! Whether a node could be rebooted and the reboot proven, before anything is disturbed.
+//!
+//! That it runs shows that refit's image is on the node. All that is missing is said at once.
+
+use super::command::{CommandFailure, Commands, find};
+use super::host::Host;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probed {
+    /// The boot that the node is in.
+    pub boot_id: String,
+    /// Path on the host of the program that would reboot it.
+    pub program: String,
+}
+
+/// Looks at the boot ID, the sentinel's folder, the files that may ask for a reboot, and the programs of the commands.
+///
+/// # Errors
+/// Everything that is wrong, a sentence each.
+pub fn probe(host: &Host, required_files: &[String], commands: &Commands) -> Result<Probed, Vec<String>> {
+    let mut wrong = Vec::new();
+    let boot_id = host.boot_id();
+    wrong.extend(boot_id.as_ref().err().map(ToString::to_string));
+    wrong.extend(host.try_sentinel().err().map(|error| error.to_string()));
+    let unseen = required_files.iter().filter_map(|path| host.exists(path).err());
+    wrong.extend(unseen.map(|error| error.to_string()));
+    let program = commands.programs().find_map(|program| find(host, program));
+    match (boot_id, program) {
+        (Ok(boot_id), Some(program)) if wrong.is_empty() => Ok(Probed { boot_id, program }),
+        (_, Some(_)) => Err(wrong),
+        (_, None) => {
+            let missing = commands.programs().map(|program| CommandFailure::Missing {
+                program: program.to_owned(),
+            });
+            wrong.extend(missing.map(|failure| failure.to_string()));
+            Err(wrong)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

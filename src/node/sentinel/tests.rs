@@ -1,0 +1,37 @@
+use super::*;
+use crate::node::Found;
+use crate::node::fixture::{BOOT, Folder, name};
+
+fn kept(folder: &Folder, wish: &Wish) -> bool {
+    let report = keep(&folder.host(), &name(), wish).unwrap();
+    assert_eq!(report.boot_id, BOOT);
+    assert_eq!(
+        folder.host().read_sentinel(&name()).unwrap(),
+        Found::Report(report.clone())
+    );
+    report.required
+}
+
+#[test]
+fn a_reboot_is_required_always_or_if_a_file_is_there() {
+    let folder = Folder::new();
+    assert!(kept(&folder, &Wish::Always));
+    let files = Wish::IfPresent(vec!["/run/reboot-required".to_owned(), "/etc/again".to_owned()]);
+    assert!(!kept(&folder, &files));
+    folder.write("etc/again", "");
+    assert!(kept(&folder, &files));
+    std::fs::remove_file(folder.path("etc/again")).unwrap();
+    std::fs::create_dir(folder.path("run/reboot-required")).unwrap();
+    assert!(kept(&folder, &files), "whatever it is");
+}
+
+#[test]
+fn what_cannot_be_looked_at_leaves_no_sentinel() {
+    let folder = Folder::new();
+    folder.link("a", "run/a");
+    let files = Wish::IfPresent(vec!["/run/a".to_owned()]);
+    assert!(keep(&folder.host(), &name(), &files).is_err());
+    std::fs::remove_dir_all(folder.path("proc")).unwrap();
+    assert!(keep(&folder.host(), &name(), &Wish::Always).is_err());
+    assert_eq!(folder.host().read_sentinel(&name()).unwrap(), Found::Nothing);
+}

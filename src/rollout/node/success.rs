@@ -1,0 +1,114 @@
+//! An upgrade that succeeded, as its Job or its record tells it.
+
+use jiff::Timestamp;
+
+use crate::rollout::facts::JobFacts;
+use crate::rollout::plan::PlanView;
+use crate::rollout::record::{Phase, Record};
+
+/// An upgrade that succeeded, as its Job or its record tells it.
+pub(super) struct Success<'a> {
+    pub(super) hash: &'a str,
+    pub(super) version: &'a str,
+    pub(super) at: Timestamp,
+    pub(super) attempt: i64,
+    pub(super) job: &'a str,
+    pub(super) job_uid: &'a str,
+    pub(super) inputs: Option<&'a str>,
+    /// The node was cordoned for it by something that keeps no ledger, and has not been given back.
+    pub(super) uncordon: bool,
+}
+
+impl<'a> Success<'a> {
+    pub(super) fn of_job(job: &'a JobFacts, at: Timestamp, plan: &PlanView) -> Self {
+        let spec = plan.spec();
+        let cordons = spec.cordon.unwrap_or_default() || spec.drain.is_some();
+        let uncordon = match job.unschedulable_before {
+            Some(before) => !before,
+            None => job.is_foreign_make() && cordons, // S60
+        };
+        Self {
+            hash: &job.hash,
+            version: &job.version,
+            at,
+            attempt: job.attempt,
+            job: &job.name,
+            job_uid: &job.uid,
+            inputs: job.inputs.as_deref(),
+            uncordon,
+        }
+    }
+
+    pub(super) fn of_record(record: &'a Record) -> Self {
+        Self {
+            hash: &record.hash,
+            version: &record.version,
+            at: record.at,
+            attempt: record.attempt,
+            job: &record.job,
+            job_uid: &record.job_uid,
+            inputs: record.inputs.as_deref(),
+            uncordon: record.uncordon,
+        }
+    }
+
+    pub(super) fn record(&self, namespace: &str, plan_uid: &str, node_uid: &str) -> Record {
+        Record {
+            namespace: namespace.to_owned(),
+            plan_uid: plan_uid.to_owned(),
+            node_uid: node_uid.to_owned(),
+            hash: self.hash.to_owned(),
+            version: self.version.to_owned(),
+            phase: Phase::Upgraded,
+            attempt: self.attempt,
+            job_uid: self.job_uid.to_owned(),
+            job: self.job.to_owned(),
+            inputs: self.inputs.map(str::to_owned),
+            at: self.at,
+            uncordon: self.uncordon,
+            reboot: None,
+            settling: None,
+            workloads: Vec::new(),
+            reason: None,
+            message: None,
+        }
+    }
+}
+
+/// `$(LATEST_VERSION)` and `$(LATEST_HASH)` in the value of a label; another `$(X)` stays, and `$$` is `$` (S59).
+pub(super) fn expand(value: &str, version: &str, hash: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    let mut rest = value;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (text, length) = if rest.starts_with("$$") {
+            ("$", 2)
+        } else if rest.starts_with("$(LATEST_VERSION)") {
+            (version, "$(LATEST_VERSION)".len())
+        } else if rest.starts_with("$(LATEST_HASH)") {
+            (hash, "$(LATEST_HASH)".len())
+        } else {
+            ("$", 1)
+        };
+        out.push_str(text);
+        rest = &rest[length..];
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+
+    #[test]
+    fn labels_expand_as_kubernetes_expands_variables() {
+        let expand = |value| expand(value, "v1", "abc");
+        assert_eq!(expand("$(LATEST_VERSION)"), "v1");
+        assert_eq!(expand("a-$(LATEST_HASH)-$(LATEST_VERSION)"), "a-abc-v1");
+        assert_eq!(expand("$(OTHER)"), "$(OTHER)");
+        assert_eq!(expand("$$(LATEST_VERSION)"), "$(LATEST_VERSION)");
+        assert_eq!(expand("cost$"), "cost$");
+        assert_eq!(expand("static"), "static");
+    }
+}

@@ -1,0 +1,217 @@
+//! What is left of real nodes when the test process is killed: nothing.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::process::{Run, lives, signal};
+use crate::support::real::{self, PATIENCE};
+use crate::support::wait;
+
+/// Names the file in which [`holds_nodes_until_it_is_killed`] writes down what it has.
+const HOLD: &str = "REFIT_TEST_HOLD_NODES";
+
+/// Not a test: others run it in a process of its own, which they kill.
+#[tokio::test]
+#[ignore = "started by other tests in a process that they kill"]
+async fn holds_nodes_until_it_is_killed() {
+    let Some(file) = std::env::var_os(HOLD) else {
+        return;
+    };
+    let world = real::world_alone().await;
+    let nodes = real::nodes(&world, ["one", "two"]).await;
+    let machines: Vec<_> = nodes.iter().map(real::RealNode::machine_pid).collect();
+    let held = json!({
+        "machines": machines,
+        "watchdog": Run::current().watchdog_pid(),
+        "dir": Run::current().dir(),
+    });
+    std::fs::write(format!("{}.new", file.display()), held.to_string()).unwrap();
+    std::fs::rename(format!("{}.new", file.display()), &file).unwrap();
+    std::future::pending::<()>().await;
+}
+
+/// What a node could leave on this machine. Other tests may run, so only what nodes make is looked at.
+#[derive(Debug, PartialEq, Eq)]
+struct Machine {
+    mounts: BTreeSet<String>,
+    cgroups: BTreeSet<PathBuf>,
+    interfaces: BTreeSet<String>,
+    namespaces: BTreeSet<String>,
+}
+
+impl Machine {
+    /// `runs` is the folder of runs below which the nodes are.
+    fn look(runs: &Path, run: Option<&str>) -> Self {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mut cgroups = BTreeSet::new();
+        if let Some(run) = run {
+            collect(Path::new("/sys/fs/cgroup"), run, 6, &mut cgroups);
+        }
+        let interfaces = std::fs::read_dir("/sys/class/net").unwrap().flatten();
+        Self {
+            mounts: mounts
+                .lines()
+                .filter(|line| line.contains(runs.to_str().unwrap()))
+                .map(str::to_owned)
+                .collect(),
+            cgroups,
+            interfaces: interfaces
+                .map(|entry| entry.file_name().into_string().unwrap())
+                .collect(),
+            namespaces: processes_of(runs),
+        }
+    }
+}
+
+/// Folders whose names hold the name of the run.
+fn collect(folder: &Path, run: &str, depth: u32, found: &mut BTreeSet<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if entry.file_name().to_string_lossy().contains(run) {
+                found.insert(path.clone());
+            }
+            if depth > 0 {
+                collect(&path, run, depth - 1, found);
+            }
+        }
+    }
+}
+
+/// Processes of runs in that folder, told by their environment, whatever namespace they are in: a namespace lives as long as
+/// one of them.
+fn processes_of(runs: &Path) -> BTreeSet<String> {
+    let mark = format!("REFIT_TEST_RUN={}", runs.display());
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| {
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            environment
+                .split(|byte| *byte == 0)
+                .any(|it| it.starts_with(mark.as_bytes()))
+        })
+        .map(|entry| {
+            let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            format!("{} {}", entry.file_name().to_string_lossy(), name.trim_end())
+        })
+        .collect()
+}
+
+/// A process that has nodes.
+struct Holder {
+    process: Child,
+    runs: TempDir,
+    machines: Vec<u32>,
+    watchdog: u32,
+    dir: PathBuf,
+    before: Machine,
+}
+
+impl Holder {
+    async fn start() -> Self {
+        let runs = TempDir::new().unwrap();
+        let before = Machine::look(runs.path(), None);
+        let file = runs.path().join("held");
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "e2e::remains::holds_nodes_until_it_is_killed",
+                "--ignored",
+            ])
+            .env("REFIT_TEST_RUNS", runs.path().join("runs"))
+            .env(HOLD, &file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        // It may have to build them first.
+        let held: Value = wait::eventually("another process has nodes", 10 * PATIENCE, async || {
+            assert!(process.try_wait().unwrap().is_none(), "it ended");
+            let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+            serde_json::from_str(&text).map_err(|error| error.to_string())
+        })
+        .await;
+        let pid = |value: &Value| u32::try_from(value.as_u64().unwrap()).unwrap();
+        let holder = Self {
+            machines: held["machines"].as_array().unwrap().iter().map(pid).collect(),
+            watchdog: pid(&held["watchdog"]),
+            dir: held["dir"].as_str().unwrap().into(),
+            process,
+            runs,
+            before,
+        };
+        assert!(holder.machines.len() == 2 && holder.machines.iter().all(|pid| lives(*pid)));
+        let now = holder.look();
+        assert!(!now.cgroups.is_empty(), "cgroups are found");
+        assert!(
+            now.namespaces.iter().any(|it| it.ends_with(" kubelet")),
+            "{now:#?}"
+        );
+        assert_eq!(now.interfaces, holder.before.interfaces);
+        assert_eq!(now.mounts, holder.before.mounts);
+        holder
+    }
+
+    fn look(&self) -> Machine {
+        let run = self.dir.file_name().unwrap().to_str().unwrap();
+        Machine::look(self.runs.path(), Some(run))
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    async fn all_is_as_before(&self) {
+        wait::eventually("all is as before", PATIENCE, async || {
+            let now = self.look();
+            if now == self.before && !self.dir.exists() {
+                Ok(())
+            } else {
+                Err(format!(
+                    "{now:#?}; {} exists: {}",
+                    self.dir.display(),
+                    self.dir.exists()
+                ))
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn nothing_is_left_of_nodes_whose_test_was_killed() {
+    let mut holder = Holder::start().await;
+    holder.kill();
+    holder.all_is_as_before().await;
+}
+
+#[tokio::test]
+#[ignore = "real nodes: just e2e"]
+async fn the_next_run_clears_up_when_the_watchdog_was_killed_too() {
+    let mut holder = Holder::start().await;
+    signal(holder.watchdog, Signal::KILL).unwrap();
+    wait::eventually("the watchdog is gone", PATIENCE, async || {
+        if lives(holder.watchdog) {
+            Err("it lives".to_owned())
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    holder.kill();
+    assert!(
+        holder.machines.iter().all(|pid| lives(*pid)),
+        "nobody is left to end them"
+    );
+    let next = Run::begin(&holder.runs.path().join("runs")).unwrap();
+    next.end();
+    holder.all_is_as_before().await;
+}

@@ -1,0 +1,295 @@
+//! The corpora: broken Plans with each mistake at its line, and files of all shapes that are pinned.
+//!
+//! In `broken/` a comment `#! rule` says what is found at its line, and nothing else may be. In `pin/` a file in `before/`
+//! becomes the one of the same name in `after/`, byte for byte, and one in `refused/` stays as it is, for the reason in its
+//! first line.
+
+use std::collections::BTreeSet;
+
+use refit::gitops::check::{Options, check};
+use refit::gitops::objects::{Object, objects};
+use refit::gitops::pin::{Guard, Verdict, Want, judge, plans, rewrite};
+use refit::gitops::{Rule, Severity, Source};
+use serde_json::Value;
+
+use super::{files, source};
+
+const TARGET: &str = "v1.34.1+k3s1";
+
+/// Line and rule of all that is to be found.
+fn expected(text: &str) -> BTreeSet<(usize, String)> {
+    let lines = text.lines().enumerate();
+    let mut all = Vec::new();
+    for (index, line) in lines {
+        let rules = line.split_once("#! ").map_or("", |(_, rules)| rules);
+        all.extend(rules.split_whitespace().map(|rule| (index + 1, rule.to_owned())));
+    }
+    numbered(all)
+}
+
+/// Two findings of one rule in a line are two.
+fn numbered(all: Vec<(usize, String)>) -> BTreeSet<(usize, String)> {
+    let mut set = BTreeSet::new();
+    for (line, rule) in all {
+        let mut name = rule.clone();
+        for again in 2.. {
+            if set.insert((line, name)) {
+                break;
+            }
+            name = format!("{rule} ({again})");
+        }
+    }
+    set
+}
+
+#[test]
+fn every_mistake_of_the_broken_plans_is_found_at_its_line_and_nothing_else() {
+    let files = files("broken");
+    assert!(files.len() >= 30, "{}", files.len());
+    let mut wrong = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (name, text) in &files {
+        let report = check(&[source(name, text)], &Options::default());
+        seen.extend(report.findings.iter().map(|found| found.rule));
+        let found = report
+            .findings
+            .iter()
+            .map(|found| (found.place.line, found.rule.name().to_owned()))
+            .collect();
+        let (found, expected) = (numbered(found), expected(text));
+        for (line, rule) in expected.difference(&found) {
+            wrong.push(format!("{name}:{line}: {rule} is not found"));
+        }
+        for (line, rule) in found.difference(&expected) {
+            let what = report
+                .findings
+                .iter()
+                .find(|f| f.place.line == *line && rule.starts_with(f.rule.name()));
+            wrong.push(format!(
+                "{name}:{line}: {rule} is found: {}",
+                what.map_or("", |f| &f.message)
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // The others need a channel, or an argument.
+    let unseen: Vec<_> = Rule::ALL.iter().filter(|rule| !seen.contains(rule)).collect();
+    assert_eq!(unseen, [&Rule::ChannelUnreachable, &Rule::OtherNamespace]);
+}
+
+#[test]
+fn every_finding_has_a_column_within_its_line_and_says_something() {
+    for (name, text) in files("broken") {
+        for found in check(&[source(&name, &text)], &Options::default()).findings {
+            let line = text.lines().nth(found.place.line - 1).unwrap();
+            assert!(
+                found.place.column <= line.chars().count() + 1,
+                "{name}: {found:?}"
+            );
+            assert!(
+                found.message.len() > 10 && !found.message.ends_with('.'),
+                "{name}: {found:?}"
+            );
+            assert!(
+                found.hint.as_ref().is_none_or(|hint| hint.len() > 3),
+                "{name}: {found:?}"
+            );
+            if found.severity == Severity::Error {
+                let here: String = line.chars().skip(found.place.column - 1).take(1).collect();
+                assert_ne!(here, " ", "{name}: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_wrong_with_the_examples_and_no_example_of_system_upgrade_controller_is_refused() {
+    let examples = std::fs::read_dir(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples"))
+        .unwrap()
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    let of_suc = files("suc");
+    assert!(of_suc.len() >= 6, "{}", of_suc.len());
+    for text in examples.chain(of_suc.into_iter().map(|(_, text)| text)) {
+        let report = check(&[source("example.yaml", &text)], &Options::default());
+        assert!(report.plans > 0);
+        assert_eq!(report.findings, []);
+    }
+}
+
+/// What all Plans of a file are to become, as `refit pin --to` asks for it.
+fn wants(source: &Source) -> Vec<Want> {
+    plans(source)
+        .into_iter()
+        .filter_map(|plan| {
+            match judge(
+                plan.version.as_deref(),
+                TARGET,
+                &Guard {
+                    allow_downgrade: true,
+                    ..Guard::default()
+                },
+            ) {
+                Verdict::Take(version) => Some(Want {
+                    plan,
+                    version,
+                    images: false,
+                }),
+                Verdict::Same => None,
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn files_of_all_shapes_are_pinned_and_keep_every_other_byte() {
+    let before = files("pin/before");
+    let after = files("pin/after");
+    assert!(before.len() >= 40, "{}", before.len());
+    assert_eq!(before.len(), after.len());
+    let mut wrong = Vec::new();
+    for ((name, text), (_, expected)) in before.iter().zip(&after) {
+        let source = source(name, text);
+        assert!(!plans(&source).is_empty(), "{name}");
+        match rewrite(&source, &wants(&source)) {
+            Ok(found) if found == *expected => {
+                let source = source.with_text(found);
+                assert_eq!(wants(&source), [], "{name}: again, nothing changes");
+            }
+            Ok(found) => wrong.push(format!("{name}:\n{found:?}\ninstead of\n{expected:?}")),
+            Err(error) => wrong.push(format!("{name}: {error}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_pinned_reads_the_same_to_another_reader_but_for_the_versions() {
+    for ((name, before), (_, after)) in files("pin/before").into_iter().zip(files("pin/after")) {
+        let read = |text: &str| -> Vec<Value> {
+            // The parser's own rules for scalars, which are not ours.
+            serde_saphyr::from_multiple(text.trim_start_matches('\u{feff}'))
+                .unwrap_or_else(|error| panic!("{name}: {error}"))
+        };
+        if name == "merge-key-from-elsewhere.yaml" || name == "merge-keys.yaml" {
+            continue; // the other reader has its own rules for merge keys
+        }
+        let (mut before, after) = (read(&before), read(&after));
+        for (before, after) in before.iter_mut().zip(&after) {
+            let versions = versions(after);
+            put(before, &versions);
+        }
+        assert_eq!(before, after, "{name}");
+    }
+}
+
+/// The paths of `spec.version` in a document, and what is there.
+fn versions(document: &Value) -> Vec<(String, String)> {
+    fn collect(value: &Value, path: &str, found: &mut Vec<(String, String)>) {
+        match value {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    let path = format!("{path}/{key}");
+                    match value.as_str() {
+                        Some(text) if path.ends_with("/spec/version") => found.push((path, text.to_owned())),
+                        _ => collect(value, &path, found),
+                    }
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    collect(item, &format!("{path}/{index}"), found);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    collect(document, "", &mut found);
+    found
+}
+
+fn put(document: &mut Value, versions: &[(String, String)]) {
+    for (path, version) in versions {
+        let parent = path.strip_suffix("/version").unwrap();
+        document.pointer_mut(parent).unwrap()["version"] = version.as_str().into();
+    }
+}
+
+#[test]
+fn what_cannot_be_changed_alone_is_refused_and_says_why() {
+    let files = files("pin/refused");
+    assert!(files.len() >= 5);
+    for (name, text) in files {
+        let (first, _) = text.split_once('\n').unwrap();
+        let expected = first.strip_prefix("#! ").unwrap();
+        let source = source(&name, &text);
+        let error = rewrite(&source, &wants(&source)).expect_err(&name).to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+        assert!(error.starts_with(&format!("{name}:")), "{name}: {error}");
+    }
+}
+
+#[test]
+fn the_files_of_these_tests_are_what_kubernetes_reads() {
+    for name in ["pin/before", "pin/after", "suc"] {
+        for (file, text) in files(name) {
+            let source = source(&file, &text);
+            assert_eq!(source.stream.errors, [], "{file}");
+            assert!(
+                objects(&source.stream.documents).iter().any(Object::is_plan),
+                "{file}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_an_api_server_refused_is_an_error_and_what_it_admitted_is_none() {
+    // Recorded from a real API server; `schema` holds them against one of today.
+    let cases: Vec<Value> = serde_saphyr::from_str(include_str!("../fixtures/schema-cases.yaml")).unwrap();
+    let of_schema = [Rule::WrongType, Rule::MissingField, Rule::NotAllowed];
+    let mut wrong = Vec::new();
+    let mut asked = 0;
+    for case in cases.iter().filter(|case| case["plan"].is_object()) {
+        asked += 1;
+        let mut plan = case["plan"].clone();
+        plan["apiVersion"] = "upgrade.cattle.io/v1".into();
+        plan["kind"] = "Plan".into();
+        plan["metadata"] = serde_json::json!({ "name": "case", "namespace": "system-upgrade" });
+        let report = check(&[source("case.json", &plan.to_string())], &Options::default());
+        let found: Vec<_> = report
+            .findings
+            .iter()
+            .filter(|found| of_schema.contains(&found.rule))
+            .collect();
+        let unknown = report
+            .findings
+            .iter()
+            .any(|found| found.rule == Rule::UnknownField);
+        let about = &case["case"];
+        if case["refused"].is_string() == found.is_empty() {
+            wrong.push(format!("{about}: {found:?}"));
+        }
+        // What is dropped without a word is told.
+        if case["stored"].is_object() && loses(&case["plan"], &case["stored"]) && !unknown && found.is_empty()
+        {
+            wrong.push(format!("{about}: nothing is said of what is dropped"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(asked > 50, "{asked}");
+}
+
+/// Something that was sent is not stored. What is null is as if it had not been sent.
+fn loses(sent: &Value, stored: &Value) -> bool {
+    match (sent, stored) {
+        (Value::Object(sent), Value::Object(stored)) => sent
+            .iter()
+            .any(|(key, sent)| !sent.is_null() && stored.get(key).is_none_or(|stored| loses(sent, stored))),
+        (Value::Array(sent), Value::Array(stored)) => {
+            sent.iter().zip(stored).any(|(sent, stored)| loses(sent, stored))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,82 @@
+//! `refit pin` killed at any moment: each file is the old one or the new one.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::command;
+
+/// How many files a run writes, so that most kills fall between or into writes.
+const FILES: usize = 30;
+/// How many runs are killed.
+const KILLS: usize = 30;
+
+fn text(version: &str) -> String {
+    // Long enough that a write takes more than one go.
+    let padding = "# a comment that makes the file longer than one write\n".repeat(500);
+    format!(
+        "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {{name: a}}\nspec:\n  version: {version}\n  upgrade: {{image: \
+         i}}\n{padding}"
+    )
+}
+
+fn fill(folder: &Path, text: &str) {
+    for number in 0..FILES {
+        fs::write(folder.join(format!("{number:02}.yaml")), text).unwrap();
+    }
+}
+
+/// How many of the files are the new one; each must be one of the two.
+fn written(folder: &Path, old: &str, new: &str) -> usize {
+    (0..FILES)
+        .filter(|number| {
+            let found = fs::read_to_string(folder.join(format!("{number:02}.yaml"))).unwrap();
+            assert!(
+                found == old || found == new,
+                "{} bytes of {}",
+                found.len(),
+                old.len()
+            );
+            found == new
+        })
+        .count()
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let (old, new) = (text("v1.33.3"), text("v1.34.1"));
+    let arguments = ["pin", "--to=v1.34.1", "."];
+
+    let mut stopped_at = BTreeSet::new();
+    for kill in 0..KILLS {
+        fill(dir, &old);
+        let watched = dir.join(format!("{:02}.yaml", kill * FILES / KILLS));
+        let before = fs::metadata(&watched).unwrap().ino();
+        let mut child = command(dir, &arguments).stdout(Stdio::null()).spawn().unwrap();
+        // Each time a little further on, and a little later after that file was written.
+        while fs::metadata(&watched).unwrap().ino() == before && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        std::thread::sleep(Duration::from_micros(kill as u64 % 7 * 150));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        stopped_at.insert(written(dir, &old, &new));
+    }
+    // Most were killed in the middle, or this test has shown nothing.
+    let midway = stopped_at
+        .iter()
+        .filter(|count| (1..FILES).contains(*count))
+        .count();
+    assert!(midway >= 10, "{stopped_at:?}");
+
+    // What killed runs have left beside a file goes with the next write of that file.
+    fill(dir, &old);
+    assert!(command(dir, &arguments).output().unwrap().status.success());
+    assert_eq!(written(dir, &old, &new), FILES);
+    assert_eq!(fs::read_dir(dir).unwrap().count(), FILES);
+}

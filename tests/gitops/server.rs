@@ -1,0 +1,145 @@
+//! What a real API server says of the broken Plans, and of the Jobs that would be made for them, held against what `refit
+//! validate` says. Nothing is stored: all is asked as a dry run.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::batch::v1::Job;
+use refit::api::validate::validate;
+use refit::gitops::check::{Options, check, read_plan};
+use refit::gitops::objects::objects;
+use refit::gitops::{Rule, Severity};
+use refit::job::{self, JobInput, JobSettings, NodeInput, PlanInput};
+use serde_json::Value;
+
+use super::{files, source};
+use crate::support::world::World;
+
+/// What the API server itself looks at when it is given a Plan.
+const OF_SERVER: [Rule; 6] = [
+    Rule::WrongType,
+    Rule::MissingField,
+    Rule::UnknownField,
+    Rule::NotAllowed,
+    Rule::BadName,
+    Rule::BadLabel,
+];
+
+/// What the API server says to an object that is to be created, and refused for any field that it does not know.
+async fn ask(world: &World, path: &str, object: &Value) -> Result<(), String> {
+    let namespace = world.namespace();
+    let url = format!(
+        "/apis/{}?dryRun=All&fieldValidation=Strict",
+        path.replace("NAMESPACE", namespace)
+    );
+    let request = http::Request::post(url)
+        .header("content-type", "application/json")
+        .body(object.to_string().into_bytes())
+        .unwrap();
+    let answer: Result<Value, _> = world.client.request(request).await;
+    answer.map(drop).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn an_api_server_refuses_the_plans_and_jobs_of_which_it_is_said_and_no_others() {
+    let world = World::new().await;
+    let (mut wrong, mut refused, mut asked) = (Vec::new(), 0, 0);
+    for (name, text) in files("broken") {
+        // Nobody can ask about what is to be filled in, or is there twice. What an alias brings again is told once.
+        if ["placeholders.yaml", "duplicate-keys.yaml", "in-an-anchor.yaml"].contains(&name.as_str()) {
+            continue;
+        }
+        let source = source(&name, &text);
+        let report = check(std::slice::from_ref(&source), &Options::default());
+        for object in objects(&source.stream.documents)
+            .iter()
+            .filter(|object| object.is_plan())
+        {
+            let title = object.title();
+            let errors: Vec<_> = report
+                .findings
+                .iter()
+                .filter(|found| found.plan.as_ref() == Some(&title) && found.severity == Severity::Error)
+                .collect();
+            let fields = |rules: &[Rule]| -> BTreeSet<String> {
+                let of_rules = errors.iter().filter(|found| rules.contains(&found.rule));
+                of_rules
+                    .map(|found| format!("{}: {}", found.rule, found.message))
+                    .collect()
+            };
+            // The Plan. Of names and labels within the spec the server says nothing; its Jobs do.
+            let mut sent = object.node.to_json();
+            sent["metadata"]["namespace"] = world.namespace().into();
+            let said = fields(&OF_SERVER);
+            let of_metadata = |found: &&String| !found.contains("bad-") || found.contains("metadata.");
+            let said: BTreeSet<_> = said
+                .iter()
+                .filter(of_metadata)
+                .filter(|found| !found.contains("metadata.namespace"))
+                .collect();
+            let answer = ask(&world, "upgrade.cattle.io/v1/namespaces/NAMESPACE/plans", &sent).await;
+            asked += 1;
+            refused += usize::from(answer.is_err());
+            if answer.is_err() == said.is_empty() {
+                wrong.push(format!(
+                    "{name}: Plan {title}: {said:?} is said, and the server says {answer:?}"
+                ));
+            }
+            // Its Jobs, as far as there are any.
+            let (plan, _) = read_plan(&source, object);
+            let Some(job) = job_of(&plan, world.namespace()) else {
+                continue;
+            };
+            let said = fields(&[Rule::BadJob, Rule::BadImage, Rule::BadName, Rule::BadLabel]);
+            let of_job =
+                |found: &&String| !found.contains("metadata.") && !found.contains("postCompleteLabels");
+            let said: BTreeSet<_> = said.iter().filter(of_job).collect();
+            let job = serde_json::to_value(&job).unwrap();
+            let answer = ask(&world, "batch/v1/namespaces/NAMESPACE/jobs", &job).await;
+            asked += 1;
+            refused += usize::from(answer.is_err());
+            if answer.is_err() == said.is_empty() {
+                wrong.push(format!(
+                    "{name}: Jobs of {title}: {said:?} is said, and the server says {answer:?}"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(asked > 80 && refused > 20, "{refused} of {asked}");
+}
+
+/// The Job of a Plan, unless refit itself refuses to make one.
+fn job_of(plan: &refit::api::Plan, namespace: &str) -> Option<Job> {
+    // Nor is one made for a Plan that is not valid.
+    validate(plan.metadata.name.as_deref()?, &plan.spec).ok()?;
+    let settings = JobSettings::new("system-upgrade-controller", "refit");
+    let hash = "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f";
+    let input = JobInput {
+        plan: PlanInput {
+            name: plan.metadata.name.as_deref()?,
+            namespace,
+            uid: "00000000-0000-0000-0000-000000000000",
+            labels: None,
+            annotations: None,
+            spec: &plan.spec,
+            latest_version: "v1",
+            latest_hash: hash,
+            inputs: "0",
+        },
+        node: NodeInput {
+            name: "node",
+            uid: "00000000-0000-0000-0000-000000000001",
+            os: None,
+        },
+        name: "job",
+        attempt: 1,
+        unschedulable_before: None,
+    };
+    // An image that is none shows when the pod is made; the API server takes it.
+    let errors = job::check(&input.plan, &settings).errors;
+    let own = |error: &job::JobError| !error.is_for_windows();
+    if errors.iter().any(own) {
+        return None;
+    }
+    job::render(&input, &settings).ok()
+}

@@ -1,0 +1,99 @@
+//! The e2e suite of system-upgrade-controller, unmodified, against refit on real nodes (F67): its own Deployment with another
+//! image, its own Plans, its own patience. The suite is a Go program of theirs and not in this repository: `just suc-suite
+//! CHECKOUT` takes a checkout of it.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::support::process::tail;
+use crate::support::real;
+use crate::support::real::lan::GATEWAY;
+
+/// Names the checkout.
+const CHECKOUT: &str = "REFIT_SUC_CHECKOUT";
+
+/// Eighteen specs, each with a controller and a namespace of its own, one after the other; and the build before them.
+const LIMIT: Duration = Duration::from_secs(45 * 60);
+
+#[tokio::test]
+#[ignore = "the e2e suite of system-upgrade-controller on real nodes: just suc-suite CHECKOUT"]
+async fn the_e2e_suite_of_system_upgrade_controller_passes_unmodified() {
+    let checkout = std::env::var_os(CHECKOUT).map(PathBuf::from);
+    let checkout =
+        checkout.unwrap_or_else(|| panic!("{CHECKOUT} names no checkout of system-upgrade-controller"));
+    let world = real::world_alone().await;
+    let suite = world.dir().join("suite");
+    run(tokio::process::Command::new("go")
+        .args(["test", "-c", "-trimpath", "-o"])
+        .arg(&suite)
+        .arg("./e2e/suite")
+        .env("CGO_ENABLED", "0")
+        .current_dir(&checkout))
+    .await;
+
+    // A server and an agent, as its own cluster has. Its Plans are for what is no control plane.
+    let [server, _agent] = real::nodes(&world, ["server", "agent"]).await;
+    let role = "node-role.kubernetes.io/control-plane";
+    world.label_node(server.name(), role, Some("true")).await;
+    let plane = world.bed.control_plane();
+    let kubeconfig = world.dir().join("suite.kubeconfig");
+    plane
+        .write_lan_kubeconfig(&kubeconfig, "suite", Some("system:masters"))
+        .unwrap();
+    // Its channel server listens where its host name leads, and the controller's pods have to reach that.
+    let lan = plane.lan().await.unwrap();
+    let hosts = world.dir().join("hosts");
+    std::fs::write(&hosts, format!("127.0.0.1 localhost\n{GATEWAY} suite\n")).unwrap();
+    let said = run(tokio::process::Command::new("nsenter")
+        .arg(format!("--net={}", lan.namespace()))
+        .args(["unshare", "--mount", "--uts", "/bin/sh", "-euc"])
+        .arg("hostname suite; mount --bind \"$1\" /etc/hosts; shift; exec \"$@\"")
+        .arg("suite")
+        .arg(hosts)
+        .arg(suite)
+        .args([
+            "-test.v",
+            "-test.timeout=0",
+            "-ginkgo.v",
+            "-ginkgo.no-color",
+            "-provider=local",
+        ])
+        .arg(format!("-kubeconfig={}", kubeconfig.display()))
+        .env("SYSTEM_UPGRADE_CONTROLLER_IMAGE", real::REFIT)
+        .current_dir(&checkout))
+    .await;
+    let result = said
+        .lines()
+        .find(|line| line.contains(" Passed | "))
+        .unwrap_or_else(|| panic!("no result:\n{}", tail(&said, 40)));
+    eprintln!("{result}");
+    assert!(
+        result.contains("18 Passed") && result.contains("0 Failed"),
+        "{result}"
+    );
+}
+
+/// Runs it to its end and returns what it said. Fails the test if it fails.
+async fn run(command: &mut tokio::process::Command) -> String {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
+    let out = tokio::time::timeout(LIMIT, child.wait_with_output())
+        .await
+        .expect("it ends in time")
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(
+        out.status.success(),
+        "{command:?}: {}\n{}\n{}",
+        out.status,
+        tail(&said, 400),
+        tail(&String::from_utf8_lossy(&out.stderr), 40)
+    );
+    said
+}
