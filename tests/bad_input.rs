@@ -492,6 +492,14 @@ async fn a_suspended_plan_starts_no_node_and_finishes_those_under_way() {
         .applying
         .unwrap()
         .remove(0);
+    // One that has a slot and no Job yet would go back to waiting.
+    wait::eventually("its Job is made", SOON, async || {
+        match world.jobs_of("suspended").await.len() {
+            0 => Err("there is none".to_owned()),
+            _ => Ok(()),
+        }
+    })
+    .await;
     world
         .edit_plan("suspended", json!({ "spec": { "suspend": true } }))
         .await;

@@ -17,6 +17,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::scene::is_recorded;
 use crate::support::audit::Requests;
 use crate::support::controller::{Controller, binary};
 use crate::support::kubelet::{FakeKubelet, NodeSet};
@@ -135,8 +136,15 @@ async fn roll_out(table: &mut Table, count: usize, concurrency: usize, most: f64
         Some(100.0),
     );
 
-    // The TTL is set after the label: wait until the last write is made.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // Jobs are marked after their nodes are done: what is counted is all of it.
+    wait::eventually("all Jobs are recorded", LIMIT, async || {
+        let jobs = world.jobs_of("bench").await;
+        match jobs.iter().filter(|job| !is_recorded(job)).count() {
+            0 => Ok(()),
+            open => Err(format!("{open} are not")),
+        }
+    })
+    .await;
     let requests = world.controller_requests().await;
     let per_node = per_node(&requests, count);
     table.row(

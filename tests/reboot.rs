@@ -5,6 +5,7 @@ mod loss;
 mod protocol;
 mod settle;
 
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use refit::api::names::{LABEL_ROLE, ROLE_REBOOT};
@@ -102,9 +103,14 @@ impl Scene {
     async fn has_failed(&self, node: &str, reason: &str) -> String {
         let failed = self.held_up(PLAN, node, reason).await;
         assert_eq!(failed.phase, "Failed", "{failed:?}");
-        let there = self.world.node(&self.node(node)).await;
+        // Status and record are written side by side.
+        let is_recorded = |node: &Node| record(node, PLAN).is_some_and(|record| record["phase"] == "Failed");
+        let name = self.node(node);
+        let there = self
+            .world
+            .node_until(&name, "says that it failed", SOON, is_recorded)
+            .await;
         assert!(is_cordoned(&there), "a failed node stays cordoned");
-        assert_eq!(record(&there, PLAN).unwrap()["phase"], "Failed");
         failed.message.unwrap()
     }
 

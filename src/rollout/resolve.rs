@@ -123,11 +123,12 @@ pub(super) fn resolve(
             Some(SecretFacts::Missing) => missing.push(name.to_owned()),
         }
     }
-    if !missing.is_empty() {
-        return Resolution::MissingSecrets(Invalid::SecretsMissing(missing).to_string());
-    }
+    // All that are missing are named at once.
     if let Some(name) = unread {
         return Resolution::Reading(name);
+    }
+    if !missing.is_empty() {
+        return Resolution::MissingSecrets(Invalid::SecretsMissing(missing).to_string());
     }
     let hash = digest::plan_hash(&plan.object, &version, hashes).into();
     Resolution::Resolved(Resolved {

@@ -1,40 +1,58 @@
 //! Reads how many pods are ready of a controller whose pods were evicted.
 
-use std::fmt::Debug;
-
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use kube::Resource;
-use kube::api::Api;
-use serde::de::DeserializeOwned;
+use kube::Resource as _;
+use kube::api::{GetParams, Request};
+use serde::Deserialize;
 
 use super::{Actor, Outcome, Told, Trouble, TroubleKind, trouble};
 use crate::rollout::WorkloadFacts;
 use crate::rollout::facts::Text;
 
+/// What is read of a `ReplicaSet` or a `StatefulSet`: the rest is mostly the template of its pods.
+#[derive(Deserialize)]
+struct Workload {
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+struct Spec {
+    replicas: Option<i32>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    ready_replicas: Option<i32>,
+}
+
 impl Actor {
     /// One that is gone wants no pods.
     pub(super) async fn read_workload(&self, workload: Text) -> Outcome {
         let parts: Vec<_> = workload.split('/').collect();
-        let counts = match parts[..] {
-            ["ReplicaSet", namespace, name] => {
-                let read = self.read::<ReplicaSet>(namespace, name).await;
-                read.map(|it| it.map(|it| (it.status.and_then(|s| s.ready_replicas), it.spec.replicas)))
-            }
-            ["StatefulSet", namespace, name] => {
-                let read = self.read::<StatefulSet>(namespace, name).await;
-                read.map(|it| it.map(|it| (it.status.and_then(|s| s.ready_replicas), it.spec.replicas)))
-            }
+        let (path, name) = match parts[..] {
+            ["ReplicaSet", namespace, name] => (ReplicaSet::url_path(&(), Some(namespace)), name),
+            ["StatefulSet", namespace, name] => (StatefulSet::url_path(&(), Some(namespace)), name),
             _ => {
                 let message = format!("{workload:?} is no ReplicaSet or StatefulSet with namespace and name");
                 let kind = TroubleKind::Refused;
                 return Err((Vec::new(), Trouble { message, kind }));
             }
         };
-        let (ready, wanted) = match counts {
+        let answer = match Request::new(path).get(name, &GetParams::default()) {
+            Ok(request) => self.client.request::<Workload>(request).await,
+            Err(error) => Err(kube::Error::BuildRequest(error)),
+        };
+        let (ready, wanted) = match answer {
             // Without a number it is one.
-            Ok(Some((ready, wanted))) => (ready.unwrap_or(0), wanted.unwrap_or(1)),
-            Ok(None) => (0, 0),
+            Ok(it) => (
+                it.status.ready_replicas.unwrap_or(0),
+                it.spec.replicas.unwrap_or(1),
+            ),
+            Err(kube::Error::Api(status)) if status.code == 404 => (0, 0),
             Err(error) => return Err((Vec::new(), trouble(&error))),
         };
         let seen = self.clock.now();
@@ -42,14 +60,5 @@ impl Actor {
             workload,
             WorkloadFacts { seen, ready, wanted },
         )])
-    }
-
-    async fn read<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, kube::Error>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-    {
-        Api::namespaced(self.client.clone(), namespace)
-            .get_opt(name)
-            .await
     }
 }

@@ -1,7 +1,7 @@
 //! Roll-outs by dice: watches that lag and break off, answers that are lost, controllers that die, people who meddle. What
 //! must hold is asked all along (`toy::laws`); when the faults end, the roll-out ends.
 //!
-//! `REFIT_SEEDS` says how many roll-outs are played (400), `REFIT_SEED` which one alone; a broken law prints the story.
+//! `REFIT_SEEDS` says how many roll-outs are played (1,000), `REFIT_SEED` from which one on; a broken law prints the story.
 
 use jiff::SignedDuration;
 
@@ -457,7 +457,7 @@ fn whatever_happens_the_laws_hold_and_the_roll_out_ends() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     // One seed, or so many, or so many from one on.
     let first = number("REFIT_SEED");
-    let count = number("REFIT_SEEDS").unwrap_or(if first.is_some() { 1 } else { 400 });
+    let count = number("REFIT_SEEDS").unwrap_or(if first.is_some() { 1 } else { 1_000 });
     let seeds = first.unwrap_or(0)..first.unwrap_or(0) + count;
     let enough = count >= 100;
     let (mut cancelled, mut reboots) = (0, 0);

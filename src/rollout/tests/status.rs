@@ -269,6 +269,30 @@ fn an_edit_is_not_complete_before_it_is_resolved() {
 }
 
 #[test]
+fn of_several_secrets_nothing_is_said_before_all_have_been_asked_for() {
+    let mut toy = Toy::new();
+    toy.apply(plan_with("p", |spec| {
+        let named = |name: &&str| SecretSpec {
+            name: (*name).to_owned(),
+            ..SecretSpec::default()
+        };
+        spec.secrets = Some(["x", "y"].iter().map(named).collect());
+    }));
+    toy.tell(Kind::Plan);
+    let asks = |steps: &[Step]| {
+        steps
+            .iter()
+            .filter(|step| matches!(step, Step::ReadSecret { .. }))
+            .count()
+    };
+    assert_eq!(asks(&toy.steps()), 2);
+    toy.world.secret_missing(&"y".into());
+    let steps = toy.steps();
+    assert_eq!(asks(&steps), 1);
+    assert!(steps.iter().all(|step| !matches!(step, Step::WriteStatus { .. })));
+}
+
+#[test]
 fn a_secret_that_has_to_be_read_again_changes_nothing_until_it_is() {
     let mut toy = Toy::new();
     toy.add_nodes(&["a"]);
