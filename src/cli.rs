@@ -12,6 +12,7 @@ pub mod output;
 mod pin;
 mod probe;
 mod reboot;
+mod rehearse;
 mod render;
 mod sentinel;
 #[cfg(test)]
@@ -112,6 +113,19 @@ enum Command {
     /// be read or the arguments are wrong.
     #[command(after_help = render::EXAMPLES)]
     Render(render::Flags),
+    /// Play a roll-out in this process, in seconds: which node when, what would wait for what, and whether it would end
+    ///
+    /// Runs the controller itself, unchanged, against a cluster that is made up, or that is as a snapshot says, in a time of its
+    /// own. Nothing is written anywhere, and no cluster is needed. Files are read as `refit validate` reads them; Secrets,
+    /// `PodDisruptionBudget`s and Deployments among them count.
+    ///
+    /// What a rehearsal takes for granted (how long things take, what a channel gives, which nodes there are) is said on
+    /// standard error. The same arguments give the same result, byte for byte.
+    ///
+    /// Ends with 0 when all Plans would be complete, with 1 when one would stall or fail, and with 2 when a file cannot be read,
+    /// a Plan would be refused, or the arguments are wrong. The last line says which, and why.
+    #[command(after_help = rehearse::EXAMPLES)]
+    Rehearse(Box<rehearse::Flags>),
     /// Look whether this node could be rebooted, and the reboot be proven; the first container of a Job that may reboot
     ///
     /// Looks on the host for the boot ID, for a place for the sentinel in /run, and for the program of the command. Nothing is
@@ -160,6 +174,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Validate(flags)) => validate::run(&flags),
         Some(Command::Pin(flags)) => pin::run(&flags),
         Some(Command::Render(flags)) => render::run(&flags),
+        Some(Command::Rehearse(flags)) => rehearse::run(&flags),
         Some(Command::Probe(flags)) => probe::run(flags),
         Some(Command::Sentinel(flags)) => sentinel::run(flags),
         Some(Command::Reboot(flags)) => reboot::run(flags),

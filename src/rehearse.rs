@@ -6,22 +6,30 @@
 //! the same requests. What it does not play it refuses ([`state::State::holes`]); it never pretends.
 
 mod agenda;
+pub mod assume;
 pub mod cluster;
 mod deletion;
 pub mod fault;
 mod ids;
+pub mod input;
 pub mod kubelets;
 mod manager;
+pub mod nodes;
+pub mod play;
 pub mod podlife;
+pub mod record;
+pub mod report;
 pub mod resources;
 mod rules;
 mod scheduler;
 mod schema;
 pub mod server;
+pub mod snapshot;
 pub mod state;
 pub mod store;
 #[cfg(test)]
 mod tests;
+pub mod verdict;
 mod write;
 
 pub use cluster::{Cluster, Options};

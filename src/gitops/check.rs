@@ -349,7 +349,7 @@ fn steps(field: &str) -> Vec<Step> {
 }
 
 /// The text has a part that somebody else fills in, as Flux does with `${VERSION}`.
-pub(super) fn is_placeholder(text: &str) -> bool {
+pub(crate) fn is_placeholder(text: &str) -> bool {
     text.split("${").skip(1).any(|rest| rest.contains('}'))
 }
 

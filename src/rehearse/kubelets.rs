@@ -4,6 +4,7 @@
 pub mod act;
 mod live;
 mod pod;
+mod prepare;
 
 use std::collections::{BTreeMap, BTreeSet};
 

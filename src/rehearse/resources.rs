@@ -127,7 +127,7 @@ static TYPES: [Type; 12] = [
     of(
         ("apps", "v1", "ReplicaSet", "replicasets"),
         [true, true, true],
-        &[],
+        &[Get],
     ),
     of(
         ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),

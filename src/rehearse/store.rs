@@ -72,6 +72,7 @@ pub struct Store {
     pods_by_node: BTreeMap<String, BTreeSet<Key>>,
     snapshots: VecDeque<(u64, Snapshot)>,
     lists: u64,
+    spectator: Option<UnboundedSender<(Kind, Change)>>,
 }
 
 impl Store {
@@ -86,7 +87,13 @@ impl Store {
             pods_by_node: BTreeMap::new(),
             snapshots: VecDeque::new(),
             lists: 0,
+            spectator: None,
         }
+    }
+
+    /// From now on `to` is told of every change, whatever it is about.
+    pub fn show(&mut self, to: UnboundedSender<(Kind, Change)>) {
+        self.spectator = Some(to);
     }
 
     /// The newest version of all.
@@ -159,6 +166,9 @@ impl Store {
             new,
             gone,
         };
+        if let Some(spectator) = &self.spectator {
+            let _ = spectator.send((kind, change.clone())); // who has gone misses nothing
+        }
         let table = &mut self.tables[kind as usize];
         table.watchers.retain(|watcher| {
             let event = event(&change, &watcher.filter, watcher.metadata_only);

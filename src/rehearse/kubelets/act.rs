@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::prepare;
 use crate::cli::{self, OnNode};
 use crate::drain::{DryRun, PlanRun, Session};
 use crate::rehearse::cluster::Cluster;
@@ -29,6 +30,10 @@ pub async fn run(cluster: Cluster, errand: Errand) {
 }
 
 async fn perform(cluster: &Cluster, errand: &Errand) -> Exit {
+    if let Some(plan) = prepare::dependency(&errand.start) {
+        prepare::wait(cluster, errand, plan).await;
+        return Exit::default();
+    }
     let failed = |message: String| Exit {
         code: 1,
         message: Some(message),

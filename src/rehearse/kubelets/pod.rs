@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Habits, Node};
 use crate::api::names::LABEL_CONTROLLER;
-use crate::rehearse::podlife::{Behaviour, Life, Started};
+use crate::rehearse::podlife::{Behaviour, ContainerStart, Life, Started};
 use crate::rehearse::store::{Key, Object};
 
 /// A container whose effect is real.
@@ -97,7 +97,10 @@ impl Pod {
             .labels
             .as_ref()
             .is_some_and(|labels| labels.contains_key(LABEL_CONTROLLER));
-        let acted = |name: &str| of_refit && matches!(name, "cordon" | "drain");
+        let waits = ContainerStart::render(&self.object, "prepare", 0)
+            .is_some_and(|start| super::prepare::dependency(&start).is_some());
+        let acted =
+            |name: &str| of_refit && (matches!(name, "cordon" | "drain") || waits && name == "prepare");
         let layers = [&node.steering, &habits.steering];
         let resolved = Behaviour::resolve(&self.object, &layers, &habits.defaults, &acted);
         self.behaviour = match resolved {
