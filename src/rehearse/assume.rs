@@ -146,15 +146,14 @@ impl FromStr for Fail {
 
 /// Nodes that are to fail, and are not there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--fail {name}: there is no such node{}", near(.near))]
+#[error("--fail {name}: there is no such node{}", hint(near.as_ref()))]
 pub struct UnknownNode {
     name: String,
     near: Option<String>,
 }
 
-fn near(near: &Option<String>) -> String {
-    near.as_ref()
-        .map_or_else(String::new, |near| format!("; did you mean {near}?"))
+fn hint(near: Option<&String>) -> String {
+    near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
 /// All that is assumed.

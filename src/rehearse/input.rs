@@ -45,8 +45,6 @@ pub struct Given {
     pub plans: Vec<GivenPlan>,
     /// Other objects that a roll-out meets.
     pub objects: Vec<Value>,
-    /// Names of service accounts, as `namespace/name`.
-    pub accounts: Vec<String>,
     /// What is worth saying about it.
     pub notes: Vec<String>,
     /// What is wrong, a line each: file, line and column, what was found, and what is allowed.
@@ -126,15 +124,10 @@ impl Given {
         self.plans.push(given);
     }
 
-    /// Takes along what a roll-out meets.
+    /// Takes along what a roll-out meets. Service accounts are not among it: here everybody may do everything.
     fn other(&mut self, object: &Object<'_>) {
         let (version, kind) = (object.api_version.as_str(), object.kind.as_str());
-        let namespace = object.metadata("namespace").unwrap_or("default");
         match (version, kind) {
-            ("v1", "ServiceAccount") => {
-                let name = object.metadata("name").unwrap_or_default();
-                self.accounts.push(format!("{namespace}/{name}"));
-            }
             ("v1", "Secret" | "Namespace")
             | ("policy/v1", "PodDisruptionBudget")
             | ("apps/v1", "ReplicaSet" | "DaemonSet") => self.objects.push(object.node.to_json()),
@@ -182,7 +175,7 @@ spec: {version: v1, concurrency: 1, nodeSelector: {}, upgrade: {image: i}}
 
     #[test]
     fn plans_are_taken_as_they_are_and_get_a_namespace() {
-        let text = format!("# first\n{PLAN}---\n{}", PLAN.replace("{name: p}", "{name: q, namespace: n}"));
+        let text = format!("# first\n{PLAN}---\n{}", PLAN.replace("{name: p}", "{name: q, namespace: team}"));
         let given = given(&text);
         assert_eq!(given.mistakes, [""; 0]);
         let found: Vec<_> = given
@@ -190,7 +183,7 @@ spec: {version: v1, concurrency: 1, nodeSelector: {}, upgrade: {image: i}}
             .iter()
             .map(|plan| (plan.namespace(), plan.name(), plan.place.as_str()))
             .collect();
-        assert_eq!(found, [("system-upgrade", "p", "a.yaml:2"), ("n", "q", "a.yaml:7")]);
+        assert_eq!(found, [("system-upgrade", "p", "a.yaml:2"), ("team", "q", "a.yaml:7")]);
         assert_eq!(given.plans[0].value["metadata"]["namespace"], "system-upgrade");
         assert_eq!(
             given.notes,
@@ -218,14 +211,13 @@ spec: {version: v1, concurrency: 1, nodeSelector: {}, upgrade: {image: i}}
     #[test]
     fn what_a_roll_out_meets_is_taken_along() {
         let text = "{apiVersion: v1, kind: List, items: [
-{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: n}},
-{apiVersion: v1, kind: ServiceAccount, metadata: {name: a, namespace: n}},
-{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: n}},
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: n}, spec: {replicas: 3, selector: {matchLabels: {a: b}}, template: {}}}]}";
+{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: team}},
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: a, namespace: team}},
+{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: team}},
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: team}, spec: {replicas: 3, selector: {matchLabels: {a: b}}, template: {}}}]}";
         let given = given(text);
         let kinds: Vec<_> = given.objects.iter().map(|one| one["kind"].clone()).collect();
         assert_eq!(kinds, ["Secret", "ReplicaSet"]);
         assert_eq!(given.objects[1]["spec"]["replicas"], 3);
-        assert_eq!(given.accounts, ["n/a"]);
     }
 }

@@ -119,6 +119,7 @@ impl Kubelets {
                 power: Power::On,
                 boot_id: object.text("/status/nodeInfo/bootID").to_owned(),
                 booted_at: Timestamp::UNIX_EPOCH,
+                sentinels: BTreeMap::new(),
             },
             steering: BTreeMap::new(),
             pods: BTreeSet::new(),

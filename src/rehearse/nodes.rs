@@ -89,6 +89,11 @@ pub fn generate(count: usize, plans: &[Asks<'_>]) -> Generated {
     }
 }
 
+/// Why a Plan can select no node at all, whatever labels nodes have.
+pub fn contradiction(plan: &Asks<'_>) -> Option<String> {
+    labels::contradiction(plan)
+}
+
 fn counted(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }

@@ -30,7 +30,7 @@ use crate::controller::settings::Settings;
 use crate::controller::{Surroundings, run_in};
 
 /// What a rehearsal waits beside the longest thing that it knows of before it says that nothing will come any more.
-const PATIENCE: SignedDuration = SignedDuration::from_hours(2);
+const PATIENCE: SignedDuration = SignedDuration::from_mins(30);
 /// Windows that may pass without anything coming of them.
 const WINDOWS: u32 = 2;
 /// How long the cluster is let settle before the controller starts, beside the start of pods.
@@ -58,17 +58,14 @@ pub enum Stage {
 impl Stage {
     /// Names of its nodes.
     pub fn nodes(&self) -> BTreeSet<&str> {
-        let name = |node: &'_ Value| -> Option<&str> { node["metadata"]["name"].as_str() };
-        match self {
-            Self::Generated { nodes, .. } => nodes
-                .iter()
-                .filter_map(|node| node["metadata"]["name"].as_str())
-                .collect(),
-            Self::Snapshot(snapshot) => {
-                let nodes = snapshot.objects.iter().filter(|one| one["kind"] == "Node");
-                nodes.filter_map(name).collect()
-            }
-        }
+        let objects = match self {
+            Self::Generated { nodes, .. } => nodes,
+            Self::Snapshot(snapshot) => &snapshot.objects,
+        };
+        let nodes = objects.iter().filter(|one| one["kind"] == "Node");
+        nodes
+            .filter_map(|node| node["metadata"]["name"].as_str())
+            .collect()
     }
 }
 
@@ -113,9 +110,9 @@ pub enum PlayError {
     /// The controller asked for something that is not played.
     #[error(
         "the rehearsal met what it cannot play, and proves nothing: {}; this is a mistake of refit's, please report it",
-        .0.join(", ")
+        .0.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
     )]
-    NotPlayed(Vec<String>),
+    NotPlayed(BTreeSet<String>),
     /// The controller ended by itself.
     #[error("the controller ended by itself: {0}")]
     Controller(String),
@@ -181,6 +178,8 @@ pub struct Outcome {
     pub start: Timestamp,
     /// When it ended: when all was complete, or when something last came closer to that.
     pub end: Timestamp,
+    /// Until when was looked.
+    pub seen: Timestamp,
     /// The Plans, those that were to be rehearsed first.
     pub plans: Vec<PlanEnd>,
     /// What happened.
@@ -251,7 +250,7 @@ impl Rehearsal {
         let ending = ending.map_err(PlayError::Controller)?;
         let holes = cluster.with(|state| state.holes().to_vec());
         if !holes.is_empty() {
-            return Err(PlayError::NotPlayed(holes));
+            return Err(PlayError::NotPlayed(holes.into_iter().collect()));
         }
         Ok(self.outcome(&cluster, ending, recorder, budgets))
     }
@@ -505,6 +504,7 @@ impl Rehearsal {
                 ending,
                 start: self.start,
                 end,
+                seen: cluster.clock().now(),
                 plans,
                 record: recorder,
                 budgets,

@@ -20,8 +20,8 @@ const WAITING: &str = "Waiting";
 const FAILED: &str = "Failed";
 /// Phase in which a payload may wait for another Plan.
 const PREPARING: &str = "Preparing";
-/// Reasons of waiting nodes that are no news: all others wait for those that are worked on.
-const ORDINARY: [&str; 1] = ["NoSlot"];
+/// Reasons of waiting nodes that are no news: others are worked on, or the Plan is being read.
+const ORDINARY: [&str; 2] = ["NoSlot", "NotReady"];
 /// Reasons that are known better from the drain's own note.
 const NOTED: [&str; 1] = ["DrainWaiting"];
 /// Reasons of a single node; the others are those of its Plan.
@@ -75,6 +75,22 @@ pub struct Turn {
     /// Pods of its Job that failed.
     pub failures: i64,
     has_job: bool,
+}
+
+impl Turn {
+    /// A turn without a history.
+    pub fn new(since: Timestamp, until: Option<Timestamp>, standing: Standing) -> Self {
+        Self {
+            since,
+            until,
+            standing,
+            reason: None,
+            message: None,
+            stays: Vec::new(),
+            failures: 0,
+            has_job: false,
+        }
+    }
 }
 
 /// Something that was waited for.
@@ -274,9 +290,11 @@ impl Recorder {
             if phase == FAILED {
                 continue;
             }
-            if let Some(other) = depends.as_deref().filter(|_| phase == PREPARING) {
+            if let Some(other) = depends.as_deref().filter(|_| phase == PREPARING)
+                && !self.is_complete(other)
+            {
                 let blocker = format!("Plan {other}");
-                let message = format!("waits in `prepare` for Plan {other}");
+                let message = format!("for Plan {other}, in `prepare`");
                 waited.insert(self.waits_for(&name, Some(node), "Prepare", &blocker, &message, now));
             }
             if !reason.is_empty() && !NOTED.contains(&reason) {
@@ -347,16 +365,8 @@ impl Recorder {
             self.tell(now, plan, Some(node), What::Begins);
         }
         let seen = self.plans.entry(plan.to_owned()).or_default();
-        seen.turns.entry(node.to_owned()).or_insert_with(|| Turn {
-            since: now,
-            until: None,
-            standing: Standing::Working,
-            reason: None,
-            message: None,
-            stays: Vec::new(),
-            failures: 0,
-            has_job: false,
-        })
+        let begins = || Turn::new(now, None, Standing::Working);
+        seen.turns.entry(node.to_owned()).or_insert_with(begins)
     }
 
     /// Nodes that had a slot and gave it back before anything was begun are as if they had never had it.
@@ -451,7 +461,7 @@ impl Recorder {
                 Some(pdb) => format!("PodDisruptionBudget {namespace}/{pdb}"),
                 None => format!("Pod {}", wait.pod),
             };
-            let message = format!("{wait}");
+            let message = format!("{blocker} holds {} ({})", wait.pod, wait.why);
             let key = self.waits_for(plan, Some(node), BUDGET, &blocker, &message, now);
             if let Some(open) = self.open.get_mut(&key) {
                 open.since = open.since.min(wait.since);

@@ -150,7 +150,7 @@ pub struct WaitReport {
     pub start: Timestamp,
     /// Until when; nothing where it is still waited for.
     pub end: Option<Timestamp>,
-    /// How long, up to the end of the rehearsal.
+    /// How long, as far as was looked.
     pub seconds: i64,
 }
 
@@ -169,14 +169,15 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>) -> Report {
             turns.map(|(node, turn)| turn_report(plan.name(), node, turn, outcome.end))
         })
         .collect();
-    turns.sort_by(|a, b| (a.start, &a.plan, &a.node).cmp(&(b.start, &b.plan, &b.node)));
+    // Stable: what began at the same time is in the order of the Plans.
+    turns.sort_by_key(|turn| turn.start);
     let mut waits: Vec<WaitReport> = outcome
         .record
         .waits()
         .into_iter()
-        .map(|wait| wait_report(wait, outcome.end))
+        .map(|wait| wait_report(wait, outcome.seen))
         .collect();
-    waits.sort_by_key(|wait| Reverse(wait.seconds));
+    waits.sort_by_key(|wait| (wait.end.is_some(), Reverse(wait.seconds)));
     let never = outcome.budgets.iter().filter(|budget| budget.never_allows());
     Report {
         verdict: judge(outcome),
@@ -220,9 +221,9 @@ fn turn_report(plan: &str, node: &str, turn: &Turn, end: Timestamp) -> TurnRepor
     }
 }
 
-fn wait_report(wait: Wait, end: Timestamp) -> WaitReport {
+fn wait_report(wait: Wait, seen: Timestamp) -> WaitReport {
     WaitReport {
-        seconds: seconds(wait.since, wait.until.unwrap_or(end)),
+        seconds: seconds(wait.since, wait.until.unwrap_or(seen)),
         plan: wait.plan,
         node: wait.node,
         reason: wait.reason,
@@ -370,10 +371,12 @@ impl Report {
         line(text, "Longest waits:");
         for wait in told.iter().take(WAITS) {
             let who = wait.node.as_deref().unwrap_or("all nodes");
-            let end = if wait.end.is_none() { ", and still does" } else { "" };
+            let long = match wait.end {
+                Some(_) => duration(SignedDuration::from_secs(wait.seconds)),
+                None => "forever".to_owned(),
+            };
             let mut what = format!(
-                "  {:>7}  {who} of {} for {} (from {}{end})",
-                duration(SignedDuration::from_secs(wait.seconds)),
+                "  {long:>7}  {who} of {} for {} (from {})",
                 wait.plan,
                 wait.blocker,
                 self.at(wait.start)

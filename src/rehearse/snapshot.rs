@@ -99,14 +99,13 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Value>, SnapshotError> {
 
 fn flatten(mut value: Value, objects: &mut Vec<Value>) {
     let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
-    match value.get_mut("items") {
-        Some(Value::Array(items)) if is_list => {
-            for item in std::mem::take(items) {
-                flatten(item, objects);
-            }
+    let items = value.get_mut("items").and_then(Value::as_array_mut).filter(|_| is_list);
+    if let Some(items) = items {
+        for item in std::mem::take(items) {
+            flatten(item, objects);
         }
-        _ if value.is_object() => objects.push(value),
-        _ => {}
+    } else if value.is_object() {
+        objects.push(value);
     }
 }
 
@@ -253,8 +252,8 @@ impl Sorting {
         self.make_owners(&mut pods, &missing);
         self.keep_unready(&pods);
         for (count, what) in [
-            (unready, "not ready, and stay so"),
-            (nowhere, "without a node, and get none"),
+            (unready, "not ready, which does not change"),
+            (nowhere, "without a node, which does not change"),
             (again, "at work for a Plan: their Jobs are under way, and their containers begin anew"),
         ] {
             if count > 0 {

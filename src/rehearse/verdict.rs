@@ -7,7 +7,9 @@ use jiff::tz::TimeZone;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 
+use super::nodes::{Asks, contradiction};
 use super::play::{Ending, Outcome, PlanEnd};
+use super::record::BUDGET;
 use crate::api::selector::Selector;
 use crate::api::window::Window;
 use crate::api::{NodeProgress, PlanStatus};
@@ -142,9 +144,10 @@ fn reason(end: &PlanEnd, outcome: &Outcome) -> Option<Reason> {
         return says(
             How::Fails,
             format!(
-                "failed on {}{others}: {reason}: {}{}",
+                "failed on {}{others}: {reason}: {}{}{}",
                 first.name,
                 one_line(message),
+                waited(end.name(), &first.name, outcome),
                 left(&status)
             ),
         );
@@ -203,6 +206,28 @@ fn reason(end: &PlanEnd, outcome: &Outcome) -> Option<Reason> {
     says(How::Stalls, format!("{why}{}{}", short_window(end), left(&status)))
 }
 
+/// The budget that a node waited for until the Plan failed there.
+fn waited(plan: &str, node: &str, outcome: &Outcome) -> String {
+    let turn = outcome.record.turns(plan).find(|(name, _)| *name == node);
+    let Some(failed) = turn.and_then(|(_, turn)| turn.until) else {
+        return String::new();
+    };
+    let waits = outcome.record.waits().into_iter().filter(|wait| {
+        wait.plan == plan && wait.node.as_deref() == Some(node) && wait.reason == BUDGET && wait.since < failed
+    });
+    // A drain that is ended by its Job says so some time before the Job does.
+    let last = waits
+        .max_by_key(|wait| wait.until.unwrap_or(failed))
+        .filter(|wait| wait.until.unwrap_or(failed).saturating_add(LINGER).is_ok_and(|until| until >= failed));
+    last.map_or_else(String::new, |wait| {
+        let long = wait.until.unwrap_or(failed).duration_since(wait.since);
+        format!("; it waited {} for {}", duration(long), wait.blocker)
+    })
+}
+
+/// From the end of a drain to that of its Job, at most.
+const LINGER: SignedDuration = SignedDuration::from_mins(2);
+
 /// What a condition says that does not hold.
 fn denied(status: &PlanStatus, type_: &str) -> Option<String> {
     let found = status
@@ -246,25 +271,32 @@ pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 /// Why a Plan selects no node: the first thing that it asks for and that no node has.
 fn nobody(end: &PlanEnd, outcome: &Outcome) -> String {
-    let Some(selector) = &end.plan.spec.node_selector else {
-        return "spec.nodeSelector is absent".to_owned();
+    let asks = Asks {
+        plan: end.name(),
+        selector: end.plan.spec.node_selector.as_ref(),
     };
+    if let Some(why) = contradiction(&asks) {
+        return why;
+    }
+    let selector = end.plan.spec.node_selector.clone().unwrap_or_default();
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| {
         let one = LabelSelector {
             match_labels: Some([(key.clone(), value.clone())].into()),
             match_expressions: None,
         };
-        (format!("{key}={value}"), one)
+        (format!("the label {key}={value}"), one)
     });
     let expressions = selector.match_expressions.iter().flatten().map(|expression| {
         let one = LabelSelector {
             match_labels: None,
             match_expressions: Some(vec![expression.clone()]),
         };
-        let values = expression.values.as_deref().unwrap_or_default();
-        let text = match values {
-            [] => format!("{} {}", expression.key, expression.operator),
-            values => format!("{} {} [{}]", expression.key, expression.operator, values.join(", ")),
+        let (key, values) = (&expression.key, expression.values.as_deref().unwrap_or_default().join(", "));
+        let text = match expression.operator.as_str() {
+            "In" => format!("the label {key} with one of {values}"),
+            "NotIn" => format!("the label {key} without one of {values}"),
+            "DoesNotExist" => format!("no label {key}"),
+            _ => format!("the label {key}"),
         };
         (text, one)
     });
