@@ -10,6 +10,7 @@ pub mod cluster;
 mod deletion;
 pub mod fault;
 mod ids;
+pub mod journal;
 pub mod kubelets;
 mod manager;
 pub mod podlife;
