@@ -111,6 +111,7 @@ pub async fn run_in(
         Ok::<_, Error>((cluster_id, registered))
     };
     let (cluster_id, registered) = tokio::select! {
+        biased;
         started = start => started?,
         () = &mut shutdown => return Ok(()),
     };
@@ -142,6 +143,7 @@ pub async fn run_in(
         let (leadership, lost) = (elector.leadership(), elector.lost());
         let lease = elector.start();
         tokio::select! {
+            biased;
             () = leadership.wait_until_leader() => {}
             () = &mut shutdown => {
                 lease.release().await;
@@ -159,8 +161,9 @@ pub async fn run_in(
         office.engine.is_wary_of_lists();
     }
     let lost = tokio::select! {
-        () = office.work() => false,
+        biased;
         () = leadership.lost() => true,
+        () = office.work() => false,
         () = &mut shutdown => false,
     };
     match lease {
@@ -298,6 +301,7 @@ impl Office {
             watches.spawn(async move {
                 // Where something may not be listed, Plans are listed all the same, to be told of it.
                 tokio::select! {
+                    biased;
                     _ = nodes.wait_for(|listed| listed.contains(&Kind::Node)) => {}
                     _ = refused.wait_for(|blind| *blind) => {}
                 }
@@ -316,6 +320,7 @@ impl Office {
             std::future::pending::<()>().await;
         };
         tokio::select! {
+            biased;
             () = engine.run() => {}
             () = opening => {}
         }

@@ -12,6 +12,7 @@ mod deletion;
 pub mod fault;
 mod ids;
 pub mod input;
+pub mod journal;
 pub mod kubelets;
 mod manager;
 pub mod nodes;

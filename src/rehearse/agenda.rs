@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::resources::Kind;
 use super::store::Key;
 
 /// Something to be done. Put there twice, it is done once, at the earlier time.
@@ -14,8 +15,8 @@ pub(super) enum Work {
     Job(Key),
     /// A pod is looked at that its Job cannot look after any more.
     Stray(Key),
-    /// A ReplicaSet is looked at.
-    Set(Key),
+    /// A ReplicaSet or a StatefulSet is looked at.
+    Set(Kind, Key),
     /// The disruption budgets of a namespace are looked at.
     Budgets(String),
     /// What belongs to an object that is gone.
@@ -38,6 +39,12 @@ pub(super) enum Work {
     Miss(String),
     /// A machine that was told to reboot is up again.
     Boot(String),
+    /// A node is Ready, a while after its machine was up again.
+    Ready(String),
+    /// Pods of a node that is gone are nobody's.
+    Sweep(String),
+    /// Pods are taken off a node whose taints they do not bear any longer.
+    Expel(String),
 }
 
 type Place = (Timestamp, u64);

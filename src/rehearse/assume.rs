@@ -268,10 +268,8 @@ impl Assumptions {
 
     /// What all nodes have in common.
     pub fn habits(&self) -> Habits {
-        let mut habits = Habits {
-            reboot: self.reboot.draw(self.seed, &["reboot"]),
-            ..Habits::default()
-        };
+        let mut habits = Habits::default();
+        habits.defaults.boot.off = self.reboot.most();
         habits.defaults.start = Delay::After(self.pod_start.most());
         habits.defaults.stop = Delay::After(self.drain.most());
         habits

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::future::{AbortHandle, Abortable};
@@ -18,9 +18,11 @@ use super::agenda::Agenda;
 use super::deletion::Deletion;
 use super::fault::Fault;
 use super::ids::Ids;
+use super::journal::CLUSTER;
 use super::kubelets::{Habits, Kubelets, act};
 use super::manager::backoff::Backoffs;
 use super::resources::Kind;
+use super::scheduler::Loads;
 use super::server::Transport;
 use super::state::State;
 use super::store::{Key, Store};
@@ -46,6 +48,8 @@ pub struct Options {
     pub history: usize,
     /// Whether requests are written down.
     pub traced: bool,
+    /// Whether changes are written down, for who takes them ([`State::take_journal`]).
+    pub journaled: bool,
 }
 
 impl Options {
@@ -57,19 +61,24 @@ impl Options {
             habits: Habits::default(),
             history: HISTORY,
             traced: false,
+            journaled: false,
         }
     }
 }
 
-/// A cluster in this process.
+/// A cluster in this process, and the name by which its journal calls who has this handle on it.
 #[derive(Clone)]
-pub struct Cluster(Arc<Shared>);
+pub struct Cluster(Arc<Shared>, Arc<str>);
+
+/// How clients of what runs on nodes are made.
+type Road = Box<dyn Fn(Transport) -> Client + Send + Sync>;
 
 struct Shared {
     state: Mutex<State>,
     clock: Clock,
     /// The newest version of all, for those who wait for a change.
     version: watch::Sender<u64>,
+    road: OnceLock<Road>,
 }
 
 impl Cluster {
@@ -85,18 +94,35 @@ impl Cluster {
             kubelets: Kubelets::new(options.habits),
             backoffs: Backoffs::default(),
             unscheduled: BTreeSet::new(),
-            load: BTreeMap::new(),
+            loads: Loads::default(),
             trace: options.traced.then(Vec::new),
             holes: Vec::new(),
+            journal: options.journaled.then(Vec::new),
+            who: CLUSTER.into(),
+            lag: 0,
+            at_rest: BTreeMap::new(),
         };
         for name in NAMESPACES {
             state.admit_namespace(name);
         }
-        Self(Arc::new(Shared {
+        let shared = Shared {
             state: Mutex::new(state),
             clock,
             version: watch::Sender::new(0),
-        }))
+            road: OnceLock::new(),
+        };
+        Self(Arc::new(shared), CLUSTER.into())
+    }
+
+    /// A handle for somebody, by whose name the journal calls what is done with it.
+    #[must_use]
+    pub fn acting_as(&self, who: &str) -> Self {
+        Self(Arc::clone(&self.0), who.into())
+    }
+
+    /// Has clients made in another way from now on: their requests may meet something on their way. Only the first call counts.
+    pub fn make_clients_by(&self, road: impl Fn(Transport) -> Client + Send + Sync + 'static) {
+        let _ = self.0.road.set(Box::new(road));
     }
 
     /// The cluster's time of day.
@@ -112,13 +138,17 @@ impl Cluster {
     /// A handle on its API server that writes at any time, for what runs on a node. `who` is what the trace calls it.
     pub fn client(&self, who: &str) -> Client {
         let transport = Transport::new(self.clone(), who);
-        over_transport(transport, None, Arc::<RequestCounts>::default())
+        match self.0.road.get() {
+            Some(road) => road(transport),
+            None => over_transport(transport, None, Arc::<RequestCounts>::default()),
+        }
     }
 
     /// Does something with the whole cluster while nobody else does.
     pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         // What a panicking thread left behind is looked at by a test that fails anyway.
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.who.clone_from(&self.1);
         let done = act(&mut state);
         let version = state.store.version();
         let planned = state.agenda.has_news();
@@ -216,15 +246,16 @@ impl Cluster {
 
     /// Lets the cluster work: its controllers, its scheduler, its kubelets, and what runs on its nodes.
     async fn play(&self) -> Infallible {
+        let this = self.acting_as(CLUSTER);
         let mut version = self.0.version.subscribe();
         let mut running = FuturesUnordered::new();
         loop {
             version.borrow_and_update();
-            let (due, errands) = self.with(|state| (state.work(), state.kubelets.errands()));
+            let (due, errands) = this.with(|state| (state.work(), state.kubelets.errands()));
             for errand in errands {
                 let (abort, registration) = AbortHandle::new_pair();
-                self.with(|state| state.kubelets.runs(&errand, abort));
-                running.push(Abortable::new(act::run(self.clone(), errand), registration));
+                this.with(|state| state.kubelets.runs(&errand, abort));
+                running.push(Abortable::new(act::run(this.clone(), errand), registration));
             }
             let wait = due.map(|due| {
                 let wait = due.duration_since(self.0.clock.now());

@@ -130,17 +130,15 @@ impl Given {
         match (version, kind) {
             ("v1", "Secret" | "Namespace")
             | ("policy/v1", "PodDisruptionBudget")
-            | ("apps/v1", "ReplicaSet" | "DaemonSet") => self.objects.push(object.node.to_json()),
-            // Their controllers are not played: of both, what matters is how many pods there are to be.
-            ("apps/v1", "Deployment" | "StatefulSet") => {
-                self.objects.push(as_replica_set(&object.node.to_json()));
-            }
+            | ("apps/v1", "ReplicaSet" | "StatefulSet" | "DaemonSet") => self.objects.push(object.node.to_json()),
+            // Their controller is not played: what matters is how many pods there are to be.
+            ("apps/v1", "Deployment") => self.objects.push(as_replica_set(&object.node.to_json())),
             _ => {}
         }
     }
 }
 
-/// A Deployment or `StatefulSet` as the `ReplicaSet` that it comes down to here.
+/// A Deployment as the `ReplicaSet` that it comes down to here.
 fn as_replica_set(workload: &Value) -> Value {
     let (meta, spec) = (&workload["metadata"], &workload["spec"]);
     let mut set = json!({

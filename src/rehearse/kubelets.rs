@@ -13,28 +13,34 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Taint;
 use serde::Deserialize as _;
 
-use super::podlife::{Defaults, Machine, Power, STEERING_PREFIX};
-use super::store::Object;
+use super::podlife::{Boot, Defaults, Machine, Power, STEERING_PREFIX};
+use super::store::{Change, Object};
 use act::Errand;
 use pod::Pod;
+
+/// How long a machine takes to boot.
+const BOOT: SignedDuration = SignedDuration::from_mins(2);
 
 /// How the pods of a cluster behave, and its machines.
 #[derive(Clone, Debug)]
 pub struct Habits {
-    /// What a pod does that nothing steers.
+    /// What a pod does that nothing steers, and how long a machine takes to boot.
     pub defaults: Defaults,
     /// Steering of all pods, keys with their prefix (see `podlife`).
     pub steering: BTreeMap<String, String>,
-    /// How long a machine takes to boot.
-    pub reboot: SignedDuration,
 }
 
 impl Default for Habits {
     fn default() -> Self {
         Self {
-            defaults: Defaults::default(),
+            defaults: Defaults {
+                boot: Boot {
+                    off: BOOT,
+                    ..Boot::default()
+                },
+                ..Defaults::default()
+            },
             steering: BTreeMap::new(),
-            reboot: SignedDuration::from_mins(2),
         }
     }
 }
@@ -46,7 +52,10 @@ struct Node {
     /// Steering that stands on the Node.
     steering: BTreeMap<String, String>,
     pods: BTreeSet<String>,
-    rebooting: bool,
+    /// How the machine comes back from the reboot that it is in.
+    rebooting: Option<Boot>,
+    /// Since when the machine is off, if it is.
+    silent_since: Timestamp,
     /// Pods that were started, by the UID of their owner.
     pods_of_owners: BTreeMap<String, i32>,
     /// Starts by container.
@@ -96,8 +105,12 @@ impl Kubelets {
     }
 
     /// Takes over what the API server says of a node.
-    pub(super) fn node_changed(&mut self, object: &Object, gone: bool) {
+    pub(super) fn node_changed(&mut self, change: &Change) {
+        let (object, gone) = (&change.new, change.gone);
         let name = object.meta("name");
+        if !gone && change.old.as_ref().is_some_and(|old| is_same(old, object)) {
+            return;
+        }
         if gone {
             if let Some(node) = self.nodes.remove(name) {
                 self.pods.retain(|uid, _| !node.pods.contains(uid));
@@ -123,7 +136,8 @@ impl Kubelets {
             },
             steering: BTreeMap::new(),
             pods: BTreeSet::new(),
-            rebooting: false,
+            rebooting: None,
+            silent_since: Timestamp::UNIX_EPOCH,
             pods_of_owners: BTreeMap::new(),
             runs: BTreeMap::new(),
         });
@@ -185,4 +199,11 @@ impl Kubelets {
             None => abort.abort(),
         }
     }
+}
+
+/// Whether nothing has changed for the kubelet of a node.
+fn is_same(old: &Object, new: &Object) -> bool {
+    let same = |pointer: &str| old.value.pointer(pointer) == new.value.pointer(pointer);
+    let known = !new.text("/status/nodeInfo/bootID").is_empty();
+    known && same("/metadata/labels") && same("/metadata/annotations") && same("/spec/taints")
 }

@@ -1,4 +1,4 @@
-//! The controllers of the cluster: Jobs, ReplicaSets, disruption budgets, nodes, definitions and the garbage collector. Each
+//! The controllers of the cluster: Jobs, ReplicaSets, StatefulSets, disruption budgets, nodes, definitions and the garbage collector. Each
 //! looks at one object when something about it has changed, and writes what follows.
 
 pub(super) mod backoff;
@@ -9,5 +9,6 @@ mod job_pods;
 mod job_status;
 mod node;
 mod replica_set;
+mod stateful_set;
 #[cfg(test)]
 mod tests;

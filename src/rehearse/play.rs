@@ -10,18 +10,18 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::assume::{Assumptions, UnknownNode};
 use super::cluster::{Cluster, Options};
 use super::fault::Fault;
 use super::in_virtual_time;
+use super::journal::What;
 use super::record::{Effect, Happening, Recorder};
 use super::resources::Kind;
 use super::snapshot::Snapshot;
 use super::state::State;
-use super::store::{Change, Key};
+use super::store::Key;
 use super::write::Part;
 use crate::api::window::Window;
 use crate::api::{Plan, PlanSpec, crd, names};
@@ -215,8 +215,7 @@ impl Rehearsal {
         cluster.during(tokio::time::sleep(calm)).await;
         let budgets = cluster.with(|state| budgets(state));
 
-        let (to, changes) = mpsc::unbounded_channel();
-        cluster.with(|state| state.store.show(to));
+        cluster.with(|state| state.journal = Some(Vec::new()));
         let mut recorder = Recorder::new(self.start);
         for plan in &self.plans {
             self.apply(&cluster, plan)?;
@@ -234,7 +233,7 @@ impl Rehearsal {
             self.settings.clone(),
             std::future::pending(),
         ));
-        let watching = self.watch(&cluster, &mut recorder, changes, tell);
+        let watching = self.watch(&cluster, &mut recorder, tell);
         let ending = cluster
             .during(async {
                 tokio::select! {
@@ -374,7 +373,6 @@ impl Rehearsal {
         &self,
         cluster: &Cluster,
         recorder: &mut Recorder,
-        mut changes: mpsc::UnboundedReceiver<(Kind, Change)>,
         tell: &mut dyn FnMut(&Happening),
     ) -> Ending {
         let clock = cluster.clock();
@@ -392,13 +390,18 @@ impl Rehearsal {
             let until = Instant::now() + Duration::try_from(until).unwrap_or_default();
             tokio::select! {
                 biased;
-                Some((kind, change)) = changes.recv() => {
-                    let effect = recorder.see(kind, &change, clock.now());
-                    recorder.news().iter().for_each(&mut *tell);
-                    if let Some(Effect::Upgraded { node, version }) = effect {
-                        upgraded(cluster, &node, &version);
+                () = cluster.until(|state| state.journal.as_ref().is_some_and(|news| !news.is_empty())) => {
+                    let mut plans_changed = false;
+                    for entry in cluster.with(State::take_journal) {
+                        let What::Change(kind, change) = entry.what else { continue };
+                        plans_changed |= kind == Kind::Plan;
+                        let effect = recorder.see(kind, &change, entry.at);
+                        if let Some(Effect::Upgraded { node, version }) = effect {
+                            upgraded(cluster, &node, &version);
+                        }
                     }
-                    let through = kind == Kind::Plan && wanted.iter().all(|plan| recorder.is_complete(plan));
+                    recorder.news().iter().for_each(&mut *tell);
+                    let through = plans_changed && wanted.iter().all(|plan| recorder.is_complete(plan));
                     if through && !wanted.is_empty() {
                         return Ending::Complete;
                     }

@@ -15,6 +15,7 @@ pub enum Kind {
     Definition,
     DaemonSet,
     ReplicaSet,
+    StatefulSet,
     Budget,
 }
 
@@ -72,7 +73,7 @@ const fn of(
 
 use Verb::{Create, Delete, Evict, Get, List, Patch, PatchStatus, Replace, Watch};
 
-static TYPES: [Type; 12] = [
+static TYPES: [Type; 13] = [
     of(
         ("", "v1", "Namespace", "namespaces"),
         [false, false, true],
@@ -86,7 +87,7 @@ static TYPES: [Type; 12] = [
     of(
         ("", "v1", "Pod", "pods"),
         [true, true, true],
-        &[Get, List, Watch, Patch, PatchStatus, Delete, Evict],
+        &[Get, List, Watch, Create, Patch, PatchStatus, Delete, Evict],
     ),
     of(
         ("", "v1", "Secret", "secrets"),
@@ -130,6 +131,11 @@ static TYPES: [Type; 12] = [
         &[Get],
     ),
     of(
+        ("apps", "v1", "StatefulSet", "statefulsets"),
+        [true, true, true],
+        &[Get],
+    ),
+    of(
         ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
         [true, true, true],
         &[List],
@@ -138,7 +144,7 @@ static TYPES: [Type; 12] = [
 
 impl Kind {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
@@ -150,6 +156,7 @@ impl Kind {
         Self::Definition,
         Self::DaemonSet,
         Self::ReplicaSet,
+        Self::StatefulSet,
         Self::Budget,
     ];
 

@@ -26,7 +26,7 @@ pub(super) fn default(kind: Kind, value: &mut Value) {
                 object.remove("status");
             }
         }
-        Kind::ReplicaSet => {
+        Kind::ReplicaSet | Kind::StatefulSet => {
             absent(&mut value["spec"], "replicas", 1.into());
             value["status"] = json!({ "replicas": 0 });
         }

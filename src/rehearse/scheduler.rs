@@ -1,13 +1,12 @@
 //! The scheduler: a node for each pod that has none. It looks at selectors and affinity, taints, and the anti-affinity of pods;
 //! nothing here runs out of anything. Of the nodes that will do, the one with the fewest pods is taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::kubelets::Kubelets;
 use super::podlife::{Machine, selects, tolerates};
 use super::resources::Kind;
 use super::state::{State, is_over, seconds};
@@ -21,6 +20,48 @@ const AFFINITY: &str = "node(s) didn't match Pod's node affinity/selector";
 const TAINT: &str = "node(s) had untolerated taint(s)";
 const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
 const OTHERS_ANTI_AFFINITY: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+
+/// How many pods each node has been given, and the nodes in that order.
+#[derive(Debug, Default)]
+pub(super) struct Loads {
+    pods: BTreeMap<String, usize>,
+    order: BTreeSet<(usize, String)>,
+}
+
+impl Loads {
+    fn of(&self, node: &str) -> usize {
+        self.pods.get(node).copied().unwrap_or_default()
+    }
+
+    /// There is such a node from now on.
+    pub(super) fn add_node(&mut self, node: &str) {
+        self.order.insert((self.of(node), node.to_owned()));
+    }
+
+    /// There is none any more. Its pods are still counted, for who comes under its name.
+    pub(super) fn remove_node(&mut self, node: &str) {
+        self.order.remove(&(self.of(node), node.to_owned()));
+    }
+
+    /// A node has one pod more, or less.
+    pub(super) fn change(&mut self, node: &str, more: bool) {
+        let before = self.of(node);
+        let after = if more {
+            before + 1
+        } else {
+            before.saturating_sub(1)
+        };
+        self.pods.insert(node.to_owned(), after);
+        if self.order.remove(&(before, node.to_owned())) {
+            self.order.insert((after, node.to_owned()));
+        }
+    }
+
+    /// Nodes, those with the fewest pods first.
+    fn ascending(&self) -> impl Iterator<Item = &str> {
+        self.order.iter().map(|(_, node)| node.as_str())
+    }
+}
 
 impl State {
     /// Tries again what found no node.
@@ -47,23 +88,27 @@ impl State {
             }
         };
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut best: Option<(usize, &str)> = None;
-        let named = only_node(&pod);
         let all = self.kubelets.count();
-        for machine in candidates(&self.kubelets, named) {
-            if let Some(reason) = self.unfit(&pod, &object, machine) {
-                *reasons.entry(reason).or_default() += 1;
-                continue;
-            }
-            let load = self.load.get(&machine.name).copied().unwrap_or_default();
-            if best.is_none_or(|best| (load, machine.name.as_str()) < best) {
-                best = Some((load, &machine.name));
+        let named = only_node(&pod);
+        // The first that will do is the one with the fewest pods.
+        let candidates = match named {
+            Some(_) => either(named.into_iter()),
+            None => either(self.loads.ascending()),
+        };
+        let mut best = None;
+        for machine in candidates.filter_map(|name| self.kubelets.machine(name)) {
+            match self.unfit(&pod, &object, machine) {
+                Some(reason) => *reasons.entry(reason).or_default() += 1,
+                None => {
+                    best = Some(machine.name.clone());
+                    break;
+                }
             }
         }
-        let rest = all - reasons.values().sum::<usize>();
-        if let Some(node) = best.map(|(_, name)| name.to_owned()) {
+        if let Some(node) = best {
             return self.bind(key, &object, &node);
         }
+        let rest = all - reasons.values().sum::<usize>();
         if rest > 0 {
             *reasons.entry(AFFINITY).or_default() += rest;
         }
@@ -150,12 +195,8 @@ fn set_condition(pod: &mut Value, condition: Value) {
     pod["status"]["conditions"] = conditions.into();
 }
 
-/// Machines that are worth a look: the one that is named, or all.
-fn candidates<'a>(kubelets: &'a Kubelets, named: Option<&str>) -> Vec<&'a Machine> {
-    match named {
-        Some(name) => kubelets.machine(name).into_iter().collect(),
-        None => kubelets.machines().collect(),
-    }
+fn either<'a>(names: impl Iterator<Item = &'a str> + 'a) -> Box<dyn Iterator<Item = &'a str> + 'a> {
+    Box::new(names)
 }
 
 /// The one node whose name the pod asks for, as refit's Jobs do.

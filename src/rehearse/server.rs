@@ -39,7 +39,7 @@ impl Transport {
     /// A connection of somebody, by whose name the trace calls it.
     pub fn new(cluster: Cluster, who: &str) -> Self {
         Self {
-            cluster,
+            cluster: cluster.acting_as(who),
             who: who.into(),
         }
     }

@@ -166,7 +166,7 @@ impl Sorting {
             (Some(Kind::Pod), _) => self.pods.push(object),
             (Some(Kind::Plan), _) => self.plans.push(object),
             (Some(Kind::Job), _) => self.owners.push(object),
-            (Some(Kind::ReplicaSet | Kind::DaemonSet), _) => self.owners.push(object),
+            (Some(Kind::ReplicaSet | Kind::StatefulSet | Kind::DaemonSet), _) => self.owners.push(object),
             (Some(Kind::Budget | Kind::Secret | Kind::Namespace), _) => self.others.push(object),
             _ => *self.left_out.entry(kind).or_default() += 1,
         }
@@ -273,7 +273,8 @@ impl Sorting {
             let Some(owner) = controller(first).cloned() else {
                 continue;
             };
-            match meta_of(&owner, "kind") {
+            let kind = meta_of(&owner, "kind");
+            match kind {
                 // A pod of the kubelet's own, whose owner is its Node.
                 "Node" => continue,
                 "DaemonSet" => self.owners.push(json!({
@@ -290,7 +291,7 @@ impl Sorting {
                     }
                     template["restartPolicy"] = "Always".into();
                     let labels = &first["metadata"]["labels"];
-                    self.owners.push(json!({
+                    let mut set = json!({
                         "apiVersion": "apps/v1", "kind": "ReplicaSet",
                         "metadata": {
                             "name": owner["name"], "namespace": first["metadata"]["namespace"], "uid": uid,
@@ -299,7 +300,16 @@ impl Sorting {
                             "replicas": of.len(), "selector": { "matchLabels": labels },
                             "template": { "metadata": { "labels": labels }, "spec": template },
                         },
-                    }));
+                    });
+                    if kind == "StatefulSet" {
+                        set["kind"] = "StatefulSet".into();
+                        set["spec"]["replicas"] = ordinals(pods, of).into();
+                        // The order in which pods begin is not known, and that of those that run does not matter.
+                        set["spec"]["podManagementPolicy"] = "Parallel".into();
+                        self.owners.push(set);
+                        continue;
+                    }
+                    self.owners.push(set);
                     for index in of {
                         if let Some(owners) = pods
                             .get_mut(*index)
@@ -326,12 +336,19 @@ impl Sorting {
                 *ready.entry(meta_of(owner, "uid")).or_default() |= is_ready;
             }
         }
-        for owner in self.owners.iter_mut().filter(|owner| owner["kind"] == "ReplicaSet") {
+        for owner in self.owners.iter_mut().filter(|owner| owner["kind"] == "ReplicaSet" || owner["kind"] == "StatefulSet") {
             if ready.get(meta(owner, "uid")) == Some(&false) {
                 steer(&mut owner["spec"]["template"]["metadata"], &NEVER_READY);
             }
         }
     }
+}
+
+/// How many pods a `StatefulSet` has, by the numbers at the end of their names.
+fn ordinals(pods: &[Value], of: &[usize]) -> usize {
+    let names = of.iter().filter_map(|index| pods.get(*index)).map(|pod| meta(pod, "name"));
+    let numbers = names.filter_map(|name| name.rsplit('-').next()?.parse::<usize>().ok());
+    numbers.max().map_or(of.len(), |last| last + 1)
 }
 
 fn steer(metadata: &mut Value, steering: &[(&str, &str)]) {

@@ -72,7 +72,6 @@ pub struct Store {
     pods_by_node: BTreeMap<String, BTreeSet<Key>>,
     snapshots: VecDeque<(u64, Snapshot)>,
     lists: u64,
-    spectator: Option<UnboundedSender<(Kind, Change)>>,
 }
 
 impl Store {
@@ -87,13 +86,7 @@ impl Store {
             pods_by_node: BTreeMap::new(),
             snapshots: VecDeque::new(),
             lists: 0,
-            spectator: None,
         }
-    }
-
-    /// From now on `to` is told of every change, whatever it is about.
-    pub fn show(&mut self, to: UnboundedSender<(Kind, Change)>) {
-        self.spectator = Some(to);
     }
 
     /// The newest version of all.
@@ -109,6 +102,20 @@ impl Store {
     /// All objects of a kind, in the order of their keys.
     pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Arc<Object>> {
         self.tables[kind as usize].objects.values()
+    }
+
+    /// Objects of a kind in a namespace, in the order of their names.
+    pub fn in_namespace<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Object>> {
+        let objects = self.tables[kind as usize]
+            .objects
+            .range(Key::new(namespace, "")..);
+        objects
+            .take_while(move |(key, _)| *key.namespace == *namespace)
+            .map(|(_, object)| object)
     }
 
     /// Where the object with this UID is.
@@ -136,10 +143,15 @@ impl Store {
                 .cloned()
                 .collect();
         }
-        self.all(kind)
-            .filter(|object| filter.matches(object))
-            .cloned()
-            .collect()
+        let matches = |object: &&Arc<Object>| filter.matches(object);
+        match &filter.namespace {
+            Some(namespace) => self
+                .in_namespace(kind, namespace)
+                .filter(matches)
+                .cloned()
+                .collect(),
+            None => self.all(kind).filter(matches).cloned().collect(),
+        }
     }
 
     /// Writes what an object is now, or that it is gone, and tells those who watch.
@@ -166,9 +178,6 @@ impl Store {
             new,
             gone,
         };
-        if let Some(spectator) = &self.spectator {
-            let _ = spectator.send((kind, change.clone())); // who has gone misses nothing
-        }
         let table = &mut self.tables[kind as usize];
         table.watchers.retain(|watcher| {
             let event = event(&change, &watcher.filter, watcher.metadata_only);
@@ -190,6 +199,39 @@ impl Store {
             table.forgotten = self.version;
         }
         self.snapshots.clear();
+    }
+
+    /// Shows an object as another one than before, without a new version and without a word.
+    pub fn show(&mut self, kind: Kind, key: &Key, value: Value) {
+        if let Some(object) = self.tables[kind as usize].objects.get_mut(key) {
+            *object = Arc::new(Object::new(value, object.version));
+        }
+    }
+
+    /// Ends all watches of a kind, and forgets its changes.
+    pub fn begin_anew(&mut self, kind: Kind) {
+        let table = &mut self.tables[kind as usize];
+        table.watchers.clear();
+        table.history.clear();
+        table.forgotten = self.version;
+    }
+
+    /// All objects of a kind as they were so many versions ago, and which version that was; no further back than what is
+    /// remembered.
+    pub fn earlier(&self, kind: Kind, filter: &Filter, lag: u64) -> (u64, Vec<Arc<Object>>) {
+        let table = &self.tables[kind as usize];
+        let version = self.version.saturating_sub(lag).max(table.forgotten).max(1);
+        let mut objects = table.objects.clone();
+        let later = table.history.iter().rev();
+        for change in later.take_while(|change| change.version > version) {
+            let key = change.new.key();
+            match &change.old {
+                Some(old) => objects.insert(key, Arc::clone(old)),
+                None => objects.remove(&key),
+            };
+        }
+        objects.retain(|_, object| filter.matches(object));
+        (version, objects.into_values().collect())
     }
 
     /// Tells `to` of all changes after `since`, and of those to come. The oldest version that is known is the error.

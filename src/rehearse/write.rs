@@ -217,7 +217,7 @@ impl State {
         if kind == Kind::Plan
             && let Some(schema) = self.plan_schema()
         {
-            super::schema::validate(schema, name, new)?;
+            super::schema::validate(&schema, name, old, new)?;
         }
         Ok(())
     }

@@ -4,12 +4,13 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Value, json};
 
+use super::Kubelets;
 use super::act::Errand;
 use super::pod::Act;
-use super::{Kubelets, Node};
 use crate::rehearse::agenda::Work;
 use crate::rehearse::deletion::Deletion;
-use crate::rehearse::podlife::{ContainerStart, Exit, Power, Started, Write};
+use crate::rehearse::journal::What;
+use crate::rehearse::podlife::{Boot, ComesBack, ContainerStart, Exit, Power, Started, Write};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::state::{State, seconds};
 use crate::rehearse::store::Key;
@@ -35,7 +36,8 @@ impl State {
         for started in &step.started {
             *node.runs.entry(started.container.clone()).or_default() += 1;
         }
-        let reboots = step.reboots && !std::mem::replace(&mut node.rebooting, step.reboots);
+        node.machine.sentinels.extend(step.sentinels);
+        let boot = (step.reboots && node.rebooting.is_none()).then(|| pod.behaviour.boot());
         let (key, node) = (pod.key.clone(), pod.node.clone());
         self.act(uid);
         match step.write {
@@ -57,8 +59,12 @@ impl State {
                 }
             }
         }
-        if reboots {
-            self.go_down(&node);
+        if let Some(boot) = boot {
+            self.note(What::Reboot {
+                node: node.clone(),
+                pod: key,
+            });
+            self.go_down(&node, boot);
         }
     }
 
@@ -132,10 +138,14 @@ impl State {
     }
 
     /// A machine reboots.
-    fn go_down(&mut self, name: &str) {
-        let boot = self.kubelets.habits.reboot;
+    fn go_down(&mut self, name: &str, boot: Boot) {
         self.darken(name);
-        self.later(boot, Work::Boot(name.to_owned()));
+        if let Some(node) = self.kubelets.nodes.get_mut(name) {
+            node.rebooting = Some(boot);
+        }
+        if boot.comes_back != ComesBack::Never {
+            self.later(boot.off, Work::Boot(name.to_owned()));
+        }
     }
 
     /// Nothing happens on a machine any more, and nothing is heard of it.
@@ -143,6 +153,7 @@ impl State {
         let Kubelets { nodes, pods, .. } = &mut self.kubelets;
         if let Some(node) = nodes.get_mut(name) {
             node.machine.power = Power::Off;
+            node.silent_since = self.clock.now();
             for uid in &node.pods {
                 if let Some(pod) = pods.get_mut(uid) {
                     pod.acts.clear();
@@ -154,38 +165,68 @@ impl State {
 
     /// Nothing has been heard of a node for a while.
     pub(in crate::rehearse) fn miss(&mut self, name: &str) {
-        let is_off = |node: &Node| node.machine.power == Power::Off;
-        if self.kubelets.nodes.get(name).is_some_and(is_off) {
+        let node = self.kubelets.nodes.get(name);
+        let Some(node) = node.filter(|node| node.machine.power == Power::Off) else {
+            return;
+        };
+        let left = MONITOR_GRACE - self.now().duration_since(node.silent_since);
+        if left.is_positive() {
+            self.later(left, Work::Miss(name.to_owned()));
+        } else {
             let message = "Kubelet stopped posting node status.";
-            self.say(name, "Unknown", "NodeStatusUnknown", message, None);
+            self.say(name, "Unknown", "NodeStatusUnknown", message);
         }
     }
 
-    /// A machine is up again.
+    /// A machine that was told to reboot is up again.
     pub(in crate::rehearse) fn boot(&mut self, name: &str) {
+        let node = self.kubelets.nodes.get_mut(name);
+        let Some(boot) = node.and_then(|node| node.rebooting.take()) else {
+            return;
+        };
+        self.start(name);
+        if boot.comes_back == ComesBack::NotReady || boot.not_ready.is_positive() {
+            self.say(name, "False", "KubeletNotReady", "container runtime is down");
+        } else {
+            self.is_ready(name);
+        }
+        if boot.comes_back == ComesBack::Ready && boot.not_ready.is_positive() {
+            self.later(boot.not_ready, Work::Ready(name.to_owned()));
+        }
+    }
+
+    /// A machine starts anew: nothing of what ran before runs, and nothing is below `/run`.
+    fn start(&mut self, name: &str) {
         let (boot_id, now) = (self.ids.uuid(), self.now());
         let Some(node) = self.kubelets.nodes.get_mut(name) else {
             return;
         };
+        node.rebooting = None;
         node.machine.power = Power::On;
         node.machine.boot_id.clone_from(&boot_id);
         node.machine.booted_at = now;
-        node.rebooting = false;
+        node.machine.sentinels.clear();
         let pods: Vec<String> = node.pods.iter().cloned().collect();
-        self.say(
-            name,
-            "True",
-            "KubeletReady",
-            "kubelet is posting ready status",
-            Some(&boot_id),
-        );
+        let _ = self.update(Kind::Node, &Key::new("", name), Part::Status, false, |old| {
+            let mut new = old.clone();
+            new["status"]["nodeInfo"]["bootID"] = boot_id.into();
+            Ok(new)
+        });
         for uid in pods {
             self.soon(Work::Pod(uid));
         }
     }
 
+    /// A kubelet says that its node is Ready.
+    pub(in crate::rehearse) fn is_ready(&mut self, name: &str) {
+        let node = self.kubelets.nodes.get(name);
+        if node.is_some_and(|node| node.machine.power == Power::On) {
+            self.say(name, "True", "KubeletReady", "kubelet is posting ready status");
+        }
+    }
+
     /// The Ready condition of a node changes.
-    fn say(&mut self, name: &str, status: &str, reason: &str, message: &str, boot_id: Option<&str>) {
+    fn say(&mut self, name: &str, status: &str, reason: &str, message: &str) {
         let now = seconds(self.now());
         let _ = self.update(Kind::Node, &Key::new("", name), Part::Status, false, |old| {
             let mut new = old.clone();
@@ -193,23 +234,26 @@ impl State {
                 .as_array()
                 .cloned()
                 .unwrap_or_default();
-            conditions.retain(|one| one["type"] != "Ready");
+            let known = conditions.iter().position(|one| one["type"] == "Ready");
+            let known = known.map(|at| conditions.remove(at));
+            let since = match known {
+                Some(known) if known["status"] == status => known["lastTransitionTime"].clone(),
+                _ => now.clone().into(),
+            };
             conditions.push(json!({
                 "type": "Ready", "status": status, "reason": reason, "message": message,
-                "lastHeartbeatTime": now, "lastTransitionTime": now,
+                "lastHeartbeatTime": now, "lastTransitionTime": since,
             }));
             new["status"]["conditions"] = conditions.into();
-            if let Some(boot_id) = boot_id {
-                new["status"]["nodeInfo"]["bootID"] = boot_id.into();
-            }
             Ok(new)
         });
     }
 
-    /// Turns a machine off, or on again with a new boot.
+    /// Turns a machine off, or on again in a new boot.
     pub fn power(&mut self, node: &str, on: bool) {
         if on {
-            self.boot(node);
+            self.start(node);
+            self.is_ready(node);
         } else {
             self.darken(node);
         }

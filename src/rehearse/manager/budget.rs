@@ -20,28 +20,25 @@ const DISRUPTION: SignedDuration = SignedDuration::from_mins(2);
 
 /// Whether a budget is for a pod.
 pub(in crate::rehearse) fn selects(budget: &Object, pod: &Object) -> bool {
-    let selector = LabelSelector::deserialize(&budget.value["spec"]["selector"]);
-    selector.is_ok_and(|selector| {
-        let selector = Selector::new(Some(&selector));
-        selector.is_ok_and(|selector| selector.matches_by(|key| pod.label(key)))
-    })
+    selector(budget).is_some_and(|selector| selector.matches_by(|key| pod.label(key)))
+}
+
+/// Which pods a budget is for.
+fn selector(budget: &Object) -> Option<Selector> {
+    let selector = LabelSelector::deserialize(&budget.value["spec"]["selector"]).ok()?;
+    Selector::new(Some(&selector)).ok()
 }
 
 impl State {
     /// Whether a namespace has budgets.
     pub(in crate::rehearse) fn has_budgets(&self, namespace: &str) -> bool {
-        self.store
-            .all(Kind::Budget)
-            .any(|budget| budget.meta("namespace") == namespace)
+        self.store.in_namespace(Kind::Budget, namespace).next().is_some()
     }
 
     /// Counts anew what the budgets of a namespace allow.
     pub(in crate::rehearse) fn sync_budgets(&mut self, namespace: &str) {
-        let budgets = self.store.all(Kind::Budget);
-        let keys: Vec<Key> = budgets
-            .filter(|budget| budget.meta("namespace") == namespace)
-            .map(|budget| budget.key())
-            .collect();
+        let budgets = self.store.in_namespace(Kind::Budget, namespace);
+        let keys: Vec<Key> = budgets.map(|budget| budget.key()).collect();
         for key in keys {
             self.sync_budget(&key);
         }
@@ -51,10 +48,15 @@ impl State {
         let Some(budget) = self.store.get(Kind::Budget, key).cloned() else {
             return;
         };
+        let selector = selector(&budget);
         let pods: Vec<Arc<Object>> = self
             .store
-            .all(Kind::Pod)
-            .filter(|pod| pod.meta("namespace") == &*key.namespace && selects(&budget, pod))
+            .in_namespace(Kind::Pod, &key.namespace)
+            .filter(|pod| {
+                selector
+                    .as_ref()
+                    .is_some_and(|selector| selector.matches_by(|key| pod.label(key)))
+            })
             .cloned()
             .collect();
         let disrupted = self.disrupted(&budget, &pods);

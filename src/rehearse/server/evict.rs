@@ -43,8 +43,8 @@ impl State {
         if !is_free(&pod) {
             let budgets: Vec<Key> = self
                 .store
-                .all(Kind::Budget)
-                .filter(|budget| budget.meta("namespace") == &*key.namespace && selects(budget, &pod))
+                .in_namespace(Kind::Budget, &key.namespace)
+                .filter(|budget| selects(budget, &pod))
                 .map(|budget| budget.key())
                 .collect();
             match budgets.as_slice() {

@@ -41,9 +41,16 @@ impl State {
                 );
                 return Err(Fault::timeout(why));
             }
-            Snapshot {
-                version: self.store.version(),
-                rest: self.store.list(asked.kind, &filter).into(),
+            // Whoever says 0 takes what a cache has, which may be behind.
+            if self.lag > 0 && asked.parameter("resourceVersion") == "0" {
+                let (version, list) = self.store.earlier(asked.kind, &filter, self.lag);
+                let rest = list.into();
+                Snapshot { version, rest }
+            } else {
+                Snapshot {
+                    version: self.store.version(),
+                    rest: self.store.list(asked.kind, &filter).into(),
+                }
             }
         } else {
             self.rest(token)?

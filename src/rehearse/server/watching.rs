@@ -49,8 +49,11 @@ impl Watching {
 
     /// The next line.
     pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Poll::Ready(Some(line)) = self.lines.events.poll_recv(cx) {
-            return Poll::Ready(Some(line));
+        match self.lines.events.poll_recv(cx) {
+            Poll::Ready(Some(line)) => return Poll::Ready(Some(line)),
+            // The server has ended it.
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => {}
         }
         if self.lines.broken || self.end.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);

@@ -53,7 +53,7 @@ impl State {
             Part::Whole
         };
         let schema = match asked.kind {
-            Kind::Plan => self.plan_schema().cloned(),
+            Kind::Plan => self.plan_schema(),
             _ => None,
         };
         let written = self.update(asked.kind, &asked.key(), part, asked.is_dry_run(), |old| {

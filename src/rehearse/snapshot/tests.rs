@@ -81,15 +81,17 @@ fn what_nobody_here_looks_after_gets_a_set_of_its_own() {
         pod("db-0", "one", ("StatefulSet", "db"), true),
         pod("db-1", "one", ("StatefulSet", "db"), true),
         pod("agent", "one", ("DaemonSet", "agent"), true),
+        pod("job-1", "one", ("Rollout", "rollout"), true),
         json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "db" } }),
     ];
     let snapshot = take("f", objects).unwrap();
-    let set = find(&snapshot, "ReplicaSet", "db").unwrap();
+    let set = find(&snapshot, "StatefulSet", "db").unwrap();
     assert_eq!(set["spec"]["replicas"], 2);
     assert_eq!(set["metadata"]["uid"], "uid-of-db", "as its pods name it");
     assert!(set["spec"]["template"]["spec"]["nodeName"].is_null());
-    let owner = &find(&snapshot, "Pod", "db-0").unwrap()["metadata"]["ownerReferences"][0];
+    let owner = &find(&snapshot, "Pod", "job-1").unwrap()["metadata"]["ownerReferences"][0];
     assert_eq!(owner["kind"], "ReplicaSet");
+    assert!(find(&snapshot, "ReplicaSet", "rollout").is_some());
     assert!(find(&snapshot, "DaemonSet", "agent").is_some());
     assert_eq!(snapshot.notes, ["left out, as it is not played: 1 Deployment"]);
     assert_eq!(snapshot.taken, "2026-02-03T04:05:06Z".parse().ok());

@@ -13,7 +13,7 @@ const NAMESPACE: &str = "system-upgrade";
 const START: &str = "2026-01-05T09:00:00Z";
 const DONE: &str = "plan.upgrade.cattle.io/upgrade";
 
-pub(super) fn options(seed: u64) -> Options {
+fn options(seed: u64) -> Options {
     let mut options = Options::new(seed, START.parse().unwrap());
     options.traced = true;
     options
@@ -23,7 +23,13 @@ pub(super) fn options(seed: u64) -> Options {
     options
 }
 
-pub(super) fn node(name: &str) -> Value {
+/// The boot that a node is in at first.
+fn boot_id(node: &str) -> String {
+    let number: String = node.chars().filter(char::is_ascii_digit).collect();
+    format!("00000000-0000-4000-8000-{number:0>12}")
+}
+
+fn node(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": name, "labels": {
@@ -31,7 +37,7 @@ pub(super) fn node(name: &str) -> Value {
         } },
         "status": {
             "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready" }],
-            "nodeInfo": { "bootID": format!("boot-of-{name}"), "kubeletVersion": "v1.36.0" },
+            "nodeInfo": { "bootID": boot_id(name), "kubeletVersion": "v1.36.0" },
         },
     })
 }
@@ -61,7 +67,7 @@ fn settings() -> Settings {
 }
 
 /// Runs the real controller until something holds of the cluster.
-pub(super) async fn control(cluster: &Cluster, until: impl FnMut(&State) -> bool) {
+async fn control(cluster: &Cluster, until: impl FnMut(&State) -> bool) {
     let surroundings = Surroundings {
         server: cluster.server(),
         clock: cluster.clock(),
@@ -155,6 +161,62 @@ fn a_plan_that_cordons_does_so_with_its_own_code() {
             .iter()
             .filter(|line| line.contains("cordon on") && line.contains("PATCH"));
         assert_eq!(cordons.count(), 3);
+    });
+}
+
+#[test]
+fn a_plan_that_reboots_leaves_each_node_in_a_new_boot() {
+    let more = json!({ "cordon": true, "reboot": { "when": "Always" }, "settle": { "minReady": "30s" } });
+    let (cluster, end) = roll_out(1, 3, 1, &more);
+    check(&cluster, 3);
+    cluster.with(|state| {
+        for node in state.all(Kind::Node) {
+            let name = node["metadata"]["name"].as_str().unwrap();
+            assert_ne!(node["status"]["nodeInfo"]["bootID"], boot_id(name).as_str());
+        }
+        assert_eq!(
+            state
+                .all(Kind::Pod)
+                .filter(|pod| pod["metadata"]["labels"]["refit.rs/role"].is_string())
+                .count(),
+            0
+        );
+    });
+    let minutes = end.duration_since(START.parse().unwrap()).as_mins();
+    assert!(
+        (36..42).contains(&minutes),
+        "3 times 10 minutes, 2 to boot and half a one to settle, not {minutes}"
+    );
+}
+
+#[test]
+fn a_plan_that_reboots_where_required_asks_the_machine() {
+    let more = json!({ "reboot": { "when": "IfRequired" } });
+    let (cluster, _) = roll_out_beside(1, 3, 1, &more, |cluster| {
+        let required = json!({ "metadata": { "annotations": { "fake-kubelet/reboot-required": "true" } } });
+        cluster.patch(Kind::Node, "", "node-0001", &required).unwrap();
+    });
+    check(&cluster, 3);
+    cluster.with(|state| {
+        let stays = |name: &str| {
+            let node = state.get(Kind::Node, "", name).unwrap();
+            node["status"]["nodeInfo"]["bootID"] == boot_id(name).as_str()
+        };
+        assert_eq!(
+            ["node-0000", "node-0001", "node-0002"].map(stays),
+            [true, false, true]
+        );
+    });
+}
+
+#[test]
+fn a_plan_that_waits_for_workloads_reads_those_that_it_evicted() {
+    let more = json!({ "drain": {}, "settle": { "workloads": true } });
+    let (cluster, _) = roll_out_beside(1, 4, 1, &more, shop);
+    check(&cluster, 4);
+    cluster.with(|state| {
+        let read = |line: &&String| line.contains("GET /apis/apps/v1/namespaces/shop/replicasets/web");
+        assert!(state.trace().iter().any(|line| read(&line)));
     });
 }
 
