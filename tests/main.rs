@@ -44,6 +44,8 @@ mod plan_window;
 mod process;
 mod reboot;
 mod rehearse;
+mod rehearse_cli;
+mod rehearse_real;
 mod rings;
 mod rollout;
 mod scene;

@@ -286,11 +286,6 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     let answers = answers(flags, &mut given, &stage, &mut assumed)?;
     missing_secrets(&given, &mut assumed);
     assumed.push(assumptions.told());
-    if !assumptions.fail.is_empty() {
-        let failing = assumptions.failing(&stage.nodes())?;
-        let failing: Vec<&str> = failing.into_iter().collect();
-        assumed.push(format!("the upgrade fails on {}", failing.join(", ")));
-    }
     assumed.push(format!(
         "the controller starts at {}; seed {}",
         start.strftime("%a %Y-%m-%d %H:%M:%S UTC"),
@@ -314,6 +309,10 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
         start,
         limit: SignedDuration::from_hours(24 * i64::from(flags.assumed.limit)),
     };
+    let failing: Vec<&str> = rehearsal.failing()?.into_iter().collect();
+    if !failing.is_empty() {
+        assumed.push(format!("the upgrade fails on {}", failing.join(", ")));
+    }
     Ok((rehearsal, assumed))
 }
 

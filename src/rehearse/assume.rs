@@ -202,11 +202,15 @@ impl Assumptions {
         all.into_iter().map(Span::most).max().unwrap_or_default()
     }
 
-    /// The nodes that fail.
+    /// The nodes that fail. Shares are those of the nodes that Plans select.
     ///
     /// # Errors
     /// One is named that is not there.
-    pub fn failing<'n>(&self, nodes: &BTreeSet<&'n str>) -> Result<BTreeSet<&'n str>, UnknownNode> {
+    pub fn failing<'n>(
+        &self,
+        nodes: &BTreeSet<&'n str>,
+        selected: &BTreeSet<&'n str>,
+    ) -> Result<BTreeSet<&'n str>, UnknownNode> {
         let mut failing = BTreeSet::new();
         for fail in &self.fail {
             match fail {
@@ -226,8 +230,8 @@ impl Assumptions {
                     }
                 },
                 Fail::Percent(percent) => {
-                    let share = (nodes.len() * usize::from(*percent)).div_ceil(100);
-                    let mut drawn: Vec<_> = nodes
+                    let share = (selected.len() * usize::from(*percent)).div_ceil(100);
+                    let mut drawn: Vec<_> = selected
                         .iter()
                         .map(|node| (dice(self.seed, &["fail", node]), *node))
                         .collect();
@@ -354,7 +358,7 @@ mod tests {
         let failing = |texts: &[&str], seed| {
             let mut assumptions = Assumptions::new(seed);
             assumptions.fail = texts.iter().map(|text| text.parse().unwrap()).collect();
-            assumptions.failing(&nodes)
+            assumptions.failing(&nodes, &nodes)
         };
         assert_eq!(failing(&["node-3"], 1), Ok(["node-3"].into()));
         assert_eq!(failing(&["5%"], 1).unwrap().len(), 2);

@@ -23,6 +23,7 @@ use super::snapshot::Snapshot;
 use super::state::State;
 use super::store::Key;
 use super::write::Part;
+use crate::api::selector::Selector;
 use crate::api::window::Window;
 use crate::api::{Plan, PlanSpec, crd, names};
 use crate::channel::{ChannelClient, ChannelError};
@@ -58,14 +59,17 @@ pub enum Stage {
 impl Stage {
     /// Names of its nodes.
     pub fn nodes(&self) -> BTreeSet<&str> {
+        self.node_objects()
+            .filter_map(|node| node["metadata"]["name"].as_str())
+            .collect()
+    }
+
+    fn node_objects(&self) -> impl Iterator<Item = &Value> {
         let objects = match self {
             Self::Generated { nodes, .. } => nodes,
             Self::Snapshot(snapshot) => &snapshot.objects,
         };
-        let nodes = objects.iter().filter(|one| one["kind"] == "Node");
-        nodes
-            .filter_map(|node| node["metadata"]["name"].as_str())
-            .collect()
+        objects.iter().filter(|one| one["kind"] == "Node")
     }
 }
 
@@ -254,9 +258,31 @@ impl Rehearsal {
         Ok(self.outcome(&cluster, ending, recorder, budgets))
     }
 
+    /// Names of the nodes whose upgrade is to fail.
+    ///
+    /// # Errors
+    /// One is named that is not there.
+    pub fn failing(&self) -> Result<BTreeSet<&str>, UnknownNode> {
+        let selectors = self.plans.iter().filter_map(|plan| {
+            let selector = serde_json::from_value(plan["spec"].get("nodeSelector")?.clone()).ok();
+            Selector::new(selector.as_ref()).ok()
+        });
+        let selectors: Vec<Selector> = selectors.collect();
+        let is_selected = |node: &&Value| {
+            let label = |key: &str| node["metadata"]["labels"].get(key)?.as_str();
+            selectors.iter().any(|one| one.matches_by(label))
+        };
+        let name = |node: &'_ Value| -> Option<String> { Some(node["metadata"]["name"].as_str()?.to_owned()) };
+        let selected: BTreeSet<String> =
+            self.stage.node_objects().filter(is_selected).filter_map(name).collect();
+        let all = self.stage.nodes();
+        let selected = all.iter().copied().filter(|node| selected.contains(*node)).collect();
+        self.assumptions.failing(&all, &selected)
+    }
+
     /// Sets the cluster up, without what is to be rehearsed.
     fn furnish(&self, cluster: &Cluster) -> Result<(), PlayError> {
-        let failing = self.assumptions.failing(&self.stage.nodes())?;
+        let failing = self.failing()?;
         let steered = |node: &Value| {
             let mut node = node.clone();
             let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();

@@ -62,6 +62,8 @@ pub struct PlanReport {
     pub complete: bool,
     /// The version that it is about.
     pub version: Option<String>,
+    /// `status.latestHash`.
+    pub hash: Option<String>,
     /// Nodes that it is for.
     pub selected: i64,
     /// Those that are done.
@@ -243,6 +245,7 @@ fn plan_report(end: &PlanEnd, outcome: &Outcome) -> PlanReport {
         rehearsed: end.rehearsed,
         complete: end.complete,
         version: status.latest_version,
+        hash: status.latest_hash,
         selected: counts.selected,
         done: counts.done,
         failed: counts.failed,
@@ -414,10 +417,10 @@ impl Report {
                 line(
                     text,
                     &format!(
-                        "{} of Plan {} end after its window has closed, up to {} later: a node that is under way is let \
-                         finish",
+                        "{} of Plan {} {} after its window has closed, up to {} later: what is under way is let finish",
                         counted(window.late, "node"),
                         plan.name,
+                        if window.late == 1 { "ends" } else { "end" },
                         duration(SignedDuration::from_secs(window.late_seconds))
                     ),
                 );

@@ -75,16 +75,22 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Value>, SnapshotError> {
         line,
         why,
     };
-    let documents: Vec<Value> = if text.trim_start().starts_with('{') {
-        let stream = serde_json::Deserializer::from_str(text).into_iter();
-        stream
-            .collect::<Result<_, _>>()
-            .map_err(|error| syntax(u64::try_from(error.line()).unwrap_or_default(), error.to_string()))?
-    } else {
-        // A cluster is larger than what a reader of settings guards itself against.
+    // A cluster is larger than what a reader of settings guards itself against.
+    let yaml = || {
         let mut options = serde_saphyr::Options::default();
         options.budget = None;
-        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
+        serde_saphyr::from_multiple_with_options::<Value>(text, options)
+    };
+    let documents: Vec<Value> = if text.trim_start().starts_with('{') {
+        let stream = serde_json::Deserializer::from_str(text).into_iter();
+        let read: Result<_, serde_json::Error> = stream.collect();
+        // YAML may begin like that too, and is read much slower.
+        read.or_else(|error| {
+            let line = u64::try_from(error.line()).unwrap_or_default();
+            yaml().map_err(|_| syntax(line, error.to_string()))
+        })?
+    } else {
+        yaml().map_err(|error| {
             let line = error.location().map_or(0, |location| location.line());
             let why = error.to_string();
             syntax(line, why.lines().next().unwrap_or_default().to_owned())

@@ -149,7 +149,7 @@ pub(super) fn profiles(
         Class::Control => Class::Worker,
         Class::Worker => Class::Control,
     });
-    let mut kinds: Vec<(Profile, Vec<Selector>)> = Vec::new();
+    let mut wants: Vec<(Profile, Selector)> = Vec::new();
     for plan in plans.iter().filter(|plan| contradiction(plan).is_none()) {
         let all = requirements(plan);
         let fits = has_roles(&all, base);
@@ -164,22 +164,46 @@ pub(super) fn profiles(
             // Names are given one by one, and are no kind of nodes.
             selector = Selector::everything();
         }
-        let wishes = wishes(&all, base, fits);
-        let fitting = kinds.iter_mut().find_map(|(profile, selectors)| {
-            let merged = merge(profile, &wishes)?;
-            let worn = wear(base, &merged);
-            let all_match = selectors.iter().chain([&selector]).all(|one| one.matches(&worn));
-            all_match.then_some((profile, selectors, merged))
-        });
-        match fitting {
-            Some((profile, selectors, merged)) => {
-                *profile = merged;
-                selectors.push(selector);
-            }
-            None => kinds.push((wishes, vec![selector])),
+        wants.push((wishes(&all, base, fits), selector));
+    }
+    let mut kinds: Vec<Kind> = Vec::new();
+    for (wishes, selector) in &wants {
+        if !kinds.iter_mut().any(|kind| kind.takes(base, wishes, selector)) {
+            kinds.push(Kind {
+                profile: wishes.clone(),
+                selectors: vec![selector.clone()],
+            });
         }
     }
-    kinds.into_iter().map(|(profile, _)| profile).collect()
+    // Each Plan is for all nodes that it can be for, and not only for the first kind of them.
+    for kind in &mut kinds {
+        for (wishes, selector) in &wants {
+            kind.takes(base, wishes, selector);
+        }
+    }
+    kinds.into_iter().map(|kind| kind.profile).collect()
+}
+
+/// A kind of nodes, and the Plans that select them.
+struct Kind {
+    profile: Profile,
+    selectors: Vec<Selector>,
+}
+
+impl Kind {
+    /// Has the nodes selected by one more Plan, where that goes together with the others.
+    fn takes(&mut self, base: &BTreeMap<String, String>, wishes: &Profile, selector: &Selector) -> bool {
+        let Some(merged) = merge(&self.profile, wishes) else {
+            return false;
+        };
+        let worn = wear(base, &merged);
+        let all_match = self.selectors.iter().chain([selector]).all(|one| one.matches(&worn));
+        if all_match {
+            self.profile = merged;
+            self.selectors.push(selector.clone());
+        }
+        all_match
+    }
 }
 
 /// What a Plan wants that a node of this class does not have yet.

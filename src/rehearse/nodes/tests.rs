@@ -74,6 +74,19 @@ fn plans_that_cannot_have_the_same_nodes_share_them() {
 }
 
 #[test]
+fn a_plan_is_for_all_nodes_that_it_can_be_for() {
+    let (_, all) = selected(
+        9,
+        &[
+            "matchLabels: {patches: zypper}",
+            "matchLabels: {patches: transactional}",
+            "matchLabels: {k3s-upgrade: enabled}",
+        ],
+    );
+    assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [5, 4, 9]);
+}
+
+#[test]
 fn names_and_zones_that_a_plan_asks_for_are_given() {
     let (generated, all) = selected(
         6,

@@ -66,6 +66,7 @@ fn example() -> Report {
             rehearsed: true,
             complete: false,
             version: Some("v1".to_owned()),
+            hash: None,
             selected: 2,
             done: 1,
             failed: 0,
