@@ -147,9 +147,11 @@ fn settings(identity: &str) -> Settings {
     };
     let (mut settings, _) = Settings::resolve(Flags::default(), &lookup, identity).unwrap();
     identity.clone_into(&mut settings.identity);
+    // As long as usual between the end of one leader and the begin of the next: requests are on their way meanwhile.
     settings.lease = LeaseTiming {
-        retry_period: Duration::from_secs(6),
-        ..LeaseTiming::default()
+        lease_duration: Duration::from_secs(24),
+        renew_deadline: Duration::from_secs(9),
+        retry_period: Duration::from_secs(4),
     };
     settings
 }
