@@ -15,7 +15,7 @@ pub(super) enum Work {
     Job(Key),
     /// A pod is looked at that its Job cannot look after any more.
     Stray(Key),
-    /// A ReplicaSet or a StatefulSet is looked at.
+    /// A `ReplicaSet` or a `StatefulSet` is looked at.
     Set(Kind, Key),
     /// The disruption budgets of a namespace are looked at.
     Budgets(String),

@@ -132,12 +132,12 @@ impl Cluster {
 
     /// Its API server, for a controller.
     pub fn server(&self) -> ApiServer {
-        ApiServer::in_process(Transport::new(self.clone(), "controller"))
+        ApiServer::in_process(Transport::new(self, "controller"))
     }
 
     /// A handle on its API server that writes at any time, for what runs on a node. `who` is what the trace calls it.
     pub fn client(&self, who: &str) -> Client {
-        let transport = Transport::new(self.clone(), who);
+        let transport = Transport::new(self, who);
         match self.0.road.get() {
             Some(road) => road(transport),
             None => over_transport(transport, None, Arc::<RequestCounts>::default()),

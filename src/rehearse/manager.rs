@@ -1,4 +1,4 @@
-//! The controllers of the cluster: Jobs, ReplicaSets, StatefulSets, disruption budgets, nodes, definitions and the garbage collector. Each
+//! The controllers of the cluster: Jobs, ReplicaSets, `StatefulSets`, disruption budgets, nodes, definitions and the garbage collector. Each
 //! looks at one object when something about it has changed, and writes what follows.
 
 pub(super) mod backoff;

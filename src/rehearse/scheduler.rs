@@ -97,13 +97,11 @@ impl State {
         };
         let mut best = None;
         for machine in candidates.filter_map(|name| self.kubelets.machine(name)) {
-            match self.unfit(&pod, &object, machine) {
-                Some(reason) => *reasons.entry(reason).or_default() += 1,
-                None => {
-                    best = Some(machine.name.clone());
-                    break;
-                }
-            }
+            let Some(reason) = self.unfit(&pod, &object, machine) else {
+                best = Some(machine.name.clone());
+                break;
+            };
+            *reasons.entry(reason).or_default() += 1;
         }
         if let Some(node) = best {
             return self.bind(key, &object, &node);

@@ -37,7 +37,7 @@ pub struct Transport {
 
 impl Transport {
     /// A connection of somebody, by whose name the trace calls it.
-    pub fn new(cluster: Cluster, who: &str) -> Self {
+    pub fn new(cluster: &Cluster, who: &str) -> Self {
         Self {
             cluster: cluster.acting_as(who),
             who: who.into(),

@@ -1,4 +1,4 @@
-//! StatefulSets: pods with names of their own, which are made again under the same name once they are gone. Volumes are not
+//! `StatefulSets`: pods with names of their own, which are made again under the same name once they are gone. Volumes are not
 //! played.
 
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::rehearse::store::{Key, Object};
 use crate::rehearse::write::Part;
 
 impl State {
-    /// Looks at a StatefulSet.
+    /// Looks at a `StatefulSet`.
     pub(in crate::rehearse) fn sync_stateful_set(&mut self, key: &Key) {
         let Some(set) = self.store.get(Kind::StatefulSet, key).cloned() else {
             return;
@@ -23,21 +23,17 @@ impl State {
         let (mut there, mut ready, mut missing) = (0_u64, 0_u64, Vec::new());
         for number in 0..wanted {
             let name = Key::new(&key.namespace, &format!("{}-{number}", key.name));
-            match self.store.get(Kind::Pod, &name) {
-                Some(pod) => {
-                    there += 1;
-                    ready += u64::from(is_ready(pod) && !pod.is_leaving());
-                    // The next one waits until this one is there.
-                    if in_turn && !is_ready(pod) {
-                        break;
-                    }
-                }
-                None => {
-                    missing.push(number);
-                    if in_turn {
-                        break;
-                    }
-                }
+            let stands = if let Some(pod) = self.store.get(Kind::Pod, &name) {
+                there += 1;
+                ready += u64::from(is_ready(pod) && !pod.is_leaving());
+                is_ready(pod)
+            } else {
+                missing.push(number);
+                false
+            };
+            // The next one waits until this one is there.
+            if in_turn && !stands {
+                break;
             }
         }
         let status = json!({

@@ -26,7 +26,7 @@ use crate::controller::settings::{Flags, Settings};
 use crate::controller::{Surroundings, run_in};
 use crate::rehearse::podlife::{Boot, Defaults, Delay};
 use crate::rehearse::server::Transport;
-use crate::rehearse::{Cluster, Habits, Options, in_virtual_time};
+use crate::rehearse::{Cluster, Habits, Options, State, in_virtual_time};
 use dice::Dice;
 use laws::Laws;
 use people::{NAMESPACE, People};
@@ -147,9 +147,11 @@ fn settings(identity: &str) -> Settings {
     };
     let (mut settings, _) = Settings::resolve(Flags::default(), &lookup, identity).unwrap();
     identity.clone_into(&mut settings.identity);
+    // As long as usual between the end of one leader and the begin of the next: requests are on their way meanwhile.
     settings.lease = LeaseTiming {
-        retry_period: Duration::from_secs(6),
-        ..LeaseTiming::default()
+        lease_duration: Duration::from_secs(24),
+        renew_deadline: Duration::from_secs(9),
+        retry_period: Duration::from_secs(4),
     };
     settings
 }
@@ -182,7 +184,7 @@ impl Control {
             let process = Process::new();
             *self.process.lock().unwrap() = Arc::clone(&process);
             let name = format!("{}-{}", laws::CONTROLLER, self.number);
-            let transport = Transport::new(self.cluster.clone(), &name);
+            let transport = Transport::new(&self.cluster, &name);
             let line = Line::new(
                 transport,
                 &self.cluster,
@@ -220,14 +222,13 @@ impl Control {
 /// Judges everything that has happened since.
 fn look(cluster: &Cluster, laws: &Mutex<Laws>) -> Result<(), String> {
     let mut laws = laws.lock().unwrap();
-    let news = cluster.with(|state| state.take_journal());
+    let news = cluster.with(State::take_journal);
     let broken = news.iter().try_for_each(|entry| laws.learn(entry));
     let story = laws.take_story();
     cluster.with(|state| {
-        state
-            .trace
-            .iter_mut()
-            .for_each(|trace| trace.extend(story.iter().cloned()))
+        if let Some(trace) = &mut state.trace {
+            trace.extend(story);
+        }
     });
     broken
 }

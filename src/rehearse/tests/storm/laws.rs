@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::people::SPARE;
 use crate::api::{PlanStatus, SentinelReport, names};
 use crate::controller::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod};
 use crate::rehearse::Kind;
@@ -637,7 +638,7 @@ impl Laws {
                 "{name} is left cordoned by {:?}",
                 node.cordoned_by
             );
-            for (plan, known) in &self.plans {
+            for (plan, known) in self.plans.iter().filter(|_| name != SPARE) {
                 let label = facts.labels.get_joined(names::LABEL_PLAN_PREFIX, plan);
                 let hash = known.status().latest_hash.as_deref();
                 law!(

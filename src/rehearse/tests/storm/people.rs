@@ -13,6 +13,8 @@ use crate::rehearse::{Cluster, Kind, State};
 
 pub(super) const NAMESPACE: &str = "system-upgrade";
 const PLANS: [&str; 3] = ["agent", "patch", "server"];
+/// A node that no Plan is for: pods that are drained find a place there.
+pub(super) const SPARE: &str = "spare";
 const NODES: [&str; 5] = ["a.x", "a.y", "b", "c", "d"];
 /// What of a Plan system-upgrade-controller's definition knows.
 const KNOWN_SPEC: [&str; 17] = [
@@ -63,6 +65,7 @@ impl People {
         for name in &NODES[..nodes] {
             self.add_node(name);
         }
+        self.add_node(SPARE);
         if self.dice.chance(40) {
             self.open_a_shop();
         }
@@ -83,6 +86,7 @@ impl People {
             "apiVersion": "v1", "kind": "Node",
             "metadata": { "name": name, "labels": {
                 "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+                "storm": if name == SPARE { "no" } else { "yes" },
             } },
             "status": {
                 "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready" }],
@@ -129,7 +133,7 @@ impl People {
     fn spec(&mut self) -> Value {
         let dice = &mut self.dice;
         let mut spec = json!({
-            "version": "v1", "nodeSelector": {}, "concurrency": 1 + dice.roll(3),
+            "version": "v1", "nodeSelector": { "matchLabels": { "storm": "yes" } }, "concurrency": 1 + dice.roll(3),
             "serviceAccountName": "system-upgrade", "upgrade": { "image": "example.com/upgrade" },
         });
         match dice.roll(5) {
@@ -158,7 +162,10 @@ impl People {
 
     fn names(&self, kind: Kind) -> Vec<String> {
         let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
-        self.cluster.with(|state| state.all(kind).map(name).collect())
+        let names = self
+            .cluster
+            .with(|state| state.all(kind).map(name).collect::<Vec<_>>());
+        names.into_iter().filter(|name| name != SPARE).collect()
     }
 
     fn pick(&mut self, kind: Kind) -> Option<String> {

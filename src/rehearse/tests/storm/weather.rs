@@ -346,10 +346,10 @@ fn overtake(cluster: &Cluster, uri: &Uri) {
     };
     if let Some(kind) = Kind::of_path(group, version, plural) {
         let touched = cluster.clock().now().as_millisecond().to_string();
-        let patch = json!({ "metadata": { "annotations": { "storm.example.com/touched": touched } } });
+        let change = json!({ "metadata": { "annotations": { "storm.example.com/touched": touched } } });
         let _ = cluster
             .acting_as("passer-by")
-            .patch(kind, namespace, name, &patch);
+            .patch(kind, namespace, name, &change);
     }
 }
 
