@@ -76,8 +76,18 @@ fn text(value: &Value) -> String {
 
 fn rehearsed(folder: &Path) -> Told {
     let arguments = [
-        "rehearse", "plan.json", "--snapshot", "cluster.json", "-o", "json", "--upgrade", "1s", "--drain", "1s",
-        "--pod-start", "1s",
+        "rehearse",
+        "plan.json",
+        "--snapshot",
+        "cluster.json",
+        "-o",
+        "json",
+        "--upgrade",
+        "1s",
+        "--drain",
+        "1s",
+        "--pod-start",
+        "1s",
     ];
     let output = Command::new(env!("CARGO_BIN_EXE_refit"))
         .current_dir(folder)
@@ -87,7 +97,10 @@ fn rehearsed(folder: &Path) -> Told {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     let last = stderr.lines().last().unwrap();
-    assert!(last.contains("DeadlineExceeded") && last.contains("PodDisruptionBudget"), "{last}");
+    assert!(
+        last.contains("DeadlineExceeded") && last.contains("PodDisruptionBudget"),
+        "{last}"
+    );
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let turns = report["turns"].as_array().unwrap();
     let with = |result: &'static str| turns.iter().filter(move |turn| turn["result"] == result);
@@ -101,7 +114,9 @@ fn rehearsed(folder: &Path) -> Told {
         order: turns.iter().map(|turn| text(&turn["node"])).collect(),
         held_up: waits.map(|wait| (text(&wait["node"]), budget(wait))).collect(),
         done,
-        failed: with("failed").map(|turn| (text(&turn["node"]), text(&turn["reason"]))).collect(),
+        failed: with("failed")
+            .map(|turn| (text(&turn["node"]), text(&turn["reason"])))
+            .collect(),
         cordoned: report["cordoned"].as_array().unwrap().iter().map(text).collect(),
         hash: text(&plan["hash"]),
         counts: ["selected", "done", "failed", "waiting"].map(|field| plan[field].as_i64().unwrap()),
@@ -117,7 +132,11 @@ async fn real(world: &World, held_up: (String, String)) -> Told {
     let mut nodes = world.my_nodes().await;
     nodes.sort_by_key(Node::name_any);
     let with = |good: &dyn Fn(&Node) -> bool| -> Vec<String> {
-        nodes.iter().filter(|node| good(node)).map(Node::name_any).collect()
+        nodes
+            .iter()
+            .filter(|node| good(node))
+            .map(Node::name_any)
+            .collect()
     };
     let failed = status.active.unwrap_or_default().into_iter();
     let failed = failed.filter(|node| node.phase == "Failed");
@@ -126,7 +145,9 @@ async fn real(world: &World, held_up: (String, String)) -> Told {
         order: requests.jobs_created().into_iter().map(|job| job.node).collect(),
         held_up: vec![held_up],
         done: with(&|node| done(node, "drains").as_ref() == Some(&hash)),
-        failed: failed.map(|node| (node.name, node.reason.unwrap_or_default())).collect(),
+        failed: failed
+            .map(|node| (node.name, node.reason.unwrap_or_default()))
+            .collect(),
         cordoned: with(&|node| is_cordoned(node)),
         counts: [counts.selected, counts.done, counts.failed, counts.waiting],
         hash,
@@ -157,7 +178,11 @@ async fn application(world: &World, name: &str, replicas: usize, budget: Value) 
     let budgets = Api::<PodDisruptionBudget>::namespaced(world.client.clone(), world.namespace());
     create(&budgets, json!({ "metadata": { "name": name }, "spec": spec })).await;
     let ready = |set: &ReplicaSet| {
-        let ready = set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
+        let ready = set
+            .status
+            .as_ref()
+            .and_then(|status| status.ready_replicas)
+            .unwrap_or_default();
         usize::try_from(ready).is_ok_and(|ready| ready == replicas)
     };
     wait::object(sets, name, "has all its pods", LONG, ready).await;
@@ -167,7 +192,10 @@ async fn application(world: &World, name: &str, replicas: usize, budget: Value) 
 async fn snapshot(world: &World) -> Value {
     let mut items = Vec::new();
     let labels = world.node_labels();
-    let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let selector: Vec<String> = labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
     let nodes = ["get", "nodes", "-o", "json", "-l", &selector.join(",")];
     let rest = ["get", "pods,pdb,replicasets,plans", "-o", "json"];
     for arguments in [&nodes[..], &rest[..]] {
@@ -203,17 +231,31 @@ async fn a_rehearsal_tells_what_then_happens() {
         "metadata": { "name": "drains", "namespace": world.namespace() }, "spec": spec(&world, true),
     });
     world.plan(&plan.to_string()).await;
-    let suspended = |plan: &Plan| plan.status.as_ref().is_some_and(|status| status.latest_hash.is_some());
+    let suspended = |plan: &Plan| {
+        plan.status
+            .as_ref()
+            .is_some_and(|status| status.latest_hash.is_some())
+    };
     world.plan_until("drains", "is resolved", LONG, suspended).await;
 
     let mut go = plan.clone();
     go["spec"] = spec(&world, false);
     std::fs::write(world.dir().join("plan.json"), go.to_string()).unwrap();
-    std::fs::write(world.dir().join("cluster.json"), snapshot(&world).await.to_string()).unwrap();
+    std::fs::write(
+        world.dir().join("cluster.json"),
+        snapshot(&world).await.to_string(),
+    )
+    .unwrap();
     let rehearsed = rehearsed(world.dir());
-    assert_eq!((rehearsed.order.len(), rehearsed.counts), (NODES, [20, 19, 1, 0]), "{rehearsed:?}");
+    assert_eq!(
+        (rehearsed.order.len(), rehearsed.counts),
+        (NODES, [20, 19, 1, 0]),
+        "{rehearsed:?}"
+    );
 
-    world.edit_plan("drains", json!({ "spec": { "suspend": false } })).await;
+    world
+        .edit_plan("drains", json!({ "spec": { "suspend": false } }))
+        .await;
     let (locked, _) = rehearsed.failed[0].clone();
     let waits = |plan: &Plan| {
         active(plan, &locked).is_some_and(|node| {
@@ -222,16 +264,30 @@ async fn a_rehearsal_tells_what_then_happens() {
         })
     };
     world
-        .plan_until("drains", &format!("says that {locked} waits for the budget"), LONG, waits)
+        .plan_until(
+            "drains",
+            &format!("says that {locked} waits for the budget"),
+            LONG,
+            waits,
+        )
         .await;
     let over = |plan: &Plan| {
-        let counts = plan.status.as_ref().and_then(|status| status.nodes).unwrap_or_default();
+        let counts = plan
+            .status
+            .as_ref()
+            .and_then(|status| status.nodes)
+            .unwrap_or_default();
         counts.done + counts.failed == 20
     };
-    world.plan_until("drains", "has come to all nodes", LONG, over).await;
+    world
+        .plan_until("drains", "has come to all nodes", LONG, over)
+        .await;
     let budget = format!("{}/db", world.namespace());
     let mut real = real(&world, (locked, budget)).await;
-    assert!(is_same_order(&rehearsed.order, &real.order), "{rehearsed:#?}\n{real:#?}");
+    assert!(
+        is_same_order(&rehearsed.order, &real.order),
+        "{rehearsed:#?}\n{real:#?}"
+    );
     real.order.clone_from(&rehearsed.order);
     assert_eq!(real, rehearsed);
 }
@@ -255,7 +311,13 @@ fn is_same_order(rehearsed: &[String], real: &[String]) -> bool {
 #[test]
 fn an_order_is_the_same_but_for_neighbours() {
     let order = |text: &str| -> Vec<String> { text.chars().map(String::from).collect() };
-    for (other, same) in [("abcde", true), ("bacde", true), ("acbed", true), ("bcade", false), ("abcd", false)] {
+    for (other, same) in [
+        ("abcde", true),
+        ("bacde", true),
+        ("acbed", true),
+        ("bcade", false),
+        ("abcd", false),
+    ] {
         assert_eq!(is_same_order(&order("abcde"), &order(other)), same, "{other}");
     }
 }

@@ -18,7 +18,9 @@ pub fn is_watched() -> bool {
 pub fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
     let size = size.filter(|size| size.ws_row > 0 && size.ws_col > 0);
-    size.map_or((24, 80), |size| (usize::from(size.ws_row), usize::from(size.ws_col)))
+    size.map_or((24, 80), |size| {
+        (usize::from(size.ws_row), usize::from(size.ws_col))
+    })
 }
 
 /// Says something that is no data.

@@ -176,9 +176,8 @@ fn start(text: &str) -> Result<Start, String> {
     if text == "now" {
         return Ok(Start::Now);
     }
-    let wrong = || {
-        "write a time such as 2026-03-06T22:00:00Z, 2026-03-06T22:00 (UTC), 2026-03-06, or now".to_owned()
-    };
+    let wrong =
+        || "write a time such as 2026-03-06T22:00:00Z, 2026-03-06T22:00 (UTC), 2026-03-06, or now".to_owned();
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(Start::At(at));
     }
@@ -200,10 +199,7 @@ enum BadInput {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error("{name}: {source}")]
-    Unreadable {
-        name: String,
-        source: std::io::Error,
-    },
+    Unreadable { name: String, source: std::io::Error },
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
@@ -359,7 +355,9 @@ fn read_snapshot(flags: &Flags) -> anyhow::Result<Option<Snapshot>> {
 
 /// Leaves the Plans that were asked for.
 fn choose(flags: &Flags, given: &mut Given, snapshot: Option<&Snapshot>) -> Result<(), BadInput> {
-    let on_cluster = snapshot.map(|snapshot| snapshot.plans.as_slice()).unwrap_or_default();
+    let on_cluster = snapshot
+        .map(|snapshot| snapshot.plans.as_slice())
+        .unwrap_or_default();
     for wanted in &flags.plan {
         if !given.plans.iter().any(|plan| plan.name() == wanted) {
             let names: Vec<&str> = given.plans.iter().map(GivenPlan::name).collect();
@@ -393,10 +391,19 @@ fn choose(flags: &Flags, given: &mut Given, snapshot: Option<&Snapshot>) -> Resu
 fn namespace(flags: &Flags, given: &mut Given, snapshot: Option<&Snapshot>) -> Result<String, BadInput> {
     let on_cluster = snapshot.into_iter().flat_map(|snapshot| &snapshot.plans);
     let all: BTreeSet<String> = if given.plans.is_empty() {
-        let of = |plan: &Value| plan["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let of = |plan: &Value| {
+            plan["metadata"]["namespace"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
         on_cluster.map(of).collect()
     } else {
-        given.plans.iter().map(|plan| plan.namespace().to_owned()).collect()
+        given
+            .plans
+            .iter()
+            .map(|plan| plan.namespace().to_owned())
+            .collect()
     };
     let names = || all.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     match (&flags.namespace, all.len()) {
@@ -419,7 +426,11 @@ fn namespace(flags: &Flags, given: &mut Given, snapshot: Option<&Snapshot>) -> R
             });
             Ok(namespace.clone())
         }
-        (None, 0 | 1) => Ok(all.iter().next().cloned().unwrap_or_else(|| input::NAMESPACE.to_owned())),
+        (None, 0 | 1) => Ok(all
+            .iter()
+            .next()
+            .cloned()
+            .unwrap_or_else(|| input::NAMESPACE.to_owned())),
         (None, count) => Err(BadInput::Told(format!(
             "the Plans are in {count} namespaces ({}), and a controller carries out those of one: say which with \
              --namespace",
@@ -444,7 +455,9 @@ fn stage(
         assumed.push(format!(
             "{} nodes as they were at {}",
             snapshot.nodes.len(),
-            snapshot.taken.map_or_else(|| "some time".to_owned(), |at| at.to_string())
+            snapshot
+                .taken
+                .map_or_else(|| "some time".to_owned(), |at| at.to_string())
         ));
         assumed.extend(snapshot.notes.iter().cloned());
         if given.plans.iter().any(|plan| !is_on(&snapshot, plan)) {
@@ -514,7 +527,11 @@ fn answers(
         }
     }
     let follows = |plan: &Plan| {
-        let has_version = plan.spec.version.as_ref().is_some_and(|version| !version.is_empty());
+        let has_version = plan
+            .spec
+            .version
+            .as_ref()
+            .is_some_and(|version| !version.is_empty());
         let channel = plan.spec.channel.clone().unwrap_or_default();
         (!has_version && !channel.is_empty()).then_some(channel)
     };
@@ -584,8 +601,7 @@ fn settings(flags: &Flags, namespace: &str) -> anyhow::Result<Settings> {
         }
         None => ("deploy/config.yaml".to_owned(), CONFIG.to_owned()),
     };
-    let map: ConfigMap =
-        serde_saphyr::from_str(&text).with_context(|| format!("{name}: not a ConfigMap"))?;
+    let map: ConfigMap = serde_saphyr::from_str(&text).with_context(|| format!("{name}: not a ConfigMap"))?;
     let data = map.data.unwrap_or_default();
     let controller = ControllerFlags {
         name: Some(CONTROLLER.to_owned()),

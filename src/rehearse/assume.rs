@@ -317,7 +317,10 @@ mod tests {
             assert_eq!(span(text).map(|span| span.to_string()), Ok(told.to_owned()));
         }
         for (text, why) in [
-            ("9m..4m", "the range ends before it begins; write the shorter time first"),
+            (
+                "9m..4m",
+                "the range ends before it begins; write the shorter time first",
+            ),
             (
                 "5",
                 "\"5\" is not a duration such as 90s, 5m or 1h30m (a range is written 4m..9m)",

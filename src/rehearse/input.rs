@@ -130,7 +130,9 @@ impl Given {
         match (version, kind) {
             ("v1", "Secret" | "Namespace")
             | ("policy/v1", "PodDisruptionBudget")
-            | ("apps/v1", "ReplicaSet" | "StatefulSet" | "DaemonSet") => self.objects.push(object.node.to_json()),
+            | ("apps/v1", "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
+                self.objects.push(object.node.to_json())
+            }
             // Their controller is not played: what matters is how many pods there are to be.
             ("apps/v1", "Deployment") => self.objects.push(as_replica_set(&object.node.to_json())),
             _ => {}
@@ -173,7 +175,10 @@ spec: {version: v1, concurrency: 1, nodeSelector: {}, upgrade: {image: i}}
 
     #[test]
     fn plans_are_taken_as_they_are_and_get_a_namespace() {
-        let text = format!("# first\n{PLAN}---\n{}", PLAN.replace("{name: p}", "{name: q, namespace: team}"));
+        let text = format!(
+            "# first\n{PLAN}---\n{}",
+            PLAN.replace("{name: p}", "{name: q, namespace: team}")
+        );
         let given = given(&text);
         assert_eq!(given.mistakes, [""; 0]);
         let found: Vec<_> = given
@@ -181,7 +186,10 @@ spec: {version: v1, concurrency: 1, nodeSelector: {}, upgrade: {image: i}}
             .iter()
             .map(|plan| (plan.namespace(), plan.name(), plan.place.as_str()))
             .collect();
-        assert_eq!(found, [("system-upgrade", "p", "a.yaml:2"), ("team", "q", "a.yaml:7")]);
+        assert_eq!(
+            found,
+            [("system-upgrade", "p", "a.yaml:2"), ("team", "q", "a.yaml:7")]
+        );
         assert_eq!(given.plans[0].value["metadata"]["namespace"], "system-upgrade");
         assert_eq!(
             given.notes,

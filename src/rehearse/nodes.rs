@@ -211,7 +211,10 @@ fn name_as_asked(nodes: &mut [Draft], plans: &[Asks<'_>], assumed: &mut Vec<Stri
         }
     }
     if !given.is_empty() {
-        assumed.push(format!("nodes have the names that Plans ask for: {}", given.join(", ")));
+        assumed.push(format!(
+            "nodes have the names that Plans ask for: {}",
+            given.join(", ")
+        ));
     }
 }
 
@@ -224,7 +227,10 @@ fn told_labels(nodes: &[Draft], plans: &[Asks<'_>]) -> Vec<String> {
     let mut told: Vec<String> = counts
         .into_iter()
         .map(|((key, value), count)| {
-            format!("label {key}={value} on {}, which a Plan asks for", counted(count, "node"))
+            format!(
+                "label {key}={value} on {}, which a Plan asks for",
+                counted(count, "node")
+            )
         })
         .collect();
     for plan in plans {

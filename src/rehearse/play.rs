@@ -272,11 +272,20 @@ impl Rehearsal {
             let label = |key: &str| node["metadata"]["labels"].get(key)?.as_str();
             selectors.iter().any(|one| one.matches_by(label))
         };
-        let name = |node: &'_ Value| -> Option<String> { Some(node["metadata"]["name"].as_str()?.to_owned()) };
-        let selected: BTreeSet<String> =
-            self.stage.node_objects().filter(is_selected).filter_map(name).collect();
+        let name =
+            |node: &'_ Value| -> Option<String> { Some(node["metadata"]["name"].as_str()?.to_owned()) };
+        let selected: BTreeSet<String> = self
+            .stage
+            .node_objects()
+            .filter(is_selected)
+            .filter_map(name)
+            .collect();
         let all = self.stage.nodes();
-        let selected = all.iter().copied().filter(|node| selected.contains(*node)).collect();
+        let selected = all
+            .iter()
+            .copied()
+            .filter(|node| selected.contains(*node))
+            .collect();
         self.assumptions.failing(&all, &selected)
     }
 
@@ -478,7 +487,9 @@ impl Rehearsal {
                 let name = plan["metadata"]["name"].as_str().unwrap_or_default();
                 !recorder.is_complete(name)
             });
-            let windows = open.filter_map(|plan| window(plan)).filter(|window| !window.contains(now));
+            let windows = open
+                .filter_map(|plan| window(plan))
+                .filter(|window| !window.contains(now));
             windows.filter_map(|window| window.next_open(now)).min()
         })
     }
@@ -518,7 +529,8 @@ impl Rehearsal {
             let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let labels = |node: &Value| {
                 let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
-                let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+                let labels =
+                    labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
                 labels.collect()
             };
             let kubelet = |node: &Value| {
@@ -537,8 +549,14 @@ impl Rehearsal {
                 plans,
                 record: recorder,
                 budgets,
-                nodes: state.all(Kind::Node).map(|node| (name(node), labels(node))).collect(),
-                kubelets: state.all(Kind::Node).map(|node| (name(node), kubelet(node))).collect(),
+                nodes: state
+                    .all(Kind::Node)
+                    .map(|node| (name(node), labels(node)))
+                    .collect(),
+                kubelets: state
+                    .all(Kind::Node)
+                    .map(|node| (name(node), kubelet(node)))
+                    .collect(),
                 cordoned: state.all(Kind::Node).filter(cordoned).map(name).collect(),
             }
         })
@@ -549,7 +567,9 @@ impl Rehearsal {
 fn longest_wait(spec: &PlanSpec) -> SignedDuration {
     let go = |text: Option<&String>| -> SignedDuration {
         let parsed = text.and_then(|text| text.parse::<crate::api::duration::GoDuration>().ok());
-        parsed.map_or(SignedDuration::ZERO, |it| SignedDuration::from_nanos(it.as_nanos()))
+        parsed.map_or(SignedDuration::ZERO, |it| {
+            SignedDuration::from_nanos(it.as_nanos())
+        })
     };
     let job = SignedDuration::from_secs(spec.job_active_deadline_secs.unwrap_or_default().max(0));
     let drain = match spec.drain.as_ref().and_then(|drain| drain.timeout.as_ref()) {
@@ -558,7 +578,8 @@ fn longest_wait(spec: &PlanSpec) -> SignedDuration {
         None => SignedDuration::ZERO,
     };
     let texts = |value: Value| -> SignedDuration {
-        let longest = ["timeout", "minReady"].map(|field| go(value[field].as_str().map(str::to_owned).as_ref()));
+        let longest =
+            ["timeout", "minReady"].map(|field| go(value[field].as_str().map(str::to_owned).as_ref()));
         longest.into_iter().max().unwrap_or_default()
     };
     let reboot = texts(serde_json::to_value(&spec.reboot).unwrap_or_default());
@@ -641,7 +662,8 @@ fn unmunged(version: &str) -> String {
 
 fn budgets(state: &State) -> Vec<BudgetSeen> {
     let number = |budget: &Value, field: &str| budget["status"][field].as_i64().unwrap_or_default();
-    let text = |budget: &Value, field: &str| budget["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let text =
+        |budget: &Value, field: &str| budget["metadata"][field].as_str().unwrap_or_default().to_owned();
     state
         .all(Kind::Budget)
         .map(|budget| BudgetSeen {

@@ -233,7 +233,9 @@ impl Recorder {
     /// All that was waited for, in the order in which it began.
     pub fn waits(&self) -> Vec<Wait> {
         let mut all: Vec<Wait> = self.closed.iter().chain(self.open.values()).cloned().collect();
-        all.sort_by(|a, b| (a.since, &a.plan, &a.node, &a.blocker).cmp(&(b.since, &b.plan, &b.node, &b.blocker)));
+        all.sort_by(|a, b| {
+            (a.since, &a.plan, &a.node, &a.blocker).cmp(&(b.since, &b.plan, &b.node, &b.blocker))
+        });
         all
     }
 
@@ -469,10 +471,7 @@ impl Recorder {
             waited.insert(key);
         }
         self.close_waits(now, |key, wait| {
-            key.0 == plan
-                && key.1.as_deref() == Some(node)
-                && wait.reason == BUDGET
-                && !waited.contains(key)
+            key.0 == plan && key.1.as_deref() == Some(node) && wait.reason == BUDGET && !waited.contains(key)
         });
     }
 
@@ -534,7 +533,9 @@ pub const BUDGET: &str = "DrainWaiting";
 /// The Plan that a `prepare` container waits for, as those of K3s and RKE2 do: `args: ["prepare", "<plan>"]`.
 pub fn dependency(prepare: &Value) -> Option<String> {
     let args = prepare["args"].as_array()?;
-    let has_command = prepare["command"].as_array().is_some_and(|command| !command.is_empty());
+    let has_command = prepare["command"]
+        .as_array()
+        .is_some_and(|command| !command.is_empty());
     match args.as_slice() {
         [first, plan, ..] if first == "prepare" && !has_command => plan.as_str().map(str::to_owned),
         _ => None,

@@ -189,7 +189,11 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>) -> Report {
         seconds: seconds(outcome.start, outcome.end),
         assumed,
         nodes: outcome.nodes.len(),
-        plans: outcome.plans.iter().map(|plan| plan_report(plan, outcome)).collect(),
+        plans: outcome
+            .plans
+            .iter()
+            .map(|plan| plan_report(plan, outcome))
+            .collect(),
         turns,
         waits,
         budgets_that_never_allow: never.map(|budget| budget.name.clone()).collect(),
@@ -204,7 +208,10 @@ fn seconds(since: Timestamp, until: Timestamp) -> i64 {
 fn turn_report(plan: &str, node: &str, turn: &Turn, end: Timestamp) -> TurnReport {
     let phases = turn.stays.iter().map(|stay| PhaseReport {
         phase: stay.phase.clone(),
-        seconds: seconds(stay.since, stay.until.or(turn.until).unwrap_or(end).max(stay.since)),
+        seconds: seconds(
+            stay.since,
+            stay.until.or(turn.until).unwrap_or(end).max(stay.since),
+        ),
     });
     TurnReport {
         plan: plan.to_owned(),
@@ -366,7 +373,9 @@ impl Report {
     }
 
     fn write_waits(&self, text: &mut String) {
-        let worth = |wait: &&WaitReport| SignedDuration::from_secs(wait.seconds) >= WORTH_TELLING || wait.end.is_none();
+        let worth = |wait: &&WaitReport| {
+            SignedDuration::from_secs(wait.seconds) >= WORTH_TELLING || wait.end.is_none()
+        };
         let told: Vec<&WaitReport> = self.waits.iter().filter(worth).collect();
         if told.is_empty() {
             return;
@@ -411,7 +420,10 @@ impl Report {
             }
             if window.shorter_than_a_node {
                 let what = "is open for a shorter time than the work on a node takes";
-                line(text, &format!("The window of Plan {} ({}) {what}", plan.name, window.window));
+                line(
+                    text,
+                    &format!("The window of Plan {} ({}) {what}", plan.name, window.window),
+                );
             }
             if window.late > 0 {
                 line(
@@ -481,16 +493,23 @@ fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
     let widths: Vec<usize> = (0..N).map(width).collect();
     for (index, row) in shown.iter().enumerate() {
         if cut && index == ROWS / 2 + 1 {
-            line(text, &format!("… {} more (-o json has all)", rows.len() - shown.len()));
+            line(
+                text,
+                &format!("… {} more (-o json has all)", rows.len() - shown.len()),
+            );
         }
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-            // The first column is a number, or a name.
-            if column == 0 && cell.chars().all(|c| c.is_ascii_digit()) {
-                format!("{cell:>width$}")
-            } else {
-                format!("{cell:width$}")
-            }
-        });
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, width))| {
+                // The first column is a number, or a name.
+                if column == 0 && cell.chars().all(|c| c.is_ascii_digit()) {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:width$}")
+                }
+            });
         let cells: Vec<String> = cells.collect();
         line(text, cells.join("  ").trim_end());
     }

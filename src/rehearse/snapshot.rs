@@ -105,7 +105,10 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Value>, SnapshotError> {
 
 fn flatten(mut value: Value, objects: &mut Vec<Value>) {
     let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
-    let items = value.get_mut("items").and_then(Value::as_array_mut).filter(|_| is_list);
+    let items = value
+        .get_mut("items")
+        .and_then(Value::as_array_mut)
+        .filter(|_| is_list);
     if let Some(items) = items {
         for item in std::mem::take(items) {
             flatten(item, objects);
@@ -183,7 +186,11 @@ impl Sorting {
         if !self.left_out.is_empty() {
             notes.push(format!("left out, as it is not played: {}", told(&self.left_out)));
         }
-        let nodes: Vec<String> = self.nodes.iter().map(|node| meta(node, "name").to_owned()).collect();
+        let nodes: Vec<String> = self
+            .nodes
+            .iter()
+            .map(|node| meta(node, "name").to_owned())
+            .collect();
         let lost: Vec<String> = self
             .nodes
             .iter()
@@ -218,7 +225,11 @@ impl Sorting {
         // Sets that want no pods are the past of a Deployment.
         self.owners
             .retain(|owner| owner["kind"] != "ReplicaSet" || owner["spec"]["replicas"].as_u64() != Some(0));
-        let known: BTreeSet<String> = self.owners.iter().map(|one| meta(one, "uid").to_owned()).collect();
+        let known: BTreeSet<String> = self
+            .owners
+            .iter()
+            .map(|one| meta(one, "uid").to_owned())
+            .collect();
         let mut missing: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let mut pods: Vec<Value> = Vec::new();
         let (mut unready, mut nowhere, mut again) = (0, 0, 0);
@@ -244,7 +255,8 @@ impl Sorting {
                 } else if !was_ready {
                     unready += 1;
                     steer(&mut pod["metadata"], &NEVER_READY);
-                } else if pod["spec"]["restartPolicy"] != "Always" && !pod["spec"]["restartPolicy"].is_null() {
+                } else if pod["spec"]["restartPolicy"] != "Always" && !pod["spec"]["restartPolicy"].is_null()
+                {
                     // Of the work of others nobody knows how long it takes.
                     steer(&mut pod["metadata"], &[("run-delay", "never")]);
                 }
@@ -260,7 +272,10 @@ impl Sorting {
         for (count, what) in [
             (unready, "not ready, which does not change"),
             (nowhere, "without a node, which does not change"),
-            (again, "at work for a Plan: their Jobs are under way, and their containers begin anew"),
+            (
+                again,
+                "at work for a Plan: their Jobs are under way, and their containers begin anew",
+            ),
         ] {
             if count > 0 {
                 let pods = if count == 1 { "pod is" } else { "pods are" };
@@ -342,7 +357,11 @@ impl Sorting {
                 *ready.entry(meta_of(owner, "uid")).or_default() |= is_ready;
             }
         }
-        for owner in self.owners.iter_mut().filter(|owner| owner["kind"] == "ReplicaSet" || owner["kind"] == "StatefulSet") {
+        for owner in self
+            .owners
+            .iter_mut()
+            .filter(|owner| owner["kind"] == "ReplicaSet" || owner["kind"] == "StatefulSet")
+        {
             if ready.get(meta(owner, "uid")) == Some(&false) {
                 steer(&mut owner["spec"]["template"]["metadata"], &NEVER_READY);
             }
@@ -352,7 +371,10 @@ impl Sorting {
 
 /// How many pods a `StatefulSet` has, by the numbers at the end of their names.
 fn ordinals(pods: &[Value], of: &[usize]) -> usize {
-    let names = of.iter().filter_map(|index| pods.get(*index)).map(|pod| meta(pod, "name"));
+    let names = of
+        .iter()
+        .filter_map(|index| pods.get(*index))
+        .map(|pod| meta(pod, "name"));
     let numbers = names.filter_map(|name| name.rsplit('-').next()?.parse::<usize>().ok());
     numbers.max().map_or(of.len(), |last| last + 1)
 }

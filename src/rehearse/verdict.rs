@@ -171,7 +171,10 @@ fn reason(end: &PlanEnd, outcome: &Outcome) -> Option<Reason> {
             return Some(Reason {
                 plan: end.name().to_owned(),
                 how: How::Stalls,
-                why: format!("gets no further: {nodes} in `prepare` for {}", depends(end, other, outcome)),
+                why: format!(
+                    "gets no further: {nodes} in `prepare` for {}",
+                    depends(end, other, outcome)
+                ),
                 waits_for: Some(other.clone()),
             });
         }
@@ -195,7 +198,10 @@ fn reason(end: &PlanEnd, outcome: &Outcome) -> Option<Reason> {
             let complete = status.conditions.iter().find(|one| one.type_ == "Complete");
             let text = complete.map(|one| {
                 let reason = one.reason.as_deref().unwrap_or_default();
-                format!("{reason}: {}", one_line(one.message.as_deref().unwrap_or_default()))
+                format!(
+                    "{reason}: {}",
+                    one_line(one.message.as_deref().unwrap_or_default())
+                )
             });
             format!(
                 "is not looked at{}",
@@ -203,7 +209,10 @@ fn reason(end: &PlanEnd, outcome: &Outcome) -> Option<Reason> {
             )
         }
     };
-    says(How::Stalls, format!("{why}{}{}", short_window(end), left(&status)))
+    says(
+        How::Stalls,
+        format!("{why}{}{}", short_window(end), left(&status)),
+    )
 }
 
 /// The budget that a node waited for until the Plan failed there.
@@ -213,12 +222,20 @@ fn waited(plan: &str, node: &str, outcome: &Outcome) -> String {
         return String::new();
     };
     let waits = outcome.record.waits().into_iter().filter(|wait| {
-        wait.plan == plan && wait.node.as_deref() == Some(node) && wait.reason == BUDGET && wait.since < failed
+        wait.plan == plan
+            && wait.node.as_deref() == Some(node)
+            && wait.reason == BUDGET
+            && wait.since < failed
     });
     // A drain that is ended by its Job says so some time before the Job does.
     let last = waits
         .max_by_key(|wait| wait.until.unwrap_or(failed))
-        .filter(|wait| wait.until.unwrap_or(failed).saturating_add(LINGER).is_ok_and(|until| until >= failed));
+        .filter(|wait| {
+            wait.until
+                .unwrap_or(failed)
+                .saturating_add(LINGER)
+                .is_ok_and(|until| until >= failed)
+        });
     last.map_or_else(String::new, |wait| {
         let long = wait.until.unwrap_or(failed).duration_since(wait.since);
         format!("; it waited {} for {}", duration(long), wait.blocker)
@@ -253,7 +270,11 @@ fn depends(end: &PlanEnd, other: &str, outcome: &Outcome) -> String {
     if !plan.complete {
         return format!("Plan {other}, which does not complete");
     }
-    let version = end.plan.status.as_ref().and_then(|status| status.latest_version.clone());
+    let version = end
+        .plan
+        .status
+        .as_ref()
+        .and_then(|status| status.latest_version.clone());
     let version = version.unwrap_or_default();
     let behind = outcome.nodes.iter().find_map(|(name, labels)| {
         let kubelet = outcome.kubelets.get(name)?;
@@ -291,7 +312,10 @@ fn nobody(end: &PlanEnd, outcome: &Outcome) -> String {
             match_labels: None,
             match_expressions: Some(vec![expression.clone()]),
         };
-        let (key, values) = (&expression.key, expression.values.as_deref().unwrap_or_default().join(", "));
+        let (key, values) = (
+            &expression.key,
+            expression.values.as_deref().unwrap_or_default().join(", "),
+        );
         let text = match expression.operator.as_str() {
             "In" => format!("the label {key} with one of {values}"),
             "NotIn" => format!("the label {key} without one of {values}"),

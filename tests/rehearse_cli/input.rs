@@ -48,13 +48,28 @@ fn mistakes_in_files_have_their_place() {
     ]);
     for (arguments, told) in [
         (&["none.yaml"][..], "error: none.yaml: no such file or folder"),
-        (&["typo.yaml"], "error: typo.yaml:10:3: a Plan has no field spec.cordn"),
+        (
+            &["typo.yaml"],
+            "error: typo.yaml:10:3: a Plan has no field spec.cordn",
+        ),
         (&["broken.yaml"], "error: broken.yaml:"),
         (&["empty.yaml"], "error: there is no Plan in these files"),
-        (&["good.yaml", "twice.yaml"], "error: twice.yaml:1: Plan system-upgrade/a is already in good.yaml:1"),
-        (&["good.yaml", "--plan", "b"], "error: --plan b: there is no such Plan in these files, only a"),
-        (&["good.yaml", "-n", "other"], "error: --namespace other: there is no Plan in it, only in system-upgrade"),
-        (&["good.yaml", "--config", "none.yaml"], "error: none.yaml: No such file or directory"),
+        (
+            &["good.yaml", "twice.yaml"],
+            "error: twice.yaml:1: Plan system-upgrade/a is already in good.yaml:1",
+        ),
+        (
+            &["good.yaml", "--plan", "b"],
+            "error: --plan b: there is no such Plan in these files, only a",
+        ),
+        (
+            &["good.yaml", "-n", "other"],
+            "error: --namespace other: there is no Plan in it, only in system-upgrade",
+        ),
+        (
+            &["good.yaml", "--config", "none.yaml"],
+            "error: none.yaml: No such file or directory",
+        ),
     ] {
         let error = refused(&folder, arguments);
         assert!(error.starts_with(told), "{arguments:?}: {error}");
@@ -67,10 +82,19 @@ fn mistakes_in_flags_say_what_is_allowed() {
     for (arguments, told) in [
         (&["--nodes", "0"][..], "must be a number from 1 to 20000"),
         (&["--upgrade", "9m..4m"], "the range ends before it begins"),
-        (&["--drain", "5"], "\"5\" is not a duration such as 90s, 5m or 1h30m"),
+        (
+            &["--drain", "5"],
+            "\"5\" is not a duration such as 90s, 5m or 1h30m",
+        ),
         (&["--fail", "200%"], "\"200%\" is not a share from 1% to 100%"),
-        (&["--fail", "nod-1"], "--fail nod-1: there is no such node; did you mean node-1?"),
-        (&["--start", "tomorrow"], "write a time such as 2026-03-06T22:00:00Z"),
+        (
+            &["--fail", "nod-1"],
+            "--fail nod-1: there is no such node; did you mean node-1?",
+        ),
+        (
+            &["--start", "tomorrow"],
+            "write a time such as 2026-03-06T22:00:00Z",
+        ),
         (&["--nodes", "3", "--snapshot", "x"], "cannot be used with"),
         (&["--version", "v1", "--online"], "cannot be used with"),
         (&["--seed", "x"], "invalid digit"),
@@ -78,7 +102,10 @@ fn mistakes_in_flags_say_what_is_allowed() {
         let error = refused(&folder, &[&["plan.yaml"], arguments].concat());
         assert!(error.contains(told), "{arguments:?}: {error}");
     }
-    assert!(refused(&folder, &[]).contains("<PLAN>"), "a Plan or a snapshot is needed");
+    assert!(
+        refused(&folder, &[]).contains("<PLAN>"),
+        "a Plan or a snapshot is needed"
+    );
 }
 
 #[test]
@@ -89,7 +116,10 @@ fn mistakes_in_snapshots_say_what_was_found() {
         ("broken.json", "{\"a\":\n[}"),
     ]);
     let of = |name: &str| refused(&folder, &["plan.yaml", "--snapshot", name]);
-    assert!(of("pods.yaml").starts_with("error: pods.yaml: there is no Node in it, only 1 Pod; a snapshot is what"));
+    assert!(
+        of("pods.yaml")
+            .starts_with("error: pods.yaml: there is no Node in it, only 1 Pod; a snapshot is what")
+    );
     assert!(of("broken.json").starts_with("error: broken.json:2: this is neither YAML nor JSON"));
     assert!(of("none.yaml").starts_with("error: none.yaml: No such file"));
     let error = refused(&folder, &["-", "--snapshot", "-"]);
@@ -101,13 +131,19 @@ fn plans_come_from_standard_input_with_what_they_need() {
     let folder = write(&[]);
     let secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: system-upgrade}\n";
     let text = plan("a", "  secrets: [{name: s, path: /s}]\n");
-    let ended = with_input(folder.path(), &["-", "--nodes", "3", "-q"], &format!("{text}{secret}"));
+    let ended = with_input(
+        folder.path(),
+        &["-", "--nodes", "3", "-q"],
+        &format!("{text}{secret}"),
+    );
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(!ended.stderr.contains("Secret"), "{}", ended.stderr);
     let ended = with_input(folder.path(), &["-", "--nodes", "3", "-q"], &text);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(
-        ended.stderr.contains("assumed: Secret system-upgrade/s is there, and empty"),
+        ended
+            .stderr
+            .contains("assumed: Secret system-upgrade/s is there, and empty"),
         "{}",
         ended.stderr
     );
@@ -118,21 +154,42 @@ fn plans_of_several_namespaces_need_a_choice() {
     let other = plan("b", "").replace("namespace: system-upgrade", "namespace: other");
     let folder = write(&[("plans.yaml", &format!("{}---\n{other}", plan("a", "")))]);
     let error = refused(&folder, &["plans.yaml"]);
-    assert!(error.contains("in 2 namespaces (other, system-upgrade)") && error.contains("--namespace"), "{error}");
-    let ended = rehearse(folder.path(), &["plans.yaml", "--namespace", "other", "--nodes", "3", "-o", "json"]);
+    assert!(
+        error.contains("in 2 namespaces (other, system-upgrade)") && error.contains("--namespace"),
+        "{error}"
+    );
+    let ended = rehearse(
+        folder.path(),
+        &["plans.yaml", "--namespace", "other", "--nodes", "3", "-o", "json"],
+    );
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(ended.json()["plans"].as_array().unwrap().len(), 1);
-    assert!(ended.stderr.contains("Plan system-upgrade/a is not in the controller's namespace"), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains("Plan system-upgrade/a is not in the controller's namespace"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
 fn a_version_that_somebody_else_fills_in_is_assumed() {
     let text = plan("a", "").replace("version: v1.34.1", "version: ${VERSION}");
     let folder = write(&[("plan.yaml", &text)]);
-    let ended = rehearse(folder.path(), &["plan.yaml", "--nodes", "3", "--version", "v1.40.2", "-o", "json"]);
+    let ended = rehearse(
+        folder.path(),
+        &["plan.yaml", "--nodes", "3", "--version", "v1.40.2", "-o", "json"],
+    );
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(ended.json()["plans"][0]["version"], "v1.40.2");
-    assert!(ended.stderr.contains("assumed: Plan a: version v1.40.2 for ${VERSION}"), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains("assumed: Plan a: version v1.40.2 for ${VERSION}"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
@@ -141,21 +198,45 @@ fn a_snapshot_goes_on_where_the_cluster_was() {
     let folder = write(&[
         ("plan.yaml", &text),
         ("ready.json", &CLUSTER.replace("WEB2", "True")),
-        ("unready.json", &CLUSTER.replace("WEB2", "False").replace(r#""Ready", "status": "True"}]}}"#, r#""Ready", "status": "False"}]}}"#)),
+        (
+            "unready.json",
+            &CLUSTER.replace("WEB2", "False").replace(
+                r#""Ready", "status": "True"}]}}"#,
+                r#""Ready", "status": "False"}]}}"#,
+            ),
+        ),
     ]);
     let run = |name: &str| rehearse(folder.path(), &["plan.yaml", "--snapshot", name, "-o", "json"]);
     let ended = run("ready.json");
     let report = ended.json();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(report["start"], "2026-02-02T10:00:00Z", "the newest time in it");
-    assert_eq!((&report["nodes"], &report["plans"][0]["done"]), (&2.into(), &2.into()));
-    assert!(ended.stderr.contains("assumed: 2 nodes as they were at 2026-02-02T10:00:00Z"), "{}", ended.stderr);
+    assert_eq!(
+        (&report["nodes"], &report["plans"][0]["done"]),
+        (&2.into(), &2.into())
+    );
+    assert!(
+        ended
+            .stderr
+            .contains("assumed: 2 nodes as they were at 2026-02-02T10:00:00Z"),
+        "{}",
+        ended.stderr
+    );
     // Where no pod is ready, and none will be, the budget lets none of them go.
     let ended = run("unready.json");
     assert_eq!(ended.code, 1, "{}", ended.stdout);
-    assert!(ended.stderr.contains("assumed: 2 pods are not ready, which does not change"), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains("assumed: 2 pods are not ready, which does not change"),
+        "{}",
+        ended.stderr
+    );
     let line = ended.stderr.lines().last().unwrap();
-    assert!(line.starts_with("would fail: Plan a failed on ") && line.contains("shop/web"), "{line}");
+    assert!(
+        line.starts_with("would fail: Plan a failed on ") && line.contains("shop/web"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -171,25 +252,47 @@ fn a_snapshot_with_plans_needs_no_files() {
     let report = ended.json();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(report["plans"][0]["name"], "live");
-    assert_eq!(report["plans"][0]["version"], "v1.33.9", "what the channel said last");
+    assert_eq!(
+        report["plans"][0]["version"], "v1.33.9",
+        "what the channel said last"
+    );
     assert_eq!(report["turns"].as_array().unwrap().len(), 2);
     // The order follows from the UIDs, which are those of the cluster: another seed changes times and nothing else.
     let order = |seed: &str| -> Vec<String> {
-        let report = rehearse(folder.path(), &["--snapshot", "cluster.json", "-o", "json", "--seed", seed]).json();
+        let report = rehearse(
+            folder.path(),
+            &["--snapshot", "cluster.json", "-o", "json", "--seed", seed],
+        )
+        .json();
         let turns = report["turns"].as_array().unwrap();
-        turns.iter().map(|turn| turn["node"].as_str().unwrap().to_owned()).collect()
+        turns
+            .iter()
+            .map(|turn| turn["node"].as_str().unwrap().to_owned())
+            .collect()
     };
     for seed in ["2", "3", "4", "5"] {
         assert_eq!(order(seed), order("1"));
     }
-    let ended = rehearse(folder.path(), &["plan.yaml", "--snapshot", "cluster.json", "-o", "json"]);
+    let ended = rehearse(
+        folder.path(),
+        &["plan.yaml", "--snapshot", "cluster.json", "-o", "json"],
+    );
     let report = ended.json();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let plans: Vec<_> = report["plans"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|plan| (plan["name"].as_str().unwrap(), plan["rehearsed"].as_bool().unwrap()))
+        .map(|plan| {
+            (
+                plan["name"].as_str().unwrap(),
+                plan["rehearsed"].as_bool().unwrap(),
+            )
+        })
         .collect();
-    assert_eq!(plans, [("a", true), ("live", false)], "what is on the cluster goes on beside it");
+    assert_eq!(
+        plans,
+        [("a", true), ("live", false)],
+        "what is on the cluster goes on beside it"
+    );
 }

@@ -30,18 +30,33 @@ fn reason(text: &str, arguments: &[&str]) -> String {
 fn a_budget_that_never_allows_is_named() {
     let forever = plan("locked", "  jobActiveDeadlineSecs: 0\n  drain: {}\n") + LOCKED;
     let line = reason(&forever, &["--nodes", "4"]);
-    assert!(line.starts_with("would stall: Plan locked gets no further on node-"), "{line}");
+    assert!(
+        line.starts_with("would stall: Plan locked gets no further on node-"),
+        "{line}"
+    );
     assert!(line.contains(" waits for PodDisruptionBudget db "), "{line}");
     let ends = plan("locked", "  drain: {}\n") + LOCKED;
     let line = reason(&ends, &["--nodes", "4"]);
-    assert!(line.starts_with("would fail: Plan locked failed on node-"), "{line}");
-    assert!(line.contains("DeadlineExceeded") && line.contains("PodDisruptionBudget data/db"), "{line}");
+    assert!(
+        line.starts_with("would fail: Plan locked failed on node-"),
+        "{line}"
+    );
+    assert!(
+        line.contains("DeadlineExceeded") && line.contains("PodDisruptionBudget data/db"),
+        "{line}"
+    );
     let folder = write(&[("plan.yaml", &ends)]);
     let text = rehearse(folder.path(), &["plan.yaml", "-q", "--nodes", "4"]).stdout;
-    assert!(text.contains("PodDisruptionBudget data/db never lets a pod go"), "{text}");
+    assert!(
+        text.contains("PodDisruptionBudget data/db never lets a pod go"),
+        "{text}"
+    );
     let past = plan("locked", "  drain: {disableEviction: true}\n") + LOCKED;
     let folder = write(&[("plan.yaml", &past)]);
-    assert_eq!(rehearse(folder.path(), &["plan.yaml", "-q", "--nodes", "4"]).code, 0);
+    assert_eq!(
+        rehearse(folder.path(), &["plan.yaml", "-q", "--nodes", "4"]).code,
+        0
+    );
 }
 
 #[test]
@@ -76,7 +91,10 @@ fn a_dependency_that_never_completes_is_followed_to_its_cause() {
     );
     let both = agents + SERVERS;
     let line = reason(&both, &["--nodes", "4", "--fail", "control-1"]);
-    assert!(line.starts_with("would fail: Plan servers failed on control-1: "), "{line}");
+    assert!(
+        line.starts_with("would fail: Plan servers failed on control-1: "),
+        "{line}"
+    );
     assert!(line.contains("made to fail by --fail"), "{line}");
     let suspended = both.clone() + "  suspend: true\n";
     assert_eq!(
@@ -84,7 +102,10 @@ fn a_dependency_that_never_completes_is_followed_to_its_cause() {
         "would stall: Plan servers starts no node: Suspended: spec.suspend is true; 1 node is left waiting"
     );
     let folder = write(&[("plan.yaml", &both)]);
-    assert_eq!(rehearse(folder.path(), &["plan.yaml", "-q", "--nodes", "4"]).code, 0);
+    assert_eq!(
+        rehearse(folder.path(), &["plan.yaml", "-q", "--nodes", "4"]).code,
+        0
+    );
 }
 
 #[test]
@@ -115,9 +136,24 @@ fn a_selector_that_finds_nothing_is_told() {
 
 #[test]
 fn a_failed_node_keeps_its_slot_and_is_told_with_its_last_words() {
-    let line = reason(&plan("some", "  cordon: true\n"), &["--nodes", "8", "--fail", "node-2"]);
-    assert!(line.starts_with("would fail: Plan some failed on node-2: "), "{line}");
-    assert!(line.ends_with("made to fail by --fail"), "all others are done: {line}");
-    let line = reason(&plan("some", ""), &["--nodes", "12", "--fail", "node-1,node-2,50%"]);
-    assert!(line.contains(" (and on 1 more node): ") && line.contains("nodes are left waiting"), "{line}");
+    let line = reason(
+        &plan("some", "  cordon: true\n"),
+        &["--nodes", "8", "--fail", "node-2"],
+    );
+    assert!(
+        line.starts_with("would fail: Plan some failed on node-2: "),
+        "{line}"
+    );
+    assert!(
+        line.ends_with("made to fail by --fail"),
+        "all others are done: {line}"
+    );
+    let line = reason(
+        &plan("some", ""),
+        &["--nodes", "12", "--fail", "node-1,node-2,50%"],
+    );
+    assert!(
+        line.contains(" (and on 1 more node): ") && line.contains("nodes are left waiting"),
+        "{line}"
+    );
 }

@@ -12,7 +12,11 @@ use crate::proxy::ProxyEnv;
 const LISTS: [(&str, &str, bool); 7] = [
     ("/api/v1/nodes", "Node", true),
     ("/api/v1/pods", "Pod", true),
-    ("/apis/policy/v1/poddisruptionbudgets", "PodDisruptionBudget", true),
+    (
+        "/apis/policy/v1/poddisruptionbudgets",
+        "PodDisruptionBudget",
+        true,
+    ),
     ("/apis/apps/v1/replicasets", "ReplicaSet", false),
     ("/apis/apps/v1/daemonsets", "DaemonSet", false),
     ("/apis/batch/v1/jobs", "Job", false),
@@ -33,14 +37,18 @@ pub(super) fn objects(connection: &Connection) -> anyhow::Result<(Vec<Value>, Ve
         .build()
         .context("the runtime cannot be started")?;
     runtime.block_on(async {
-        let client = ApiServer::find(&source, &ProxyEnv::read(lookup)?).await?.on_node()?;
+        let client = ApiServer::find(&source, &ProxyEnv::read(lookup)?)
+            .await?
+            .on_node()?;
         let (mut objects, mut missing) = (Vec::new(), Vec::new());
         for (path, kind, needed) in LISTS {
             let (group, _) = path.rsplit_once('/').unwrap_or_default();
             let version = group.trim_start_matches("/apis/").trim_start_matches("/api/");
             // What the watch cache has is good enough.
             let request = Request::get(format!("{path}?resourceVersion=0")).body(Vec::new());
-            let list = client.request::<Value>(request.map_err(|error| anyhow!(error))?).await;
+            let list = client
+                .request::<Value>(request.map_err(|error| anyhow!(error))?)
+                .await;
             let mut list = match list {
                 Ok(list) => list,
                 Err(error) if needed => {
@@ -51,7 +59,10 @@ pub(super) fn objects(connection: &Connection) -> anyhow::Result<(Vec<Value>, Ve
                     continue;
                 }
             };
-            let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+            let items = list["items"]
+                .as_array_mut()
+                .map(std::mem::take)
+                .unwrap_or_default();
             // The items of a list do not say what they are.
             objects.extend(items.into_iter().map(|mut item| {
                 item["apiVersion"] = version.into();

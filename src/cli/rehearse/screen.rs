@@ -140,14 +140,25 @@ impl Screen {
 
 impl Bar {
     fn line(&self, width: usize) -> String {
-        let full = (BAR * self.done).checked_div(self.nodes).unwrap_or_default().min(BAR);
-        let bar: String = (0..BAR).map(|place| if place < full { '#' } else { '.' }).collect();
+        let full = (BAR * self.done)
+            .checked_div(self.nodes)
+            .unwrap_or_default()
+            .min(BAR);
+        let bar: String = (0..BAR)
+            .map(|place| if place < full { '#' } else { '.' })
+            .collect();
         let failed = match self.failed {
             0 => String::new(),
             failed => format!(", {failed} failed"),
         };
-        let waits = self.waits.as_deref().map_or_else(String::new, |waits| format!("  {waits}"));
-        format!("{:width$}  [{bar}] {}/{}{failed}{waits}", self.plan, self.done, self.nodes)
+        let waits = self
+            .waits
+            .as_deref()
+            .map_or_else(String::new, |waits| format!("  {waits}"));
+        format!(
+            "{:width$}  [{bar}] {}/{}{failed}{waits}",
+            self.plan, self.done, self.nodes
+        )
     }
 }
 

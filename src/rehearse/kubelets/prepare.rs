@@ -44,7 +44,9 @@ pub(super) async fn wait(cluster: &Cluster, errand: &Errand, plan: &str) {
 /// A Plan that is not there is not applying.
 fn is_applying(cluster: &Cluster, namespace: &str, plan: &str) -> bool {
     let plan = cluster.get(Kind::Plan, namespace, plan);
-    let applying = plan.as_ref().and_then(|plan| plan["status"]["applying"].as_array());
+    let applying = plan
+        .as_ref()
+        .and_then(|plan| plan["status"]["applying"].as_array());
     applying.is_some_and(|nodes| !nodes.is_empty())
 }
 
@@ -71,7 +73,9 @@ fn is_upgraded(cluster: &Cluster, control: &mut Vec<String>, version: &str) -> b
 fn own_time(cluster: &Cluster, node: &str) -> Duration {
     let key = format!("{STEERING_PREFIX}prepare.run-delay");
     let node = cluster.get(Kind::Node, "", node);
-    let steered = node.as_ref().and_then(|node| node["metadata"]["annotations"].get(&key)?.as_str());
+    let steered = node
+        .as_ref()
+        .and_then(|node| node["metadata"]["annotations"].get(&key)?.as_str());
     let steered = steered.and_then(|text| text.parse::<SignedDuration>().ok());
     steered
         .and_then(|time| Duration::try_from(time).ok())

@@ -54,7 +54,11 @@ impl Requirement {
         let allowed = |value: &String| !self.none_of.contains(value);
         match &self.one_of {
             Some(values) => values.iter().filter(|value| allowed(value)).cloned().collect(),
-            None => PLAIN_VALUES.map(str::to_owned).into_iter().filter(allowed).collect(),
+            None => PLAIN_VALUES
+                .map(str::to_owned)
+                .into_iter()
+                .filter(allowed)
+                .collect(),
         }
     }
 
@@ -140,11 +144,7 @@ pub(super) fn class_of(plan: &Asks<'_>, base: &dyn Fn(Class) -> BTreeMap<String,
 
 /// The kinds of nodes that there have to be among those of a class, so that each Plan that is for them selects some. Plans
 /// whose wishes go together share a kind.
-pub(super) fn profiles(
-    class: Class,
-    plans: &[Asks<'_>],
-    base: &BTreeMap<String, String>,
-) -> Vec<Profile> {
+pub(super) fn profiles(class: Class, plans: &[Asks<'_>], base: &BTreeMap<String, String>) -> Vec<Profile> {
     let other = super::base(match class {
         Class::Control => Class::Worker,
         Class::Worker => Class::Control,
@@ -197,7 +197,11 @@ impl Kind {
             return false;
         };
         let worn = wear(base, &merged);
-        let all_match = self.selectors.iter().chain([selector]).all(|one| one.matches(&worn));
+        let all_match = self
+            .selectors
+            .iter()
+            .chain([selector])
+            .all(|one| one.matches(&worn));
         if all_match {
             self.profile = merged;
             self.selectors.push(selector.clone());
@@ -207,11 +211,7 @@ impl Kind {
 }
 
 /// What a Plan wants that a node of this class does not have yet.
-fn wishes(
-    all: &BTreeMap<String, Requirement>,
-    base: &BTreeMap<String, String>,
-    roles_fit: bool,
-) -> Profile {
+fn wishes(all: &BTreeMap<String, Requirement>, base: &BTreeMap<String, String>, roles_fit: bool) -> Profile {
     let mut wishes = Profile::new();
     for (key, one) in all {
         if key == LABEL_HOSTNAME {

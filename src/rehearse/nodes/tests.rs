@@ -99,7 +99,9 @@ fn names_and_zones_that_a_plan_asks_for_are_given() {
     assert_eq!(all[0], ["db-7"]);
     assert!(!all[1].is_empty() && !all[2].is_empty(), "{all:?}");
     assert!(
-        generated.assumed.contains(&"nodes have the names that Plans ask for: db-7".to_owned()),
+        generated
+            .assumed
+            .contains(&"nodes have the names that Plans ask for: db-7".to_owned()),
         "{:?}",
         generated.assumed
     );
@@ -145,7 +147,11 @@ fn any_number_of_nodes_has_a_control_plane_and_workers() {
         let (generated, _) = selected(count, &["{}"]);
         let is_control =
             |node: &&Value| node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"].is_string();
-        assert_eq!(generated.nodes.iter().filter(is_control).count(), control, "{count}");
+        assert_eq!(
+            generated.nodes.iter().filter(is_control).count(),
+            control,
+            "{count}"
+        );
     }
 }
 

@@ -9,7 +9,13 @@ const NODES_PER_SET: usize = 20;
 /// yet: whoever puts them there fills it in.
 pub fn workloads(nodes: &[String], grace_seconds: i64) -> Vec<Value> {
     let mut all = Vec::new();
-    application(&mut all, "kube-system", "coredns", 2.min(nodes.len()), grace_seconds);
+    application(
+        &mut all,
+        "kube-system",
+        "coredns",
+        2.min(nodes.len()),
+        grace_seconds,
+    );
     all.push(budget("kube-system", "coredns", &json!({ "maxUnavailable": 1 })));
     for (number, nodes) in nodes.chunks(NODES_PER_SET).enumerate() {
         let namespace = match number {

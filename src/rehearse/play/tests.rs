@@ -20,7 +20,10 @@ fn the_longest_wait_is_that_of_the_plan_s_own_words() {
     assert_eq!(of(json!({ "jobActiveDeadlineSecs": 3_600 })), 3_600);
     assert_eq!(of(json!({ "drain": { "timeout": "10m" } })), 600);
     assert_eq!(of(json!({ "postCompleteDelay": "24h" })), 86_400);
-    assert_eq!(of(json!({ "reboot": { "timeout": "20m" }, "settle": { "minReady": "1h" } })), 3_600);
+    assert_eq!(
+        of(json!({ "reboot": { "timeout": "20m" }, "settle": { "minReady": "1h" } })),
+        3_600
+    );
 }
 
 #[test]

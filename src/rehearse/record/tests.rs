@@ -72,8 +72,14 @@ fn active(entries: &[(&str, &str, &str)]) -> Value {
 fn a_node_goes_through_its_phases_until_its_label_says_that_it_is_done() {
     let mut story = Story::new();
     story.plan(1, active(&[("one", "Pending", ""), ("two", "Waiting", "NoSlot")]));
-    story.plan(2, active(&[("one", "Upgrading", ""), ("two", "Waiting", "NoSlot")]));
-    story.plan(3, active(&[("one", "Upgrading", ""), ("two", "Waiting", "NoSlot")]));
+    story.plan(
+        2,
+        active(&[("one", "Upgrading", ""), ("two", "Waiting", "NoSlot")]),
+    );
+    story.plan(
+        3,
+        active(&[("one", "Upgrading", ""), ("two", "Waiting", "NoSlot")]),
+    );
     let node = |labels: Value| json!({ "metadata": { "name": "one", "labels": labels } });
     let (before, after) = (node(json!({})), node(json!({ "plan.upgrade.cattle.io/p": "h" })));
     story.see(9, Kind::Node, Some(before), after.clone());
@@ -84,8 +90,15 @@ fn a_node_goes_through_its_phases_until_its_label_says_that_it_is_done() {
     );
     let (name, turn) = story.recorder.turns("p").next().unwrap();
     assert_eq!(name, "one");
-    assert_eq!((turn.since, turn.until, turn.standing), (at(1), Some(at(9)), Standing::Done));
-    let stays: Vec<_> = turn.stays.iter().map(|stay| (stay.phase.as_str(), stay.until)).collect();
+    assert_eq!(
+        (turn.since, turn.until, turn.standing),
+        (at(1), Some(at(9)), Standing::Done)
+    );
+    let stays: Vec<_> = turn
+        .stays
+        .iter()
+        .map(|stay| (stay.phase.as_str(), stay.until))
+        .collect();
     assert_eq!(stays, [("Pending", Some(at(2))), ("Upgrading", Some(at(9)))]);
     assert_eq!(story.recorder.progress(), at(9));
 }
@@ -93,7 +106,13 @@ fn a_node_goes_through_its_phases_until_its_label_says_that_it_is_done() {
 #[test]
 fn what_is_waited_for_has_a_beginning_and_an_end() {
     let mut story = Story::new();
-    story.plan(1, active(&[("one", "Waiting", "WindowClosed"), ("two", "Waiting", "WindowClosed")]));
+    story.plan(
+        1,
+        active(&[
+            ("one", "Waiting", "WindowClosed"),
+            ("two", "Waiting", "WindowClosed"),
+        ]),
+    );
     assert_eq!(story.recorder.progress(), at(0), "to wait is no progress");
     story.plan(5, active(&[("one", "Preparing", "")]));
     story.plan(7, active(&[("one", "Upgrading", "")]));
@@ -107,7 +126,12 @@ fn what_is_waited_for_has_a_beginning_and_an_end() {
         waits,
         [
             (None, "WindowClosed".to_owned(), at(1), Some(at(5))),
-            (Some("one".to_owned()), "Plan servers".to_owned(), at(5), Some(at(7))),
+            (
+                Some("one".to_owned()),
+                "Plan servers".to_owned(),
+                at(5),
+                Some(at(7))
+            ),
         ]
     );
 }
@@ -163,7 +187,12 @@ fn a_drain_says_for_which_budget_it_waits_and_an_upgrade_what_it_brought() {
     });
     let mut story = Story::new();
     story.see(6, Kind::Pod, None, pod(Some(note.clone()), false));
-    story.see(9, Kind::Pod, Some(pod(Some(note.clone()), false)), pod(Some(note), true));
+    story.see(
+        9,
+        Kind::Pod,
+        Some(pod(Some(note.clone()), false)),
+        pod(Some(note), true),
+    );
     let wait = story.recorder.waits().remove(0);
     assert_eq!(wait.blocker, "PodDisruptionBudget shop/web");
     assert_eq!((wait.since, wait.until), (at(2), Some(at(9))));
@@ -179,8 +208,14 @@ fn a_drain_says_for_which_budget_it_waits_and_an_upgrade_what_it_brought() {
 #[test]
 fn a_prepare_that_waits_is_known_by_its_arguments() {
     let of = |prepare: Value| dependency(&prepare);
-    assert_eq!(of(json!({ "args": ["prepare", "servers"] })).as_deref(), Some("servers"));
+    assert_eq!(
+        of(json!({ "args": ["prepare", "servers"] })).as_deref(),
+        Some("servers")
+    );
     assert_eq!(of(json!({ "args": ["prepare"] })), None);
-    assert_eq!(of(json!({ "command": ["sh"], "args": ["prepare", "servers"] })), None);
+    assert_eq!(
+        of(json!({ "command": ["sh"], "args": ["prepare", "servers"] })),
+        None
+    );
     assert_eq!(of(Value::Null), None);
 }

@@ -135,8 +135,15 @@ fn a_long_table_is_cut_in_the_middle() {
     let text = report.to_text();
     assert!(text.contains("\n… 40 more (-o json has all)\n"), "{text}");
     assert!(text.contains("node-29 ") && !text.contains("node-30 "), "{text}");
-    assert!(!text.contains("node-69 ") && text.contains("node-70 ") && text.contains("node-99 "), "{text}");
-    assert_eq!(report.to_json().matches("\"node\": \"node-").count(), 101, "and JSON is not");
+    assert!(
+        !text.contains("node-69 ") && text.contains("node-70 ") && text.contains("node-99 "),
+        "{text}"
+    );
+    assert_eq!(
+        report.to_json().matches("\"node\": \"node-").count(),
+        101,
+        "and JSON is not"
+    );
 }
 
 #[test]

@@ -56,20 +56,35 @@ fn documents_lists_and_json_are_read_and_mistakes_have_their_line() {
                 [{kind: Pod}]\n---\nkind: Plan\n";
     let kinds = |text: &str| -> Vec<String> {
         let objects = parse("f", text).unwrap();
-        objects.iter().map(|one| one["kind"].as_str().unwrap().to_owned()).collect()
+        objects
+            .iter()
+            .map(|one| one["kind"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(kinds(list), ["Node", "Pod", "Plan"]);
-    assert_eq!(kinds("{\"kind\":\"List\",\"items\":[{\"kind\":\"Node\"}]}"), ["Node"]);
+    assert_eq!(
+        kinds("{\"kind\":\"List\",\"items\":[{\"kind\":\"Node\"}]}"),
+        ["Node"]
+    );
     let error = parse("f.yaml", "kind: List\nitems: [\n").unwrap_err().to_string();
-    assert!(error.starts_with("f.yaml:") && error.contains("neither YAML nor JSON"), "{error}");
+    assert!(
+        error.starts_with("f.yaml:") && error.contains("neither YAML nor JSON"),
+        "{error}"
+    );
     let error = parse("f.json", "{\n\"kind\" 1}").unwrap_err().to_string();
-    assert!(error.starts_with("f.json:2: this is neither YAML nor JSON"), "{error}");
+    assert!(
+        error.starts_with("f.json:2: this is neither YAML nor JSON"),
+        "{error}"
+    );
 }
 
 #[test]
 fn without_nodes_there_is_no_cluster() {
     let error = take("f", vec![budget()]).unwrap_err().to_string();
-    assert!(error.starts_with("f: there is no Node in it, only 1 PodDisruptionBudget;"), "{error}");
+    assert!(
+        error.starts_with("f: there is no Node in it, only 1 PodDisruptionBudget;"),
+        "{error}"
+    );
     let error = take("f", Vec::new()).unwrap_err().to_string();
     assert!(error.contains("only nothing"), "{error}");
 }
@@ -155,7 +170,11 @@ fn pods_go_on_as_ready_as_they_were() {
     };
     assert_eq!(later_on(objects([true; 3])), (1, 3, 3));
     assert_eq!(later_on(objects([true, true, false])), (0, 2, 3));
-    assert_eq!(later_on(objects([false; 3])), (0, 0, 3), "and nobody makes better ones");
+    assert_eq!(
+        later_on(objects([false; 3])),
+        (0, 0, 3),
+        "and nobody makes better ones"
+    );
 }
 
 #[test]

@@ -28,7 +28,9 @@ fn plan(name: &str, spec: &Value, status: &Value, complete: bool, depends: Optio
 fn outcome(ending: Ending, plans: Vec<PlanEnd>) -> Outcome {
     let start = at("2026-01-05T09:00:00Z");
     let node = |name: &str, labels: &[(&str, &str)]| {
-        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         (name.to_owned(), labels.collect::<BTreeMap<_, _>>())
     };
     Outcome {
@@ -71,7 +73,10 @@ fn waiting(reason: &str, message: &str) -> Value {
 #[test]
 fn what_is_through_says_when() {
     let status = json!({ "nodes": { "selected": 2, "done": 2 } });
-    let verdict = judge(&outcome(Ending::Complete, vec![plan("a", &json!({}), &status, true, None)]));
+    let verdict = judge(&outcome(
+        Ending::Complete,
+        vec![plan("a", &json!({}), &status, true, None)],
+    ));
     assert!(verdict.complete && verdict.reasons.is_empty());
     assert_eq!(
         verdict.line,
@@ -81,21 +86,40 @@ fn what_is_through_says_when() {
 
 #[test]
 fn a_plan_that_is_not_looked_at_says_what_the_controller_says() {
-    let condition = |type_: &str| json!({ "conditions": [{ "type": type_, "status": "False", "message": "no\nway" }] });
+    let condition =
+        |type_: &str| json!({ "conditions": [{ "type": type_, "status": "False", "message": "no\nway" }] });
     let of = |status: &Value| line(vec![plan("a", &json!({}), status, false, None)]);
-    assert_eq!(of(&condition("Validated")), "would fail: Plan a is not valid: no way");
-    assert_eq!(of(&condition("LatestResolved")), "would fail: Plan a has no version: no way");
+    assert_eq!(
+        of(&condition("Validated")),
+        "would fail: Plan a is not valid: no way"
+    );
+    assert_eq!(
+        of(&condition("LatestResolved")),
+        "would fail: Plan a has no version: no way"
+    );
 }
 
 #[test]
 fn a_plan_that_starts_no_node_says_why() {
     assert_eq!(
-        line(vec![plan("a", &json!({}), &waiting("Suspended", "spec.suspend is true"), false, None)]),
+        line(vec![plan(
+            "a",
+            &json!({}),
+            &waiting("Suspended", "spec.suspend is true"),
+            false,
+            None
+        )]),
         "would stall: Plan a starts no node: Suspended: spec.suspend is true; 2 nodes are left waiting"
     );
     let spec = json!({ "window": { "startTime": "10:00", "endTime": "11:00" } });
     assert_eq!(
-        line(vec![plan("a", &spec, &waiting("WindowClosed", "spec.window is closed and never opens"), false, None)]),
+        line(vec![plan(
+            "a",
+            &spec,
+            &waiting("WindowClosed", "spec.window is closed and never opens"),
+            false,
+            None
+        )]),
         "would stall: Plan a starts no node: WindowClosed: spec.window is closed and never opens (never \
          10:00:00-11:00:00 UTC); 2 nodes are left waiting"
     );
@@ -109,18 +133,25 @@ fn a_selector_that_finds_nothing_says_what_no_node_has() {
         line(vec![plan("a", &spec, &status, true, None)])
     };
     let begin = "would fail: Plan a selects no node: ";
-    assert_eq!(of(json!({ "matchLabels": { "gpu": "yes" } })), format!("{begin}none of 2 nodes has the label gpu=yes"));
-    let expression = |key: &str, operator: &str, values: &[&str]| {
-        json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] })
-    };
+    assert_eq!(
+        of(json!({ "matchLabels": { "gpu": "yes" } })),
+        format!("{begin}none of 2 nodes has the label gpu=yes")
+    );
+    let expression = |key: &str, operator: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
     assert_eq!(
         of(expression("gpu", "In", &["a", "b"])),
         format!("{begin}none of 2 nodes has the label gpu with one of a, b")
     );
-    assert_eq!(of(expression("disk", "Exists", &[])), format!("{begin}none of 2 nodes has the label disk"));
+    assert_eq!(
+        of(expression("disk", "Exists", &[])),
+        format!("{begin}none of 2 nodes has the label disk")
+    );
     assert_eq!(of(Value::Null), format!("{begin}it has no spec.nodeSelector"));
     let both = json!({ "matchLabels": { "gpu": "no" }, "matchExpressions": [{ "key": CONTROL_PLANE, "operator": "DoesNotExist" }] });
-    assert_eq!(of(both), format!("{begin}none of 2 nodes has all that spec.nodeSelector asks for"));
+    assert_eq!(
+        of(both),
+        format!("{begin}none of 2 nodes has all that spec.nodeSelector asks for")
+    );
 }
 
 #[test]
@@ -154,7 +185,11 @@ fn the_cause_comes_before_those_who_wait_for_it() {
         plan("servers", &json!({}), &status, complete, None)
     };
     let verdict = judge(&outcome(QUIET, vec![agents(), servers(false)]));
-    let reasons: Vec<_> = verdict.reasons.iter().map(|reason| reason.plan.as_str()).collect();
+    let reasons: Vec<_> = verdict
+        .reasons
+        .iter()
+        .map(|reason| reason.plan.as_str())
+        .collect();
     assert_eq!(reasons, ["servers", "agents"]);
     assert_eq!(
         verdict.line,
@@ -175,7 +210,13 @@ fn the_cause_comes_before_those_who_wait_for_it() {
 #[test]
 fn an_end_beyond_what_was_looked_at_is_told() {
     let ending = Ending::Limit(SignedDuration::from_hours(24 * 90));
-    let plans = vec![plan("a", &json!({}), &waiting("WindowClosed", "later"), false, None)];
+    let plans = vec![plan(
+        "a",
+        &json!({}),
+        &waiting("WindowClosed", "later"),
+        false,
+        None,
+    )];
     assert_eq!(
         judge(&outcome(ending, plans)).line,
         "would not be through within 90d: Plan a starts no node: WindowClosed: later; 2 nodes are left waiting"
