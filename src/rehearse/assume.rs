@@ -11,6 +11,7 @@ use super::ids::Ids;
 use super::kubelets::Habits;
 use super::podlife::{Delay, STEERING_PREFIX};
 use crate::api::duration::GoDuration;
+use crate::gitops::check::nearest;
 
 /// What a container that is to fail says at its end.
 pub const FAILS: &str = "made to fail by --fail";
@@ -214,21 +215,13 @@ impl Assumptions {
         let mut failing = BTreeSet::new();
         for fail in &self.fail {
             match fail {
-                Fail::Node(name) => match nodes.get(name.as_str()) {
-                    Some(node) => {
-                        failing.insert(*node);
-                    }
-                    None => {
-                        let near = nodes
-                            .iter()
-                            .min_by_key(|node| strsim::osa_distance(node, name))
-                            .filter(|node| strsim::osa_distance(node, name) <= 3);
-                        return Err(UnknownNode {
-                            name: name.clone(),
-                            near: near.map(|near| (*near).to_owned()),
-                        });
-                    }
-                },
+                Fail::Node(name) => {
+                    let node = nodes.get(name.as_str()).ok_or_else(|| UnknownNode {
+                        name: name.clone(),
+                        near: nearest(name, nodes.iter().copied()).map(str::to_owned),
+                    })?;
+                    failing.insert(*node);
+                }
                 Fail::Percent(percent) => {
                     let share = (selected.len() * usize::from(*percent)).div_ceil(100);
                     let mut drawn: Vec<_> = selected

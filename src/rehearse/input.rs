@@ -131,7 +131,7 @@ impl Given {
             ("v1", "Secret" | "Namespace")
             | ("policy/v1", "PodDisruptionBudget")
             | ("apps/v1", "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
-                self.objects.push(object.node.to_json())
+                self.objects.push(object.node.to_json());
             }
             // Their controller is not played: what matters is how many pods there are to be.
             ("apps/v1", "Deployment") => self.objects.push(as_replica_set(&object.node.to_json())),

@@ -222,7 +222,7 @@ impl Rehearsal {
         cluster.with(|state| state.journal = Some(Vec::new()));
         let mut recorder = Recorder::new(self.start);
         for plan in &self.plans {
-            self.apply(&cluster, plan)?;
+            Self::apply(&cluster, plan)?;
         }
         let surroundings = Surroundings {
             server: cluster.server(),
@@ -340,7 +340,7 @@ impl Rehearsal {
             }
         }
         for object in &self.objects {
-            self.apply(cluster, object)?;
+            Self::apply(cluster, object)?;
         }
         self.assume_secrets(cluster)
     }
@@ -369,7 +369,7 @@ impl Rehearsal {
     }
 
     /// As `kubectl apply` does: what is there gets the new spec, labels and annotations.
-    fn apply(&self, cluster: &Cluster, object: &Value) -> Result<(), PlayError> {
+    fn apply(cluster: &Cluster, object: &Value) -> Result<(), PlayError> {
         let text = |field: &str| object[field].as_str().unwrap_or_default();
         let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let Some(kind) = Kind::of_object(text("apiVersion"), text("kind")) else {
@@ -448,7 +448,7 @@ impl Rehearsal {
                     }
                     if recorder.progress() > counted {
                         (counted, windows) = (recorder.progress(), 0);
-                    } else if let Some(opens) = self.next_window(cluster, recorder, now)
+                    } else if let Some(opens) = Self::next_window(cluster, recorder, now)
                         && windows < WINDOWS
                     {
                         windows += 1;
@@ -481,15 +481,13 @@ impl Rehearsal {
     }
 
     /// When the next window opens of the Plans that are not complete and whose window is closed.
-    fn next_window(&self, cluster: &Cluster, recorder: &Recorder, now: Timestamp) -> Option<Timestamp> {
+    fn next_window(cluster: &Cluster, recorder: &Recorder, now: Timestamp) -> Option<Timestamp> {
         cluster.with(|state| {
             let open = state.all(Kind::Plan).filter(|plan| {
                 let name = plan["metadata"]["name"].as_str().unwrap_or_default();
                 !recorder.is_complete(name)
             });
-            let windows = open
-                .filter_map(|plan| window(plan))
-                .filter(|window| !window.contains(now));
+            let windows = open.filter_map(window).filter(|window| !window.contains(now));
             windows.filter_map(|window| window.next_open(now)).min()
         })
     }

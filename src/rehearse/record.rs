@@ -431,11 +431,11 @@ impl Recorder {
         change.new.label(LABEL_CONTROLLER)?;
         let plan = change.new.label(LABEL_PLAN)?.to_owned();
         let node = change.new.text("/spec/nodeName").to_owned();
-        let note = |object: &Object| {
+        let drained = |object: &Object| {
             let text = object.value["metadata"]["annotations"][ANNOTATION_DRAIN].as_str()?;
             DrainNote::parse(text)
         };
-        let (before, after) = (change.old.as_deref().and_then(note), note(&change.new));
+        let (before, after) = (change.old.as_deref().and_then(drained), drained(&change.new));
         let ended = change.gone || has_ended(&change.new, "drain") || super::state::is_over(&change.new);
         if before != after || ended {
             self.see_drain(&plan, &node, after.as_ref().filter(|_| !ended), now);
@@ -455,9 +455,9 @@ impl Recorder {
     }
 
     /// What a drain says of itself, or that it has ended.
-    fn see_drain(&mut self, plan: &str, node: &str, note: Option<&DrainNote>, now: Timestamp) {
+    fn see_drain(&mut self, plan: &str, node: &str, drain: Option<&DrainNote>, now: Timestamp) {
         let mut waited = BTreeSet::new();
-        for wait in note.into_iter().flat_map(|note| &note.waiting) {
+        for wait in drain.into_iter().flat_map(|drain| &drain.waiting) {
             let namespace = wait.pod.split('/').next().unwrap_or_default();
             let blocker = match &wait.pdb {
                 Some(pdb) => format!("PodDisruptionBudget {namespace}/{pdb}"),

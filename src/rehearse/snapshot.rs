@@ -97,9 +97,9 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Value>, SnapshotError> {
         })?
     };
     let mut objects = Vec::new();
-    documents
-        .into_iter()
-        .for_each(|document| flatten(document, &mut objects));
+    for document in documents {
+        flatten(document, &mut objects);
+    }
     Ok(objects)
 }
 
@@ -174,17 +174,18 @@ impl Sorting {
             (Some(Kind::Node), _) => self.nodes.push(object),
             (Some(Kind::Pod), _) => self.pods.push(object),
             (Some(Kind::Plan), _) => self.plans.push(object),
-            (Some(Kind::Job), _) => self.owners.push(object),
-            (Some(Kind::ReplicaSet | Kind::StatefulSet | Kind::DaemonSet), _) => self.owners.push(object),
+            (Some(Kind::Job | Kind::ReplicaSet | Kind::StatefulSet | Kind::DaemonSet), _) => {
+                self.owners.push(object);
+            }
             (Some(Kind::Budget | Kind::Secret | Kind::Namespace), _) => self.others.push(object),
             _ => *self.left_out.entry(kind).or_default() += 1,
         }
     }
 
     fn snapshot(mut self) -> Snapshot {
-        let mut notes = Vec::new();
+        let mut changed = Vec::new();
         if !self.left_out.is_empty() {
-            notes.push(format!("left out, as it is not played: {}", told(&self.left_out)));
+            changed.push(format!("left out, as it is not played: {}", told(&self.left_out)));
         }
         let nodes: Vec<String> = self
             .nodes
@@ -203,7 +204,7 @@ impl Sorting {
                 status.remove("images");
             }
         }
-        let pods = self.pods(&lost, &mut notes);
+        let pods = self.pods(&lost, &mut changed);
         let mut objects = Vec::new();
         objects.append(&mut self.others);
         objects.append(&mut self.nodes);
@@ -216,7 +217,7 @@ impl Sorting {
             nodes,
             lost,
             taken: self.taken,
-            notes,
+            notes: changed,
         }
     }
 
@@ -294,10 +295,9 @@ impl Sorting {
             let Some(owner) = controller(first).cloned() else {
                 continue;
             };
-            let kind = meta_of(&owner, "kind");
-            match kind {
+            match meta_of(&owner, "kind") {
                 // A pod of the kubelet's own, whose owner is its Node.
-                "Node" => continue,
+                "Node" => {}
                 "DaemonSet" => self.owners.push(json!({
                     "apiVersion": "apps/v1", "kind": "DaemonSet",
                     "metadata": {
@@ -305,42 +305,11 @@ impl Sorting {
                     },
                     "spec": {},
                 })),
-                _ => {
-                    let mut template = first["spec"].clone();
-                    if let Some(spec) = template.as_object_mut() {
-                        spec.remove("nodeName");
-                    }
-                    template["restartPolicy"] = "Always".into();
-                    let labels = &first["metadata"]["labels"];
-                    let mut set = json!({
-                        "apiVersion": "apps/v1", "kind": "ReplicaSet",
-                        "metadata": {
-                            "name": owner["name"], "namespace": first["metadata"]["namespace"], "uid": uid,
-                        },
-                        "spec": {
-                            "replicas": of.len(), "selector": { "matchLabels": labels },
-                            "template": { "metadata": { "labels": labels }, "spec": template },
-                        },
-                    });
-                    if kind == "StatefulSet" {
-                        set["kind"] = "StatefulSet".into();
-                        set["spec"]["replicas"] = ordinals(pods, of).into();
-                        // The order in which pods begin is not known, and that of those that run does not matter.
-                        set["spec"]["podManagementPolicy"] = "Parallel".into();
-                        self.owners.push(set);
-                        continue;
-                    }
+                kind => {
+                    let set = set_of(kind, &owner, pods, of);
                     self.owners.push(set);
-                    for index in of {
-                        if let Some(owners) = pods
-                            .get_mut(*index)
-                            .and_then(|pod| pod["metadata"]["ownerReferences"].as_array_mut())
-                        {
-                            for owner in owners.iter_mut().filter(|owner| owner["uid"] == **uid) {
-                                owner["apiVersion"] = "apps/v1".into();
-                                owner["kind"] = "ReplicaSet".into();
-                            }
-                        }
+                    if kind != "StatefulSet" {
+                        rename_owner(pods, of, uid);
                     }
                 }
             }
@@ -365,6 +334,47 @@ impl Sorting {
             if ready.get(meta(owner, "uid")) == Some(&false) {
                 steer(&mut owner["spec"]["template"]["metadata"], &NEVER_READY);
             }
+        }
+    }
+}
+
+/// A set that makes the pods that are there, as they are.
+fn set_of(kind: &str, owner: &Value, pods: &[Value], of: &[usize]) -> Value {
+    let first = of.first().and_then(|index| pods.get(*index));
+    let first = first.cloned().unwrap_or_default();
+    let mut template = first["spec"].clone();
+    if let Some(spec) = template.as_object_mut() {
+        spec.remove("nodeName");
+    }
+    template["restartPolicy"] = "Always".into();
+    let labels = &first["metadata"]["labels"];
+    let mut set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": owner["name"], "namespace": first["metadata"]["namespace"], "uid": owner["uid"],
+        },
+        "spec": {
+            "replicas": of.len(), "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": template },
+        },
+    });
+    if kind == "StatefulSet" {
+        set["kind"] = kind.into();
+        set["spec"]["replicas"] = ordinals(pods, of).into();
+        // The order in which pods begin is not known, and that of those that run does not matter.
+        set["spec"]["podManagementPolicy"] = "Parallel".into();
+    }
+    set
+}
+
+/// Their owner is a `ReplicaSet` from now on.
+fn rename_owner(pods: &mut [Value], of: &[usize], uid: &str) {
+    for index in of {
+        let pod = pods.get_mut(*index);
+        let owners = pod.and_then(|pod| pod["metadata"]["ownerReferences"].as_array_mut());
+        for owner in owners.into_iter().flatten().filter(|owner| owner["uid"] == uid) {
+            owner["apiVersion"] = "apps/v1".into();
+            owner["kind"] = "ReplicaSet".into();
         }
     }
 }

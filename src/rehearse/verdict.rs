@@ -192,22 +192,22 @@ fn reason(end: &PlanEnd, outcome: &Outcome) -> Option<Reason> {
         );
     }
     let waiting = active.iter().find(|node| node.reason.is_some());
-    let why = match waiting.and_then(|node| Some((node.reason.as_ref()?, node.message.as_ref()?))) {
-        Some((reason, message)) => format!("starts no node: {reason}: {}", one_line(message)),
-        None => {
-            let complete = status.conditions.iter().find(|one| one.type_ == "Complete");
-            let text = complete.map(|one| {
-                let reason = one.reason.as_deref().unwrap_or_default();
-                format!(
-                    "{reason}: {}",
-                    one_line(one.message.as_deref().unwrap_or_default())
-                )
-            });
+    let told = waiting.and_then(|node| Some((node.reason.as_ref()?, node.message.as_ref()?)));
+    let why = if let Some((reason, message)) = told {
+        format!("starts no node: {reason}: {}", one_line(message))
+    } else {
+        let complete = status.conditions.iter().find(|one| one.type_ == "Complete");
+        let text = complete.map(|one| {
+            let reason = one.reason.as_deref().unwrap_or_default();
             format!(
-                "is not looked at{}",
-                text.map_or_else(String::new, |text| format!(": {text}"))
+                "{reason}: {}",
+                one_line(one.message.as_deref().unwrap_or_default())
             )
-        }
+        });
+        format!(
+            "is not looked at{}",
+            text.map_or_else(String::new, |text| format!(": {text}"))
+        )
     };
     says(
         How::Stalls,

@@ -134,8 +134,12 @@ fn picture(lines: &[String], before: usize) -> String {
     } else {
         String::new()
     };
-    let lines: String = lines.iter().map(|line| format!("\x1b[K{line}\n")).collect();
-    format!("{up}\r{lines}\x1b[J")
+    let mut picture = format!("{up}\r");
+    for line in lines {
+        picture.extend(["\x1b[K", line, "\n"]);
+    }
+    picture.push_str("\x1b[J");
+    picture
 }
 
 fn print(text: &str) {

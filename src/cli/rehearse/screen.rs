@@ -132,7 +132,7 @@ impl Screen {
         }
         for line in &mut frame {
             let cut: String = line.chars().take(columns.saturating_sub(1)).collect();
-            *line = cut.trim_end().to_owned();
+            cut.trim_end().clone_into(line);
         }
         frame
     }

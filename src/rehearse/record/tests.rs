@@ -36,7 +36,7 @@ impl Story {
         self.effects.extend(self.recorder.see(kind, &change, at(second)));
     }
 
-    fn plan(&mut self, second: i64, status: Value) {
+    fn plan(&mut self, second: i64, status: &Value) {
         let plan = json!({
             "metadata": { "name": "p", "generation": 1 },
             "spec": { "prepare": { "args": ["prepare", "servers"] } },
@@ -71,14 +71,17 @@ fn active(entries: &[(&str, &str, &str)]) -> Value {
 #[test]
 fn a_node_goes_through_its_phases_until_its_label_says_that_it_is_done() {
     let mut story = Story::new();
-    story.plan(1, active(&[("one", "Pending", ""), ("two", "Waiting", "NoSlot")]));
+    story.plan(
+        1,
+        &active(&[("one", "Pending", ""), ("two", "Waiting", "NoSlot")]),
+    );
     story.plan(
         2,
-        active(&[("one", "Upgrading", ""), ("two", "Waiting", "NoSlot")]),
+        &active(&[("one", "Upgrading", ""), ("two", "Waiting", "NoSlot")]),
     );
     story.plan(
         3,
-        active(&[("one", "Upgrading", ""), ("two", "Waiting", "NoSlot")]),
+        &active(&[("one", "Upgrading", ""), ("two", "Waiting", "NoSlot")]),
     );
     let node = |labels: Value| json!({ "metadata": { "name": "one", "labels": labels } });
     let (before, after) = (node(json!({})), node(json!({ "plan.upgrade.cattle.io/p": "h" })));
@@ -108,14 +111,14 @@ fn what_is_waited_for_has_a_beginning_and_an_end() {
     let mut story = Story::new();
     story.plan(
         1,
-        active(&[
+        &active(&[
             ("one", "Waiting", "WindowClosed"),
             ("two", "Waiting", "WindowClosed"),
         ]),
     );
     assert_eq!(story.recorder.progress(), at(0), "to wait is no progress");
-    story.plan(5, active(&[("one", "Preparing", "")]));
-    story.plan(7, active(&[("one", "Upgrading", "")]));
+    story.plan(5, &active(&[("one", "Preparing", "")]));
+    story.plan(7, &active(&[("one", "Upgrading", "")]));
     let waits: Vec<_> = story
         .recorder
         .waits()
@@ -139,9 +142,9 @@ fn what_is_waited_for_has_a_beginning_and_an_end() {
 #[test]
 fn a_failure_is_told_with_its_reason() {
     let mut story = Story::new();
-    story.plan(1, active(&[("one", "Upgrading", "")]));
-    story.plan(4, active(&[("one", "Failed", "BackoffLimitExceeded")]));
-    story.plan(5, active(&[("one", "Failed", "BackoffLimitExceeded")]));
+    story.plan(1, &active(&[("one", "Upgrading", "")]));
+    story.plan(4, &active(&[("one", "Failed", "BackoffLimitExceeded")]));
+    story.plan(5, &active(&[("one", "Failed", "BackoffLimitExceeded")]));
     assert_eq!(story.told().last().unwrap(), "4 one failed BackoffLimitExceeded");
     let turn = story.recorder.turns("p").next().unwrap().1;
     assert_eq!((turn.standing, turn.until), (Standing::Failed, Some(at(4))));
@@ -151,8 +154,8 @@ fn a_failure_is_told_with_its_reason() {
 #[test]
 fn a_slot_that_is_given_back_unused_was_none() {
     let mut story = Story::new();
-    story.plan(1, active(&[("one", "Pending", "")]));
-    story.plan(2, active(&[("one", "Waiting", "WindowClosed")]));
+    story.plan(1, &active(&[("one", "Pending", "")]));
+    story.plan(2, &active(&[("one", "Waiting", "WindowClosed")]));
     assert_eq!(story.recorder.turns("p").count(), 0);
 }
 
