@@ -45,6 +45,11 @@ bench: (_ignored "bench")
 # Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); real nodes
 soak: (_ignored "soak") e2e
 
+# Storms: the controller against lost requests, dying processes and machines, and people, by the dice (REFIT_SEED: from that
+# one on)
+storm SEEDS="20000":
+    REFIT_SEEDS={{ SEEDS }} cargo test --profile long-tests --locked --lib -- --nocapture rehearse::tests::storm::whatever
+
 # Rewrite the generated files: crds/, docs/man/
 generate:
     REFIT_UPDATE=1 cargo test --quiet --locked --lib committed

@@ -13,6 +13,7 @@ pub mod output;
 mod pin;
 mod probe;
 mod reboot;
+mod rehearse;
 mod render;
 mod resolve;
 mod sentinel;
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use crate::controller::settings::Flags;
+use crate::drain::{Options, Which};
 
 /// The program was not called as it can be.
 const USAGE: u8 = 2;
@@ -113,6 +115,19 @@ enum Command {
     /// be read or the arguments are wrong.
     #[command(after_help = render::EXAMPLES)]
     Render(render::Flags),
+    /// Play a roll-out in this process, in seconds: which node when, what would wait for what, and whether it would end
+    ///
+    /// Runs the controller itself, unchanged, against a cluster that is made up, or that is as a snapshot says, in a time of its
+    /// own. Nothing is written anywhere, and no cluster is needed. Files are read as `refit validate` reads them; Secrets,
+    /// `PodDisruptionBudget`s and Deployments among them count.
+    ///
+    /// What a rehearsal takes for granted (how long things take, what a channel gives, which nodes there are) is said on
+    /// standard error. The same arguments give the same result, byte for byte.
+    ///
+    /// Ends with 0 when all Plans would be complete, with 1 when one would stall or fail, and with 2 when a file cannot be read,
+    /// a Plan would be refused, or the arguments are wrong. The last line says which, and why.
+    #[command(after_help = rehearse::EXAMPLES)]
+    Rehearse(Box<rehearse::Flags>),
     /// Look whether this node could be rebooted, and the reboot be proven; the first container of a Job that may reboot
     ///
     /// Looks on the host for the boot ID, for a place for the sentinel in /run, and for the program of the command. Nothing is
@@ -173,6 +188,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Validate(flags)) => validate::run(&flags),
         Some(Command::Pin(flags)) => pin::run(&flags),
         Some(Command::Render(flags)) => render::run(&flags),
+        Some(Command::Rehearse(flags)) => rehearse::run(&flags),
         Some(Command::Probe(flags)) => probe::run(flags),
         Some(Command::Sentinel(flags)) => sentinel::run(flags),
         Some(Command::Reboot(flags)) => reboot::run(flags),
@@ -184,6 +200,24 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         output::error(output::with_causes(&error));
         ExitCode::FAILURE
     })
+}
+
+/// What refit is asked to do in a container of a Job.
+pub(crate) enum OnNode {
+    /// `refit cordon`.
+    Cordon(Which),
+    /// `refit drain`.
+    Drain(Which, Options),
+}
+
+/// Reads the arguments of such a container.
+pub(crate) fn on_node(args: &[String]) -> Result<OnNode, clap::Error> {
+    let args = std::iter::once("refit").chain(args.iter().map(String::as_str));
+    match parse(args.map(OsString::from))?.command {
+        Some(Command::Cordon(flags)) => Ok(OnNode::Cordon(flags.which())),
+        Some(Command::Drain(flags)) => Ok(OnNode::Drain(flags.which(), flags.options())),
+        _ => Err(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, "nothing for a node")),
+    }
 }
 
 /// What the program ends with that was called with `args` and made nothing of them but `error`, or what was asked for.

@@ -61,6 +61,16 @@ pub enum Error {
     LeaseLost(#[from] LeaseLost),
 }
 
+/// What the controller meets of the world outside of it.
+pub struct Surroundings {
+    /// The API server.
+    pub server: ApiServer,
+    /// The time of day.
+    pub clock: Clock,
+    /// Asks channels; absent means over the network, as the settings say.
+    pub channels: Option<ChannelClient>,
+}
+
 /// Runs the controller until `shutdown` (S4), or until it cannot go on.
 pub async fn run(
     settings: Settings,
@@ -68,6 +78,25 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let server = ApiServer::find(&settings.api, &settings.proxies).await?;
+    let surroundings = Surroundings {
+        server,
+        clock,
+        channels: None,
+    };
+    run_in(surroundings, settings, shutdown).await
+}
+
+/// As [`run`], in surroundings that may be others than the real ones.
+pub async fn run_in(
+    surroundings: Surroundings,
+    settings: Settings,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), Error> {
+    let Surroundings {
+        server,
+        clock,
+        channels,
+    } = surroundings;
     let unguarded = server.unguarded()?;
     tracing::info!(
         server = server.url(),
@@ -82,11 +111,15 @@ pub async fn run(
         Ok::<_, Error>((cluster_id, registered))
     };
     let (cluster_id, registered) = tokio::select! {
+        biased;
         started = start => started?,
         () = &mut shutdown => return Ok(()),
     };
     // What is wrong with its files is said before this process leads.
-    let channels = ChannelClient::new(&settings.ca_files, &cluster_id, AGENT, settings.proxies.clone())?;
+    let channels = match channels {
+        Some(channels) => channels,
+        None => ChannelClient::new(&settings.ca_files, &cluster_id, AGENT, settings.proxies.clone())?,
+    };
 
     let source = Source {
         controller: settings.name.clone(),
@@ -110,6 +143,7 @@ pub async fn run(
         let (leadership, lost) = (elector.leadership(), elector.lost());
         let lease = elector.start();
         tokio::select! {
+            biased;
             () = leadership.wait_until_leader() => {}
             () = &mut shutdown => {
                 lease.release().await;
@@ -127,8 +161,9 @@ pub async fn run(
         office.engine.is_wary_of_lists();
     }
     let lost = tokio::select! {
-        () = office.work() => false,
+        biased;
         () = leadership.lost() => true,
+        () = office.work() => false,
         () = &mut shutdown => false,
     };
     match lease {
@@ -266,6 +301,7 @@ impl Office {
             watches.spawn(async move {
                 // Where something may not be listed, Plans are listed all the same, to be told of it.
                 tokio::select! {
+                    biased;
                     _ = nodes.wait_for(|listed| listed.contains(&Kind::Node)) => {}
                     _ = refused.wait_for(|blind| *blind) => {}
                 }
@@ -284,6 +320,7 @@ impl Office {
             std::future::pending::<()>().await;
         };
         tokio::select! {
+            biased;
             () = engine.run() => {}
             () = opening => {}
         }

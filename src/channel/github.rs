@@ -15,7 +15,7 @@ use super::kind::Github;
 use super::memory::{Key, Page, is_limit, key};
 use super::version::{check, munge};
 use super::wire::{Answer, Auth, Request, fetch, hop, is_redirect, status_line};
-use super::{ChannelClient, ChannelError, Offer, Release};
+use super::{ChannelError, Http, Offer, Release};
 
 const ACCEPTED: &str = "application/vnd.github+json";
 const API_VERSION: (&str, &str) = ("x-github-api-version", "2022-11-28");
@@ -59,7 +59,7 @@ impl From<ChannelError> for Trouble {
     }
 }
 
-impl ChannelClient {
+impl Http {
     pub(super) async fn github(&self, github: &Github, access: &Access) -> Result<Offer, ChannelError> {
         let identity = identity(github, access);
         let trouble = match self.feed(github, access, &identity).await {

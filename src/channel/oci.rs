@@ -20,7 +20,7 @@ use super::kind::Repository;
 use super::memory::{Key, Page, is_limit, key};
 use super::version::{check, munge};
 use super::wire::{Answer, Auth, Request, fetch, read};
-use super::{ChannelClient, ChannelError, Offer, Release};
+use super::{ChannelError, Http, Offer, Release};
 use challenge::{Challenge, challenges};
 use pull::Login;
 
@@ -52,7 +52,7 @@ struct TokenAnswer {
     access_token: Option<String>,
 }
 
-impl ChannelClient {
+impl Http {
     /// The tags of a repository that can be versions.
     pub(super) async fn tags(&self, repository: &Repository, access: &Access) -> Result<Offer, ChannelError> {
         let login = Login::of(access, repository);
@@ -142,7 +142,7 @@ impl ChannelClient {
 
 /// One pass over one repository: a token is asked for once.
 struct Session<'a> {
-    client: &'a ChannelClient,
+    client: &'a Http,
     http: reqwest::Client,
     repository: &'a Repository,
     login: Login,
@@ -152,7 +152,7 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn new(
-        client: &'a ChannelClient,
+        client: &'a Http,
         repository: &'a Repository,
         access: &Access,
         login: Login,

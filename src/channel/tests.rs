@@ -24,6 +24,14 @@ fn client() -> ChannelClient {
     ChannelClient::new(&[], CLUSTER_ID, "refit/1.2.3", ProxyEnv::default()).unwrap()
 }
 
+/// A client that waits so long for an answer.
+fn patient(timeout: Duration) -> ChannelClient {
+    let Means::Http(http) = client().0 else {
+        panic!("it asks nobody")
+    };
+    ChannelClient(Means::Http(Http { timeout, ..http }))
+}
+
 /// What the client makes of one answer of a channel at `/v1-release/channels/stable`.
 async fn resolved(answer: &str) -> Result<String, ChannelError> {
     let responder = Responder::start(answer).await;
@@ -312,10 +320,7 @@ async fn a_body_without_an_end_is_not_read_to_it() {
 async fn a_body_that_drips_ends_with_the_time_that_a_channel_has() {
     let responder = Responder::start("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n").await;
     responder.pour("v", Duration::from_millis(20));
-    let client = ChannelClient {
-        timeout: Duration::from_millis(300),
-        ..client()
-    };
+    let client = patient(Duration::from_millis(300));
     let error = client.resolve(&responder.url("/v1.2.3"), None).await.unwrap_err();
     assert_eq!(error, ChannelError::TimedOut(Duration::from_millis(300)));
     assert_eq!(error.to_string(), "no answer within 300ms");
@@ -325,11 +330,8 @@ async fn a_body_that_drips_ends_with_the_time_that_a_channel_has() {
 async fn a_channel_that_hangs_ends_with_the_time_that_it_has() {
     let responder = Responder::start("").await;
     responder.hang();
-    assert_eq!(client().timeout, Duration::from_secs(30));
-    let client = ChannelClient {
-        timeout: Duration::from_millis(200),
-        ..client()
-    };
+    assert_eq!(TIMEOUT, Duration::from_secs(30));
+    let client = patient(Duration::from_millis(200));
     let error = client.resolve(&responder.url("/v1"), None).await.unwrap_err();
     assert_eq!(error, ChannelError::TimedOut(Duration::from_millis(200)));
 }
@@ -538,10 +540,7 @@ async fn every_kind_ends_with_the_time_that_it_has() {
     silent.hang();
     let drips = Responder::start("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n[").await;
     drips.pour(" ", Duration::from_millis(20));
-    let client = ChannelClient {
-        timeout: Duration::from_millis(300),
-        ..client()
-    };
+    let client = patient(Duration::from_millis(300));
     for responder in [&silent, &drips] {
         for channel in kinds(&responder.address) {
             let error = client.resolve(&channel, None).await.unwrap_err();
@@ -586,4 +585,17 @@ async fn no_kind_shows_where_it_was_sent() {
         let text = client().resolve(&channel, None).await.unwrap_err().to_string();
         assert!(text.contains("refused") && !text.contains("127.0.0.1"), "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_client_that_was_given_its_answers_asks_nobody() {
+    let client = ChannelClient::given(|url, latest| match url {
+        "https://nowhere.invalid/stable" => {
+            Ok(Offer::one(format!("v2-after-{}", latest.unwrap_or("nothing"))))
+        }
+        _ => Err(ChannelError::NotAUrl),
+    });
+    let answer = client.resolve("https://nowhere.invalid/stable", Some("v1")).await;
+    assert_eq!(answer, Ok("v2-after-v1".to_owned()));
+    assert_eq!(client.resolve("other", None).await, Err(ChannelError::NotAUrl));
 }

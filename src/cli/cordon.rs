@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::cluster::{self, Connection, Nodes};
+use crate::drain::Which;
 
 /// Arguments of `refit cordon` and `refit uncordon`.
 #[derive(Args, Clone, Debug)]
@@ -13,6 +14,13 @@ pub(super) struct Flags {
     nodes: Nodes,
     #[command(flatten)]
     connection: Connection,
+}
+
+impl Flags {
+    /// The nodes that are meant.
+    pub(super) fn which(&self) -> Which {
+        self.nodes.which()
+    }
 }
 
 pub(super) fn cordon(flags: Flags) -> anyhow::Result<ExitCode> {

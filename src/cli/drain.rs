@@ -9,8 +9,8 @@ use clap::Args;
 use super::cluster::{self, Connection, Nodes};
 use crate::api::duration::GoDuration;
 use crate::controller::settings::go_bool;
-use crate::drain::Options;
 use crate::drain::pods::Rules;
+use crate::drain::{Options, Which};
 
 /// Arguments of `refit drain`.
 #[derive(Args, Clone, Debug)]
@@ -79,7 +79,13 @@ pub(super) struct Flags {
 }
 
 impl Flags {
-    fn options(&self) -> Options {
+    /// The nodes that are meant.
+    pub(super) fn which(&self) -> Which {
+        self.nodes.which()
+    }
+
+    /// How they are drained.
+    pub(super) fn options(&self) -> Options {
         Options {
             pod_selector: self.pod_selector.clone(),
             rules: Rules {
@@ -111,7 +117,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::drain::{DryRun, Which};
+    use crate::drain::DryRun;
 
     #[derive(clap::Parser, Debug)]
     #[command(args_override_self = true)]

@@ -1,12 +1,26 @@
 //! What the program prints: data on stdout, talk on stderr. A reader that has gone away is no error.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
 /// Prints data as it is.
 pub fn data(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     pipe(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Whether somebody watches standard output.
+pub fn is_watched() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Lines and columns of the terminal that standard output is; what old ones have where it does not say.
+pub fn size() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let size = size.filter(|size| size.ws_row > 0 && size.ws_col > 0);
+    size.map_or((24, 80), |size| {
+        (usize::from(size.ws_row), usize::from(size.ws_col))
+    })
 }
 
 /// Says something that is no data.

@@ -17,6 +17,8 @@ use base64::Engine as _;
 use http::header::{HeaderValue, USER_AGENT};
 use http::{Method, Request, Response, Uri};
 use http_body::Body as HttpBody;
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
@@ -27,7 +29,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use percent_encoding::percent_decode_str;
 use tower::retry::{Policy, Retry};
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 use url::Url;
 
 pub use guard::{GuardedBody, NoAnswer, NotLeader};
@@ -87,9 +90,23 @@ pub enum ClientError {
 /// The API server, found and not yet connected to.
 #[derive(Clone)]
 pub struct ApiServer {
+    place: Place,
+    requests: Arc<RequestCounts>,
+}
+
+type AnyBody = UnsyncBoxBody<bytes::Bytes, BoxError>;
+
+/// Where an API server is.
+#[derive(Clone)]
+enum Place {
+    Network(Box<Network>),
+    Process(BoxCloneSyncService<Request<GuardedBody>, Response<AnyBody>, BoxError>),
+}
+
+#[derive(Clone)]
+struct Network {
     config: Config,
     proxy: Option<Url>,
-    requests: Arc<RequestCounts>,
 }
 
 impl ApiServer {
@@ -125,10 +142,27 @@ impl ApiServer {
         };
         config.proxy_url = None;
         Ok(Self {
-            config,
-            proxy,
+            place: Place::Network(Box::new(Network { config, proxy })),
             requests: Arc::default(),
         })
+    }
+
+    /// An API server in this process. Its handles keep the rules of those on a real one.
+    pub fn in_process<S, B>(transport: S) -> Self
+    where
+        S: Service<Request<GuardedBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+        B: HttpBody<Data = bytes::Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let transport = transport
+            .map_response(|answer: Response<B>| answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+            .map_err(Into::into);
+        Self {
+            place: Place::Process(BoxCloneSyncService::new(transport)),
+            requests: Arc::default(),
+        }
     }
 
     /// The handle for what is done without leading: the Lease, the CRD, the first Event, asking for permissions, and
@@ -158,7 +192,10 @@ impl ApiServer {
 
     /// The server's URL, to be logged: it holds no credentials.
     pub fn url(&self) -> String {
-        let uri = &self.config.cluster_url;
+        let Place::Network(network) = &self.place else {
+            return "in this process".to_owned();
+        };
+        let uri = &network.config.cluster_url;
         format!(
             "{}://{}",
             uri.scheme_str().unwrap_or("http"),
@@ -167,11 +204,23 @@ impl ApiServer {
     }
 
     fn client(&self, leadership: Option<Leadership>, protocol: Protocol) -> Result<Client, ClientError> {
-        let rules = Rules {
-            leadership,
-            timeout: REQUEST_TIMEOUT,
-            requests: Arc::clone(&self.requests),
-        };
+        let requests = Arc::clone(&self.requests);
+        match &self.place {
+            Place::Network(network) => network.client(
+                Rules {
+                    leadership,
+                    timeout: REQUEST_TIMEOUT,
+                    requests,
+                },
+                protocol,
+            ),
+            Place::Process(transport) => Ok(over_transport(transport.clone(), leadership, requests)),
+        }
+    }
+}
+
+impl Network {
+    fn client(&self, rules: Rules, protocol: Protocol) -> Result<Client, ClientError> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);

@@ -167,6 +167,7 @@ impl Observer {
         loop {
             self.tell(Seen::PlansAgain).await;
             tokio::select! {
+                biased;
                 () = self.run(Kind::Plan, api.clone(), config.clone(), seen, Seen::PlanGone) => return,
                 asked = again.changed() => if asked.is_err() { return },
             }

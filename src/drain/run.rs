@@ -117,6 +117,9 @@ impl Loop<'_> {
             ];
             let wake = wake.into_iter().flatten().min().unwrap_or(next_tell);
             tokio::select! {
+                biased; // so that a rehearsal can be repeated; what ends the drain comes first
+                () = &mut self.cancelled => break End::Cancelled,
+                Ok(()) = self.stop.changed() => {}
                 Some((pod, answer)) = asked.next(), if !asked.is_empty() => {
                     let answer = self.with_budgets(&pod, answer).await;
                     let news = board.answered(&pod, answer, began.elapsed(), self.evictor.dry_run);
@@ -142,8 +145,6 @@ impl Loop<'_> {
                     }
                 }
                 () = sleep_until(wake) => {}
-                () = &mut self.cancelled => break End::Cancelled,
-                Ok(()) = self.stop.changed() => {}
             }
         };
         let rest = async {

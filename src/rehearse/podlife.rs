@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodStatus, Taint};
 
+pub(in crate::rehearse) use admission::{selects, tolerates};
 pub use behaviour::{Behaviour, Boot, ComesBack, Defaults, Delay, Reboots, STEERING_PREFIX, SteeringError};
 pub use command::ContainerStart;
 use turn::Turn;

@@ -21,6 +21,14 @@ use crate::controller::lease::{Elector, LeaseTiming};
 
 const NOT_FOUND: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"jobs.batch \"a\" not found","code":404}"#;
 
+/// A server that is no other process's.
+fn network(server: ApiServer) -> Network {
+    match server.place {
+        Place::Network(network) => *network,
+        Place::Process(_) => panic!("it is in this process"),
+    }
+}
+
 /// What a transport in memory was sent: method, path and body.
 type Sent = Arc<Mutex<Vec<String>>>;
 
@@ -429,7 +437,7 @@ async fn the_proxy_is_the_kubeconfigs_or_the_environments_and_no_proxy_is_about_
     let proxy = async |server: &str, cluster: &str| {
         let file = kubeconfig(server, cluster).await;
         let server = ApiServer::find(&source(&file), &environment).await.unwrap();
-        server.proxy.map(String::from)
+        network(server).proxy.map(String::from)
     };
     assert_eq!(
         proxy("https://api.example", "").await.as_deref(),
@@ -570,7 +578,7 @@ async fn no_byte_of_a_write_leaves_when_the_leadership_goes_while_connecting() {
         timeout: REQUEST_TIMEOUT,
         requests: Arc::default(),
     };
-    let jobs = Api::<Job>::default_namespaced(server.over(connector, rules).unwrap());
+    let jobs = Api::<Job>::default_namespaced(network(server).over(connector, rules).unwrap());
     let writing = tokio::spawn(async move { jobs.create(&PostParams::default(), &job("a")).await });
     while !asked.load(Ordering::Acquire) {
         assert!(

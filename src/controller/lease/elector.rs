@@ -112,6 +112,7 @@ impl Elector {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
         info!(lease = %self.name, namespace = %self.namespace, identity = %self.identity, "asking for the lease");
         let asked = tokio::select! {
+            biased;
             () = self.campaign() => None,
             asked = &mut stopped => Some(asked.is_ok()),
         };

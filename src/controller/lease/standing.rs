@@ -105,6 +105,7 @@ impl Leadership {
                 Standing::Leading(renewal) if !renewal.holds(clock) => return,
                 Standing::Leading(renewal) => {
                     tokio::select! {
+                        biased;
                         changed = standing.changed() => changed,
                         () = tokio::time::sleep_until(renewal.end()) => continue,
                     }

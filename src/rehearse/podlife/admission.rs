@@ -58,7 +58,7 @@ pub(super) fn refuse(pod: &Pod, machine: &Machine, behaviour: &Behaviour) -> Opt
 }
 
 /// `nodeSelector` and required node affinity.
-fn selects(pod: &Pod, machine: &Machine) -> bool {
+pub(in crate::rehearse) fn selects(pod: &Pod, machine: &Machine) -> bool {
     let Some(spec) = &pod.spec else { return true };
     let selector = spec.node_selector.iter().flatten();
     if !selector
@@ -118,7 +118,8 @@ fn requirement_matches(requirement: &NodeSelectorRequirement, actual: Option<&st
     }
 }
 
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+/// Whether a toleration covers a taint.
+pub(in crate::rehearse) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let same_effect = given(&toleration.effect).is_none_or(|effect| effect == taint.effect);
     let same_key = given(&toleration.key).is_none_or(|key| key == taint.key);

@@ -99,6 +99,8 @@ pub struct Defaults {
     pub resync: Delay,
     /// By how many percent, at most, each of the delays above is off, by the pod's UID.
     pub jitter_percent: u8,
+    /// How a node reboots.
+    pub boot: Boot,
 }
 
 impl Default for Defaults {
@@ -112,6 +114,7 @@ impl Default for Defaults {
             backoff: SignedDuration::from_secs(10),
             resync: Delay::Never,
             jitter_percent: 0,
+            boot: Boot::default(),
         }
     }
 }
@@ -274,7 +277,7 @@ impl Behaviour {
             reject: None,
             earlier: 0,
             reboot_required: false,
-            boot: Boot::default(),
+            boot: defaults.boot,
             init: inits
                 .iter()
                 .map(|init| {

@@ -1,0 +1,75 @@
+//! The cluster of a context, read once. Nothing is written there.
+
+use anyhow::{Context as _, anyhow};
+use http::Request;
+use serde_json::Value;
+
+use crate::cli::cluster::Connection;
+use crate::controller::client::{ApiServer, ApiSource, brief};
+use crate::proxy::ProxyEnv;
+
+/// What is read: paths, and the kind of their items. The last three may not be there, or not be allowed.
+const LISTS: [(&str, &str, bool); 7] = [
+    ("/api/v1/nodes", "Node", true),
+    ("/api/v1/pods", "Pod", true),
+    (
+        "/apis/policy/v1/poddisruptionbudgets",
+        "PodDisruptionBudget",
+        true,
+    ),
+    ("/apis/apps/v1/replicasets", "ReplicaSet", false),
+    ("/apis/apps/v1/daemonsets", "DaemonSet", false),
+    ("/apis/batch/v1/jobs", "Job", false),
+    ("/apis/upgrade.cattle.io/v1/plans", "Plan", false),
+];
+
+/// The objects of the cluster, and what could not be read of it.
+pub(super) fn objects(connection: &Connection) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
+    let lookup = |name: &str| std::env::var(name).ok();
+    let source = ApiSource {
+        kubeconfig: connection.kubeconfig.clone(),
+        master: None,
+        context: connection.context.clone(),
+        in_cluster: lookup("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    runtime.block_on(async {
+        let client = ApiServer::find(&source, &ProxyEnv::read(lookup)?)
+            .await?
+            .on_node()?;
+        let (mut objects, mut missing) = (Vec::new(), Vec::new());
+        for (path, kind, needed) in LISTS {
+            let (group, _) = path.rsplit_once('/').unwrap_or_default();
+            let version = group.trim_start_matches("/apis/").trim_start_matches("/api/");
+            // What the watch cache has is good enough.
+            let request = Request::get(format!("{path}?resourceVersion=0")).body(Vec::new());
+            let list = client
+                .request::<Value>(request.map_err(|error| anyhow!(error))?)
+                .await;
+            let mut list = match list {
+                Ok(list) => list,
+                Err(error) if needed => {
+                    return Err(anyhow!("{kind}s cannot be read: {}", brief(&error)));
+                }
+                Err(error) => {
+                    missing.push(format!("{kind}s cannot be read: {}", brief(&error)));
+                    continue;
+                }
+            };
+            let items = list["items"]
+                .as_array_mut()
+                .map(std::mem::take)
+                .unwrap_or_default();
+            // The items of a list do not say what they are.
+            objects.extend(items.into_iter().map(|mut item| {
+                item["apiVersion"] = version.into();
+                item["kind"] = kind.into();
+                item
+            }));
+        }
+        Ok((objects, missing))
+    })
+}

@@ -1,0 +1,74 @@
+//! How many pods a Job is to have, and what a pod of it looks like.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::job::{Spec, active};
+use super::job_status::Count;
+use crate::rehearse::agenda::Work;
+use crate::rehearse::resources::Kind;
+use crate::rehearse::rules::TRACKING;
+use crate::rehearse::state::State;
+use crate::rehearse::store::{Key, Object};
+
+impl State {
+    /// Makes pods that are missing, and deletes those that are too many.
+    pub(super) fn manage(
+        &mut self,
+        key: &Key,
+        job: &Object,
+        spec: &Spec,
+        count: &mut Count,
+        pods: &[Arc<Object>],
+    ) {
+        let wanted = spec.parallelism.min(spec.completions - count.succeeded).max(0);
+        let surplus = usize::try_from(count.active - wanted).unwrap_or_default();
+        if surplus > 0 {
+            // Those that have come the least far go first.
+            let mut active = active(pods);
+            active.sort_by_key(|pod| (pod.text("/status/phase") != "Pending", pod.version));
+            active.truncate(surplus);
+            count.terminating += i64::try_from(surplus).unwrap_or_default();
+            count.active = wanted;
+            self.delete_pods(&active);
+            return;
+        }
+        let there = count.active
+            + if spec.only_failed_are_replaced {
+                count.terminating
+            } else {
+                0
+            };
+        if there >= wanted {
+            return;
+        }
+        if let Some(until) = self.backoffs.until(job.uid()).filter(|until| *until > self.now()) {
+            self.agenda.add(until, Work::Job(key.clone()));
+            return;
+        }
+        for _ in there..wanted {
+            match self.create(Kind::Pod, &key.namespace, pod(job), false) {
+                Ok(_) => count.active += 1,
+                Err(fault) => {
+                    tracing::warn!(job = &*key.name, why = fault.message, "a pod cannot be made");
+                    self.later(jiff::SignedDuration::from_secs(1), Work::Job(key.clone()));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A pod of the Job.
+fn pod(job: &Object) -> Value {
+    let template = &job.value["spec"]["template"];
+    let mut metadata = template["metadata"].clone();
+    metadata["generateName"] = format!("{}-", job.meta("name")).into();
+    metadata["finalizers"] = json!([TRACKING]);
+    metadata["ownerReferences"] = json!([{
+        "apiVersion": "batch/v1", "kind": "Job", "name": job.meta("name"), "uid": job.uid(),
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] })
+}

@@ -1,0 +1,100 @@
+//! What runs on nodes that nobody has: some applications with their disruption budgets, and what is on every node.
+
+use serde_json::{Value, json};
+
+/// How many nodes one set of applications is for: more nodes have more applications, not larger ones.
+const NODES_PER_SET: usize = 20;
+
+/// Applications for so many nodes, and a DaemonSet with a pod on each of the named ones. The owner of those pods has no UID
+/// yet: whoever puts them there fills it in.
+pub fn workloads(nodes: &[String], grace_seconds: i64) -> Vec<Value> {
+    let mut all = Vec::new();
+    application(
+        &mut all,
+        "kube-system",
+        "coredns",
+        2.min(nodes.len()),
+        grace_seconds,
+    );
+    all.push(budget("kube-system", "coredns", &json!({ "maxUnavailable": 1 })));
+    for (number, nodes) in nodes.chunks(NODES_PER_SET).enumerate() {
+        let namespace = match number {
+            0 => "shop".to_owned(),
+            number => format!("shop-{}", number + 1),
+        };
+        let namespace = namespace.as_str();
+        let count = nodes.len();
+        application(&mut all, namespace, "web", count.max(2), grace_seconds);
+        all.push(budget(namespace, "web", &json!({ "maxUnavailable": "25%" })));
+        application(&mut all, namespace, "api", 3, grace_seconds);
+        all.push(budget(namespace, "api", &json!({ "minAvailable": 2 })));
+        application(&mut all, namespace, "cache", 1, grace_seconds);
+    }
+    all.push(json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": { "name": "node-agent", "namespace": "kube-system" },
+        "spec": {
+            "selector": { "matchLabels": { "app": "node-agent" } },
+            "template": template("node-agent", grace_seconds),
+        },
+    }));
+    for node in nodes {
+        let mut pod = template("node-agent", grace_seconds);
+        pod["apiVersion"] = "v1".into();
+        pod["kind"] = "Pod".into();
+        pod["metadata"]["namespace"] = "kube-system".into();
+        pod["metadata"]["generateName"] = "node-agent-".into();
+        pod["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "node-agent", "uid": "",
+            "controller": true, "blockOwnerDeletion": true,
+        }]);
+        pod["spec"]["nodeName"] = node.as_str().into();
+        pod["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
+        all.push(pod);
+    }
+    all
+}
+
+/// What was assumed of them.
+pub(crate) fn told(nodes: usize) -> String {
+    let sets = nodes.div_ceil(NODES_PER_SET);
+    let times = if sets > 1 {
+        format!(", {sets} times")
+    } else {
+        String::new()
+    };
+    format!(
+        "workloads: web (a pod a node, PDB maxUnavailable 25%), api (3 pods, PDB minAvailable 2) and cache (1 pod){times}; \
+         coredns (PDB maxUnavailable 1) and a DaemonSet"
+    )
+}
+
+fn template(app: &str, grace_seconds: i64) -> Value {
+    json!({
+        "metadata": { "labels": { "app": app } },
+        "spec": {
+            "terminationGracePeriodSeconds": grace_seconds,
+            "containers": [{ "name": app, "image": format!("example.com/{app}") }],
+        },
+    })
+}
+
+fn application(all: &mut Vec<Value>, namespace: &str, app: &str, replicas: usize, grace_seconds: i64) {
+    all.push(json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": app, "namespace": namespace },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app": app } },
+            "template": template(app, grace_seconds),
+        },
+    }));
+}
+
+fn budget(namespace: &str, app: &str, limit: &Value) -> Value {
+    let mut spec = limit.clone();
+    spec["selector"] = json!({ "matchLabels": { "app": app } });
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": { "name": app, "namespace": namespace }, "spec": spec,
+    })
+}

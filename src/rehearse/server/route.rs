@@ -1,0 +1,157 @@
+//! Reads off a request what it asks for. Parameters that are not known are not passed over: they would have meant something.
+
+use std::collections::BTreeMap;
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::request::Parts;
+
+use crate::rehearse::fault::Fault;
+use crate::rehearse::resources::{Kind, Verb};
+use crate::rehearse::store::Key;
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// Something of an object, or of some.
+    Object(Object),
+    /// Whether something is allowed.
+    Review,
+}
+
+/// Something of an object, or of some.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) verb: Verb,
+    pub(super) kind: Kind,
+    /// Absent means all.
+    pub(super) namespace: Option<String>,
+    /// Empty where objects of a kind are meant.
+    pub(super) name: String,
+    /// Whether only metadata is wanted.
+    pub(super) metadata_only: bool,
+    query: BTreeMap<String, String>,
+}
+
+const PARAMETERS: [&str; 13] = [
+    "allowWatchBookmarks",
+    "continue",
+    "dryRun",
+    "fieldManager",
+    "fieldSelector",
+    "fieldValidation",
+    "labelSelector",
+    "limit",
+    "pretty",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "timeoutSeconds",
+    "watch",
+];
+
+/// The only kind of patch that refit writes.
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+impl Asked {
+    pub(super) fn read(parts: &Parts) -> Result<Self, Fault> {
+        let what = || format!("{} {}", parts.method, parts.uri);
+        let query: BTreeMap<String, String> =
+            url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes())
+                .into_owned()
+                .collect();
+        if query.keys().any(|key| !PARAMETERS.contains(&key.as_str())) {
+            return Err(Fault::not_played(&what()));
+        }
+        let header = |name| {
+            let value = parts.headers.get(name);
+            value.and_then(|value| value.to_str().ok()).unwrap_or_default()
+        };
+        let path: Vec<&str> = parts
+            .uri
+            .path()
+            .split('/')
+            .filter(|part| !part.is_empty())
+            .collect();
+        let (group, version, rest) = match path.as_slice() {
+            ["api", version, rest @ ..] => ("", *version, rest),
+            ["apis", group, version, rest @ ..] => (*group, *version, rest),
+            _ => return Err(Fault::not_played(&what())),
+        };
+        if (group, version, rest) == ("authorization.k8s.io", "v1", &["selfsubjectaccessreviews"])
+            && parts.method == "POST"
+        {
+            return Ok(Self::Review);
+        }
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some((*namespace).to_owned()), rest),
+            rest => (None, rest),
+        };
+        let (plural, name, subresource) = match rest {
+            [plural] => (*plural, "", ""),
+            [plural, name] => (*plural, *name, ""),
+            [plural, name, subresource] => (*plural, *name, *subresource),
+            _ => return Err(Fault::not_played(&what())),
+        };
+        let kind = Kind::of_path(group, version, plural).ok_or_else(|| Fault::not_played(&what()))?;
+        let watches = matches!(query.get("watch").map(String::as_str), Some("1" | "true"));
+        let verb = match (parts.method.as_str(), name.is_empty(), subresource) {
+            ("GET", true, _) if watches => Verb::Watch,
+            ("GET", true, _) => Verb::List,
+            ("GET", false, "") if !watches => Verb::Get,
+            ("POST", true, _) => Verb::Create,
+            ("POST", false, "eviction") => Verb::Evict,
+            ("PUT", false, "") => Verb::Replace,
+            ("PATCH", false, "") => Verb::Patch,
+            ("PATCH", false, "status") => Verb::PatchStatus,
+            ("DELETE", false, "") => Verb::Delete,
+            _ => return Err(Fault::not_played(&what())),
+        };
+        let single = !matches!(verb, Verb::List | Verb::Watch);
+        let is_patch = matches!(verb, Verb::Patch | Verb::PatchStatus);
+        if !kind.facts().verbs.contains(&verb)
+            || single && namespace.is_some() != kind.facts().namespaced
+            || is_patch && !header(CONTENT_TYPE).starts_with(MERGE_PATCH)
+        {
+            return Err(Fault::not_played(&what()));
+        }
+        Ok(Self::Object(Object {
+            verb,
+            kind,
+            namespace,
+            name: name.to_owned(),
+            metadata_only: header(ACCEPT).contains("as=PartialObjectMetadata"),
+            query,
+        }))
+    }
+}
+
+impl Object {
+    /// A parameter; empty where it is not given.
+    pub(super) fn parameter(&self, name: &str) -> &str {
+        self.query.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    /// A number; 0 where it is not given.
+    pub(super) fn number(&self, name: &str) -> Result<u64, Fault> {
+        match self.parameter(name) {
+            "" => Ok(0),
+            text => text
+                .parse()
+                .map_err(|_| Fault::bad_request(format!("{name}: Invalid value: {text:?}"))),
+        }
+    }
+
+    /// Whether it is only tried.
+    pub(super) fn is_dry_run(&self) -> bool {
+        self.parameter("dryRun") == "All"
+    }
+
+    /// Whether fields that are not known are a mistake.
+    pub(super) fn is_strict(&self) -> bool {
+        self.parameter("fieldValidation") == "Strict"
+    }
+
+    /// Where the object is.
+    pub(super) fn key(&self) -> Key {
+        Key::new(self.namespace.as_deref().unwrap_or_default(), &self.name)
+    }
+}

@@ -1,0 +1,192 @@
+use super::*;
+use crate::rehearse::cluster::Options;
+use crate::rehearse::in_virtual_time;
+
+fn node(name: &str, ready: bool) -> Value {
+    let ready = if ready { "True" } else { "False" };
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "uid": format!("uid-of-{name}"), "labels": { "kubernetes.io/hostname": name } },
+        "spec": {},
+        "status": {
+            "conditions": [{ "type": "Ready", "status": ready, "lastHeartbeatTime": "2026-02-03T04:05:06Z" }],
+            "nodeInfo": { "bootID": "b", "kubeletVersion": "v1.33.1" },
+            "images": [{ "names": ["large"] }],
+        },
+    })
+}
+
+/// A pod that somebody owns, as kubectl prints it.
+fn pod(name: &str, node: &str, owner: (&str, &str), ready: bool) -> Value {
+    let ready = if ready { "True" } else { "False" };
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": format!("uid-of-{name}"), "labels": { "app": "web" },
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": owner.0, "name": owner.1, "uid": format!("uid-of-{}", owner.1),
+                "controller": true,
+            }],
+        },
+        "spec": { "nodeName": node, "restartPolicy": "Always", "containers": [{ "name": "web", "image": "web" }] },
+        "status": {
+            "phase": "Running", "conditions": [{ "type": "Ready", "status": ready }],
+            "containerStatuses": [{ "name": "web", "containerID": "containerd://1", "ready": true }],
+        },
+    })
+}
+
+fn budget() -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": { "name": "web", "namespace": "shop", "uid": "uid-of-budget" },
+        "spec": { "minAvailable": 2, "selector": { "matchLabels": { "app": "web" } } },
+    })
+}
+
+fn find<'s>(snapshot: &'s Snapshot, kind: &str, name: &str) -> Option<&'s Value> {
+    let mut all = snapshot.objects.iter();
+    all.find(|one| one["kind"] == kind && one["metadata"]["name"] == name)
+}
+
+#[test]
+fn documents_lists_and_json_are_read_and_mistakes_have_their_line() {
+    let list = "apiVersion: v1\nkind: List\nitems:\n- {kind: Node, metadata: {name: a}}\n---\nkind: PodList\nitems: \
+                [{kind: Pod}]\n---\nkind: Plan\n";
+    let kinds = |text: &str| -> Vec<String> {
+        let objects = parse("f", text).unwrap();
+        objects
+            .iter()
+            .map(|one| one["kind"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(kinds(list), ["Node", "Pod", "Plan"]);
+    assert_eq!(
+        kinds("{\"kind\":\"List\",\"items\":[{\"kind\":\"Node\"}]}"),
+        ["Node"]
+    );
+    let error = parse("f.yaml", "kind: List\nitems: [\n").unwrap_err().to_string();
+    assert!(
+        error.starts_with("f.yaml:") && error.contains("neither YAML nor JSON"),
+        "{error}"
+    );
+    let error = parse("f.json", "{\n\"kind\" 1}").unwrap_err().to_string();
+    assert!(
+        error.starts_with("f.json:2: this is neither YAML nor JSON"),
+        "{error}"
+    );
+}
+
+#[test]
+fn without_nodes_there_is_no_cluster() {
+    let error = take("f", vec![budget()]).unwrap_err().to_string();
+    assert!(
+        error.starts_with("f: there is no Node in it, only 1 PodDisruptionBudget;"),
+        "{error}"
+    );
+    let error = take("f", Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("only nothing"), "{error}");
+}
+
+#[test]
+fn what_nobody_here_looks_after_gets_a_set_of_its_own() {
+    let objects = vec![
+        node("one", true),
+        pod("db-0", "one", ("StatefulSet", "db"), true),
+        pod("db-1", "one", ("StatefulSet", "db"), true),
+        pod("agent", "one", ("DaemonSet", "agent"), true),
+        pod("job-1", "one", ("Rollout", "rollout"), true),
+        json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "db" } }),
+    ];
+    let snapshot = take("f", objects).unwrap();
+    let set = find(&snapshot, "StatefulSet", "db").unwrap();
+    assert_eq!(set["spec"]["replicas"], 2);
+    assert_eq!(set["metadata"]["uid"], "uid-of-db", "as its pods name it");
+    assert!(set["spec"]["template"]["spec"]["nodeName"].is_null());
+    let owner = &find(&snapshot, "Pod", "job-1").unwrap()["metadata"]["ownerReferences"][0];
+    assert_eq!(owner["kind"], "ReplicaSet");
+    assert!(find(&snapshot, "ReplicaSet", "rollout").is_some());
+    assert!(find(&snapshot, "DaemonSet", "agent").is_some());
+    assert_eq!(snapshot.notes, ["left out, as it is not played: 1 Deployment"]);
+    assert_eq!(snapshot.taken, "2026-02-03T04:05:06Z".parse().ok());
+    assert_eq!(snapshot.nodes, ["one"]);
+    let node = find(&snapshot, "Node", "one").unwrap();
+    assert_eq!(node["metadata"]["uid"], "uid-of-one");
+    assert!(node["status"]["images"].is_null());
+}
+
+#[test]
+fn owners_that_are_not_there_are_not_named() {
+    let mut set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": "web", "namespace": "shop", "uid": "uid-of-web",
+            "ownerReferences": [{ "kind": "Deployment", "name": "web", "uid": "gone", "controller": true }],
+        },
+        "spec": { "replicas": 1 },
+    });
+    let mut old = set.clone();
+    old["metadata"]["name"] = "web-old".into();
+    old["spec"]["replicas"] = 0.into();
+    let snapshot = take("f", vec![node("one", true), set.take(), old]).unwrap();
+    let set = find(&snapshot, "ReplicaSet", "web").unwrap();
+    assert_eq!(set["metadata"]["ownerReferences"], json!([]));
+    assert!(find(&snapshot, "ReplicaSet", "web-old").is_none());
+}
+
+/// How many pods the budget lets go, and how many are ready, once the snapshot has gone on for a minute.
+fn later_on(objects: Vec<Value>) -> (i64, i64, usize) {
+    let snapshot = take("f", objects).unwrap();
+    in_virtual_time(async {
+        let cluster = Cluster::new(Options::new(1, "2026-02-03T04:05:06Z".parse().unwrap()));
+        cluster.restore(&snapshot).unwrap();
+        cluster
+            .during(tokio::time::sleep(std::time::Duration::from_secs(60)))
+            .await;
+        let budget = cluster.get(Kind::Budget, "shop", "web").unwrap();
+        let number = |field: &str| budget["status"][field].as_i64().unwrap();
+        let pods = cluster.with(|state| {
+            assert_eq!(state.holes(), [""; 0]);
+            state.all(Kind::Pod).count()
+        });
+        (number("disruptionsAllowed"), number("currentHealthy"), pods)
+    })
+    .unwrap()
+}
+
+#[test]
+fn pods_go_on_as_ready_as_they_were() {
+    let set = ("ReplicaSet", "web");
+    let objects = |ready: [bool; 3]| {
+        vec![
+            node("one", true),
+            node("two", true),
+            budget(),
+            pod("web-1", "one", set, ready[0]),
+            pod("web-2", "one", set, ready[1]),
+            pod("web-3", "two", set, ready[2]),
+        ]
+    };
+    assert_eq!(later_on(objects([true; 3])), (1, 3, 3));
+    assert_eq!(later_on(objects([true, true, false])), (0, 2, 3));
+    assert_eq!(
+        later_on(objects([false; 3])),
+        (0, 0, 3),
+        "and nobody makes better ones"
+    );
+}
+
+#[test]
+fn pods_that_have_ended_or_go_are_not_taken_along() {
+    let mut done = pod("done", "one", ("Job", "backup"), false);
+    done["status"]["phase"] = "Succeeded".into();
+    let mut leaving = pod("leaving", "one", ("ReplicaSet", "web"), true);
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let mut pending = pod("pending", "", ("ReplicaSet", "web"), false);
+    pending["status"] = json!({ "phase": "Pending" });
+    let snapshot = take("f", vec![node("one", true), done, leaving, pending]).unwrap();
+    assert!(find(&snapshot, "Pod", "done").is_none() && find(&snapshot, "Pod", "leaving").is_none());
+    assert!(find(&snapshot, "Pod", "pending").is_some());
+    assert_eq!(snapshot.notes, ["1 pod is without a node, which does not change"]);
+}

@@ -1,0 +1,4 @@
+//! Whole roll-outs: the real controller, on a cluster in this process, in virtual time.
+
+mod rollout;
+mod storm;
