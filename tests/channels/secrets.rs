@@ -2,13 +2,14 @@
 
 use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::api::{Api, ListParams};
+use refit::api::Plan;
 use serde_json::{Value, json};
 
 use super::oci::tags;
 use super::registry::{Door, PASSWORD, Registry, State, USER};
 use super::{at_version, last_error, version};
 use crate::support::pki::Authority;
-use crate::support::plan::{plan, says};
+use crate::support::plan::{plan, says, status};
 use crate::support::wait::SOON;
 use crate::support::world::World;
 use crate::support::world::cluster::create;
@@ -61,6 +62,25 @@ async fn a_private_registry_is_asked_with_the_plans_pull_secrets_and_authorities
     world.plan(&plan("private", &spec)).await;
     at_version(&world, "private", "v1.29.99-k3s1").await;
     assert_eq!(registry.log.take().len(), 5, "one challenge and one pass");
+    let poll_now = json!({ "metadata": { "annotations": { "refit.rs/poll-now": "again" } } });
+    world.edit_plan("private", poll_now).await;
+    let asked_again = |plan: &Plan| {
+        let channel = status(plan).channel.unwrap_or_default();
+        channel.polled_for.as_deref() == Some("again")
+    };
+    let plan = world
+        .plan_until("private", "is asked again", SOON, asked_again)
+        .await;
+    assert_eq!(
+        (version(&plan), last_error(&plan)),
+        ("v1.29.99-k3s1".to_owned(), String::new())
+    );
+    let asked = registry.log.take();
+    assert_eq!(asked.len(), 5);
+    assert!(
+        asked.iter().all(|asked| asked.header("if-none-match").is_some()),
+        "nothing that is known is read again"
+    );
     nothing_is_told(&world, &controller.log()).await;
 }
 
