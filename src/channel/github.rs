@@ -103,14 +103,14 @@ impl Http {
             .transpose()?;
         let mut next = Some(first_page(github)?);
         let (mut releases, mut seen) = (Vec::new(), BTreeSet::new());
-        let mut unchanged = false;
+        let (mut unchanged, mut partial) = (false, None);
         while let Some(url) = next.take() {
             if seen.len() >= MAX_PAGES {
-                let partial = Some(format!(
+                partial = Some(format!(
                     "only the newest {} releases are read",
                     MAX_PAGES * PER_PAGE
                 ));
-                return Ok(Offer { releases, partial });
+                break;
             }
             if !seen.insert(url.clone()) {
                 return Err(ChannelError::Paging.into());
@@ -148,12 +148,9 @@ impl Http {
             let none = "the repository has no release that is no draft and no prerelease";
             return Err(ChannelError::NoRelease(none).into());
         }
-        // A release that is published between two pages moves others from the first to the second.
-        releases.sort_by(|one, other| one.version.cmp(&other.version));
-        releases.dedup_by(|one, other| one.version == other.version);
         Ok(Offer {
-            releases,
-            partial: None,
+            releases: once(releases),
+            partial,
         })
     }
 
@@ -225,10 +222,15 @@ impl Http {
             releases.extend(page.releases.iter().cloned());
             next.clone_from(&page.next);
         }
-        releases.sort_by(|one, other| one.version.cmp(&other.version));
-        releases.dedup_by(|one, other| one.version == other.version);
-        releases
+        once(releases)
     }
+}
+
+/// Each release once: one that is published between two pages moves others from the first to the second.
+fn once(mut releases: Vec<Release>) -> Vec<Release> {
+    releases.sort_by(|one, other| one.version.cmp(&other.version));
+    releases.dedup_by(|one, other| one.version == other.version);
+    releases
 }
 
 /// Who asks: nobody reads what was read with another's credentials, or off a server that another trusts.

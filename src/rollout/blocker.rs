@@ -4,6 +4,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use super::facts::Text;
+
 /// A typed reason why a node is not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
@@ -91,9 +93,9 @@ pub enum Blocker {
     /// The node's kubelet is further from the Plan's version than its policy allows, or cannot be compared with it.
     MinorSkip {
         /// Version of the kubelet.
-        kubelet: String,
+        kubelet: Text,
         /// Version of the Plan.
-        version: String,
+        version: Text,
         /// By how many minor versions the two differ, where that can be said.
         skip: Option<u64>,
         /// How many it may be.
@@ -105,9 +107,6 @@ pub enum Blocker {
         why: String,
     },
 }
-
-/// Reason while a registry is being asked, which is no news.
-pub(super) const DIGEST_PENDING: &str = "DigestPending";
 
 impl Blocker {
     /// It keeps nodes from being begun with, and is no reason to leave one half done.
@@ -142,7 +141,7 @@ impl Blocker {
             Self::PodLeaving { .. } => "PodLeaving",
             Self::ChannelWithdrawn { .. } => "ChannelWithdrawn",
             Self::VersionOutOfRange { .. } => "VersionOutOfRange",
-            Self::DigestUnknown { why, .. } if why.is_empty() => DIGEST_PENDING,
+            Self::DigestUnknown { why, .. } if why.is_empty() => "DigestPending",
             Self::DigestUnknown { .. } => "DigestUnknown",
             Self::MinorSkip { .. } => "MinorSkip",
             Self::JobRefused { .. } => "JobRefused",

@@ -82,17 +82,17 @@ fn digest_blocker(world: &World, plan: &PlanView) -> Option<Blocker> {
 
 /// How far a node's kubelet may be from the version of its Plan.
 struct Skips<'a> {
-    version: &'a str,
+    version: &'a Text,
     parsed: Option<Version>,
     limit: u64,
-    /// Of kubelets that have been looked at: whether they are near enough, and how far they are.
-    known: BTreeMap<&'a str, (bool, Option<u64>)>,
+    /// What is so of kubelets that have been looked at: there are few versions of them, however many nodes.
+    known: BTreeMap<&'a str, Option<Blocker>>,
 }
 
 impl<'a> Skips<'a> {
     fn of(plan: &'a PlanView) -> Option<Self> {
         let limit = plan.spec().max_minor_skip()?;
-        let version = &*plan.resolved.as_ref()?.version;
+        let version = &plan.resolved.as_ref()?.version;
         Some(Self {
             version,
             parsed: version.parse().ok(),
@@ -102,18 +102,17 @@ impl<'a> Skips<'a> {
     }
 
     fn blocker(&mut self, node: &'a NodeFacts) -> Option<Blocker> {
-        let kubelet = &*node.kubelet;
-        let (parsed, limit) = (self.parsed.as_ref(), self.limit);
-        let (is_near, skip) = *self.known.entry(kubelet).or_insert_with(|| {
-            let skip = parsed.and_then(|version| version.minors_from(&kubelet.parse().ok()?));
-            (skip.is_some_and(|skip| skip <= limit), skip)
-        });
-        (!is_near).then(|| Blocker::MinorSkip {
-            kubelet: kubelet.to_owned(),
-            version: self.version.to_owned(),
-            skip,
-            limit,
-        })
+        let (version, parsed, limit) = (self.version, self.parsed.as_ref(), self.limit);
+        let look = || {
+            let skip = parsed.and_then(|version| version.minors_from(&node.kubelet.parse().ok()?));
+            skip.is_none_or(|skip| skip > limit).then(|| Blocker::MinorSkip {
+                kubelet: node.kubelet.clone(),
+                version: version.clone(),
+                skip,
+                limit,
+            })
+        };
+        self.known.entry(&node.kubelet).or_insert_with(look).clone()
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a change of status means, in system-upgrade-controller's words (S63).
 
 use crate::api::{PlanCondition, PlanStatus};
-use crate::rollout::blocker::DIGEST_PENDING;
 use crate::rollout::conditions::{
     COMPLETE, LATEST_RESOLVED, NO_JOB_FOR_NODE, SELECT_NODES_FAILED, UP_TO_DATE, VALIDATED, find,
 };
@@ -161,7 +160,7 @@ impl Telling<'_> {
                 self.tell(EventType::Normal, "Waiting", text);
             }
             // Told otherwise: with the Job, with validation, with SyncJob.
-            "Complete" | "JobFailed" | "NotReady" | "Resolved" | DIGEST_PENDING => {}
+            "Complete" | "JobFailed" | "NotReady" | "Resolved" | "DigestPending" => {}
             "SyncJob" if message.is_empty() => {}
             "SyncJob" if message.starts_with(NO_JOB_FOR_NODE) => {
                 self.tell(EventType::Warning, "ValidationFailed", message);
