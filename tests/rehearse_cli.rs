@@ -100,6 +100,19 @@ fn every_example_completes() {
     assert_eq!(count, 6);
 }
 
+/// The documents show what is printed, and this is what is printed.
+#[test]
+fn the_recorded_output_is_that_of_its_command() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("docs/rehearsal.md")).unwrap();
+    let (_, rest) = text.split_once("<!-- recorded: refit rehearse ").unwrap();
+    let (command, rest) = rest.split_once(" -->\n```\n").unwrap();
+    let (recorded, _) = rest.split_once("```\n").unwrap();
+    let arguments: Vec<&str> = command.split(' ').collect();
+    let ended = rehearse(root, &arguments);
+    assert_eq!(ended.stdout, recorded);
+}
+
 #[test]
 fn plans_of_several_files_are_played_side_by_side() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");

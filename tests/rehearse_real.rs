@@ -292,6 +292,53 @@ async fn a_rehearsal_tells_what_then_happens() {
     assert_eq!(real, rehearsed);
 }
 
+#[tokio::test]
+async fn the_cluster_of_a_context_is_read_and_left_as_it_is() {
+    let world = World::alone().await;
+    let _kubelet = world.run_nodes(3).await;
+    application(&world, "web", 3, json!({ "maxUnavailable": 1 })).await;
+    let plan = json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
+        "metadata": { "name": "drains", "namespace": world.namespace() }, "spec": spec(&world, false),
+    });
+    std::fs::write(world.dir().join("plan.json"), plan.to_string()).unwrap();
+    let kubeconfig = world.bed.kubeconfig();
+    let output = Command::new(env!("CARGO_BIN_EXE_refit"))
+        .current_dir(world.dir())
+        .args([
+            "rehearse",
+            "plan.json",
+            "--snapshot",
+            "context",
+            "-o",
+            "json",
+            "--upgrade",
+            "5s",
+            "--kubeconfig",
+        ])
+        .arg(kubeconfig)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let nodes: Vec<String> = report["turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| text(&turn["node"]))
+        .collect();
+    let mut there: Vec<String> = world.my_nodes().await.iter().map(Node::name_any).collect();
+    let mut sorted = nodes.clone();
+    sorted.sort();
+    there.sort();
+    assert_eq!(sorted, there);
+    assert!(
+        stderr.contains("Plans cannot be read") || world.plans().get_opt("drains").await.unwrap().is_none()
+    );
+    assert_eq!(world.jobs_of("drains").await.len(), 0, "nothing is written");
+}
+
 /// Two nodes that are begun with in one decision are not one before the other: as two are worked on at a time, neighbours may
 /// have changed places.
 fn is_same_order(rehearsed: &[String], real: &[String]) -> bool {

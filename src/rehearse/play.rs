@@ -3,10 +3,18 @@
 //!
 //! Nothing here prints, and no time passes but the cluster's.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod end;
+mod furnish;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use end::budgets;
+pub use end::{BudgetSeen, Ending, Outcome, PlanEnd};
+pub use furnish::secrets;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -14,18 +22,15 @@ use tokio::time::{Instant, sleep_until};
 
 use super::assume::{Assumptions, UnknownNode};
 use super::cluster::{Cluster, Options};
-use super::fault::Fault;
 use super::in_virtual_time;
 use super::journal::What;
 use super::record::{Effect, Happening, Recorder};
 use super::resources::Kind;
 use super::snapshot::Snapshot;
 use super::state::State;
-use super::store::Key;
-use super::write::Part;
+use crate::api::PlanSpec;
 use crate::api::selector::Selector;
 use crate::api::window::Window;
-use crate::api::{Plan, PlanSpec, crd, names};
 use crate::channel::{ChannelClient, ChannelError, Offer};
 use crate::controller::settings::Settings;
 use crate::controller::{Surroundings, run_in};
@@ -122,82 +127,6 @@ pub enum PlayError {
     Controller(String),
 }
 
-/// Why a rehearsal ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// All Plans are complete.
-    Complete,
-    /// Nothing came closer to its end for this long.
-    Quiet(SignedDuration),
-    /// The time that was to be looked at is over.
-    Limit(SignedDuration),
-}
-
-/// A disruption budget, before anything happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BudgetSeen {
-    /// Namespace and name.
-    pub name: String,
-    /// Pods that it is for.
-    pub expected: i64,
-    /// Those of them that are ready.
-    pub healthy: i64,
-    /// Those of them that have to be.
-    pub desired: i64,
-}
-
-impl BudgetSeen {
-    /// It would not let a single pod go, were all of them ready.
-    pub fn never_allows(&self) -> bool {
-        self.expected > 0 && self.desired >= self.expected
-    }
-}
-
-/// A Plan at the end.
-#[derive(Clone, Debug)]
-pub struct PlanEnd {
-    /// As it is stored.
-    pub plan: Plan,
-    /// Whether it was to be rehearsed, or was on the cluster anyway.
-    pub rehearsed: bool,
-    /// Whether it is complete.
-    pub complete: bool,
-    /// The Plan that its nodes wait for in `prepare`.
-    pub depends: Option<String>,
-}
-
-impl PlanEnd {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        self.plan.metadata.name.as_deref().unwrap_or_default()
-    }
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub struct Outcome {
-    /// Why it ended.
-    pub ending: Ending,
-    /// When the controller was started.
-    pub start: Timestamp,
-    /// When it ended: when all was complete, or when something last came closer to that.
-    pub end: Timestamp,
-    /// Until when was looked.
-    pub seen: Timestamp,
-    /// The Plans, those that were to be rehearsed first.
-    pub plans: Vec<PlanEnd>,
-    /// What happened.
-    pub record: Recorder,
-    /// Budgets, before anything happened.
-    pub budgets: Vec<BudgetSeen>,
-    /// Labels of all nodes at the end, by name.
-    pub nodes: BTreeMap<String, BTreeMap<String, String>>,
-    /// Kubelet versions at the end, by node.
-    pub kubelets: BTreeMap<String, String>,
-    /// Nodes that are still cordoned for a Plan.
-    pub cordoned: Vec<String>,
-}
-
 /// Plays it. `tell` hears of everything as it happens.
 ///
 /// # Errors
@@ -289,120 +218,6 @@ impl Rehearsal {
         self.assumptions.failing(&all, &selected)
     }
 
-    /// Sets the cluster up, without what is to be rehearsed.
-    fn furnish(&self, cluster: &Cluster) -> Result<(), PlayError> {
-        let failing = self.failing()?;
-        let steered = |node: &Value| {
-            let mut node = node.clone();
-            let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
-            if !node["metadata"]["annotations"].is_object() {
-                node["metadata"]["annotations"] = json!({});
-            }
-            for (key, value) in steering {
-                node["metadata"]["annotations"][key] = value.into();
-            }
-            node
-        };
-        let definition = serde_json::to_value(crd::plans()).unwrap_or_default();
-        put(cluster, definition)?;
-        match &self.stage {
-            Stage::Generated { nodes, workloads } => {
-                for node in nodes {
-                    put(cluster, steered(node))?;
-                }
-                let mut daemon_sets: BTreeMap<String, Value> = BTreeMap::new();
-                for object in workloads {
-                    let mut object = object.clone();
-                    own(&mut object, &daemon_sets);
-                    let made = put(cluster, object)?;
-                    if made["kind"] == "DaemonSet" {
-                        let name = made["metadata"]["name"].as_str().unwrap_or_default();
-                        daemon_sets.insert(name.to_owned(), made["metadata"]["uid"].clone());
-                    }
-                }
-            }
-            Stage::Snapshot(snapshot) => {
-                let mut snapshot = snapshot.clone();
-                // Before what they own, or the collector would take it.
-                for plan in &snapshot.plans {
-                    restore(cluster, plan.clone())?;
-                }
-                for object in &mut snapshot.objects {
-                    if object["kind"] == "Node" {
-                        *object = steered(object);
-                    }
-                }
-                cluster.restore(&snapshot).map_err(|fault| PlayError::Refused {
-                    what: "the snapshot".to_owned(),
-                    why: fault.message,
-                })?;
-            }
-        }
-        for object in &self.objects {
-            Self::apply(cluster, object)?;
-        }
-        self.assume_secrets(cluster)
-    }
-
-    /// Secrets that a Plan names and that are in no file are somewhere else: here they are empty.
-    fn assume_secrets(&self, cluster: &Cluster) -> Result<(), PlayError> {
-        let stored = match &self.stage {
-            Stage::Snapshot(snapshot) => snapshot.plans.as_slice(),
-            Stage::Generated { .. } => &[],
-        };
-        for plan in self.plans.iter().chain(stored) {
-            let namespace = plan["metadata"]["namespace"].as_str().unwrap_or_default();
-            for name in secrets(plan) {
-                if cluster.get(Kind::Secret, namespace, name).is_none() {
-                    put(
-                        cluster,
-                        json!({
-                            "apiVersion": "v1", "kind": "Secret",
-                            "metadata": { "name": name, "namespace": namespace }, "type": "Opaque",
-                        }),
-                    )?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// As `kubectl apply` does: what is there gets the new spec, labels and annotations.
-    fn apply(cluster: &Cluster, object: &Value) -> Result<(), PlayError> {
-        let text = |field: &str| object[field].as_str().unwrap_or_default();
-        let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let Some(kind) = Kind::of_object(text("apiVersion"), text("kind")) else {
-            return Ok(());
-        };
-        let namespace = match (kind.facts().namespaced, meta("namespace")) {
-            (false, _) => "",
-            (true, "") => "default",
-            (true, namespace) => namespace,
-        };
-        let key = Key::new(namespace, meta("name"));
-        if cluster.get(kind, namespace, meta("name")).is_none() {
-            return put(cluster, object.clone()).map(drop);
-        }
-        let applied = cluster.with(|state| {
-            state.update(kind, &key, Part::Whole, false, |old| {
-                let mut new = old.clone();
-                for (field, value) in object.as_object().into_iter().flatten() {
-                    if !matches!(field.as_str(), "metadata" | "status" | "apiVersion" | "kind") {
-                        new[field] = value.clone();
-                    }
-                }
-                for map in ["labels", "annotations"] {
-                    for (name, value) in object["metadata"][map].as_object().into_iter().flatten() {
-                        new["metadata"][map][name] = value.clone();
-                    }
-                }
-                Ok(new)
-            })
-        });
-        applied.map(drop).map_err(|fault| refused(object, &fault))
-    }
-
     /// Watches until all is complete, or nothing will come any more.
     async fn watch(
         &self,
@@ -491,74 +306,6 @@ impl Rehearsal {
             windows.filter_map(|window| window.next_open(now)).min()
         })
     }
-
-    fn outcome(
-        &self,
-        cluster: &Cluster,
-        ending: Ending,
-        recorder: Recorder,
-        budgets: Vec<BudgetSeen>,
-    ) -> Outcome {
-        let end = match ending {
-            Ending::Complete | Ending::Limit(_) => cluster.clock().now(),
-            Ending::Quiet(_) => recorder.progress(),
-        };
-        let wanted: Vec<&str> = self
-            .plans
-            .iter()
-            .filter_map(|plan| plan["metadata"]["name"].as_str())
-            .collect();
-        cluster.with(|state| {
-            let mut plans: Vec<PlanEnd> = state
-                .all(Kind::Plan)
-                .filter_map(|plan| serde_json::from_value::<Plan>(plan.clone()).ok())
-                .map(|plan| {
-                    let name = plan.metadata.name.clone().unwrap_or_default();
-                    PlanEnd {
-                        rehearsed: wanted.contains(&name.as_str()),
-                        complete: recorder.is_complete(&name),
-                        depends: recorder.depends(&name).map(str::to_owned),
-                        plan,
-                    }
-                })
-                .collect();
-            let place = |plan: &PlanEnd| wanted.iter().position(|name| *name == plan.name());
-            plans.sort_by_key(|plan| (!plan.rehearsed, place(plan)));
-            let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let labels = |node: &Value| {
-                let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
-                let labels =
-                    labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-                labels.collect()
-            };
-            let kubelet = |node: &Value| {
-                let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str();
-                version.unwrap_or_default().to_owned()
-            };
-            let cordoned = |node: &&Value| {
-                node["metadata"]["annotations"][names::ANNOTATION_CORDON].is_string()
-                    && node["spec"]["unschedulable"] == true
-            };
-            Outcome {
-                ending,
-                start: self.start,
-                end,
-                seen: cluster.clock().now(),
-                plans,
-                record: recorder,
-                budgets,
-                nodes: state
-                    .all(Kind::Node)
-                    .map(|node| (name(node), labels(node)))
-                    .collect(),
-                kubelets: state
-                    .all(Kind::Node)
-                    .map(|node| (name(node), kubelet(node)))
-                    .collect(),
-                cordoned: state.all(Kind::Node).filter(cordoned).map(name).collect(),
-            }
-        })
-    }
 }
 
 /// The longest that a Plan lets something wait by its own words.
@@ -592,44 +339,6 @@ fn window(plan: &Value) -> Option<Window> {
     Window::parse(&spec, &TimeZone::system()).ok()
 }
 
-/// Names of the Secrets without which a Plan does not start.
-pub fn secrets(plan: &Value) -> impl Iterator<Item = &str> {
-    let all = plan["spec"]["secrets"].as_array().into_iter().flatten();
-    all.filter_map(|secret| secret["name"].as_str())
-        .filter(|name| !name.is_empty())
-}
-
-fn put(cluster: &Cluster, object: Value) -> Result<Value, PlayError> {
-    let what = json!({ "kind": object["kind"], "metadata": { "name": object["metadata"]["name"] } });
-    cluster.put(object).map_err(|fault| refused(&what, &fault))
-}
-
-fn restore(cluster: &Cluster, object: Value) -> Result<(), PlayError> {
-    let what = json!({ "kind": object["kind"], "metadata": { "name": object["metadata"]["name"] } });
-    cluster
-        .restore_one(object)
-        .map_err(|fault| refused(&what, &fault))
-}
-
-fn refused(object: &Value, fault: &Fault) -> PlayError {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    PlayError::Refused {
-        what: format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"])),
-        why: fault.message.clone(),
-    }
-}
-
-/// Fills in the UIDs of owners that were made just now.
-fn own(object: &mut Value, daemon_sets: &BTreeMap<String, Value>) {
-    let owners = object["metadata"].get_mut("ownerReferences");
-    for owner in owners.and_then(Value::as_array_mut).into_iter().flatten() {
-        let uid = owner["name"].as_str().and_then(|name| daemon_sets.get(name));
-        if let Some(uid) = uid {
-            owner["uid"] = uid.clone();
-        }
-    }
-}
-
 /// A node whose upgrade has succeeded runs the new version, where that can be one of a kubelet.
 fn upgraded(cluster: &Cluster, node: &str, version: &str) {
     if !is_kubelet_version(version) {
@@ -658,24 +367,6 @@ fn unmunged(version: &str) -> String {
     version.to_owned()
 }
 
-fn budgets(state: &State) -> Vec<BudgetSeen> {
-    let number = |budget: &Value, field: &str| budget["status"][field].as_i64().unwrap_or_default();
-    let text =
-        |budget: &Value, field: &str| budget["metadata"][field].as_str().unwrap_or_default().to_owned();
-    state
-        .all(Kind::Budget)
-        .map(|budget| BudgetSeen {
-            name: format!("{}/{}", text(budget, "namespace"), text(budget, "name")),
-            expected: number(budget, "expectedPods"),
-            healthy: number(budget, "currentHealthy"),
-            desired: number(budget, "desiredHealthy"),
-        })
-        .collect()
-}
-
 fn later(at: Timestamp, wait: SignedDuration) -> Timestamp {
     at.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,17 +1,23 @@
 //! What happens in a rehearsal, read off the changes of objects: which Plan is on which node since when, in which phase, what
 //! it waits for, and how it ends. It only looks; what it makes of it are facts with times.
 
+mod facts;
+mod read;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use facts::{Effect, Happening, Standing, Stay, Turn, Wait, What};
 use jiff::Timestamp;
+pub use read::{dependency, is_complete};
+use read::{environment, has_ended, has_succeeded, of_plan, text};
 use serde_json::Value;
 
 use super::resources::Kind;
 use super::store::{Change, Object};
 use crate::api::DrainNote;
-use crate::api::names::{
-    ANNOTATION_DRAIN, ANNOTATION_NODE_NAME, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN,
-};
+use crate::api::names::{ANNOTATION_DRAIN, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN};
 use crate::job::name::plan_label_key;
 
 /// Phase of a node that has no slot yet (`status.active[].phase`).
@@ -34,139 +40,6 @@ const OF_NODES: [&str; 7] = [
     "JobRefused",
     "SettingMissing",
 ];
-
-/// How a Plan stands on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is at work.
-    Working,
-    /// The node is done.
-    Done,
-    /// It failed.
-    Failed,
-}
-
-/// A time in one phase.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stay {
-    /// The phase, as `status.active[].phase`.
-    pub phase: String,
-    /// From when.
-    pub since: Timestamp,
-    /// Until when, if that was seen.
-    pub until: Option<Timestamp>,
-}
-
-/// A Plan on a node.
-#[derive(Clone, Debug)]
-pub struct Turn {
-    /// When the node got its slot.
-    pub since: Timestamp,
-    /// When it was done, or had failed.
-    pub until: Option<Timestamp>,
-    /// How it stands.
-    pub standing: Standing,
-    /// Why it failed, or is held up.
-    pub reason: Option<String>,
-    /// The same in a sentence.
-    pub message: Option<String>,
-    /// What it went through.
-    pub stays: Vec<Stay>,
-    /// Pods of its Job that failed.
-    pub failures: i64,
-    has_job: bool,
-}
-
-impl Turn {
-    /// A turn without a history.
-    pub fn new(since: Timestamp, until: Option<Timestamp>, standing: Standing) -> Self {
-        Self {
-            since,
-            until,
-            standing,
-            reason: None,
-            message: None,
-            stays: Vec::new(),
-            failures: 0,
-            has_job: false,
-        }
-    }
-}
-
-/// Something that was waited for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// Name of the Plan.
-    pub plan: String,
-    /// Name of the node; nothing where the whole Plan waits.
-    pub node: Option<String>,
-    /// One word.
-    pub reason: String,
-    /// What was waited for.
-    pub blocker: String,
-    /// The same in a sentence.
-    pub message: String,
-    /// From when.
-    pub since: Timestamp,
-    /// Until when; nothing where it is still waited for.
-    pub until: Option<Timestamp>,
-}
-
-/// Something that happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happening {
-    /// When.
-    pub at: Timestamp,
-    /// Name of the Plan.
-    pub plan: String,
-    /// Name of the node; nothing where it is about the Plan.
-    pub node: Option<String>,
-    /// What.
-    pub what: What,
-}
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// The Plan has a version.
-    Resolved(String),
-    /// The node has its slot.
-    Begins,
-    /// The node is in another phase.
-    Phase(String),
-    /// Something is waited for.
-    Waits {
-        /// One word.
-        reason: String,
-        /// A sentence.
-        message: String,
-    },
-    /// What was waited for is there.
-    GoesOn,
-    /// The node is done.
-    Done,
-    /// The Plan failed on the node.
-    Failed {
-        /// One word.
-        reason: String,
-        /// A sentence.
-        message: String,
-    },
-    /// The Plan is complete.
-    Complete,
-}
-
-/// What somebody else has to do about what was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// An upgrade has succeeded: the node's kubelet is of this version from now on.
-    Upgraded {
-        /// Name of the node.
-        node: String,
-        /// `SYSTEM_UPGRADE_PLAN_LATEST_VERSION`.
-        version: String,
-    },
-}
 
 /// A Plan that is looked at.
 #[derive(Clone, Debug, Default)]
@@ -529,76 +402,3 @@ impl Recorder {
 
 /// Reason of a wait for somebody else's pods.
 pub const BUDGET: &str = "DrainWaiting";
-
-/// The Plan that a `prepare` container waits for, as those of K3s and RKE2 do: `args: ["prepare", "<plan>"]`.
-pub fn dependency(prepare: &Value) -> Option<String> {
-    let args = prepare["args"].as_array()?;
-    let has_command = prepare["command"]
-        .as_array()
-        .is_some_and(|command| !command.is_empty());
-    match args.as_slice() {
-        [first, plan, ..] if first == "prepare" && !has_command => plan.as_str().map(str::to_owned),
-        _ => None,
-    }
-}
-
-/// Whether a Plan says that nothing is left to do, and means its newest spec.
-pub fn is_complete(plan: &Value) -> bool {
-    let status = &plan["status"];
-    let holds = |type_: &str| {
-        let conditions = status["conditions"].as_array();
-        conditions
-            .into_iter()
-            .flatten()
-            .any(|one| one["type"] == type_ && one["status"] == "True")
-    };
-    status["observedGeneration"] == plan["metadata"]["generation"] && holds("Complete") && holds("Validated")
-}
-
-fn text<'v>(value: &'v Value, field: &str) -> &'v str {
-    value[field].as_str().unwrap_or_default()
-}
-
-/// Plan and node of a Job of refit's.
-fn of_plan(job: &Object) -> Option<(String, String)> {
-    job.label(LABEL_CONTROLLER)?;
-    let node = job.value["metadata"]["annotations"][ANNOTATION_NODE_NAME].as_str()?;
-    Some((job.label(LABEL_PLAN)?.to_owned(), node.to_owned()))
-}
-
-fn terminated<'o>(pod: &'o Object, container: &str) -> Option<&'o Value> {
-    let status = &pod.value["status"];
-    let all = status["initContainerStatuses"]
-        .as_array()
-        .into_iter()
-        .chain(status["containerStatuses"].as_array())
-        .flatten();
-    let mut all = all.filter(|one| one["name"] == container);
-    let ended = all.next()?["state"].get("terminated")?;
-    (!ended.is_null()).then_some(ended)
-}
-
-fn has_ended(pod: &Object, container: &str) -> bool {
-    terminated(pod, container).is_some()
-}
-
-fn has_succeeded(pod: &Object, container: &str) -> bool {
-    terminated(pod, container).is_some_and(|ended| ended["exitCode"] == 0)
-}
-
-/// The value of a variable of a container.
-fn environment(pod: &Object, container: &str, variable: &str) -> Option<String> {
-    let spec = &pod.value["spec"];
-    let mut all = spec["initContainers"]
-        .as_array()
-        .into_iter()
-        .chain(spec["containers"].as_array())
-        .flatten();
-    let container = all.find(|one| one["name"] == container)?;
-    let variables = container["env"].as_array()?;
-    let found = variables.iter().find(|one| one["name"] == variable)?;
-    found["value"].as_str().map(str::to_owned)
-}
-
-#[cfg(test)]
-mod tests;

@@ -206,13 +206,9 @@ fn a_controller_that_dies_once_it_has_told_that_no_job_succeeded_leaves_nobody_s
     // Its last write; the pod that it asked is still there.
     toy.change_plan("p", |plan| {
         let told = plan.object.status.as_mut().unwrap().active.as_mut().unwrap();
-        assert!(told[0].job.take().is_some());
+        assert!(told[0].job.take().is_some() && told[0].message.take().is_some());
     });
     toy.wakes_up();
-    toy.settle();
-    toy.later(2);
-    toy.later(2);
-    toy.pod_goes(&ask);
     ends(&mut toy);
     assert!(toy.is_done("a", "p"));
     assert_eq!((toy.boots("a"), upgrades(&toy)), (1, 1));

@@ -193,9 +193,7 @@ async fn a_plan_deleted_between_drain_and_reboot_gives_its_node_back_in_the_boot
         .node_until(node.name(), "is given back", PATIENCE, back)
         .await;
     stage.no_reboot_pods().await;
-    // Nobody is left to reboot it.
-    let processes = node.run(&["busybox", "ps", "-o", "args"]).await;
-    assert!(!processes.contains("reboot-now"), "{processes}");
+    Stage::nobody_reboots(node).await;
     assert_eq!(node.boots(), 1);
     assert_eq!(node.lines(RUNS), [noted("v2", node, 1)]);
     assert_eq!(done(&stage.node(node).await, PLAN), None);

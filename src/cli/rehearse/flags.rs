@@ -1,0 +1,179 @@
+//! The arguments of `refit rehearse`.
+
+#![expect(clippy::doc_markdown, reason = "the comments are what --help prints")]
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+
+use crate::cli::ask::Asking;
+use crate::cli::cluster::Connection;
+use crate::rehearse::assume::{Fail, Span};
+
+/// More nodes than any cluster has.
+const MOST_NODES: usize = 20_000;
+
+/// Arguments of `refit rehearse`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct Flags {
+    /// Files, folders, patterns, or - for standard input. Not needed with --snapshot: then its own Plans are played
+    #[arg(value_name = "PLAN", required_unless_present = "snapshot")]
+    pub(super) files: Vec<String>,
+
+    /// Make up so many nodes, with labels that the Plans ask for, and workloads [default: 12]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "snapshot", value_parser = node_count)]
+    pub(super) nodes: Option<usize>,
+
+    /// Cluster to start from: a file with what `kubectl get nodes,pods,pdb,replicasets,jobs,plans -A -o yaml` prints (or -o
+    /// json), - for standard input, or the word "context" to read it from the current context
+    #[arg(long, value_name = "FILE|-|context")]
+    pub(super) snapshot: Option<String>,
+
+    /// Only the Plan of this name. May be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(super) plan: Vec<String>,
+
+    /// Namespace of the controller: only Plans in it count [default: that of the Plans]
+    #[arg(long, short = 'n', value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+
+    /// ConfigMap with the controller's environment variables [default: that of the manifests]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+
+    /// Print only the result
+    #[arg(long, short = 'q')]
+    pub(super) quiet: bool,
+
+    /// How the result is printed
+    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
+    pub(super) output: Format,
+
+    #[command(flatten)]
+    pub(super) assumed: Assumed,
+
+    #[command(flatten)]
+    pub(super) connection: Connection,
+
+    #[command(flatten)]
+    pub(super) asking: Asking,
+}
+
+/// What is taken for granted.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Assumptions")]
+pub(in crate::cli) struct Assumed {
+    /// How long `prepare` takes, once the Plan that it waits for is through
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub(super) prepare: Span,
+
+    /// How long a pod takes to end when it is evicted; its own grace period is the limit
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    pub(super) drain: Span,
+
+    /// How long `upgrade` takes, the same for each node every time
+    #[arg(long, value_name = "TIME", default_value = "2m..5m")]
+    pub(super) upgrade: Span,
+
+    /// How long a node takes to reboot
+    #[arg(long, value_name = "TIME", default_value = "2m..4m")]
+    pub(super) reboot: Span,
+
+    /// How long a pod takes to start
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub(super) pod_start: Span,
+
+    /// Nodes whose upgrade fails: names, or a share such as 5%. May be repeated, or given several with commas between them
+    #[arg(long, value_name = "NODE|SHARE", value_delimiter = ',')]
+    pub(super) fail: Vec<Fail>,
+
+    /// What everything that is random follows from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(super) seed: u64,
+
+    /// When the controller starts: 2026-03-06T22:00:00Z, 2026-03-06T22:00 (UTC), 2026-03-06, or "now"
+    /// [default: the newest time in the snapshot; without one, 2026-01-05T09:00:00Z, a Monday]
+    #[arg(long, value_name = "TIME", value_parser = start)]
+    pub(super) start: Option<Start>,
+
+    /// How long to look into the future
+    #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    pub(super) limit: u16,
+
+    /// Version that channels give [default: what the Plan has resolved to in the snapshot, or v1.34.1]
+    #[arg(long, value_name = "VERSION", conflicts_with = "online")]
+    pub(super) version: Option<String>,
+
+    /// Ask the channels for their version
+    #[arg(long)]
+    pub(super) online: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// What happens line by line, then tables and the verdict
+    Text,
+    /// One object with everything
+    Json,
+}
+
+/// When a rehearsal starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    Now,
+    At(Timestamp),
+}
+
+fn start(text: &str) -> Result<Start, String> {
+    if text == "now" {
+        return Ok(Start::Now);
+    }
+    let wrong =
+        || "write a time such as 2026-03-06T22:00:00Z, 2026-03-06T22:00 (UTC), 2026-03-06, or now".to_owned();
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(Start::At(at));
+    }
+    let civil: jiff::civil::DateTime = text.parse().map_err(|_| wrong())?;
+    let zoned = civil.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?;
+    Ok(Start::At(zoned.timestamp()))
+}
+
+fn node_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=MOST_NODES).contains(count));
+    count.ok_or_else(|| format!("must be a number from 1 to {MOST_NODES}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_a_time_of_any_usual_form() {
+        let at = |text: &str| text.parse::<Timestamp>().map(Start::At).unwrap();
+        for (text, same) in [
+            ("2026-03-06T22:00:00Z", "2026-03-06T22:00:00Z"),
+            ("2026-03-06T22:00:00+01:00", "2026-03-06T21:00:00Z"),
+            ("2026-03-06T22:00", "2026-03-06T22:00:00Z"),
+            ("2026-03-06", "2026-03-06T00:00:00Z"),
+        ] {
+            assert_eq!(start(text), Ok(at(same)), "{text}");
+        }
+        assert_eq!(start("now"), Ok(Start::Now));
+        for wrong in ["tomorrow", "22:00", "2026-13-01", ""] {
+            assert!(start(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_nodes_is_one_that_a_cluster_has() {
+        assert_eq!(node_count("12"), Ok(12));
+        for wrong in ["0", "-1", "many", "100000"] {
+            assert_eq!(
+                node_count(wrong),
+                Err("must be a number from 1 to 20000".to_owned()),
+                "{wrong}"
+            );
+        }
+    }
+}

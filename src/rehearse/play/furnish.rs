@@ -1,0 +1,167 @@
+//! Sets the cluster of a rehearsal up, and applies what is to be rehearsed.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{PlayError, Rehearsal, Stage};
+use crate::api::crd;
+use crate::rehearse::cluster::Cluster;
+use crate::rehearse::fault::Fault;
+use crate::rehearse::resources::Kind;
+use crate::rehearse::store::Key;
+use crate::rehearse::write::Part;
+
+impl Rehearsal {
+    /// Sets the cluster up, without what is to be rehearsed.
+    pub(super) fn furnish(&self, cluster: &Cluster) -> Result<(), PlayError> {
+        let failing = self.failing()?;
+        let steered = |node: &Value| {
+            let mut node = node.clone();
+            let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
+            if !node["metadata"]["annotations"].is_object() {
+                node["metadata"]["annotations"] = json!({});
+            }
+            for (key, value) in steering {
+                node["metadata"]["annotations"][key] = value.into();
+            }
+            node
+        };
+        let definition = serde_json::to_value(crd::plans()).unwrap_or_default();
+        put(cluster, definition)?;
+        match &self.stage {
+            Stage::Generated { nodes, workloads } => {
+                for node in nodes {
+                    put(cluster, steered(node))?;
+                }
+                let mut daemon_sets: BTreeMap<String, Value> = BTreeMap::new();
+                for object in workloads {
+                    let mut object = object.clone();
+                    own(&mut object, &daemon_sets);
+                    let made = put(cluster, object)?;
+                    if made["kind"] == "DaemonSet" {
+                        let name = made["metadata"]["name"].as_str().unwrap_or_default();
+                        daemon_sets.insert(name.to_owned(), made["metadata"]["uid"].clone());
+                    }
+                }
+            }
+            Stage::Snapshot(snapshot) => {
+                let mut snapshot = snapshot.clone();
+                // Before what they own, or the collector would take it.
+                for plan in &snapshot.plans {
+                    restore(cluster, plan.clone())?;
+                }
+                for object in &mut snapshot.objects {
+                    if object["kind"] == "Node" {
+                        *object = steered(object);
+                    }
+                }
+                cluster.restore(&snapshot).map_err(|fault| PlayError::Refused {
+                    what: "the snapshot".to_owned(),
+                    why: fault.message,
+                })?;
+            }
+        }
+        for object in &self.objects {
+            Self::apply(cluster, object)?;
+        }
+        self.assume_secrets(cluster)
+    }
+
+    /// Secrets that a Plan names and that are in no file are somewhere else: here they are empty.
+    fn assume_secrets(&self, cluster: &Cluster) -> Result<(), PlayError> {
+        let stored = match &self.stage {
+            Stage::Snapshot(snapshot) => snapshot.plans.as_slice(),
+            Stage::Generated { .. } => &[],
+        };
+        for plan in self.plans.iter().chain(stored) {
+            let namespace = plan["metadata"]["namespace"].as_str().unwrap_or_default();
+            for name in secrets(plan) {
+                if cluster.get(Kind::Secret, namespace, name).is_none() {
+                    put(
+                        cluster,
+                        json!({
+                            "apiVersion": "v1", "kind": "Secret",
+                            "metadata": { "name": name, "namespace": namespace }, "type": "Opaque",
+                        }),
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As `kubectl apply` does: what is there gets the new spec, labels and annotations.
+    pub(super) fn apply(cluster: &Cluster, object: &Value) -> Result<(), PlayError> {
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let Some(kind) = Kind::of_object(text("apiVersion"), text("kind")) else {
+            return Ok(());
+        };
+        let namespace = match (kind.facts().namespaced, meta("namespace")) {
+            (false, _) => "",
+            (true, "") => "default",
+            (true, namespace) => namespace,
+        };
+        let key = Key::new(namespace, meta("name"));
+        if cluster.get(kind, namespace, meta("name")).is_none() {
+            return put(cluster, object.clone()).map(drop);
+        }
+        let applied = cluster.with(|state| {
+            state.update(kind, &key, Part::Whole, false, |old| {
+                let mut new = old.clone();
+                for (field, value) in object.as_object().into_iter().flatten() {
+                    if !matches!(field.as_str(), "metadata" | "status" | "apiVersion" | "kind") {
+                        new[field] = value.clone();
+                    }
+                }
+                for map in ["labels", "annotations"] {
+                    for (name, value) in object["metadata"][map].as_object().into_iter().flatten() {
+                        new["metadata"][map][name] = value.clone();
+                    }
+                }
+                Ok(new)
+            })
+        });
+        applied.map(drop).map_err(|fault| refused(object, &fault))
+    }
+}
+
+/// Names of the Secrets without which a Plan does not start.
+pub fn secrets(plan: &Value) -> impl Iterator<Item = &str> {
+    let all = plan["spec"]["secrets"].as_array().into_iter().flatten();
+    all.filter_map(|secret| secret["name"].as_str())
+        .filter(|name| !name.is_empty())
+}
+
+fn put(cluster: &Cluster, object: Value) -> Result<Value, PlayError> {
+    let what = json!({ "kind": object["kind"], "metadata": { "name": object["metadata"]["name"] } });
+    cluster.put(object).map_err(|fault| refused(&what, &fault))
+}
+
+fn restore(cluster: &Cluster, object: Value) -> Result<(), PlayError> {
+    let what = json!({ "kind": object["kind"], "metadata": { "name": object["metadata"]["name"] } });
+    cluster
+        .restore_one(object)
+        .map_err(|fault| refused(&what, &fault))
+}
+
+fn refused(object: &Value, fault: &Fault) -> PlayError {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    PlayError::Refused {
+        what: format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"])),
+        why: fault.message.clone(),
+    }
+}
+
+/// Fills in the UIDs of owners that were made just now.
+fn own(object: &mut Value, daemon_sets: &BTreeMap<String, Value>) {
+    let owners = object["metadata"].get_mut("ownerReferences");
+    for owner in owners.and_then(Value::as_array_mut).into_iter().flatten() {
+        let uid = owner["name"].as_str().and_then(|name| daemon_sets.get(name));
+        if let Some(uid) = uid {
+            owner["uid"] = uid.clone();
+        }
+    }
+}
