@@ -75,6 +75,8 @@ pub(super) struct PlanView {
 #[derive(Debug)]
 struct Chosen {
     offer: Arc<Offered>,
+    /// What status said that takes part: what the Plan was at, and what is remembered of the channel.
+    told: (Option<String>, BTreeMap<String, Timestamp>, Option<String>),
     from: Timestamp,
     /// When time alone makes it another one.
     until: Option<Timestamp>,
@@ -165,7 +167,6 @@ impl PlanView {
             && self.facts.object.metadata.labels == facts.object.metadata.labels
             && self.facts.object.metadata.annotations == facts.object.metadata.annotations;
         self.facts = facts;
-        self.chosen = None;
         if !same_spec {
             self.read_spec(defaults);
         }
@@ -201,6 +202,7 @@ impl PlanView {
         self.terms = Terms::of(spec);
         self.channel = resolve::channel_of(spec);
         self.policy = spec.version_policy().ok();
+        self.chosen = None;
         self.tolerates_not_ready = tolerates_not_ready(spec);
         (self.selector, self.selector_error) = match node_selector(spec) {
             Ok(selector) => (selector, None),
@@ -253,8 +255,15 @@ impl PlanView {
             (self.choice, self.chosen) = (None, None);
             return;
         };
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        let told = (
+            owned(resolve::current(&self.facts)),
+            resolve::seen(&self.facts, self.channel.as_ref()),
+            owned(resolve::withdrawn(&self.facts, self.channel.as_ref())),
+        );
         let stands = self.chosen.as_ref().is_some_and(|chosen| {
             Arc::ptr_eq(&chosen.offer, offer)
+                && chosen.told == told
                 && chosen.from <= now
                 && chosen.until.is_none_or(|until| now < until)
         });
@@ -263,12 +272,12 @@ impl PlanView {
         }
         let choice = match &self.policy {
             Some(policy) => {
-                let seen = resolve::seen(&self.facts, self.channel.as_ref());
+                let (current, seen, withdrawn) = &told;
                 let circumstances = Circumstances {
-                    current: resolve::current(&self.facts),
-                    seen: &seen,
+                    current: current.as_deref(),
+                    seen,
                     approved: self.facts.annotation(names::ANNOTATION_APPROVE),
-                    withdrawn: resolve::withdrawn(&self.facts, self.channel.as_ref()),
+                    withdrawn: withdrawn.as_deref(),
                     polled: known.polled,
                     now,
                 };
@@ -278,6 +287,7 @@ impl PlanView {
         };
         self.chosen = Some(Chosen {
             offer: Arc::clone(offer),
+            told,
             from: now,
             until: choice.due,
         });

@@ -107,6 +107,7 @@ pub fn choose(policy: &Policy, offered: &Offered, so: &Circumstances<'_>) -> Cho
     choice.seen = judge.seen(&verdicts);
     choice.due = verdicts
         .iter()
+        .filter(|verdict| verdict.is_eligible())
         .flat_map(|verdict| &verdict.refusals)
         .filter_map(|refusal| match refusal {
             Refusal::TooYoung { due, .. } => Some(*due),

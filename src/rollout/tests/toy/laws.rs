@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::objects::apply;
 use super::{Cordon, Toy, ToyJob, ToyPod, Who};
-use crate::api::{PlanStatus, names};
+use crate::api::{PlanSpec, PlanStatus, names};
 use crate::rollout::facts::{Outcome, Stage};
 use crate::rollout::record::Phase;
 use crate::rollout::{Decision, Event, NodeChange, NodeFacts, RebootPod, Record, Step};
@@ -256,7 +256,8 @@ impl Toy {
     fn runs_by_the_digest_that_is_stored(&self, job: &ToyJob) {
         let facts = &job.facts;
         let plan = self.plans.values().find(|plan| plan.it.uid == facts.plan_uid);
-        let Some(plan) = plan.filter(|plan| plan.it.object.spec.pins_digests()) else {
+        let pins = |spec: &PlanSpec| spec.pins_digests() && !spec.upgrade.image.contains('@');
+        let Some(plan) = plan.filter(|plan| pins(&plan.it.object.spec)) else {
             return;
         };
         let status = plan.it.status();
