@@ -320,7 +320,7 @@ pub(super) fn missing_secrets(given: &Given, assumed: &mut Vec<String>) {
     }
 }
 
-/// The controller's settings: those of a ConfigMap, and nothing of this process, so that everybody sees the same.
+/// The controller's settings: those of a `ConfigMap`, and nothing of this process, so that everybody sees the same.
 pub(super) fn settings(flags: &Flags, namespace: &str, stage: &Stage) -> anyhow::Result<Settings> {
     let known = match stage {
         Stage::Snapshot(snapshot) => snapshot.controller.clone(),
