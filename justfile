@@ -38,8 +38,9 @@ e2e FILTER="e2e::": _nodes
 suc-suite CHECKOUT: _nodes
     REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture suc_suite::
 
-# The budgets, measured: time, requests, memory
+# The budgets, measured: time, requests, memory; how long a decision takes; a drain beside kubectl's
 bench: (_ignored "bench")
+    cargo test --profile long-tests --locked --lib speed:: -- --nocapture --test-threads=1
 
 # Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); real nodes
 soak: (_ignored "soak") e2e
@@ -49,9 +50,9 @@ soak: (_ignored "soak") e2e
 storm SEEDS="20000":
     REFIT_SEEDS={{ SEEDS }} cargo test --profile long-tests --locked --lib -- --nocapture rehearse::tests::storm::whatever
 
-# Rewrite the generated files: crds/
+# Rewrite the generated files: crds/, docs/man/
 generate:
-    REFIT_UPDATE=1 cargo test --quiet --locked --lib crd::tests
+    REFIT_UPDATE=1 cargo test --quiet --locked --lib committed
 
 # The container image (just image=REGISTRY/NAME image; CONTAINER=podman for another builder)
 image:

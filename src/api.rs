@@ -11,12 +11,16 @@ pub mod selector;
 pub mod sentinel;
 pub mod status;
 pub mod validate;
+pub mod version_policy;
 pub mod window;
 
 pub use drain::{DrainNote, DrainWait};
 pub use plan::{
-    ContainerSpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretSpec, TimeWindowSpec, VolumeSpec,
+    ContainerSpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretRef, SecretSpec, TimeWindowSpec, VolumeSpec,
 };
 pub use reboot::{HostAccess, RebootSpec, RebootWhen, SettleSpec};
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
-pub use status::{ChannelStatus, NodeCounts, NodeProgress, PlanCondition, PlanStatus};
+pub use status::{
+    ChannelStatus, FirstSeen, NodeCounts, NodeProgress, PinnedImage, PinnedStatus, PlanCondition, PlanStatus,
+};
+pub use version_policy::{BadPolicy, VersionPolicySpec};

@@ -3,6 +3,7 @@
 
 mod ask;
 mod cluster;
+mod completion;
 mod controller;
 mod cordon;
 mod crd;
@@ -14,6 +15,7 @@ mod probe;
 mod reboot;
 mod rehearse;
 mod render;
+mod resolve;
 mod sentinel;
 #[cfg(test)]
 mod tests;
@@ -150,8 +152,20 @@ enum Command {
     /// the command is missing or fails, or the host cannot be entered; with 2 when the arguments are wrong. Why is said in the
     /// termination message, too.
     Reboot(reboot::Flags),
+    /// Say which version a channel or a Plan gives, and why
+    ///
+    /// TARGET is the URL of a channel, or files with Plans, whose channel, policy and status count; flags come before what a Plan
+    /// says. Nothing is written. All that the channel offers is looked at, and what each guard says of it.
+    ///
+    /// Ends with 0 when each target has a version that can be taken, with 1 when one has none (the channel cannot be asked, or
+    /// every version is refused), and with 2 when a file cannot be read or the arguments are wrong.
+    #[command(after_help = resolve::EXAMPLES)]
+    Resolve(resolve::Flags),
     /// Print the CRD of the Plan as YAML
     Crd,
+    /// Print the script with which a shell completes commands and flags
+    #[command(after_help = completion::EXAMPLES)]
+    Completion(completion::Flags),
 }
 
 /// Runs the command that `args` ask for, the program's name first.
@@ -178,7 +192,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Probe(flags)) => probe::run(flags),
         Some(Command::Sentinel(flags)) => sentinel::run(flags),
         Some(Command::Reboot(flags)) => reboot::run(flags),
+        Some(Command::Resolve(flags)) => resolve::run(&flags),
         Some(Command::Crd) => crd::run(),
+        Some(Command::Completion(flags)) => completion::run(&flags, Cli::command()),
     };
     result.unwrap_or_else(|error| {
         output::error(output::with_causes(&error));

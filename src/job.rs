@@ -13,5 +13,5 @@ pub mod render;
 pub mod settings;
 
 pub use reboot::{Errand, RebootInput, reboot_pod};
-pub use render::{Findings, JobError, JobInput, NodeInput, PlanInput, Remark, check, render};
+pub use render::{Findings, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, check, render};
 pub use settings::JobSettings;

@@ -18,3 +18,4 @@ pub mod proxy;
 pub mod rehearse;
 pub mod rollout;
 pub mod telemetry;
+pub mod version;

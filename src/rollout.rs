@@ -7,6 +7,7 @@
 mod blocker;
 mod conditions;
 mod decide;
+mod digests;
 mod event;
 pub mod facts;
 mod fields;

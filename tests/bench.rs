@@ -257,6 +257,7 @@ async fn bare_limit(world: &World, count: usize, concurrency: usize) -> Duration
         latest_version: "v1",
         latest_hash: "e56692be1351d90a3f6fec1c6d303a49f8a6fcf446c857d20e53dfa4",
         inputs: "fe7848d46414228546483f6a6b41f5cd",
+        digests: &refit::job::NO_DIGESTS,
     };
     let settings = JobSettings::new("bare", "example.com/refit:1");
     let create = async |index: usize| {

@@ -1,5 +1,12 @@
 //! Channels as a running controller asks them: when, how often, for whom, and what a Plan says of the answer.
 
+mod github;
+mod listed;
+mod oci;
+pub(crate) mod registry;
+mod secrets;
+pub(crate) mod seen;
+
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -172,7 +179,7 @@ async fn a_channel_that_cannot_be_asked_is_told_and_its_password_is_not() {
         (
             "ftp",
             "ftp://user:hunter2@127.0.0.1/stable",
-            "the channel's URL has the scheme \"ftp\"; only http and https are asked",
+            "the channel's URL has the scheme \"ftp\"; only http, https, github and oci are asked",
         ),
         (
             "refused",

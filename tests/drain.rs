@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use refit::api::names;
 use refit::rehearse::podlife::{Defaults, Delay};
 use serde_json::{Value, json};
@@ -161,6 +161,14 @@ impl Bench {
         }
         create(&self.budgets(), budget).await;
         self.counted(name, healthy).await;
+    }
+
+    /// The budget is no more, and keeps no pod any longer.
+    async fn open(&self, budget: &str) {
+        self.budgets()
+            .delete(budget, &DeleteParams::default())
+            .await
+            .unwrap();
     }
 
     fn budgets(&self) -> Api<PodDisruptionBudget> {

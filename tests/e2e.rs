@@ -7,5 +7,6 @@ mod deployed;
 mod machines;
 mod node_side;
 mod plans;
+mod reboot;
 mod remains;
 mod stage;

@@ -54,3 +54,4 @@ mod soak;
 mod suc_suite;
 mod tended;
 mod testbed;
+mod versions;

@@ -62,7 +62,7 @@ fn has(code: &str, word: &str) -> bool {
 }
 
 #[test]
-fn rollout_and_job_have_no_client_no_runtime_no_clock_no_environment_and_no_files() {
+fn rollout_job_and_version_have_no_client_no_runtime_no_clock_no_environment_and_no_files() {
     let forbidden = [
         "kube::",
         "tokio::",
@@ -79,7 +79,7 @@ fn rollout_and_job_have_no_client_no_runtime_no_clock_no_environment_and_no_file
         "crate::cli",
         "rand::",
     ];
-    for part in ["rollout", "job"] {
+    for part in ["rollout", "job", "version"] {
         let found = lines_with(part, &forbidden);
         assert!(found.is_empty(), "{}", found.join("\n"));
     }

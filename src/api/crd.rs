@@ -29,17 +29,21 @@ pub const VERSION: &str = "v1";
 /// Fields that refit adds to system-upgrade-controller's, below the Plan.
 ///
 /// A served schema that lacks one of them prunes it, and a Plan that asked for restraint would run without.
-pub const OWN_FIELDS: [[&str; 2]; 11] = [
+pub const OWN_FIELDS: [[&str; 2]; 15] = [
+    ["spec", "channelCASecretRef"],
+    ["spec", "channelSecretRef"],
     ["spec", "hostAccess"],
     ["spec", "maxConcurrent"],
     ["spec", "reboot"],
     ["spec", "settle"],
     ["spec", "suspend"],
+    ["spec", "versionPolicy"],
     ["status", "active"],
     ["status", "channel"],
     ["status", "nextWindow"],
     ["status", "nodes"],
     ["status", "observedGeneration"],
+    ["status", "pinned"],
     ["status", "progress"],
 ];
 

@@ -61,6 +61,11 @@ pub const ANNOTATION_DRAIN: &str = "refit.rs/drain";
 /// Plan annotation: digest of refit's own fields, to notice a schema that prunes them.
 pub const ANNOTATION_FIELDS: &str = "refit.rs/fields";
 
+/// Plan annotation for people: the version that `spec.versionPolicy.propose` may take.
+pub const ANNOTATION_APPROVE: &str = "refit.rs/approve";
+/// Plan annotation for people: a value that it has not had yet has the channel asked at once.
+pub const ANNOTATION_POLL_NOW: &str = "refit.rs/poll-now";
+
 /// Label that says on which host a node runs.
 pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 /// Label that says which operating system a node runs.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reboot::{HostAccess, RebootSpec, SettleSpec};
 use super::status::PlanStatus;
+use super::version_policy::VersionPolicySpec;
 use super::window;
 
 /// A Plan says which nodes are upgraded to which version, by which container, and how many at a time.
@@ -58,14 +59,33 @@ pub struct PlanSpec {
     /// namespace's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// URL that says the version: it answers with a redirect whose Location ends in it, such as
-    /// `https://update.k3s.io/v1-release/channels/stable`. Asked every 15 minutes, unless the controller is set
-    /// otherwise. Ignored when `version` is set.
+    /// URL that says the version. `https://update.k3s.io/v1-release/channels/stable` answers with a redirect whose Location
+    /// ends in it; with `#stable` in place of `/stable`, the list of a channel server's channels is read; `github://k3s-io/k3s`
+    /// are the releases of a repository on GitHub, prereleases aside; `oci://docker.io/rancher/k3s-upgrade` are the tags of a
+    /// repository in a registry. Asked every 15 minutes, unless the controller is set otherwise. Ignored when `version` is
+    /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
+    /// Secret with which the channel is asked, in the Plan's namespace: `token` (bearer), or `username` and `password`
+    /// (basic), or `header` and `value` (a header of that name), or, for registries, `.dockerconfigjson`. Sent to the channel's
+    /// own host only. Absent means none; registries are then asked with `imagePullSecrets`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel_secret_ref: Option<SecretRef>,
+    /// Secret with the certificate authorities to trust for the channel beside the public ones, in the Plan's namespace:
+    /// PEM under `ca.crt`. Absent means none.
+    #[serde(
+        default,
+        rename = "channelCASecretRef",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub channel_ca_secret_ref: Option<SecretRef>,
     /// Version to upgrade to, such as `v1.33.4+k3s1`. `+` becomes `-`, so that it is an image tag and a label value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// Which versions are taken from the channel, and when; how far a node may be behind; whether images run by digest. A Plan
+    /// that has one keeps its last good version, and says in the condition `UpToDate` what holds the next one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_policy: Option<VersionPolicySpec>,
     /// Secrets mounted into every container of the Job. A change of one runs the Plan again, unless `ignoreUpdates`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<Vec<SecretSpec>>,
@@ -167,6 +187,14 @@ pub struct VolumeSpec {
     #[serde(default)]
     #[schemars(!default)]
     pub destination: String,
+}
+
+/// A secret in the Plan's namespace.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub struct SecretRef {
+    /// Name of the secret.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
 }
 
 /// A secret mounted into every container of the Job.

@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
+pub(super) use syntax::is_subdomain;
 pub use syntax::{label_key_problems, label_value_problems};
 
 /// Why there is no such selector, in apimachinery's words.

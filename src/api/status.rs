@@ -1,5 +1,8 @@
 //! `Plan.status`: system-upgrade-controller's fields with their meaning, and refit's own beside them.
 
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +39,9 @@ pub struct PlanStatus {
     /// What the channel said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelStatus>,
+    /// What the tags of the Plan's images stood for when its version was resolved, with `versionPolicy.pinDigest`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<PinnedStatus>,
     /// When the window opens next (RFC 3339). Absent while it is open, or when it never opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_window: Option<String>,
@@ -125,17 +131,96 @@ pub struct NodeProgress {
     pub message: Option<String>,
 }
 
-/// What the channel said last.
+/// What the channel said last, and what the Plan makes of it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelStatus {
     /// URL that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// Names of the secrets with which it was asked, separated by commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<String>,
     /// When it was asked last (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_polled: Option<String>,
+    /// When it is asked next, unless something happens before (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_poll: Option<String>,
+    /// The value of the annotation `refit.rs/poll-now` that it was asked for last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub polled_for: Option<String>,
     /// Why the last answer could not be used. Absent when it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// The version that would be next, and is not taken, or not yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<String>,
+    /// When the candidate was published, where the channel says so, or seen first (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// When the candidate is taken, where nothing but its age holds it (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<String>,
+    /// One word that says what holds the candidate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// A sentence that says what holds the candidate, and what lets it through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What the channel gave when it last gave an older version than the Plan has. No node is started meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<String>,
+    /// Further versions that may be taken one day, and when each was seen first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Vec<FirstSeen>>,
+}
+
+impl ChannelStatus {
+    /// When versions were seen first, by the version with `+` as `-`.
+    pub fn first_seen(&self) -> BTreeMap<String, Timestamp> {
+        let candidate = self.candidate.as_deref().zip(self.since.as_deref());
+        let others = self.seen.iter().flatten();
+        others
+            .map(|seen| (seen.version.as_str(), seen.since.as_str()))
+            .chain(candidate)
+            .filter_map(|(version, since)| Some((version.replace('+', "-"), since.parse().ok()?)))
+            .collect()
+    }
+}
+
+/// When a version was seen first.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FirstSeen {
+    /// The version, with `+` as `-`.
+    #[serde(default)]
+    pub version: String,
+    /// When it was seen first (RFC 3339).
+    #[serde(default)]
+    pub since: String,
+}
+
+/// What the tags of a Plan's images stood for.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PinnedStatus {
+    /// The `latestHash` that they were asked for.
+    #[serde(default)]
+    pub hash: String,
+    /// Each image that has a tag, and its digest.
+    #[serde(default)]
+    pub images: Vec<PinnedImage>,
+}
+
+/// An image by digest.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PinnedImage {
+    /// The image with its tag.
+    #[serde(default)]
+    pub image: String,
+    /// The digest that the tag stood for: that of the index, where there is one.
+    #[serde(default)]
+    pub digest: String,
 }

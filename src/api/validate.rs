@@ -11,12 +11,15 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::duration::{DurationError, GoDuration};
 use super::reboot::{HostAccess, REQUIRED_FILES, RebootWhen};
-use super::selector::{Selector, SelectorError, label_value_problems};
+use super::selector::{Selector, SelectorError, is_subdomain, label_value_problems};
 use super::window::{Window, WindowError};
-use super::{DrainSpec, DrainTimeout, PlanSpec};
+use super::{BadPolicy, DrainSpec, DrainTimeout, PlanSpec};
 
 /// Longest name of a Plan: the name part of the node label `plan.upgrade.cattle.io/<plan>`, and a label value on its Jobs.
 pub const MAX_PLAN_NAME_LEN: usize = 63;
+
+/// Longest name of an object (RFC 1123 subdomain).
+const MAX_OBJECT_NAME_LEN: usize = 253;
 
 /// Longest path on Linux, in bytes, its terminating zero aside.
 const MAX_PATH_LEN: usize = 4095;
@@ -123,6 +126,17 @@ pub enum Invalid {
     /// Nothing on the host can be looked at, which the proof of a reboot needs.
     #[error("spec.reboot.when is {}, and spec.hostAccess None keeps refit from the host: use Root or Full", .0.as_str())]
     RebootWithoutHost(RebootWhen),
+    /// A policy that cannot be read.
+    #[error(transparent)]
+    VersionPolicy(#[from] BadPolicy),
+    /// A reference to a Secret that can be none.
+    #[error("{field}.name is {name:?}: it must be the name of a secret in the Plan's namespace")]
+    SecretName {
+        /// Path of the reference.
+        field: &'static str,
+        /// What it is.
+        name: String,
+    },
     /// Secrets that the Plan needs and that are not there, in the Plan's order.
     #[error("{}", not_found(.0))]
     SecretsMissing(Vec<String>),
@@ -168,8 +182,25 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
     if let Some(limit) = &spec.max_concurrent {
         MaxConcurrent::parse(limit)?;
     }
+    spec.version_policy()?;
     validate_reboot(spec)?;
-    validate_settle(spec)
+    validate_settle(spec)?;
+    let secrets = [
+        ("spec.channelSecretRef", &spec.channel_secret_ref),
+        ("spec.channelCASecretRef", &spec.channel_ca_secret_ref),
+    ];
+    for (field, secret) in secrets {
+        if let Some(secret) = secret.as_ref().filter(|secret| !is_secret_name(&secret.name)) {
+            let name = secret.name.clone();
+            return Err(Invalid::SecretName { field, name });
+        }
+    }
+    Ok(())
+}
+
+/// Whether the API server would find something by this name.
+fn is_secret_name(name: &str) -> bool {
+    name.len() <= MAX_OBJECT_NAME_LEN && is_subdomain(name)
 }
 
 /// Asked whatever `when` is: a mistake is better told before it counts.

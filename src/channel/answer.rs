@@ -1,13 +1,13 @@
 //! Reads the version off a channel's answer (S46, and design rules where that is too trusting).
 
 use http::header::{CONTENT_TYPE, LOCATION};
-use http::{StatusCode, Version};
 use percent_encoding::percent_decode_str;
 use reqwest::Response;
 use url::Url;
 
+use super::ChannelError;
 use super::version::{check, is_semver, munge};
-use super::{ChannelError, failed};
+use super::wire::{is_redirect, status_line};
 
 /// How much of a body is read to see whether it is an HTML page.
 const SNIFFED: usize = 1024;
@@ -26,11 +26,7 @@ const HTML: [&str; 7] = [
 pub(super) async fn version(url: &Url, response: Response) -> Result<String, ChannelError> {
     let status = response.status();
     let version = match status {
-        StatusCode::MOVED_PERMANENTLY
-        | StatusCode::FOUND
-        | StatusCode::SEE_OTHER
-        | StatusCode::TEMPORARY_REDIRECT
-        | StatusCode::PERMANENT_REDIRECT => {
+        status if is_redirect(status) => {
             let version = base(&location(url, &response)?);
             // To itself, to the same over https, to another host that has the channel now.
             if version == base(url) && !is_semver(&munge(&version)) {
@@ -77,42 +73,37 @@ fn base(url: &Url) -> String {
 }
 
 async fn is_html(mut response: Response) -> Result<bool, ChannelError> {
-    let content_type = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let media_type = content_type
-        .and_then(|value| value.split(';').next())
-        .unwrap_or_default()
-        .trim();
-    if media_type.eq_ignore_ascii_case("text/html")
-        || media_type.eq_ignore_ascii_case("application/xhtml+xml")
-    {
+    let content_type = response.headers().get(CONTENT_TYPE);
+    if is_html_type(content_type.and_then(|value| value.to_str().ok())) {
         return Ok(true);
     }
     let mut start = Vec::new();
     while start.len() < SNIFFED {
-        match response.chunk().await.map_err(|error| failed(&error))? {
+        match response
+            .chunk()
+            .await
+            .map_err(|error| ChannelError::failed(&error))?
+        {
             Some(chunk) => start.extend(chunk.iter().take(SNIFFED - start.len())),
             None => break,
         }
     }
-    let text = String::from_utf8_lossy(&start).to_ascii_lowercase();
-    let text = text.trim_start_matches('\u{feff}').trim_start();
-    Ok(HTML.iter().any(|tag| text.starts_with(tag)))
+    Ok(is_html_text(&start))
 }
 
-/// `HTTP/1.1 404 Not Found`. The reason phrase is the standard's: what the server says need not be fit to be shown.
-fn status_line(version: Version, status: StatusCode) -> String {
-    let version = if version == Version::HTTP_2 {
-        "HTTP/2.0".to_owned()
-    } else {
-        format!("{version:?}")
-    };
-    let line = format!(
-        "{version} {} {}",
-        status.as_u16(),
-        status.canonical_reason().unwrap_or_default()
-    );
-    line.trim_end().to_owned()
+/// Whether a content type is that of a page for people.
+pub(super) fn is_html_type(content_type: Option<&str>) -> bool {
+    let media_type = content_type
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default()
+        .trim();
+    media_type.eq_ignore_ascii_case("text/html") || media_type.eq_ignore_ascii_case("application/xhtml+xml")
+}
+
+/// Whether a body begins as a page for people does.
+pub(super) fn is_html_text(body: &[u8]) -> bool {
+    let start = &body[..body.len().min(SNIFFED)];
+    let text = String::from_utf8_lossy(start).to_ascii_lowercase();
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    HTML.iter().any(|tag| text.starts_with(tag))
 }

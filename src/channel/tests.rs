@@ -3,6 +3,7 @@
 mod responder;
 
 use std::io::Write as _;
+use std::path::Path;
 
 use super::*;
 use responder::{Responder, tls_responder};
@@ -366,7 +367,7 @@ async fn what_cannot_be_asked_is_told_without_the_url() {
     for url in ["ftp://user:s3cret@a/v1", "file:///etc/passwd", "data:,v1"] {
         let text = client().resolve(url, None).await.unwrap_err().to_string();
         assert!(
-            text.ends_with("only http and https are asked") && !text.contains("s3cret"),
+            text.ends_with("only http, https, github and oci are asked") && !text.contains("s3cret"),
             "{text}"
         );
     }
@@ -523,10 +524,75 @@ async fn a_proxy_that_refuses_is_told_without_its_password() {
     assert!(text.contains("proxy") && !text.contains("s3cret"), "{text}");
 }
 
+/// Every kind of channel, asked of what answers at `address`.
+fn kinds(address: &std::net::SocketAddr) -> [String; 4] {
+    [
+        format!("http://{address}/stable"),
+        format!("http://{address}/channels#stable"),
+        format!("github://{address}/a/b"),
+        format!("oci://{address}/a/b"),
+    ]
+}
+
+#[tokio::test]
+async fn every_kind_ends_with_the_time_that_it_has() {
+    let silent = Responder::start("").await;
+    silent.hang();
+    let drips = Responder::start("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n[").await;
+    drips.pour(" ", Duration::from_millis(20));
+    let client = patient(Duration::from_millis(300));
+    for responder in [&silent, &drips] {
+        for channel in kinds(&responder.address) {
+            let error = client.resolve(&channel, None).await.unwrap_err();
+            assert_eq!(
+                error,
+                ChannelError::TimedOut(Duration::from_millis(300)),
+                "{channel}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pass_of_pages_without_end_has_an_end() {
+    // Each page has another one behind it.
+    let endless = Responder::start("").await;
+    endless.pages();
+    let client = client();
+    let [.., github, oci] = kinds(&endless.address);
+    let error = client.resolve(&oci, None).await.unwrap_err();
+    assert_eq!(error, ChannelError::TooManyTags(1));
+    let access = Access::default();
+    let ask = Ask {
+        url: &github,
+        latest_version: None,
+        access: &access,
+    };
+    let offered = client.offer(ask).await.unwrap();
+    assert_eq!(offered.releases.len(), 1);
+    assert_eq!(
+        offered.partial.as_deref(),
+        Some("only the newest 1000 releases are read")
+    );
+}
+
+#[tokio::test]
+async fn no_kind_shows_where_it_was_sent() {
+    let gone = Responder::start("").await;
+    let channels = kinds(&gone.address);
+    gone.stop().await;
+    for channel in channels {
+        let text = client().resolve(&channel, None).await.unwrap_err().to_string();
+        assert!(text.contains("refused") && !text.contains("127.0.0.1"), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_was_given_its_answers_asks_nobody() {
     let client = ChannelClient::given(|url, latest| match url {
-        "https://nowhere.invalid/stable" => Ok(format!("v2-after-{}", latest.unwrap_or("nothing"))),
+        "https://nowhere.invalid/stable" => {
+            Ok(Offer::one(format!("v2-after-{}", latest.unwrap_or("nothing"))))
+        }
         _ => Err(ChannelError::NotAUrl),
     });
     let answer = client.resolve("https://nowhere.invalid/stable", Some("v1")).await;

@@ -1,6 +1,7 @@
 //! What may be a version, and which move from one version to another a Plan never makes. Pure.
 
-use std::fmt::Write as _;
+use crate::version::Version;
+pub(super) use crate::version::quoted;
 
 /// The longest label value, which is shorter than the longest image tag (128).
 const MAX_LENGTH: usize = 63;
@@ -63,55 +64,21 @@ pub fn accept(current: Option<&str>, offered: &str) -> Result<(), Refused> {
 
 /// Whether the version, with or without a leading `v`, is a semantic one (semver.org 2.0.0).
 pub fn is_semver(version: &str) -> bool {
-    semver::Version::parse(version.strip_prefix('v').unwrap_or(version)).is_ok()
+    version
+        .parse::<Version>()
+        .is_ok_and(|version| version.is_semantic())
 }
 
-/// Whether `offered` is an older release than `current`. Both must be semantic versions; of the same release the suffixes
-/// are compared by their numbers, as far as they are made alike (`k3s2` and `k3s10`, not `rc1-k3s1` and `k3s1`).
+/// Whether `offered` is an older release than `current`, as far as anybody knows: where the two cannot be compared, their
+/// numbers alone say so.
 pub fn is_behind(current: &str, offered: &str) -> bool {
-    let parse = |version: &str| semver::Version::parse(version.strip_prefix('v').unwrap_or(version)).ok();
-    let (Some(current), Some(offered)) = (parse(current), parse(offered)) else {
+    let (Ok(current), Ok(offered)) = (current.parse::<Version>(), offered.parse::<Version>()) else {
         return false;
     };
-    let release = |v: &semver::Version| (v.major, v.minor, v.patch);
-    match release(&offered).cmp(&release(&current)) {
-        std::cmp::Ordering::Equal => {
-            let ((words, numbers), (was_words, was_numbers)) = (suffix(&offered.pre), suffix(&current.pre));
-            words == was_words && numbers < was_numbers
-        }
-        order => order.is_lt(),
+    match offered.compare(&current) {
+        Ok(order) => order.is_lt(),
+        Err(_) => offered.compare_numbers(&current).is_lt(),
     }
-}
-
-/// The suffix of a version with each number replaced by `#`, and the numbers.
-fn suffix(text: &str) -> (String, Vec<u64>) {
-    let mut words = String::new();
-    let mut numbers = Vec::new();
-    let mut rest = text;
-    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
-        let digits = &rest[start..];
-        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-        words.push_str(&rest[..start]);
-        words.push('#');
-        numbers.push(digits[..end].parse().unwrap_or(u64::MAX));
-        rest = &digits[end..];
-    }
-    words.push_str(rest);
-    (words, numbers)
-}
-
-/// The text in quotes, without what could upset a terminal and without its tail when it is long.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars().take(MAX_LENGTH) {
-        // Writing to a String cannot fail.
-        let _ = write!(quoted, "{}", c.escape_debug());
-    }
-    if text.chars().nth(MAX_LENGTH).is_some() {
-        quoted.push('…');
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]
@@ -186,7 +153,9 @@ mod tests {
         assert!(!is_behind("v1.30.1-rc1-k3s1", "v1.30.1-k3s1"));
         assert!(!is_behind("v1.30.1-k3s1", "v1.31.0-rc1-k3s1"));
         assert!(!is_behind("focal", "bionic"));
-        assert!(!is_behind("22.04", "20.04"));
+        assert!(is_behind("22.04", "20.04") && !is_behind("20.04", "22.04"));
+        assert!(is_behind("v1.30.1-k3s1", "v1.30.1-rc1-k3s1"));
+        assert!(is_behind("v1.30.1-k3s1", "v1.29.9-rke2r1"));
     }
 
     #[test]

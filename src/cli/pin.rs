@@ -1,20 +1,26 @@
 //! `refit pin`: asks the channels, decides, and writes the files.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use semver::VersionReq;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use super::ask::{Answers, Asking};
+use super::ask::{Answers, Asking, Digests};
 use super::{USAGE, output, validate};
 use crate::api::names::GROUP;
-use crate::gitops::pin::{Guard, PlanAt, Verdict, Want, judge, plans, rewrite};
+use crate::channel::Offer;
+use crate::channel::version::munge;
+use crate::clock::Clock;
+use crate::gitops::pin::{PlanAt, Verdict, Want, followers, judge, plans, rewrite};
 use crate::gitops::{Source, write};
+use crate::version::Range;
+use crate::version::policy::Policy;
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit pin clusters/                                every Plan below a folder, from its own channel
@@ -35,9 +41,10 @@ pub(super) struct Flags {
     #[arg(long)]
     check: bool,
 
-    /// Take only versions in this range, such as '>=1.33, <1.34'; others leave the Plan as it is
+    /// Take only versions in this range, such as '>=1.33 <1.34', in place of the Plan's `versionPolicy.range`; others leave the
+    /// Plan as it is
     #[arg(long, value_name = "RANGE", value_parser = range)]
-    range: Option<VersionReq>,
+    range: Option<Range>,
 
     /// Take a version that is older than the one in the file, too
     #[arg(long)]
@@ -59,6 +66,10 @@ pub(super) struct Flags {
     #[arg(long)]
     image_tag: bool,
 
+    /// Write images that follow the version with their tag and its digest, as the registry has it now
+    #[arg(long)]
+    digest: bool,
+
     /// How changes are told
     #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
     output: Format,
@@ -75,9 +86,8 @@ enum Format {
     Json,
 }
 
-fn range(text: &str) -> Result<VersionReq, String> {
-    text.parse()
-        .map_err(|error| format!("{error}; write for example '>=1.33, <1.34' or '~1.33'"))
+fn range(text: &str) -> Result<Range, String> {
+    text.parse::<Range>().map_err(|error| error.to_string())
 }
 
 /// What became of a Plan.
@@ -88,6 +98,8 @@ struct Outcome {
     /// `changed`, `same`, `kept` or `failed`.
     result: &'static str,
     why: Option<String>,
+    /// Images that get another digest.
+    images: Vec<String>,
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
@@ -104,25 +116,29 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(USAGE));
     }
     let answers = answers(flags, &found)?;
-    let guard = Guard {
-        range: flags.range.clone(),
-        allow_downgrade: flags.allow_downgrade,
-    };
-
+    let now = Clock::system().now();
     let mut outcomes = Vec::new();
-    let mut texts = Vec::new();
+    let mut of_file = Vec::new();
     for (source, plans) in sources.iter().zip(found) {
-        let mut wants = Vec::new();
         let first = outcomes.len();
+        let mut wants = Vec::new();
         for plan in plans {
-            let (outcome, want) = decide(flags, source, plan, &answers, &guard);
+            let (outcome, want) = decide(flags, source, plan, &answers, now);
             outcomes.push(outcome);
-            wants.extend(want);
+            wants.extend(want.map(|want| (outcomes.len() - 1, want)));
         }
+        of_file.push((first..outcomes.len(), wants));
+    }
+    if flags.digest {
+        pin_images(flags, &mut outcomes, &mut of_file)?;
+    }
+    let mut texts = Vec::new();
+    for (source, (mine, wants)) in sources.iter().zip(of_file) {
+        let wants: Vec<_> = wants.into_iter().map(|(_, want)| want).collect();
         let text = match rewrite(source, &wants) {
             Ok(text) => text,
             Err(error) => {
-                for outcome in outcomes[first..]
+                for outcome in outcomes[mine]
                     .iter_mut()
                     .filter(|outcome| outcome.result == "changed")
                 {
@@ -165,6 +181,40 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// The outcomes of a file, and what is wanted for which of them.
+type OfFile = (std::ops::Range<usize>, Vec<(usize, Want)>);
+
+/// Asks for the digests of all images that follow a version, and wants them. A Plan of which one is not known stays as it is.
+fn pin_images(flags: &Flags, outcomes: &mut [Outcome], of_file: &mut [OfFile]) -> anyhow::Result<()> {
+    let wants = of_file.iter().flat_map(|(_, wants)| wants);
+    let images = wants.flat_map(|(_, want)| followers(&want.plan, &want.version));
+    let digests: Digests = flags.asking.digests(images.collect())?;
+    for (_, wants) in of_file {
+        wants.retain_mut(|(index, want)| {
+            let outcome = &mut outcomes[*index];
+            for image in followers(&want.plan, &want.version) {
+                match digests.get(&image) {
+                    Some(Ok(digest)) => {
+                        let pinned = format!("{image}@{digest}");
+                        if !want.plan.images.iter().any(|(_, image)| *image == pinned) {
+                            outcome.result = "changed";
+                            outcome.images.push(pinned);
+                        }
+                        want.digests.insert(image, digest.clone());
+                    }
+                    Some(Err(error)) => {
+                        (outcome.result, outcome.why) = ("failed", Some(format!("image {image}: {error}")));
+                        return false;
+                    }
+                    None => {}
+                }
+            }
+            true
+        });
+    }
+    Ok(())
 }
 
 fn chosen(flags: &Flags, source: &Source) -> Vec<PlanAt> {
@@ -213,7 +263,7 @@ fn decide(
     source: &Source,
     plan: PlanAt,
     answers: &Answers,
-    guard: &Guard,
+    now: Timestamp,
 ) -> (Outcome, Option<Want>) {
     let mut outcome = Outcome {
         file: source.name.clone(),
@@ -221,47 +271,81 @@ fn decide(
         offered: None,
         result: "kept",
         why: None,
+        images: Vec::new(),
     };
     if let Some(placeholder) = &outcome.plan.placeholder {
         outcome.why = Some(format!("somebody else fills in {placeholder}"));
         return (outcome, None);
     }
-    let offered = match (&flags.to, channel_of(flags, &outcome.plan)) {
-        (Some(version), _) => Ok(version.clone()),
+    let offer = match (&flags.to, channel_of(flags, &outcome.plan)) {
+        (Some(version), _) => Ok(Cow::Owned(Offer::one(version.clone()))),
         (None, Some(channel)) => match answers.get(&channel) {
-            Some(Ok(version)) => Ok(version.clone()),
+            Some(Ok(offer)) => Ok(Cow::Borrowed(offer)),
             Some(Err(error)) => Err(error.to_string()),
-            None => Err("the channel was not asked".to_owned()),
+            None => Err("it was not asked".to_owned()),
         },
         (None, None) => {
             outcome.why = Some("it has no channel; --channel gives it one".to_owned());
             return (outcome, None);
         }
     };
-    let offered = match offered {
-        Ok(offered) => offered,
+    let offer = match offer {
+        Ok(offer) => offer,
         Err(why) => {
             (outcome.result, outcome.why) = ("failed", Some(format!("its channel gives no version: {why}")));
             return (outcome, None);
         }
     };
-    outcome.offered = Some(offered.clone());
-    match judge(outcome.plan.version.as_deref(), &offered, guard) {
-        Verdict::Same => outcome.result = "same",
-        Verdict::OutOfRange => outcome.why = Some(format!("{offered} is not in the range")),
-        Verdict::Refused(why) => (outcome.result, outcome.why) = ("failed", Some(why.to_string())),
+    let policy = match policy(flags, &outcome.plan) {
+        Ok(policy) => policy,
+        Err(why) => {
+            (outcome.result, outcome.why) = ("failed", Some(why));
+            return (outcome, None);
+        }
+    };
+    if let [only] = offer.releases.as_slice() {
+        outcome.offered = Some(only.version.clone());
+    }
+    let version = match judge(outcome.plan.version.as_deref(), &offer, &policy, now) {
+        Verdict::Same => {
+            outcome.result = "same";
+            // Its images may be without their digests.
+            outcome.plan.version.clone().filter(|_| flags.digest)
+        }
+        Verdict::Kept(why) => {
+            outcome.why = Some(why);
+            None
+        }
+        Verdict::Refused(why) => {
+            (outcome.result, outcome.why) = ("failed", Some(why.to_string()));
+            None
+        }
         Verdict::Take(version) => {
             outcome.result = "changed";
             outcome.offered = Some(version.clone());
-            let want = Want {
-                plan: outcome.plan.clone(),
-                version,
-                images: flags.image_tag,
-            };
-            return (outcome, Some(want));
+            Some(version)
         }
-    }
-    (outcome, None)
+    };
+    let want = version.map(|version| Want {
+        plan: outcome.plan.clone(),
+        version,
+        images: flags.image_tag,
+        digests: BTreeMap::new(),
+    });
+    (outcome, want)
+}
+
+/// What is asked for on the command line comes before what the Plan says; a version that is given there is the one that is meant.
+fn policy(flags: &Flags, plan: &PlanAt) -> Result<Policy, String> {
+    let mut policy = if flags.to.is_some() {
+        Policy::default()
+    } else {
+        plan.policy.clone()?
+    };
+    policy.is_given |= flags.range.is_some();
+    policy.range = flags.range.clone().or(policy.range);
+    policy.allow_downgrade |= flags.allow_downgrade;
+    Ok(policy)
 }
 
 /// What would change, as `diff -u` and `git apply` have it.
@@ -286,7 +370,12 @@ fn tell(flags: &Flags, outcomes: &[Outcome], data: String, is_filter: bool) -> a
             ("changed", _) => {
                 let offered = outcome.offered.as_deref().unwrap_or_default();
                 // Writing to a String cannot fail.
-                let _ = writeln!(lines, "{file}:{line}: Plan {plan}: {version} -> {offered}");
+                if munge(version) != munge(offered) {
+                    let _ = writeln!(lines, "{file}:{line}: Plan {plan}: {version} -> {offered}");
+                }
+                for image in &outcome.images {
+                    let _ = writeln!(lines, "{file}:{line}: Plan {plan}: image {image}");
+                }
             }
             ("failed", Some(why)) => output::error(format_args!("{file}:{line}: Plan {plan}: {why}")),
             (_, Some(why)) => output::note(format_args!(
@@ -321,6 +410,7 @@ fn as_json(outcomes: &[Outcome], text: &str) -> Value {
                 "version": outcome.plan.version,
                 "offered": outcome.offered,
                 "result": outcome.result,
+                "images": outcome.images,
                 "why": outcome.why,
             })
         })

@@ -18,7 +18,7 @@ use super::ask::Asking;
 use super::cluster::Connection;
 use super::{USAGE, output, validate};
 use crate::api::selector::Selector;
-use crate::api::{Plan, names};
+use crate::api::{Plan, PlanSpec, names};
 use crate::channel::version;
 use crate::controller::own_image::DEFAULT_IMAGE;
 use crate::controller::settings::{Flags as ControllerFlags, Notice, Settings};
@@ -253,6 +253,7 @@ fn render(
         ));
         return Ok(None);
     }
+    let digests = pinned(stored.as_ref().unwrap_or(plan), &plan.spec, &hash);
     let uid = stored.and_then(|plan| plan.metadata.uid);
     if uid.is_none() || node.uid.is_none() {
         output::note(format_args!(
@@ -273,6 +274,7 @@ fn render(
             latest_version: &version,
             latest_hash: &hash,
             inputs: &inputs,
+            digests: &digests,
         },
         node: NodeInput {
             name: &node.name,
@@ -315,9 +317,13 @@ fn version(flags: &Flags, plan: &Plan, stored: Option<&Plan>) -> anyhow::Result<
             let channel = plan.spec.channel.clone().unwrap_or_default();
             let answers = flags.asking.ask([channel.clone()].into())?;
             match answers.into_values().next() {
-                Some(answer) => answer.map_err(|error| {
-                    anyhow!("the channel {channel:?} gives no version ({error}); --version gives one")
-                })?,
+                Some(answer) => {
+                    let offer = answer.map_err(|error| {
+                        anyhow!("the channel {channel:?} gives no version ({error}); --version gives one")
+                    })?;
+                    let newest = offer.newest().map(|release| release.version.clone());
+                    newest.context("the channel has no release; --version gives one")?
+                }
                 None => bail!("it has neither version nor channel; --version gives it one"),
             }
         };
@@ -470,4 +476,14 @@ fn print(format: Format, jobs: &[Job]) -> anyhow::Result<String> {
             format!("{list:#}\n")
         }
     })
+}
+
+/// The digests that status has of the Plan's images at this hash.
+fn pinned(known: &Plan, spec: &PlanSpec, hash: &str) -> BTreeMap<String, String> {
+    let pinned = known.status.as_ref().and_then(|status| status.pinned.as_ref());
+    let pinned = pinned.filter(|pinned| spec.pins_digests() && pinned.hash == hash);
+    let images = pinned.into_iter().flat_map(|pinned| &pinned.images);
+    images
+        .map(|pinned| (pinned.image.clone(), pinned.digest.clone()))
+        .collect()
 }

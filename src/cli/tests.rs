@@ -1,3 +1,5 @@
+mod man;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -6,8 +6,10 @@
 mod manifest;
 pub mod permissions;
 mod pods;
+mod poll;
 mod workload;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -26,7 +28,7 @@ use super::client::{Failure, brief, failure};
 use super::events::Source;
 use super::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
 use super::observe::Seen;
-use crate::channel::ChannelClient;
+use crate::channel::{ChannelClient, Named, Offer};
 use crate::clock::Clock;
 use crate::job::digest;
 use crate::rollout::facts::Text;
@@ -92,8 +94,10 @@ pub enum Told {
     Secret(Text, u64, String),
     /// A Secret is not there.
     SecretMissing(Text),
-    /// A channel answered: URL, when, and what.
-    Channel(Text, Timestamp, Result<String, String>),
+    /// A channel answered: which, when, what, and who had it asked at once.
+    Channel(Named, Timestamp, Result<Offer, String>, BTreeMap<Text, String>),
+    /// What the tag of an image of a Plan stands for, at a hash.
+    Digest(Text, Text, String, String),
     /// A controller whose pods were evicted: when it was read, and how many are ready of how many.
     Workload(Text, WorkloadFacts),
     /// What the controller may not do.
@@ -153,14 +157,7 @@ impl Actor {
                 body,
                 events,
             } => self.write_status(plan, &uid, &body, &events).await,
-            Prepared::Plan { plan, uid, body } => {
-                let api = self.plans();
-                match api.patch(&plan, &exactly(), &Patch::Merge(&body)).await {
-                    Ok(plan) => Ok(vec![plan_seen(plan)]),
-                    Err(error) if would_prune(&error) => Err(pruned()),
-                    Err(error) => self.look_at_plan(&plan, &uid, &error).await,
-                }
-            }
+            Prepared::Plan { plan, uid, body } => self.patch_plan(&plan, &uid, &body).await,
             Prepared::Tell { plan, events } => {
                 let mut told = self.write_events(&events).await?;
                 let keys = events.into_iter().map(|event| event.key);
@@ -214,14 +211,17 @@ impl Actor {
                 };
                 after(told, outcome)
             }
-            Prepared::Poll { url, latest_version } => {
-                let answer = self.channels.resolve(&url, latest_version.as_deref()).await;
-                let answer = answer.map_err(|error| error.to_string());
-                if let Err(error) = &answer {
-                    tracing::warn!(%error, "cannot resolve a channel");
-                }
-                Ok(vec![Told::Channel(url, self.clock.now(), answer)])
-            }
+            Prepared::Poll {
+                channel,
+                latest_version,
+                asked_by,
+            } => Ok(self.ask_channel(channel, latest_version, asked_by).await),
+            Prepared::ReadDigest {
+                plan,
+                hash,
+                image,
+                access,
+            } => self.ask_digest(plan, hash, image, &access).await,
             Prepared::ReadSecret { name } => self.read_secret(name).await,
             Prepared::ReadWorkload { workload } => self.read_workload(workload).await,
             Prepared::AskPermissions(wishes) => {
@@ -316,6 +316,14 @@ impl Actor {
                 Err(error) if failure(&error) == Failure::Unknown && tries < EVENT_TRIES => tries += 1,
                 Err(error) => return Err(trouble(&error)),
             }
+        }
+    }
+
+    async fn patch_plan(&self, plan: &Text, uid: &str, body: &Value) -> Outcome {
+        match self.plans().patch(plan, &exactly(), &Patch::Merge(body)).await {
+            Ok(plan) => Ok(vec![plan_seen(plan)]),
+            Err(error) if would_prune(&error) => Err(pruned()),
+            Err(error) => self.look_at_plan(plan, uid, &error).await,
         }
     }
 

@@ -335,7 +335,10 @@ impl Engine {
             Told::SecretMissing(name) => {
                 world.secret_missing(&name);
             }
-            Told::Channel(url, polled, answer) => world.channel_answered(&url, polled, answer),
+            Told::Channel(channel, polled, answer, asked_by) => {
+                world.channel_answered(&channel, polled, answer, &asked_by);
+            }
+            Told::Digest(plan, hash, image, digest) => world.digest_read(&plan, &hash, image, digest),
             Told::Workload(workload, facts) => world.workload_read(workload, facts),
             Told::Permissions(missing) => world.permissions_seen(missing),
             Told::Forbidden => world.permissions_doubted(),

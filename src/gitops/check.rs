@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub(in crate::gitops) use images::Reference;
 pub use nearest::nearest;
 
 use super::objects::{Object, objects};
@@ -50,6 +51,8 @@ pub struct Report {
 pub struct Channel {
     /// Its URL.
     pub url: String,
+    /// It is asked with a secret, which is on the cluster only.
+    pub with_secret: bool,
     /// A finding that says that it cannot be reached, but for why; nothing when nobody wants to know.
     finding: Option<Finding>,
 }
@@ -219,6 +222,7 @@ impl<'a> Subject<'a> {
         let hint = "without a version no node is started, and the next ones wait until the channel answers";
         Some(Channel {
             url: url.to_owned(),
+            with_secret: self.has("spec.channelSecretRef") || self.has("spec.channelCASecretRef"),
             finding: self.finding(
                 Rule::ChannelUnreachable,
                 self.offset("spec.channel"),

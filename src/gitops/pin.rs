@@ -3,22 +3,27 @@
 //! An edit counts only if the text that comes out, read again, is the same Plan with that version, and all else in the
 //! file is what it was. Otherwise nothing is written, and it is said why.
 
-use semver::{Version, VersionReq};
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::check::is_placeholder;
+use super::check::{Reference, is_placeholder};
 use super::edit::ways;
 use super::objects::{Object, objects};
 use super::yaml::{Node, Step};
 use super::{Source, edit::Edit};
-use crate::api::Plan;
-use crate::channel::version::{self, Refused, accept, is_behind, munge};
+use crate::api::{Plan, VersionPolicySpec};
+use crate::channel::Offer;
+use crate::channel::version::{self, Refused, munge};
+use crate::version::Range;
+use crate::version::policy::{self, Circumstances, Offered, Policy, choose};
 
 const VERSION: &str = "version";
 const CHANNEL: &str = "channel";
 
 /// A Plan in a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlanAt {
     /// Which document, from 0.
     pub document: usize,
@@ -34,6 +39,8 @@ pub struct PlanAt {
     pub channel: Option<String>,
     /// `spec.version`.
     pub version: Option<String>,
+    /// `spec.versionPolicy`, or why it cannot be read.
+    pub policy: Result<Policy, String>,
     /// What of the two somebody else fills in, as Flux does with `${VERSION}`.
     pub placeholder: Option<String>,
     /// Images, and where they are.
@@ -76,30 +83,31 @@ fn plan_at(source: &Source, object: &Object<'_>) -> PlanAt {
             .into_iter()
             .filter_map(text)
             .find(|text| is_placeholder(text)),
+        policy: field("versionPolicy").map_or_else(|| Ok(Policy::default()), policy_of),
         channel: text(CHANNEL),
         version: text(VERSION),
         images: ["prepare", "upgrade"].into_iter().filter_map(image).collect(),
     }
 }
 
-/// What is asked of a version before it is taken.
-#[derive(Clone, Debug, Default)]
-pub struct Guard {
-    /// It must be in this range.
-    pub range: Option<VersionReq>,
-    /// It may be older than the one that is there.
-    pub allow_downgrade: bool,
+fn policy_of(node: &Node) -> Result<Policy, String> {
+    let spec: Option<VersionPolicySpec> = serde_json::from_value(node.to_json())
+        .map_err(|error| format!("spec.versionPolicy cannot be read: {error}"))?;
+    let policy = spec.map(|spec| spec.read()).transpose();
+    policy
+        .map(Option::unwrap_or_default)
+        .map_err(|error| error.to_string())
 }
 
-/// What becomes of a version that is offered.
+/// What becomes of what a channel offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is there already, in whatever spelling.
     Same,
     /// It is taken, spelled so.
     Take(String),
-    /// It is not in the range. That is what a range is for.
-    OutOfRange,
+    /// Nothing is taken, as somebody has asked for: why.
+    Kept(String),
     /// It is not taken, and somebody has to look.
     Refused(Refusal),
 }
@@ -118,43 +126,72 @@ pub enum Refusal {
         /// What is offered.
         offered: String,
     },
-    /// It cannot be compared with the range.
-    #[error("{0:?} is no version that can be compared with a range")]
-    Incomparable(String),
+    /// It cannot be compared with what is there, or with the range.
+    #[error("{offered:?} cannot be compared: {why}")]
+    Incomparable {
+        /// What is offered.
+        offered: String,
+        /// Why not.
+        why: String,
+    },
 }
 
-/// Judges a version, given as it was released, by the one that is there.
-pub fn judge(current: Option<&str>, offered: &str, guard: &Guard) -> Verdict {
-    let munged = munge(offered);
-    let known = current.map(munge);
-    if let Err(refused) = version::check(&munged) {
-        return Verdict::Refused(refused.into());
+/// Judges what a channel offers by the version that is there, as the controller does. What it proposes, whoever takes the file
+/// approves.
+pub fn judge(current: Option<&str>, offer: &Offer, policy: &Policy, now: Timestamp) -> Verdict {
+    let policy = Policy {
+        propose: false,
+        ..policy.clone()
+    };
+    // What is there may be no version at all: then anything is better.
+    let known = current.map(munge).filter(|known| version::check(known).is_ok());
+    let circumstances = Circumstances {
+        current: known.as_deref(),
+        seen: &BTreeMap::new(),
+        approved: None,
+        withdrawn: None,
+        polled: now,
+        now,
+    };
+    let choice = choose(&policy, &Offered::from(offer), &circumstances);
+    if let Some(take) = choice.take {
+        if known.as_ref() == Some(&take) {
+            return Verdict::Same;
+        }
+        let release = offer
+            .releases
+            .iter()
+            .find(|release| munge(&release.version) == take);
+        return Verdict::Take(spelled(
+            current,
+            release.map_or(&take, |release| &release.version),
+        ));
     }
-    if known.as_deref() == Some(munged.as_str()) {
-        return Verdict::Same;
-    }
-    if let Some(range) = &guard.range {
-        match comparable(offered) {
-            None => return Verdict::Refused(Refusal::Incomparable(offered.to_owned())),
-            Some(version) if !range.matches(&version) => return Verdict::OutOfRange,
-            Some(_) => {}
+    let Some(held) = choice.held else {
+        let why = "the channel offers nothing that could be taken";
+        return Verdict::Kept(choice.fault.unwrap_or_else(|| why.to_owned()));
+    };
+    let offered = held.version;
+    let range = policy.range.as_ref().map_or("", Range::text);
+    match held.refusal {
+        policy::Refusal::Accident(refused) => Verdict::Refused(refused.into()),
+        policy::Refusal::Older => Verdict::Refused(Refusal::Downgrade {
+            current: current.unwrap_or_default().to_owned(),
+            offered,
+        }),
+        policy::Refusal::Incomparable(why) => Verdict::Refused(Refusal::Incomparable { offered, why }),
+        policy::Refusal::OutOfRange => Verdict::Kept(format!("{offered} is not in the range {range}")),
+        policy::Refusal::Prerelease => Verdict::Kept(format!(
+            "{offered} is a prerelease; a range that names one of the same release takes it"
+        )),
+        policy::Refusal::TooYoung { published: false, .. } => Verdict::Kept(format!(
+            "{offered} may be too young for spec.versionPolicy.minimumAge: its channel does not say when it was released; --to \
+             takes it"
+        )),
+        policy::Refusal::Variant | policy::Refusal::TooYoung { .. } | policy::Refusal::NotApproved => {
+            Verdict::Kept(held.message)
         }
     }
-    // What is there may be no version at all: then anything is better.
-    let known = known.filter(|known| version::check(known).is_ok());
-    if let Err(refused) = accept(known.as_deref(), &munged) {
-        return Verdict::Refused(refused.into());
-    }
-    if let Some(known) = &known
-        && !guard.allow_downgrade
-        && is_behind(known, &munged)
-    {
-        return Verdict::Refused(Refusal::Downgrade {
-            current: current.unwrap_or_default().to_owned(),
-            offered: offered.to_owned(),
-        });
-    }
-    Verdict::Take(spelled(current, offered))
 }
 
 /// The version in the spelling of the one that is there: with `-` for `+` where that is how it is written.
@@ -177,26 +214,8 @@ fn is_build(text: &str) -> bool {
     })
 }
 
-/// The version for a comparison with a range: without `v` and build, in two parts or three.
-fn comparable(version: &str) -> Option<Version> {
-    let version = version.strip_prefix('v').unwrap_or(version);
-    let version = match version.rsplit_once('-') {
-        Some((before, last)) if is_build(last) => before,
-        _ => version.split('+').next().unwrap_or_default(),
-    };
-    if let Ok(version) = Version::parse(version) {
-        return Some(version);
-    }
-    let parts: Option<Vec<u64>> = version.split('.').map(|part| part.parse().ok()).collect();
-    match parts?.as_slice() {
-        [major, minor] => Some(Version::new(*major, *minor, 0)),
-        [major, minor, patch] => Some(Version::new(*major, *minor, *patch)),
-        _ => None,
-    }
-}
-
 /// A Plan that gets a version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Want {
     /// The Plan.
     pub plan: PlanAt,
@@ -204,6 +223,8 @@ pub struct Want {
     pub version: String,
     /// Move the tags of images that are the version of now.
     pub images: bool,
+    /// Digests of images, by their names with tags: those of the Plan that follow its version get theirs.
+    pub digests: BTreeMap<String, String>,
 }
 
 /// Why a text cannot be changed.
@@ -251,7 +272,7 @@ pub fn rewrite(source: &Source, wants: &[Want]) -> Result<String, PinError> {
     let mut changed: Option<Source> = None;
     for want in wants {
         check_readable(changed.as_ref().unwrap_or(source), want)?;
-        let mut values: Vec<_> = if want.images { tags(want) } else { Vec::new() };
+        let mut values: Vec<_> = tags(want);
         let version = [want.plan.path.as_slice(), &["spec".into(), VERSION.into()]].concat();
         values.push((version, want.version.clone()));
         for (path, value) in values {
@@ -281,20 +302,51 @@ fn check_readable(source: &Source, want: &Want) -> Result<(), PinError> {
     }
 }
 
-/// Images whose tag is the version of now, and what they become.
+/// Images that follow the version, and what they become.
 fn tags(want: &Want) -> Vec<(Vec<Step>, String)> {
-    let (old, new) = (
-        want.plan.version.as_deref().map(munge).unwrap_or_default(),
-        munge(&want.version),
-    );
-    let moved = |image: &String| {
-        let name = image.strip_suffix(&old)?.strip_suffix(':')?;
-        Some(format!("{name}:{new}")).filter(|_| !old.is_empty())
-    };
     let images = want.plan.images.iter();
     images
-        .filter_map(|(path, image)| Some((path.clone(), moved(image)?)))
+        .filter_map(|(path, image)| {
+            let follower = follower(image, want.plan.version.as_deref(), &want.version)?;
+            let digest = want.digests.get(&follower.tagged);
+            let image = match digest {
+                Some(digest) => format!("{}@{digest}", follower.tagged),
+                // A digest is that of one version.
+                None if want.images && follower.has_tag && !follower.has_digest => follower.tagged,
+                None => return None,
+            };
+            Some((path.clone(), image))
+        })
         .collect()
+}
+
+/// An image that follows the version of its Plan.
+struct Follower {
+    /// With the version that is wanted as its tag, and no digest.
+    tagged: String,
+    has_tag: bool,
+    has_digest: bool,
+}
+
+/// Nothing for an image that has another tag than the version of now, or a digest and no tag.
+fn follower(image: &str, now: Option<&str>, wanted: &str) -> Option<Follower> {
+    let reference = Reference::read(image)?;
+    let follows = match reference.tag {
+        Some(tag) => Some(tag) == now.map(munge).as_deref(),
+        None => reference.is_name_only,
+    };
+    follows.then(|| Follower {
+        tagged: format!("{}:{}", reference.name, munge(wanted)),
+        has_tag: reference.tag.is_some(),
+        has_digest: image.contains('@'),
+    })
+}
+
+/// The images of a Plan that follow its version, with the one that is wanted as their tag.
+pub fn followers(plan: &PlanAt, wanted: &str) -> Vec<String> {
+    let images = plan.images.iter();
+    let tagged = images.filter_map(|(_, image)| follower(image, plan.version.as_deref(), wanted));
+    tagged.map(|follower| follower.tagged).collect()
 }
 
 /// The source with a value set; nothing where it is there already.

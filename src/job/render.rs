@@ -65,7 +65,12 @@ pub struct PlanInput<'a> {
     pub latest_hash: &'a str,
     /// What [`inputs`](super::inputs::inputs) gave for this spec and version.
     pub inputs: &'a str,
+    /// Digests of images, by the image with its tag: those run by their digest.
+    pub digests: &'a BTreeMap<String, String>,
 }
+
+/// What [`PlanInput::digests`] is of a Plan that pins none.
+pub static NO_DIGESTS: BTreeMap<String, String> = BTreeMap::new();
 
 /// The node's side of a Job.
 #[derive(Clone, Copy, Debug)]

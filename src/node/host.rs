@@ -157,6 +157,19 @@ impl Host {
         write().map_err(|error| file_error("write", &format!("{SENTINEL_DIR}/{name}"), error))
     }
 
+    /// Removes a sentinel, if it is there.
+    pub fn remove_sentinel(&self, name: &SentinelName) -> Result<(), HostError> {
+        let dir = self.sentinel_dir()?;
+        match rustix::fs::unlinkat(&dir, name.as_str(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(file_error(
+                "remove",
+                &format!("{SENTINEL_DIR}/{name}"),
+                error.into(),
+            )),
+        }
+    }
+
     /// The sentinel of that name.
     pub fn read_sentinel(&self, name: &SentinelName) -> Result<Found, HostError> {
         let path = format!("{SENTINEL_DIR}/{name}");

@@ -4,6 +4,7 @@
 
 use super::command::{CommandFailure, Commands, find};
 use super::host::Host;
+use crate::api::SentinelName;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,15 +15,24 @@ pub struct Probed {
     pub program: String,
 }
 
-/// Looks at the boot ID, the sentinel's folder, the files that may ask for a reboot, and the programs of the commands.
+/// Looks at the boot ID, the sentinel's folder, the files that may ask for a reboot, and the programs of the commands. A
+/// sentinel of that name goes: an earlier try that reached the same hash in this boot says nothing of the one that begins.
 ///
 /// # Errors
 /// Everything that is wrong, a sentence each.
-pub fn probe(host: &Host, required_files: &[String], commands: &Commands) -> Result<Probed, Vec<String>> {
+pub fn probe(
+    host: &Host,
+    sentinel: Option<&SentinelName>,
+    required_files: &[String],
+    commands: &Commands,
+) -> Result<Probed, Vec<String>> {
     let mut wrong = Vec::new();
     let boot_id = host.boot_id();
     wrong.extend(boot_id.as_ref().err().map(ToString::to_string));
-    wrong.extend(host.try_sentinel().err().map(|error| error.to_string()));
+    let place = host
+        .try_sentinel()
+        .and_then(|()| sentinel.map_or(Ok(()), |name| host.remove_sentinel(name)));
+    wrong.extend(place.err().map(|error| error.to_string()));
     let unseen = required_files.iter().filter_map(|path| host.exists(path).err());
     wrong.extend(unseen.map(|error| error.to_string()));
     let program = commands.programs().find_map(|program| find(host, program));

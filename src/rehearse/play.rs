@@ -31,7 +31,7 @@ use super::state::State;
 use crate::api::PlanSpec;
 use crate::api::selector::Selector;
 use crate::api::window::Window;
-use crate::channel::{ChannelClient, ChannelError};
+use crate::channel::{ChannelClient, ChannelError, Offer};
 use crate::controller::settings::Settings;
 use crate::controller::{Surroundings, run_in};
 
@@ -45,7 +45,7 @@ const CALM: SignedDuration = SignedDuration::from_mins(1);
 const HISTORY: usize = 1_000;
 
 /// What a channel gives, by its URL.
-pub type Answers = Arc<dyn Fn(&str) -> Result<String, ChannelError> + Send + Sync>;
+pub type Answers = Arc<dyn Fn(&str) -> Result<Offer, ChannelError> + Send + Sync>;
 
 /// Where a rehearsal takes place.
 #[derive(Clone, Debug)]

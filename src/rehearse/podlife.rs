@@ -47,7 +47,7 @@ pub struct Machine {
     pub boot_id: String,
     /// When this boot began. Containers of an earlier one are said to have ended then.
     pub booted_at: Timestamp,
-    /// The sentinels below `/run`, by name: what [`Step::sentinels`] has added in this boot. A boot begins without any.
+    /// The sentinels below `/run`, by name: what [`Step::keep_sentinels`] has left in this boot. A boot begins without any.
     pub sentinels: BTreeMap<SentinelName, SentinelReport>,
 }
 
@@ -100,10 +100,22 @@ pub struct Step {
     pub started: Vec<Started>,
     /// A container reboots its node now. [`Behaviour::boot`] says how the node comes back.
     pub reboots: bool,
+    /// Sentinels of earlier tries that were removed just now, before others were written.
+    pub removed: Vec<SentinelName>,
     /// Sentinels that were written just now.
     pub sentinels: Vec<(SentinelName, SentinelReport)>,
     /// When something is next to happen, unless the Pod, the machine or the behaviour changes before.
     pub wake: Option<Timestamp>,
+}
+
+impl Step {
+    /// Carries out on a machine what the step does to its sentinels.
+    pub fn keep_sentinels(&self, machine: &mut Machine) {
+        for name in &self.removed {
+            machine.sentinels.remove(name);
+        }
+        machine.sentinels.extend(self.sentinels.iter().cloned());
+    }
 }
 
 /// A pod on its kubelet.

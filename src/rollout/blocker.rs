@@ -4,6 +4,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use super::facts::Text;
+
 /// A typed reason why a node is not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
@@ -74,6 +76,31 @@ pub enum Blocker {
         /// What the Plan has.
         current: String,
     },
+    /// The version that the Plan has is not in the range that its policy has.
+    VersionOutOfRange {
+        /// The version.
+        version: String,
+        /// The range.
+        range: String,
+    },
+    /// Nobody has said yet what the tag of an image stands for.
+    DigestUnknown {
+        /// The image.
+        image: String,
+        /// Why not.
+        why: String,
+    },
+    /// The node's kubelet is further from the Plan's version than its policy allows, or cannot be compared with it.
+    MinorSkip {
+        /// Version of the kubelet.
+        kubelet: Text,
+        /// Version of the Plan.
+        version: Text,
+        /// By how many minor versions the two differ, where that can be said.
+        skip: Option<u64>,
+        /// How many it may be.
+        limit: u64,
+    },
     /// The API server does not take the Job.
     JobRefused {
         /// What it said.
@@ -90,6 +117,7 @@ impl Blocker {
                 | Self::WindowClosed { .. }
                 | Self::ConcurrencyZero
                 | Self::ChannelWithdrawn { .. }
+                | Self::VersionOutOfRange { .. }
         )
     }
 
@@ -112,6 +140,10 @@ impl Blocker {
             Self::JobLeaving { .. } => "JobLeaving",
             Self::PodLeaving { .. } => "PodLeaving",
             Self::ChannelWithdrawn { .. } => "ChannelWithdrawn",
+            Self::VersionOutOfRange { .. } => "VersionOutOfRange",
+            Self::DigestUnknown { why, .. } if why.is_empty() => "DigestPending",
+            Self::DigestUnknown { .. } => "DigestUnknown",
+            Self::MinorSkip { .. } => "MinorSkip",
             Self::JobRefused { .. } => "JobRefused",
         }
     }
@@ -147,6 +179,35 @@ impl fmt::Display for Blocker {
             Self::ChannelWithdrawn { offered, current } => {
                 write!(f, "spec.channel gives {offered}, which is older than {current}")
             }
+            Self::VersionOutOfRange { version, range } => {
+                write!(
+                    f,
+                    "the Plan is at {version}, which is not in spec.versionPolicy.range, {range}"
+                )
+            }
+            Self::DigestUnknown { image, why } if why.is_empty() => {
+                write!(f, "the registry is being asked for the digest of {image}")
+            }
+            Self::DigestUnknown { image, why } => write!(f, "the digest of {image} cannot be had: {why}"),
+            Self::MinorSkip {
+                kubelet,
+                version,
+                skip: Some(skip),
+                limit,
+            } => write!(
+                f,
+                "{version} is {skip} minor versions from the node's kubelet, {kubelet}, and spec.versionPolicy.maxMinorSkip is \
+                 {limit}; a version in between, or a higher limit, lets it through"
+            ),
+            Self::MinorSkip {
+                kubelet,
+                version,
+                skip: None,
+                limit,
+            } => write!(
+                f,
+                "{version} cannot be compared with the node's kubelet, {kubelet}, as spec.versionPolicy.maxMinorSkip, {limit}, asks"
+            ),
             Self::JobRefused { why } => write!(f, "the Job cannot be made: {why}"),
         }
     }

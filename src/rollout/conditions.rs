@@ -13,11 +13,14 @@ use super::resolve::{Resolution, Resolved, Source};
 use super::step::Key;
 use super::world::World;
 use crate::api::status::PlanCondition;
+use crate::version::policy::Choice;
 
 /// Condition types, in the order in which status shows them: the Message column prints the first message.
 pub(super) const COMPLETE: &str = "Complete";
 pub(super) const VALIDATED: &str = "Validated";
 pub(super) const LATEST_RESOLVED: &str = "LatestResolved";
+/// Our own, of Plans that have a policy and follow a channel.
+pub(super) const UP_TO_DATE: &str = "UpToDate";
 
 /// What a condition is to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,11 +103,33 @@ pub(super) fn conditions(
             ..
         }) => Some(write(Says::new(LATEST_RESOLVED, true, "Channel", ""))),
         Resolution::Failed(why) => Some(write(Says::new(LATEST_RESOLVED, false, "Error", why))),
+        Resolution::Held(why) => Some(write(Says::new(LATEST_RESOLVED, false, "Held", why))),
         Resolution::Pending | Resolution::Reading(_) | Resolution::MissingSecrets(_) => {
             known(LATEST_RESOLVED)
         }
     };
-    [complete, write(validated)].into_iter().chain(resolved).collect()
+    let up_to_date = plan
+        .channel
+        .as_ref()
+        .filter(|_| plan.spec().version_policy.is_some());
+    let up_to_date = up_to_date.and_then(|_| match plan.choice.as_ref().filter(|_| plan.policy.is_some()) {
+        Some(choice) => Some(write(up_to_date_says(choice))),
+        None => known(UP_TO_DATE),
+    });
+    [complete, write(validated)]
+        .into_iter()
+        .chain(resolved)
+        .chain(up_to_date)
+        .collect()
+}
+
+/// Whether the Plan is at the version that its channel offers, and if not, what keeps it from there.
+fn up_to_date_says(choice: &Choice) -> Says {
+    match (&choice.held, &choice.fault) {
+        (Some(held), _) => Says::new(UP_TO_DATE, false, held.refusal.reason(), held.message.clone()),
+        (None, Some(fault)) => Says::new(UP_TO_DATE, false, "NoVersion", fault.clone()),
+        (None, None) => Says::new(UP_TO_DATE, true, "Latest", ""),
+    }
 }
 
 /// Why a secret that the Plan needs cannot be read.

@@ -14,8 +14,10 @@ use super::start::{self, Busy, Standings};
 use super::status::{WAITING, report};
 use super::step::{Key, Step};
 use super::world::{Hold, World};
-use super::{give_back, resolve};
+use super::{digests, give_back, resolve};
 use crate::api::NodeProgress;
+use crate::api::names::ANNOTATION_POLL_NOW;
+use crate::channel::Named;
 use crate::job::digest;
 
 /// What is to be done now, why the rest waits, and when to look again.
@@ -169,7 +171,7 @@ fn tell(world: &World, plan: &PlanView, blocker: &Blocker) -> Option<Step> {
 
 /// Questions that have to be answered before Plans can be resolved or started.
 fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
-    let mut urls = BTreeSet::new();
+    let mut channels = BTreeSet::new();
     for plan in world
         .plans
         .values()
@@ -180,16 +182,29 @@ fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
                 decision.steps.push(Step::ReadSecret { name: secret.into() });
             }
         }
-        let Some(url) = plan.channel_url().filter(|url| urls.insert(*url)) else {
+        ask_for_digests(plan, decision);
+        if let Some(due) = plan
+            .choice
+            .as_ref()
+            .and_then(|choice| choice.due)
+            .filter(|due| *due > now)
+        {
+            decision.wake_at(due);
+        }
+        let Some(channel) = plan.channel.as_ref().filter(|channel| channels.insert(*channel)) else {
             continue;
         };
+        let asked_by = asked_by(world, channel);
         // An answer from the future is one from before the clock was set.
-        let known = newest_answer(world, url).filter(|known| known.polled <= now);
-        match resolve::next_poll(url, known.as_ref(), world.defaults.polling_interval) {
-            Some(due) if due > now => decision.wake_at(due),
+        let known = newest_answer(world, channel).filter(|known| known.polled <= now);
+        match resolve::next_poll(&channel.url, known.as_ref(), world.defaults.polling_interval) {
+            Some(due) if due > now && asked_by.is_empty() && !is_forgotten(world, channel) => {
+                decision.wake_at(due);
+            }
             _ => decision.steps.push(Step::Poll {
-                url: url.into(),
+                channel: channel.clone(),
                 latest_version: plan.facts.status().latest_version.clone(),
+                asked_by,
             }),
         }
     }
@@ -198,13 +213,58 @@ fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
     }
 }
 
-/// A channel is asked for all its Plans at once, so the newest answer that any of them was told counts.
-fn newest_answer(world: &World, url: &str) -> Option<super::ChannelFacts> {
+fn followers<'a>(world: &'a World, channel: &'a Named) -> impl Iterator<Item = &'a PlanView> {
     world
         .plans
         .values()
-        .filter(|plan| plan.channel_url() == Some(url))
-        .map(|plan| resolve::channel(&plan.facts, url, &world.channels))
+        .filter(move |plan| plan.channel.as_ref() == Some(channel))
+}
+
+/// Plans of a channel that a person wants asked now, and the values that say so: each has it asked once.
+fn asked_by(world: &World, channel: &Named) -> BTreeMap<Text, String> {
+    let wish = |plan: &PlanView| {
+        let value = plan.facts.annotation(ANNOTATION_POLL_NOW)?;
+        let heeded = plan.polled_for.as_deref().or_else(|| {
+            let told = resolve::told(&plan.facts, channel)?;
+            told.polled_for.as_deref()
+        });
+        (heeded != Some(value)).then(|| (plan.facts.name.clone(), value.to_owned()))
+    };
+    followers(world, channel)
+        .filter(|plan| !plan.facts.deleting())
+        .filter_map(wish)
+        .collect()
+}
+
+/// A Plan waits for a version of the channel, and this process does not know what it offers: when it is to be taken cannot be
+/// said before.
+fn is_forgotten(world: &World, channel: &Named) -> bool {
+    let waits = |plan: &PlanView| {
+        let told = resolve::told(&plan.facts, channel);
+        told.is_some_and(|told| told.candidate.is_some() || told.withdrawn.is_some())
+    };
+    !world.channels.contains_key(channel) && followers(world, channel).any(waits)
+}
+
+/// What the tags of a Plan's images stand for is asked once there is a node to start.
+fn ask_for_digests(plan: &PlanView, decision: &mut Decision) {
+    let Some(resolved) = plan.resolution.resolved().filter(|_| plan.nodes.eligible() > 0) else {
+        return;
+    };
+    for image in plan.digests.unknown() {
+        decision.steps.push(Step::ReadDigest {
+            plan: plan.facts.name.clone(),
+            hash: resolved.hash.clone(),
+            image: image.clone(),
+            access: digests::access(plan.spec(), image),
+        });
+    }
+}
+
+/// A channel is asked for all its Plans at once, so the newest answer that any of them was told counts.
+fn newest_answer(world: &World, channel: &Named) -> Option<super::ChannelFacts> {
+    followers(world, channel)
+        .map(|plan| resolve::channel(&plan.facts, channel, &world.channels))
         .try_fold(None, |newest: Option<super::ChannelFacts>, answer| {
             // A Plan that was told nothing yet has a right to be told now.
             let answer = answer?;

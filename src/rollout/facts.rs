@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::record::{Ledger, Record};
 use crate::api::{Plan, PlanStatus};
+use crate::version::policy::Offered;
 
 pub use pod::{Found, PodFacts, RebootPod, Stage};
 
@@ -239,9 +240,16 @@ impl PlanFacts {
             progress: None,
             active: None,
             channel: None,
+            pinned: None,
             next_window: None,
         };
         self.object.status.as_ref().unwrap_or(&NONE)
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        let annotations = self.object.metadata.annotations.as_ref()?;
+        annotations.get(key).map(String::as_str)
     }
 
     /// `metadata.generation`.
@@ -279,14 +287,14 @@ pub struct WorkloadFacts {
 }
 
 /// What a channel said.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ChannelFacts {
     /// When it was asked last.
     pub polled: Timestamp,
     /// How many times in a row it could not be used.
     pub failures: u32,
     /// The last answer that could be used.
-    pub version: Option<String>,
+    pub offer: Option<Arc<Offered>>,
     /// Why the last answer could not be used.
     pub error: Option<String>,
 }

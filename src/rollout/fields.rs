@@ -123,7 +123,9 @@ mod tests {
     #[test]
     fn the_loss_of_any_field_of_ours_changes_the_digest() {
         let whole = json!({
-            "hostAccess": "Root", "maxConcurrent": 2, "suspend": false, "settle": {"minReady": "1m", "workloads": true},
+            "channelCASecretRef": {"name": "a"}, "channelSecretRef": {"name": "b"}, "hostAccess": "Root", "maxConcurrent": 2, "suspend": false,
+            "versionPolicy": {"range": "1.x", "allowDowngrade": true, "maxMinorSkip": 1, "minimumAge": "1h", "pinDigest": true, "propose": true},
+            "settle": {"minReady": "1m", "workloads": true},
             "reboot": {"when": "IfRequired", "timeout": "20m", "command": ["reboot"], "requiredFiles": ["/a"]},
         });
         let mut seen = vec![digest(whole.clone())];
@@ -145,6 +147,16 @@ mod tests {
         }
         for field in ["minReady", "workloads"] {
             without("/settle", field);
+        }
+        for field in [
+            "range",
+            "allowDowngrade",
+            "maxMinorSkip",
+            "minimumAge",
+            "pinDigest",
+            "propose",
+        ] {
+            without("/versionPolicy", field);
         }
     }
 }

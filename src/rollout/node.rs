@@ -241,6 +241,7 @@ impl Question<'_> {
             && self
                 .hash()
                 .is_some_and(|hash| self.plan.facts.status().latest_hash.as_deref() == Some(&**hash))
+            && self.plan.digests.is_stored()
             && self.world.is_permitted(self.plan)
     }
 

@@ -2,10 +2,12 @@
 //! change, so that a decision need not look at every node again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
+use super::digests::Digests;
 use super::facts::{ChannelFacts, NodeFacts, PlanFacts, SecretFacts, Text};
 use super::resolve::{self, Resolution, Resolved};
 use super::status::WAITING;
@@ -17,7 +19,9 @@ use crate::api::selector::{Selector, SelectorError};
 use crate::api::validate::{MaxConcurrent, validate};
 use crate::api::window::Window;
 use crate::api::{NodeProgress, PlanSpec, PlanStatus, names};
+use crate::channel::Named;
 use crate::job;
+use crate::version::policy::{Choice, Circumstances, Offered, Policy, choose};
 
 /// A Plan with all that follows from it.
 #[derive(Debug)]
@@ -36,12 +40,23 @@ pub(super) struct PlanView {
     pub(super) terms: Terms,
     pub(super) disruptive: bool,
     pub(super) tolerates_not_ready: bool,
+    /// The channel that decides the version.
+    pub(super) channel: Option<Named>,
+    /// What the Plan asks of a version. Nothing where it cannot be read: then none is taken.
+    pub(super) policy: Option<Policy>,
+    /// What the Plan makes of what the channel offers; nothing while that is not known.
+    pub(super) choice: Option<Choice>,
+    chosen: Option<Chosen>,
+    /// The value of the annotation that the channel was asked for last, as far as this process knows.
+    pub(super) polled_for: Option<String>,
     /// What the Plan resolves to.
     pub(super) resolution: Resolution,
     /// The version and hash, as far as it is resolved.
     pub(super) resolved: Option<Resolved>,
     /// Digest of the user's part of the template at that version.
     pub(super) inputs: Text,
+    /// What the tags of its images stand for at that version, where they are pinned.
+    pub(super) digests: Digests,
     /// What is wrong with its Jobs at that version.
     pub(super) job_errors: Vec<job::JobError>,
     /// The nodes that it is for.
@@ -54,6 +69,15 @@ pub(super) struct PlanView {
     /// Why `nodeSelector` cannot be read; it selects none then.
     pub(super) selector_error: Option<String>,
     stale: bool,
+}
+
+/// For what a choice was made.
+#[derive(Debug)]
+struct Chosen {
+    offer: Arc<Offered>,
+    from: Timestamp,
+    /// When time alone makes it another one.
+    until: Option<Timestamp>,
 }
 
 /// A status of which it is not known whether it is stored.
@@ -78,9 +102,15 @@ impl PlanView {
             terms: Terms::default(),
             disruptive: false,
             tolerates_not_ready: false,
+            channel: None,
+            policy: None,
+            choice: None,
+            chosen: None,
+            polled_for: None,
             resolution: Resolution::Pending,
             resolved: None,
             inputs: "".into(),
+            digests: Digests::default(),
             job_errors: Vec::new(),
             nodes: View::default(),
             written: None,
@@ -135,6 +165,7 @@ impl PlanView {
             && self.facts.object.metadata.labels == facts.object.metadata.labels
             && self.facts.object.metadata.annotations == facts.object.metadata.annotations;
         self.facts = facts;
+        self.chosen = None;
         if !same_spec {
             self.read_spec(defaults);
         }
@@ -168,6 +199,8 @@ impl PlanView {
             || spec.exclusive.unwrap_or_default()
             || spec.may_reboot();
         self.terms = Terms::of(spec);
+        self.channel = resolve::channel_of(spec);
+        self.policy = spec.version_policy().ok();
         self.tolerates_not_ready = tolerates_not_ready(spec);
         (self.selector, self.selector_error) = match node_selector(spec) {
             Ok(selector) => (selector, None),
@@ -180,10 +213,12 @@ impl PlanView {
         &mut self,
         nodes: &Table<NodeFacts>,
         secrets: &Table<SecretFacts>,
-        channels: &BTreeMap<Text, ChannelFacts>,
+        channels: &BTreeMap<Named, ChannelFacts>,
         defaults: &Defaults,
+        now: Timestamp,
     ) {
-        let resolution = resolve::resolve(&self.facts, secrets, channels);
+        self.choose(channels, now);
+        let resolution = resolve::resolve(self, secrets, channels);
         if self.stale || resolution != self.resolution {
             let target = match &resolution {
                 Resolution::Resolved(resolved) => Some(resolved.clone()),
@@ -191,6 +226,7 @@ impl PlanView {
                 Resolution::Pending
                 | Resolution::Reading(_)
                 | Resolution::Failed(_)
+                | Resolution::Held(_)
                 | Resolution::MissingSecrets(_) => resolve::stored(&self.facts),
             };
             let same = match (&self.resolved, &target) {
@@ -207,11 +243,62 @@ impl PlanView {
             self.resolution = resolution;
             self.stale = false;
         }
+        self.digests.settle(self.facts.status(), self.resolved.as_ref());
+    }
+
+    /// Chooses from what the channel offers, where something has changed since.
+    fn choose(&mut self, channels: &BTreeMap<Named, ChannelFacts>, now: Timestamp) {
+        let known = self.channel.as_ref().and_then(|channel| channels.get(channel));
+        let Some((known, offer)) = known.and_then(|known| Some((known, known.offer.as_ref()?))) else {
+            (self.choice, self.chosen) = (None, None);
+            return;
+        };
+        let stands = self.chosen.as_ref().is_some_and(|chosen| {
+            Arc::ptr_eq(&chosen.offer, offer)
+                && chosen.from <= now
+                && chosen.until.is_none_or(|until| now < until)
+        });
+        if stands {
+            return;
+        }
+        let choice = match &self.policy {
+            Some(policy) => {
+                let seen = resolve::seen(&self.facts, self.channel.as_ref());
+                let circumstances = Circumstances {
+                    current: resolve::current(&self.facts),
+                    seen: &seen,
+                    approved: self.facts.annotation(names::ANNOTATION_APPROVE),
+                    withdrawn: resolve::withdrawn(&self.facts, self.channel.as_ref()),
+                    polled: known.polled,
+                    now,
+                };
+                choose(policy, offer, &circumstances)
+            }
+            None => Choice::default(),
+        };
+        self.chosen = Some(Chosen {
+            offer: Arc::clone(offer),
+            from: now,
+            until: choice.due,
+        });
+        self.choice = Some(choice);
+    }
+
+    /// A registry has said what the tag of an image stands for.
+    pub(super) fn digest_read(&mut self, hash: &str, image: String, digest: String) {
+        if self
+            .resolved
+            .as_ref()
+            .is_some_and(|resolved| *resolved.hash == *hash)
+        {
+            self.digests.read(hash, image, digest);
+        }
     }
 
     fn read_target(&mut self, defaults: &Defaults) {
         let version = self.resolved.as_ref().map_or("", |r| &*r.version);
         self.inputs = job::inputs::inputs(&self.facts.object.spec, version).into();
+        self.digests.want(&self.facts.object.spec, version);
         self.job_errors = if self.resolved.is_some() && self.facts.malformed.is_none() {
             job::check(&self.job_input(defaults), &defaults.job).errors
         } else {
@@ -231,12 +318,8 @@ impl PlanView {
             latest_version: self.resolved.as_ref().map_or("", |r| &*r.version),
             latest_hash: self.resolved.as_ref().map_or("", |r| &*r.hash),
             inputs: &self.inputs,
+            digests: &self.digests.known,
         }
-    }
-
-    /// The channel that decides the version.
-    pub(super) fn channel_url(&self) -> Option<&str> {
-        resolve::channel_url(&self.facts)
     }
 
     /// A Node has changed.

@@ -1,17 +1,21 @@
-//! Which version a Plan is at, and its hash: from `version`, or from what the channel said last (S15, S40, S45–S48).
+//! Which version a Plan is at, and its hash: from `version`, or from what it takes of what the channel offers (S15, S40,
+//! S45–S48).
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
-use super::blocker::Blocker;
 use super::conditions::{LATEST_RESOLVED, find};
 use super::facts::{ChannelFacts, PlanFacts, SecretFacts, Text};
+use super::plan::PlanView;
 use super::world::Table;
 use crate::api::validate::Invalid;
-use crate::channel::version::{accept, is_behind};
+use crate::api::{ChannelStatus, PlanSpec};
+use crate::channel::Named;
+use crate::channel::version::munge;
 use crate::job::digest;
+use crate::version::Version;
 
 /// Where a version came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +34,8 @@ pub(super) struct Resolved {
     pub(super) withdrawn: Option<Text>,
     /// Why the channel's last answer was not taken, though it was a version.
     pub(super) refused: Option<String>,
+    /// The range that the version is not in: no node is begun with for it.
+    pub(super) out_of_range: Option<Text>,
 }
 
 impl Resolved {
@@ -47,6 +53,8 @@ pub(super) enum Resolution {
     Reading(Text),
     /// There is no version, and why.
     Failed(String),
+    /// There is none yet: the policy holds back what the channel offers, and why.
+    Held(String),
     /// Secrets that take part in the hash are missing, in S53's words.
     MissingSecrets(String),
     /// There is.
@@ -57,7 +65,9 @@ impl Resolution {
     pub(super) fn resolved(&self) -> Option<&Resolved> {
         match self {
             Self::Resolved(resolved) => Some(resolved),
-            Self::Pending | Self::Reading(_) | Self::Failed(_) | Self::MissingSecrets(_) => None,
+            Self::Pending | Self::Reading(_) | Self::Failed(_) | Self::Held(_) | Self::MissingSecrets(_) => {
+                None
+            }
         }
     }
 }
@@ -66,50 +76,17 @@ impl Resolution {
 pub(super) const UNRESOLVABLE: &str = "cannot resolve plan: missing channel and version";
 
 pub(super) fn resolve(
-    plan: &PlanFacts,
+    view: &PlanView,
     secrets: &Table<SecretFacts>,
-    channels: &BTreeMap<Text, ChannelFacts>,
+    channels: &BTreeMap<Named, ChannelFacts>,
 ) -> Resolution {
+    let plan = &view.facts;
     let spec = &plan.object.spec;
-    let (mut withdrawn, mut refused) = (None, None);
-    let (version, source) = match (given(spec.version.as_deref()), given(spec.channel.as_deref())) {
-        (Some(version), _) => (munge(version), Source::Version),
-        (None, Some(url)) => match channel(plan, url, channels) {
-            // The error may have been that the version was withdrawn: the channel is asked first.
-            Some(ChannelFacts { error: Some(_), .. }) if !channels.contains_key(url) => {
-                return Resolution::Pending;
-            }
-            Some(ChannelFacts {
-                version: Some(offered),
-                ..
-            }) => {
-                let current = current(plan).filter(|current| **current != *offered);
-                let why = accept(current, &offered).err().map(|error| error.to_string());
-                match current {
-                    Some(current) if why.is_some() => {
-                        refused = why;
-                        (current.to_owned(), Source::Channel)
-                    }
-                    Some(current) if is_behind(current, &offered) => {
-                        let (offered, current) = (offered, current.to_owned());
-                        let blocker = Blocker::ChannelWithdrawn {
-                            offered: offered.clone(),
-                            current: current.clone(),
-                        };
-                        refused = Some(blocker.to_string());
-                        withdrawn = Some(offered.into());
-                        (current, Source::Channel)
-                    }
-                    _ => match why {
-                        Some(why) => return Resolution::Failed(why),
-                        None => (offered, Source::Channel),
-                    },
-                }
-            }
-            Some(ChannelFacts {
-                error: Some(error), ..
-            }) => return Resolution::Failed(error),
-            _ => return Resolution::Pending,
+    let found = match (given(spec.version.as_deref()), &view.channel) {
+        (Some(version), _) => Found::at(munge(version), Source::Version),
+        (None, Some(channel)) => match from_channel(view, channel, channels) {
+            Ok(found) => found,
+            Err(resolution) => return resolution,
         },
         (None, None) => return Resolution::Failed(UNRESOLVABLE.to_owned()),
     };
@@ -130,18 +107,90 @@ pub(super) fn resolve(
     if !missing.is_empty() {
         return Resolution::MissingSecrets(Invalid::SecretsMissing(missing).to_string());
     }
-    let hash = digest::plan_hash(&plan.object, &version, hashes).into();
+    let hash = digest::plan_hash(&plan.object, &found.version, hashes).into();
     Resolution::Resolved(Resolved {
-        version: version.into(),
+        version: found.version.into(),
         hash,
-        source,
-        withdrawn,
-        refused,
+        source: found.source,
+        withdrawn: found.withdrawn.map(Text::from),
+        refused: found.refused,
+        out_of_range: found.out_of_range,
     })
 }
 
+/// A version, before its hash is known.
+struct Found {
+    version: String,
+    source: Source,
+    withdrawn: Option<String>,
+    refused: Option<String>,
+    out_of_range: Option<Text>,
+}
+
+impl Found {
+    fn at(version: String, source: Source) -> Self {
+        Self {
+            version,
+            source,
+            withdrawn: None,
+            refused: None,
+            out_of_range: None,
+        }
+    }
+}
+
+fn from_channel(
+    view: &PlanView,
+    channel: &Named,
+    channels: &BTreeMap<Named, ChannelFacts>,
+) -> Result<Found, Resolution> {
+    let plan = &view.facts;
+    let Some(known) = self::channel(plan, channel, channels) else {
+        return Err(Resolution::Pending);
+    };
+    // The error may have been that the version was withdrawn: the channel is asked first.
+    if known.error.is_some() && !channels.contains_key(channel) {
+        return Err(Resolution::Pending);
+    }
+    let current = current(plan).map(str::to_owned);
+    let mut found = match &view.choice {
+        Some(choice) => {
+            let Some(version) = choice.take.clone().or(current) else {
+                let held = choice.held.as_ref().map(|held| held.message.clone());
+                return Err(match (&choice.fault, held) {
+                    (Some(fault), _) => Resolution::Failed(fault.clone()),
+                    (None, Some(held)) => Resolution::Held(held),
+                    (None, None) => Resolution::Failed("spec.versionPolicy cannot be read".to_owned()),
+                });
+            };
+            let mut found = Found::at(version, Source::Channel);
+            found.withdrawn.clone_from(&choice.withdrawn);
+            found.refused.clone_from(&choice.fault);
+            found
+        }
+        // What the channel offers is not known: what it said last counts until it is.
+        None => match (current, known.error) {
+            (Some(version), _) => {
+                let mut found = Found::at(version, Source::Channel);
+                found.withdrawn = told(plan, channel).and_then(|told| told.withdrawn.clone());
+                found
+            }
+            (None, Some(error)) => return Err(Resolution::Failed(error)),
+            (None, None) => return Err(Resolution::Pending),
+        },
+    };
+    let range = view.policy.as_ref().and_then(|policy| policy.range.as_ref());
+    found.out_of_range = range
+        .filter(|range| {
+            let version = found.version.parse::<Version>();
+            !version.is_ok_and(|version| range.may_have(&version))
+        })
+        .map(|range| range.text().into());
+    Ok(found)
+}
+
 /// The version that the Plan is at, as far as it has been told to be.
-fn current(plan: &PlanFacts) -> Option<&str> {
+pub(super) fn current(plan: &PlanFacts) -> Option<&str> {
     let status = plan.status();
     let resolved = find(&status.conditions, LATEST_RESOLVED).is_some_and(|c| c.status == "True");
     given(status.latest_version.as_deref()).filter(|_| resolved)
@@ -156,52 +205,63 @@ pub(super) fn stored(plan: &PlanFacts) -> Option<Resolved> {
         source: Source::Version,
         withdrawn: None,
         refused: None,
+        out_of_range: None,
     })
-}
-
-/// A version as a tag and a label can hold it (S15).
-fn munge(version: &str) -> String {
-    version.replace('+', "-")
 }
 
 /// What the channel of a Plan said, as far as is known: by this process, or by an earlier one that wrote it into status.
 pub(super) fn channel(
     plan: &PlanFacts,
-    url: &str,
-    channels: &BTreeMap<Text, ChannelFacts>,
+    channel: &Named,
+    channels: &BTreeMap<Named, ChannelFacts>,
 ) -> Option<ChannelFacts> {
-    let told = told_before(plan, url);
-    match (channels.get(url), told) {
-        (Some(known), Some(told)) if known.version.is_none() => Some(ChannelFacts {
-            version: told.version,
-            ..known.clone()
-        }),
-        (Some(known), _) => Some(known.clone()),
-        (None, told) => told,
-    }
-}
-
-fn told_before(plan: &PlanFacts, url: &str) -> Option<ChannelFacts> {
-    let told = plan
-        .status()
-        .channel
-        .as_ref()
-        .filter(|told| told.url.as_deref() == Some(url))?;
-    Some(ChannelFacts {
-        polled: told.last_polled.as_deref()?.parse().ok()?,
-        failures: u32::from(told.last_error.is_some()),
-        version: current(plan).map(str::to_owned),
-        error: told.last_error.clone(),
+    let known = channels.get(channel).cloned();
+    known.or_else(|| {
+        let told = told(plan, channel)?;
+        Some(ChannelFacts {
+            polled: told.last_polled.as_deref()?.parse().ok()?,
+            failures: u32::from(told.last_error.is_some()),
+            offer: None,
+            error: told.last_error.clone(),
+        })
     })
 }
 
+/// What status has of this very channel.
+pub(super) fn told<'a>(plan: &'a PlanFacts, channel: &Named) -> Option<&'a ChannelStatus> {
+    let told = plan.status().channel.as_ref()?;
+    (told.url.as_deref() == Some(&*channel.url) && told.secrets == secrets_of(channel)).then_some(told)
+}
+
+/// The secrets with which a channel is asked, as status names them.
+pub(super) fn secrets_of(channel: &Named) -> Option<String> {
+    let names: Vec<&str> = channel
+        .secret
+        .iter()
+        .chain(&channel.ca)
+        .chain(&channel.pull)
+        .map(|name| &**name)
+        .collect();
+    (!names.is_empty()).then(|| names.join(","))
+}
+
+/// What the channel gave when it last gave something older, as status has it.
+pub(super) fn withdrawn<'a>(plan: &'a PlanFacts, channel: Option<&Named>) -> Option<&'a str> {
+    told(plan, channel?)?.withdrawn.as_deref()
+}
+
+/// When versions of the channel were seen first, as status has it. Keys are as tags hold them.
+pub(super) fn seen(plan: &PlanFacts, channel: Option<&Named>) -> BTreeMap<String, Timestamp> {
+    let told = channel.and_then(|channel| told(plan, channel));
+    told.map(ChannelStatus::first_seen).unwrap_or_default()
+}
+
 /// The channel that decides the version of a Plan.
-pub(super) fn channel_url(plan: &PlanFacts) -> Option<&str> {
-    let spec = &plan.object.spec;
-    if given(spec.version.as_deref()).is_some() {
-        return None;
+pub(super) fn channel_of(spec: &PlanSpec) -> Option<Named> {
+    match given(spec.version.as_deref()) {
+        Some(_) => None,
+        None => Named::of(spec),
     }
-    given(spec.channel.as_deref())
 }
 
 /// First pause after a channel could not be used; it doubles with each failure in a row.

@@ -6,13 +6,15 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decide::Report;
-use super::facts::Text;
+use super::facts::{NodeFacts, Text};
 use super::fields;
 use super::node::{Next, Standing};
 use super::plan::PlanView;
 use super::resolve::Resolution;
+use super::step::Key;
 use super::view::Class;
 use super::world::World;
+use crate::version::Version;
 
 /// Where the nodes stand that each Plan has begun with.
 pub(super) type Standings = BTreeMap<Text, BTreeMap<Text, Standing>>;
@@ -46,6 +48,10 @@ pub(super) fn gate(
         let (offered, current) = (offered.to_string(), resolved.version.to_string());
         return Some(Blocker::ChannelWithdrawn { offered, current });
     }
+    if let Some(range) = &resolved.out_of_range {
+        let (version, range) = (resolved.version.to_string(), range.to_string());
+        return Some(Blocker::VersionOutOfRange { version, range });
+    }
     if let Some(window) = plan.window.as_ref().filter(|_| plan.nodes.eligible() > 0) {
         let open = window.contains(now);
         let turn = if open {
@@ -60,7 +66,54 @@ pub(super) fn gate(
             return Some(Blocker::WindowClosed { opens: turn });
         }
     }
-    plan.job_blocker(false)
+    plan.job_blocker(false).or_else(|| digest_blocker(world, plan))
+}
+
+/// Jobs run by digest, and the registry has not said yet by which.
+fn digest_blocker(world: &World, plan: &PlanView) -> Option<Blocker> {
+    let image = plan.digests.unknown().next()?;
+    let key = Key::Digest(plan.facts.name.clone(), image.clone());
+    let why = world.troubles.get(&key).map(|trouble| trouble.message.clone());
+    Some(Blocker::DigestUnknown {
+        image: image.clone(),
+        why: why.unwrap_or_default(),
+    })
+}
+
+/// How far a node's kubelet may be from the version of its Plan.
+struct Skips<'a> {
+    version: &'a Text,
+    parsed: Option<Version>,
+    limit: u64,
+    /// What is so of kubelets that have been looked at: there are few versions of them, however many nodes.
+    known: BTreeMap<&'a str, Option<Blocker>>,
+}
+
+impl<'a> Skips<'a> {
+    fn of(plan: &'a PlanView) -> Option<Self> {
+        let limit = plan.spec().max_minor_skip()?;
+        let version = &plan.resolved.as_ref()?.version;
+        Some(Self {
+            version,
+            parsed: version.parse().ok(),
+            limit,
+            known: BTreeMap::new(),
+        })
+    }
+
+    fn blocker(&mut self, node: &'a NodeFacts) -> Option<Blocker> {
+        let (version, parsed, limit) = (self.version, self.parsed.as_ref(), self.limit);
+        let look = || {
+            let skip = parsed.and_then(|version| version.minors_from(&node.kubelet.parse().ok()?));
+            skip.is_none_or(|skip| skip > limit).then(|| Blocker::MinorSkip {
+                kubelet: node.kubelet.clone(),
+                version: version.clone(),
+                skip,
+                limit,
+            })
+        };
+        self.known.entry(&node.kubelet).or_insert_with(look).clone()
+    }
 }
 
 /// Which disruptive Plan is at work on which node.
@@ -167,6 +220,7 @@ pub(super) fn start(
         report.blocker = gate;
         return report;
     }
+    let mut skips = Skips::of(plan);
     let mut free = limit.saturating_sub(i64::try_from(nodes.len()).unwrap_or(i64::MAX));
     for name in plan.nodes.ready() {
         if free <= 0 {
@@ -179,6 +233,10 @@ pub(super) fn start(
             continue;
         };
         if let Some(blocker) = busy.blocker(plan, name) {
+            report.nodes.insert(name.clone(), blocker);
+            continue;
+        }
+        if let Some(blocker) = skips.as_mut().and_then(|skips| skips.blocker(node)) {
             report.nodes.insert(name.clone(), blocker);
             continue;
         }

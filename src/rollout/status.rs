@@ -17,7 +17,9 @@ use super::resolve::{self, Resolution};
 use super::step::Step;
 use super::world::World;
 use super::{fields, start};
-use crate::api::{ChannelStatus, NodeCounts, NodeProgress, PlanStatus};
+use crate::api::{ChannelStatus, FirstSeen, NodeCounts, NodeProgress, PinnedStatus, PlanStatus};
+use crate::channel::version::munge;
+use crate::version::policy::{Held, Refusal};
 
 /// Phase of a node that has not been started.
 pub(super) const WAITING: &str = "Waiting";
@@ -106,6 +108,7 @@ fn status(
         progress: Some(format!("{}/{}", counts.done, counts.selected)),
         active: Some(active(plan, nodes, report)),
         channel: channel(world, plan),
+        pinned: resolved.and_then(|r| plan.digests.status(&r.hash)),
         next_window,
     }
 }
@@ -151,15 +154,66 @@ fn active(plan: &PlanView, nodes: &BTreeMap<Text, Standing>, report: &Report) ->
 }
 
 fn channel(world: &World, plan: &PlanView) -> Option<ChannelStatus> {
-    let url = resolve::channel_url(&plan.facts)?;
-    let known = resolve::channel(&plan.facts, url, &world.channels)?;
-    Some(ChannelStatus {
-        url: Some(url.to_owned()),
+    let channel = plan.channel.as_ref()?;
+    let known = resolve::channel(&plan.facts, channel, &world.channels)?;
+    let told = resolve::told(&plan.facts, channel);
+    let next_poll = resolve::next_poll(&channel.url, Some(&known), world.defaults.polling_interval);
+    let refused = plan.resolution.resolved().and_then(|r| r.refused.clone());
+    let mut status = ChannelStatus {
+        url: Some(channel.url.to_string()),
+        secrets: resolve::secrets_of(channel),
         last_polled: Some(known.polled.to_string()),
-        last_error: known
-            .error
-            .or_else(|| plan.resolution.resolved()?.refused.clone()),
-    })
+        next_poll: next_poll.map(seconds),
+        polled_for: plan
+            .polled_for
+            .clone()
+            .or_else(|| told.and_then(|told| told.polled_for.clone())),
+        last_error: known.error.or(refused),
+        ..ChannelStatus::default()
+    };
+    match &plan.choice {
+        Some(choice) => {
+            status.withdrawn.clone_from(&choice.withdrawn);
+            if let Some(held) = choice.held.as_ref().filter(|held| is_candidate(held)) {
+                let due = match &held.refusal {
+                    Refusal::TooYoung { due, .. } => Some(seconds(*due)),
+                    _ => None,
+                };
+                status.candidate = Some(held.version.clone());
+                status.since = Some(seconds(held.since));
+                status.due = due;
+                status.reason = Some(held.refusal.reason().to_owned());
+                status.message = Some(held.message.clone());
+            }
+            let seen = choice.seen.iter().map(|(version, since)| FirstSeen {
+                version: version.clone(),
+                since: seconds(*since),
+            });
+            let of_candidate = status.candidate.as_deref().map(munge);
+            let seen: Vec<_> = seen
+                .filter(|seen| of_candidate.as_ref() != Some(&seen.version))
+                .collect();
+            status.seen = (!seen.is_empty()).then_some(seen);
+        }
+        // What this process has not heard from the channel yet stands as it was told.
+        None => {
+            if let Some(told) = told {
+                status.candidate.clone_from(&told.candidate);
+                status.since.clone_from(&told.since);
+                status.due.clone_from(&told.due);
+                status.reason.clone_from(&told.reason);
+                status.message.clone_from(&told.message);
+                status.withdrawn.clone_from(&told.withdrawn);
+                status.seen.clone_from(&told.seen);
+            }
+        }
+    }
+    Some(status)
+}
+
+/// It is a version at least. What is none is told as an error.
+fn is_candidate(held: &Held) -> bool {
+    !matches!(held.refusal, Refusal::Accident(_))
 }
 
 /// What of a status is news, and what is mere progress.
@@ -171,7 +225,8 @@ struct Essence<'a> {
     applying: Option<&'a [String]>,
     generation: Option<i64>,
     failed: Vec<&'a str>,
-    channel_error: Option<&'a str>,
+    channel: Option<[Option<&'a str>; 5]>,
+    pinned: Option<&'a PinnedStatus>,
     next_window: Option<&'a str>,
 }
 
@@ -200,7 +255,16 @@ fn essence(status: &PlanStatus) -> Essence<'_> {
             .filter(|n| n.phase == "Failed")
             .map(|n| n.name.as_str())
             .collect(),
-        channel_error: status.channel.as_ref().and_then(|c| c.last_error.as_deref()),
+        channel: status.channel.as_ref().map(|channel| {
+            [
+                channel.last_error.as_deref(),
+                channel.candidate.as_deref(),
+                channel.reason.as_deref(),
+                channel.withdrawn.as_deref(),
+                channel.polled_for.as_deref(),
+            ]
+        }),
+        pinned: status.pinned.as_ref(),
         next_window: status.next_window.as_deref(),
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::event::Event;
 use super::facts::Text;
 use crate::api::PlanStatus;
+use crate::channel::Named;
 
 /// What a step is about. At most one step per key is under way.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +30,9 @@ pub enum Key {
     /// A controller whose pods were evicted.
     Workload(Text),
     /// A channel.
-    Channel(Text),
+    Channel(Named),
+    /// What a tag of an image of a Plan stands for.
+    Digest(Text, String),
     /// What the controller may do.
     Permissions,
     /// All Plans.
@@ -187,10 +190,23 @@ pub enum Step {
     },
     /// Ask a channel.
     Poll {
-        /// Its URL.
-        url: Text,
+        /// The channel.
+        channel: Named,
         /// The version that a Plan of it has now.
         latest_version: Option<String>,
+        /// Plans that a person has had ask at once, and the values of their annotations.
+        asked_by: BTreeMap<Text, String>,
+    },
+    /// Ask a registry what the tag of an image stands for.
+    ReadDigest {
+        /// The Plan.
+        plan: Text,
+        /// Its hash, at which that is asked once.
+        hash: Text,
+        /// The image, with its tag.
+        image: String,
+        /// The secrets with which it is pulled.
+        access: Named,
     },
     /// Read a Secret and tell its hash.
     ReadSecret {
@@ -225,7 +241,8 @@ impl Step {
             | Self::MarkRecorded { job, .. } => Key::Job(job.clone()),
             Self::CreatePod { pod, .. } | Self::DeletePod { pod, .. } => Key::Pod(pod.clone()),
             Self::PatchNode { node, .. } => Key::Node(node.clone()),
-            Self::Poll { url, .. } => Key::Channel(url.clone()),
+            Self::Poll { channel, .. } => Key::Channel(channel.clone()),
+            Self::ReadDigest { plan, image, .. } => Key::Digest(plan.clone(), image.clone()),
             Self::ReadSecret { name } => Key::Secret(name.clone()),
             Self::ReadWorkload { workload } => Key::Workload(workload.clone()),
             Self::AskPermissions => Key::Permissions,

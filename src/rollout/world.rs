@@ -17,6 +17,7 @@ use super::facts::{
 };
 use super::plan::PlanView;
 use super::step::Key;
+use crate::channel::Named;
 use crate::job::{JobSettings, digest};
 
 /// What is the same for all Plans.
@@ -71,7 +72,7 @@ pub struct World {
     gone_plans: table::Gone,
     plan_lists: u64,
     pub(super) secrets: Table<SecretFacts>,
-    pub(super) channels: BTreeMap<Text, ChannelFacts>,
+    pub(super) channels: BTreeMap<Named, ChannelFacts>,
     schema: Schema,
     /// Which edition of the CRD that was said of.
     edition: Text,
@@ -400,7 +401,7 @@ impl World {
     /// for, and what goes on lasting.
     pub fn settle(&mut self, now: Timestamp) {
         for view in self.plans.values_mut() {
-            view.settle(&self.nodes, &self.secrets, &self.channels, &self.defaults);
+            view.settle(&self.nodes, &self.secrets, &self.channels, &self.defaults, now);
         }
         self.count_waits(now);
     }

@@ -64,14 +64,6 @@ async fn guarded(bench: &Bench) {
         .await;
 }
 
-async fn open(bench: &Bench) {
-    bench
-        .budgets()
-        .delete("guard", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
-}
-
 #[tokio::test]
 async fn cordon_and_ledger_are_one_patch_and_the_last_act_is_another() {
     let bench = Bench::new(&["one"]).await;
@@ -179,7 +171,7 @@ async fn a_person_who_uncordons_in_between_is_not_contradicted() {
     let drain = waiting(&bench, &env).await;
     // As `kubectl uncordon` does: the ledger stays until a controller sees it.
     bench.world.uncordon(&bench.node("one")).await;
-    open(&bench).await;
+    bench.open("guard").await;
     let out = said(drain.child, Instant::now()).await;
     assert_eq!(out.code, Some(0), "{out:?}");
     let (cordoned, _) = of_node(&bench).await;
@@ -215,7 +207,7 @@ async fn who_is_cancelled_meanwhile_does_not_get_through() {
         .collect();
     let edit = json!({ "metadata": { "annotations": { "refit.rs/cordon": noted.to_text() } } });
     bench.world.edit_node(&bench.node("one"), edit).await;
-    open(&bench).await;
+    bench.open("guard").await;
     let out = said(drain.child, Instant::now()).await;
     assert_eq!(out.code, Some(1), "{out:?}");
     assert!(!out.stdout.contains(" drained"), "{out:?}");

@@ -312,11 +312,7 @@ async fn a_pod_that_dies_in_its_drain_is_made_anew_and_the_node_is_what_it_was()
             .delete(&pod.name_any(), &at_once)
             .await
             .unwrap();
-        bench
-            .budgets()
-            .delete("guard", &DeleteParams::default())
-            .await
-            .unwrap();
+        bench.open("guard").await;
         bench.world.plan_complete("k3s", A_WHILE).await;
         let what = "is what it was";
         let node = bench
@@ -328,20 +324,17 @@ async fn a_pod_that_dies_in_its_drain_is_made_anew_and_the_node_is_what_it_was()
     }
 }
 
-/// Plans of two controllers that do not know of each other hold one node at the same time, and leave it in either order.
+/// Plans of two controllers that do not know of each other hold one node at the same time: each begins first and each leaves
+/// first, on a node that a person had cordoned and on one that nobody had.
 #[tokio::test]
-async fn two_plans_that_hold_one_node_leave_it_as_it_was_in_either_order() {
+async fn two_plans_that_hold_one_node_leave_it_as_it_was_in_every_order() {
     let bench = stage(&["one"]).await;
     let beside = bench.world.beside().await;
     let node = bench.node("one");
-    let _first = bench.world.controller().start();
-    let _second = beside.controller().start();
-    for (round, before, first_leaves_first) in [
-        (1, false, true),
-        (2, false, false),
-        (3, true, true),
-        (4, true, false),
-    ] {
+    let _drains = bench.world.controller().start();
+    let _cordons = beside.controller().start();
+    let orders = (0..8).map(|order| (order, order & 1 != 0, order & 2 != 0, order & 4 != 0));
+    for (round, before, drain_begins, drain_leaves) in orders {
         let name = format!("round-{round}");
         if before {
             bench.world.cordon(&node).await;
@@ -355,28 +348,30 @@ async fn two_plans_that_hold_one_node_leave_it_as_it_was_in_either_order() {
             .kubelet
             .behaviour(&node, &[("upgrade.run-delay", "never")])
             .await;
-        bench
-            .world
-            .plan(&scene::plan(&name, json!({ "spec": { "drain": {} } })))
-            .await;
-        told(&bench, &name, "is upgrading", |node| node.phase == "Upgrading").await;
-        beside
-            .plan(&scene::plan(&name, json!({ "spec": { "cordon": true } })))
-            .await;
-        let both = |node: &Node| {
-            ledger(node).is_some_and(|ledger| {
-                ledger.holders.len() == 2 && ledger.holders.iter().all(|one| one.passed)
-            })
+        let drain = (&bench.world, json!({ "drain": {} }));
+        let cordon = (&beside, json!({ "cordon": true }));
+        let (first, second) = if drain_begins {
+            (drain, cordon)
+        } else {
+            (cordon, drain)
         };
-        let held = bench
-            .world
-            .node_until(&node, "is held by both", A_WHILE, both)
-            .await;
-        assert!(is_cordoned(&held));
-        assert_eq!(ledger(&held).unwrap().before, before, "round {round}");
+        for (holders, (world, spec)) in [(1, first), (2, second)] {
+            world.plan(&scene::plan(&name, json!({ "spec": spec }))).await;
+            let all = |node: &Node| {
+                ledger(node).is_some_and(|ledger| {
+                    ledger.holders.len() == holders && ledger.holders.iter().all(|one| one.passed)
+                })
+            };
+            let held = bench
+                .world
+                .node_until(&node, &format!("is held by {holders}"), A_WHILE, all)
+                .await;
+            assert!(is_cordoned(&held), "round {round}");
+            assert_eq!(ledger(&held).unwrap().before, before, "round {round}");
+        }
         assert!(!bench.on_node("one").await.contains_key(&own));
 
-        let (leaves, stays) = if first_leaves_first {
+        let (leaves, stays) = if drain_leaves {
             (&bench.world, &beside)
         } else {
             (&beside, &bench.world)
@@ -412,4 +407,40 @@ async fn two_plans_that_hold_one_node_leave_it_as_it_was_in_either_order() {
             .unwrap();
         bench.world.uncordon(&node).await;
     }
+}
+
+/// The second comes while the first still drains, and ends before it does.
+#[tokio::test]
+async fn a_node_stays_cordoned_for_a_drain_when_a_plan_that_came_later_is_done() {
+    let bench = held_up().await;
+    let beside = bench.world.beside().await;
+    let node = bench.node("one");
+    let _drains = bench.world.controller().start();
+    let _cordons = beside.controller().start();
+    make(&bench, "drains", json!({ "drain": {} })).await;
+    drain_waits(&bench, "drains").await;
+    beside
+        .plan(&scene::plan("cordons", json!({ "spec": { "cordon": true } })))
+        .await;
+    beside.plan_complete("cordons", A_WHILE).await;
+    let alone = |node: &Node| ledger(node).is_some_and(|ledger| ledger.holders.len() == 1);
+    let held = bench
+        .world
+        .node_until(&node, "is held by the drain alone", A_WHILE, alone)
+        .await;
+    assert!(is_cordoned(&held));
+    assert_eq!(
+        ledger(&held).unwrap().holders[0].namespace,
+        bench.world.namespace()
+    );
+    assert!(bench.on_node("one").await.contains_key("web-1"));
+
+    bench.open("guard").await;
+    bench.world.plan_complete("drains", A_WHILE).await;
+    let free = bench
+        .world
+        .node_until(&node, "is held by nobody", A_WHILE, |node| ledger(node).is_none())
+        .await;
+    assert!(!is_cordoned(&free));
+    assert!(!bench.on_node("one").await.contains_key("web-1"));
 }

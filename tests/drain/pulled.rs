@@ -112,11 +112,7 @@ async fn let_go(way: Way, absent: bool) {
     })
     .await;
     if way == Way::Replaced {
-        bench
-            .budgets()
-            .delete("guard", &DeleteParams::default())
-            .await
-            .unwrap();
+        bench.open("guard").await;
         let plan = bench.world.plan_complete(PLAN, A_WHILE).await;
         let done = bench.world.node(&node).await;
         assert_eq!(done.labels()[&label(PLAN)], hash(&plan), "{way:?} {absent}");

@@ -72,11 +72,7 @@ async fn everything(bench: &Bench) {
         out.last_line().contains("more than one PodDisruptionBudget"),
         "{out:?}"
     );
-    bench
-        .budgets()
-        .delete("second", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    bench.open("second").await;
     wait::gone(bench.budgets(), "second", SOON).await;
     let out = drain(&["--timeout=7s"]).await;
     assert!(out.last_line().contains("PodDisruptionBudget guard"), "{out:?}");

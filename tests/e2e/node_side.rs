@@ -63,6 +63,7 @@ impl Stage {
             latest_version: "v1",
             latest_hash: hash,
             inputs: "inputs",
+            digests: &refit::job::NO_DIGESTS,
         };
         let node = NodeInput {
             name: self.node.name(),

@@ -1,6 +1,8 @@
 //! Plans as they are written for system-upgrade-controller, carried out on hosts: what the payload wrote there, and how
 //! often it ran.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -223,6 +225,19 @@ versions() { kubectl get nodes -l node-role.kubernetes.io/control-plane -o 'json
 while versions | tr + - | grep -qvx "$SYSTEM_UPGRADE_PLAN_LATEST_VERSION"; do sleep 1; done
 "#;
 
+/// Something that runs on a host as k3s does.
+const K3S: &str = "cp /usr/bin/sleep /usr/local/bin/k3s; k3s infinity >/dev/null 2>&1 &";
+
+/// What they do as `upgrade`: find the process and from it the program, replace that, and end the process, which a service
+/// manager would start again.
+const UPGRADE: &str = r#"
+pid=$(pidof k3s)
+program=$(tr '\0' '\n' </host/proc/"$pid"/cmdline | head -n 1)
+echo "$SYSTEM_UPGRADE_PLAN_LATEST_VERSION" >/host/usr/local/bin/"$program".new
+mv /host/usr/local/bin/"$program".new /host/usr/local/bin/"$program"
+kill "$pid"
+"#;
+
 #[tokio::test]
 #[ignore = "real nodes: just e2e"]
 async fn agents_wait_in_prepare_for_the_plan_of_the_servers() {
@@ -242,24 +257,51 @@ async fn agents_wait_in_prepare_for_the_plan_of_the_servers() {
         let is = json!({ "key": "node-role.kubernetes.io/control-plane", "operator": operator });
         json!({ "version": version, "cordon": true, "nodeSelector": { "matchExpressions": [is] } })
     };
-    stage.make("servers", &waits(), &role("Exists")).await;
+    for node in [&stage.one, &stage.two] {
+        node.run(&["sh", "-c", K3S]).await;
+    }
+    let mut servers = role("Exists");
+    servers["reboot"] = json!({ "when": "Always" });
+    servers["settle"] = json!({ "minReady": "0s" });
+    let upgrade = format!("{}\n{UPGRADE}", waits());
+    stage.make("servers", &upgrade, &servers).await;
     let upgrading = |node: &NodeProgress| node.phase == "Upgrading";
     stage.told("servers", &stage.one, "is upgrading", upgrading).await;
     let mut agents = role("DoesNotExist");
     agents["prepare"] = container(PREPARE);
     agents["prepare"]["image"] = json!("refit.test/k3s-upgrade:1");
-    stage.make("agents", &waits(), &agents).await;
+    stage.make("agents", &upgrade, &agents).await;
     let preparing = |node: &NodeProgress| node.phase == "Preparing";
     stage.told("agents", &stage.two, "is preparing", preparing).await;
-    assert!(!stage.is_cordoned(&stage.two).await);
 
-    Stage::go(&stage.one);
+    // The server is upgraded, and its slot is not free before it has rebooted.
     Stage::go(&stage.two);
+    Stage::go(&stage.one);
+    let rebooted = async {
+        stage.one.wait_boots(2).await;
+        stage.one.wait_ready().await;
+    };
+    let held = async {
+        loop {
+            assert!(!stage.is_cordoned(&stage.two).await);
+            assert_eq!(stage.two.lines(RUNS), [""; 0], "prepare waits");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = rebooted => (),
+        () = held => (),
+    }
     stage.world.plan_complete("agents", PATIENCE).await;
     stage.complete("servers").await;
     for node in [&stage.one, &stage.two] {
         assert_eq!(node.lines(RUNS), [version]);
+        let left = node
+            .run(&["sh", "-c", "busybox pidof k3s || cat /usr/local/bin/k3s"])
+            .await;
+        assert_eq!(left, format!("{version}\n"), "ended, and replaced");
     }
+    assert_eq!((stage.one.boots(), stage.two.boots()), (2, 1));
 }
 
 #[tokio::test]

@@ -1,11 +1,10 @@
 //! What a case begins with: two real nodes, the controller on the first of them as `deploy/` has it, Plans whose payload is a
 //! script, and pods that somebody minds.
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::ResourceExt as _;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+mod workloads;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::Api;
 use refit::api::{NodeProgress, Plan};
 use serde_json::{Value, json};
 
@@ -13,13 +12,13 @@ use crate::scene::{active, is_cordoned, ledger};
 use crate::support::real::{self, BUSYBOX, Deployed, PATIENCE, RealNode};
 use crate::support::wait;
 use crate::support::world::World;
-use crate::support::world::create;
+pub(crate) use workloads::is_serving;
 
 /// Payloads append a line to it as they begin, so it counts their runs.
 pub(crate) const RUNS: &str = "/var/lib/runs";
 
 /// Label of the second node, for Plans that are to leave the controller's alone.
-const WORKER: &str = "pool";
+pub(crate) const WORKER: &str = "pool";
 
 pub(crate) struct Stage {
     pub(crate) one: RealNode,
@@ -31,7 +30,11 @@ pub(crate) struct Stage {
 
 /// Nodes that are Ready, and a controller that leads.
 pub(crate) async fn stage() -> Stage {
-    let world = real::world().await;
+    stage_in(real::world().await).await
+}
+
+/// As [`stage`], in that world.
+pub(crate) async fn stage_in(world: World) -> Stage {
     let [one, two] = real::nodes(&world, ["one", "two"]).await;
     world.label_node(two.name(), WORKER, Some("workers")).await;
     let deployed = real::deploy(&world, &one).await;
@@ -85,7 +88,7 @@ pub(crate) fn notes_its_boot() -> String {
     format!("cat /proc/sys/kernel/random/boot_id >>/host{RUNS}")
 }
 
-fn merge(into: &mut Value, patch: &Value) {
+pub(crate) fn merge(into: &mut Value, patch: &Value) {
     match (into, patch) {
         (Value::Object(into), Value::Object(patch)) => {
             for (key, value) in patch {
@@ -156,95 +159,11 @@ impl Stage {
         active(&seen, node.name()).expect("it was there").clone()
     }
 
-    /// A Deployment `web` of one pod on the second node, Ready, with a budget `guard` that spares none.
-    pub(crate) async fn guarded_pod(&self) -> Pod {
-        let labels = json!({ "app": "web" });
-        let web = json!({
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": { "name": "web" },
-            "spec": {
-                "replicas": 1,
-                "selector": { "matchLabels": labels },
-                "template": {
-                    "metadata": { "labels": labels },
-                    "spec": {
-                        "nodeSelector": { WORKER: "workers" },
-                        "terminationGracePeriodSeconds": 1,
-                        "containers": [{ "name": "web", "image": BUSYBOX, "command": ["sleep", "infinity"] }],
-                    },
-                },
-            },
-        });
-        let guard = json!({
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": { "name": "guard" },
-            "spec": { "minAvailable": 1, "selector": { "matchLabels": labels } },
-        });
-        create(&self.namespaced::<Deployment>(), web).await;
-        create(&self.budgets(), guard).await;
-        let pod = self.web_is_ready().await;
-        let looked = |budget: &PodDisruptionBudget| {
-            budget
-                .status
-                .as_ref()
-                .is_some_and(|status| status.current_healthy == Some(1))
-        };
-        wait::object(self.budgets(), "guard", "counts its pod", PATIENCE, looked).await;
-        pod
-    }
-
-    /// The one pod of `web`, when it is Ready.
-    pub(crate) async fn web_is_ready(&self) -> Pod {
-        wait::eventually("web is ready", PATIENCE, async || {
-            let mine = ListParams::default().labels("app=web");
-            let pods = self
-                .world
-                .pods()
-                .list(&mine)
-                .await
-                .map_err(|error| error.to_string())?;
-            let ready = |pod: &&Pod| {
-                let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-                pod.metadata.deletion_timestamp.is_none()
-                    && conditions
-                        .into_iter()
-                        .flatten()
-                        .any(|it| it.type_ == "Ready" && it.status == "True")
-            };
-            let found = pods.iter().find(ready).cloned();
-            found.ok_or_else(|| format!("{:?}", pods.iter().map(Pod::name_any).collect::<Vec<_>>()))
-        })
-        .await
-    }
-
-    /// From now on the budget lets its pod go.
-    pub(crate) async fn relent(&self) {
-        let patch = Patch::Merge(json!({ "spec": { "minAvailable": 0 } }));
-        self.budgets()
-            .patch("guard", &PatchParams::default(), &patch)
-            .await
-            .unwrap_or_else(|error| panic!("cannot change the budget: {error}"));
-    }
-
-    /// Waits until the node is cordoned and its drain waits for the budget.
-    pub(crate) async fn drain_waits(&self, plan: &str, node: &RealNode) -> NodeProgress {
-        let waits = |node: &NodeProgress| node.reason.as_deref() == Some("DrainWaiting");
-        let told = self.told(plan, node, "waits in its drain", waits).await;
-        assert!(self.is_cordoned(node).await);
-        told
-    }
-
     pub(crate) async fn node(&self, node: &RealNode) -> Node {
         self.world.node(node.name()).await
     }
 
-    fn budgets(&self) -> Api<PodDisruptionBudget> {
-        self.namespaced()
-    }
-
-    fn namespaced<K>(&self) -> Api<K>
+    pub(crate) fn namespaced<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
     {

@@ -6,10 +6,13 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+use refit::channel::Offer;
 use refit::gitops::check::{Options, check};
 use refit::gitops::objects::{Object, objects};
-use refit::gitops::pin::{Guard, Verdict, Want, judge, plans, rewrite};
+use refit::gitops::pin::{Verdict, Want, judge, plans, rewrite};
 use refit::gitops::{Rule, Severity, Source};
+use refit::version::policy::Policy;
 use serde_json::Value;
 
 use super::{files, source};
@@ -121,18 +124,17 @@ fn wants(source: &Source) -> Vec<Want> {
     plans(source)
         .into_iter()
         .filter_map(|plan| {
-            match judge(
-                plan.version.as_deref(),
-                TARGET,
-                &Guard {
-                    allow_downgrade: true,
-                    ..Guard::default()
-                },
-            ) {
+            let policy = Policy {
+                allow_downgrade: true,
+                ..Policy::default()
+            };
+            let offer = Offer::one(TARGET.to_owned());
+            match judge(plan.version.as_deref(), &offer, &policy, Timestamp::UNIX_EPOCH) {
                 Verdict::Take(version) => Some(Want {
                     plan,
                     version,
                     images: false,
+                    digests: std::collections::BTreeMap::new(),
                 }),
                 Verdict::Same => None,
                 other => panic!("{other:?}"),

@@ -453,6 +453,7 @@ fn pinned(source: &Source, version: &str) -> Result<String, String> {
             plan,
             version: version.to_owned(),
             images: false,
+            digests: std::collections::BTreeMap::new(),
         })
         .collect();
     rewrite(source, &wants).map_err(|error| error.to_string())
@@ -533,7 +534,7 @@ proptest! {
             prop_assert!(line.is_some() || text.contains('\r'), "{found:?}");
         }
         for plan in plans(&source) {
-            let wants = [Want { plan: plan.clone(), version: "v9.9.9+k3s9".to_owned(), images: true }];
+            let wants = [Want { plan: plan.clone(), version: "v9.9.9+k3s9".to_owned(), images: true, digests: std::collections::BTreeMap::new() }];
             let Ok(changed) = rewrite(&source, &wants) else { continue };
             let changed = source.with_text(changed);
             prop_assert_eq!(&changed.stream.errors, &[]);

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::{command, refit, stderr, stdout};
+use crate::channels::registry::{Door, Registry, State, index_digest};
 use crate::support::channel::ChannelServer;
 
 fn plan(name: &str, channel: &str, version: &str) -> String {
@@ -282,7 +283,7 @@ fn one_file_that_cannot_be_changed_does_not_keep_the_others() {
     fs::write(dir.join("a.yaml"), &text).unwrap();
     fs::write(
         dir.join("b.yaml"),
-        format!("{}  version: v2\n", plan("b", "x", "v1")),
+        format!("{}  version: v1\n", plan("b", "x", "v1")),
     )
     .unwrap();
     fs::write(
@@ -318,5 +319,156 @@ fn what_somebody_else_fills_in_is_left_to_them() {
         assert_eq!((code, out.as_str()), (0, ""), "{err}");
         assert!(err.contains("somebody else fills in ${"), "{err}");
         assert_eq!(read(dir, "p.yaml"), text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_in_a_registry_gives_the_newest_of_the_range_and_images_get_their_digests() {
+    let tags = [
+        "v1.33.3-k3s1",
+        "v1.33.4-k3s1",
+        "v1.33.10-k3s1-rc1",
+        "v1.34.0-k3s2",
+        "v1.34.0-k3s10",
+        "v1.35.0-rc1-k3s1",
+        "latest",
+    ];
+    let registry = Registry::start(State {
+        door: Door::Token,
+        tags: tags.map(str::to_owned).into(),
+        ..State::default()
+    })
+    .await;
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("logins.json"), registry.docker_config()).unwrap();
+    let image = format!("{}/team/k3s", registry.host());
+    let text = |version: &str, image: &str| {
+        plan("a", &registry.channel(), version).replace("rancher/k3s-upgrade", &format!("'{image}'"))
+    };
+    fs::write(dir.join("a.yaml"), text("v1.33.3-k3s1", &image)).unwrap();
+    let logins = ["--registry-config", "logins.json"];
+    let (code, out, err) = pin(dir, &[&["--check", "a.yaml"][..], &logins].concat());
+    assert_eq!(
+        (code, out.contains("+  version: v1.34.0-k3s10 # by refit")),
+        (1, true),
+        "{out}{err}"
+    );
+
+    let arguments = [&["--range", "~1.33", "--digest", "a.yaml"][..], &logins].concat();
+    let (code, out, err) = pin(dir, &arguments);
+    let pinned = format!("{image}:v1.33.4-k3s1@{}", index_digest());
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert_eq!(
+        out,
+        format!(
+            "a.yaml:7: Plan system-upgrade/a: v1.33.3-k3s1 -> v1.33.4-k3s1\na.yaml:7: Plan system-upgrade/a: image {pinned}\n"
+        )
+    );
+    assert_eq!(read(dir, "a.yaml"), text("v1.33.4-k3s1", &pinned));
+    assert_eq!(
+        pin(dir, &arguments),
+        (0, String::new(), String::new()),
+        "the second run changes nothing"
+    );
+    // Without --digest a digest stays, and so does the tag that it belongs to.
+    let (code, _, err) = pin(
+        dir,
+        &[&["--range", "~1.33", "--image-tag", "a.yaml"][..], &logins].concat(),
+    );
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(read(dir, "a.yaml"), text("v1.33.4-k3s1", &pinned));
+
+    // Another version has another digest, which is not to be had.
+    let (code, out, err) = pin(dir, &[&["--digest", "a.yaml"][..], &logins].concat());
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(
+        err.contains("image ") && err.contains("there is no such image (HTTP/1.1 404 Not Found)"),
+        "{err}"
+    );
+    assert_eq!(read(dir, "a.yaml"), text("v1.33.4-k3s1", &pinned));
+    let (_, _, err) = pin(
+        dir,
+        &["--range", "~9", "a.yaml", "--registry-config", "logins.json"],
+    );
+    assert!(err.contains("is not in the range ~9"), "{err}");
+
+    // Without a login nobody is let in, and nothing that was sent is told.
+    fs::write(dir.join("logins.json"), r#"{"auths": {}}"#).unwrap();
+    let (code, out, err) = pin(dir, &arguments);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(
+        err.contains("credentials are asked for, and there are none"),
+        "{err}"
+    );
+    assert!(!err.contains("s3cret"), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_that_do_not_follow_the_version_keep_what_they_have() {
+    let registry = Registry::start(State::default()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let image = format!("{}/team/k3s", registry.host());
+    for kept in [
+        format!("{image}:stable"),
+        format!("{image}@{}", index_digest()),
+        format!("{image}:v1.0.0@{}", index_digest()),
+    ] {
+        let text = plan("a", "https://channel.invalid/", "v1.33.3+k3s1")
+            .replace("rancher/k3s-upgrade", &format!("'{kept}'"));
+        fs::write(dir.join("a.yaml"), &text).unwrap();
+        let (code, out, err) = pin(dir, &["--to", "v1.33.4+k3s1", "--digest", "a.yaml"]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert_eq!(read(dir, "a.yaml"), text.replace("v1.33.3", "v1.33.4"), "{kept}");
+    }
+    assert!(registry.log.take().is_empty());
+    // A tag that is the version moves along, with or without a digest.
+    for moved in [
+        format!("{image}:v1.33.3-k3s1"),
+        format!("{image}:v1.33.3-k3s1@sha256:{}", "0".repeat(64)),
+    ] {
+        let text = plan("a", "https://channel.invalid/", "v1.33.3+k3s1")
+            .replace("rancher/k3s-upgrade", &format!("'{moved}'"));
+        fs::write(dir.join("a.yaml"), &text).unwrap();
+        let (code, _, err) = pin(dir, &["--to", "v1.33.4+k3s1", "--digest", "a.yaml"]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        let pinned = format!("{image}:v1.33.4-k3s1@{}", index_digest());
+        let expected = text
+            .replace(&moved, &pinned)
+            .replace("version: v1.33.3", "version: v1.33.4");
+        assert_eq!(read(dir, "a.yaml"), expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_for_its_host_and_no_other() {
+    let server = ChannelServer::start().await;
+    server.redirects("/stable", "/v1.34.1+k3s1");
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(
+        dir.join("a.yaml"),
+        plan("a", &server.url("/stable"), "v1.33.3+k3s1"),
+    )
+    .unwrap();
+    fs::write(dir.join("token"), "s3cret\n").unwrap();
+    let host = server.url("").replace("http://", "");
+    for (given, expected) in [(host.as_str(), Some("Bearer s3cret")), ("git.example", None)] {
+        let given = format!("{given}=token");
+        let (code, out, err) = pin(dir, &["--check", "--token-file", &given, "a.yaml"]);
+        assert_eq!(code, 1, "{err}");
+        assert!(!out.contains("s3cret") && !err.contains("s3cret"));
+        let asked = server.asked("/stable");
+        let sent = asked.last().unwrap().headers.get("authorization");
+        assert_eq!(sent.map(|value| value.to_str().unwrap()), expected);
+    }
+    for (given, why) in [
+        ("token", "write HOST=FILE"),
+        ("a=nowhere", "nowhere cannot be read"),
+    ] {
+        let (code, _, err) = pin(dir, &["--token-file", given, "a.yaml"]);
+        assert_ne!(code, 0);
+        assert!(err.contains(why), "{err}");
     }
 }

@@ -125,6 +125,7 @@ fn job_of(plan: &refit::api::Plan, namespace: &str) -> Option<Job> {
             latest_version: "v1",
             latest_hash: hash,
             inputs: "0",
+            digests: &refit::job::NO_DIGESTS,
         },
         node: NodeInput {
             name: "node",

@@ -263,6 +263,7 @@ async fn job_of_a_plan(world: &World, node: &str, annotations: &[(&str, &str)]) 
         latest_version: "v1",
         latest_hash: "hash",
         inputs: "inputs",
+        digests: &refit::job::NO_DIGESTS,
     };
     let node = NodeInput {
         name: node,

@@ -60,6 +60,7 @@ impl Upgraded {
                 latest_version: "v1",
                 latest_hash: "hash",
                 inputs: "inputs",
+                digests: &refit::job::NO_DIGESTS,
             },
             node: NodeInput {
                 name: &self.node,

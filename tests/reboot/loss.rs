@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use serde_json::json;
 
 use super::{PLAN, always};
-use crate::scene::{Scene, has_condition};
+use crate::scene::{Scene, both, has_condition, is_recorded};
 use crate::support::controller::Controller;
 use crate::support::faults::{Moment, Rule};
 use crate::support::wait::SOON;
@@ -94,7 +94,7 @@ async fn a_node_that_loses_power_before_its_upgrade_is_upgraded_in_its_second_bo
     let scene = Scene::with(["one"], |set| set.steer("prepare.run-delay", "never")).await;
     let _controller = scene.world.controller().start();
     let prepare = json!({ "spec": { "prepare": { "image": "example.com/prepare" } } });
-    scene.plan(PLAN, crate::scene::both(always(), prepare)).await;
+    scene.plan(PLAN, both(always(), prepare)).await;
     scene.phase(PLAN, "one", "Preparing").await;
     let prepares = [("prepare.run-delay", "0")];
     scene.kubelet.behaviour(&scene.node("one"), &prepares).await;
@@ -133,6 +133,28 @@ async fn a_job_that_is_deleted_with_its_pod_while_nobody_looks_is_done_by_the_se
     let _controller = controller.start_again();
     scene.is_done_after("one", 1, 1).await;
     assert_eq!(scene.made().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_sentinel_that_an_earlier_job_has_left_says_nothing_of_one_that_is_lost() {
+    let scene = Scene::new(["one"]).await;
+    let controller = scene.world.controller().start();
+    let if_required = json!({ "spec": { "reboot": { "when": "IfRequired" } } });
+    scene.plan(PLAN, both(always(), if_required)).await;
+    scene.is_done_after("one", 1, 0).await;
+    scene.edit(PLAN, json!({ "version": "v2" })).await;
+    scene.is_done_after("one", 2, 0).await;
+    // Back to a version that was there before in this boot.
+    scene.hold("one").await;
+    scene.edit(PLAN, json!({ "version": "v1" })).await;
+    scene.upgrading(PLAN, "one").await;
+    let open = |job: &_| !is_recorded(job);
+    let job = scene.job_until(PLAN, "one", "has no result", open).await;
+    controller.kill();
+    scene.delete_job(&job).await;
+    scene.release("one").await;
+    let _controller = controller.start_again();
+    scene.is_done_after("one", 4, 0).await;
 }
 
 #[tokio::test]

@@ -93,11 +93,19 @@ pub async fn world_alone() -> World {
 async fn on(bed: &Bed) -> World {
     let world = World::at(bed).await;
     // Nodes of other worlds would run its pods as well.
-    let labels = world.node_labels();
-    let selector: Vec<_> = labels
+    pods_need(&world, &[]).await;
+    world
+}
+
+/// From now on, pods of this world ask for nodes with these labels, besides that of the world. A kubelet without them refuses
+/// those that are bound to it, and they end as `NodeAffinity`.
+pub async fn pods_need(world: &World, labels: &[(&str, &str)]) {
+    let own = world.node_labels();
+    let all = own
         .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .chain(labels.iter().copied());
+    let selector: Vec<_> = all.map(|(name, value)| format!("{name}={value}")).collect();
     let only_here = json!({ "metadata": { "annotations": { SELECTOR: selector.join(",") } } });
     Api::<Namespace>::all(world.client.clone())
         .patch(
@@ -107,7 +115,18 @@ async fn on(bed: &Bed) -> World {
         )
         .await
         .unwrap_or_else(|error| panic!("cannot annotate the namespace: {error}"));
-    world
+}
+
+/// How long this machine has been up, and so each of its nodes: the clock that hosts, payloads and tests have in common.
+pub fn uptime() -> Duration {
+    let text = std::fs::read_to_string("/proc/uptime").expect("Linux");
+    seconds(text.split(' ').next().unwrap_or_default())
+}
+
+/// What `/proc/uptime` begins with.
+pub fn seconds(text: &str) -> Duration {
+    let seconds = text.trim().parse();
+    Duration::from_secs_f64(seconds.unwrap_or_else(|_| panic!("{text:?} are no seconds")))
 }
 
 fn options() -> Options {

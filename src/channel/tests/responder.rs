@@ -22,6 +22,8 @@ struct Script {
     /// Goes on after the answer without an end.
     pour: Option<(String, Duration)>,
     hang: bool,
+    /// Each answer is a page with a link to one of another number.
+    pages: bool,
     tunnel_to: Option<SocketAddr>,
     seen: String,
 }
@@ -95,6 +97,10 @@ impl Responder {
         self.script.lock().unwrap().pour = Some((text.to_owned(), every));
     }
 
+    pub(super) fn pages(&self) {
+        self.script.lock().unwrap().pages = true;
+    }
+
     pub(super) fn hang(&self) {
         self.script.lock().unwrap().hang = true;
     }
@@ -115,11 +121,25 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: Arc<Mute
             Err(_) => return,
         }
     }
-    let script = {
+    let request = String::from_utf8(request).unwrap();
+    let mut script = {
         let mut script = script.lock().unwrap();
-        script.seen.push_str(&String::from_utf8(request).unwrap());
+        script.seen.push_str(&request);
         script.clone()
     };
+    if script.pages {
+        let number = script.seen.matches("GET ").count();
+        let is_list = request.contains("/tags/list");
+        let body = if is_list {
+            r#"{"tags":["v1"]}"#
+        } else {
+            r#"[{"tag_name":"v1"}]"#
+        };
+        script.answer = format!(
+            "HTTP/1.1 200 OK\r\nLink: <?page={number}>; rel=next\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+    }
     if script.hang {
         std::future::pending::<()>().await;
     }

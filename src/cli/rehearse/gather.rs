@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::context;
 use super::flags::Flags;
 use crate::api::Plan;
-use crate::channel::ChannelError;
+use crate::channel::{ChannelError, Offer};
 use crate::cli::output;
 use crate::controller::settings::{Flags as ControllerFlags, Notice, Settings};
 use crate::gitops::check::is_placeholder;
@@ -275,7 +275,7 @@ pub(super) fn answers(
         let answers = flags.asking.ask(channels)?;
         for (channel, answer) in &answers {
             match answer {
-                Ok(version) => output::note(format_args!("{channel} gives {version}")),
+                Ok(offer) => output::note(format_args!("{channel} gives {}", releases(offer))),
                 Err(error) => output::note(format_args!("{channel} gives no version: {error}")),
             }
         }
@@ -299,8 +299,18 @@ pub(super) fn answers(
     }
     let fallback = version.unwrap_or(VERSION).to_owned();
     Ok(Arc::new(move |url| {
-        Ok(resolved.get(url).cloned().unwrap_or_else(|| fallback.clone()))
+        let version = resolved.get(url).unwrap_or(&fallback);
+        Ok(Offer::one(version.clone()))
     }))
+}
+
+/// What a channel offers, in a few words.
+fn releases(offer: &Offer) -> String {
+    let newest = offer.newest().map_or("nothing", |release| &release.version);
+    match offer.releases.len() {
+        0 | 1 => newest.to_owned(),
+        count => format!("{count} releases, of which {newest} is the newest"),
+    }
 }
 
 /// Secrets that are in no file.

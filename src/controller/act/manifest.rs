@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::permissions::Wishes;
 use crate::api::{PlanStatus, names};
+use crate::channel::Named;
 use crate::job::{self, Errand, JobInput, NodeInput, RebootInput};
 use crate::rollout::facts::Text;
 use crate::rollout::{Event, NodeChange, NodeFacts, Step, World};
@@ -54,8 +55,16 @@ pub enum Prepared {
     },
     /// Ask a channel.
     Poll {
-        url: Text,
+        channel: Named,
         latest_version: Option<String>,
+        asked_by: BTreeMap<Text, String>,
+    },
+    /// Ask a registry for a digest.
+    ReadDigest {
+        plan: Text,
+        hash: Text,
+        image: String,
+        access: Named,
     },
     /// Read a Secret.
     ReadSecret { name: Text },
@@ -151,14 +160,45 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 events,
             })
         }
-        Step::Poll { url, latest_version } => Some(Prepared::Poll { url, latest_version }),
-        Step::ReadSecret { name } => Some(Prepared::ReadSecret { name }),
-        Step::AskPermissions => Some(Prepared::AskPermissions(Wishes {
+        step @ (Step::Poll { .. }
+        | Step::ReadDigest { .. }
+        | Step::ReadSecret { .. }
+        | Step::ReadWorkload { .. }
+        | Step::AskPermissions) => question(world, step),
+        Step::ReadPlans => None, // the watch does
+    })
+}
+
+/// What is asked, and changes nothing.
+fn question(world: &World, step: Step) -> Option<Prepared> {
+    Some(match step {
+        Step::Poll {
+            channel,
+            latest_version,
+            asked_by,
+        } => Prepared::Poll {
+            channel,
+            latest_version,
+            asked_by,
+        },
+        Step::ReadDigest {
+            plan,
+            hash,
+            image,
+            access,
+        } => Prepared::ReadDigest {
+            plan,
+            hash,
+            image,
+            access,
+        },
+        Step::ReadSecret { name } => Prepared::ReadSecret { name },
+        Step::ReadWorkload { workload } => Prepared::ReadWorkload { workload },
+        Step::AskPermissions => Prepared::AskPermissions(Wishes {
             reboots: world.has_reboots(),
             workloads: world.has_workloads(),
-        })),
-        Step::ReadWorkload { workload } => Some(Prepared::ReadWorkload { workload }),
-        Step::ReadPlans => None, // the watch does
+        }),
+        _ => return None,
     })
 }
 
@@ -295,9 +335,26 @@ fn node_input(facts: &NodeFacts) -> NodeInput<'_> {
     }
 }
 
+/// Fields of `status.channel`.
+const CHANNEL_FIELDS: [&str; 13] = [
+    "url",
+    "secrets",
+    "lastPolled",
+    "nextPoll",
+    "polledFor",
+    "lastError",
+    "candidate",
+    "since",
+    "due",
+    "reason",
+    "message",
+    "withdrawn",
+    "seen",
+];
+
 /// The whole status as a merge patch: a field that is absent is null, so that what somebody else left there goes.
 fn status_patch(status: &PlanStatus) -> Value {
-    const FIELDS: [&str; 10] = [
+    const FIELDS: [&str; 11] = [
         "conditions",
         "latestVersion",
         "latestHash",
@@ -307,6 +364,7 @@ fn status_patch(status: &PlanStatus) -> Value {
         "progress",
         "active",
         "channel",
+        "pinned",
         "nextWindow",
     ];
     let mut patch: Map<String, Value> = FIELDS
@@ -316,7 +374,7 @@ fn status_patch(status: &PlanStatus) -> Value {
     if let Ok(Value::Object(mut fields)) = serde_json::to_value(status) {
         // Within an object a merge patch keeps what it does not name.
         if let Some(Value::Object(channel)) = fields.get_mut("channel") {
-            for field in ["url", "lastPolled", "lastError"] {
+            for field in CHANNEL_FIELDS {
                 channel.entry(field).or_insert(Value::Null);
             }
         }

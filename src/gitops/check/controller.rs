@@ -132,7 +132,7 @@ impl Subject<'_> {
         if let Some(url) = channel {
             if let Some(node) = self.node("spec.channel").filter(|_| is_placeholder(url)) {
                 self.placeholder("spec.channel", node);
-            } else if let Err(error) = channel::url(url) {
+            } else if let Err(error) = channel::check_url(url) {
                 let hint =
                     "write a URL such as `https://update.k3s.io/v1-release/channels/stable`".to_owned();
                 self.tell(

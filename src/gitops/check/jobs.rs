@@ -48,6 +48,7 @@ impl Subject<'_> {
             latest_version: &version,
             latest_hash: ANY_HASH,
             inputs: &inputs::inputs(spec, &version),
+            digests: &job::NO_DIGESTS,
         };
         let found = job::check(&input, &settings);
         for error in found.errors {

@@ -1,10 +1,22 @@
 use super::*;
 
+type Guard = Policy;
+
 fn guard(range: &str) -> Guard {
     Guard {
+        is_given: true,
         range: Some(range.parse().unwrap()),
-        allow_downgrade: false,
+        ..Guard::default()
     }
+}
+
+fn now() -> Timestamp {
+    "2026-08-10T00:00:00Z".parse().unwrap()
+}
+
+/// What becomes of a channel's one version.
+fn judge(current: Option<&str>, offered: &str, guard: &Guard) -> Verdict {
+    super::judge(current, &Offer::one(offered.to_owned()), guard, now())
 }
 
 #[test]
@@ -60,13 +72,82 @@ fn a_range_knows_v_builds_and_two_parts() {
         let verdict = judge(None, offered, &guard(range));
         let taken = verdict == Verdict::Take(offered.to_owned());
         assert_eq!(taken, expected, "{offered} in {range}: {verdict:?}");
-        assert!(taken || verdict == Verdict::OutOfRange);
+        assert!(taken || matches!(verdict, Verdict::Kept(_)), "{verdict:?}");
     }
     let verdict = judge(None, "stable", &guard(">=1"));
-    assert_eq!(
-        verdict,
-        Verdict::Refused(Refusal::Incomparable("stable".to_owned()))
+    assert!(
+        matches!(verdict, Verdict::Refused(Refusal::Incomparable { .. })),
+        "{verdict:?}"
     );
+}
+
+#[test]
+fn of_a_feed_the_newest_is_taken_that_the_policy_lets_through() {
+    let release = |(version, published): &(&str, Option<&str>)| crate::channel::Release {
+        version: (*version).to_owned(),
+        published: published.map(|at| at.parse().unwrap()),
+    };
+    let offer = |releases: &[(&str, Option<&str>)]| Offer {
+        releases: releases.iter().map(release).collect(),
+        partial: None,
+    };
+    let (old, young) = (Some("2026-08-01T00:00:00Z"), Some("2026-08-09T00:00:00Z"));
+    let feed = offer(&[
+        ("v1.33.3+k3s1", old),
+        ("v1.34.1+k3s1", young),
+        ("v1.33.4+k3s2", young),
+        ("v1.33.4+k3s10", old),
+    ]);
+    let judged = |policy: &Guard| super::judge(Some("v1.33.3-k3s1"), &feed, policy, now());
+    let take = |version: &str| Verdict::Take(version.to_owned());
+    assert_eq!(judged(&Guard::default()), take("v1.34.1-k3s1"));
+    assert_eq!(judged(&guard("~1.33")), take("v1.33.4-k3s10"));
+    assert_eq!(
+        judged(&guard("~1.35")),
+        Verdict::Kept("v1.34.1+k3s1 is not in the range ~1.35".to_owned())
+    );
+    let aged = Guard {
+        is_given: true,
+        minimum_age: jiff::SignedDuration::from_hours(72),
+        // Whoever takes the file approves.
+        propose: true,
+        ..Guard::default()
+    };
+    assert_eq!(judged(&aged), take("v1.33.4-k3s10"));
+    let undated = offer(&[("v1.34.1+k3s1", None)]);
+    let Verdict::Kept(why) = super::judge(Some("v1.33.3-k3s1"), &undated, &aged, now()) else {
+        panic!()
+    };
+    assert!(
+        why.contains("its channel does not say when it was released; --to takes it"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_plans_own_policy_is_read_with_it() {
+    let policy = |text: &str| {
+        let text = format!(
+            "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {{name: a}}\nspec: {{{text}}}\n"
+        );
+        plans(&Source::new("a.yaml", None, text)).remove(0).policy
+    };
+    assert_eq!(policy("version: v1"), Ok(Policy::default()));
+    assert_eq!(policy("versionPolicy: null"), Ok(Policy::default()));
+    assert_eq!(policy("versionPolicy: {range: ~1.33}"), Ok(guard("~1.33")));
+    for (text, why) in [
+        (
+            "versionPolicy: {range: newest}",
+            "spec.versionPolicy.range is invalid",
+        ),
+        (
+            "versionPolicy: {minimumAge: 3}",
+            "spec.versionPolicy cannot be read",
+        ),
+    ] {
+        let error = policy(text).unwrap_err();
+        assert!(error.starts_with(why), "{error}");
+    }
 }
 
 #[test]
@@ -98,6 +179,7 @@ fn an_image_whose_tag_is_the_version_moves_along_when_it_is_to() {
         plan: plans(&source).remove(0),
         version: "v1.34.1+k3s1".to_owned(),
         images,
+        digests: BTreeMap::new(),
     };
     let with = rewrite(&source, &[want(true)]).unwrap();
     assert_eq!(

@@ -7,6 +7,8 @@ use super::*;
 /// Fields that say when and where Jobs are made, not what is in them.
 const OTHER_FIELDS: &[&str] = &[
     "channel",
+    "channelCASecretRef",
+    "channelSecretRef",
     "concurrency",
     "maxConcurrent",
     "nodeSelector",
@@ -15,6 +17,7 @@ const OTHER_FIELDS: &[&str] = &[
     "settle",
     "suspend",
     "version",
+    "versionPolicy",
     "window",
 ];
 

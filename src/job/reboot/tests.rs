@@ -33,6 +33,7 @@ fn input<'a>(spec: &'a PlanSpec, errand: Errand<'a>) -> RebootInput<'a> {
             latest_version: "v2",
             latest_hash: "of-the-next-version",
             inputs: "inputs",
+            digests: &crate::job::NO_DIGESTS,
         },
         node: NodeInput {
             name: "node1.example.com",

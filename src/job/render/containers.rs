@@ -47,7 +47,8 @@ pub(super) fn init(
     let spec = plan.spec;
     let mut containers = Vec::new();
     if spec.may_reboot() {
-        let args = probe_args(spec.reboot_or_default());
+        let name = sentinel_name(plan.uid, node.uid, plan.latest_hash)?;
+        let args = probe_args(&name, spec.reboot_or_default());
         containers.push(on_host(PROBE, args, settings));
     }
     if let Some(prepare) = &spec.prepare {
@@ -123,8 +124,8 @@ pub(in crate::job) fn sentinel_name(
     })
 }
 
-fn probe_args(reboot: &RebootSpec) -> Vec<String> {
-    let mut args = vec!["probe".to_owned()];
+fn probe_args(sentinel: &SentinelName, reboot: &RebootSpec) -> Vec<String> {
+    let mut args = vec!["probe".to_owned(), format!("--sentinel={sentinel}")];
     if reboot.when() == RebootWhen::IfRequired {
         args.extend(required_file_args(reboot));
     }
@@ -161,6 +162,11 @@ fn of_user(
 ) -> Container {
     let image =
         image::tagged(&container.image, plan.latest_version).unwrap_or_else(|_| container.image.clone());
+    // The tag is for people: with both, a container runtime looks at the digest alone.
+    let image = match plan.digests.get(&image) {
+        Some(digest) => format!("{image}@{digest}"),
+        None => image,
+    };
     let mut env = pod_env();
     env.extend(container.envs.iter().flatten().cloned());
     env.extend(plan_env(plan));

@@ -52,6 +52,7 @@ impl Fixture {
                 latest_version: version,
                 latest_hash: hash,
                 inputs: &inputs(&plan.spec, version),
+                digests: &NO_DIGESTS,
             },
             node: NodeInput {
                 name: &self.node.name,
@@ -89,6 +90,7 @@ pub(super) fn plan_input(spec: &PlanSpec) -> PlanInput<'_> {
         latest_version: "v1",
         latest_hash: "hash",
         inputs: "inputs",
+        digests: &NO_DIGESTS,
     }
 }
 
@@ -460,7 +462,7 @@ fn a_job_whose_node_may_reboot_probes_first_and_ends_with_a_sentinel() {
         &settings(),
     );
     let args = |name| container(&always, name).args.clone().unwrap();
-    assert_eq!(args("probe"), ["probe"]);
+    assert_eq!(args("probe"), ["probe", "--sentinel=plan-uid.node-uid.hash"]);
     assert_eq!(
         args("sentinel"),
         ["sentinel", "--name=plan-uid.node-uid.hash", "--always"]

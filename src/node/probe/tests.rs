@@ -1,9 +1,16 @@
 use super::*;
 use crate::node::fixture::{BOOT, Folder};
+use crate::node::host::Found;
+use crate::node::sentinel::{Wish, keep};
 
 fn probed(folder: &Folder, files: &[&str], command: &[&str]) -> Result<Probed, Vec<String>> {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    probe(&folder.host(), &owned(files), &Commands::new(owned(command)))
+    probe(
+        &folder.host(),
+        None,
+        &owned(files),
+        &Commands::new(owned(command)),
+    )
 }
 
 #[test]
@@ -53,4 +60,20 @@ fn all_that_is_missing_is_said_at_once() {
     for (sentence, start) in wrong.iter().zip(starts) {
         assert!(sentence.starts_with(start), "{sentence}");
     }
+}
+
+#[test]
+fn what_an_earlier_try_has_left_in_this_boot_says_nothing_of_the_next() {
+    let folder = Folder::new();
+    folder.program("usr/sbin/reboot", "");
+    let host = folder.host();
+    let [mine, other] = ["p.n.h", "p.n.another"].map(|name| name.parse::<SentinelName>().unwrap());
+    for name in [&mine, &other] {
+        keep(&host, name, &Wish::Always).unwrap();
+    }
+    for _ in ["it is there", "it is not"] {
+        probe(&host, Some(&mine), &[], &Commands::new(Vec::new())).unwrap();
+        assert_eq!(host.read_sentinel(&mine).unwrap(), Found::Nothing);
+    }
+    assert!(matches!(host.read_sentinel(&other).unwrap(), Found::Report(_)));
 }

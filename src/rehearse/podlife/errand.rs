@@ -14,6 +14,8 @@ const FINAL: i32 = 3;
 /// What a container was started for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Errand {
+    /// `refit probe`, which removes what an earlier try has left.
+    Probe { name: SentinelName },
     /// `refit sentinel`.
     Keep { name: SentinelName, always: bool },
     /// `refit reboot --ask`.
@@ -44,6 +46,9 @@ impl Errand {
             return None;
         }
         match args.first()?.as_str() {
+            "probe" => Some(Self::Probe {
+                name: name("--sentinel")?,
+            }),
             "sentinel" => Some(Self::Keep {
                 name: name("--name")?,
                 always: has("--always"),

@@ -76,7 +76,7 @@ impl Stage {
         let step = self.life.step(&self.pod, &self.machine, &behaviour, self.now);
         self.started.extend(step.started.iter().cloned());
         self.reboots += usize::from(step.reboots);
-        self.machine.sentinels.extend(step.sentinels.iter().cloned());
+        step.keep_sentinels(&mut self.machine);
         match &step.write {
             Some(Write::Status(status)) => {
                 self.told.push((self.millis(), (**status).clone()));

@@ -29,6 +29,7 @@ pub(super) struct Turn<'a> {
     ended: Vec<Slot>,
     started: Vec<Started>,
     reboots: bool,
+    removed: Vec<SentinelName>,
     sentinels: Vec<(SentinelName, SentinelReport)>,
     wake: Option<Timestamp>,
 }
@@ -78,6 +79,7 @@ impl<'a> Turn<'a> {
             ended,
             started,
             reboots,
+            removed: Vec::new(),
             sentinels: Vec::new(),
             wake,
         })
@@ -120,6 +122,7 @@ impl<'a> Turn<'a> {
             write,
             started: self.started,
             reboots: self.reboots,
+            removed: self.removed,
             sentinels: self.sentinels,
             wake: self.wake,
         }

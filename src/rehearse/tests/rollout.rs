@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::crd;
-use crate::channel::ChannelClient;
+use crate::channel::{ChannelClient, Offer};
 use crate::controller::settings::{Flags, Settings};
 use crate::controller::{Surroundings, run_in};
 use crate::rehearse::{Cluster, Kind, Options, State, in_virtual_time};
@@ -71,7 +71,7 @@ async fn control(cluster: &Cluster, until: impl FnMut(&State) -> bool) {
     let surroundings = Surroundings {
         server: cluster.server(),
         clock: cluster.clock(),
-        channels: Some(ChannelClient::given(|_, _| Ok("v1.2.3".to_owned()))),
+        channels: Some(ChannelClient::given(|_, _| Ok(Offer::one("v1.2.3".to_owned())))),
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let controller = run_in(surroundings, settings(), async move {

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::api::crd;
-use crate::channel::ChannelClient;
+use crate::channel::{ChannelClient, Offer};
 use crate::controller::client::{ApiServer, RequestCounts, over_transport};
 use crate::controller::lease::LeaseTiming;
 use crate::controller::settings::{Flags, Settings};
@@ -194,7 +194,7 @@ impl Control {
             let surroundings = Surroundings {
                 server: ApiServer::in_process(line),
                 clock: self.cluster.clock(),
-                channels: Some(ChannelClient::given(|_, _| Ok("v1".to_owned()))),
+                channels: Some(ChannelClient::given(|_, _| Ok(Offer::one("v1".to_owned())))),
             };
             let runs = run_in(
                 surroundings,

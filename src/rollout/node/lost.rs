@@ -55,8 +55,11 @@ impl Question<'_> {
                 Stand::slot(standing.then(self.patch_record(node, &record, Vec::new())))
             }
             Some(Found::Nothing { boot_id: Some(now) }) if told.boot_id.as_deref() == Some(&**now) => {
-                // Still the boot in which it was begun: it has not succeeded. That is told by naming no Job.
-                standing.job = None;
+                // Still the boot in which it was begun: it has not succeeded. That is told by naming no Job. Whoever finds it
+                // told by another process, which may have made one since, names the Job again before that.
+                if told.job.is_some() {
+                    standing.job = None;
+                }
                 standing.next = Some(Next::Later);
                 standing.pod = pod.map(|(pod, _)| pod.uid.clone());
                 Stand::slot(standing)

@@ -2,7 +2,7 @@
 
 use crate::api::{PlanCondition, PlanStatus};
 use crate::rollout::conditions::{
-    COMPLETE, LATEST_RESOLVED, NO_JOB_FOR_NODE, SELECT_NODES_FAILED, VALIDATED, find,
+    COMPLETE, LATEST_RESOLVED, NO_JOB_FOR_NODE, SELECT_NODES_FAILED, UP_TO_DATE, VALIDATED, find,
 };
 use crate::rollout::event::{Event, EventType};
 use crate::rollout::plan::PlanView;
@@ -29,6 +29,7 @@ pub(super) fn events(plan: &PlanView, stored: &PlanStatus, status: &PlanStatus) 
     telling.validated();
     telling.resolved();
     telling.synced();
+    telling.up_to_date();
     telling.complete();
     if telling.told.is_empty() {
         return Vec::new();
@@ -106,6 +107,24 @@ impl Telling<'_> {
         self.tell(EventType::Warning, "ResolveFailed", text);
     }
 
+    /// What the policy of the Plan holds back, and when it lets go.
+    fn up_to_date(&mut self) {
+        let Some(now) = self.changed(UP_TO_DATE).filter(|now| now.status == "False") else {
+            return;
+        };
+        let (type_, reason) = match now.reason.as_deref() {
+            Some("NotApproved") => (EventType::Normal, "VersionProposed"),
+            Some("TooYoung") => (EventType::Normal, "VersionHeld"),
+            _ => (EventType::Warning, "VersionHeld"),
+        };
+        let at = match &self.status.latest_version {
+            Some(version) => format!("; the Plan stays at {version}"),
+            None => String::new(),
+        };
+        let text = format!("{}{at}", now.message.clone().unwrap_or_default());
+        self.tell(type_, reason, text);
+    }
+
     fn synced(&mut self) {
         let Some(nodes) = self
             .status
@@ -141,7 +160,7 @@ impl Telling<'_> {
                 self.tell(EventType::Normal, "Waiting", text);
             }
             // Told otherwise: with the Job, with validation, with SyncJob.
-            "Complete" | "JobFailed" | "NotReady" | "Resolved" => {}
+            "Complete" | "JobFailed" | "NotReady" | "Resolved" | "DigestPending" => {}
             "SyncJob" if message.is_empty() => {}
             "SyncJob" if message.starts_with(NO_JOB_FOR_NODE) => {
                 self.tell(EventType::Warning, "ValidationFailed", message);
@@ -161,18 +180,21 @@ impl Telling<'_> {
 }
 
 /// Blockers that `Complete` may name: the reason of the event is theirs.
-const BLOCKED: [&str; 11] = [
+const BLOCKED: [&str; 14] = [
     "ChannelWithdrawn",
     "ConcurrencyZero",
+    "DigestUnknown",
     "ImageInvalid",
     "JobLeaving",
     "JobRefused",
+    "MinorSkip",
     "MissingPermission",
     "NodeBusy",
     "NodeNotReady",
     "PodLeaving",
     "SettingMissing",
     "SpecPruned",
+    "VersionOutOfRange",
 ];
 
 fn join(nodes: &[String]) -> String {

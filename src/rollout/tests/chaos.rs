@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use super::build::plan_with;
 use super::dice::Dice;
 use super::toy::{Fate, Toy, Who};
-use crate::api::{DrainSpec, Plan, RebootSpec, RebootWhen, SettleSpec, names};
+use crate::api::{DrainSpec, Plan, RebootSpec, RebootWhen, SettleSpec, VersionPolicySpec, names};
 use crate::job::name::job_name;
 use crate::rollout::{Kind, Outcome};
 
@@ -37,6 +37,7 @@ fn plan(name: &str, dice: &mut Dice) -> Plan {
         _ => None,
     };
     let settles = dice.chance(25);
+    let pins = dice.chance(25);
     plan_with(name, |spec| {
         spec.reboot = when.map(|when| RebootSpec {
             when: Some(when),
@@ -48,6 +49,10 @@ fn plan(name: &str, dice: &mut Dice) -> Plan {
             workloads: Some(true),
             timeout: Some("2m".to_owned()),
             ..SettleSpec::default()
+        });
+        spec.version_policy = pins.then(|| VersionPolicySpec {
+            pin_digest: Some(true),
+            ..VersionPolicySpec::default()
         });
         spec.concurrency = Some(concurrency);
         spec.cordon = Some(disruption == 1);

@@ -194,6 +194,27 @@ fn a_job_is_made_when_the_pod_that_asked_is_gone() {
 }
 
 #[test]
+fn a_controller_that_dies_once_it_has_told_that_no_job_succeeded_leaves_nobody_stuck() {
+    let mut toy = Toy::with(&["a"], always());
+    toy.later(2);
+    toy.comes_to("a", Stage::Cordon);
+    loses_job(&mut toy);
+    toy.wakes_up();
+    toy.settle();
+    let ask = toy.reboot_pods()[0].clone();
+    toy.play_go(&ask);
+    // Its last write; the pod that it asked is still there.
+    toy.change_plan("p", |plan| {
+        let told = plan.object.status.as_mut().unwrap().active.as_mut().unwrap();
+        assert!(told[0].job.take().is_some() && told[0].message.take().is_some());
+    });
+    toy.wakes_up();
+    ends(&mut toy);
+    assert!(toy.is_done("a", "p"));
+    assert_eq!((toy.boots("a"), upgrades(&toy)), (1, 1));
+}
+
+#[test]
 fn nobody_is_asked_when_a_roll_out_goes_as_it_should() {
     let mut toy = Toy::with(&["a", "b"], always());
     ends(&mut toy);

@@ -1,4 +1,4 @@
-//! How long a decision takes in a large cluster. `cargo test --release --lib speed -- --nocapture` prints it.
+//! How long a decision takes in a large cluster. `just bench` prints it.
 
 use std::time::{Duration, Instant};
 
@@ -74,13 +74,13 @@ fn a_decision_in_a_large_cluster_takes_a_fraction_of_a_millisecond() {
     }
     let median = median(times);
     println!("decide, {NODES} nodes, {SLOTS} under way: {median:?}");
-    // 0.2 ms is the budget of a release build; a debug build on a machine with other things to do is another matter.
+    // The budget is one of a release build; a debug build on a machine with other things to do is another matter.
     let bound = if cfg!(debug_assertions) {
         Duration::from_millis(100)
     } else {
-        Duration::from_millis(1)
+        Duration::from_micros(200)
     };
-    assert!(median < bound, "{median:?}");
+    assert!(median <= bound, "{median:?}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub(super) use objects::{Cordon, ToyJob, ToyNode, ToyPod, Who};
 
 use super::build::{defaults, morning};
 use crate::api::Plan;
+use crate::channel::Offer;
 use crate::rollout::{Defaults, Kind, Missing, PlanFacts, World};
 use engine::Engine;
 use wire::{News, Wire};
@@ -41,7 +42,13 @@ pub(super) struct Toy {
     /// Hashes of Secrets.
     pub(super) secrets: BTreeMap<String, Stored<String>>,
     pub(super) channels: BTreeMap<String, Result<String, String>>,
+    /// Channels that have several releases.
+    pub(super) feeds: BTreeMap<String, Offer>,
     pub(super) polls: Vec<(Timestamp, String)>,
+    /// Images whose digest was asked for.
+    pub(super) digests_asked: Vec<String>,
+    /// Why the registry tells no digest.
+    pub(super) refuses_digests: Option<String>,
     /// Events by key: type, reason and message.
     pub(super) events: BTreeMap<String, (&'static str, String)>,
     /// The same in the order in which they were written.
@@ -113,7 +120,10 @@ impl Toy {
             plans: BTreeMap::new(),
             secrets: BTreeMap::new(),
             channels: BTreeMap::new(),
+            feeds: BTreeMap::new(),
             polls: Vec::new(),
+            digests_asked: Vec::new(),
+            refuses_digests: None,
             events: BTreeMap::new(),
             told: Vec::new(),
             workloads: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! The doors through which facts come in. Each says whether what came in is news.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -14,8 +15,10 @@ use super::super::step::{Key, Step};
 use super::table::Put;
 use super::{Kind, Making, Reading, Trouble, World, is_live};
 use crate::api::{PlanStatus, names};
+use crate::channel::{Named, Offer};
 use crate::job::digest;
 use crate::rollout::fields;
+use crate::version::policy::Offered;
 
 type Index = BTreeMap<Text, BTreeSet<Text>>;
 
@@ -448,26 +451,48 @@ impl World {
         self.workloads.insert(workload, facts);
     }
 
-    /// A channel was asked: the version, or why there is none.
-    pub fn channel_answered(&mut self, url: &Text, polled: Timestamp, answer: Result<String, String>) {
-        let known = self.channels.get(url);
+    /// A channel was asked: what it offers, or why nothing.
+    pub fn channel_answered(
+        &mut self,
+        channel: &Named,
+        polled: Timestamp,
+        answer: Result<Offer, String>,
+        asked_by: &BTreeMap<Text, String>,
+    ) {
+        let known = self.channels.get(channel);
         let facts = match answer {
-            Ok(version) => ChannelFacts {
+            Ok(offer) => ChannelFacts {
                 polled,
                 failures: 0,
-                version: Some(version),
+                offer: Some(Arc::new(Offered::from(&offer))),
                 error: None,
             },
             Err(error) => ChannelFacts {
                 polled,
                 failures: known.map_or(0, |k| k.failures).saturating_add(1),
-                version: known.and_then(|k| k.version.clone()),
+                offer: known.and_then(|k| k.offer.clone()),
                 error: Some(error),
             },
         };
-        self.channels.insert(url.clone(), facts);
-        let asked: BTreeSet<_> = self.plans.values().filter_map(PlanView::channel_url).collect();
-        self.channels.retain(|url, _| asked.contains(&**url));
+        self.channels.insert(channel.clone(), facts);
+        for (plan, value) in asked_by {
+            if let Some(view) = self.plans.get_mut(plan) {
+                view.polled_for = Some(value.clone());
+            }
+        }
+        let asked: BTreeSet<_> = self
+            .plans
+            .values()
+            .filter_map(|plan| plan.channel.as_ref())
+            .collect();
+        self.channels.retain(|channel, _| asked.contains(channel));
+    }
+
+    /// A registry has said what the tag of an image of a Plan stands for, at this hash.
+    pub fn digest_read(&mut self, plan: &str, hash: &str, image: String, digest: String) {
+        if let Some(view) = self.plans.get_mut(plan) {
+            view.digest_read(hash, image, digest);
+        }
     }
 
     /// What is known of the served CRD; each time that it is made or changed is another edition. True when that is new.

@@ -62,10 +62,30 @@ impl Deployed {
             PATIENCE,
             |it| {
                 let ready = it.status.as_ref().and_then(|status| status.ready_replicas);
-                ready.and_then(|ready| u32::try_from(ready).ok()) == Some(replicas)
+                u32::try_from(ready.unwrap_or_default()) == Ok(replicas)
             },
         )
         .await;
+    }
+
+    /// No controller runs when this returns.
+    pub async fn stop(&self) {
+        self.scale(0).await;
+        wait::eventually("the controller is gone", PATIENCE, async || {
+            let pods = self.pods().await;
+            if pods.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{:?}", states(&pods)))
+            }
+        })
+        .await;
+    }
+
+    /// Undoes [`Self::stop`].
+    pub async fn start(&self) -> Pod {
+        self.scale(1).await;
+        self.leading().await
     }
 
     /// Waits until a pod of it leads, and returns that pod.

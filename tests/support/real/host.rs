@@ -3,9 +3,10 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::node::{RealNode, write};
-use super::tree;
+use super::{seconds, tree};
 
 impl RealNode {
     /// A path of the host, as seen from here, to be read and written. `None` while the node is off.
@@ -80,6 +81,12 @@ impl RealNode {
             .open(&path)
             .and_then(|mut init| init.write_all(b"reboot\n"));
         asked.unwrap_or_else(|error| panic!("cannot ask {}: {error}", path.display()));
+    }
+
+    /// When it was asked to reboot or to power off, each time, by [`uptime`](super::uptime).
+    pub fn asked(&self) -> Vec<Duration> {
+        let asked = fs::read_to_string(self.dir.join("asked")).unwrap_or_default();
+        asked.lines().map(seconds).collect()
     }
 
     /// Makes an image known to the node, as a pull would; see [`super::shell`].

@@ -20,6 +20,7 @@ fn input(spec: &PlanSpec) -> (PlanInput<'_>, NodeInput<'_>) {
         latest_version: "v1",
         latest_hash: "hash",
         inputs: "inputs",
+        digests: &crate::job::NO_DIGESTS,
     };
     let node = NodeInput {
         name: "n",
@@ -139,6 +140,22 @@ fn a_failed_upgrade_or_sentinel_leaves_none() {
         (message(&stage).as_str(), stage.machine.sentinels.len()),
         ("garbage", 1)
     );
+}
+
+#[test]
+fn a_probe_removes_the_sentinel_of_an_earlier_try_and_no_other() {
+    let mut stage = job_pod("Always", &[("upgrade.exit-code", "1")]);
+    for name in ["plan-uid.node-uid.hash", "plan-uid.node-uid.another"] {
+        let report = SentinelReport {
+            boot_id: BOOT.to_owned(),
+            required: true,
+        };
+        stage.machine.sentinels.insert(name.parse().unwrap(), report);
+    }
+    stage.run_until(60_000);
+    assert_eq!(stage.phase(), "Failed");
+    let left: Vec<_> = stage.machine.sentinels.keys().map(ToString::to_string).collect();
+    assert_eq!(left, ["plan-uid.node-uid.another"]);
 }
 
 #[test]

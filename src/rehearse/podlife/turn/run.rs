@@ -153,7 +153,11 @@ impl Turn<'_> {
                 })
             }
             Errand::Ask { name } if steered.code == 0 => Some(errand::ask(self.machine, &name)),
-            Errand::Keep { .. } | Errand::Ask { .. } => Some(steered),
+            Errand::Probe { name } if steered.code == 0 => {
+                self.removed.push(name);
+                Some(steered)
+            }
+            Errand::Probe { .. } | Errand::Keep { .. } | Errand::Ask { .. } => Some(steered),
             Errand::Reboot { name, boot_id } => {
                 match errand::reboot(self.machine, &name, &boot_id, steered) {
                     Ending::Exit(exit) => Some(exit),

@@ -52,6 +52,7 @@ impl Toy {
         let quiet = matches!(
             step,
             Step::Poll { .. }
+                | Step::ReadDigest { .. }
                 | Step::LookForJob { .. }
                 | Step::ReadSecret { .. }
                 | Step::ReadWorkload { .. }
@@ -160,11 +161,19 @@ impl Toy {
         self.law(conditions.iter().all(|(_, status)| *status != "Unknown"), || {
             format!("{conditions:?}")
         });
-        let order = conditions.iter().map(|(type_, _)| *type_);
+        // Our own comes after those that everybody knows.
+        let order = conditions
+            .iter()
+            .map(|(type_, _)| *type_)
+            .filter(|type_| *type_ != "UpToDate");
+        let own = conditions.iter().position(|(type_, _)| *type_ == "UpToDate");
+        self.law(own.is_none_or(|own| own + 1 == conditions.len()), || {
+            format!("{conditions:?}")
+        });
         self.law(
             order.eq(["Complete", "Validated", "LatestResolved"]
                 .into_iter()
-                .take(conditions.len())),
+                .take(conditions.len() - own.iter().count())),
             || format!("{conditions:?}"),
         );
         let facts = &self.plans[plan].it;
@@ -227,6 +236,7 @@ impl Toy {
         self.law(twin.is_none() || facts.node_uid.is_none(), || {
             format!("two live Jobs: {facts:?} {twin:?}")
         });
+        self.runs_by_the_digest_that_is_stored(job);
         let has_plan = |uid: &str| self.plans.values().any(|plan| *plan.it.uid == *uid);
         let rival = others()
             .filter(|other| has_plan(&other.plan_uid) && has_plan(&facts.plan_uid))
@@ -240,6 +250,30 @@ impl Toy {
             !facts.disruptive || rival.is_none() || facts.node_uid.is_none(),
             || format!("two disruptive Plans on a node: {facts:?} {rival:?}"),
         );
+    }
+
+    /// Of a Plan that pins digests, all Jobs at one hash run by the digest that its status has.
+    fn runs_by_the_digest_that_is_stored(&self, job: &ToyJob) {
+        let facts = &job.facts;
+        let plan = self.plans.values().find(|plan| plan.it.uid == facts.plan_uid);
+        let Some(plan) = plan.filter(|plan| plan.it.object.spec.pins_digests()) else {
+            return;
+        };
+        let status = plan.it.status();
+        if facts.is_foreign_make() || status.latest_hash.as_deref() != Some(&*facts.hash) {
+            return;
+        }
+        let pinned = status
+            .pinned
+            .as_ref()
+            .filter(|pinned| *pinned.hash == *facts.hash);
+        let is_stored = pinned.is_some_and(|pinned| {
+            let mut images = pinned.images.iter();
+            images.any(|image| job.image == format!("{}@{}", image.image, image.digest))
+        });
+        self.law(is_stored, || {
+            format!("{} and status has {:?}", job.image, status.pinned)
+        });
     }
 
     /// The controller is about to delete a Job.

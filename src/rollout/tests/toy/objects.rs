@@ -56,6 +56,8 @@ pub(in super::super) struct ToyJob {
     pub(in super::super) ttl: Option<i64>,
     /// Its upgrade container has been started.
     pub(in super::super) upgraded: bool,
+    /// Image of its upgrade.
+    pub(in super::super) image: String,
 }
 
 #[derive(Clone, Debug)]

@@ -1,11 +1,16 @@
 //! Requests, as the API server answers them, and what the controller makes of the answers (as `controller::act` does).
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
 
 use super::objects::{Cordon, ToyPod, apply, job_facts, reboot_pod};
 use super::wire::News;
 use super::{Fate, Stored, Toy, ToyJob, Who};
 use crate::api::{PlanStatus, names};
+use crate::channel::{Named, Offer};
+use crate::job::render::UPGRADE;
 use crate::job::{JobInput, NodeInput, render};
 use crate::rollout::facts::Text;
 use crate::rollout::{Event, Holder, Kind, Missing, NodeChange, Stage, Step, WorkloadFacts};
@@ -78,7 +83,13 @@ pub(super) enum Request {
         events: Vec<Event>,
     },
     Poll {
-        url: Text,
+        channel: Named,
+        asked_by: BTreeMap<Text, String>,
+    },
+    Digest {
+        plan: Text,
+        hash: Text,
+        image: String,
     },
     Secret {
         name: Text,
@@ -105,7 +116,8 @@ pub(super) enum Told {
     StatusPruned,
     Event(Text, String),
     Secret(Text, u64, String),
-    Channel(Text, Timestamp, Result<String, String>),
+    Channel(Named, Timestamp, Result<Offer, String>, BTreeMap<Text, String>),
+    Digest(Text, Text, String, String),
     Permissions(Missing),
     Workload(Text, WorkloadFacts),
 }
@@ -151,6 +163,18 @@ enum Taken {
     Invalid,
     /// The CRD that is served would drop a field.
     UnknownField,
+}
+
+/// Image of the container that upgrades.
+fn image_of(job: &Job) -> String {
+    let pod = job
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref())
+        .unwrap();
+    let mut containers = pod.containers.iter().chain(pod.init_containers.iter().flatten());
+    let upgrade = containers.find(|container| container.name == UPGRADE).unwrap();
+    upgrade.image.clone().unwrap()
 }
 
 impl Toy {
@@ -220,6 +244,7 @@ impl Toy {
                 facts_of_job.boots = [facts.boot_id.clone()].into();
                 let facts = facts_of_job;
                 let mut job = Box::new(ToyJob::new(facts, cordon));
+                job.image = image_of(&manifest);
                 job.drains = spec.drain.is_some();
                 Request::Create { job }
             }
@@ -291,7 +316,12 @@ impl Toy {
                     events,
                 }
             }
-            Step::Poll { url, .. } => Request::Poll { url },
+            Step::Poll {
+                channel, asked_by, ..
+            } => Request::Poll { channel, asked_by },
+            Step::ReadDigest {
+                plan, hash, image, ..
+            } => Request::Digest { plan, hash, image },
             Step::ReadSecret { name } => Request::Secret { name },
             Step::ReadWorkload { workload } => Request::Workload { workload },
             Step::AskPermissions => Request::Permissions {
@@ -444,11 +474,30 @@ impl Toy {
                 self.write_events(events);
                 self.patch_node(node, uid, *version, change)
             }
-            Request::Poll { url } => {
-                self.polls.push((self.now, url.to_string()));
+            Request::Poll { channel, asked_by } => {
+                self.polls.push((self.now, channel.url.to_string()));
                 let unknown = || Err("unexpected response: HTTP/1.1 404 Not Found".to_owned());
-                let answer = self.channels.get(&**url).cloned().unwrap_or_else(unknown);
-                told(vec![Told::Channel(url.clone(), self.now, answer)])
+                let feed = self.feeds.get(&*channel.url).cloned().map(Ok);
+                let answer = feed.unwrap_or_else(|| {
+                    let answer = self.channels.get(&*channel.url).cloned();
+                    answer.unwrap_or_else(unknown).map(Offer::one)
+                });
+                told(vec![Told::Channel(
+                    channel.clone(),
+                    self.now,
+                    answer,
+                    asked_by.clone(),
+                )])
+            }
+            Request::Digest { plan, hash, image } => {
+                self.digests_asked.push(image.clone());
+                if let Some(why) = &self.refuses_digests {
+                    return wrong(Vec::new(), Wrong::Refused, &why.clone());
+                }
+                // The tag moves whenever somebody looks.
+                let digest = format!("sha256:{:064x}", self.digests_asked.len());
+                let (plan, hash) = (plan.clone(), hash.clone());
+                told(vec![Told::Digest(plan, hash, image.clone(), digest)])
             }
             Request::Secret { name } => match self.secrets.get(&**name) {
                 Some(secret) => told(vec![Told::Secret(
@@ -519,6 +568,7 @@ impl Toy {
             Request::Tell { .. }
             | Request::Look { .. }
             | Request::Poll { .. }
+            | Request::Digest { .. }
             | Request::Secret { .. }
             | Request::Workload { .. }
             | Request::Permissions { .. } => lost(Vec::new()),

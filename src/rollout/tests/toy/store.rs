@@ -16,6 +16,7 @@ impl ToyJob {
             drains: false,
             ttl: None,
             upgraded: false,
+            image: String::new(),
         }
     }
 }
@@ -28,6 +29,7 @@ pub(super) fn prune(schema: bool, plan: &mut PlanFacts) {
     let object = &mut plan.object;
     (object.spec.suspend, object.spec.max_concurrent) = (None, None);
     (object.spec.reboot, object.spec.settle) = (None, None);
+    object.spec.version_policy = None;
     if let Some(status) = &mut object.status {
         *status = PlanStatus {
             conditions: std::mem::take(&mut status.conditions),

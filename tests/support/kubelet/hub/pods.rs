@@ -113,7 +113,7 @@ impl Hub {
         for started in &step.started {
             *node.runs.entry(started.container.clone()).or_default() += 1;
         }
-        node.machine.sentinels.extend(step.sentinels);
+        step.keep_sentinels(&mut node.machine);
         if step.reboots && !node.rebooting {
             node.rebooting = true;
             let (own, name, boot) = (self.own.clone(), node.spec.name.clone(), pod.behaviour.boot());

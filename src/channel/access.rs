@@ -1,0 +1,424 @@
+//! With what a channel or a registry is asked: credentials, certificate authorities, pull secrets; and how these are read
+//! off Secrets.
+//!
+//! Nothing here is ever shown: `Debug` tells what there is, not what it says, and errors name a Secret and its key, never
+//! a value.
+
+use std::fmt;
+
+use http::{HeaderName, HeaderValue};
+use k8s_openapi::api::core::v1::Secret;
+use rustls::RootCertStore;
+
+pub use super::oci::pull::DockerConfig;
+use super::wire::add_authorities;
+
+/// Types of Secrets (Kubernetes, "Types of Secret").
+const BASIC_AUTH: &str = "kubernetes.io/basic-auth";
+
+const TOKEN: &str = "token";
+const USERNAME: &str = "username";
+const PASSWORD: &str = "password";
+const HEADER: &str = "header";
+const VALUE: &str = "value";
+const DOCKER_CONFIG: &str = ".dockerconfigjson";
+const DOCKER_CFG: &str = ".dockercfg";
+const CA: &str = "ca.crt";
+
+/// Headers that are the connection's own business.
+const NOT_OURS: [&str; 9] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "if-none-match",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// With what a channel is asked. The default is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// For the channel's own host, and no other.
+    pub credentials: Option<Credentials>,
+    /// PEM of authorities to trust beside those that the client trusts anyway.
+    pub ca: Option<String>,
+    /// For registries: the contents of pull secrets, the most important first.
+    pub pull: Vec<DockerConfig>,
+}
+
+/// How a request says who asks. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credentials {
+    /// `Authorization: Bearer …`
+    Bearer(String),
+    /// `Authorization: Basic …`
+    Basic {
+        /// The user.
+        username: String,
+        /// The password, or a token in its place.
+        password: String,
+    },
+    /// A header of any name.
+    Header {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+    },
+}
+
+/// Why a Secret cannot be used. It names keys, and no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// It has none of the keys.
+    #[error(
+        "secrets {0:?} has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson"
+    )]
+    Nothing(String),
+    /// It has keys of two ways.
+    #[error("secrets {0:?} has both {1} and {2}: only one of them can be sent")]
+    Both(String, &'static str, &'static str),
+    /// One of two keys is missing.
+    #[error("secrets {0:?} has no key {1:?}, which belongs to {2}")]
+    Missing(String, &'static str, &'static str),
+    /// A value is none that can be used.
+    #[error("secrets {0:?}: {1} cannot be used: {2}")]
+    Unusable(String, &'static str, &'static str),
+    /// It has no authorities.
+    #[error("secrets {0:?} has no key \"ca.crt\"")]
+    NoCa(String),
+}
+
+impl Credentials {
+    /// What tells them from others.
+    pub(super) fn parts(&self) -> Vec<String> {
+        let parts = match self {
+            Self::Bearer(token) => ["bearer", token, ""],
+            Self::Basic { username, password } => ["basic", username, password],
+            Self::Header { name, value } => ["header", name, value],
+        };
+        parts.map(str::to_owned).into()
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bearer(_) => "Bearer(…)",
+            Self::Basic { .. } => "Basic(…)",
+            Self::Header { .. } => "Header(…)",
+        })
+    }
+}
+
+impl Access {
+    /// Reads the Secret that `spec.channelSecretRef` names.
+    ///
+    /// # Errors
+    /// It has no credentials, or some that cannot be used.
+    pub fn read_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
+        let secret = Keys(secret);
+        let ways = [
+            TOKEN,
+            USERNAME,
+            PASSWORD,
+            HEADER,
+            VALUE,
+            DOCKER_CONFIG,
+            DOCKER_CFG,
+        ];
+        let mut there = ways.into_iter().filter(|key| secret.has(key));
+        let Some(first) = there.next() else {
+            return Err(AccessError::Nothing(secret.name()));
+        };
+        let goes_with = |other: &&str| match first {
+            USERNAME => *other == PASSWORD,
+            HEADER => *other == VALUE,
+            _ => false,
+        };
+        if let Some(other) = there.find(|other| !goes_with(other)) {
+            return Err(AccessError::Both(secret.name(), first, other));
+        }
+        let credentials = match first {
+            TOKEN => Credentials::Bearer(secret.text(TOKEN)?),
+            USERNAME | PASSWORD => Credentials::Basic {
+                username: secret.of_two(USERNAME, PASSWORD)?,
+                password: secret.of_two(PASSWORD, USERNAME)?,
+            },
+            HEADER | VALUE => Credentials::Header {
+                name: secret.header_name()?,
+                value: secret.pair(VALUE, HEADER)?,
+            },
+            _ => {
+                self.pull.splice(..0, secret.docker_config()?);
+                return Ok(());
+            }
+        };
+        self.credentials = Some(credentials);
+        Ok(())
+    }
+
+    /// Reads the Secret that `spec.channelCASecretRef` names.
+    ///
+    /// # Errors
+    /// It has no authorities, or some that cannot be used.
+    pub fn read_ca(&mut self, secret: &Secret) -> Result<(), AccessError> {
+        let secret = Keys(secret);
+        let bytes = secret.bytes(CA).ok_or_else(|| AccessError::NoCa(secret.name()))?;
+        let bad = |why| AccessError::Unusable(secret.name(), CA, why);
+        let pem = std::str::from_utf8(bytes).map_err(|_| bad("this is not PEM"))?;
+        add_authorities(&mut RootCertStore::empty(), pem).map_err(bad)?;
+        self.ca = Some(pem.to_owned());
+        Ok(())
+    }
+
+    /// Reads one of the Secrets that `spec.imagePullSecrets` names. One that is no pull secret is passed over, as by kubelets.
+    ///
+    /// # Errors
+    /// It is one, and cannot be read.
+    pub fn read_pull_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
+        self.pull.extend(Keys(secret).docker_config()?);
+        Ok(())
+    }
+}
+
+/// A Secret, by its keys.
+struct Keys<'a>(&'a Secret);
+
+impl<'a> Keys<'a> {
+    fn name(&self) -> String {
+        self.0.metadata.name.clone().unwrap_or_default()
+    }
+
+    fn bytes(&self, key: &str) -> Option<&'a [u8]> {
+        self.0.data.as_ref()?.get(key).map(|value| value.0.as_slice())
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.bytes(key).is_some()
+    }
+
+    /// A value that a header can hold, without the line end that editors and files leave behind it.
+    fn text(&self, key: &'static str) -> Result<String, AccessError> {
+        let bad = |why| AccessError::Unusable(self.name(), key, why);
+        let text =
+            std::str::from_utf8(self.bytes(key).unwrap_or_default()).map_err(|_| bad("it is no text"))?;
+        let text = text.trim_end_matches(['\n', '\r']);
+        if text.is_empty() {
+            return Err(bad("it is empty"));
+        }
+        if HeaderValue::from_str(text).is_err() {
+            return Err(bad("it has characters that no header can hold"));
+        }
+        Ok(text.to_owned())
+    }
+
+    /// One of two keys that belong together.
+    fn pair(&self, key: &'static str, other: &'static str) -> Result<String, AccessError> {
+        if self.has(key) {
+            self.text(key)
+        } else {
+            Err(AccessError::Missing(self.name(), key, other))
+        }
+    }
+
+    /// As `pair`, but Kubernetes lets one of the two be missing.
+    fn of_two(&self, key: &'static str, other: &'static str) -> Result<String, AccessError> {
+        if !self.has(key) && self.0.type_.as_deref() == Some(BASIC_AUTH) {
+            return Ok(String::new());
+        }
+        let text = self.pair(key, other)?;
+        if key == USERNAME && text.contains(':') {
+            return Err(AccessError::Unusable(self.name(), key, "a user name has no ':'"));
+        }
+        Ok(text)
+    }
+
+    fn header_name(&self) -> Result<String, AccessError> {
+        let name = self.pair(HEADER, VALUE)?;
+        let bad = |why| Err(AccessError::Unusable(self.name(), HEADER, why));
+        match HeaderName::from_bytes(name.as_bytes()) {
+            Err(_) => bad("it is no name of a header, such as PRIVATE-TOKEN"),
+            Ok(header) if NOT_OURS.contains(&header.as_str()) => bad("this header is the connection's own"),
+            Ok(_) => Ok(name),
+        }
+    }
+
+    fn docker_config(&self) -> Result<Option<DockerConfig>, AccessError> {
+        let (key, config) = match (self.bytes(DOCKER_CONFIG), self.bytes(DOCKER_CFG)) {
+            (Some(text), _) => (DOCKER_CONFIG, DockerConfig::parse(text)),
+            (None, Some(text)) => (DOCKER_CFG, DockerConfig::parse_legacy(text)),
+            (None, None) => return Ok(None),
+        };
+        let config = config.map_err(|why| AccessError::Unusable(self.name(), key, why))?;
+        Ok(Some(config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::ByteString;
+
+    fn secret(kind: &str, data: &[(&str, &str)]) -> Secret {
+        let data = data
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), ByteString((*value).into())));
+        let mut secret = Secret {
+            data: Some(data.collect()),
+            type_: Some(kind.to_owned()),
+            ..Secret::default()
+        };
+        secret.metadata.name = Some("x".to_owned());
+        secret
+    }
+
+    fn read(kind: &str, data: &[(&str, &str)]) -> Result<Access, String> {
+        let mut access = Access::default();
+        let read = access.read_secret(&secret(kind, data));
+        read.map_err(|error| error.to_string()).map(|()| access)
+    }
+
+    fn credentials(data: &[(&str, &str)]) -> Option<Credentials> {
+        read("Opaque", data).unwrap().credentials
+    }
+
+    #[test]
+    fn a_secret_says_how_it_is_sent() {
+        assert_eq!(
+            credentials(&[("token", "t\r\n")]),
+            Some(Credentials::Bearer("t".to_owned()))
+        );
+        let (username, password) = ("u".to_owned(), "p:w".to_owned());
+        assert_eq!(
+            credentials(&[("username", "u\n"), ("password", "p:w\n"), ("other", "")]),
+            Some(Credentials::Basic { username, password })
+        );
+        let (name, value) = ("PRIVATE-TOKEN".to_owned(), "v".to_owned());
+        assert_eq!(
+            credentials(&[("header", "PRIVATE-TOKEN"), ("value", "v")]),
+            Some(Credentials::Header { name, value })
+        );
+        let (username, password) = (String::new(), "p".to_owned());
+        assert_eq!(
+            read(BASIC_AUTH, &[("password", "p")]).unwrap().credentials,
+            Some(Credentials::Basic { username, password })
+        );
+        let config = r#"{"auths": {"a.test": {"auth": "YTpi"}}}"#;
+        let access = read("kubernetes.io/dockerconfigjson", &[(".dockerconfigjson", config)]).unwrap();
+        assert_eq!((access.credentials, access.pull.len()), (None, 1));
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_used_is_told_by_its_keys() {
+        for (data, why) in [
+            (
+                &[][..],
+                "secrets \"x\" has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson",
+            ),
+            (
+                &[("Token", "s3cret")],
+                "secrets \"x\" has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson",
+            ),
+            (
+                &[("token", "\n")],
+                "secrets \"x\": token cannot be used: it is empty",
+            ),
+            (
+                &[("token", "s3cret\nx")],
+                "secrets \"x\": token cannot be used: it has characters that no header can hold",
+            ),
+            (
+                &[("token", "s3cret"), ("password", "p")],
+                "secrets \"x\" has both token and password: only one of them can be sent",
+            ),
+            (
+                &[("username", "s3cret")],
+                "secrets \"x\" has no key \"password\", which belongs to username",
+            ),
+            (
+                &[("password", "s3cret")],
+                "secrets \"x\" has no key \"username\", which belongs to password",
+            ),
+            (
+                &[("username", "s3:cret"), ("password", "p")],
+                "secrets \"x\": username cannot be used: a user name has no ':'",
+            ),
+            (
+                &[("value", "s3cret")],
+                "secrets \"x\" has no key \"header\", which belongs to value",
+            ),
+            (
+                &[("header", "X")],
+                "secrets \"x\" has no key \"value\", which belongs to header",
+            ),
+            (
+                &[("header", "a b"), ("value", "s3cret")],
+                "secrets \"x\": header cannot be used: it is no name of a header, such as PRIVATE-TOKEN",
+            ),
+            (
+                &[("header", "Host"), ("value", "s3cret")],
+                "secrets \"x\": header cannot be used: this header is the connection's own",
+            ),
+            (
+                &[(".dockerconfigjson", "s3cret")],
+                "secrets \"x\": .dockerconfigjson cannot be used: it is no JSON with an object \"auths\" of registries",
+            ),
+        ] {
+            assert_eq!(read("Opaque", data).unwrap_err(), why);
+        }
+    }
+
+    #[test]
+    fn authorities_are_looked_at_before_they_are_used() {
+        let read = |data: &[(&str, &str)]| {
+            let mut access = Access::default();
+            access.read_ca(&secret("Opaque", data)).unwrap_err().to_string()
+        };
+        assert_eq!(read(&[("tls.crt", "")]), "secrets \"x\" has no key \"ca.crt\"");
+        assert_eq!(
+            read(&[("ca.crt", "s3cret")]),
+            "secrets \"x\": ca.crt cannot be used: there is no certificate"
+        );
+        let broken = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----";
+        assert_eq!(
+            read(&[("ca.crt", broken)]),
+            "secrets \"x\": ca.crt cannot be used: a certificate is none that can be trusted"
+        );
+    }
+
+    #[test]
+    fn what_is_no_pull_secret_is_passed_over() {
+        let mut access = Access::default();
+        let read =
+            |access: &mut Access, data: &[(&str, &str)]| access.read_pull_secret(&secret("Opaque", data));
+        assert_eq!(read(&mut access, &[("token", "x")]), Ok(()));
+        assert_eq!(access.pull, []);
+        assert_eq!(
+            read(&mut access, &[(".dockercfg", r#"{"a.test": {"auth": "YTpi"}}"#)]),
+            Ok(())
+        );
+        assert_eq!(access.pull.len(), 1);
+        assert!(read(&mut access, &[(".dockerconfigjson", "{")]).is_err());
+    }
+
+    #[test]
+    fn nothing_is_shown() {
+        let mut access = read("Opaque", &[("username", "s3cret"), ("password", "s3cret")]).unwrap();
+        access.ca = Some("PEM".to_owned());
+        access.pull.push(DockerConfig::default());
+        assert_eq!(
+            format!("{access:?}"),
+            r#"Access { credentials: Some(Basic(…)), ca: Some("PEM"), pull: [DockerConfig(0 registries)] }"#
+        );
+        for data in [
+            &[("token", "s3cret")][..],
+            &[("header", "X"), ("value", "s3cret")],
+        ] {
+            assert!(!format!("{:?}", read("Opaque", data).unwrap()).contains("s3cret"));
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! What kind of channel a URL is, and where it leads. Pure.
+//!
+//! A credential belongs into a Secret: `github://` and `oci://` take none in the URL.
+
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+use super::ChannelError;
+
+/// What `oci://docker.io/…` means, and where Docker Hub answers.
+const HUB: &str = "docker.io";
+const HUB_REGISTRY: &str = "registry-1.docker.io";
+const HUB_OFFICIAL: &str = "library/";
+
+/// A channel, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A redirect whose Location ends in the version (S45, S46).
+    Redirect(Url),
+    /// The list of a channel server's channels, and the one that is meant. It may answer with a redirect all the same.
+    Listed(Url, String),
+    /// The releases of a repository on GitHub.
+    Github(Github),
+    /// The tags of a repository in a registry.
+    Oci(Repository),
+}
+
+/// A repository on GitHub, or on a server of one's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Github {
+    /// Where the API answers about the repository; it ends in `/`.
+    pub(super) api: Url,
+    /// Where its pages are; it ends in `/`.
+    pub(super) web: Url,
+}
+
+/// A repository in a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Repository {
+    /// The registry's root: where it answers.
+    pub(super) root: Url,
+    /// The host as people name it, with its port: what pull secrets are searched for.
+    pub(super) host: String,
+    /// The path in it.
+    pub(super) path: String,
+}
+
+impl Kind {
+    /// Reads a channel. With authorities of its own, a host on loopback is asked over TLS.
+    pub(super) fn parse(channel: &str, has_ca: bool) -> Result<Self, ChannelError> {
+        let channel = channel.trim();
+        let (scheme, rest) = channel.split_once("://").unwrap_or_default();
+        let scheme = scheme.to_ascii_lowercase();
+        let (scheme, transport) = scheme.split_once('+').unwrap_or((&scheme, ""));
+        let transport = match transport {
+            "" => None,
+            "http" => Some("http"),
+            "https" => Some("https"),
+            _ => return Err(ChannelError::Scheme(format!("{scheme}+{transport}"))),
+        };
+        match scheme {
+            "github" => Github::parse(rest, transport, has_ca).map(Self::Github),
+            "oci" => Repository::parse(rest, transport, has_ca).map(Self::Oci),
+            _ => plain(channel),
+        }
+    }
+}
+
+fn plain(channel: &str) -> Result<Kind, ChannelError> {
+    let url = Url::parse(channel).map_err(|_| ChannelError::NotAUrl)?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(ChannelError::Scheme(url.scheme().to_owned()));
+    }
+    let fragment = url.fragment().unwrap_or_default();
+    let id = percent_encoding::percent_decode_str(fragment)
+        .decode_utf8_lossy()
+        .into_owned();
+    Ok(if id.is_empty() {
+        Kind::Redirect(url)
+    } else {
+        Kind::Listed(url, id)
+    })
+}
+
+impl Github {
+    fn parse(rest: &str, transport: Option<&str>, has_ca: bool) -> Result<Self, ChannelError> {
+        let bad = |why| Err(ChannelError::NotGithub(why));
+        if rest.contains('@') {
+            return bad("credentials belong into a secret that spec.channelSecretRef names");
+        }
+        if rest.contains(['?', '#']) {
+            return bad("it takes neither a query nor a fragment");
+        }
+        let parts: Vec<&str> = rest.trim_end_matches('/').split('/').collect();
+        let (host, owner, repository) = match parts.as_slice() {
+            [owner, repository] => ("github.com", *owner, *repository),
+            [host, owner, repository] => (*host, *owner, *repository),
+            _ => {
+                return bad(
+                    "it is github://OWNER/REPOSITORY, or github://HOST/OWNER/REPOSITORY for a server of one's own",
+                );
+            }
+        };
+        let is_name = |name: &str, longest: usize| {
+            !matches!(name, "" | "." | "..")
+                && name.len() <= longest
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        };
+        if !is_name(owner, 100) {
+            return bad("the owner is no name of letters, digits, '-', '_' and '.'");
+        }
+        if !is_name(repository, 100) {
+            return bad("the repository is no name of letters, digits, '-', '_' and '.'");
+        }
+        let Some(root) = root(host, transport, has_ca) else {
+            return bad("the host is none");
+        };
+        let api = match root.host_str() {
+            Some("github.com") => "https://api.github.com/".parse().ok(),
+            Some(host) if host.ends_with(".ghe.com") => format!("https://api.{host}/").parse().ok(),
+            _ => root.join("api/v3/").ok(),
+        };
+        let (api, web): (Option<Url>, _) = (
+            api.and_then(|api: Url| api.join(&format!("repos/{owner}/{repository}/")).ok()),
+            root.join(&format!("{owner}/{repository}/")),
+        );
+        match (api, web) {
+            (Some(api), Ok(web)) => Ok(Self { api, web }),
+            _ => bad("the host is none"),
+        }
+    }
+}
+
+impl Repository {
+    fn parse(rest: &str, transport: Option<&str>, has_ca: bool) -> Result<Self, ChannelError> {
+        let bad = |why| Err(ChannelError::NotRegistry(why));
+        if rest.contains(['?', '#']) {
+            return bad("it takes neither a query nor a fragment");
+        }
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if host.contains('@') {
+            return bad("credentials belong into a secret that spec.channelSecretRef names");
+        }
+        if path.contains([':', '@']) {
+            return bad("it names no tag and no digest: the tags are what it is asked for");
+        }
+        let path = path.trim_end_matches('/');
+        if !is_repository(path) {
+            return bad("the repository is no path of lower-case letters, digits, '.', '_', '-' and '/'");
+        }
+        Self::new(host, path, transport, has_ca).map_or_else(|| bad("the registry's host is none"), Ok)
+    }
+
+    /// A repository by the host that people name, and its path.
+    pub(super) fn new(host: &str, path: &str, transport: Option<&str>, has_ca: bool) -> Option<Self> {
+        let is_hub = matches!(host, HUB | "index.docker.io" | HUB_REGISTRY);
+        let root = root(if is_hub { HUB_REGISTRY } else { host }, transport, has_ca)?;
+        let official = is_hub && !path.contains('/');
+        Some(Self {
+            root,
+            host: if is_hub { HUB } else { host }.to_ascii_lowercase(),
+            path: format!("{}{path}", if official { HUB_OFFICIAL } else { "" }),
+        })
+    }
+}
+
+/// The grammar of distribution-spec, without its limit of length, which registries have of their own.
+fn is_repository(path: &str) -> bool {
+    let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    path.len() <= 255
+        && path.split('/').all(|part| {
+            edge(part.bytes().next())
+                && edge(part.bytes().last())
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'))
+        })
+}
+
+/// The root of a host. Plain HTTP is for what runs on this host, as containerd has it, and for those who ask for it.
+fn root(host: &str, transport: Option<&str>, has_ca: bool) -> Option<Url> {
+    if host.is_empty() || host.contains(['@', '/', '\\', '?', '#', ' ']) {
+        return None;
+    }
+    let secure: Url = format!("https://{host}/").parse().ok()?;
+    let is_plain = match transport {
+        Some(transport) => transport == "http",
+        None => is_loopback(&secure) && !has_ca,
+    };
+    if is_plain {
+        format!("http://{host}/").parse().ok()
+    } else {
+        Some(secure)
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => IpAddr::from(ip).is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn github(channel: &str) -> Result<(String, String), String> {
+        match Kind::parse(channel, false).map_err(|error| error.to_string())? {
+            Kind::Github(github) => Ok((github.api.to_string(), github.web.to_string())),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn oci(channel: &str) -> Result<(String, String, String), String> {
+        match Kind::parse(channel, false).map_err(|error| error.to_string())? {
+            Kind::Oci(oci) => Ok((oci.root.to_string(), oci.host, oci.path)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_repository_on_github_has_an_api_and_pages() {
+        for (channel, api, web) in [
+            (
+                "github://k3s-io/k3s",
+                "https://api.github.com/repos/k3s-io/k3s/",
+                "https://github.com/k3s-io/k3s/",
+            ),
+            (
+                " GitHub://k3s-io/k3s/ ",
+                "https://api.github.com/repos/k3s-io/k3s/",
+                "https://github.com/k3s-io/k3s/",
+            ),
+            (
+                "github://github.com/a/b.c",
+                "https://api.github.com/repos/a/b.c/",
+                "https://github.com/a/b.c/",
+            ),
+            (
+                "github://acme.ghe.com/a/b",
+                "https://api.acme.ghe.com/repos/a/b/",
+                "https://acme.ghe.com/a/b/",
+            ),
+            (
+                "github://git.example:8443/a/b",
+                "https://git.example:8443/api/v3/repos/a/b/",
+                "https://git.example:8443/a/b/",
+            ),
+            (
+                "github://127.0.0.1:8080/a/b",
+                "http://127.0.0.1:8080/api/v3/repos/a/b/",
+                "http://127.0.0.1:8080/a/b/",
+            ),
+            (
+                "github+http://git.example/a/b",
+                "http://git.example/api/v3/repos/a/b/",
+                "http://git.example/a/b/",
+            ),
+        ] {
+            assert_eq!(github(channel), Ok((api.to_owned(), web.to_owned())), "{channel}");
+        }
+        for channel in [
+            "github://",
+            "github://k3s",
+            "github://a/b/c/d",
+            "github:///b",
+            "github://a/..",
+            "github://a/b%2Fc",
+            "github://a b/c",
+            "github://a/b?c",
+            "github://a/b#c",
+            "github://token@git.example/a/b",
+            "github://[/a/b",
+        ] {
+            let error = github(channel).unwrap_err();
+            assert!(
+                error.starts_with("the channel is no repository on GitHub such as"),
+                "{channel}: {error}"
+            );
+            assert!(!error.contains("token"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_repository_in_a_registry_has_a_host_and_a_path() {
+        for (channel, root, host, path) in [
+            ("oci://ghcr.io/a/b/c", "https://ghcr.io/", "ghcr.io", "a/b/c"),
+            (
+                "oci://docker.io/rancher/k3s-upgrade",
+                "https://registry-1.docker.io/",
+                "docker.io",
+                "rancher/k3s-upgrade",
+            ),
+            (
+                "oci://index.docker.io/alpine/",
+                "https://registry-1.docker.io/",
+                "docker.io",
+                "library/alpine",
+            ),
+            (
+                "OCI://registry:5000/a__b",
+                "https://registry:5000/",
+                "registry:5000",
+                "a__b",
+            ),
+            (
+                "oci://localhost:5000/a",
+                "http://localhost:5000/",
+                "localhost:5000",
+                "a",
+            ),
+            ("oci://[::1]:5000/a", "http://[::1]:5000/", "[::1]:5000", "a"),
+            ("oci+http://r.example/a", "http://r.example/", "r.example", "a"),
+            ("oci+https://localhost/a", "https://localhost/", "localhost", "a"),
+        ] {
+            let expected = (root.to_owned(), host.to_owned(), path.to_owned());
+            assert_eq!(oci(channel), Ok(expected), "{channel}");
+        }
+        for channel in [
+            "oci://",
+            "oci://ghcr.io",
+            "oci://ghcr.io/",
+            "oci://ghcr.io/A",
+            "oci://ghcr.io/a:v1",
+            "oci://ghcr.io/a@sha256:00",
+            "oci://ghcr.io/a//b",
+            "oci://ghcr.io/../a",
+            "oci://ghcr.io/a?n=1",
+            "oci://user:s3cret@ghcr.io/a",
+            "oci:///a",
+        ] {
+            let error = oci(channel).unwrap_err();
+            assert!(
+                error.starts_with("the channel is no repository in a registry such as"),
+                "{channel}: {error}"
+            );
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_host_of_ones_own_is_asked_over_tls_where_it_has_authorities() {
+        let Ok(Kind::Oci(oci)) = Kind::parse("oci://127.0.0.1:5000/a", true) else {
+            panic!()
+        };
+        assert_eq!(oci.root.as_str(), "https://127.0.0.1:5000/");
+    }
+
+    #[test]
+    fn a_fragment_names_a_channel_of_a_channel_server() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let listed = "https://update.k3s.io/v1-release/channels#v1%2E33";
+        assert_eq!(
+            Kind::parse(listed, false),
+            Ok(Kind::Listed(url(listed), "v1.33".to_owned()))
+        );
+        for redirect in [
+            "https://update.k3s.io/v1-release/channels/stable",
+            "http://a/b?c#",
+        ] {
+            assert_eq!(Kind::parse(redirect, false), Ok(Kind::Redirect(url(redirect))));
+        }
+        assert_eq!(Kind::parse("stable", false), Err(ChannelError::NotAUrl));
+        for (channel, scheme) in [
+            ("ftp://a/b", "ftp"),
+            ("oci+ssh://a/b", "oci+ssh"),
+            ("git+https://a/b", "git+https"),
+        ] {
+            assert_eq!(
+                Kind::parse(channel, false),
+                Err(ChannelError::Scheme(scheme.to_owned()))
+            );
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! The choice itself. Each release is judged by itself; of those that pass, the newest is taken.
+
+use std::cmp::Ordering;
+
+use jiff::Timestamp;
+
+use super::{Circumstances, Entry, Offered, Policy, Refusal};
+use crate::channel::version::{accept, munge};
+use crate::version::Version;
+
+/// How many versions status remembers the first sight of.
+const REMEMBERED: usize = 10;
+
+/// What a Plan makes of an offer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// The version that passes, as a tag holds it. Without one the Plan stays at what it is.
+    pub take: Option<String>,
+    /// The version that would be next, and what keeps the Plan from it.
+    pub held: Option<Held>,
+    /// What the channel gives, where that is older than what the Plan is at: no node starts meanwhile.
+    pub withdrawn: Option<String>,
+    /// What is wrong with the offer, where something is.
+    pub fault: Option<String>,
+    /// When versions were seen first that the channel does not date, as far as that is needed.
+    pub seen: Vec<(String, Timestamp)>,
+    /// When to choose again, though the channel says nothing new.
+    pub due: Option<Timestamp>,
+}
+
+/// A version that is not taken yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// As it was released.
+    pub version: String,
+    /// When it was published, or seen first.
+    pub since: Timestamp,
+    /// What keeps the Plan from it.
+    pub refusal: Refusal,
+    /// The same in a sentence, with the way out.
+    pub message: String,
+}
+
+/// What becomes of one release.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict<'a> {
+    /// As it was released.
+    pub version: &'a str,
+    /// When it was published, where the channel says so.
+    pub published: Option<Timestamp>,
+    /// When it was published, or seen first.
+    pub since: Timestamp,
+    /// All that keeps the Plan from it. Empty where nothing does.
+    pub refusals: Vec<Refusal>,
+    entry: &'a Entry,
+}
+
+impl Verdict<'_> {
+    /// Nothing keeps the Plan from it.
+    pub fn passes(&self) -> bool {
+        self.refusals.is_empty()
+    }
+
+    /// Nothing but time or approval keeps the Plan from it.
+    fn is_eligible(&self) -> bool {
+        self.refusals.iter().all(Refusal::is_delay)
+    }
+
+    fn number(&self) -> Option<&Version> {
+        self.entry.version.as_ref().ok()
+    }
+}
+
+/// Judges each release of an offer.
+pub fn consider<'a>(policy: &Policy, offered: &'a Offered, so: &Circumstances<'_>) -> Vec<Verdict<'a>> {
+    let judge = Judge::new(policy, offered, so);
+    offered.entries.iter().map(|entry| judge.verdict(entry)).collect()
+}
+
+/// Chooses from an offer.
+pub fn choose(policy: &Policy, offered: &Offered, so: &Circumstances<'_>) -> Choice {
+    let judge = Judge::new(policy, offered, so);
+    let verdicts = consider(policy, offered, so);
+    let mut choice = Choice::default();
+    if verdicts.is_empty() {
+        choice.fault = Some("the channel has no release".to_owned());
+        return choice;
+    }
+    let passing: Vec<_> = verdicts.iter().filter(|verdict| verdict.passes()).collect();
+    let best = judge.best(&passing);
+    match best {
+        Some(Ok(best)) => choice.take = Some(best.entry.munged.clone()),
+        Some(Err((one, other))) => {
+            let why = format!(
+                "nobody knows whether it is newer than {}, which the channel offers, too",
+                other.version
+            );
+            choice.held = Some(judge.held(one, Refusal::Incomparable(why)));
+        }
+        None => {}
+    }
+    choice.withdrawn = judge.withdrawn(&verdicts, choice.take.as_deref());
+    if choice.held.is_none() {
+        choice.held = judge.next(&verdicts, choice.take.as_deref());
+    }
+    choice.fault = judge.fault(&verdicts, &choice);
+    choice.seen = judge.seen(&verdicts);
+    choice.due = verdicts
+        .iter()
+        .flat_map(|verdict| &verdict.refusals)
+        .filter_map(|refusal| match refusal {
+            Refusal::TooYoung { due, .. } => Some(*due),
+            _ => None,
+        })
+        .min();
+    choice
+}
+
+struct Judge<'a> {
+    policy: &'a Policy,
+    so: &'a Circumstances<'a>,
+    current: Option<Version>,
+    /// The channel says one version, and does not leave a choice.
+    is_alone: bool,
+    is_partial: bool,
+}
+
+impl<'a> Judge<'a> {
+    fn new(policy: &'a Policy, offered: &Offered, so: &'a Circumstances<'a>) -> Self {
+        Self {
+            policy,
+            so,
+            current: so.current.and_then(|current| current.parse().ok()),
+            is_alone: offered.entries.len() == 1 && !offered.is_partial,
+            is_partial: offered.is_partial,
+        }
+    }
+
+    fn verdict<'e>(&self, entry: &'e Entry) -> Verdict<'e> {
+        let published = entry.release.published.filter(|at| *at <= self.so.now);
+        let since = published.unwrap_or_else(|| self.first_seen(entry));
+        let mut refusals = Vec::new();
+        if let Err(refused) = &entry.checked {
+            refusals.push(Refusal::Accident(refused.clone()));
+        } else if self.so.current == Some(entry.munged.as_str()) {
+            // It is taken already. But where there is a choice, one outside of the range is none.
+            let range = self.policy.range.as_ref().filter(|_| !self.is_alone);
+            if let (Some(range), Ok(version)) = (range, &entry.version)
+                && !range.may_have(version)
+            {
+                refusals.push(Refusal::OutOfRange);
+            }
+        } else {
+            self.by_kind(entry, &mut refusals);
+            self.by_time(entry, since, published.is_some(), &mut refusals);
+        }
+        Verdict {
+            version: &entry.release.version,
+            published: entry.release.published,
+            since,
+            refusals,
+            entry,
+        }
+    }
+
+    /// In whole seconds, as status remembers it.
+    fn first_seen(&self, entry: &Entry) -> Timestamp {
+        let known = self.so.seen.get(&entry.munged).copied();
+        let seen = known.unwrap_or(self.so.polled).min(self.so.now);
+        Timestamp::from_second(seen.as_second()).unwrap_or(seen)
+    }
+
+    fn by_kind(&self, entry: &Entry, refusals: &mut Vec<Refusal>) {
+        let policy = self.policy;
+        if self.is_alone
+            && let Err(refused) = accept(self.so.current, &entry.munged)
+        {
+            refusals.push(Refusal::Accident(refused));
+        }
+        let version = match &entry.version {
+            Ok(version) => version,
+            Err(why) => {
+                // Any word is taken at first, where no range is asked for.
+                let is_bound = !self.is_alone || policy.range.is_some();
+                let moves = policy.is_given && self.so.current.is_some() && !policy.allow_downgrade;
+                if is_bound || moves {
+                    refusals.push(Refusal::Incomparable(why.to_string()));
+                }
+                return;
+            }
+        };
+        match &policy.range {
+            Some(range) if !range.has(version) => refusals.push(if range.has_release_of(version) {
+                Refusal::Prerelease
+            } else {
+                Refusal::OutOfRange
+            }),
+            None if !self.is_alone && version.is_prerelease() && !version.is_variant() => {
+                refusals.push(Refusal::Prerelease);
+            }
+            _ => {}
+        }
+        let Some(current) = &self.current else {
+            if !self.is_alone && version.is_variant() {
+                refusals.push(Refusal::Variant);
+            }
+            return;
+        };
+        if !self.is_alone && !version.is_alike(current) {
+            refusals.push(Refusal::Variant);
+        }
+        if self.policy.allow_downgrade {
+            return;
+        }
+        match version.compare(current) {
+            Ok(Ordering::Less) => refusals.push(Refusal::Older),
+            Ok(_) => {
+                if let (true, Some(one), Some(other)) =
+                    (policy.is_given, version.builder(), current.builder())
+                    && one != other
+                {
+                    let why = format!("it is a build of {one}, and {current} is one of {other}");
+                    refusals.push(Refusal::Incomparable(why));
+                }
+            }
+            Err(_) if version.compare_numbers(current).is_lt() => refusals.push(Refusal::Older),
+            Err(error) if policy.is_given || !self.is_alone => {
+                refusals.push(Refusal::Incomparable(error.to_string()));
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn by_time(&self, entry: &Entry, since: Timestamp, published: bool, refusals: &mut Vec<Refusal>) {
+        let due = since
+            .checked_add(self.policy.minimum_age)
+            .unwrap_or(Timestamp::MAX);
+        if due > self.so.now && self.policy.minimum_age.is_positive() {
+            refusals.push(Refusal::TooYoung {
+                since,
+                published,
+                due,
+            });
+        }
+        let approved = self.so.approved.map(|approved| munge(approved.trim()));
+        if self.policy.propose && approved.as_deref() != Some(entry.munged.as_str()) {
+            refusals.push(Refusal::NotApproved);
+        }
+    }
+
+    /// The newest of these, or two of which nobody knows which is newer.
+    fn best<'v, 'e>(
+        &self,
+        of: &[&'v Verdict<'e>],
+    ) -> Option<Result<&'v Verdict<'e>, (&'v Verdict<'e>, &'v Verdict<'e>)>> {
+        let best = of
+            .iter()
+            .copied()
+            .reduce(|best, next| if self.is_better(next, best) { next } else { best })?;
+        let order = |verdict: &Verdict<'_>| match (best.number(), verdict.number()) {
+            (Some(best), Some(other)) => best.partial_cmp(other),
+            _ => None,
+        };
+        let beside = of.iter().copied().find(|verdict| {
+            verdict.version != best.version
+                && !matches!(order(verdict), Some(Ordering::Greater | Ordering::Equal))
+        });
+        Some(beside.map_or(Ok(best), |other| Err((best, other))))
+    }
+
+    /// Newer, or the same and spelled better: as the current one, then as fully as possible.
+    fn is_better(&self, next: &Verdict<'_>, best: &Verdict<'_>) -> bool {
+        let (Some(new), Some(old)) = (next.number(), best.number()) else {
+            return false;
+        };
+        match new.partial_cmp(old) {
+            Some(Ordering::Equal) => {
+                let rank = |verdict: &Verdict<'_>, version: &Version| {
+                    let is_current = self.so.current == Some(verdict.entry.munged.as_str());
+                    let as_current = self.current.as_ref().map(Version::spelling) == Some(version.spelling());
+                    (is_current, as_current, version.spelling())
+                };
+                (rank(next, new), best.version)
+                    .cmp(&(rank(best, old), next.version))
+                    .is_gt()
+            }
+            order => order == Some(Ordering::Greater),
+        }
+    }
+
+    fn is_current(&self, verdict: &Verdict<'_>) -> bool {
+        self.so.current == Some(verdict.entry.munged.as_str())
+    }
+
+    fn is_older(&self, verdict: &Verdict<'_>) -> bool {
+        match (verdict.number(), &self.current) {
+            (Some(version), Some(current)) => match version.compare(current) {
+                Ok(order) => order.is_lt(),
+                Err(_) => version.compare_numbers(current).is_lt(),
+            },
+            _ => false,
+        }
+    }
+
+    /// What the channel gives now in place of what the Plan is at, where that is older.
+    fn withdrawn(&self, verdicts: &[Verdict<'_>], take: Option<&str>) -> Option<String> {
+        let current = self.current.as_ref()?;
+        if self.is_alone {
+            let only = verdicts.first()?;
+            if matches!(only.refusals.first(), Some(Refusal::Accident(_))) {
+                // What is no version says nothing of what is there: what was understood last counts.
+                let last = self.so.withdrawn?;
+                let is_older = last
+                    .parse::<Version>()
+                    .is_ok_and(|last| last.compare_numbers(current).is_lt() || last < *current);
+                return is_older.then(|| last.to_owned());
+            }
+            let is_taken = take == Some(only.entry.munged.as_str());
+            return (!is_taken && self.is_older(only)).then(|| only.entry.munged.clone());
+        }
+        if self.is_partial
+            || take.is_some_and(|take| Some(take) != self.so.current)
+            || verdicts.iter().any(|verdict| self.is_current(verdict))
+        {
+            return None;
+        }
+        let alike =
+            |verdict: &&Verdict<'_>| verdict.number().is_some_and(|version| version.is_alike(current));
+        let (older, others): (Vec<_>, Vec<_>) = verdicts
+            .iter()
+            .filter(alike)
+            .partition(|verdict| self.is_older(verdict));
+        if !others.is_empty() {
+            return None;
+        }
+        let newest = older
+            .into_iter()
+            .reduce(|best, next| if self.is_better(next, best) { next } else { best })?;
+        Some(newest.entry.munged.clone())
+    }
+
+    fn held(&self, verdict: &Verdict<'_>, refusal: Refusal) -> Held {
+        Held {
+            version: verdict.version.to_owned(),
+            since: verdict.since,
+            message: refusal.sentence(verdict.version, self.policy, self.so.current),
+            refusal,
+        }
+    }
+
+    /// The version that would be next, and what keeps the Plan from it.
+    fn next(&self, verdicts: &[Verdict<'_>], take: Option<&str>) -> Option<Held> {
+        let refused = |verdict: &Verdict<'_>| {
+            let refusal = verdict.refusals.first()?;
+            Some(self.held(verdict, refusal.clone()))
+        };
+        if self.is_alone {
+            return verdicts.first().and_then(refused);
+        }
+        let at = take.or(self.so.current).and_then(|at| at.parse::<Version>().ok());
+        let is_newer = |verdict: &&Verdict<'_>| match (verdict.number(), &at) {
+            (Some(version), Some(at)) => version > at,
+            (_, at) => at.is_none(),
+        };
+        let newest = |of: &mut dyn Iterator<Item = &Verdict<'_>>| {
+            let best = of.reduce(|best, next| if self.is_better(next, best) { next } else { best })?;
+            refused(best)
+        };
+        let waiting = verdicts
+            .iter()
+            .filter(|verdict| !verdict.passes() && verdict.is_eligible());
+        if let Some(held) = newest(&mut waiting.filter(is_newer)) {
+            return Some(held);
+        }
+        // Of a list only what could be taken is worth telling, unless there is nothing of that kind.
+        if take.is_some() || verdicts.iter().any(Verdict::is_eligible) {
+            return None;
+        }
+        let only = |verdict: &Verdict<'_>, why: &dyn Fn(&Refusal) -> bool| {
+            let mut others = verdict.refusals.iter().filter(|refusal| !refusal.is_delay());
+            !self.is_current(verdict) && others.all(why)
+        };
+        let older = |refusal: &Refusal| matches!(refusal, Refusal::Older);
+        let outside = |refusal: &Refusal| matches!(refusal, Refusal::Older | Refusal::OutOfRange);
+        newest(&mut verdicts.iter().filter(|verdict| only(verdict, &older)))
+            .or_else(|| newest(&mut verdicts.iter().filter(|verdict| only(verdict, &outside))))
+            .or_else(|| newest(&mut verdicts.iter().filter(|verdict| !self.is_current(verdict))))
+    }
+
+    /// What is wrong with the offer, in words for status and events.
+    fn fault(&self, verdicts: &[Verdict<'_>], choice: &Choice) -> Option<String> {
+        let accident = verdicts
+            .first()
+            .and_then(|verdict| match verdict.refusals.first() {
+                Some(Refusal::Accident(refused)) if self.is_alone => Some(refused.to_string()),
+                _ => None,
+            });
+        if accident.is_some() {
+            return accident;
+        }
+        if let (Some(offered), Some(current)) = (&choice.withdrawn, self.so.current) {
+            return Some(format!(
+                "spec.channel gives {offered}, which is older than {current}"
+            ));
+        }
+        if self.is_alone {
+            let refusal = verdicts
+                .first()?
+                .refusals
+                .iter()
+                .find(|refusal| refusal.is_fault())?;
+            return Some(match refusal {
+                Refusal::Incomparable(why) => why.clone(),
+                _ => choice.held.as_ref()?.message.clone(),
+            });
+        }
+        let held = choice.held.as_ref().filter(|_| choice.take.is_none())?;
+        held.refusal.is_fault().then(|| held.message.clone())
+    }
+
+    /// What has to be remembered of versions that may be taken one day.
+    fn seen(&self, verdicts: &[Verdict<'_>]) -> Vec<(String, Timestamp)> {
+        let mut waiting: Vec<_> = verdicts
+            .iter()
+            .filter(|verdict| !verdict.passes() && verdict.is_eligible())
+            .filter(|verdict| verdict.published.is_none_or(|at| at > self.so.now))
+            .collect();
+        let mut seen = Vec::new();
+        while seen.len() < REMEMBERED && !waiting.is_empty() {
+            let mut best = 0;
+            for at in 1..waiting.len() {
+                if self.is_better(waiting[at], waiting[best]) {
+                    best = at;
+                }
+            }
+            let verdict = waiting.swap_remove(best);
+            seen.push((verdict.entry.munged.clone(), verdict.since));
+        }
+        seen
+    }
+}

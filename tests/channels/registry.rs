@@ -1,0 +1,294 @@
+//! A registry that answers as distribution's own does (distribution-spec 1.1, "Token Authentication Specification"), with a
+//! token server on another port.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{Method, Response};
+use sha2::{Digest as _, Sha256};
+
+use super::seen::{Asked, Log, answer};
+use crate::support::pki::Authority;
+use crate::support::serve::{Body, Server};
+
+pub(crate) const USER: &str = "puller";
+pub(crate) const PASSWORD: &str = "pa:ss-s3cret";
+const SERVICE: &str = "registry.example";
+const REFRESH: &str = "refresh-s3cret";
+
+/// Who may read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Door {
+    #[default]
+    Open,
+    /// For everybody who has fetched a token.
+    AnonymousToken,
+    /// For who has fetched a token with a password.
+    Token,
+    /// For who sends a password.
+    Basic,
+    /// For who sends this header.
+    Header(&'static str, &'static str),
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) door: Door,
+    /// Of the one repository that there is, `team/k3s`.
+    pub(crate) tags: BTreeSet<String>,
+    /// The most that it gives at a time.
+    pub(crate) page: usize,
+    pub(crate) etags: bool,
+    /// How many requests a token is good for.
+    pub(crate) token_uses: Option<u32>,
+    /// Whatever else is answered to what is asked of the repository.
+    pub(crate) instead: Option<(u16, Vec<(&'static str, String)>, String)>,
+    /// What the challenge says in place of where the token server is.
+    pub(crate) realm: Option<String>,
+    /// The token server answers only this.
+    pub(crate) token_answer: Option<(u16, String)>,
+    /// Manifests do not say their digest.
+    pub(crate) no_digest: bool,
+    pub(crate) tokens: Vec<(String, u32)>,
+}
+
+pub(crate) struct Registry {
+    server: Server,
+    tokens: Server,
+    state: Arc<Mutex<State>>,
+    /// What the registry was asked.
+    pub(crate) log: Log,
+    /// What the token server was asked, with the bodies of forms as targets.
+    pub(crate) token_log: Log,
+}
+
+impl Registry {
+    pub(crate) async fn start(state: State) -> Self {
+        Self::serve(state, None).await
+    }
+
+    pub(crate) async fn start_tls(state: State, authority: &Authority) -> Self {
+        Self::serve(state, Some(authority)).await
+    }
+
+    async fn serve(state: State, authority: Option<&Authority>) -> Self {
+        let identity = authority.map(|authority| authority.server("registry", &["127.0.0.1"]).unwrap());
+        let scheme = if identity.is_some() { "https" } else { "http" };
+        let state = Arc::new(Mutex::new(state));
+        let (log, token_log) = (Log::default(), Log::default());
+        let tokens = {
+            let (state, log) = (state.clone(), token_log.clone());
+            let handler = move |request: http::Request<hyper::body::Incoming>| {
+                let (state, log) = (state.clone(), log.clone());
+                async move {
+                    let asked = log.note(&request);
+                    let form = http_body_util::BodyExt::collect(request.into_body())
+                        .await?
+                        .to_bytes();
+                    let answer = lock(&state).token(&asked, &form);
+                    Ok(answer)
+                }
+            };
+            Server::start(identity.as_ref(), handler).await.unwrap()
+        };
+        let realm = format!("{scheme}://127.0.0.1:{}/token", tokens.port());
+        let registry = {
+            let (state, log) = (state.clone(), log.clone());
+            let handler = move |request| {
+                let asked = log.note(&request);
+                let answer = lock(&state).answer(&asked, &realm);
+                async move { Ok(answer) }
+            };
+            Server::start(identity.as_ref(), handler).await.unwrap()
+        };
+        Self {
+            server: registry,
+            tokens,
+            state,
+            log,
+            token_log,
+        }
+    }
+
+    pub(crate) fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut lock(&self.state));
+    }
+
+    pub(crate) fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.server.port())
+    }
+
+    pub(crate) fn token_port(&self) -> u16 {
+        self.tokens.port()
+    }
+
+    pub(crate) fn channel(&self) -> String {
+        format!("oci://{}/team/k3s", self.host())
+    }
+
+    /// A pull secret for it.
+    pub(crate) fn docker_config(&self) -> String {
+        let auth = STANDARD.encode(format!("{USER}:{PASSWORD}"));
+        format!(r#"{{"auths": {{"{}": {{"auth": "{auth}"}}}}}}"#, self.host())
+    }
+
+    /// A pull secret that has a refresh token.
+    pub(crate) fn identity_config(&self) -> String {
+        format!(
+            r#"{{"auths": {{"{}": {{"identitytoken": "{REFRESH}"}}}}}}"#,
+            self.host()
+        )
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn basic() -> String {
+    format!("Basic {}", STANDARD.encode(format!("{USER}:{PASSWORD}")))
+}
+
+pub(crate) fn index() -> &'static str {
+    r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#
+}
+
+pub(crate) fn index_digest() -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(index())))
+}
+
+impl State {
+    fn token(&mut self, asked: &Asked, form: &[u8]) -> Response<Body> {
+        if let Some((code, body)) = &self.token_answer {
+            return answer(*code, &[], body.clone());
+        }
+        let form: Vec<(String, String)> = url::form_urlencoded::parse(form).into_owned().collect();
+        let posted = |name: &str| {
+            form.iter()
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.clone())
+        };
+        let parameter = |name: &str| asked.query(name).or_else(|| posted(name));
+        if parameter("service").as_deref() != Some(SERVICE)
+            || parameter("scope").as_deref() != Some("repository:team/k3s:pull")
+        {
+            return answer(400, &[], r#"{"details":"wrong service or scope"}"#);
+        }
+        let known = match asked.method {
+            Method::POST => {
+                posted("grant_type").as_deref() == Some("refresh_token")
+                    && posted("refresh_token").as_deref() == Some(REFRESH)
+                    && posted("client_id").is_some()
+            }
+            _ => match asked.header("authorization") {
+                None => self.door == Door::AnonymousToken,
+                Some(given) => given == basic(),
+            },
+        };
+        if !known {
+            return answer(
+                401,
+                &[],
+                r#"{"details":"incorrect username or password: pa:ss-s3cret"}"#,
+            );
+        }
+        let token = format!("token-s3cret-{}", self.tokens.len());
+        self.tokens
+            .push((token.clone(), self.token_uses.unwrap_or(u32::MAX)));
+        let name = if asked.method == Method::POST {
+            "access_token"
+        } else {
+            "token"
+        };
+        answer(200, &[], format!(r#"{{"{name}":"{token}","expires_in":60}}"#))
+    }
+
+    fn answer(&mut self, asked: &Asked, realm: &str) -> Response<Body> {
+        let given = asked.header("authorization");
+        let is_in = match self.door {
+            Door::Open => true,
+            Door::Basic => given == Some(&basic()),
+            Door::Header(name, value) => asked.header(name) == Some(value),
+            Door::Token | Door::AnonymousToken => {
+                let token = given.and_then(|given| given.strip_prefix("Bearer "));
+                let token = self
+                    .tokens
+                    .iter_mut()
+                    .find(|(known, _)| Some(known.as_str()) == token);
+                token.is_some_and(|(_, uses)| {
+                    let left = *uses > 0;
+                    *uses = uses.saturating_sub(1);
+                    left
+                })
+            }
+        };
+        if !is_in {
+            let realm = self.realm.as_deref().unwrap_or(realm);
+            let challenge = match self.door {
+                Door::Basic => r#"Basic realm="Registry Realm""#.to_owned(),
+                Door::Header(..) => String::new(),
+                _ => {
+                    format!(r#"Bearer realm="{realm}",service="{SERVICE}",scope="repository:team/k3s:pull""#)
+                }
+            };
+            let errors = r#"{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}"#;
+            return answer(401, &[("www-authenticate", challenge)], errors);
+        }
+        if let Some((code, headers, body)) = &self.instead {
+            return answer(*code, headers, body.clone());
+        }
+        match asked.path() {
+            "/v2/team/k3s/tags/list" => self.list(asked),
+            "/v2/team/k3s/manifests/v1.33.4-k3s1" => self.manifest(asked),
+            _ => answer(404, &[], r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#),
+        }
+    }
+
+    /// "Listing Tags": sorted by their letters, those after `last`, at most `n`.
+    fn list(&self, asked: &Asked) -> Response<Body> {
+        let wanted = asked.query("n").map_or(usize::MAX, |n| n.parse().unwrap());
+        let n = wanted.min(if self.page == 0 { usize::MAX } else { self.page });
+        let last = asked.query("last").unwrap_or_default();
+        let mut after = self.tags.iter().filter(|tag| **tag > last);
+        let tags: Vec<_> = after.by_ref().take(n).collect();
+        let body = serde_json::json!({ "name": "team/k3s", "tags": tags }).to_string();
+        let mut headers = vec![("content-type", "application/json; charset=utf-8".to_owned())];
+        if self.etags {
+            let etag = format!("\"{}\"", hex::encode(&Sha256::digest(&body)[..8]));
+            headers.push(("etag", etag.clone()));
+            if asked.header("if-none-match") == Some(&etag) {
+                return answer(304, &headers, "");
+            }
+        }
+        if after.next().is_some() {
+            let last = tags.last().unwrap();
+            headers.push((
+                "link",
+                format!("</v2/team/k3s/tags/list?last={last}&n={n}>; rel=\"next\""),
+            ));
+        }
+        answer(200, &headers, body)
+    }
+
+    fn manifest(&self, asked: &Asked) -> Response<Body> {
+        let accepted = asked.header("accept").unwrap_or_default();
+        assert!(
+            accepted.contains("application/vnd.oci.image.index.v1+json"),
+            "{accepted}"
+        );
+        let mut headers = vec![(
+            "content-type",
+            "application/vnd.oci.image.index.v1+json".to_owned(),
+        )];
+        if !self.no_digest {
+            headers.push(("docker-content-digest", index_digest()));
+        }
+        answer(
+            200,
+            &headers,
+            if asked.method == Method::HEAD { "" } else { index() },
+        )
+    }
+}
