@@ -314,6 +314,10 @@ async fn the_cluster_of_a_context_is_read_and_left_as_it_is() {
             "json",
             "--upgrade",
             "5s",
+            "--drain",
+            "1s",
+            "--pod-start",
+            "1s",
             "--kubeconfig",
         ])
         .arg(kubeconfig)

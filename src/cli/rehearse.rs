@@ -131,12 +131,13 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     } else {
         given.plans.iter().map(|plan| plan.value.clone()).collect()
     };
+    let settings = settings(flags, &namespace, &stage)?;
     let rehearsal = Rehearsal {
         plans,
         objects: given.objects,
         stage,
         assumptions,
-        settings: settings(flags, &namespace)?,
+        settings,
         answers,
         start,
         limit: SignedDuration::from_hours(24 * i64::from(flags.assumed.limit)),

@@ -57,6 +57,8 @@ pub struct Snapshot {
     pub nodes: Vec<String>,
     /// Nodes of which nothing is heard.
     pub lost: Vec<String>,
+    /// Name of the controller whose Jobs are in it.
+    pub controller: Option<String>,
     /// The newest time in it.
     pub taken: Option<Timestamp>,
     /// What was changed or left out.

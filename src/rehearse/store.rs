@@ -159,18 +159,22 @@ impl Store {
         self.version += 1;
         let version = self.version;
         let old = self.get(kind, key).cloned();
-        if let Some(old) = &old {
-            self.unlist(kind, key, old);
-        }
         let gone = new.is_none();
         let value = new.unwrap_or_else(|| old.as_ref().map(|old| old.value.clone()).unwrap_or_default());
         let new = Arc::new(Object::new(value, version));
+        let found_as_before = |old: &Arc<Object>| !gone && is_found_as(old, &new);
+        let found_as_before = old.as_ref().is_some_and(found_as_before);
+        if let Some(old) = old.as_ref().filter(|_| !found_as_before) {
+            self.unlist(kind, key, old);
+        }
         let table = &mut self.tables[kind as usize];
         if gone {
             table.objects.remove(key);
         } else {
             table.objects.insert(key.clone(), new.clone());
-            self.enlist(kind, key, &new);
+            if !found_as_before {
+                self.enlist(kind, key, &new);
+            }
         }
         let change = Change {
             version,
@@ -306,6 +310,12 @@ impl Store {
             pods.remove(key);
         }
     }
+}
+
+/// Whether an object is found by what the other one was.
+fn is_found_as(old: &Object, new: &Object) -> bool {
+    let same = |field: &str| old.value["metadata"][field] == new.value["metadata"][field];
+    same("uid") && same("ownerReferences") && old.text("/spec/nodeName") == new.text("/spec/nodeName")
 }
 
 /// A line of a watch: what the change is to somebody who sees only what the filter lets through.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::nodes::{Asks, contradiction};
 use super::play::{Ending, Outcome, PlanEnd};
-use super::record::BUDGET;
+use super::record::{BUDGET, Wait};
 use crate::api::selector::Selector;
 use crate::api::window::Window;
 use crate::api::{NodeProgress, PlanStatus};
@@ -215,35 +215,26 @@ fn reason(end: &PlanEnd, outcome: &Outcome) -> Option<Reason> {
     )
 }
 
-/// The budget that a node waited for until the Plan failed there.
+/// The budget that a node waited for until the Plan failed there, so that its upgrade never began.
 fn waited(plan: &str, node: &str, outcome: &Outcome) -> String {
     let turn = outcome.record.turns(plan).find(|(name, _)| *name == node);
-    let Some(failed) = turn.and_then(|(_, turn)| turn.until) else {
+    let Some((_, turn)) = turn else {
         return String::new();
     };
+    let failed = turn.until.unwrap_or(outcome.end);
+    let was_over = |wait: &Wait| {
+        let mut upgrades = turn.stays.iter().filter(|stay| stay.phase == "Upgrading");
+        upgrades.any(|stay| stay.since >= wait.since)
+    };
     let waits = outcome.record.waits().into_iter().filter(|wait| {
-        wait.plan == plan
-            && wait.node.as_deref() == Some(node)
-            && wait.reason == BUDGET
-            && wait.since < failed
+        wait.plan == plan && wait.node.as_deref() == Some(node) && wait.reason == BUDGET && !was_over(wait)
     });
-    // A drain that is ended by its Job says so some time before the Job does.
-    let last = waits
-        .max_by_key(|wait| wait.until.unwrap_or(failed))
-        .filter(|wait| {
-            wait.until
-                .unwrap_or(failed)
-                .saturating_add(LINGER)
-                .is_ok_and(|until| until >= failed)
-        });
+    let last = waits.max_by_key(|wait| wait.until.unwrap_or(failed));
     last.map_or_else(String::new, |wait| {
         let long = wait.until.unwrap_or(failed).duration_since(wait.since);
         format!("; it waited {} for {}", duration(long), wait.blocker)
     })
 }
-
-/// From the end of a drain to that of its Job, at most.
-const LINGER: SignedDuration = SignedDuration::from_mins(2);
 
 /// What a condition says that does not hold.
 fn denied(status: &PlanStatus, type_: &str) -> Option<String> {

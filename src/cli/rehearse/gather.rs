@@ -25,7 +25,7 @@ const NODES: usize = 12;
 const VERSION: &str = "v1.34.1";
 /// Word for the cluster of the current context.
 const CONTEXT: &str = "context";
-/// Name of the controller; which one it is changes nothing.
+/// Name of the controller, where nothing tells another one.
 const CONTROLLER: &str = "system-upgrade-controller";
 /// Settings of the manifests that refit ships.
 const CONFIG: &str = include_str!("../../../deploy/config.yaml");
@@ -330,8 +330,12 @@ pub(super) fn missing_secrets(given: &Given, assumed: &mut Vec<String>) {
     }
 }
 
-/// The controller's settings: those of a ConfigMap, and nothing of this process, so that everybody sees the same.
-pub(super) fn settings(flags: &Flags, namespace: &str) -> anyhow::Result<Settings> {
+/// The controller's settings: those of a `ConfigMap`, and nothing of this process, so that everybody sees the same.
+pub(super) fn settings(flags: &Flags, namespace: &str, stage: &Stage) -> anyhow::Result<Settings> {
+    let known = match stage {
+        Stage::Snapshot(snapshot) => snapshot.controller.clone(),
+        Stage::Generated { .. } => None,
+    };
     let (name, text) = match &flags.config {
         Some(path) => {
             let name = path.display().to_string();
@@ -343,7 +347,7 @@ pub(super) fn settings(flags: &Flags, namespace: &str) -> anyhow::Result<Setting
     let map: ConfigMap = serde_saphyr::from_str(&text).with_context(|| format!("{name}: not a ConfigMap"))?;
     let data = map.data.unwrap_or_default();
     let controller = ControllerFlags {
-        name: Some(CONTROLLER.to_owned()),
+        name: Some(known.unwrap_or_else(|| CONTROLLER.to_owned())),
         namespace: Some(namespace.to_owned()),
         leader_elect: Some(false),
         ..ControllerFlags::default()

@@ -20,6 +20,8 @@ const PER_HAPPENING: usize = 40; // milliseconds
 /// … within these limits.
 const SHORTEST: usize = 1_000;
 const LONGEST: usize = 6_000;
+/// Times in which nothing happens count as this long at most, in milliseconds.
+const LONGEST_GAP: i64 = 10 * 60 * 1_000;
 /// How often it is said how far the rehearsal is while it is played.
 const SAY: SignedDuration = SignedDuration::from_millis(100);
 
@@ -101,21 +103,20 @@ impl Live {
 
 fn replay(heard: &[Happening], start: Timestamp, report: &Report) {
     print("\r\x1b[K");
-    let Some(last) = heard.last() else { return };
+    if heard.is_empty() {
+        return;
+    }
     let plans = report.plans.iter().map(|plan| {
         let nodes = usize::try_from(plan.selected).unwrap_or_default();
         (plan.name.clone(), nodes)
     });
     let mut screen = Screen::new(start, plans);
     let millis = (heard.len() * PER_HAPPENING).clamp(SHORTEST, LONGEST);
-    let frames = i32::try_from(Duration::from_millis(millis as u64).as_millis() / FRAME.as_millis());
-    let frames = frames.unwrap_or(1).max(1);
-    let whole = last.at.duration_since(start);
+    let frames = Duration::from_millis(millis as u64).as_millis() / FRAME.as_millis();
+    let times: Vec<Timestamp> = heard.iter().map(|happening| happening.at).collect();
     let mut rest = heard.iter().peekable();
     let mut shown = 0;
-    for frame in 1..=frames {
-        let at = start.checked_add(whole / frames * frame).unwrap_or(last.at);
-        let at = if frame == frames { last.at } else { at };
+    for at in moments(start, &times, i64::try_from(frames).unwrap_or(1)) {
         while let Some(happening) = rest.next_if(|happening| happening.at <= at) {
             screen.hear(happening);
         }
@@ -125,6 +126,30 @@ fn replay(heard: &[Happening], start: Timestamp, report: &Report) {
         std::thread::sleep(FRAME);
     }
     print(&picture(&[], shown));
+}
+
+/// The times of so many pictures: even, but for long times in which nothing happens, which pass faster.
+fn moments(start: Timestamp, times: &[Timestamp], frames: i64) -> Vec<Timestamp> {
+    let mut knots = vec![(0, start)];
+    let (mut shown, mut last) = (0, start);
+    for time in times {
+        let gap = time.duration_since(last).as_millis();
+        shown += i64::try_from(gap).unwrap_or_default().clamp(0, LONGEST_GAP);
+        knots.push((shown, *time));
+        last = *time;
+    }
+    let moment = |frame: i64| {
+        let at = shown * frame / frames;
+        let next = knots.partition_point(|(known, _)| *known < at).max(1);
+        let (Some((from, since)), Some((to, until))) = (knots.get(next - 1), knots.get(next)) else {
+            return last;
+        };
+        let whole = i64::try_from(until.duration_since(*since).as_millis()).unwrap_or_default();
+        let part = i128::from(whole) * i128::from(at - from) / i128::from((to - from).max(1));
+        let part = SignedDuration::from_millis(i64::try_from(part).unwrap_or_default());
+        since.checked_add(part).unwrap_or(last)
+    };
+    (1..=frames).map(moment).collect()
 }
 
 /// Draws lines over those that were drawn before.
@@ -150,6 +175,17 @@ fn print(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_times_in_which_nothing_happens_pass_faster() {
+        let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
+        let even = moments(at(0), &[at(4), at(8)], 4);
+        assert_eq!(even, [at(2), at(4), at(6), at(8)]);
+        // Ten minutes, then a day that counts as ten, then ten.
+        let day = moments(at(0), &[at(10), at(10 + 1_440), at(20 + 1_440)], 6);
+        assert_eq!(day, [at(5), at(10), at(730), at(1_450), at(1_455), at(1_460)]);
+        assert_eq!(moments(at(0), &[at(0)], 2), [at(0), at(0)]);
+    }
 
     #[test]
     fn a_picture_takes_the_place_of_the_one_before() {

@@ -74,6 +74,11 @@ impl Sorting {
                 status.remove("images");
             }
         }
+        let controller = self
+            .owners
+            .iter()
+            .find_map(|job| job["metadata"]["labels"][LABEL_CONTROLLER].as_str());
+        let controller = controller.map(str::to_owned);
         let pods = self.pods(&lost, &mut changed);
         let mut objects = Vec::new();
         objects.append(&mut self.others);
@@ -86,6 +91,7 @@ impl Sorting {
             plans: self.plans,
             nodes,
             lost,
+            controller,
             taken: self.taken,
             notes: changed,
         }

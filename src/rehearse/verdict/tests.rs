@@ -238,3 +238,50 @@ fn durations_have_their_two_largest_units() {
         assert_eq!(duration(SignedDuration::from_secs(seconds)), told);
     }
 }
+
+#[test]
+fn a_budget_is_named_where_the_upgrade_never_began() {
+    use crate::rehearse::resources::Kind;
+    use crate::rehearse::store::{Change, Object};
+    use std::sync::Arc;
+
+    let start = at("2026-01-05T09:00:00Z");
+    let told = |phases: &[&str]| {
+        let mut outcome = outcome(QUIET, Vec::new());
+        let see = |outcome: &mut Outcome, kind, value: Value, minute: i64| {
+            let change = Change {
+                version: 1,
+                old: None,
+                new: Arc::new(Object::new(value, 1)),
+                gone: false,
+            };
+            let now = start.checked_add(SignedDuration::from_mins(minute)).unwrap();
+            outcome.record.see(kind, &change, now);
+        };
+        let note = json!({
+            "evicted": 0, "total": 1,
+            "waiting": [{ "pod": "shop/web-1", "pdb": "web", "since": "2026-01-05T09:00:00Z", "why": "no" }],
+        });
+        let pod = json!({
+            "metadata": {
+                "name": "pod", "labels": { "upgrade.cattle.io/controller": "c", "upgrade.cattle.io/plan": "a" },
+                "annotations": { "refit.rs/drain": note.to_string() },
+            },
+            "spec": { "nodeName": "node-1" }, "status": { "phase": "Running" },
+        });
+        for (minute, phase) in (0..).zip(phases) {
+            let active = json!([{ "name": "node-1", "phase": phase }]);
+            let plan = json!({ "metadata": { "name": "a" }, "status": { "active": active } });
+            see(&mut outcome, Kind::Plan, plan, minute);
+            if minute == 0 {
+                see(&mut outcome, Kind::Pod, pod.clone(), minute);
+            }
+        }
+        waited("a", "node-1", &outcome)
+    };
+    assert_eq!(
+        told(&["Draining", "Finishing", "Failed"]),
+        "; it waited 2m for PodDisruptionBudget shop/web"
+    );
+    assert_eq!(told(&["Draining", "Upgrading", "Failed"]), "");
+}

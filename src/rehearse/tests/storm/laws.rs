@@ -63,7 +63,18 @@ pub(super) struct Node {
     pub(super) facts: NodeFacts,
     /// Who made it unschedulable, if it is.
     pub(super) cordoned_by: Who,
+    fitness: Fitness,
 }
+
+/// Whether a node is fit, since when, and for how long it was otherwise before.
+#[derive(Clone, Copy, Default)]
+struct Fitness {
+    since: Option<Timestamp>,
+    before: SignedDuration,
+}
+
+/// Longer than news are on their way, so that a controller must have seen it.
+const SEEN: SignedDuration = SignedDuration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
@@ -106,7 +117,7 @@ impl Laws {
             What::Change(kind, change) => {
                 let done = match kind {
                     Kind::Plan => self.plan(who, change),
-                    Kind::Node => self.node(who, change),
+                    Kind::Node => self.node(*at, who, change),
                     Kind::Job => self.job(*at, who, change),
                     Kind::Pod => self.pod(*at, change),
                     _ => Ok(()),
@@ -202,7 +213,7 @@ impl Laws {
 
     // -- Nodes
 
-    fn node(&mut self, who: &str, change: &Change) -> Broken {
+    fn node(&mut self, at: Timestamp, who: &str, change: &Change) -> Broken {
         let facts = read::<SlimNode>(&change.new.value)?.facts(&self.intern);
         let name = facts.name.to_string();
         if change.gone {
@@ -212,13 +223,14 @@ impl Laws {
         let before = self
             .nodes
             .get(&name)
-            .map(|node| (node.facts.clone(), node.cordoned_by));
-        let (old, cordoned_by) = match before {
-            Some((old, by)) => (Some(old), by),
-            None => (None, Who::Nobody),
+            .map(|node| (node.facts.clone(), node.cordoned_by, node.fitness));
+        let (old, cordoned_by, fitness) = match before {
+            Some((old, by, fitness)) => (Some(old), by, fitness),
+            None => (None, Who::Nobody, Fitness::default()),
         };
         if let Some(old) = &old {
             if who == CONTROLLER {
+                self.has_settled(at, old, &facts, fitness)?;
                 self.node_is_patched(old, &facts, cordoned_by)?;
             } else if who == PERSON {
                 self.node_is_touched(old, &facts);
@@ -259,7 +271,55 @@ impl Laws {
                 _ => Who::Person,
             },
         };
-        self.nodes.insert(name, Node { facts, cordoned_by });
+        let changed = old.as_ref().is_none_or(|old| old.is_fit() != facts.is_fit());
+        let fitness = if changed {
+            Fitness {
+                since: Some(at),
+                before: fitness
+                    .since
+                    .map_or(SignedDuration::ZERO, |since| at.duration_since(since)),
+            }
+        } else {
+            fitness
+        };
+        let node = Node {
+            facts,
+            cordoned_by,
+            fitness,
+        };
+        self.nodes.insert(name, node);
+        Ok(())
+    }
+
+    /// A node that a Plan calls done is Ready, and has been for as long as the Plan says.
+    fn has_settled(&self, at: Timestamp, old: &NodeFacts, new: &NodeFacts, fitness: Fitness) -> Broken {
+        for (name, plan) in &self.plans {
+            let label = |facts: &NodeFacts| {
+                facts
+                    .labels
+                    .get_joined(names::LABEL_PLAN_PREFIX, name)
+                    .map(str::to_owned)
+            };
+            let (Some(settle), false) = (&plan.object.spec.settle, label(old) == label(new)) else {
+                continue;
+            };
+            let made = plan.object.metadata.creation_timestamp.as_ref();
+            if made.is_none_or(|made| at.duration_since(made.0) < SEEN) {
+                continue; // it may be what the one before it has left to do
+            }
+            let since = fitness.since.map_or(SEEN, |since| at.duration_since(since));
+            law!(
+                old.is_fit() || since < SEEN,
+                "{} is done for {name}, and not Ready for {since:#}",
+                new.name
+            );
+            let long: SignedDuration = settle.min_ready.as_deref().unwrap_or("0s").parse().unwrap();
+            law!(
+                !old.is_fit() || since >= long || fitness.before < SEEN,
+                "{} is done for {name}, and Ready for {since:#} only",
+                new.name
+            );
+        }
         Ok(())
     }
 
