@@ -330,7 +330,7 @@ pub(super) fn missing_secrets(given: &Given, assumed: &mut Vec<String>) {
     }
 }
 
-/// The controller's settings: those of a ConfigMap, and nothing of this process, so that everybody sees the same.
+/// The controller's settings: those of a `ConfigMap`, and nothing of this process, so that everybody sees the same.
 pub(super) fn settings(flags: &Flags, namespace: &str) -> anyhow::Result<Settings> {
     let (name, text) = match &flags.config {
         Some(path) => {
