@@ -36,7 +36,7 @@ impl State {
         for started in &step.started {
             *node.runs.entry(started.container.clone()).or_default() += 1;
         }
-        node.machine.sentinels.extend(step.sentinels);
+        step.keep_sentinels(&mut node.machine);
         let boot = (step.reboots && node.rebooting.is_none()).then(|| pod.behaviour.boot());
         let (key, node) = (pod.key.clone(), pod.node.clone());
         self.act(uid);
