@@ -264,12 +264,17 @@ impl Toy {
         if facts.is_foreign_make() || status.latest_hash.as_deref() != Some(&*facts.hash) {
             return;
         }
-        let pinned = status.pinned.as_ref().filter(|pinned| *pinned.hash == *facts.hash);
+        let pinned = status
+            .pinned
+            .as_ref()
+            .filter(|pinned| *pinned.hash == *facts.hash);
         let is_stored = pinned.is_some_and(|pinned| {
             let mut images = pinned.images.iter();
             images.any(|image| job.image == format!("{}@{}", image.image, image.digest))
         });
-        self.law(is_stored, || format!("{} and status has {:?}", job.image, status.pinned));
+        self.law(is_stored, || {
+            format!("{} and status has {:?}", job.image, status.pinned)
+        });
     }
 
     /// The controller is about to delete a Job.
