@@ -402,6 +402,9 @@ impl Laws {
             if self.jobs.get(&name).is_some_and(|known| known.uid == facts.uid) {
                 self.tell(at, &format!("Job {name} goes, by {who}"));
                 if who == CONTROLLER {
+                    let finalizers = change.new.value["metadata"]["finalizers"].as_array();
+                    let orphans = finalizers.is_some_and(|all| all.iter().any(|one| one == "orphan"));
+                    law!(!orphans, "Job {name} is deleted, and its pods are left behind");
                     self.job_is_deleted(at, &facts)?;
                 }
                 self.job_is_lost(&facts);
