@@ -8,6 +8,7 @@ use super::laws::PERSON;
 use super::weather::Weather;
 use crate::api::{crd, names};
 use crate::rehearse::deletion::Deletion;
+use crate::rehearse::podlife::{Machine, Power};
 use crate::rehearse::store::Key;
 use crate::rehearse::{Cluster, Kind, State};
 
@@ -425,7 +426,7 @@ impl People {
             } } });
             let _ = self.cluster.patch(Kind::Node, "", &node, &patch);
             // One that came back half, or not at all, is started once more.
-            if !self.is_ready(&node) {
+            if !self.is_ready(&node) || self.is_off(&node) {
                 self.cluster.with(|state| state.power(&node, true));
             }
         }
@@ -439,6 +440,13 @@ impl People {
             });
             let _ = self.cluster.patch(Kind::Plan, NAMESPACE, &plan, &patch);
         }
+    }
+
+    /// Whether a machine is off of which its Node may not know yet.
+    fn is_off(&self, node: &str) -> bool {
+        let is_on = |machine: &Machine| machine.power == Power::On;
+        self.cluster
+            .with(|state| !state.kubelets.machine(node).is_some_and(is_on))
     }
 
     fn is_ready(&self, node: &str) -> bool {
