@@ -38,9 +38,9 @@ e2e FILTER="e2e::": _nodes
 suc-suite CHECKOUT: _nodes
     REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture suc_suite::
 
-# The budgets, measured: time, requests, memory; how long a decision takes; a drain beside kubectl's
+# The budgets, measured: time, requests, memory; how long a decision and a rehearsal take; a drain beside kubectl's
 bench: (_ignored "bench")
-    cargo test --profile long-tests --locked --lib speed:: -- --nocapture --test-threads=1
+    cargo test --profile long-tests --locked --lib -- --nocapture --include-ignored --test-threads=1 speed:: five_thousand
 
 # Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); real nodes
 soak: (_ignored "soak") e2e

@@ -163,7 +163,7 @@ const WRITES: [(&str, &str); 6] = [
 
 #[tokio::test]
 async fn a_write_whose_answer_is_lost_is_not_done_twice() {
-    let tries = WRITES.map(|(verb, resource)| async move {
+    let tries = WRITES.into_iter().map(|(verb, resource)| async move {
         let faults = in_weather(SMALL, [Rule::on(verb, resource).every(3).lose_answer()]).await;
         assert!(faults.faults() >= 1, "{verb} {resource}");
     });
@@ -176,7 +176,7 @@ async fn a_write_whose_answer_is_lost_is_not_done_twice() {
 #[tokio::test]
 async fn a_write_that_took_effect_and_is_answered_after_the_client_gave_up_is_not_done_twice() {
     // A request has ten seconds.
-    let tries = WRITES.map(|(verb, resource)| async move {
+    let tries = WRITES.into_iter().map(|(verb, resource)| async move {
         let late = Duration::from_secs(11);
         let faults = in_weather(SMALL, [Rule::on(verb, resource).nth(2).late(late)]).await;
         assert_eq!(faults.faults(), 1, "{verb} {resource}");

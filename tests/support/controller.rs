@@ -251,6 +251,11 @@ impl Controller {
         self.memory("VmHWM:")
     }
 
+    /// How much of its memory are pages of the program itself now, in bytes (Linux). Without optimization they are many.
+    pub fn program_memory(&self) -> Option<u64> {
+        self.memory("RssFile:")
+    }
+
     /// Resident memory now, in bytes (Linux).
     pub fn memory_now(&self) -> Option<u64> {
         self.memory("VmRSS:")

@@ -233,7 +233,7 @@ fn a_plan_that_waits_for_workloads_reads_those_that_it_evicted() {
 
 /// The measure of the design: 16.7 hours within seconds, in a program that is optimized.
 #[test]
-#[ignore = "takes minutes without optimization: cargo test --profile long-tests --lib five_thousand -- --ignored"]
+#[ignore = "takes minutes without optimization: just bench"]
 fn five_thousand_nodes_fifty_at_a_time() {
     let began = std::time::Instant::now();
     let mut options = options(1);
