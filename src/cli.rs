@@ -105,7 +105,7 @@ enum Command {
     /// cannot be read or written, a channel gives no version, or the arguments are wrong.
     #[command(after_help = pin::EXAMPLES)]
     Pin(pin::Flags),
-    /// Print the Job that the controller would make for a Plan on a node
+    /// Print the Job that the controller would make for a Plan on a node, and the Pod that would reboot it
     ///
     /// The controller's environment variables (`SYSTEM_UPGRADE_JOB_`…, `REFIT_IMAGE`) count here as there; --config takes them
     /// from its `ConfigMap`. What only a cluster knows (UIDs, secrets) is read with --live, and otherwise from the files, or assumed,

@@ -1,4 +1,5 @@
-//! `refit render`: the Job for a Plan on a node, made by the same code and settings as the controller's.
+//! `refit render`: the Job for a Plan on a node, and the Pod that reboots it, made by the same code and settings as the
+//! controller's.
 
 #![expect(clippy::doc_markdown, reason = "the comments are what --help prints")]
 
@@ -12,7 +13,8 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use serde::Serialize;
 
 use super::ask::Asking;
 use super::cluster::Connection;
@@ -24,7 +26,9 @@ use crate::controller::own_image::DEFAULT_IMAGE;
 use crate::controller::settings::{Flags as ControllerFlags, Notice, Settings};
 use crate::gitops::objects::{Object, objects};
 use crate::gitops::{Finding, Source, check};
-use crate::job::{self, JobInput, JobSettings, NodeInput, PlanInput, digest, inputs, name};
+use crate::job::{
+    self, Errand, JobInput, JobSettings, NodeInput, PlanInput, RebootInput, digest, inputs, name,
+};
 use live::Live;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -92,7 +96,7 @@ pub(super) struct Flags {
     #[arg(long)]
     live: bool,
 
-    /// How Jobs are printed
+    /// How Jobs and Pods are printed
     #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "yaml")]
     output: Format,
 
@@ -113,7 +117,7 @@ enum Os {
 enum Format {
     /// Documents
     Yaml,
-    /// An object; a List where there are several Jobs
+    /// An object; a List where there are several
     Json,
 }
 
@@ -131,6 +135,15 @@ struct NodeFacts {
     labels: Option<BTreeMap<String, String>>,
     os: Option<String>,
     unschedulable: bool,
+    boot_id: Option<String>,
+}
+
+/// What the controller makes.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Made {
+    Job(Box<Job>),
+    Pod(Box<Pod>),
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
@@ -169,7 +182,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let live = flags.live.then(|| Live::connect(&flags.connection)).transpose()?;
     let node = node(flags, live.as_ref())?;
 
-    let mut jobs = Vec::new();
+    let mut made = Vec::new();
     let mut failed = false;
     for (source, object) in plans {
         let (plan, refused) = check::read_plan(source, object);
@@ -179,8 +192,8 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             continue;
         }
         match render(flags, &plan, &node, &secrets, live.as_ref()) {
-            Ok(Some(job)) => jobs.push(job),
-            Ok(None) => failed = true,
+            Ok(found) if found.is_empty() => failed = true,
+            Ok(found) => made.extend(found),
             Err(error) => {
                 failed = true;
                 output::error(format_args!(
@@ -191,7 +204,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    output::data(&print(flags.output, &jobs)?).context("the Jobs cannot be printed")?;
+    output::data(&print(flags.output, &made)?).context("the Jobs cannot be printed")?;
     Ok(if failed {
         ExitCode::FAILURE
     } else {
@@ -212,7 +225,7 @@ fn render(
     node: &NodeFacts,
     secrets: &[Secret],
     live: Option<&Live>,
-) -> anyhow::Result<Option<Job>> {
+) -> anyhow::Result<Vec<Made>> {
     let plan_name = plan.metadata.name.as_deref().unwrap_or_default();
     let namespace = plan.metadata.namespace.as_deref().unwrap_or_else(|| {
         output::note(format_args!(
@@ -251,7 +264,7 @@ fn render(
             "Plan {plan_name} does not select node {}: no Job is made",
             node.name
         ));
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let digests = pinned(stored.as_ref().unwrap_or(plan), &plan.spec, &hash);
     let uid = stored.and_then(|plan| plan.metadata.uid);
@@ -291,7 +304,32 @@ fn render(
     if let Some(error) = errors.find(|error| on_windows || !error.is_for_windows()) {
         return Err(error.into());
     }
-    Ok(Some(job::render(&input, &settings)?))
+    let mut made = vec![Made::Job(Box::new(job::render(&input, &settings)?))];
+    if plan.spec.may_reboot() {
+        made.push(Made::Pod(Box::new(reboot_pod(&input, node, &settings)?)));
+    }
+    Ok(made)
+}
+
+/// The Pod that reboots the node once its Job has succeeded, as it is asked for first.
+fn reboot_pod(job: &JobInput<'_>, node: &NodeFacts, settings: &JobSettings) -> anyhow::Result<Pod> {
+    let boot_id = node.boot_id.as_deref().unwrap_or_else(|| {
+        output::note(format_args!(
+            "Plan {}: the boot of the node, which --live or --node-file tells, is {NO_UID}",
+            job.plan.name
+        ));
+        NO_UID
+    });
+    let timeout = job.plan.spec.reboot_or_default().timeout()?;
+    let input = RebootInput {
+        plan: job.plan,
+        node: job.node,
+        hash: job.plan.latest_hash,
+        errand: Errand::Reboot { boot_id },
+        seconds: timeout.as_secs(),
+        critical: true,
+    };
+    Ok(job::reboot_pod(&input, settings)?)
 }
 
 fn version(flags: &Flags, plan: &Plan, stored: Option<&Plan>) -> anyhow::Result<String> {
@@ -393,6 +431,10 @@ fn node(flags: &Flags, live: Option<&Live>) -> anyhow::Result<NodeFacts> {
             uid: node.metadata.uid,
             labels: Some(node.metadata.labels.unwrap_or_default()),
             os: None,
+            boot_id: node
+                .status
+                .and_then(|status| status.node_info)
+                .map(|info| info.boot_id),
             unschedulable: node.spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),
         },
         None => NodeFacts {
@@ -463,16 +505,16 @@ fn secret(object: &Object<'_>) -> Option<Secret> {
     Some(secret)
 }
 
-fn print(format: Format, jobs: &[Job]) -> anyhow::Result<String> {
-    Ok(match (format, jobs) {
+fn print(format: Format, made: &[Made]) -> anyhow::Result<String> {
+    Ok(match (format, made) {
         (_, []) => String::new(),
-        (Format::Yaml, jobs) => {
-            let documents: Result<Vec<_>, _> = jobs.iter().map(serde_saphyr::to_string).collect();
+        (Format::Yaml, made) => {
+            let documents: Result<Vec<_>, _> = made.iter().map(serde_saphyr::to_string).collect();
             documents?.join("---\n")
         }
-        (Format::Json, [job]) => format!("{}\n", serde_json::to_string_pretty(job)?),
-        (Format::Json, jobs) => {
-            let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": jobs });
+        (Format::Json, [one]) => format!("{}\n", serde_json::to_string_pretty(one)?),
+        (Format::Json, several) => {
+            let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": several });
             format!("{list:#}\n")
         }
     })

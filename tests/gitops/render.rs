@@ -256,6 +256,44 @@ fn holds(found: &Value, expected: &Value, at: &str, wrong: &mut Vec<String>) {
     }
 }
 
+#[test]
+fn the_pod_that_reboots_the_node_follows_the_job_of_a_plan_that_may_reboot() {
+    let with = |reboot: &str| format!("{PLAN}  reboot: {reboot}\n");
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: node1, uid: uid-of-the-node, labels: {k3s-upgrade: enabled, kubernetes.io/hostname: node1}}\nstatus:\n  nodeInfo: {bootID: \
+                boot-1, architecture: amd64, containerRuntimeVersion: x, kernelVersion: x, kubeProxyVersion: x, \
+                kubeletVersion: v1, machineID: x, operatingSystem: linux, osImage: x, systemUUID: x}\n";
+    for reboot in [
+        "{when: Always, timeout: 7m, command: [halt]}",
+        "{when: IfRequired, timeout: 7m, command: [halt]}",
+    ] {
+        let dir = written(&with(reboot));
+        fs::write(dir.path().join("node.yaml"), node).unwrap();
+        let list = job(dir.path(), &["--node-file", "node.yaml"]);
+        let kinds: Vec<_> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| &item["kind"])
+            .collect();
+        assert_eq!(kinds, ["Job", "Pod"], "{list:#}");
+        let pod = &list["items"][1];
+        assert_eq!(pod["spec"]["nodeName"], "node1", "{pod:#}");
+        assert_eq!(pod["spec"]["activeDeadlineSeconds"], 420);
+        let args = pod["spec"]["containers"][0]["args"].to_string();
+        assert!(
+            args.contains("--boot-id=boot-1") && args.contains("halt"),
+            "{args}"
+        );
+
+        let (code, out, err) = render(dir.path(), &["plan.yaml", "--node", "node1"]);
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(out.matches("\nkind: ").count(), 2, "{out}");
+        assert!(err.contains("the boot of the node"), "{err}");
+    }
+    let dir = written(&with("{when: Never}"));
+    assert_eq!(job(dir.path(), &["--node", "node1"])["kind"], "Job");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_rendered_live_is_the_job_that_the_controller_makes() {
     let scene = Scene::new(["one"]).await;
