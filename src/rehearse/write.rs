@@ -12,6 +12,8 @@ use super::state::{State, seconds};
 use super::store::object::{has_finalizers, is_leaving, text};
 use super::store::{Key, Object};
 
+/// How many names are tried that `generateName` may become (`maxNameGenerationCreateAttempts`, KEP-4420).
+const GENERATED_TRIES: usize = 8;
 /// Longest name that `generateName` leaves room for (`maxGeneratedNameLength`).
 const MAX_GENERATED: usize = 58;
 
@@ -126,7 +128,14 @@ impl State {
                 return Err(Fault::invalid(kind, "", &[cause]));
             }
             base.truncate(MAX_GENERATED);
-            value["metadata"]["name"] = format!("{base}{}", self.ids.suffix()).into();
+            let mut name = format!("{base}{}", self.ids.suffix());
+            for _ in 1..GENERATED_TRIES {
+                if self.store.get(kind, &Key::new(namespace, &name)).is_none() {
+                    break;
+                }
+                name = format!("{base}{}", self.ids.suffix());
+            }
+            value["metadata"]["name"] = name.into();
         }
         Ok(())
     }
