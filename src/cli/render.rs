@@ -22,9 +22,11 @@ use super::{USAGE, output, validate};
 use crate::api::selector::Selector;
 use crate::api::{Plan, PlanSpec, names};
 use crate::channel::version;
+use crate::clock::Clock;
 use crate::controller::own_image::DEFAULT_IMAGE;
 use crate::controller::settings::{Flags as ControllerFlags, Notice, Settings};
 use crate::gitops::objects::{Object, objects};
+use crate::gitops::pin::{Verdict, judge};
 use crate::gitops::{Finding, Source, check};
 use crate::job::{
     self, Errand, JobInput, JobSettings, NodeInput, PlanInput, RebootInput, digest, inputs, name,
@@ -359,8 +361,13 @@ fn version(flags: &Flags, plan: &Plan, stored: Option<&Plan>) -> anyhow::Result<
                     let offer = answer.map_err(|error| {
                         anyhow!("the channel {channel:?} gives no version ({error}); --version gives one")
                     })?;
-                    let newest = offer.newest().map(|release| release.version.clone());
-                    newest.context("the channel has no release; --version gives one")?
+                    let policy = plan.spec.version_policy()?;
+                    match judge(None, &offer, &policy, Clock::system().now()) {
+                        Verdict::Take(version) => version,
+                        Verdict::Refused(why) => bail!("{why}; --version gives it a version"),
+                        Verdict::Kept(why) => bail!("{why}; --version gives it a version"),
+                        Verdict::Same => bail!("it has no version; --version gives it one"),
+                    }
                 }
                 None => bail!("it has neither version nor channel; --version gives it one"),
             }

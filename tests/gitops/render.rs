@@ -208,6 +208,18 @@ async fn the_version_is_the_one_given_the_plans_own_or_what_the_channel_says() {
         1,
         "nobody is asked for what is given"
     );
+    // What the Plan's policy does not let the controller take is not rendered either.
+    let dir = written(&format!(
+        "{}  versionPolicy: {{range: <1.34}}\n",
+        following("/stable")
+    ));
+    let (code, out, err) = render(dir.path(), &["--node=a", "plan.yaml"]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(
+        err.contains("v1.34.1+k3s1 is not in the range <1.34; --version gives"),
+        "{err}"
+    );
+
     let dir = written(&following("/gone"));
     let (code, _, err) = render(dir.path(), &["--node=a", "plan.yaml"]);
     assert_eq!(code, 1);
