@@ -31,7 +31,8 @@ fn a_generated_name_that_is_taken_already_is_another_one() {
             let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata });
             cluster.create(secret).unwrap();
         }
-    });
+    })
+    .unwrap();
 }
 
 #[test]
