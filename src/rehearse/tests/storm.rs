@@ -38,8 +38,63 @@ const SEEDS: u64 = if cfg!(debug_assertions) { 60 } else { 500 };
 const STORM: (u64, u64) = (120, 600);
 /// How long the roll-outs may take once it is over.
 const PEACE: SignedDuration = SignedDuration::from_hours(2);
+/// After how many broken ones no more are played.
+const ENOUGH: usize = 5;
+/// After how many it is told how far they have come.
+const TOLD: u64 = 1_000;
 /// How many lines of a trace are shown, unless one seed is asked for.
 const LINES: usize = 250;
+
+/// All that may go wrong, and each does in a hundred storms.
+const FAULTS: [&str; 47] = [
+    "409",
+    "410",
+    "429",
+    "500",
+    "500 after",
+    "500 after a write",
+    "504 after a write",
+    "Job deleted",
+    "Plan deleted",
+    "Plan made again",
+    "another SUC's CRD",
+    "budget changed",
+    "concurrency edited",
+    "container edited",
+    "controller cut off for a while",
+    "controller cut off, and its lease lost",
+    "controller killed",
+    "controller stopped",
+    "cordon edited",
+    "deadline edited",
+    "death after a write",
+    "death before a write",
+    "event delayed",
+    "label of what is done changed",
+    "late",
+    "late answer",
+    "node comes back",
+    "node deleted",
+    "node dies",
+    "node made again",
+    "our CRD again",
+    "payload fails",
+    "payload is mended",
+    "person cordons",
+    "person uncordons",
+    "pod deleted",
+    "reboot goes wrong",
+    "reboot required",
+    "retry asked for",
+    "suspended or resumed",
+    "timeout after",
+    "timeout after a write",
+    "timeout before",
+    "version edited",
+    "watch broken off",
+    "(upgrades)",
+    "(reboots)",
+];
 
 /// What came of a storm.
 struct Played {
@@ -329,6 +384,58 @@ fn is_over(plan: &Value) -> bool {
         && plan["status"]["observedGeneration"] == plan["metadata"]["generation"]
 }
 
+/// What many storms came to.
+#[derive(Default)]
+struct Sums {
+    tally: Tally,
+    played: u64,
+    /// Why the laws did not hold, by seed.
+    broken: BTreeMap<u64, String>,
+}
+
+impl Sums {
+    fn add(&mut self, seed: u64, played: Result<Played, String>) {
+        self.played += 1;
+        match played {
+            Ok(Played {
+                tally,
+                upgrades,
+                reboots,
+                requests,
+            }) => {
+                let requests = u64::try_from(requests).unwrap();
+                let more = [
+                    ("(upgrades)", upgrades),
+                    ("(reboots)", reboots),
+                    ("(requests)", requests),
+                ];
+                for (kind, count) in tally.into_iter().chain(more) {
+                    *self.tally.entry(kind).or_default() += count;
+                }
+            }
+            Err(why) => {
+                println!("broken: {}", why.lines().last().unwrap_or_default());
+                self.broken.insert(seed, why);
+            }
+        }
+    }
+
+    fn tell(&self, began: std::time::Instant) {
+        let faults: u64 = self
+            .tally
+            .iter()
+            .filter(|(kind, _)| !kind.starts_with('('))
+            .map(|(_, count)| count)
+            .sum();
+        println!(
+            "{} storms with {faults} faults in {:.1?}, broken: {:?}",
+            self.played,
+            began.elapsed(),
+            self.broken.keys()
+        );
+    }
+}
+
 #[test]
 fn whatever_happens_the_laws_hold_and_the_roll_outs_end() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -338,43 +445,38 @@ fn whatever_happens_the_laws_hold_and_the_roll_outs_end() {
     let (next, end) = (AtomicU64::new(first.unwrap_or(0)), first.unwrap_or(0) + count);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     let began = std::time::Instant::now();
-    let sums = Mutex::new((Tally::new(), Vec::<(u64, String)>::new()));
+    let sums = Mutex::new(Sums::default());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                loop {
+                while sums.lock().unwrap().broken.len() < ENOUGH {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || !sums.lock().unwrap().1.is_empty() {
+                    if seed >= end {
                         return;
                     }
                     let played = play(seed);
-                    let (tally, failed) = &mut *sums.lock().unwrap();
-                    match played {
-                        Err(why) => failed.push((seed, why)),
-                        Ok(played) => {
-                            let more = [
-                                ("(upgrades)", played.upgrades),
-                                ("(reboots)", played.reboots),
-                                ("(requests)", u64::try_from(played.requests).unwrap()),
-                            ];
-                            for (kind, count) in played.tally.into_iter().chain(more) {
-                                *tally.entry(kind).or_default() += count;
-                            }
-                        }
+                    let mut sums = sums.lock().unwrap();
+                    sums.add(seed, played);
+                    if sums.played.is_multiple_of(TOLD) {
+                        sums.tell(began);
                     }
                 }
             });
         }
     });
-    let (tally, failed) = sums.into_inner().unwrap();
-    for (kind, count) in &tally {
+    let sums = sums.into_inner().unwrap();
+    for (kind, count) in &sums.tally {
         println!("{count:>9} {kind}");
     }
-    println!("{count} storms took {:?}", began.elapsed());
-    if let Some((_, why)) = failed.into_iter().min() {
+    sums.tell(began);
+    if let Some(why) = sums.broken.values().next() {
         panic!("{why}");
     }
-    assert!(count < 100 || tally.values().all(|count| *count > 0), "{tally:?}");
+    let missed: Vec<_> = FAULTS
+        .iter()
+        .filter(|kind| !sums.tally.contains_key(*kind))
+        .collect();
+    assert!(count < 100 || missed.is_empty(), "never met: {missed:?}");
 }
 
 #[test]

@@ -179,7 +179,7 @@ impl Laws {
         let spec = &facts.object.spec;
         law!(
             fresh.is_empty() || !spec.suspend.unwrap_or_default(),
-            "{plan} is suspended, and {fresh:?} are given slots"
+            "{plan} is suspended, and {fresh:?} are given slots after {before:?}"
         );
         let limit = usize::try_from(spec.concurrency.unwrap_or_default()).unwrap_or_default();
         let is_ours = before.active.is_some() || before.conditions.is_empty();
