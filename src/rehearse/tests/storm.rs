@@ -26,7 +26,7 @@ use crate::controller::settings::{Flags, Settings};
 use crate::controller::{Surroundings, run_in};
 use crate::rehearse::podlife::{Boot, Defaults, Delay};
 use crate::rehearse::server::Transport;
-use crate::rehearse::{Cluster, Habits, Options, State, in_virtual_time};
+use crate::rehearse::{Cluster, Habits, Kind, Options, State, in_virtual_time};
 use dice::Dice;
 use laws::Laws;
 use people::{NAMESPACE, People};
@@ -34,8 +34,8 @@ use weather::{Line, Process, Tally, Weather};
 
 /// How many storms `cargo test` plays: what takes a minute, optimized or not.
 const SEEDS: u64 = if cfg!(debug_assertions) { 60 } else { 500 };
-/// How long one lasts at least, and how much longer at most.
-const STORM: (u64, u64) = (120, 600);
+/// How many things people do in one at least, and how many more at most.
+const DEEDS: (u64, u64) = (5, 20);
 /// How long the roll-outs may take once it is over.
 const PEACE: SignedDuration = SignedDuration::from_hours(2);
 /// After how many broken ones no more are played.
@@ -162,6 +162,7 @@ fn failure(seed: u64, why: &str, trace: &[String]) -> String {
 }
 
 fn cluster(seed: u64, weather: &Weather) -> Cluster {
+    let mut dice = Dice::new(seed ^ 0x1a6);
     let mut options = Options::new(seed, "2026-01-05T09:00:00Z".parse().unwrap());
     (options.traced, options.journaled) = (true, true);
     options.habits = Habits {
@@ -169,7 +170,8 @@ fn cluster(seed: u64, weather: &Weather) -> Cluster {
             run: Delay::millis(8_000),
             jitter_percent: 60,
             boot: Boot {
-                off: SignedDuration::from_secs(25),
+                off: SignedDuration::from_secs(*dice.pick(&[25, 50, 90]).unwrap()),
+                not_ready: SignedDuration::from_secs(*dice.pick(&[0, 3, 12]).unwrap()),
                 ..Boot::default()
             },
             ..Defaults::default()
@@ -177,12 +179,13 @@ fn cluster(seed: u64, weather: &Weather) -> Cluster {
         steering: BTreeMap::new(),
     };
     let cluster = Cluster::new(options);
-    let lag = Dice::new(seed ^ 0x1a6).roll(300);
+    // Some caches of the API server are behind, each in its own way.
+    let lag = Kind::ALL.map(|_| if dice.chance(50) { dice.roll(300) } else { 0 });
     cluster.with(|state| state.lag = lag);
     cluster.put(serde_json::to_value(crd::plans()).unwrap()).unwrap();
-    let (of, weather) = (cluster.clone(), weather.clone());
+    let weather = weather.clone();
     cluster.make_clients_by(move |transport| {
-        let line = Line::new(transport, &of, &weather, None);
+        let line = Line::new(transport, &weather, None);
         over_transport(line, None, Arc::<RequestCounts>::default())
     });
     cluster
@@ -240,22 +243,15 @@ impl Control {
             *self.process.lock().unwrap() = Arc::clone(&process);
             let name = format!("{}-{}", laws::CONTROLLER, self.number);
             let transport = Transport::new(&self.cluster, &name);
-            let line = Line::new(
-                transport,
-                &self.cluster,
-                &self.weather,
-                Some(Arc::clone(&process)),
-            );
+            let line = Line::new(transport, &self.weather, Some(Arc::clone(&process)));
+            let mut settings = settings(&format!("{name}-{generation}"));
+            settings.manage_crd = dice.chance(35);
             let surroundings = Surroundings {
                 server: ApiServer::in_process(line),
                 clock: self.cluster.clock(),
                 channels: Some(ChannelClient::given(|_, _| Ok(Offer::one("v1".to_owned())))),
             };
-            let runs = run_in(
-                surroundings,
-                settings(&format!("{name}-{generation}")),
-                self.stop.notified(),
-            );
+            let runs = run_in(surroundings, settings, self.stop.notified());
             let ended = tokio::select! {
                 biased;
                 () = process.is_dead() => "it died".to_owned(),
@@ -307,11 +303,9 @@ async fn tell(
     people: &mut People,
     processes: &[Control],
 ) -> Result<(), String> {
-    let end = cluster.clock().now()
-        + SignedDuration::from_secs(i64::try_from(STORM.0 + people.roll(STORM.1)).unwrap());
-    while cluster.clock().now() < end {
-        sleep(people.pause().unsigned_abs()).await;
-        if people.chance(25) {
+    for _ in 0..DEEDS.0 + people.roll(DEEDS.1) {
+        sleep(people.pause()).await;
+        if people.chance(20) {
             let control = &processes[usize::try_from(people.roll(2)).unwrap()];
             shake(control, people);
         } else {
@@ -326,7 +320,7 @@ async fn tell(
         let failed: Vec<String> = {
             let laws = laws.lock().unwrap();
             let over = laws.aftermath().is_ok();
-            if over && cluster.with(|state| state.all(crate::rehearse::Kind::Plan).all(is_over)) {
+            if over && cluster.with(|state| state.all(Kind::Plan).all(is_over)) {
                 return Ok(());
             }
             let failed = laws.nodes.iter().filter(|(_, node)| {
@@ -339,9 +333,9 @@ async fn tell(
         for node in failed {
             people.retry(&node, "*");
         }
+        people.start_machines();
         if cluster.clock().now() > limit {
-            let plans: Vec<Value> =
-                cluster.with(|state| state.all(crate::rehearse::Kind::Plan).cloned().collect());
+            let plans: Vec<Value> = cluster.with(|state| state.all(Kind::Plan).cloned().collect());
             let left = laws.lock().unwrap().aftermath();
             return Err(format!("the roll-outs do not end: {left:?}: {plans:#?}"));
         }
@@ -414,7 +408,10 @@ impl Sums {
                 }
             }
             Err(why) => {
-                println!("broken: {}", why.lines().last().unwrap_or_default());
+                println!(
+                    "broken: {}",
+                    why[why.rfind("\nREFIT_SEED").unwrap_or_default()..].trim()
+                );
                 self.broken.insert(seed, why);
             }
         }

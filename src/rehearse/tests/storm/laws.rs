@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
 use super::people::SPARE;
@@ -57,6 +58,10 @@ struct Run {
     job_uid: String,
     /// It may run again: the attempt was written down, somebody asked for it, or the Job was lost.
     again: bool,
+    /// Somebody has edited the Plan since: its failure need not count any more.
+    edited: bool,
+    /// The Job was lost, and only the sentinel on the node tells of its success: to a Plan that asks for a reboot.
+    told_by_sentinel: bool,
 }
 
 pub(super) struct Node {
@@ -145,6 +150,11 @@ impl Laws {
             return Ok(());
         }
         let before = self.plans.insert(name.clone(), facts);
+        if who == PERSON {
+            let uid = &self.plans[&name].uid;
+            let runs = self.runs.iter_mut().filter(|((plan, _), _)| **plan == **uid);
+            runs.for_each(|(_, run)| run.edited = true);
+        }
         if who == CONTROLLER {
             self.status_is_written(&name, before.as_ref().map(PlanFacts::status))?;
         }
@@ -172,19 +182,29 @@ impl Laws {
             active.map(|n| (n.name.clone(), n.uid.clone())).collect()
         };
         let (held, after) = (holds(before), holds(status));
+        // Another definition has taken all but the names.
+        let named = before
+            .applying
+            .iter()
+            .flatten()
+            .filter(|_| before.active.is_none());
+        let named: BTreeSet<&String> = named.collect();
         let fresh: Vec<_> = after
             .difference(&held)
-            .filter(|(name, uid)| !self.is_on_its_way(facts, name, uid.as_deref()))
+            .filter(|(name, uid)| !named.contains(name) && !self.is_on_its_way(facts, name, uid.as_deref()))
             .collect();
         let spec = &facts.object.spec;
         law!(
             fresh.is_empty() || !spec.suspend.unwrap_or_default(),
-            "{plan} is suspended, and {fresh:?} are given slots after {before:?}"
+            "{plan} is suspended, and {fresh:?} are given slots"
         );
-        let limit = usize::try_from(spec.concurrency.unwrap_or_default()).unwrap_or_default();
-        let is_ours = before.active.is_some() || before.conditions.is_empty();
+        let limit = match spec.max_concurrent {
+            Some(IntOrString::Int(limit)) => limit.into(),
+            _ => spec.concurrency.unwrap_or_default(),
+        };
+        let limit = usize::try_from(limit).unwrap_or_default();
         law!(
-            fresh.is_empty() || after.len() <= limit || !is_ours,
+            fresh.is_empty() || after.len() <= limit,
             "{} slots of {limit} in {plan}: new {fresh:?} of {after:?}",
             after.len()
         );
@@ -308,8 +328,11 @@ impl Laws {
                 continue; // it may be what the one before it has left to do
             }
             let since = fitness.since.map_or(SEEN, |since| at.duration_since(since));
+            // What is written for a Plan that disturbs a node is written in the version that was seen.
+            let spec = &plan.object.spec;
+            let exact = spec.drain.is_some() || spec.may_reboot();
             law!(
-                old.is_fit() || since < SEEN,
+                old.is_fit() || !exact && since < SEEN,
                 "{} is done for {name}, and not Ready for {since:#}",
                 new.name
             );
@@ -365,6 +388,17 @@ impl Laws {
         for record in new.records.values() {
             if !old.records.values().any(|known| known == record) {
                 self.is_recorded(name, record)?;
+            }
+        }
+        for record in old
+            .records
+            .values()
+            .filter(|record| record.phase == Phase::Failed)
+        {
+            let place = (record.plan_uid.clone(), record.node_uid.clone());
+            let counts = new.records.values().any(|known| known.job_uid == record.job_uid);
+            if let Some(run) = self.runs.get_mut(&place).filter(|run| !counts && run.edited) {
+                run.again = true;
             }
         }
         Ok(())
@@ -535,12 +569,14 @@ impl Laws {
 
     /// A Job goes before its result was recorded.
     fn job_is_lost(&mut self, job: &JobFacts) {
-        let known_by_node = job.sentinel && matches!(job.outcome, Outcome::Complete { .. });
-        if self.told_to_node.contains(&*job.uid) || known_by_node {
+        if self.told_to_node.contains(&*job.uid) {
             return;
         }
-        let runs = self.runs.values_mut().filter(|run| *run.job_uid == *job.uid);
-        runs.for_each(|run| run.again = true);
+        let told_by_sentinel = job.sentinel && matches!(job.outcome, Outcome::Complete { .. });
+        for run in self.runs.values_mut().filter(|run| *run.job_uid == *job.uid) {
+            run.again |= !told_by_sentinel;
+            run.told_by_sentinel |= told_by_sentinel;
+        }
     }
 
     // -- pods
@@ -610,8 +646,9 @@ impl Laws {
         );
         let hash = job.hash.to_string();
         if let Some(run) = self.runs.get(&place) {
+            let again = run.again || run.told_by_sentinel && !job.sentinel;
             law!(
-                *run.job_uid == *job.uid || run.hash != hash || run.again,
+                *run.job_uid == *job.uid || run.hash != hash || again,
                 "the upgrade of {place:?} to {hash} is started twice: {job:?}"
             );
         }
@@ -625,6 +662,8 @@ impl Laws {
                 hash,
                 job_uid,
                 again: false,
+                edited: false,
+                told_by_sentinel: false,
             },
         );
         Ok(())
