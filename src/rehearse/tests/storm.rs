@@ -33,7 +33,7 @@ use people::{NAMESPACE, People};
 use weather::{Line, Process, Tally, Weather};
 
 /// How many storms `cargo test` plays: what takes a minute, optimized or not.
-const SEEDS: u64 = if cfg!(debug_assertions) { 60 } else { 500 };
+const SEEDS: u64 = if cfg!(debug_assertions) { 200 } else { 500 };
 /// How many things people do in one at least, and how many more at most.
 const DEEDS: (u64, u64) = (5, 20);
 /// How long the roll-outs may take once it is over.
