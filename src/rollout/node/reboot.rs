@@ -22,6 +22,8 @@ use crate::rollout::step::{Key, NodeChange, Step};
 const EVIDENCE_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 /// How long a pod that has ended is left alone before it is made again: a node that shuts down refuses all.
 const AGAIN_PAUSE: SignedDuration = SignedDuration::from_secs(5);
+/// Status has this reason where a pod that was to reboot the node has failed; the message has its words.
+const FAILED_POD: &str = "RebootPod";
 
 /// What is known of the boot in which an upgrade succeeded.
 pub(super) enum Evidence {
@@ -121,18 +123,35 @@ impl Question<'_> {
                        somebody has removed the file";
             return Some(self.has_not_rebooted(node, record, "SentinelMissing", why));
         }
+        let words = pod
+            .and_then(|pod| pod.last_words.as_deref())
+            .or_else(|| self.words_of_before(node, record));
         if late {
-            return Some(self.never_came_back(node, record, pod.and_then(|pod| pod.last_words.as_deref())));
+            return Some(self.never_came_back(node, record, words));
         }
         standing = self.with_pod(node, standing, &record.hash, boot_id, deadline);
         if standing.reason.is_none() {
-            standing = match pod.and_then(|pod| pod.last_words.clone().or_else(|| pod.waiting.clone())) {
-                Some(words) => standing.held_up("RebootPod", words),
-                None if !node.ready => standing.goes_on("the node is not Ready".to_owned()),
-                None => standing,
+            standing = match (pod.and_then(|pod| pod.waiting.as_deref()), words) {
+                (Some(waiting), _) => standing.held_up("PodWaiting", waiting.to_owned()),
+                (None, Some(words)) => standing.held_up(FAILED_POD, words.to_owned()),
+                (None, None) if !node.ready => standing.goes_on("the node is not Ready".to_owned()),
+                (None, None) => standing,
             };
         }
         Some(Stand::slot(standing))
+    }
+
+    /// What a pod said that failed in this reboot and has been replaced. Stored status has it, so that it is known until
+    /// another pod says something, or time is up.
+    fn words_of_before(&self, node: &NodeFacts, record: &Record) -> Option<&str> {
+        let active = self.plan.facts.status().active.as_deref()?;
+        let told = active.iter().find(|told| {
+            told.uid.as_deref() == Some(&*node.uid)
+                && told.reason.as_deref() == Some(FAILED_POD)
+                && told.job.as_deref() == Some(record.job.as_str())
+                && told.attempt == Some(record.attempt)
+        })?;
+        told.message.as_deref()
     }
 
     /// The pod of the Plan that is to end this boot of the machine for this hash; without one, that asks for it.
