@@ -329,14 +329,27 @@ fn the_words_of_a_pod_that_failed_are_told_until_time_is_up_whatever_became_of_t
     toy.change_pod(&pod, |pod| pod.facts.waiting = Some("ErrImagePull".to_owned()));
     toy.later(1);
     assert_eq!(told(&toy), ("PodWaiting".to_owned(), "ErrImagePull".to_owned()));
+    toy.change_pod(&pod, |pod| pod.facts.waiting = None);
+    toy.later(1);
+    assert_eq!(told(&toy).0, "", "it is over");
     toy.change_pod(&pod, |pod| {
-        pod.facts.waiting = None;
+        pod.facts.waiting = Some("container reboot: CrashLoopBackOff".to_owned());
         pod.facts.last_words = Some("container reboot exited with 2".to_owned());
     });
     toy.later(1);
-    assert_eq!(told(&toy).1, "container reboot exited with 2");
+    assert_eq!(
+        told(&toy),
+        (
+            "RebootPod".to_owned(),
+            "container reboot exited with 2".to_owned()
+        )
+    );
 
-    toy.pod_goes(&pod);
+    // As the kubelet tells of a pod whose time was up.
+    toy.change_pod(&pod, |pod| {
+        pod.facts.waiting = None;
+        pod.facts.last_words = None;
+    });
     toy.later(1);
     toy.passes(jiff::SignedDuration::from_mins(5));
     toy.later(1);
@@ -346,7 +359,7 @@ fn the_words_of_a_pod_that_failed_are_told_until_time_is_up_whatever_became_of_t
         toy.entry("p", "a")
             .message
             .unwrap()
-            .ends_with("says: container reboot exited with 2")
+            .ends_with("is known: container reboot exited with 2")
     );
 }
 
