@@ -13,7 +13,6 @@ pub(super) use table::Table;
 
 use super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Stage, Text,
-    WorkloadFacts,
 };
 use super::node::Workload;
 use super::plan::PlanView;
