@@ -18,8 +18,8 @@ const GATHER: Duration = Duration::from_millis(4);
 /// How many requests to the API server are under way at most. More do not make a small one faster: each only takes longer,
 /// and what nodes wait for queues there behind what nobody waits for.
 const AT_ONCE: usize = 16;
-/// How many of them nobody may wait for.
-const SPARE_AT_ONCE: usize = 2;
+/// With so many under way, what nobody waits for is put off.
+const BUSY: usize = 3;
 /// How many questions to others are under way at most.
 const OUTSIDE_AT_ONCE: usize = 32;
 /// First pause after a step that may work soon; it doubles with each further try.
@@ -293,12 +293,14 @@ impl Engine {
 
     /// No further step can begin in that lane now.
     fn is_full(&self, lane: Lane) -> bool {
-        let begun = |lane| self.under_way.values().filter(|step| step.lane == lane).count();
-        let outside = begun(Lane::Outside);
-        if lane == Lane::Outside {
-            return outside >= OUTSIDE_AT_ONCE;
+        let outside = self.under_way.values().filter(|step| step.lane == Lane::Outside);
+        let outside = outside.count();
+        let requests = self.under_way.len() - outside;
+        match lane {
+            Lane::Outside => outside >= OUTSIDE_AT_ONCE,
+            Lane::Spare => requests >= BUSY,
+            Lane::Start | Lane::Work => requests >= AT_ONCE,
         }
-        self.under_way.len() - outside >= AT_ONCE || lane == Lane::Spare && begun(lane) >= SPARE_AT_ONCE
     }
 
     fn done(&mut self, done: Done) {
