@@ -1,7 +1,7 @@
 //! What an API server says when it does not do what was asked: `Status` objects with the words, codes and causes of
 //! Kubernetes 1.36.
 
-use serde_json::{Value, json};
+use crate::rehearse::json::{Value, json};
 
 use super::resources::Kind;
 

@@ -145,7 +145,7 @@ impl Kubelets {
             let map = object.value["metadata"][field].as_object();
             map.into_iter()
                 .flatten()
-                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+                .filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())))
                 .collect()
         };
         node.machine.labels = texts("labels");

@@ -8,11 +8,11 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::rehearse::json::Value;
 pub use facts::{Effect, Happening, Standing, Stay, Turn, Wait, What};
 use jiff::Timestamp;
 pub use read::{dependency, is_complete};
 use read::{environment, has_ended, has_succeeded, of_plan, text};
-use serde_json::Value;
 
 use super::resources::Kind;
 use super::store::{Change, Object};

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::rehearse::json::{Value, json};
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm};
 use serde::Deserialize as _;
-use serde_json::{Value, json};
 
 use super::podlife::{Machine, selects, tolerates};
 use super::resources::Kind;

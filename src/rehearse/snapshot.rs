@@ -10,8 +10,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use crate::rehearse::json::{Value, json};
 use jiff::Timestamp;
-use serde_json::{Value, json};
 use sorting::Sorting;
 
 use super::cluster::Cluster;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::rehearse::json::Value;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::agenda::{Agenda, Work};
 use super::ids::Ids;

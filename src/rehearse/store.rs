@@ -9,8 +9,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use crate::rehearse::json::Value;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 pub use object::{Key, Object};

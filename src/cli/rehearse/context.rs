@@ -1,8 +1,8 @@
 //! The cluster of a context, read once. Nothing is written there.
 
+use crate::rehearse::json::Value;
 use anyhow::{Context as _, anyhow};
 use http::Request;
-use serde_json::Value;
 
 use crate::cli::cluster::Connection;
 use crate::controller::client::{ApiServer, ApiSource, brief};

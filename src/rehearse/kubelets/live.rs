@@ -1,8 +1,8 @@
 //! A kubelet looks at a pod, and what follows is written.
 
+use crate::rehearse::json::{self, Value, json};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PodStatus;
-use serde_json::{Value, json};
 
 use super::Kubelets;
 use super::act::Errand;
@@ -115,7 +115,7 @@ impl State {
 
     /// The status as the kubelet has it; conditions of others stay as they are.
     fn write_pod_status(&mut self, key: &Key, uid: &str, status: &PodStatus) {
-        let Ok(mut status) = serde_json::to_value(status) else {
+        let Ok(mut status) = json::to_value(status) else {
             return;
         };
         let _ = self.update(Kind::Pod, key, Part::Status, false, |old| {

@@ -1,9 +1,9 @@
 //! One pod on its node.
 
+use crate::rehearse::json::Value;
 use futures::future::AbortHandle;
 use k8s_openapi::api::core::v1::Pod as Core;
 use serde::Deserialize as _;
-use serde_json::Value;
 
 use super::{Habits, Node};
 use crate::api::names::LABEL_CONTROLLER;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use crate::rehearse::json::Value;
 use jiff::SignedDuration;
-use serde_json::Value;
 use tokio::time::sleep;
 
 use super::act::Errand;

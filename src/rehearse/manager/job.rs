@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::rehearse::json::Value;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::collect::has;
 use super::job_status::{Count, condition};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::rehearse::json::{Value, json};
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use crate::rehearse::server::evict::is_ready;
 use crate::rehearse::state::{is_over, seconds};

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use crate::rehearse::json::{Value, json};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use serde::Deserialize as _;
-use serde_json::{Value, json};
 
 use crate::rehearse::agenda::Work;
 use crate::rehearse::deletion::Deletion;

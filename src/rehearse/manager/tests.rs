@@ -1,7 +1,7 @@
 //! What the controllers of the cluster do over time.
 
+use crate::rehearse::json::{Value, json};
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use crate::rehearse::{Cluster, Kind, Options, State, in_virtual_time};
 

@@ -1,6 +1,6 @@
 //! What runs on nodes that nobody has: some applications with their disruption budgets, and what is on every node.
 
-use serde_json::{Value, json};
+use crate::rehearse::json::{Value, json};
 
 /// How many nodes one set of applications is for: more nodes have more applications, not larger ones.
 const NODES_PER_SET: usize = 20;

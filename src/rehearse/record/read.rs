@@ -1,6 +1,6 @@
 //! What objects say of a roll-out.
 
-use serde_json::Value;
+use crate::rehearse::json::Value;
 
 use crate::api::names::{ANNOTATION_NODE_NAME, LABEL_CONTROLLER, LABEL_PLAN};
 use crate::rehearse::store::Object;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use serde_json::json;
+use crate::rehearse::json::json;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! The eviction subresource: disruption budgets are asked first (`pkg/registry/core/pod/storage/eviction.go`).
 
+use crate::rehearse::json::{Value, json};
 use bytes::Bytes;
-use serde_json::{Value, json};
 
 use super::route::Object as Asked;
 use super::writing::deletion;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::rehearse::json::{Value, json};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::{BufMut as _, BytesMut};
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::Reply;

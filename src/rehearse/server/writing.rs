@@ -1,7 +1,7 @@
 //! Create, replace, patch and delete, as they come over the wire.
 
+use crate::rehearse::json::{Value, json};
 use bytes::Bytes;
-use serde_json::{Value, json};
 
 use super::route::Object as Asked;
 use super::{Reply, parse};

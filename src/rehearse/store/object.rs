@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::rehearse::json::{Value, json};
 use bytes::Bytes;
-use serde_json::{Value, json};
 
 /// Namespace and name. The namespace is empty for objects of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,11 +57,9 @@ impl Object {
                     "metadata": self.value["metadata"],
                 })
             };
-            self.metadata
-                .get_or_init(|| partial().to_string().into_bytes().into())
+            self.metadata.get_or_init(|| partial().to_bytes())
         } else {
-            self.whole
-                .get_or_init(|| self.value.to_string().into_bytes().into())
+            self.whole.get_or_init(|| self.value.to_bytes())
         }
     }
 

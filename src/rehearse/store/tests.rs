@@ -1,6 +1,6 @@
 //! Versions, history and who is told of what.
 
-use serde_json::{Value, json};
+use crate::rehearse::json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;

@@ -1,7 +1,7 @@
 //! Roll-outs from the first list to a Plan that is complete.
 
+use crate::rehearse::json::{Value, json};
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use crate::api::crd;
 use crate::channel::{ChannelClient, Offer};

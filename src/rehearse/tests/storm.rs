@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::rehearse::json::Value;
 use jiff::SignedDuration;
-use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::api::crd;

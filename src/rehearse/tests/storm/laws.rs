@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::rehearse::json::Value;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::people::SPARE;
 use crate::api::{PlanStatus, SentinelReport, names};

@@ -1,7 +1,7 @@
 //! What people and machines do while a roll-out goes on, by the dice.
 
+use crate::rehearse::json::{Value, json};
 use jiff::SignedDuration;
-use serde_json::{Value, json};
 
 use super::dice::Dice;
 use super::laws::PERSON;
@@ -316,7 +316,7 @@ impl People {
     }
 
     fn define(&self, theirs: bool) {
-        let mut definition = serde_json::to_value(crd::plans()).unwrap();
+        let mut definition = Value::from(serde_json::to_value(crd::plans()).unwrap());
         if theirs {
             let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
             for (part, known) in [("spec", &KNOWN_SPEC[..]), ("status", &KNOWN_STATUS[..])] {
