@@ -6,7 +6,6 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::rehearse::json::{Value, json};
 use futures::future::{AbortHandle, Abortable};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use jiff::Timestamp;
@@ -29,6 +28,7 @@ use super::store::{Key, Store};
 use super::write::{Part, merge};
 use crate::clock::Clock;
 use crate::controller::client::{ApiServer, RequestCounts, over_transport};
+use crate::rehearse::json::{Value, json};
 
 /// How many changes of a kind the API server remembers. About what a real one does.
 const HISTORY: usize = 1_000;

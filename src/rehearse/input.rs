@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::rehearse::json::{Value, json};
-
 use crate::api::Plan;
 use crate::gitops::check::read_plan;
 use crate::gitops::objects::{Object, objects};
 use crate::gitops::{Source, kustomize};
+use crate::rehearse::json::{Value, json};
 
 /// The namespace of Plans that do not say theirs.
 pub const NAMESPACE: &str = "system-upgrade";

@@ -8,8 +8,9 @@ mod workloads;
 
 use std::collections::BTreeMap;
 
-use crate::rehearse::json::{Value, json};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use crate::rehearse::json::{Value, json};
 
 pub(crate) use workloads::told as workloads_told;
 pub use workloads::workloads;

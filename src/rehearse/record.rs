@@ -8,7 +8,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rehearse::json::Value;
 pub use facts::{Effect, Happening, Standing, Stay, Turn, Wait, What};
 use jiff::Timestamp;
 pub use read::{dependency, is_complete};
@@ -19,6 +18,7 @@ use super::store::{Change, Object};
 use crate::api::DrainNote;
 use crate::api::names::{ANNOTATION_DRAIN, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN};
 use crate::job::name::plan_label_key;
+use crate::rehearse::json::Value;
 
 /// Phase of a node that has no slot yet (`status.active[].phase`).
 const WAITING: &str = "Waiting";

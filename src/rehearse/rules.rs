@@ -1,10 +1,9 @@
 //! What Kubernetes adds to objects of each type, what it lets change, and how it lets them go.
 
-use crate::rehearse::json::{Map, Value, json};
-
 use super::fault::Fault;
 use super::resources::Kind;
 use super::store::Object;
+use crate::rehearse::json::{Map, Value, json};
 
 /// Keeps an object until its dependents let go of it.
 pub(super) const ORPHAN: &str = "orphan";

@@ -4,13 +4,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::rehearse::json::Value;
-
 use super::fault::Fault;
 use super::resources::Kind;
 use super::state::State;
 use super::store::{Key, Object};
 use crate::api::crd;
+use crate::rehearse::json::Value;
 
 impl State {
     /// The definition of Plans on the cluster, and with it their schema.

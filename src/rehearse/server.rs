@@ -13,7 +13,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::rehearse::json::{Value, json};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -25,6 +24,7 @@ use super::cluster::Cluster;
 use super::fault::Fault;
 use super::resources::{Kind, Verb};
 use super::state::State;
+use crate::rehearse::json::{Value, json};
 use route::Asked;
 use watching::Watching;
 

@@ -10,7 +10,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::rehearse::json::{Value, json};
 use jiff::Timestamp;
 use sorting::Sorting;
 
@@ -19,6 +18,7 @@ use super::fault::Fault;
 use super::resources::Kind;
 use super::state::State;
 use super::store::Key;
+use crate::rehearse::json::{Value, json};
 
 /// Why a text is no snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

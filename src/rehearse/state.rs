@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::rehearse::json::Value;
 use jiff::{SignedDuration, Timestamp};
 
 use super::agenda::{Agenda, Work};
@@ -16,6 +15,7 @@ use super::resources::Kind;
 use super::scheduler::Loads;
 use super::store::{Change, Key, Object, Store};
 use crate::clock::Clock;
+use crate::rehearse::json::Value;
 
 /// How long Events are kept (`--event-ttl`).
 const EVENT_TTL: SignedDuration = SignedDuration::from_hours(1);

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::rehearse::json::{Map, Value};
-
 use super::fault::Fault;
 use super::resources::Kind;
 use super::rules;
 use super::state::{State, seconds};
 use super::store::object::{has_finalizers, is_leaving, text};
 use super::store::{Key, Object};
+use crate::rehearse::json::{Map, Value};
 
 /// How many names are tried that `generateName` may become (`maxNameGenerationCreateAttempts`, KEP-4420).
 const GENERATED_TRIES: usize = 8;

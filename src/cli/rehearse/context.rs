@@ -1,12 +1,12 @@
 //! The cluster of a context, read once. Nothing is written there.
 
-use crate::rehearse::json::Value;
 use anyhow::{Context as _, anyhow};
 use http::Request;
 
 use crate::cli::cluster::Connection;
 use crate::controller::client::{ApiServer, ApiSource, brief};
 use crate::proxy::ProxyEnv;
+use crate::rehearse::json::Value;
 
 /// What is read: paths, and the kind of their items. The last three may not be there, or not be allowed.
 const LISTS: [(&str, &str, bool); 7] = [

@@ -77,8 +77,7 @@ impl Value {
 }
 
 fn write_text(text: &str, out: &mut Vec<u8>) {
-    let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-    if text.bytes().all(plain) {
+    if is_plain(text.as_bytes()) {
         out.push(b'"');
         out.extend_from_slice(text.as_bytes());
         out.push(b'"');
@@ -86,6 +85,25 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
         // Nothing can go wrong with a text that is written into memory.
         let _ = serde_json::to_writer(out, text);
     }
+}
+
+/// Whether a text is written as it is. Most are, and each is looked through in every version of its object, so eight letters
+/// at a time.
+fn is_plain(text: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // The top bit of each letter that is below `least`, which is one of ASCII; those of no ASCII are above.
+    let below = |letters: u64, least: u8| letters.wrapping_sub(ONES * u64::from(least)) & !letters & TOPS;
+    let is = |letters: u64, letter: u8| below(letters ^ (ONES * u64::from(letter)), 1);
+    let (eights, rest) = text.as_chunks::<8>();
+    let special = |eight: &[u8; 8]| {
+        let letters = u64::from_ne_bytes(*eight);
+        below(letters, b' ') | is(letters, b'"') | is(letters, b'\\') != 0
+    };
+    !eights.iter().any(special)
+        && rest
+            .iter()
+            .all(|byte| *byte >= b' ' && !matches!(byte, b'"' | b'\\'))
 }
 
 impl fmt::Display for Value {

@@ -1,6 +1,5 @@
 //! A kubelet looks at a pod, and what follows is written.
 
-use crate::rehearse::json::{self, Value, json};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PodStatus;
 
@@ -10,6 +9,7 @@ use super::pod::Act;
 use crate::rehearse::agenda::Work;
 use crate::rehearse::deletion::Deletion;
 use crate::rehearse::journal::What;
+use crate::rehearse::json::{self, Value, json};
 use crate::rehearse::podlife::{Boot, ComesBack, ContainerStart, Exit, Power, Started, Write};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::state::{State, seconds};

@@ -1,12 +1,12 @@
 //! One pod on its node.
 
-use crate::rehearse::json::Value;
 use futures::future::AbortHandle;
 use k8s_openapi::api::core::v1::Pod as Core;
 use serde::Deserialize as _;
 
 use super::{Habits, Node};
 use crate::api::names::LABEL_CONTROLLER;
+use crate::rehearse::json::Value;
 use crate::rehearse::podlife::{Behaviour, ContainerStart, Life, Started};
 use crate::rehearse::store::{Key, Object};
 

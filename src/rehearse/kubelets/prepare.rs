@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use crate::rehearse::json::Value;
 use jiff::SignedDuration;
 use tokio::time::sleep;
 
 use super::act::Errand;
 use crate::api::names::ENV_PLAN_LATEST_VERSION;
 use crate::rehearse::cluster::Cluster;
+use crate::rehearse::json::Value;
 use crate::rehearse::podlife::{ContainerStart, STEERING_PREFIX};
 use crate::rehearse::resources::Kind;
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::rehearse::json::{Map, Value, json};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize as _;
 
 use crate::api::selector::Selector;
+use crate::rehearse::json::{Map, Value, json};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::server::evict::is_ready;
 use crate::rehearse::state::{State, is_over, seconds};

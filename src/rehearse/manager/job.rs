@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::rehearse::json::Value;
 use jiff::{SignedDuration, Timestamp};
 
 use super::collect::has;
 use super::job_status::{Count, condition};
 use crate::rehearse::agenda::Work;
 use crate::rehearse::deletion::Deletion;
+use crate::rehearse::json::Value;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::rules::TRACKING;
 use crate::rehearse::state::{State, is_over, seconds};

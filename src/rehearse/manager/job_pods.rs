@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::rehearse::json::{Value, json};
-
 use super::job::{Spec, active};
 use super::job_status::Count;
 use crate::rehearse::agenda::Work;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::rules::TRACKING;
 use crate::rehearse::state::State;

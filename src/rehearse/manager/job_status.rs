@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::rehearse::json::{Value, json};
 use jiff::Timestamp;
 
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::server::evict::is_ready;
 use crate::rehearse::state::{is_over, seconds};
 use crate::rehearse::store::Object;

@@ -1,9 +1,8 @@
 //! ReplicaSets: pods that are told to go are replaced at once.
 
-use crate::rehearse::json::json;
-
 use super::job::active;
 use super::job_pods::pod_of;
+use crate::rehearse::json::json;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::server::evict::is_ready;
 use crate::rehearse::state::State;

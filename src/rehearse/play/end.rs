@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 
-use crate::rehearse::json::Value;
-
 use super::Rehearsal;
 use crate::api::{Plan, names};
 use crate::rehearse::cluster::Cluster;
+use crate::rehearse::json::Value;
 use crate::rehearse::record::Recorder;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::state::State;

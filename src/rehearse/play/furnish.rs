@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::rehearse::json::{Value, json};
-
 use super::{PlayError, Rehearsal, Stage};
 use crate::api::crd;
 use crate::rehearse::cluster::Cluster;
 use crate::rehearse::fault::Fault;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::store::Key;
 use crate::rehearse::write::Part;

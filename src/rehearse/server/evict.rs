@@ -1,6 +1,5 @@
 //! The eviction subresource: disruption budgets are asked first (`pkg/registry/core/pod/storage/eviction.go`).
 
-use crate::rehearse::json::{Value, json};
 use bytes::Bytes;
 
 use super::route::Object as Asked;
@@ -8,6 +7,7 @@ use super::writing::deletion;
 use super::{Reply, parse};
 use crate::rehearse::deletion::Deletion;
 use crate::rehearse::fault::Fault;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::manager::budget::selects;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::state::{State, is_over, seconds};

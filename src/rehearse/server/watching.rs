@@ -4,12 +4,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::rehearse::json::json;
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::rehearse::cluster::Cluster;
+use crate::rehearse::json::json;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::store::line;
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rehearse::json::{Map, Value, json};
 use jiff::Timestamp;
 
 use super::{Snapshot, meta, meta_of, told};
 use crate::api::names::LABEL_CONTROLLER;
+use crate::rehearse::json::{Map, Value, json};
 use crate::rehearse::podlife::STEERING_PREFIX;
 use crate::rehearse::resources::Kind;
 

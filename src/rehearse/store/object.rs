@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::rehearse::json::{Value, json};
 use bytes::Bytes;
 
+use crate::rehearse::json::{Value, json};
+
 /// Namespace and name. The namespace is empty for objects of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Namespace.
     pub namespace: Arc<str>,

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rehearse::json::Value;
 use jiff::{SignedDuration, Timestamp};
 
 use super::people::SPARE;
@@ -11,6 +10,7 @@ use crate::api::{PlanStatus, SentinelReport, names};
 use crate::controller::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod};
 use crate::rehearse::Kind;
 use crate::rehearse::journal::{Entry, What};
+use crate::rehearse::json::Value;
 use crate::rehearse::store::{Change, Object};
 use crate::rollout::record::Phase;
 use crate::rollout::{JobFacts, NodeFacts, Outcome, PlanFacts, PodFacts, Record, Stage};

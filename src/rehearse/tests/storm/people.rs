@@ -1,6 +1,5 @@
 //! What people and machines do while a roll-out goes on, by the dice.
 
-use crate::rehearse::json::{Value, json};
 use jiff::SignedDuration;
 
 use super::dice::Dice;
@@ -8,6 +7,7 @@ use super::laws::PERSON;
 use super::weather::Weather;
 use crate::api::{crd, names};
 use crate::rehearse::deletion::Deletion;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::podlife::{Machine, Power};
 use crate::rehearse::store::Key;
 use crate::rehearse::{Cluster, Kind, State};
@@ -316,7 +316,7 @@ impl People {
     }
 
     fn define(&self, theirs: bool) {
-        let mut definition = Value::from(serde_json::to_value(crd::plans()).unwrap());
+        let mut definition = serde_json::to_value(crd::plans()).unwrap();
         if theirs {
             let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
             for (part, known) in [("spec", &KNOWN_SPEC[..]), ("status", &KNOWN_STATUS[..])] {
@@ -329,7 +329,7 @@ impl People {
             let part = crate::rehearse::write::Part::Whole;
             let _ = state.update(Kind::Definition, &key, part, false, |old| {
                 let mut new = old.clone();
-                new["spec"] = definition["spec"].clone();
+                new["spec"] = Value::from(&definition["spec"]);
                 Ok(new)
             });
         });
