@@ -226,7 +226,7 @@ fn look(schema: &Value, value: &Value, path: &Path<'_>, causes: &mut Causes) {
                     causes.push((path, "FieldValueRequired", "Required value".to_owned()));
                 }
             }
-            for (name, value) in fields.iter() {
+            for (name, value) in fields {
                 let schema = schema["properties"]
                     .get(name)
                     .unwrap_or(&schema["additionalProperties"]);

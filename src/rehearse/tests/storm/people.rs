@@ -418,7 +418,7 @@ impl People {
             Kind::Budget,
             "shop",
             "web",
-            &json!({ "spec": { "maxUnavailable": 1 } }),
+            json!({ "spec": { "maxUnavailable": 1 } }),
         );
         for node in self.names(Kind::Node) {
             let patch = json!({ "metadata": { "annotations": {
