@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::people::SPARE;
 use crate::api::{PlanStatus, SentinelReport, names};
 use crate::controller::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod};
 use crate::rehearse::Kind;
 use crate::rehearse::journal::{Entry, What};
+use crate::rehearse::json::Value;
 use crate::rehearse::store::{Change, Object};
 use crate::rollout::record::Phase;
 use crate::rollout::{JobFacts, NodeFacts, Outcome, PlanFacts, PodFacts, Record, Stage};

@@ -1,13 +1,13 @@
 //! What people and machines do while a roll-out goes on, by the dice.
 
 use jiff::SignedDuration;
-use serde_json::{Value, json};
 
 use super::dice::Dice;
 use super::laws::PERSON;
 use super::weather::Weather;
 use crate::api::{crd, names};
 use crate::rehearse::deletion::Deletion;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::podlife::{Machine, Power};
 use crate::rehearse::store::Key;
 use crate::rehearse::{Cluster, Kind, State};
@@ -329,7 +329,7 @@ impl People {
             let part = crate::rehearse::write::Part::Whole;
             let _ = state.update(Kind::Definition, &key, part, false, |old| {
                 let mut new = old.clone();
-                new["spec"] = definition["spec"].clone();
+                new["spec"] = Value::from(&definition["spec"]);
                 Ok(new)
             });
         });
@@ -418,7 +418,7 @@ impl People {
             Kind::Budget,
             "shop",
             "web",
-            &json!({ "spec": { "maxUnavailable": 1 } }),
+            json!({ "spec": { "maxUnavailable": 1 } }),
         );
         for node in self.names(Kind::Node) {
             let patch = json!({ "metadata": { "annotations": {
