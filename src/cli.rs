@@ -213,11 +213,18 @@ pub(crate) enum OnNode {
 /// Reads the arguments of such a container.
 pub(crate) fn on_node(args: &[String]) -> Result<OnNode, clap::Error> {
     let args = std::iter::once("refit").chain(args.iter().map(String::as_str));
-    match parse(args.map(OsString::from))?.command {
-        Some(Command::Cordon(flags)) => Ok(OnNode::Cordon(flags.which())),
-        Some(Command::Drain(flags)) => Ok(OnNode::Drain(flags.which(), flags.options())),
-        _ => Err(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, "nothing for a node")),
-    }
+    Ok(match InContainer::try_parse_from(args)? {
+        InContainer::Cordon(flags) => OnNode::Cordon(flags.which()),
+        InContainer::Drain(flags) => OnNode::Drain(flags.which(), flags.options()),
+    })
+}
+
+/// The commands of such containers alone: to set all of them up takes longer than all that a rehearsed `cordon` does.
+#[derive(Parser)]
+#[command(name = "refit")]
+enum InContainer {
+    Cordon(cordon::Flags),
+    Drain(drain::Flags),
 }
 
 /// What the program ends with that was called with `args` and made nothing of them but `error`, or what was asked for.

@@ -13,6 +13,7 @@ pub mod fault;
 mod ids;
 pub mod input;
 pub mod journal;
+pub mod json;
 pub mod kubelets;
 mod manager;
 pub mod nodes;

@@ -34,5 +34,5 @@ pub use facts::{
     Schema, SecretFacts, Stage, WorkloadFacts,
 };
 pub use record::{Cancelled, Holder, Ledger, Phase, Reboot, Record};
-pub use step::{Key, NodeChange, Step};
+pub use step::{Key, Lane, NodeChange, Step};
 pub use world::{Defaults, Kind, Lists, Trouble, World};

@@ -11,12 +11,17 @@ use tokio::time::Instant;
 
 use super::act::{Actor, Done, Told, Trouble, TroubleKind, prepare};
 use super::observe::Seen;
-use crate::rollout::{self, Decision, Key, Kind, Lists, Schema, World, decide, decide_blind};
+use crate::rollout::{self, Decision, Key, Kind, Lane, Lists, Schema, Step, World, decide, decide_blind};
 
 /// How long what is seen is gathered before it is decided on: a change of one object often brings that of another.
 const GATHER: Duration = Duration::from_millis(4);
-/// How many steps are under way at most. More do not make a small API server faster.
-const AT_ONCE: usize = 48;
+/// How many requests to the API server are under way at most. More do not make a small one faster: each only takes longer,
+/// and what nodes wait for queues there behind what nobody waits for.
+const AT_ONCE: usize = 16;
+/// With so many under way, what nobody waits for is put off.
+const BUSY: usize = 3;
+/// How many questions to others are under way at most.
+const OUTSIDE_AT_ONCE: usize = 32;
 /// First pause after a step that may work soon; it doubles with each further try.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause after a step that did not work.
@@ -44,10 +49,16 @@ pub struct Engine {
     listed: watch::Sender<BTreeSet<Kind>>,
     /// Has the watch of Plans begin anew.
     plans_again: watch::Sender<()>,
-    /// What steps are about that are under way, and which lists had ended when each began.
-    under_way: BTreeMap<Key, Lists>,
+    /// What steps are about that are under way.
+    under_way: BTreeMap<Key, UnderWay>,
     pauses: BTreeMap<Key, Pause>,
     steps: JoinSet<Done>,
+}
+
+struct UnderWay {
+    /// Which lists had ended when the step began.
+    lists: Lists,
+    lane: Lane,
 }
 
 struct Pause {
@@ -226,8 +237,10 @@ impl Engine {
             let wait = Duration::try_from(at.duration_since(clock)).unwrap_or_default();
             now + wait.min(LONGEST_WAIT) + Duration::from_millis(1)
         });
-        for step in decision.steps {
-            let key = step.key();
+        let mut steps = decision.steps;
+        steps.sort_by_key(Step::lane);
+        for step in steps {
+            let (key, lane) = (step.key(), step.lane());
             if self.under_way.contains_key(&key) {
                 continue; // its end brings another decision
             }
@@ -235,8 +248,8 @@ impl Engine {
                 wake = Some(wake.map_or(pause.until, |wake| wake.min(pause.until)));
                 continue;
             }
-            if self.steps.len() >= AT_ONCE {
-                break; // likewise
+            if self.is_full(lane) {
+                continue; // likewise
             }
             self.world.sends(&step);
             if key == Key::Plans {
@@ -249,7 +262,8 @@ impl Engine {
             match prepared {
                 Ok(Some(prepared)) => {
                     tracing::debug!(?key, "a step begins");
-                    self.under_way.insert(key.clone(), self.world.lists());
+                    let lists = self.world.lists();
+                    self.under_way.insert(key.clone(), UnderWay { lists, lane });
                     self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
                 }
                 Ok(None) => {}
@@ -277,11 +291,23 @@ impl Engine {
         wake
     }
 
+    /// No further step can begin in that lane now.
+    fn is_full(&self, lane: Lane) -> bool {
+        let outside = self.under_way.values().filter(|step| step.lane == Lane::Outside);
+        let outside = outside.count();
+        let requests = self.under_way.len() - outside;
+        match lane {
+            Lane::Outside => outside >= OUTSIDE_AT_ONCE,
+            Lane::Spare => requests >= BUSY,
+            Lane::Start | Lane::Work => requests >= AT_ONCE,
+        }
+    }
+
     fn done(&mut self, done: Done) {
         let sent = self
             .under_way
             .remove(&done.key)
-            .unwrap_or_else(|| self.world.lists());
+            .map_or_else(|| self.world.lists(), |step| step.lists);
         for told in done.told {
             self.hear(told, sent);
         }

@@ -1,7 +1,7 @@
 //! What is to be done in the cluster, and when: one list for all controllers, the scheduler and the kubelets. What is due at
 //! the same time is done in the order in which it was put there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use super::resources::Kind;
 use super::store::Key;
 
 /// Something to be done. Put there twice, it is done once, at the earlier time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Work {
     /// A Job is looked at.
     Job(Key),
@@ -53,7 +53,8 @@ type Place = (Timestamp, u64);
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     by_time: BTreeMap<Place, Work>,
-    places: BTreeMap<Work, Place>,
+    /// Only asked, never gone through: its order is nobody's.
+    places: HashMap<Work, Place>,
     count: u64,
     news: bool,
 }

@@ -10,7 +10,6 @@ use futures::future::{AbortHandle, Abortable};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use jiff::Timestamp;
 use kube::Client;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -29,6 +28,7 @@ use super::store::{Key, Store};
 use super::write::{Part, merge};
 use crate::clock::Clock;
 use crate::controller::client::{ApiServer, RequestCounts, over_transport};
+use crate::rehearse::json::{Value, json};
 
 /// How many changes of a kind the API server remembers. About what a real one does.
 const HISTORY: usize = 1_000;
@@ -162,12 +162,14 @@ impl Cluster {
     }
 
     /// Puts an object there, with its status, as if it had been made long ago. Its namespace is made with it.
-    pub fn put(&self, object: Value) -> Result<Value, Fault> {
+    pub fn put(&self, object: impl Into<Value>) -> Result<Value, Fault> {
+        let object = object.into();
         self.with(|state| state.put(object))
     }
 
     /// Makes an object as a user would.
-    pub fn create(&self, object: Value) -> Result<Value, Fault> {
+    pub fn create(&self, object: impl Into<Value>) -> Result<Value, Fault> {
+        let object = object.into();
         self.with(|state| {
             let (kind, namespace) = place(&object)?;
             let made = state.create(kind, &namespace, object, false)?;
@@ -176,8 +178,14 @@ impl Cluster {
     }
 
     /// Changes an object as a user would, by a merge patch.
-    pub fn patch(&self, kind: Kind, namespace: &str, name: &str, patch: &Value) -> Result<Value, Fault> {
-        self.write(kind, namespace, name, Part::Whole, patch)
+    pub fn patch(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        patch: impl Into<Value>,
+    ) -> Result<Value, Fault> {
+        self.write(kind, namespace, name, Part::Whole, &patch.into())
     }
 
     /// Changes the status of an object, by a merge patch.
@@ -186,9 +194,9 @@ impl Cluster {
         kind: Kind,
         namespace: &str,
         name: &str,
-        patch: &Value,
+        patch: impl Into<Value>,
     ) -> Result<Value, Fault> {
-        self.write(kind, namespace, name, Part::Status, patch)
+        self.write(kind, namespace, name, Part::Status, &patch.into())
     }
 
     fn write(

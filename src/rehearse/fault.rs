@@ -1,9 +1,8 @@
 //! What an API server says when it does not do what was asked: `Status` objects with the words, codes and causes of
 //! Kubernetes 1.36.
 
-use serde_json::{Value, json};
-
 use super::resources::Kind;
+use crate::rehearse::json::{Value, json};
 
 /// A request that was refused.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
 use crate::api::Plan;
 use crate::gitops::check::read_plan;
 use crate::gitops::objects::{Object, objects};
 use crate::gitops::{Source, kustomize};
+use crate::rehearse::json::{Value, json};
 
 /// The namespace of Plans that do not say theirs.
 pub const NAMESPACE: &str = "system-upgrade";
@@ -94,7 +93,7 @@ impl Given {
             }));
             return;
         }
-        let mut value = object.node.to_json();
+        let mut value = Value::from(object.node.to_json());
         if plan.metadata.namespace.is_none() {
             plan.metadata.namespace = Some(NAMESPACE.to_owned());
             value["metadata"]["namespace"] = NAMESPACE.into();
@@ -131,10 +130,10 @@ impl Given {
             ("v1", "Secret" | "Namespace")
             | ("policy/v1", "PodDisruptionBudget")
             | ("apps/v1", "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
-                self.objects.push(object.node.to_json());
+                self.objects.push(object.node.to_json().into());
             }
             // Their controller is not played: what matters is how many pods there are to be.
-            ("apps/v1", "Deployment") => self.objects.push(as_replica_set(&object.node.to_json())),
+            ("apps/v1", "Deployment") => self.objects.push(as_replica_set(&object.node.to_json().into())),
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ mod live;
 mod pod;
 mod prepare;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::future::AbortHandle;
 use jiff::{SignedDuration, Timestamp};
@@ -67,7 +67,8 @@ struct Node {
 pub struct Kubelets {
     habits: Habits,
     nodes: BTreeMap<String, Node>,
-    pods: BTreeMap<String, Pod>,
+    /// By UID, in nobody's order. Pods are large, and a map leaves room between what it holds.
+    pods: HashMap<String, Box<Pod>>,
     errands: Vec<Errand>,
 }
 
@@ -77,7 +78,7 @@ impl Kubelets {
         Self {
             habits,
             nodes: BTreeMap::new(),
-            pods: BTreeMap::new(),
+            pods: HashMap::new(),
             errands: Vec::new(),
         }
     }
@@ -113,7 +114,9 @@ impl Kubelets {
         }
         if gone {
             if let Some(node) = self.nodes.remove(name) {
-                self.pods.retain(|uid, _| !node.pods.contains(uid));
+                for uid in &node.pods {
+                    self.pods.remove(uid);
+                }
             }
             return;
         }
@@ -145,7 +148,7 @@ impl Kubelets {
             let map = object.value["metadata"][field].as_object();
             map.into_iter()
                 .flatten()
-                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+                .filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())))
                 .collect()
         };
         node.machine.labels = texts("labels");
@@ -178,7 +181,7 @@ impl Kubelets {
             None => {
                 let pod = Pod::new(object, node)?;
                 node.pods.insert(uid.to_owned());
-                self.pods.insert(uid.to_owned(), pod);
+                self.pods.insert(uid.to_owned(), Box::new(pod));
             }
         }
         let pod = self.pods.get_mut(uid)?;

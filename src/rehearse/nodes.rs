@@ -9,7 +9,8 @@ mod workloads;
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::{Value, json};
+
+use crate::rehearse::json::{Value, json};
 
 pub(crate) use workloads::told as workloads_told;
 pub use workloads::workloads;

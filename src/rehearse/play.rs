@@ -17,20 +17,22 @@ pub use end::{BudgetSeen, Ending, Outcome, PlanEnd};
 pub use furnish::secrets;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Deserialize as _;
 use tokio::time::{Instant, sleep_until};
 
 use super::assume::{Assumptions, UnknownNode};
 use super::cluster::{Cluster, Options};
 use super::in_virtual_time;
 use super::journal::What;
+use super::json::{Value, json};
 use super::record::{Effect, Happening, Recorder};
 use super::resources::Kind;
 use super::snapshot::Snapshot;
 use super::state::State;
-use crate::api::PlanSpec;
 use crate::api::selector::Selector;
 use crate::api::window::Window;
+use crate::api::{PlanSpec, TimeWindowSpec};
 use crate::channel::{ChannelClient, ChannelError, Offer};
 use crate::controller::settings::Settings;
 use crate::controller::{Surroundings, run_in};
@@ -193,7 +195,7 @@ impl Rehearsal {
     /// One is named that is not there.
     pub fn failing(&self) -> Result<BTreeSet<&str>, UnknownNode> {
         let selectors = self.plans.iter().filter_map(|plan| {
-            let selector = serde_json::from_value(plan["spec"].get("nodeSelector")?.clone()).ok();
+            let selector = LabelSelector::deserialize(plan["spec"].get("nodeSelector")?).ok();
             Selector::new(selector.as_ref()).ok()
         });
         let selectors: Vec<Selector> = selectors.collect();
@@ -288,7 +290,7 @@ impl Rehearsal {
             Stage::Generated { .. } => &[],
         };
         let plans = self.plans.iter().chain(stored);
-        let specs = plans.filter_map(|plan| serde_json::from_value::<PlanSpec>(plan["spec"].clone()).ok());
+        let specs = plans.filter_map(|plan| PlanSpec::deserialize(&plan["spec"]).ok());
         let deadline = SignedDuration::from_secs(self.settings.jobs.active_deadline_seconds.max(0));
         let longest = specs.map(|spec| longest_wait(&spec)).max().unwrap_or_default();
         let longest = longest.max(deadline).max(self.assumptions.longest());
@@ -327,15 +329,15 @@ fn longest_wait(spec: &PlanSpec) -> SignedDuration {
             ["timeout", "minReady"].map(|field| go(value[field].as_str().map(str::to_owned).as_ref()));
         longest.into_iter().max().unwrap_or_default()
     };
-    let reboot = texts(serde_json::to_value(&spec.reboot).unwrap_or_default());
-    let settle = texts(serde_json::to_value(&spec.settle).unwrap_or_default());
+    let reboot = texts(serde_json::to_value(&spec.reboot).unwrap_or_default().into());
+    let settle = texts(serde_json::to_value(&spec.settle).unwrap_or_default().into());
     let all = [job, drain, go(spec.post_complete_delay.as_ref()), reboot, settle];
     all.into_iter().max().unwrap_or_default()
 }
 
 /// The window of a Plan, if it has one that can be read.
 fn window(plan: &Value) -> Option<Window> {
-    let spec = serde_json::from_value(plan["spec"].get("window")?.clone()).ok()?;
+    let spec = TimeWindowSpec::deserialize(plan["spec"].get("window")?).ok()?;
     Window::parse(&spec, &TimeZone::system()).ok()
 }
 

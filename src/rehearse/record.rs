@@ -12,13 +12,13 @@ pub use facts::{Effect, Happening, Standing, Stay, Turn, Wait, What};
 use jiff::Timestamp;
 pub use read::{dependency, is_complete};
 use read::{environment, has_ended, has_succeeded, of_plan, text};
-use serde_json::Value;
 
 use super::resources::Kind;
 use super::store::{Change, Object};
 use crate::api::DrainNote;
 use crate::api::names::{ANNOTATION_DRAIN, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN};
 use crate::job::name::plan_label_key;
+use crate::rehearse::json::Value;
 
 /// Phase of a node that has no slot yet (`status.active[].phase`).
 const WAITING: &str = "Waiting";

@@ -2,7 +2,7 @@
 //! request that is not in this table is a mistake of the rehearsal, and is told as one.
 
 /// A type of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Namespace,
     Node,

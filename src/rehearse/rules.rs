@@ -1,10 +1,9 @@
 //! What Kubernetes adds to objects of each type, what it lets change, and how it lets them go.
 
-use serde_json::{Map, Value, json};
-
 use super::fault::Fault;
 use super::resources::Kind;
 use super::store::Object;
+use crate::rehearse::json::{Map, Value, json};
 
 /// Keeps an object until its dependents let go of it.
 pub(super) const ORPHAN: &str = "orphan";
@@ -36,12 +35,15 @@ pub(super) fn default(kind: Kind, value: &mut Value) {
 }
 
 fn absent(value: &mut Value, field: &str, default: Value) {
+    if value.get(field).is_some() {
+        return; // what is complete stays shared with what it came from
+    }
     if let Some(object) = value.as_object_mut() {
-        object.entry(field.to_owned()).or_insert(default);
+        object.or_insert(field, default);
     } else if value.is_null() {
         let mut object = Map::new();
-        object.insert(field.to_owned(), default);
-        *value = Value::Object(object);
+        object.insert(field, default);
+        *value = object.into();
     }
 }
 
@@ -110,11 +112,20 @@ fn pod_spec(spec: &mut Value) {
         absent(spec, field, default);
     }
     for field in ["initContainers", "containers"] {
+        let defaults = [
+            ("resources", json!({})),
+            ("terminationMessagePath", "/dev/termination-log".into()),
+            ("terminationMessagePolicy", "File".into()),
+        ];
+        let complete = |container: &Value| defaults.iter().all(|(field, _)| container.get(field).is_some());
+        if spec[field].as_array().is_none_or(|all| all.iter().all(complete)) {
+            continue;
+        }
         let containers = spec.get_mut(field).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
-            absent(container, "resources", json!({}));
-            absent(container, "terminationMessagePath", json!("/dev/termination-log"));
-            absent(container, "terminationMessagePolicy", json!("File"));
+            for (field, default) in &defaults {
+                absent(container, field, default.clone());
+            }
         }
     }
 }
@@ -125,9 +136,9 @@ pub(super) fn is_another(old: &Value, new: &Value) -> bool {
 }
 
 /// All fields but metadata and status.
-fn asked_for(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+fn asked_for(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let fields = value.as_object().into_iter().flatten();
-    fields.filter(|(field, _)| !matches!(field.as_str(), "metadata" | "status"))
+    fields.filter(|(field, _)| !matches!(*field, "metadata" | "status"))
 }
 
 /// Refuses what may not be.
@@ -147,7 +158,7 @@ pub(super) fn check(kind: Kind, name: &str, old: Option<&Value>, new: &Value) ->
         _ => &[],
     };
     for field in fields {
-        let (old, new) = (&old["spec"][field], &new["spec"][field]);
+        let (old, new) = (&old["spec"][*field], &new["spec"][*field]);
         // A pod is bound once; that is no update for the API, but it is one here.
         if old != new && !(*field == "nodeName" && old.is_null()) {
             return Err(Fault::immutable(kind, name, &format!("spec.{field}"), new));

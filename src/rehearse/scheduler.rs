@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm};
 use serde::Deserialize as _;
-use serde_json::{Value, json};
 
 use super::podlife::{Machine, selects, tolerates};
 use super::resources::Kind;
@@ -14,6 +13,7 @@ use super::store::{Key, Object};
 use super::write::Part;
 use crate::api::names::FIELD_NODE_NAME;
 use crate::api::selector::Selector;
+use crate::rehearse::json::{Value, json};
 
 /// Why a node will not do, in the scheduler's words.
 const AFFINITY: &str = "node(s) didn't match Pod's node affinity/selector";

@@ -4,13 +4,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::fault::Fault;
 use super::resources::Kind;
 use super::state::State;
 use super::store::{Key, Object};
 use crate::api::crd;
+use crate::rehearse::json::Value;
 
 impl State {
     /// The definition of Plans on the cluster, and with it their schema.
@@ -84,11 +83,30 @@ pub(super) fn prune(schema: &PlanSchema, plan: &mut Value) -> Vec<String> {
         if known.is_null() {
             continue;
         }
-        if let Some(value) = plan.get_mut(part) {
+        // A look copies nothing, and nearly always there is nothing to take out.
+        if plan.get(part).is_some_and(|value| !knows(known, value))
+            && let Some(value) = plan.get_mut(part)
+        {
             walk(known, value, &Path::Field(&Path::Root, part), &mut unknown);
         }
     }
     unknown
+}
+
+/// Whether the schema knows all fields of a value.
+fn knows(schema: &Value, value: &Value) -> bool {
+    if schema["x-kubernetes-preserve-unknown-fields"] == true {
+        return true;
+    }
+    let (properties, more) = (&schema["properties"], &schema["additionalProperties"]);
+    match value {
+        Value::Object(fields) => fields.iter().all(|(name, value)| match properties.get(name) {
+            Some(schema) => knows(schema, value),
+            None => more.is_object() && knows(more, value),
+        }),
+        Value::Array(items) => items.iter().all(|item| knows(&schema["items"], item)),
+        _ => true,
+    }
 }
 
 fn walk(schema: &Value, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) {
@@ -99,7 +117,7 @@ fn walk(schema: &Value, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<St
         Value::Object(fields) => {
             let (properties, more) = (&schema["properties"], &schema["additionalProperties"]);
             if properties.is_object() || !more.is_object() {
-                fields.retain(|name, _| {
+                fields.retain(|name| {
                     let known = properties.get(name).is_some() || more.is_object();
                     if !known {
                         unknown.push(Path::Field(path, name).to_string());
@@ -107,13 +125,13 @@ fn walk(schema: &Value, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<St
                     known
                 });
             }
-            for (name, value) in fields {
+            for (name, value) in fields.iter_mut() {
                 let schema = properties.get(name).unwrap_or(more);
                 walk(schema, value, &Path::Field(path, name), unknown);
             }
         }
         Value::Array(items) => {
-            for (at, item) in items.iter_mut().enumerate() {
+            for (at, item) in Arc::make_mut(items).iter_mut().enumerate() {
                 walk(&schema["items"], item, &Path::Item(path, at), unknown);
             }
         }
@@ -174,9 +192,7 @@ fn look(schema: &Value, value: &Value, path: &Path<'_>, causes: &mut Causes) {
         );
         return causes.push((path.to_string(), "FieldValueTypeInvalid", why));
     }
-    if schema["x-kubernetes-int-or-string"] == true
-        && !(value.is_i64() || value.is_u64() || value.is_string())
-    {
+    if schema["x-kubernetes-int-or-string"] == true && !(value.is_integer() || value.is_string()) {
         let why = format!(
             "Invalid value: {:?}: {path} in body must be of type integer,string: {:?}",
             type_of(value),

@@ -18,13 +18,13 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt as _;
-use serde_json::{Value, json};
 use tower::{BoxError, Service};
 
 use super::cluster::Cluster;
 use super::fault::Fault;
 use super::resources::{Kind, Verb};
 use super::state::State;
+use crate::rehearse::json::{Value, json};
 use route::Asked;
 use watching::Watching;
 
@@ -104,7 +104,7 @@ where
                         if fault.code == 501 {
                             state.holes.push(asked.clone());
                         }
-                        (fault.code, Ok(fault.status().to_string().into_bytes().into()))
+                        (fault.code, Ok(fault.status().to_bytes()))
                     }
                 };
                 let now = state.now();
@@ -133,7 +133,7 @@ enum Reply {
 
 impl Reply {
     fn json(code: u16, value: &Value) -> Self {
-        Self::Whole(code, value.to_string().into_bytes().into())
+        Self::Whole(code, value.to_bytes())
     }
 }
 

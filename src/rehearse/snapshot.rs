@@ -11,7 +11,6 @@ mod tests;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 use sorting::Sorting;
 
 use super::cluster::Cluster;
@@ -19,6 +18,7 @@ use super::fault::Fault;
 use super::resources::Kind;
 use super::state::State;
 use super::store::Key;
+use crate::rehearse::json::{Value, json};
 
 /// Why a text is no snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::agenda::{Agenda, Work};
 use super::ids::Ids;
@@ -16,6 +15,7 @@ use super::resources::Kind;
 use super::scheduler::Loads;
 use super::store::{Change, Key, Object, Store};
 use crate::clock::Clock;
+use crate::rehearse::json::Value;
 
 /// How long Events are kept (`--event-ttl`).
 const EVENT_TTL: SignedDuration = SignedDuration::from_hours(1);

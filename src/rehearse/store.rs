@@ -6,12 +6,13 @@ pub mod select;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
+
+use crate::rehearse::json::Value;
 
 pub use object::{Key, Object};
 pub use select::Filter;
@@ -67,9 +68,10 @@ pub struct Store {
     tables: [Table; Kind::ALL.len()],
     /// How many changes of a kind are remembered.
     history: usize,
-    by_owner: BTreeMap<String, BTreeSet<(Kind, Key)>>,
-    by_uid: BTreeMap<String, (Kind, Key)>,
-    pods_by_node: BTreeMap<String, BTreeSet<Key>>,
+    // These are only asked, never gone through: their order is nobody's.
+    by_owner: HashMap<String, BTreeSet<(Kind, Key)>>,
+    by_uid: HashMap<String, (Kind, Key)>,
+    pods_by_node: HashMap<String, BTreeSet<Key>>,
     snapshots: VecDeque<(u64, Snapshot)>,
     lists: u64,
 }
@@ -81,9 +83,9 @@ impl Store {
             version: 1,
             tables: Default::default(),
             history,
-            by_owner: BTreeMap::new(),
-            by_uid: BTreeMap::new(),
-            pods_by_node: BTreeMap::new(),
+            by_owner: HashMap::new(),
+            by_uid: HashMap::new(),
+            pods_by_node: HashMap::new(),
             snapshots: VecDeque::new(),
             lists: 0,
         }

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::fault::Fault;
 use super::resources::Kind;
 use super::rules;
 use super::state::{State, seconds};
 use super::store::object::{has_finalizers, is_leaving, text};
 use super::store::{Key, Object};
+use crate::rehearse::json::{Map, Value};
 
 /// How many names are tried that `generateName` may become (`maxNameGenerationCreateAttempts`, KEP-4420).
 const GENERATED_TRIES: usize = 8;
@@ -28,19 +27,21 @@ pub(super) enum Part {
 
 /// A merge patch (RFC 7386).
 pub(super) fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
+    let Some(fields) = patch.as_object() else {
         *target = patch.clone();
         return;
     };
     if !target.is_object() {
-        *target = Value::Object(Map::new());
+        *target = Map::new().into();
     }
-    let Value::Object(target) = target else { return };
-    for (key, value) in patch {
+    let Some(target) = target.as_object_mut() else {
+        return;
+    };
+    for (key, value) in fields {
         if value.is_null() {
             target.remove(key);
         } else {
-            merge(target.entry(key.clone()).or_insert(Value::Null), value);
+            merge(target.or_insert(key, Value::Null), value);
         }
     }
 }
@@ -92,7 +93,7 @@ impl State {
     fn name(&mut self, kind: Kind, namespace: &str, value: &mut Value) -> Result<(), Fault> {
         let facts = kind.facts();
         if !value["metadata"].is_object() {
-            value["metadata"] = Value::Object(Map::new());
+            value["metadata"] = Map::new().into();
         }
         for (field, right) in [
             ("apiVersion", facts.api_version()),
@@ -243,7 +244,7 @@ fn restore(new: &mut Value, field: &str, old: &Value) {
     match old.get(field) {
         Some(value) => {
             if new.get(field) != Some(value) {
-                new.insert(field.to_owned(), value.clone());
+                new.insert(field, value.clone());
             }
         }
         None => {

@@ -286,6 +286,13 @@ pub struct WorkloadFacts {
     pub wanted: i32,
 }
 
+impl WorkloadFacts {
+    /// All pods that are wanted are ready.
+    pub fn is_whole(&self) -> bool {
+        self.ready >= self.wanted
+    }
+}
+
 /// What a channel said.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelFacts {

@@ -16,6 +16,7 @@ mod success;
 use jiff::{SignedDuration, Timestamp};
 
 pub(super) use fail::failure_text;
+pub(super) use recover::Workload;
 pub(super) use standing::{Next, Stand, Standing};
 
 use super::blocker::Blocker;

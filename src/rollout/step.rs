@@ -224,7 +224,34 @@ pub enum Step {
     ReadPlans,
 }
 
+/// In which queue a step stands, where not all can be under way at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// Nodes wait for it to begin.
+    Start,
+    /// Goes on with what has begun.
+    Work,
+    /// Nobody waits for it.
+    Spare,
+    /// Asks somebody else than the API server, who may take long.
+    Outside,
+}
+
 impl Step {
+    /// Where the step stands. A Job whose result the node has is in nobody's way.
+    pub fn lane(&self) -> Lane {
+        match self {
+            Self::WriteStatus { .. }
+            | Self::CreateJob { .. }
+            | Self::LookForJob { .. }
+            | Self::ReleaseJob { .. } => Lane::Start,
+            Self::MarkRecorded { events, .. } if events.is_empty() => Lane::Spare,
+            Self::NoteFields { .. } => Lane::Spare,
+            Self::Poll { .. } | Self::ReadDigest { .. } => Lane::Outside,
+            _ => Lane::Work,
+        }
+    }
+
     /// What the step is about.
     pub fn key(&self) -> Key {
         match self {

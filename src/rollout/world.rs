@@ -13,8 +13,8 @@ pub(super) use table::Table;
 
 use super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Stage, Text,
-    WorkloadFacts,
 };
+use super::node::Workload;
 use super::plan::PlanView;
 use super::step::Key;
 use crate::channel::Named;
@@ -118,7 +118,7 @@ pub struct World {
     pub(super) fresh: BTreeSet<(Text, Text)>,
     waits: waits::Waits,
     /// Controllers whose pods were evicted, as far as they have been read.
-    pub(super) workloads: BTreeMap<Text, WorkloadFacts>,
+    pub(super) workloads: BTreeMap<Text, Workload>,
 }
 
 /// A Job that is being made.

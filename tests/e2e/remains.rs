@@ -188,6 +188,7 @@ impl Holder {
 #[tokio::test]
 #[ignore = "real nodes: just e2e"]
 async fn nothing_is_left_of_nodes_whose_test_was_killed() {
+    let _turn = real::beside_others().await;
     let mut holder = Holder::start().await;
     holder.kill();
     holder.all_is_as_before().await;
@@ -196,6 +197,7 @@ async fn nothing_is_left_of_nodes_whose_test_was_killed() {
 #[tokio::test]
 #[ignore = "real nodes: just e2e"]
 async fn the_next_run_clears_up_when_the_watchdog_was_killed_too() {
+    let _turn = real::beside_others().await;
     let mut holder = Holder::start().await;
     signal(holder.watchdog, Signal::KILL).unwrap();
     wait::eventually("the watchdog is gone", PATIENCE, async || {

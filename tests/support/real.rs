@@ -35,7 +35,9 @@ mod images;
 pub mod lan;
 mod node;
 mod tree;
+mod turn;
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -55,6 +57,7 @@ use super::world::World;
 pub use deployment::{Deployed, deploy};
 pub use images::{BUSYBOX, PAUSE, REFIT};
 pub use node::{RealNode, Service};
+pub use turn::beside_others;
 
 /// For what takes a node some seconds on an idle machine: booting, pulling itself together, a drain.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -78,20 +81,32 @@ pub fn missing() -> String {
 
 /// A world on a control plane that all tests with real nodes share.
 pub async fn world() -> World {
-    static SHARED: OnceCell<Bed> = OnceCell::const_new();
-    let bed = SHARED
-        .get_or_init(|| async { Bed::own(options()).await.for_many() })
-        .await;
-    on(bed).await
+    let turn = turn::beside_others().await;
+    on(shared().await, turn).await
+}
+
+/// As [`world`], while no other test has real nodes: for one that takes times.
+pub async fn world_to_measure() -> World {
+    let turn = turn::alone().await;
+    on(shared().await, turn).await
 }
 
 /// A world on a control plane of its own, for tests that stop the API server.
 pub async fn world_alone() -> World {
-    on(&Bed::own(options()).await).await
+    let turn = turn::beside_others().await;
+    on(&Bed::own(options()).await, turn).await
 }
 
-async fn on(bed: &Bed) -> World {
-    let world = World::at(bed).await;
+async fn shared() -> &'static Bed {
+    static SHARED: OnceCell<Bed> = OnceCell::const_new();
+    SHARED
+        .get_or_init(|| async { Bed::own(options()).await.for_many() })
+        .await
+}
+
+async fn on(bed: &Bed, turn: impl Any + Send + Sync) -> World {
+    let mut world = World::at(bed).await;
+    world.keep(turn);
     // Nodes of other worlds would run its pods as well.
     pods_need(&world, &[]).await;
     world

@@ -7,6 +7,7 @@ pub mod cluster;
 mod report;
 mod rights;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub struct World {
     /// Value of the label `test` on the nodes that Plans select; another world's if this one was made beside
     /// it. `None` means all nodes: this is the only world.
     nodes_of: Option<String>,
+    /// Dropped with the world.
+    kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl World {
@@ -113,6 +116,7 @@ impl World {
             client,
             bed,
             dir,
+            kept: None,
         };
         world.make_namespace().await;
         for object in &world.installation.objects {
@@ -124,6 +128,12 @@ impl World {
         let token = world.token(&world.installation.service_account).await;
         world.kubeconfig = world.write_kubeconfig("controller", &token);
         world
+    }
+
+    /// Holds something until the world is gone.
+    #[allow(dead_code, reason = "two programs include this, and one has no use for it")]
+    pub fn keep(&mut self, what: impl Any + Send + Sync) {
+        self.kept = Some(Box::new(what));
     }
 
     pub fn namespace(&self) -> &str {

@@ -2,11 +2,11 @@
 
 use anyhow::{Context as _, anyhow};
 use http::Request;
-use serde_json::Value;
 
 use crate::cli::cluster::Connection;
 use crate::controller::client::{ApiServer, ApiSource, brief};
 use crate::proxy::ProxyEnv;
+use crate::rehearse::json::Value;
 
 /// What is read: paths, and the kind of their items. The last three may not be there, or not be allowed.
 const LISTS: [(&str, &str, bool); 7] = [

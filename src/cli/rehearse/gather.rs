@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use serde_json::Value;
+use serde::Deserialize as _;
 
 use super::context;
 use super::flags::Flags;
@@ -15,6 +15,7 @@ use crate::cli::output;
 use crate::controller::settings::{Flags as ControllerFlags, Notice, Settings};
 use crate::gitops::check::is_placeholder;
 use crate::rehearse::input::{self, Given, GivenPlan};
+use crate::rehearse::json::Value;
 use crate::rehearse::nodes::{self, Asks};
 use crate::rehearse::play::{Answers, Stage, secrets};
 use crate::rehearse::snapshot::{self, Snapshot, SnapshotError};
@@ -239,7 +240,7 @@ pub(super) fn answers(
         Stage::Snapshot(snapshot) => snapshot
             .plans
             .iter()
-            .filter_map(|plan| serde_json::from_value(plan.clone()).ok())
+            .filter_map(|plan| Plan::deserialize(plan).ok())
             .collect(),
         Stage::Generated { .. } => Vec::new(),
     };

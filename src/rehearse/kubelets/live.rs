@@ -2,7 +2,6 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PodStatus;
-use serde_json::{Value, json};
 
 use super::Kubelets;
 use super::act::Errand;
@@ -10,6 +9,7 @@ use super::pod::Act;
 use crate::rehearse::agenda::Work;
 use crate::rehearse::deletion::Deletion;
 use crate::rehearse::journal::What;
+use crate::rehearse::json::{self, Value, json};
 use crate::rehearse::podlife::{Boot, ComesBack, ContainerStart, Exit, Power, Started, Write};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::state::{State, seconds};
@@ -115,7 +115,7 @@ impl State {
 
     /// The status as the kubelet has it; conditions of others stay as they are.
     fn write_pod_status(&mut self, key: &Key, uid: &str, status: &PodStatus) {
-        let Ok(mut status) = serde_json::to_value(status) else {
+        let Ok(mut status) = json::to_value(status) else {
             return;
         };
         let _ = self.update(Kind::Pod, key, Part::Status, false, |old| {

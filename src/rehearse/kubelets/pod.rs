@@ -3,10 +3,10 @@
 use futures::future::AbortHandle;
 use k8s_openapi::api::core::v1::Pod as Core;
 use serde::Deserialize as _;
-use serde_json::Value;
 
 use super::{Habits, Node};
 use crate::api::names::LABEL_CONTROLLER;
+use crate::rehearse::json::Value;
 use crate::rehearse::podlife::{Behaviour, ContainerStart, Life, Started};
 use crate::rehearse::store::{Key, Object};
 

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use serde_json::Value;
 use tokio::time::sleep;
 
 use super::act::Errand;
 use crate::api::names::ENV_PLAN_LATEST_VERSION;
 use crate::rehearse::cluster::Cluster;
+use crate::rehearse::json::Value;
 use crate::rehearse::podlife::{ContainerStart, STEERING_PREFIX};
 use crate::rehearse::resources::Kind;
 

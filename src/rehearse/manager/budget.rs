@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize as _;
-use serde_json::{Map, Value, json};
 
 use crate::api::selector::Selector;
+use crate::rehearse::json::{Map, Value, json};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::server::evict::is_ready;
 use crate::rehearse::state::{State, is_over, seconds};
@@ -113,7 +113,7 @@ impl State {
                 }],
             });
             if !disrupted.is_empty() {
-                status["disruptedPods"] = Value::Object(disrupted);
+                status["disruptedPods"] = disrupted.into();
             }
             new["status"] = status;
             Ok(new)
@@ -121,7 +121,7 @@ impl State {
     }
 
     /// Pods whose eviction was granted, and which have not begun to go.
-    fn disrupted(&self, budget: &Object, pods: &[Arc<Object>]) -> Map<String, Value> {
+    fn disrupted(&self, budget: &Object, pods: &[Arc<Object>]) -> Map {
         let known = budget.value["status"]["disruptedPods"].as_object();
         let now = self.now();
         let fresh = |at: &Value| {
@@ -136,7 +136,7 @@ impl State {
             .into_iter()
             .flatten()
             .filter(|(name, at)| fresh(at) && staying(name));
-        kept.map(|(name, at)| (name.clone(), at.clone())).collect()
+        kept.map(|(name, at)| (name, at.clone())).collect()
     }
 
     /// How many pods there should be, as their ReplicaSets say.

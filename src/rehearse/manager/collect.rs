@@ -1,9 +1,8 @@
 //! The garbage collector: what is owned goes with its owners, or is left behind where that was asked for.
 
-use serde_json::Value;
-
 use crate::rehearse::agenda::Work;
 use crate::rehearse::deletion::Deletion;
+use crate::rehearse::json::Value;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::rules::{FOREGROUND, ORPHAN, TRACKING};
 use crate::rehearse::state::State;

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::collect::has;
 use super::job_status::{Count, condition};
 use crate::rehearse::agenda::Work;
 use crate::rehearse::deletion::Deletion;
+use crate::rehearse::json::Value;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::rules::TRACKING;
 use crate::rehearse::state::{State, is_over, seconds};

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::job::{Spec, active};
 use super::job_status::Count;
 use crate::rehearse::agenda::Work;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::rules::TRACKING;
 use crate::rehearse::state::State;
@@ -60,6 +59,14 @@ impl State {
     }
 }
 
+/// A pod that shares the spec of its template.
+pub(super) fn pod_of(metadata: Value, spec: &Value) -> Value {
+    let mut pod = json!({ "apiVersion": "v1", "kind": "Pod" });
+    pod["metadata"] = metadata;
+    pod["spec"] = spec.clone();
+    pod
+}
+
 /// A pod of the Job.
 fn pod(job: &Object) -> Value {
     let template = &job.value["spec"]["template"];
@@ -70,5 +77,5 @@ fn pod(job: &Object) -> Value {
         "apiVersion": "batch/v1", "kind": "Job", "name": job.meta("name"), "uid": job.uid(),
         "controller": true, "blockOwnerDeletion": true,
     }]);
-    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] })
+    pod_of(metadata, &template["spec"])
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::server::evict::is_ready;
 use crate::rehearse::state::{is_over, seconds};
 use crate::rehearse::store::Object;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use serde::Deserialize as _;
-use serde_json::{Value, json};
 
 use crate::rehearse::agenda::Work;
 use crate::rehearse::deletion::Deletion;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::podlife::tolerates;
 
 use crate::rehearse::resources::Kind;

@@ -1,8 +1,8 @@
 //! ReplicaSets: pods that are told to go are replaced at once.
 
-use serde_json::json;
-
 use super::job::active;
+use super::job_pods::pod_of;
+use crate::rehearse::json::json;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::server::evict::is_ready;
 use crate::rehearse::state::State;
@@ -59,8 +59,7 @@ impl State {
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.meta("name"), "uid": set.uid(),
             "controller": true, "blockOwnerDeletion": true,
         }]);
-        let pod =
-            json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] });
+        let pod = pod_of(metadata, &template["spec"]);
         for _ in active.len()..wanted {
             if let Err(fault) = self.create(Kind::Pod, &key.namespace, pod.clone(), false) {
                 tracing::warn!(set = &*key.name, why = fault.message, "a pod cannot be made");

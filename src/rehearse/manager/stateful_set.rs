@@ -1,8 +1,8 @@
 //! `StatefulSets`: pods with names of their own, which are made again under the same name once they are gone. Volumes are not
 //! played.
 
-use serde_json::{Value, json};
-
+use super::job_pods::pod_of;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::server::evict::is_ready;
 use crate::rehearse::state::State;
@@ -66,5 +66,5 @@ fn pod(set: &Object, number: u64) -> Value {
         "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set.meta("name"), "uid": set.uid(),
         "controller": true, "blockOwnerDeletion": true,
     }]);
-    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] })
+    pod_of(metadata, &template["spec"])
 }

@@ -1,8 +1,8 @@
 //! What the controllers of the cluster do over time.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::{Cluster, Kind, Options, State, in_virtual_time};
 
 const START: &str = "2026-01-05T09:00:00Z";

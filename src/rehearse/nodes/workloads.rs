@@ -1,6 +1,6 @@
 //! What runs on nodes that nobody has: some applications with their disruption budgets, and what is on every node.
 
-use serde_json::{Value, json};
+use crate::rehearse::json::{Value, json};
 
 /// How many nodes one set of applications is for: more nodes have more applications, not larger ones.
 const NODES_PER_SET: usize = 20;
@@ -38,20 +38,21 @@ pub fn workloads(nodes: &[String], grace_seconds: i64) -> Vec<Value> {
             "template": template("node-agent", grace_seconds),
         },
     }));
-    for node in nodes {
-        let mut pod = template("node-agent", grace_seconds);
-        pod["apiVersion"] = "v1".into();
-        pod["kind"] = "Pod".into();
-        pod["metadata"]["namespace"] = "kube-system".into();
-        pod["metadata"]["generateName"] = "node-agent-".into();
-        pod["metadata"]["ownerReferences"] = json!([{
-            "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "node-agent", "uid": "",
-            "controller": true, "blockOwnerDeletion": true,
-        }]);
+    let mut agent = template("node-agent", grace_seconds);
+    agent["apiVersion"] = "v1".into();
+    agent["kind"] = "Pod".into();
+    agent["metadata"]["namespace"] = "kube-system".into();
+    agent["metadata"]["generateName"] = "node-agent-".into();
+    agent["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "node-agent", "uid": "",
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    agent["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
+    all.extend(nodes.iter().map(|node| {
+        let mut pod = agent.clone();
         pod["spec"]["nodeName"] = node.as_str().into();
-        pod["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
-        all.push(pod);
-    }
+        pod
+    }));
     all
 }
 

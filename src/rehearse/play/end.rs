@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde::Deserialize as _;
 
 use super::Rehearsal;
 use crate::api::{Plan, names};
 use crate::rehearse::cluster::Cluster;
+use crate::rehearse::json::Value;
 use crate::rehearse::record::Recorder;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::state::State;
@@ -108,7 +109,7 @@ impl Rehearsal {
         cluster.with(|state| {
             let mut plans: Vec<PlanEnd> = state
                 .all(Kind::Plan)
-                .filter_map(|plan| serde_json::from_value::<Plan>(plan.clone()).ok())
+                .filter_map(|plan| Plan::deserialize(plan).ok())
                 .map(|plan| {
                     let name = plan.metadata.name.clone().unwrap_or_default();
                     PlanEnd {
@@ -125,7 +126,7 @@ impl Rehearsal {
             let labels = |node: &Value| {
                 let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
                 let labels =
-                    labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+                    labels.filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
                 labels.collect()
             };
             let kubelet = |node: &Value| {

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
 use super::{PlayError, Rehearsal, Stage};
 use crate::api::crd;
 use crate::rehearse::cluster::Cluster;
 use crate::rehearse::fault::Fault;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::resources::Kind;
 use crate::rehearse::store::Key;
 use crate::rehearse::write::Part;
@@ -24,12 +23,12 @@ impl Rehearsal {
                 node["metadata"]["annotations"] = json!({});
             }
             for (key, value) in steering {
-                node["metadata"]["annotations"][key] = value.into();
+                node["metadata"]["annotations"][key.as_str()] = value.into();
             }
             node
         };
         let definition = serde_json::to_value(crd::plans()).unwrap_or_default();
-        put(cluster, definition)?;
+        put(cluster, definition.into())?;
         match &self.stage {
             Stage::Generated { nodes, workloads } => {
                 for node in nodes {
@@ -112,7 +111,7 @@ impl Rehearsal {
             state.update(kind, &key, Part::Whole, false, |old| {
                 let mut new = old.clone();
                 for (field, value) in object.as_object().into_iter().flatten() {
-                    if !matches!(field.as_str(), "metadata" | "status" | "apiVersion" | "kind") {
+                    if !matches!(field, "metadata" | "status" | "apiVersion" | "kind") {
                         new[field] = value.clone();
                     }
                 }

@@ -15,7 +15,7 @@ fn a_version_of_kubernetes_is_known_from_others() {
 
 #[test]
 fn the_longest_wait_is_that_of_the_plan_s_own_words() {
-    let of = |spec: Value| longest_wait(&serde_json::from_value(spec).unwrap()).as_secs();
+    let of = |spec: Value| longest_wait(&PlanSpec::deserialize(&spec).unwrap()).as_secs();
     assert_eq!(of(json!({})), 0);
     assert_eq!(of(json!({ "jobActiveDeadlineSecs": 3_600 })), 3_600);
     assert_eq!(of(json!({ "drain": { "timeout": "10m" } })), 600);

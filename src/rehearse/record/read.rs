@@ -1,8 +1,7 @@
 //! What objects say of a roll-out.
 
-use serde_json::Value;
-
 use crate::api::names::{ANNOTATION_NODE_NAME, LABEL_CONTROLLER, LABEL_PLAN};
+use crate::rehearse::json::Value;
 use crate::rehearse::store::Object;
 
 /// The Plan that a `prepare` container waits for, as those of K3s and RKE2 do: `args: ["prepare", "<plan>"]`.

@@ -1,13 +1,13 @@
 //! The eviction subresource: disruption budgets are asked first (`pkg/registry/core/pod/storage/eviction.go`).
 
 use bytes::Bytes;
-use serde_json::{Value, json};
 
 use super::route::Object as Asked;
 use super::writing::deletion;
 use super::{Reply, parse};
 use crate::rehearse::deletion::Deletion;
 use crate::rehearse::fault::Fault;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::manager::budget::selects;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::state::{State, is_over, seconds};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::{BufMut as _, BytesMut};
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::Reply;
 use super::route::Object as Asked;
 use super::watching::Lines;
 use crate::rehearse::fault::Fault;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::state::State;
 use crate::rehearse::store::{Filter, Object, Snapshot, line};
 

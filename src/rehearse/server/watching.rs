@@ -5,11 +5,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::rehearse::cluster::Cluster;
+use crate::rehearse::json::json;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::store::line;
 

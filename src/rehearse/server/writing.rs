@@ -1,12 +1,12 @@
 //! Create, replace, patch and delete, as they come over the wire.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
 
 use super::route::Object as Asked;
 use super::{Reply, parse};
 use crate::rehearse::deletion::Deletion;
 use crate::rehearse::fault::Fault;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::resources::{Kind, Verb};
 use crate::rehearse::schema;
 use crate::rehearse::state::State;

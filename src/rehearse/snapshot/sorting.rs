@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
 
 use super::{Snapshot, meta, meta_of, told};
 use crate::api::names::LABEL_CONTROLLER;
+use crate::rehearse::json::{Map, Value, json};
 use crate::rehearse::podlife::STEERING_PREFIX;
 use crate::rehearse::resources::Kind;
 
@@ -36,7 +36,7 @@ impl Sorting {
         if let Some(meta) = object["metadata"].as_object_mut() {
             meta.remove("managedFields");
             meta.remove("resourceVersion");
-            if let Some(Value::Object(annotations)) = meta.get_mut("annotations") {
+            if let Some(annotations) = meta.get_mut("annotations").and_then(Value::as_object_mut) {
                 annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
             }
         }
@@ -122,7 +122,7 @@ impl Sorting {
             if !kept {
                 let was_ready = is_ready(&pod);
                 if let Some(pod) = pod.as_object_mut() {
-                    pod.insert("status".to_owned(), json!({ "phase": "Pending" }));
+                    pod.insert("status", json!({ "phase": "Pending" }));
                 }
                 if ours {
                     again += 1;
@@ -198,7 +198,7 @@ impl Sorting {
         let mut ready: BTreeMap<&str, bool> = BTreeMap::new();
         for pod in pods {
             if let Some(owner) = controller(pod) {
-                let is_ready = pod["metadata"]["annotations"][&key] != NEVER_READY[0].1;
+                let is_ready = pod["metadata"]["annotations"][key.as_str()] != NEVER_READY[0].1;
                 *ready.entry(meta_of(owner, "uid")).or_default() |= is_ready;
             }
         }
@@ -267,10 +267,10 @@ fn ordinals(pods: &[Value], of: &[usize]) -> usize {
 
 fn steer(metadata: &mut Value, steering: &[(&str, &str)]) {
     if !metadata["annotations"].is_object() {
-        metadata["annotations"] = Value::Object(Map::new());
+        metadata["annotations"] = Map::new().into();
     }
     for (key, value) in steering {
-        metadata["annotations"][format!("{STEERING_PREFIX}{key}")] = (*value).into();
+        metadata["annotations"][format!("{STEERING_PREFIX}{key}").as_str()] = (*value).into();
     }
 }
 

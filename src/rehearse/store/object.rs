@@ -3,10 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+
+use crate::rehearse::json::{Value, json};
 
 /// Namespace and name. The namespace is empty for objects of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Namespace.
     pub namespace: Arc<str>,
@@ -57,11 +58,9 @@ impl Object {
                     "metadata": self.value["metadata"],
                 })
             };
-            self.metadata
-                .get_or_init(|| partial().to_string().into_bytes().into())
+            self.metadata.get_or_init(|| partial().to_bytes())
         } else {
-            self.whole
-                .get_or_init(|| self.value.to_string().into_bytes().into())
+            self.whole.get_or_init(|| self.value.to_bytes())
         }
     }
 

@@ -1,9 +1,9 @@
 //! Versions, history and who is told of what.
 
-use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
+use crate::rehearse::json::{Value, json};
 
 fn secret(name: &str, label: &str) -> Value {
     json!({ "kind": "Secret", "metadata": { "name": name, "namespace": "a", "uid": name, "labels": { "x": label } } })

@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::api::crd;
@@ -24,6 +23,7 @@ use crate::controller::client::{ApiServer, RequestCounts, over_transport};
 use crate::controller::lease::LeaseTiming;
 use crate::controller::settings::{Flags, Settings};
 use crate::controller::{Surroundings, run_in};
+use crate::rehearse::json::Value;
 use crate::rehearse::podlife::{Boot, Defaults, Delay};
 use crate::rehearse::server::Transport;
 use crate::rehearse::{Cluster, Habits, Kind, Options, State, in_virtual_time};

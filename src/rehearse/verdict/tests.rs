@@ -252,7 +252,7 @@ fn a_budget_is_named_where_the_upgrade_never_began() {
             let change = Change {
                 version: 1,
                 old: None,
-                new: Arc::new(Object::new(value, 1)),
+                new: Arc::new(Object::new(value.into(), 1)),
                 gone: false,
             };
             let now = start.checked_add(SignedDuration::from_mins(minute)).unwrap();

@@ -22,6 +22,32 @@ use crate::rollout::step::{Key, NodeChange, Step};
 const EVIDENCE_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 /// How long a pod that has ended is left alone before it is made again: a node that shuts down refuses all.
 const AGAIN_PAUSE: SignedDuration = SignedDuration::from_secs(5);
+/// Status has this reason where a pod that was to reboot the node has failed; the message has its words.
+const POD_FAILED: &str = "RebootPod";
+/// Where the kubelet cannot start it.
+const POD_WAITING: &str = "PodWaiting";
+
+/// Why a pod has not rebooted its node.
+struct PodTrouble<'a> {
+    reason: &'static str,
+    text: &'a str,
+}
+
+impl<'a> PodTrouble<'a> {
+    /// What has failed says more than that it is to be tried again.
+    fn of(pod: &'a PodFacts) -> Option<Self> {
+        let failed = pod.last_words.as_deref().map(|text| Self {
+            reason: POD_FAILED,
+            text,
+        });
+        failed.or_else(|| {
+            Some(Self {
+                reason: POD_WAITING,
+                text: pod.waiting.as_deref()?,
+            })
+        })
+    }
+}
 
 /// What is known of the boot in which an upgrade succeeded.
 pub(super) enum Evidence {
@@ -121,18 +147,42 @@ impl Question<'_> {
                        somebody has removed the file";
             return Some(self.has_not_rebooted(node, record, "SentinelMissing", why));
         }
+        let trouble = pod
+            .and_then(PodTrouble::of)
+            .or_else(|| self.trouble_of_before(node, record));
         if late {
-            return Some(self.never_came_back(node, record, pod.and_then(|pod| pod.last_words.as_deref())));
+            return Some(self.never_came_back(node, record, trouble.as_ref()));
         }
         standing = self.with_pod(node, standing, &record.hash, boot_id, deadline);
         if standing.reason.is_none() {
-            standing = match pod.and_then(|pod| pod.last_words.clone().or_else(|| pod.waiting.clone())) {
-                Some(words) => standing.held_up("RebootPod", words),
-                None if !node.ready => standing.goes_on("the node is not Ready".to_owned()),
-                None => standing,
+            standing = match trouble {
+                // What a kubelet waited for is over where it says so no more.
+                Some(PodTrouble { reason, text })
+                    if reason == POD_FAILED || pod.is_some_and(|it| it.waiting.is_some()) =>
+                {
+                    standing.held_up(reason, text.to_owned())
+                }
+                _ if !node.ready => standing.goes_on("the node is not Ready".to_owned()),
+                _ => standing,
             };
         }
         Some(Stand::slot(standing))
+    }
+
+    /// What stored status says of the pods of this reboot: one that has been replaced, or whose time was up, says no more why
+    /// it has failed.
+    fn trouble_of_before(&self, node: &NodeFacts, record: &Record) -> Option<PodTrouble<'_>> {
+        let active = self.plan.facts.status().active.as_deref()?;
+        let told = active.iter().find(|told| {
+            told.uid.as_deref() == Some(&*node.uid)
+                && told.job.as_deref() == Some(record.job.as_str())
+                && told.attempt == Some(record.attempt)
+        })?;
+        let reason = [POD_FAILED, POD_WAITING]
+            .into_iter()
+            .find(|reason| told.reason.as_deref() == Some(reason))?;
+        let text = told.message.as_deref()?;
+        Some(PodTrouble { reason, text })
     }
 
     /// The pod of the Plan that is to end this boot of the machine for this hash; without one, that asks for it.
@@ -248,7 +298,7 @@ impl Question<'_> {
         }
     }
 
-    fn never_came_back(&self, node: &NodeFacts, record: &Record, words: Option<&str>) -> Stand {
+    fn never_came_back(&self, node: &NodeFacts, record: &Record, trouble: Option<&PodTrouble<'_>>) -> Stand {
         let (reason, why) = if node.ready {
             (
                 "NeverRebooted",
@@ -260,10 +310,10 @@ impl Question<'_> {
                 "the node is not Ready, and has not been heard of in another boot",
             )
         };
-        let words = words.map_or_else(String::new, |words| {
-            format!("; the pod that reboots it says: {words}")
+        let trouble = trouble.map_or_else(String::new, |trouble| {
+            format!("; of the pod that reboots it is known: {}", trouble.text)
         });
-        self.has_not_rebooted(node, record, reason, &format!("{why}{words}"))
+        self.has_not_rebooted(node, record, reason, &format!("{why}{trouble}"))
     }
 
     fn has_not_rebooted(&self, node: &NodeFacts, record: &Record, reason: &'static str, why: &str) -> Stand {

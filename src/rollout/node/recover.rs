@@ -1,5 +1,6 @@
 //! A node that is done and given back, and that keeps its slot until the controllers of the pods that were evicted are whole
-//! again: their pods may fit nowhere else. They are read one by one, and not often; their ready counts are believed.
+//! again: their pods may fit nowhere else. They are read one by one, and not often; their ready counts are believed when
+//! two readings agree, because a container that fails as it starts counts as ready until it has failed.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,6 +17,23 @@ const EVERY: SignedDuration = SignedDuration::from_secs(5);
 const AT_ONCE: usize = 8;
 /// How many are named.
 const NAMED: usize = 3;
+
+/// A controller whose pods were evicted, over several readings.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::rollout) struct Workload {
+    /// The last one.
+    pub(in crate::rollout) facts: WorkloadFacts,
+    /// When the first of those was that found it whole, one after the other up to the last.
+    pub(in crate::rollout) whole_since: Option<Timestamp>,
+}
+
+impl Workload {
+    /// It is not there any more, or was whole and is so still.
+    fn stays_whole(&self, since: Timestamp) -> bool {
+        let lasts = |from: Timestamp| later(from.max(since), EVERY) <= self.facts.seen;
+        self.facts.wanted == 0 || self.whole_since.is_some_and(lasts)
+    }
+}
 
 impl Question<'_> {
     /// The controllers that the Plan waits for after the node is done: the ledger knows whose pods were evicted.
@@ -37,14 +55,17 @@ impl Question<'_> {
         standing.since = Some(since);
         standing.job = Some(record.job.as_str().into());
         standing.attempt = Some(record.attempt);
-        let mut broken = Vec::new();
+        let (mut broken, mut again) = (Vec::new(), Vec::new());
         for workload in &record.workloads {
             let known = self.world.workloads.get(workload.as_str());
-            let known = known.filter(|known| known.seen >= since);
-            if known.is_some_and(|known| known.ready >= known.wanted) {
+            let known = known.filter(|known| known.facts.seen >= since);
+            if known.is_some_and(|known| known.stays_whole(since)) {
                 continue;
             }
-            broken.push(self.is_broken(workload, known));
+            let known = known.map(|known| &known.facts);
+            let whole = known.is_some_and(WorkloadFacts::is_whole);
+            let list = if whole { &mut again } else { &mut broken };
+            list.push(self.is_broken(workload, known));
             let due = known.map_or(Timestamp::MIN, |known| later(known.seen, EVERY));
             if due > self.now {
                 standing.wake = standing.wake.into_iter().chain([due]).min();
@@ -53,6 +74,9 @@ impl Question<'_> {
                     workload: workload.as_str().into(),
                 });
             }
+        }
+        if broken.is_empty() {
+            broken = again;
         }
         if broken.is_empty() || !self.plan.terms.workloads {
             standing.steps = vec![drop_record(node, &self.plan.facts.name)];
@@ -81,7 +105,17 @@ impl Question<'_> {
         let called = workload.replacen('/', " ", 1);
         match (known, self.world.troubles.get(&key)) {
             (_, Some(trouble)) => format!("{called} cannot be read: {}", trouble.message),
-            (Some(known), _) => format!("{called} has {} of {} pods ready", known.ready, known.wanted),
+            (Some(known), _) => {
+                let once_more = if known.is_whole() {
+                    ", and is read once more"
+                } else {
+                    ""
+                };
+                format!(
+                    "{called} has {} of {} pods ready{once_more}",
+                    known.ready, known.wanted
+                )
+            }
             (None, _) => format!("{called} is to be read"),
         }
     }

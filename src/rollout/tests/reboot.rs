@@ -299,6 +299,71 @@ fn a_pod_that_the_kubelet_refuses_is_left_alone_for_a_moment() {
 }
 
 #[test]
+fn the_words_of_a_pod_that_failed_are_told_until_time_is_up_whatever_became_of_the_pod() {
+    const WORDS: &str = "container reboot exited with 1: restart-node is not on the host";
+    let mut toy = asked_for();
+    let pod = toy.reboot_pods()[0].clone();
+    toy.pod_is_evicted(&pod);
+    toy.change_pod(&pod, |pod| pod.facts.last_words = Some(WORDS.to_owned()));
+    toy.later(1);
+    let failed = toy.pods[&pod].it.facts.uid.clone();
+    let told = |toy: &Toy| {
+        let entry = toy.entry("p", "a");
+        (
+            entry.reason.unwrap_or_default(),
+            entry.message.unwrap_or_default(),
+        )
+    };
+    assert_eq!(told(&toy), ("RebootPod".to_owned(), WORDS.to_owned()));
+
+    // Another is there, which has said nothing yet; neither has one in a controller that has just begun.
+    toy.later(5);
+    toy.pod_goes(&pod);
+    toy.later(1);
+    assert_ne!(toy.pods[&pod].it.facts.uid, failed);
+    assert_eq!(told(&toy), ("RebootPod".to_owned(), WORDS.to_owned()));
+    toy.wakes_up();
+    toy.later(1);
+    assert_eq!(told(&toy), ("RebootPod".to_owned(), WORDS.to_owned()));
+
+    toy.change_pod(&pod, |pod| pod.facts.waiting = Some("ErrImagePull".to_owned()));
+    toy.later(1);
+    assert_eq!(told(&toy), ("PodWaiting".to_owned(), "ErrImagePull".to_owned()));
+    toy.change_pod(&pod, |pod| pod.facts.waiting = None);
+    toy.later(1);
+    assert_eq!(told(&toy).0, "", "it is over");
+    toy.change_pod(&pod, |pod| {
+        pod.facts.waiting = Some("container reboot: CrashLoopBackOff".to_owned());
+        pod.facts.last_words = Some("container reboot exited with 2".to_owned());
+    });
+    toy.later(1);
+    assert_eq!(
+        told(&toy),
+        (
+            "RebootPod".to_owned(),
+            "container reboot exited with 2".to_owned()
+        )
+    );
+
+    // As the kubelet tells of a pod whose time was up.
+    toy.change_pod(&pod, |pod| {
+        pod.facts.waiting = None;
+        pod.facts.last_words = None;
+    });
+    toy.later(1);
+    toy.passes(jiff::SignedDuration::from_mins(5));
+    toy.later(1);
+    toy.pod_goes(&pod);
+    failed_with(&toy, "NeverRebooted");
+    assert!(
+        toy.entry("p", "a")
+            .message
+            .unwrap()
+            .ends_with("is known: container reboot exited with 2")
+    );
+}
+
+#[test]
 fn a_controller_that_was_away_for_longer_than_the_reboot_may_take_requests_it_all_the_same() {
     let mut toy = succeeded(always());
     toy.rounds_until(|toy| !toy.nodes["a"].it.facts.records.is_empty());

@@ -53,9 +53,37 @@ fn a_node_is_given_back_first_and_keeps_its_slot_until_its_workloads_are_whole()
     assert_eq!(toy.complete("p").0, "False");
     toy.workloads.insert(WEB.to_owned(), (3, 3));
     toy.later(5);
+    toy.later(5);
     assert_ne!(toy.slots("p"), [first.as_str()], "the other one");
     assert!(toy.nodes[&first].it.facts.records.is_empty());
     assert_eq!(toy.told_of("JobComplete").len(), 1);
+}
+
+#[test]
+fn a_workload_that_is_whole_for_a_moment_is_not_whole() {
+    let (mut toy, first) = drained(&[WEB]);
+    toy.workloads = [(WEB.to_owned(), (1, 1))].into();
+    toy.succeeds(&first);
+    // Its container fails as it starts, and is started again.
+    for ready in [0, 1, 0, 1] {
+        toy.later(1);
+        let entry = toy.entry("p", &first);
+        let told = if ready == 0 {
+            "1 of 1 pods ready, and is read once more"
+        } else {
+            "0 of 1 pods ready"
+        };
+        assert!(
+            entry.message.as_deref().is_some_and(|it| it.ends_with(told)),
+            "{entry:?}"
+        );
+        toy.workloads.insert(WEB.to_owned(), (ready, 1));
+        toy.later(4);
+    }
+    toy.later(1);
+    assert_eq!(toy.slots("p"), [first.as_str()]);
+    toy.later(5);
+    assert_ne!(toy.slots("p"), [first.as_str()], "twice whole");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Text,
     WorkloadFacts,
 };
+use super::super::node::Workload;
 use super::super::plan::PlanView;
 use super::super::status::WAITING;
 use super::super::step::{Key, Step};
@@ -448,7 +449,9 @@ impl World {
 
     /// A controller whose pods were evicted was read.
     pub fn workload_read(&mut self, workload: Text, facts: WorkloadFacts) {
-        self.workloads.insert(workload, facts);
+        let before = self.workloads.get(&workload).and_then(|known| known.whole_since);
+        let whole_since = facts.is_whole().then(|| before.unwrap_or(facts.seen));
+        self.workloads.insert(workload, Workload { facts, whole_since });
     }
 
     /// A channel was asked: what it offers, or why nothing.

@@ -8,7 +8,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::{PLAN, noted, notes, on, patiently, reboots, with};
-use crate::e2e::stage::{RUNS, Stage, stage};
+use crate::e2e::stage::{RUNS, Stage, stage, stage_in};
 use crate::scene::{hash, is_cordoned, ledger, record};
 use crate::support::real::{self, PATIENCE, RealNode};
 use crate::support::wait;
@@ -79,7 +79,7 @@ fn overhead(node: &RealNode, begun: Duration, times: &Times) -> (f64, String) {
 #[tokio::test]
 #[ignore = "real nodes: just e2e"]
 async fn two_nodes_are_drained_upgraded_and_rebooted_once_each_and_one_after_the_other() {
-    let stage = stage().await;
+    let stage = stage_in(real::world_to_measure().await).await;
     let pods = stage.a_pod_on_each_node().await;
     let begun = real::uptime();
     stage.make(PLAN, &clocked(), &reboots()).await;

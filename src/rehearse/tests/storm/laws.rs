@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::people::SPARE;
 use crate::api::names;
 use crate::controller::objects::Intern;
 use crate::rehearse::Kind;
 use crate::rehearse::journal::{Entry, What};
+use crate::rehearse::json::Value;
 use crate::rollout::{JobFacts, NodeFacts, PlanFacts, PodFacts, Stage};
 
 /// How the names of the clients of controllers begin.

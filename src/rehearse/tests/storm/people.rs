@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use super::dice::Dice;
 use super::laws::PERSON;
 use super::weather::Weather;
 use crate::api::{crd, names};
 use crate::rehearse::deletion::Deletion;
+use crate::rehearse::json::{Value, json};
 use crate::rehearse::podlife::{Machine, Power};
 use crate::rehearse::store::Key;
 use crate::rehearse::{Cluster, Kind, State};
@@ -337,7 +336,7 @@ impl People {
             let part = crate::rehearse::write::Part::Whole;
             let _ = state.update(Kind::Definition, &key, part, false, |old| {
                 let mut new = old.clone();
-                new["spec"] = definition["spec"].clone();
+                new["spec"] = Value::from(&definition["spec"]);
                 Ok(new)
             });
         });
@@ -426,7 +425,7 @@ impl People {
             Kind::Budget,
             "shop",
             "web",
-            &json!({ "spec": { "maxUnavailable": 1 } }),
+            json!({ "spec": { "maxUnavailable": 1 } }),
         );
         for node in self.names(Kind::Node) {
             let patch = json!({ "metadata": { "annotations": {

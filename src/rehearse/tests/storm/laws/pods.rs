@@ -1,11 +1,11 @@
 //! Pods: upgrades that start, sentinels, reboots.
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::{Broken, Laws, Pod, Run, read};
 use crate::api::{SentinelReport, names};
 use crate::controller::objects::SlimPod;
+use crate::rehearse::json::Value;
 use crate::rehearse::store::{Change, Object};
 use crate::rollout::PodFacts;
 
