@@ -11,6 +11,8 @@
 //!
 //! Pure: reading and writing the definition on a cluster is the controller's.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
     JSONSchemaPropsOrBool,
@@ -66,8 +68,15 @@ const COLUMNS: [(&str, &str, Option<i32>); 7] = [
 /// What Kubernetes accepts as a quantity, as its own definitions say it.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
+/// What [`plans`] gives, made once: the schema of a container is large, and to derive it takes milliseconds.
+static PLANS: LazyLock<CustomResourceDefinition> = LazyLock::new(derive);
+
 /// The definition that refit registers, and that `crds/` holds.
 pub fn plans() -> CustomResourceDefinition {
+    PLANS.clone()
+}
+
+fn derive() -> CustomResourceDefinition {
     let mut crd = Plan::crd();
     crd.spec.names.list_kind = Some("PlanList".to_owned());
     for version in &mut crd.spec.versions {
@@ -89,7 +98,7 @@ pub fn plans() -> CustomResourceDefinition {
 /// # Errors
 /// None that the definition can cause; the serializer's signature has one.
 pub fn to_yaml() -> Result<String, serde_saphyr::ser::Error> {
-    serde_saphyr::to_string(&plans())
+    serde_saphyr::to_string(&*PLANS)
 }
 
 /// Paths of refit's own fields that the definition on the cluster does not serve, such as `spec.suspend`.
@@ -97,8 +106,8 @@ pub fn to_yaml() -> Result<String, serde_saphyr::ser::Error> {
 /// While there is one, no Plan may be written (the API server would drop the field from what it stores) and no node
 /// started.
 pub fn missing_fields(live: &CustomResourceDefinition) -> Vec<String> {
-    let (ours, theirs) = (plans(), served_schema(live));
-    let Some(ours) = served_schema(&ours) else {
+    let (ours, theirs) = (served_schema(&PLANS), served_schema(live));
+    let Some(ours) = ours else {
         return Vec::new();
     };
     let mut missing = Vec::new();

@@ -99,7 +99,7 @@ impl Cluster {
             holes: Vec::new(),
             journal: options.journaled.then(Vec::new),
             who: CLUSTER.into(),
-            lag: 0,
+            lag: [0; Kind::ALL.len()],
             at_rest: BTreeMap::new(),
         };
         for name in NAMESPACES {

@@ -43,6 +43,12 @@ impl Transport {
             who: who.into(),
         }
     }
+
+    /// What it leads to.
+    #[cfg(test)]
+    pub(super) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
 }
 
 /// The body of an answer.

@@ -48,8 +48,8 @@ pub struct State {
     pub(super) journal: Option<Vec<Entry>>,
     /// Who is at work.
     pub(super) who: Arc<str>,
-    /// How many versions lists are behind that any version will do for.
-    pub(super) lag: u64,
+    /// How many versions lists of each kind are behind that any version will do for.
+    pub(super) lag: [u64; Kind::ALL.len()],
     /// Plans as they are stored, where the definition that is served hides a part of them.
     pub(super) at_rest: BTreeMap<Key, Value>,
 }

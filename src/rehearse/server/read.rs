@@ -42,8 +42,9 @@ impl State {
                 return Err(Fault::timeout(why));
             }
             // Whoever says 0 takes what a cache has, which may be behind.
-            if self.lag > 0 && asked.parameter("resourceVersion") == "0" {
-                let (version, list) = self.store.earlier(asked.kind, &filter, self.lag);
+            let lag = self.lag[asked.kind as usize];
+            if lag > 0 && asked.parameter("resourceVersion") == "0" {
+                let (version, list) = self.store.earlier(asked.kind, &filter, lag);
                 let rest = list.into();
                 Snapshot { version, rest }
             } else {

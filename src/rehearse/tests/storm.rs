@@ -26,20 +26,75 @@ use crate::controller::{Surroundings, run_in};
 use crate::rehearse::json::Value;
 use crate::rehearse::podlife::{Boot, Defaults, Delay};
 use crate::rehearse::server::Transport;
-use crate::rehearse::{Cluster, Habits, Options, State, in_virtual_time};
+use crate::rehearse::{Cluster, Habits, Kind, Options, State, in_virtual_time};
 use dice::Dice;
 use laws::Laws;
 use people::{NAMESPACE, People};
 use weather::{Line, Process, Tally, Weather};
 
 /// How many storms `cargo test` plays: what takes a minute, optimized or not.
-const SEEDS: u64 = if cfg!(debug_assertions) { 60 } else { 500 };
-/// How long one lasts at least, and how much longer at most.
-const STORM: (u64, u64) = (120, 600);
+const SEEDS: u64 = if cfg!(debug_assertions) { 200 } else { 500 };
+/// How many things people do in one at least, and how many more at most.
+const DEEDS: (u64, u64) = (5, 20);
 /// How long the roll-outs may take once it is over.
 const PEACE: SignedDuration = SignedDuration::from_hours(2);
+/// After how many broken ones no more are played.
+const ENOUGH: usize = 5;
+/// After how many it is told how far they have come.
+const TOLD: u64 = 1_000;
 /// How many lines of a trace are shown, unless one seed is asked for.
 const LINES: usize = 250;
+
+/// All that may go wrong, and each does in a hundred storms.
+const FAULTS: [&str; 47] = [
+    "409",
+    "410",
+    "429",
+    "500",
+    "500 after",
+    "500 after a write",
+    "504 after a write",
+    "Job deleted",
+    "Plan deleted",
+    "Plan made again",
+    "another SUC's CRD",
+    "budget changed",
+    "concurrency edited",
+    "container edited",
+    "controller cut off for a while",
+    "controller cut off, and its lease lost",
+    "controller killed",
+    "controller stopped",
+    "cordon edited",
+    "deadline edited",
+    "death after a write",
+    "death before a write",
+    "event delayed",
+    "label of what is done changed",
+    "late",
+    "late answer",
+    "node comes back",
+    "node deleted",
+    "node dies",
+    "node made again",
+    "our CRD again",
+    "payload fails",
+    "payload is mended",
+    "person cordons",
+    "person uncordons",
+    "pod deleted",
+    "reboot goes wrong",
+    "reboot required",
+    "retry asked for",
+    "suspended or resumed",
+    "timeout after",
+    "timeout after a write",
+    "timeout before",
+    "version edited",
+    "watch broken off",
+    "(upgrades)",
+    "(reboots)",
+];
 
 /// What came of a storm.
 struct Played {
@@ -107,6 +162,7 @@ fn failure(seed: u64, why: &str, trace: &[String]) -> String {
 }
 
 fn cluster(seed: u64, weather: &Weather) -> Cluster {
+    let mut dice = Dice::new(seed ^ 0x1a6);
     let mut options = Options::new(seed, "2026-01-05T09:00:00Z".parse().unwrap());
     (options.traced, options.journaled) = (true, true);
     options.habits = Habits {
@@ -114,7 +170,8 @@ fn cluster(seed: u64, weather: &Weather) -> Cluster {
             run: Delay::millis(8_000),
             jitter_percent: 60,
             boot: Boot {
-                off: SignedDuration::from_secs(25),
+                off: SignedDuration::from_secs(*dice.pick(&[25, 50, 90]).unwrap()),
+                not_ready: SignedDuration::from_secs(*dice.pick(&[0, 3, 12]).unwrap()),
                 ..Boot::default()
             },
             ..Defaults::default()
@@ -122,12 +179,13 @@ fn cluster(seed: u64, weather: &Weather) -> Cluster {
         steering: BTreeMap::new(),
     };
     let cluster = Cluster::new(options);
-    let lag = Dice::new(seed ^ 0x1a6).roll(300);
+    // Some caches of the API server are behind, each in its own way.
+    let lag = Kind::ALL.map(|_| if dice.chance(50) { dice.roll(300) } else { 0 });
     cluster.with(|state| state.lag = lag);
     cluster.put(serde_json::to_value(crd::plans()).unwrap()).unwrap();
-    let (of, weather) = (cluster.clone(), weather.clone());
+    let weather = weather.clone();
     cluster.make_clients_by(move |transport| {
-        let line = Line::new(transport, &of, &weather, None);
+        let line = Line::new(transport, &weather, None);
         over_transport(line, None, Arc::<RequestCounts>::default())
     });
     cluster
@@ -185,22 +243,15 @@ impl Control {
             *self.process.lock().unwrap() = Arc::clone(&process);
             let name = format!("{}-{}", laws::CONTROLLER, self.number);
             let transport = Transport::new(&self.cluster, &name);
-            let line = Line::new(
-                transport,
-                &self.cluster,
-                &self.weather,
-                Some(Arc::clone(&process)),
-            );
+            let line = Line::new(transport, &self.weather, Some(Arc::clone(&process)));
+            let mut settings = settings(&format!("{name}-{generation}"));
+            settings.manage_crd = dice.chance(35);
             let surroundings = Surroundings {
                 server: ApiServer::in_process(line),
                 clock: self.cluster.clock(),
                 channels: Some(ChannelClient::given(|_, _| Ok(Offer::one("v1".to_owned())))),
             };
-            let runs = run_in(
-                surroundings,
-                settings(&format!("{name}-{generation}")),
-                self.stop.notified(),
-            );
+            let runs = run_in(surroundings, settings, self.stop.notified());
             let ended = tokio::select! {
                 biased;
                 () = process.is_dead() => "it died".to_owned(),
@@ -252,11 +303,9 @@ async fn tell(
     people: &mut People,
     processes: &[Control],
 ) -> Result<(), String> {
-    let end = cluster.clock().now()
-        + SignedDuration::from_secs(i64::try_from(STORM.0 + people.roll(STORM.1)).unwrap());
-    while cluster.clock().now() < end {
-        sleep(people.pause().unsigned_abs()).await;
-        if people.chance(25) {
+    for _ in 0..DEEDS.0 + people.roll(DEEDS.1) {
+        sleep(people.pause()).await;
+        if people.chance(20) {
             let control = &processes[usize::try_from(people.roll(2)).unwrap()];
             shake(control, people);
         } else {
@@ -271,7 +320,7 @@ async fn tell(
         let failed: Vec<String> = {
             let laws = laws.lock().unwrap();
             let over = laws.aftermath().is_ok();
-            if over && cluster.with(|state| state.all(crate::rehearse::Kind::Plan).all(is_over)) {
+            if over && cluster.with(|state| state.all(Kind::Plan).all(is_over)) {
                 return Ok(());
             }
             let failed = laws.nodes.iter().filter(|(_, node)| {
@@ -284,9 +333,9 @@ async fn tell(
         for node in failed {
             people.retry(&node, "*");
         }
+        people.start_machines();
         if cluster.clock().now() > limit {
-            let plans: Vec<Value> =
-                cluster.with(|state| state.all(crate::rehearse::Kind::Plan).cloned().collect());
+            let plans: Vec<Value> = cluster.with(|state| state.all(Kind::Plan).cloned().collect());
             let left = laws.lock().unwrap().aftermath();
             return Err(format!("the roll-outs do not end: {left:?}: {plans:#?}"));
         }
@@ -329,6 +378,61 @@ fn is_over(plan: &Value) -> bool {
         && plan["status"]["observedGeneration"] == plan["metadata"]["generation"]
 }
 
+/// What many storms came to.
+#[derive(Default)]
+struct Sums {
+    tally: Tally,
+    played: u64,
+    /// Why the laws did not hold, by seed.
+    broken: BTreeMap<u64, String>,
+}
+
+impl Sums {
+    fn add(&mut self, seed: u64, played: Result<Played, String>) {
+        self.played += 1;
+        match played {
+            Ok(Played {
+                tally,
+                upgrades,
+                reboots,
+                requests,
+            }) => {
+                let requests = u64::try_from(requests).unwrap();
+                let more = [
+                    ("(upgrades)", upgrades),
+                    ("(reboots)", reboots),
+                    ("(requests)", requests),
+                ];
+                for (kind, count) in tally.into_iter().chain(more) {
+                    *self.tally.entry(kind).or_default() += count;
+                }
+            }
+            Err(why) => {
+                println!(
+                    "broken: {}",
+                    why[why.rfind("\nREFIT_SEED").unwrap_or_default()..].trim()
+                );
+                self.broken.insert(seed, why);
+            }
+        }
+    }
+
+    fn tell(&self, began: std::time::Instant) {
+        let faults: u64 = self
+            .tally
+            .iter()
+            .filter(|(kind, _)| !kind.starts_with('('))
+            .map(|(_, count)| count)
+            .sum();
+        println!(
+            "{} storms with {faults} faults in {:.1?}, broken: {:?}",
+            self.played,
+            began.elapsed(),
+            self.broken.keys()
+        );
+    }
+}
+
 #[test]
 fn whatever_happens_the_laws_hold_and_the_roll_outs_end() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -338,43 +442,38 @@ fn whatever_happens_the_laws_hold_and_the_roll_outs_end() {
     let (next, end) = (AtomicU64::new(first.unwrap_or(0)), first.unwrap_or(0) + count);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     let began = std::time::Instant::now();
-    let sums = Mutex::new((Tally::new(), Vec::<(u64, String)>::new()));
+    let sums = Mutex::new(Sums::default());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                loop {
+                while sums.lock().unwrap().broken.len() < ENOUGH {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || !sums.lock().unwrap().1.is_empty() {
+                    if seed >= end {
                         return;
                     }
                     let played = play(seed);
-                    let (tally, failed) = &mut *sums.lock().unwrap();
-                    match played {
-                        Err(why) => failed.push((seed, why)),
-                        Ok(played) => {
-                            let more = [
-                                ("(upgrades)", played.upgrades),
-                                ("(reboots)", played.reboots),
-                                ("(requests)", u64::try_from(played.requests).unwrap()),
-                            ];
-                            for (kind, count) in played.tally.into_iter().chain(more) {
-                                *tally.entry(kind).or_default() += count;
-                            }
-                        }
+                    let mut sums = sums.lock().unwrap();
+                    sums.add(seed, played);
+                    if sums.played.is_multiple_of(TOLD) {
+                        sums.tell(began);
                     }
                 }
             });
         }
     });
-    let (tally, failed) = sums.into_inner().unwrap();
-    for (kind, count) in &tally {
+    let sums = sums.into_inner().unwrap();
+    for (kind, count) in &sums.tally {
         println!("{count:>9} {kind}");
     }
-    println!("{count} storms took {:?}", began.elapsed());
-    if let Some((_, why)) = failed.into_iter().min() {
+    sums.tell(began);
+    if let Some(why) = sums.broken.values().next() {
         panic!("{why}");
     }
-    assert!(count < 100 || tally.values().all(|count| *count > 0), "{tally:?}");
+    let missed: Vec<_> = FAULTS
+        .iter()
+        .filter(|kind| !sums.tally.contains_key(*kind))
+        .collect();
+    assert!(count < 100 || missed.is_empty(), "never met: {missed:?}");
 }
 
 #[test]

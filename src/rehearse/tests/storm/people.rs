@@ -1,6 +1,6 @@
 //! What people and machines do while a roll-out goes on, by the dice.
 
-use jiff::SignedDuration;
+use std::time::Duration;
 
 use super::dice::Dice;
 use super::laws::PERSON;
@@ -45,16 +45,20 @@ pub(super) struct People {
     weather: Weather,
     dice: Dice,
     edits: u64,
+    /// How long they wait at most between two deeds, in milliseconds: some leave nothing time to end.
+    patience: u64,
     /// Machines that are off, and Nodes that are away.
     off: Vec<String>,
 }
 
 impl People {
     pub(super) fn new(cluster: &Cluster, weather: &Weather, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
         Self {
             cluster: cluster.acting_as(PERSON),
             weather: weather.clone(),
-            dice: Dice::new(seed),
+            patience: *dice.pick(&[8_000, 16_000, 35_000]).unwrap(),
+            dice,
             edits: 0,
             off: Vec::new(),
         }
@@ -149,6 +153,9 @@ impl People {
         }
         if dice.chance(25) {
             spec["settle"] = json!({ "minReady": "7s", "workloads": true, "timeout": "2m" });
+        }
+        if dice.chance(20) {
+            spec["maxConcurrent"] = (1 + dice.roll(3)).into();
         }
         if dice.chance(20) {
             spec["postCompleteDelay"] = "20s".into();
@@ -442,6 +449,15 @@ impl People {
         }
     }
 
+    /// Machines whose Nodes are not Ready are started once more: what went wrong before the peace may show after it.
+    pub(super) fn start_machines(&self) {
+        for node in self.names(Kind::Node) {
+            if !self.is_ready(&node) {
+                self.cluster.with(|state| state.power(&node, true));
+            }
+        }
+    }
+
     /// Whether a machine is off of which its Node may not know yet.
     fn is_off(&self, node: &str) -> bool {
         let is_on = |machine: &Machine| machine.power == Power::On;
@@ -457,8 +473,8 @@ impl People {
     }
 
     /// How long until the next thing is done.
-    pub(super) fn pause(&mut self) -> SignedDuration {
-        SignedDuration::from_millis(i64::try_from(500 + self.dice.roll(35_000)).unwrap())
+    pub(super) fn pause(&mut self) -> Duration {
+        Duration::from_millis(500 + self.dice.roll(self.patience))
     }
 
     /// What of two happens.

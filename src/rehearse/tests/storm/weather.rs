@@ -126,6 +126,13 @@ impl Weather {
         (breaks.then_some(after), forgets)
     }
 
+    /// How long a cache is behind from which somebody has taken a list.
+    fn of_cache(&self) -> Duration {
+        let mut sky = self.0.lock().unwrap();
+        *sky.tally.entry("list from a cache that is behind").or_default() += 1;
+        Duration::from_millis(sky.dice.roll(8_000))
+    }
+
     /// How long a line of a watch is on its way.
     fn of_line(&self) -> Duration {
         let mut sky = self.0.lock().unwrap();
@@ -142,6 +149,8 @@ impl Weather {
 pub(super) struct Process {
     dead: watch::Sender<bool>,
     cut_until: Mutex<Instant>,
+    /// Until when the caches are behind from which it has taken a list, by path.
+    behind_until: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl Process {
@@ -149,6 +158,7 @@ impl Process {
         Arc::new(Self {
             dead: watch::Sender::new(false),
             cut_until: Mutex::new(Instant::now()),
+            behind_until: Mutex::default(),
         })
     }
 
@@ -181,15 +191,10 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(
-        transport: Transport,
-        cluster: &Cluster,
-        weather: &Weather,
-        process: Option<Arc<Process>>,
-    ) -> Self {
+    pub(super) fn new(transport: Transport, weather: &Weather, process: Option<Arc<Process>>) -> Self {
         Self {
+            cluster: transport.cluster().clone(),
             transport,
-            cluster: cluster.clone(),
             weather: weather.clone(),
             process,
         }
@@ -217,8 +222,20 @@ impl Line {
         if forgets {
             self.cluster.with(|state| state.store.forget());
         }
+        let path = request.uri().path().to_owned();
+        if !watches
+            && takes_any_version(request.uri())
+            && let Some(process) = &self.process
+        {
+            let until = Instant::now() + self.weather.of_cache();
+            process.behind_until.lock().unwrap().insert(path.clone(), until);
+        }
         let answer = self.transport.call(request).await?;
         let line = watches.then(|| Watched {
+            silent_until: self.process.as_ref().and_then(|process| {
+                let behind = process.behind_until.lock().unwrap();
+                behind.get(&path).copied()
+            }),
             weather: self.weather.clone(),
             process: self.process.clone(),
             queue: VecDeque::new(),
@@ -307,6 +324,12 @@ fn is_watch(uri: &Uri) -> bool {
         .is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"))
 }
 
+/// Whether a list may be an old one, from the cache of whichever API server answers.
+fn takes_any_version(uri: &Uri) -> bool {
+    let mut query = uri.query().unwrap_or_default().split('&');
+    query.any(|parameter| parameter == "resourceVersion=0")
+}
+
 fn refusal(code: u16) -> Result<Response<Gust>, BoxError> {
     let reason = match code {
         429 => "TooManyRequests",
@@ -364,6 +387,8 @@ struct Watched {
     process: Option<Arc<Process>>,
     queue: VecDeque<(Instant, Frame<Bytes>)>,
     ended: bool,
+    /// Nothing comes before: the cache is behind.
+    silent_until: Option<Instant>,
     breaks: Option<Instant>,
     timer: Pin<Box<Sleep>>,
 }
@@ -385,7 +410,10 @@ impl HttpBody for Gust {
                 Poll::Ready(Some(Ok(frame))) => {
                     let last = watched.queue.back().map(|(due, _)| *due);
                     let due = Instant::now() + watched.weather.of_line();
-                    let due = last.map_or(due, |last| due.max(last));
+                    let due = [last, watched.silent_until]
+                        .into_iter()
+                        .flatten()
+                        .fold(due, Instant::max);
                     watched.queue.push_back((due, frame));
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),

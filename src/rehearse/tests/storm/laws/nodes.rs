@@ -1,0 +1,198 @@
+//! Nodes: cordons, records, and what calls them done.
+
+use std::fmt::Debug;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Broken, CONTROLLER, Fitness, Laws, Node, PERSON, SEEN, Who, read};
+use crate::api::names;
+use crate::controller::objects::SlimNode;
+use crate::rehearse::store::Change;
+use crate::rollout::record::Phase;
+use crate::rollout::{NodeFacts, Record};
+
+impl Laws {
+    pub(super) fn node(&mut self, at: Timestamp, who: &str, change: &Change) -> Broken {
+        let facts = read::<SlimNode>(&change.new.value)?.facts(&self.intern);
+        let name = facts.name.to_string();
+        if change.gone {
+            self.nodes.remove(&name);
+            return Ok(());
+        }
+        let before = self
+            .nodes
+            .get(&name)
+            .map(|node| (node.facts.clone(), node.cordoned_by, node.fitness));
+        let (old, cordoned_by, fitness) = match before {
+            Some((old, by, fitness)) => (Some(old), by, fitness),
+            None => (None, Who::Nobody, Fitness::default()),
+        };
+        if let Some(old) = &old {
+            if who == CONTROLLER {
+                self.has_settled(at, old, &facts, fitness)?;
+                self.node_is_patched(old, &facts, cordoned_by)?;
+            } else if who == PERSON {
+                self.node_is_touched(old, &facts);
+            }
+            self.tell_of_node(who, old, &facts);
+        }
+        let was = old.as_ref().is_some_and(|old| old.unschedulable);
+        let cordoned_by = match (was, facts.unschedulable) {
+            (_, false) => Who::Nobody,
+            (true, true) => cordoned_by,
+            (false, true) if who != PERSON => Who::Refit,
+            // While the ledger names a holder, nobody can tell this cordon from the holder's.
+            (false, true) => match &facts.ledger {
+                Some(ledger) if !ledger.before && !ledger.holders.is_empty() => Who::Refit,
+                _ => Who::Person,
+            },
+        };
+        let changed = old.as_ref().is_none_or(|old| old.is_fit() != facts.is_fit());
+        let fitness = if changed {
+            Fitness {
+                since: Some(at),
+                before: fitness
+                    .since
+                    .map_or(SignedDuration::ZERO, |since| at.duration_since(since)),
+            }
+        } else {
+            fitness
+        };
+        let node = Node {
+            facts,
+            cordoned_by,
+            fitness,
+        };
+        self.nodes.insert(name, node);
+        Ok(())
+    }
+
+    /// A node that a Plan calls done is Ready, and has been for as long as the Plan says.
+    fn has_settled(&self, at: Timestamp, old: &NodeFacts, new: &NodeFacts, fitness: Fitness) -> Broken {
+        for (name, plan) in &self.plans {
+            let label = |facts: &NodeFacts| {
+                facts
+                    .labels
+                    .get_joined(names::LABEL_PLAN_PREFIX, name)
+                    .map(str::to_owned)
+            };
+            let (Some(settle), false) = (&plan.object.spec.settle, label(old) == label(new)) else {
+                continue;
+            };
+            let made = plan.object.metadata.creation_timestamp.as_ref();
+            if made.is_none_or(|made| at.duration_since(made.0) < SEEN) {
+                continue; // it may be what the one before it has left to do
+            }
+            let since = fitness.since.map_or(SEEN, |since| at.duration_since(since));
+            // What is written for a Plan that disturbs a node is written in the version that was seen.
+            let spec = &plan.object.spec;
+            let exact = spec.drain.is_some() || spec.may_reboot();
+            law!(
+                old.is_fit() || !exact && since < SEEN,
+                "{} is done for {name}, and not Ready for {since:#}",
+                new.name
+            );
+            let long: SignedDuration = settle.min_ready.as_deref().unwrap_or("0s").parse().unwrap();
+            law!(
+                !old.is_fit() || since >= long || fitness.before < SEEN,
+                "{} is done for {name}, and Ready for {since:#} only",
+                new.name
+            );
+        }
+        Ok(())
+    }
+
+    fn node_is_touched(&mut self, old: &NodeFacts, new: &NodeFacts) {
+        let done = |facts: &NodeFacts| -> Vec<(String, String)> {
+            let labels = facts.labels.iter();
+            let done = labels.filter(|(key, _)| key.starts_with(names::LABEL_PLAN_PREFIX));
+            done.map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect()
+        };
+        if done(old) != done(new) {
+            let runs = self.runs.iter_mut().filter(|((_, uid), _)| **uid == *new.uid);
+            runs.for_each(|(_, run)| run.again = true);
+        }
+    }
+
+    fn node_is_patched(&mut self, old: &NodeFacts, new: &NodeFacts, cordoned_by: Who) -> Broken {
+        let name = &new.name;
+        law!(
+            !old.unschedulable || new.unschedulable || cordoned_by == Who::Refit,
+            "{name} is uncordoned, and was cordoned by {cordoned_by:?}: {old:?}"
+        );
+        for (key, value) in new.labels.iter() {
+            let Some(plan) = key.strip_prefix(names::LABEL_PLAN_PREFIX) else {
+                continue;
+            };
+            if old.labels.get(key) == Some(value) {
+                continue;
+            }
+            let done = ((plan.to_owned(), new.uid.to_string()), value.to_owned());
+            law!(
+                self.succeeded_by_name.contains(&done),
+                "{name} is done without a Job: {done:?}"
+            );
+            let left = self.to_leave.get(&done).is_none_or(|boot| **boot != *new.boot_id);
+            law!(left, "{name} is done, and has not rebooted: {done:?}");
+            for job in self.jobs.values() {
+                if *job.hash == *value && *job.plan == *plan && job.node == new.name {
+                    self.told_to_node.insert(job.uid.to_string());
+                }
+            }
+        }
+        for record in new.records.values() {
+            if !old.records.values().any(|known| known == record) {
+                self.is_recorded(name, record)?;
+            }
+        }
+        for record in old
+            .records
+            .values()
+            .filter(|record| record.phase == Phase::Failed)
+        {
+            let place = (record.plan_uid.clone(), record.node_uid.clone());
+            let counts = new.records.values().any(|known| known.job_uid == record.job_uid);
+            if let Some(run) = self.runs.get_mut(&place).filter(|run| !counts && run.edited) {
+                run.again = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_recorded(&mut self, name: &str, record: &Record) -> Broken {
+        let place = (record.plan_uid.clone(), record.node_uid.clone());
+        if record.phase == Phase::Retry
+            && let Some(run) = self.runs.get_mut(&place)
+        {
+            run.again = true;
+        }
+        if record.phase == Phase::Upgraded {
+            let done = (place, record.hash.clone());
+            law!(
+                self.succeeded.contains(&done),
+                "{name} is upgraded without a Job: {record:?}"
+            );
+        }
+        self.told_to_node.insert(record.job_uid.clone());
+        Ok(())
+    }
+
+    fn tell_of_node(&mut self, who: &str, old: &NodeFacts, new: &NodeFacts) {
+        let mut tell = |changed: bool, what: &str, now: &dyn Debug| {
+            if changed {
+                let line = format!("        {} by {who}: {what} {now:?}", new.name);
+                self.story.push(line);
+            }
+        };
+        tell(old.is_fit() != new.is_fit(), "ready", &new.is_fit());
+        tell(
+            old.unschedulable != new.unschedulable,
+            "unschedulable",
+            &new.unschedulable,
+        );
+        tell(old.boot_id != new.boot_id, "boot", &new.boot_id);
+        tell(old.records != new.records, "records", &new.records);
+        tell(old.ledger != new.ledger, "ledger", &new.ledger);
+    }
+}

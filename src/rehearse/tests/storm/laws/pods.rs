@@ -1,0 +1,158 @@
+//! Pods: upgrades that start, sentinels, reboots.
+
+use jiff::Timestamp;
+
+use super::{Broken, Laws, Pod, Run, read};
+use crate::api::{SentinelReport, names};
+use crate::controller::objects::SlimPod;
+use crate::rehearse::json::Value;
+use crate::rehearse::store::{Change, Object};
+use crate::rollout::PodFacts;
+
+impl Laws {
+    pub(super) fn pod(&mut self, at: Timestamp, change: &Change) -> Broken {
+        let value = &change.new.value;
+        let ours = value.pointer("/metadata/labels/upgrade.cattle.io~1plan");
+        if ours.is_none() {
+            return Ok(());
+        }
+        let facts = read::<SlimPod>(value)?.facts(&self.intern);
+        let uid = facts.uid.to_string();
+        if change.gone {
+            self.tell(at, &format!("pod {} is gone", facts.name));
+            self.pods.remove(&uid);
+            return Ok(());
+        }
+        let known = self.pods.remove(&uid);
+        if known
+            .as_ref()
+            .is_none_or(|pod| pod.facts.stage != facts.stage || pod.facts.deleting != facts.deleting)
+        {
+            let deleting = if facts.deleting { ", told to go" } else { "" };
+            self.tell(at, &format!("pod {}: {:?}{deleting}", facts.name, facts.stage));
+        }
+        let upgrade = container(&change.new, "upgrade");
+        let id = upgrade
+            .and_then(|one| one["containerID"].as_str())
+            .map(str::to_owned);
+        let runs = upgrade.is_some_and(|one| one["state"]["running"].is_object());
+        let (container_before, since) = known.map_or((None, None), |pod| (pod.container, pod.upgrading));
+        let started = id.is_some() && id != container_before;
+        if started {
+            self.upgrade_starts(at, &facts)?;
+        }
+        let sentinel = container(&change.new, "sentinel");
+        let report = sentinel
+            .filter(|one| one["state"]["terminated"]["exitCode"] == 0)
+            .and_then(|one| one["state"]["terminated"]["message"].as_str())
+            .and_then(|text| SentinelReport::parse(text).ok());
+        if let Some(report) = report {
+            self.sentinel_is_left(&change.new, &facts, &report);
+        }
+        let upgrading = match (runs, started) {
+            (false, _) => None,
+            (true, true) => Some(at),
+            (true, false) => since,
+        };
+        let pod = Pod {
+            facts,
+            container: id,
+            upgrading,
+        };
+        self.pods.insert(uid, pod);
+        Ok(())
+    }
+
+    /// A pod of a Job starts its upgrade container.
+    fn upgrade_starts(&mut self, at: Timestamp, pod: &PodFacts) -> Broken {
+        self.upgrades += 1;
+        self.tell(at, &format!("pod {} upgrades {:?}", pod.name, pod.node));
+        let job = self.jobs.values().find(|job| job.uid == pod.job_uid);
+        let Some(job) = job else { return Ok(()) };
+        let place = (
+            job.plan_uid.to_string(),
+            job.node_uid.as_deref().unwrap_or_default().to_owned(),
+        );
+        let hash = job.hash.to_string();
+        if let Some(run) = self.runs.get(&place) {
+            let again = run.again || run.told_by_sentinel && !job.sentinel;
+            law!(
+                *run.job_uid == *job.uid || run.hash != hash || again,
+                "the upgrade of {place:?} to {hash} is started twice: {job:?}"
+            );
+        }
+        self.requested.remove(&(place.clone(), hash.clone()));
+        self.to_leave
+            .remove(&((job.plan.to_string(), place.1.clone()), hash.clone()));
+        let job_uid = job.uid.to_string();
+        self.runs.insert(
+            place,
+            Run {
+                hash,
+                job_uid,
+                again: false,
+                edited: false,
+                told_by_sentinel: false,
+            },
+        );
+        Ok(())
+    }
+
+    /// A sentinel was left: the upgrade has succeeded, whatever becomes of its Job.
+    fn sentinel_is_left(&mut self, object: &Object, pod: &PodFacts, report: &SentinelReport) {
+        let label = |key: &str| object.label(key).unwrap_or_default().to_owned();
+        let annotations = &object.value["metadata"]["annotations"];
+        let annotation = |key: &str| annotations[key].as_str().unwrap_or_default().to_owned();
+        let hash = label(&format!("{}{}", names::LABEL_PLAN_PREFIX, pod.plan));
+        let job = self.jobs.values().find(|job| job.uid == pod.job_uid);
+        let (plan_uid, node_uid) = match job {
+            Some(job) => (
+                job.plan_uid.to_string(),
+                job.node_uid.as_deref().unwrap_or_default().to_owned(),
+            ),
+            None => (
+                annotation(names::ANNOTATION_PLAN_UID),
+                annotation(names::ANNOTATION_NODE_UID),
+            ),
+        };
+        let hash = job.map_or(hash, |job| job.hash.to_string());
+        self.succeeds(&pod.plan, &plan_uid, Some(&node_uid), &hash);
+        if report.required {
+            self.to_leave
+                .insert(((pod.plan.to_string(), node_uid), hash), report.boot_id.clone());
+        }
+    }
+
+    /// A pod reboots its machine.
+    pub(super) fn reboot(&mut self, node: &str, pod: &str) -> Broken {
+        let Some(pod) = self.pods.values().find(|known| *known.facts.name == *pod) else {
+            return Ok(());
+        };
+        let Some(it) = &pod.facts.reboot else {
+            return Ok(());
+        };
+        let machine = self.nodes.get(node).map(|node| node.facts.uid.clone());
+        law!(
+            machine.as_ref() == Some(&it.node_uid),
+            "{} reboots another machine",
+            pod.facts.name
+        );
+        let key = (
+            (it.plan_uid.to_string(), it.node_uid.to_string()),
+            it.hash.to_string(),
+        );
+        let requests = self.requested.entry(key).or_default();
+        *requests += 1;
+        self.reboots += 1;
+        law!(*requests == 1, "{} reboots {node} a second time", pod.facts.name);
+        Ok(())
+    }
+}
+
+/// The status of a container.
+fn container<'a>(pod: &'a Object, name: &str) -> Option<&'a Value> {
+    let status = &pod.value["status"];
+    let all = ["initContainerStatuses", "containerStatuses"].map(|field| status[field].as_array());
+    let mut all = all.into_iter().flatten().flatten();
+    all.find(|one| one["name"] == name)
+}
