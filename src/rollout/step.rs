@@ -245,8 +245,7 @@ impl Step {
             | Self::CreateJob { .. }
             | Self::LookForJob { .. }
             | Self::ReleaseJob { .. } => Lane::Start,
-            Self::MarkRecorded { events, .. } if events.is_empty() => Lane::Spare,
-            Self::NoteFields { .. } => Lane::Spare,
+            Self::MarkRecorded { .. } => Lane::Spare,
             Self::Poll { .. } | Self::ReadDigest { .. } => Lane::Outside,
             _ => Lane::Work,
         }

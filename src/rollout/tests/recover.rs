@@ -87,6 +87,29 @@ fn a_workload_that_is_whole_for_a_moment_is_not_whole() {
 }
 
 #[test]
+fn a_workload_that_is_whole_at_the_last_moment_is_read_once_more_before_that_counts() {
+    for stays in [true, false] {
+        let (mut toy, first) = drained(&[WEB]);
+        toy.workloads = [(WEB.to_owned(), (0, 1))].into();
+        toy.succeeds(&first);
+        for _ in 0..23 {
+            toy.later(5);
+        }
+        assert_eq!(toy.entry("p", &first).phase, "Settling");
+        toy.workloads.insert(WEB.to_owned(), (1, 1));
+        toy.later(4);
+        toy.workloads.insert(WEB.to_owned(), (i32::from(stays), 1));
+        toy.later(2);
+        toy.later(4);
+        let mine = toy.slots("p") == [first.as_str()];
+        assert_eq!(mine, !stays, "{:?}", toy.slots("p"));
+        if mine {
+            assert_eq!(toy.entry("p", &first).reason.as_deref(), Some("SettleTimedOut"));
+        }
+    }
+}
+
+#[test]
 fn a_workload_is_read_now_and_then() {
     let (mut toy, first) = drained(&[WEB]);
     toy.workloads = [(WEB.to_owned(), (0, 1))].into();

@@ -66,6 +66,8 @@ pub(super) struct Node {
     /// Who made it unschedulable, if it is.
     pub(super) cordoned_by: Who,
     fitness: Fitness,
+    /// The boots that it has left, and when.
+    left: BTreeMap<String, Timestamp>,
 }
 
 /// Whether a node is fit, since when, and for how long it was otherwise before.
@@ -74,6 +76,9 @@ struct Fitness {
     since: Option<Timestamp>,
     before: SignedDuration,
 }
+
+/// The shortest `settle.minReady` after a reboot: what people write, and less than where they write nothing.
+pub(super) const MIN_READY: SignedDuration = SignedDuration::from_secs(7);
 
 /// Longer than news are on their way, so that a controller must have seen it.
 const SEEN: SignedDuration = SignedDuration::from_secs(30);

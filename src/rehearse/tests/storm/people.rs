@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::dice::Dice;
-use super::laws::PERSON;
+use super::laws::{MIN_READY, PERSON};
 use super::weather::Weather;
 use crate::api::{crd, names};
 use crate::rehearse::deletion::Deletion;
@@ -152,7 +152,7 @@ impl People {
             spec["reboot"] = json!({ "when": when, "timeout": "3m" });
         }
         if dice.chance(25) {
-            spec["settle"] = json!({ "minReady": "7s", "workloads": true, "timeout": "2m" });
+            spec["settle"] = json!({ "minReady": format!("{}s", MIN_READY.as_secs()), "workloads": true, "timeout": "2m" });
         }
         if dice.chance(20) {
             spec["maxConcurrent"] = (1 + dice.roll(3)).into();

@@ -1,10 +1,11 @@
 //! Nodes: cordons, records, and what calls them done.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Broken, CONTROLLER, Fitness, Laws, Node, PERSON, SEEN, Who, read};
+use super::{Broken, CONTROLLER, Fitness, Laws, MIN_READY, Node, PERSON, SEEN, Who, read};
 use crate::api::names;
 use crate::controller::objects::SlimNode;
 use crate::rehearse::store::Change;
@@ -19,17 +20,25 @@ impl Laws {
             self.nodes.remove(&name);
             return Ok(());
         }
-        let before = self
-            .nodes
-            .get(&name)
-            .map(|node| (node.facts.clone(), node.cordoned_by, node.fitness));
-        let (old, cordoned_by, fitness) = match before {
-            Some((old, by, fitness)) => (Some(old), by, fitness),
-            None => (None, Who::Nobody, Fitness::default()),
+        let before = self.nodes.get(&name).map(|node| {
+            (
+                node.facts.clone(),
+                node.cordoned_by,
+                node.fitness,
+                node.left.clone(),
+            )
+        });
+        let (old, cordoned_by, fitness, mut left) = match before {
+            Some((old, by, fitness, left)) => (Some(old), by, fitness, left),
+            None => (None, Who::Nobody, Fitness::default(), BTreeMap::new()),
         };
         if let Some(old) = &old {
+            if old.boot_id != facts.boot_id {
+                left.entry(old.boot_id.to_string()).or_insert(at);
+            }
             if who == CONTROLLER {
                 self.has_settled(at, old, &facts, fitness)?;
+                self.has_stayed(at, old, &facts, &left)?;
                 self.node_is_patched(old, &facts, cordoned_by)?;
             } else if who == PERSON {
                 self.node_is_touched(old, &facts);
@@ -62,6 +71,7 @@ impl Laws {
             facts,
             cordoned_by,
             fitness,
+            left,
         };
         self.nodes.insert(name, node);
         Ok(())
@@ -96,6 +106,46 @@ impl Laws {
             law!(
                 !old.is_fit() || since >= long || fitness.before < SEEN,
                 "{} is done for {name}, and Ready for {since:#} only",
+                new.name
+            );
+        }
+        Ok(())
+    }
+
+    /// A node that a Plan calls done after its reboot has been in another boot for as long as any Plan asks for at least.
+    fn has_stayed(
+        &self,
+        at: Timestamp,
+        old: &NodeFacts,
+        new: &NodeFacts,
+        left: &BTreeMap<String, Timestamp>,
+    ) -> Broken {
+        for (name, record) in &old.records {
+            let plan = self
+                .plans
+                .get(&**name)
+                .and_then(|plan| plan.object.metadata.uid.as_deref());
+            if plan != Some(record.plan_uid.as_str()) {
+                continue; // left by one before it
+            }
+            let label = |facts: &NodeFacts| {
+                let label = facts.labels.get_joined(names::LABEL_PLAN_PREFIX, name);
+                label.map(str::to_owned)
+            };
+            let boot = record
+                .reboot
+                .as_ref()
+                .and_then(|reboot| reboot.boot_id.as_deref());
+            let Some(boot) = boot.filter(|_| label(new).is_some_and(|hash| hash == *record.hash)) else {
+                continue;
+            };
+            if label(old) == label(new) {
+                continue;
+            }
+            let since = left.get(boot).map(|since| at.duration_since(*since));
+            law!(
+                since.is_some_and(|since| since >= MIN_READY),
+                "{} is done for {name}, and not in the boot that it was rebooted in, or only for {since:?}",
                 new.name
             );
         }
