@@ -14,8 +14,11 @@ use crate::support::real::{self, PATIENCE, RealNode};
 use crate::support::wait;
 use crate::support::world::done;
 
-/// What may go of a node's time besides the payload's work and the boot, in seconds.
+/// What may go of a node's time besides the payload's work, the boot and what pods are spared for, in seconds.
 const OVERHEAD: f64 = 15.0;
+
+/// What the drain says of a pod that a budget spares, and after how many seconds it asks again, as kubectl does.
+const SPARED: (&str, f64) = ("(will retry after 5s)", 5.0);
 
 /// Where the payload of [`clocked`] writes when it began and when it ended.
 const CLOCK: &str = "/var/lib/clock";
@@ -53,7 +56,8 @@ impl Stage {
     }
 }
 
-/// What of a node's time was neither payload nor boot, in seconds, and a line that says where it went.
+/// What of a node's time was neither payload nor boot nor a pod that a budget spared because the one of the other node was not
+/// back yet, in seconds, and a line that says where it went.
 fn overhead(node: &RealNode, begun: Duration, times: &Times) -> (f64, String) {
     let clock: Vec<_> = node.lines(CLOCK).iter().map(|line| real::seconds(line)).collect();
     let [began, ended] = <[Duration; 2]>::try_from(clock).expect("the payload ran once");
@@ -64,12 +68,15 @@ fn overhead(node: &RealNode, begun: Duration, times: &Times) -> (f64, String) {
         between(began, ended),
         between(asked, times.ready),
     );
-    let over = all - payload - boot;
+    let (refusal, pause) = SPARED;
+    let spared: f64 = node.said_by("drain").matches(refusal).map(|_| pause).sum();
+    let over = all - payload - boot - spared;
     let line = format!(
-        "{}: {all:.1} s, of which the payload {payload:.1} s and the boot {boot:.1} s; refit and Kubernetes took {over:.1} s: \
+        "{}: {all:.1} s, of which the payload {payload:.1} s, the boot {boot:.1} s and the budget {spared:.1} s; refit and \
+         Kubernetes took {over:.1} s: \
          {:.1} s to the payload, {:.1} s from there to the reboot, {:.1} s from Ready to done",
         node.name(),
-        between(begun, began),
+        between(begun, began) - spared,
         between(ended, asked),
         between(times.ready, times.done),
     );

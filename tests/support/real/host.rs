@@ -105,6 +105,17 @@ impl RealNode {
     }
 }
 
+impl RealNode {
+    /// What containers of that name have said on this node.
+    pub fn said_by(&self, container: &str) -> String {
+        let pods = self.host_path("/var/log/pods").expect("the node is on");
+        let below = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+        let logs = below(&pods).flat_map(|pod| below(&pod.path().join(container)).collect::<Vec<_>>());
+        let texts = logs.map(|log| fs::read_to_string(log.path()).unwrap_or_default());
+        texts.collect()
+    }
+}
+
 /// Copies `<namespace>_<pod>_<uid>/<container>/<restarts>.log` to `<pod>-<container>-<restarts>.log`.
 pub(super) fn save_logs(from: &Path, to: &Path) {
     let below = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
