@@ -92,15 +92,16 @@ fn a_workload_that_is_whole_at_the_last_moment_is_read_once_more_before_that_cou
         let (mut toy, first) = drained(&[WEB]);
         toy.workloads = [(WEB.to_owned(), (0, 1))].into();
         toy.succeeds(&first);
-        for _ in 0..23 {
+        for _ in 0..22 {
             toy.later(5);
         }
         assert_eq!(toy.entry("p", &first).phase, "Settling");
         toy.workloads.insert(WEB.to_owned(), (1, 1));
-        toy.later(4);
+        toy.later(5);
         toy.workloads.insert(WEB.to_owned(), (i32::from(stays), 1));
-        toy.later(2);
         toy.later(4);
+        toy.later(1);
+        toy.later(5);
         let mine = toy.slots("p") == [first.as_str()];
         assert_eq!(mine, !stays, "{:?}", toy.slots("p"));
         if mine {
