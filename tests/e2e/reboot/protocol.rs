@@ -69,7 +69,8 @@ fn overhead(node: &RealNode, begun: Duration, times: &Times) -> (f64, String) {
         between(asked, times.ready),
     );
     let (refusal, pause) = SPARED;
-    let spared: f64 = node.said_by("drain").matches(refusal).map(|_| pause).sum();
+    let refused = node.said_by("drain");
+    let spared = refused.matches(refusal).fold(0.0, |all, _| all + pause);
     let over = all - payload - boot - spared;
     let line = format!(
         "{}: {all:.1} s, of which the payload {payload:.1} s, the boot {boot:.1} s and the budget {spared:.1} s; refit and \
