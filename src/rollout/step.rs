@@ -238,14 +238,14 @@ pub enum Lane {
 }
 
 impl Step {
-    /// Where the step stands. A Job whose result the node has is in nobody's way.
+    /// Where the step stands. A Job whose result the node has is in nobody's way; people wait for the event that goes with it.
     pub fn lane(&self) -> Lane {
         match self {
             Self::WriteStatus { .. }
             | Self::CreateJob { .. }
             | Self::LookForJob { .. }
             | Self::ReleaseJob { .. } => Lane::Start,
-            Self::MarkRecorded { .. } => Lane::Spare,
+            Self::MarkRecorded { events, .. } if events.is_empty() => Lane::Spare,
             Self::Poll { .. } | Self::ReadDigest { .. } => Lane::Outside,
             _ => Lane::Work,
         }
