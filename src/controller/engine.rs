@@ -15,11 +15,8 @@ use crate::rollout::{self, Decision, Key, Kind, Lane, Lists, Schema, Step, World
 
 /// How long what is seen is gathered before it is decided on: a change of one object often brings that of another.
 const GATHER: Duration = Duration::from_millis(4);
-/// How many requests to the API server are under way at most. More do not make a small one faster: each only takes longer,
-/// and what nodes wait for queues there behind what nobody waits for.
+/// How many requests to the API server are under way at most. More do not make a small one faster: each only takes longer.
 const AT_ONCE: usize = 16;
-/// With so many under way, what nobody waits for is put off.
-const BUSY: usize = 3;
 /// How many questions to others are under way at most.
 const OUTSIDE_AT_ONCE: usize = 32;
 /// First pause after a step that may work soon; it doubles with each further try.
@@ -239,6 +236,9 @@ impl Engine {
         });
         let mut steps = decision.steps;
         steps.sort_by_key(Step::lane);
+        let outside = self.under_way.values().filter(|step| step.lane == Lane::Outside);
+        let mut outside = outside.count();
+        let mut requests = self.under_way.len() - outside;
         for step in steps {
             let (key, lane) = (step.key(), step.lane());
             if self.under_way.contains_key(&key) {
@@ -248,7 +248,11 @@ impl Engine {
                 wake = Some(wake.map_or(pause.until, |wake| wake.min(pause.until)));
                 continue;
             }
-            if self.is_full(lane) {
+            let (begun, most) = match lane {
+                Lane::Outside => (&mut outside, OUTSIDE_AT_ONCE),
+                Lane::Start | Lane::Work => (&mut requests, AT_ONCE),
+            };
+            if *begun >= most {
                 continue; // likewise
             }
             self.world.sends(&step);
@@ -262,6 +266,7 @@ impl Engine {
             match prepared {
                 Ok(Some(prepared)) => {
                     tracing::debug!(?key, "a step begins");
+                    *begun += 1;
                     let lists = self.world.lists();
                     self.under_way.insert(key.clone(), UnderWay { lists, lane });
                     self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
@@ -289,18 +294,6 @@ impl Engine {
             counts
         });
         wake
-    }
-
-    /// No further step can begin in that lane now.
-    fn is_full(&self, lane: Lane) -> bool {
-        let outside = self.under_way.values().filter(|step| step.lane == Lane::Outside);
-        let outside = outside.count();
-        let requests = self.under_way.len() - outside;
-        match lane {
-            Lane::Outside => outside >= OUTSIDE_AT_ONCE,
-            Lane::Spare => requests >= BUSY,
-            Lane::Start | Lane::Work => requests >= AT_ONCE,
-        }
     }
 
     fn done(&mut self, done: Done) {

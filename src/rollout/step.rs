@@ -231,21 +231,18 @@ pub enum Lane {
     Start,
     /// Goes on with what has begun.
     Work,
-    /// Nobody waits for it.
-    Spare,
     /// Asks somebody else than the API server, who may take long.
     Outside,
 }
 
 impl Step {
-    /// Where the step stands. A Job whose result the node has is in nobody's way; people wait for the event that goes with it.
+    /// Where the step stands.
     pub fn lane(&self) -> Lane {
         match self {
             Self::WriteStatus { .. }
             | Self::CreateJob { .. }
             | Self::LookForJob { .. }
             | Self::ReleaseJob { .. } => Lane::Start,
-            Self::MarkRecorded { events, .. } if events.is_empty() => Lane::Spare,
             Self::Poll { .. } | Self::ReadDigest { .. } => Lane::Outside,
             _ => Lane::Work,
         }
