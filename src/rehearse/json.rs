@@ -17,6 +17,7 @@ use std::sync::Arc;
 pub(crate) use convert::json;
 pub use make::to_value;
 pub use serde_json::Number;
+pub use write::Text;
 
 /// A value.
 #[derive(Clone, Default)]

@@ -44,7 +44,7 @@ const WINDOWS: u32 = 2;
 /// How long the cluster is let settle before the controller starts, beside the start of pods.
 const CALM: SignedDuration = SignedDuration::from_mins(1);
 /// Changes of a kind that the API server remembers.
-const HISTORY: usize = 1_000;
+const HISTORY: usize = 100;
 
 /// What a channel gives, by its URL.
 pub type Answers = Arc<dyn Fn(&str) -> Result<Offer, ChannelError> + Send + Sync>;

@@ -336,7 +336,10 @@ fn event(change: &Change, filter: &Filter, metadata_only: bool) -> Option<Bytes>
         let seen = Object::new(old.value.clone(), change.version);
         return Some(line(type_, seen.json(metadata_only)));
     }
-    Some(line(type_, change.new.json(metadata_only)))
+    Some(line(
+        type_,
+        change.new.json_after(change.old.as_deref(), metadata_only),
+    ))
 }
 
 /// A line of a watch.

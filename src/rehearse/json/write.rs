@@ -2,6 +2,9 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::io::Write as _;
+use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::ser::{Serialize, Serializer};
@@ -32,6 +35,14 @@ thread_local! {
     static DESK: RefCell<Vec<u8>> = RefCell::default();
 }
 
+/// The text of a value, and where the values of its own fields are in it, in their order.
+#[derive(Debug)]
+pub struct Text {
+    /// The text.
+    pub bytes: Bytes,
+    fields: Box<[Range<usize>]>,
+}
+
 impl Value {
     /// Its text.
     pub fn to_bytes(&self) -> Bytes {
@@ -42,13 +53,64 @@ impl Value {
         })
     }
 
+    /// Its text, made of that of an earlier version as far as the two share their fields.
+    pub fn to_text(&self, earlier: Option<(&Self, &Text)>) -> Text {
+        let Self::Object(map) = self else {
+            return Text {
+                bytes: self.to_bytes(),
+                fields: Box::default(),
+            };
+        };
+        let known = |key: &str, value: &Self| {
+            let (earlier, text) = earlier?;
+            let place = earlier.as_object()?.find(key)?;
+            let is_shared = earlier.as_object()?.0[place].1.is_shared_with(value);
+            is_shared.then(|| text.bytes.get(text.fields.get(place)?.clone()))?
+        };
+        DESK.with_borrow_mut(|desk| {
+            desk.clear();
+            let mut fields = Vec::with_capacity(map.0.len());
+            desk.push(b'{');
+            for (key, value) in map {
+                if desk.len() > 1 {
+                    desk.push(b',');
+                }
+                write_text(key, desk);
+                desk.push(b':');
+                let start = desk.len();
+                match known(key, value) {
+                    Some(text) => desk.extend_from_slice(text),
+                    None => value.write(desk),
+                }
+                fields.push(start..desk.len());
+            }
+            desk.push(b'}');
+            Text {
+                bytes: Bytes::copy_from_slice(desk),
+                fields: fields.into(),
+            }
+        })
+    }
+
+    /// Whether it is the very same map or list. Equal ones may be two.
+    fn is_shared_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Array(one), Self::Array(other)) => Arc::ptr_eq(one, other),
+            (Self::Object(one), Self::Object(other)) => Arc::ptr_eq(&one.0, &other.0),
+            _ => false,
+        }
+    }
+
     /// As `serde_json` writes it, and twice as fast: every version of every object that somebody watches is written.
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Null => out.extend_from_slice(b"null"),
             Self::Bool(true) => out.extend_from_slice(b"true"),
             Self::Bool(false) => out.extend_from_slice(b"false"),
-            Self::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            Self::Number(number) => {
+                // Nothing can go wrong with what is written into memory.
+                let _ = write!(out, "{number}");
+            }
             Self::String(text) => write_text(text, out),
             Self::Array(list) => {
                 out.push(b'[');
@@ -82,7 +144,6 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(text.as_bytes());
         out.push(b'"');
     } else {
-        // Nothing can go wrong with a text that is written into memory.
         let _ = serde_json::to_writer(out, text);
     }
 }

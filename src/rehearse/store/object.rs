@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::rehearse::json::{Value, json};
+use crate::rehearse::json::{Text, Value, json};
 
 /// Namespace and name. The namespace is empty for objects of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +32,7 @@ pub struct Object {
     pub value: Value,
     /// `metadata.resourceVersion`.
     pub version: u64,
-    whole: OnceLock<Bytes>,
+    whole: OnceLock<Text>,
     metadata: OnceLock<Bytes>,
 }
 
@@ -60,8 +60,23 @@ impl Object {
             };
             self.metadata.get_or_init(|| partial().to_bytes())
         } else {
-            self.whole.get_or_init(|| self.value.to_bytes())
+            &self.text_after(None).bytes
         }
+    }
+
+    /// The object on the wire, as [`Self::json`] has it. What it shares with an earlier version need not be written anew.
+    pub fn json_after(&self, earlier: Option<&Self>, metadata_only: bool) -> &Bytes {
+        if !metadata_only {
+            self.text_after(earlier);
+        }
+        self.json(metadata_only)
+    }
+
+    fn text_after(&self, earlier: Option<&Self>) -> &Text {
+        self.whole.get_or_init(|| {
+            let earlier = earlier.and_then(|earlier| Some((&earlier.value, earlier.whole.get()?)));
+            self.value.to_text(earlier)
+        })
     }
 
     /// Where it is kept.

@@ -1,7 +1,5 @@
 //! Roll-outs from the first list to a Plan that is complete.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use crate::api::crd;
@@ -231,46 +229,6 @@ fn a_plan_that_waits_for_workloads_reads_those_that_it_evicted() {
         let read = |line: &&String| line.contains("GET /apis/apps/v1/namespaces/shop/replicasets/web");
         assert!(state.trace().iter().any(|line| read(&line)));
     });
-}
-
-/// What a rehearsal of 5,000 nodes may take, in time and in memory (MiB).
-const LONGEST: Duration = Duration::from_secs(10);
-const LARGEST: u64 = 400;
-
-/// The measure of the design: 16.7 hours within seconds, in a program that is optimized.
-#[test]
-#[ignore = "takes minutes without optimization: just bench"]
-fn five_thousand_nodes_fifty_at_a_time() {
-    let began = std::time::Instant::now();
-    let mut options = options(1);
-    options.traced = false;
-    let (cluster, end) = roll_out_in(options, 5_000, 50, &json!({ "cordon": true }), |_| {});
-    let took = began.elapsed();
-    check(&cluster, 5_000);
-    let versions = cluster.with(|state| state.store.version());
-    let minutes = end.duration_since(START.parse().unwrap()).as_mins();
-    assert!(
-        (1_000..1_100).contains(&minutes),
-        "100 turns of 10 minutes, not {minutes}"
-    );
-    let peak = peak_mebibytes();
-    println!("{minutes} minutes and {versions} writes took {took:?} and {peak} MiB");
-    // The budget is that of an optimized build; one for debugging takes what it takes.
-    if !cfg!(debug_assertions) {
-        assert!(took <= LONGEST, "{took:?} is more than {LONGEST:?}");
-        assert!(peak <= LARGEST, "{peak} MiB are more than {LARGEST} MiB");
-    }
-}
-
-/// The most memory that this process has had at a time.
-fn peak_mebibytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap();
-    let kibibytes = peak.trim().trim_end_matches(" kB");
-    kibibytes.parse::<u64>().unwrap() / 1024
 }
 
 /// Pods that somebody makes again, of which one at a time may be away.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{Broken, CONTROLLER, Laws, PERSON, read};
+use super::{Broken, CONTROLLER, Laws, PERSON};
 use crate::api::PlanStatus;
 use crate::controller::objects::RawPlan;
 use crate::rehearse::store::Change;
@@ -12,7 +12,10 @@ use crate::rollout::PlanFacts;
 
 impl Laws {
     pub(super) fn plan(&mut self, who: &str, change: &Change) -> Broken {
-        let facts = read::<RawPlan>(&change.new.value)?.facts();
+        let text = change.new.json(false);
+        let plan: RawPlan =
+            serde_json::from_slice(text).map_err(|error| format!("a Plan cannot be read: {error}"))?;
+        let facts = plan.facts();
         let name = facts.name.to_string();
         if change.gone {
             self.plans.remove(&name);
