@@ -335,9 +335,10 @@ impl Actor {
             .await;
         let outcome = match answer {
             Ok(written) => {
-                let kept = written.keeps_our_status();
-                let mut told = vec![plan_seen(written), Told::StatusWritten(plan)];
-                told.extend((!kept).then_some(Told::StatusPruned));
+                let (version, facts) = (version(written.meta()), Box::new(written.facts()));
+                let is_pruned = facts.status().observed_generation.is_none();
+                let mut told = vec![Told::Seen(Seen::Plan(version, facts)), Told::StatusWritten(plan)];
+                told.extend(is_pruned.then_some(Told::StatusPruned));
                 Ok(told)
             }
             Err(error) if would_prune(&error) => Err(pruned()),

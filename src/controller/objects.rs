@@ -10,6 +10,7 @@ use kube::Resource;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::api::{Plan, PlanSpec, PlanStatus, names};
 use crate::rollout::facts::Text;
@@ -216,8 +217,9 @@ pub struct RawPlan {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: Option<Value>,
+    /// Most of a Plan: it is not read twice.
     #[serde(default)]
-    status: Option<Value>,
+    status: Option<Box<RawValue>>,
 }
 resource!(
     RawPlan,
@@ -423,7 +425,7 @@ impl RawPlan {
                 Err(error) => (PlanSpec::default(), Some(format!("spec cannot be read: {error}"))),
             };
         // A status that cannot be read is written anew.
-        let status = status.and_then(|status| PlanStatus::deserialize(status).ok());
+        let status = status.and_then(|status| serde_json::from_str::<PlanStatus>(status.get()).ok());
         PlanFacts {
             name: metadata.name.as_deref().unwrap_or_default().into(),
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
@@ -434,13 +436,6 @@ impl RawPlan {
             },
             malformed,
         }
-    }
-
-    /// Whether the API server keeps refit's own fields of status.
-    pub fn keeps_our_status(&self) -> bool {
-        self.status
-            .as_ref()
-            .is_some_and(|status| status.get("observedGeneration").is_some())
     }
 }
 
