@@ -40,7 +40,7 @@ suc-suite CHECKOUT: _nodes
 
 # The budgets, measured: time, requests, memory; how long a decision and a rehearsal take; a drain beside kubectl's
 bench: (_ignored "bench")
-    cargo test --profile long-tests --locked --lib -- --nocapture --include-ignored --test-threads=1 speed:: five_thousand
+    cargo test --profile long-tests --locked --lib -- --nocapture --include-ignored --test-threads=1 speed::
 
 # Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); real nodes
 soak: (_ignored "soak") e2e

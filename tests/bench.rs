@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, TryStreamExt};
@@ -14,6 +15,8 @@ use refit::api::PlanSpec;
 use refit::job::{JobInput, JobSettings, NodeInput, PlanInput, render};
 use refit::rehearse::podlife::{Defaults, Delay};
 use serde_json::json;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -22,7 +25,7 @@ use crate::support::audit::Requests;
 use crate::support::controller::{Controller, binary};
 use crate::support::kubelet::{FakeKubelet, NodeSet};
 use crate::support::world::World;
-use crate::support::{terminal, wait};
+use crate::support::{process, terminal, wait};
 
 /// No roll-out of these takes longer on any machine worth measuring on.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -62,6 +65,47 @@ async fn the_budgets_hold() {
         roll_out(&mut table, count, concurrency, most).await;
     }
     idle(&mut table, 5000).await;
+    assert!(table.over.is_empty(), "over budget:\n{}", table.over.join("\n"));
+}
+
+/// The measure of a rehearsal: 16.7 hours within seconds.
+#[tokio::test]
+#[ignore = "measures the release and wants the machine for itself: just bench"]
+async fn five_thousand_nodes_are_rehearsed_within_seconds() {
+    let plan = "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: all}\nspec:\n  concurrency: 50\n  cordon: true\n  \
+                nodeSelector: {}\n  version: v1.2.3\n  upgrade: {image: example.com/upgrade}\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plan.yaml");
+    std::fs::write(&file, plan).unwrap();
+    let began = Instant::now();
+    let mut rehearsal = Command::new(binary())
+        .arg("rehearse")
+        .arg(&file)
+        .args(["--nodes", "5000", "--upgrade", "10m", "--quiet"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let (pid, mut peak) = (rehearsal.id(), None);
+    let mut said = String::new();
+    let mut output = rehearsal.stdout.take().unwrap();
+    let ended = loop {
+        tokio::select! {
+            ended = rehearsal.wait() => break ended.unwrap(),
+            () = tokio::time::sleep(Duration::from_millis(50)) => {
+                peak = pid.and_then(|pid| process::memory(pid, "VmHWM:")).or(peak);
+            }
+        }
+    };
+    let took = began.elapsed().as_secs_f64();
+    output.read_to_string(&mut said).await.unwrap();
+    assert!(ended.success() && said.contains("5000/5000"), "{said}");
+    let mut table = Table::default();
+    let optimized = !cfg!(debug_assertions);
+    let title = "5000 nodes rehearsed, 50 at a time";
+    table.row(&format!("{title}: time"), took, "s", optimized.then_some(10.0));
+    memory(&mut table, title, "peak resident memory", peak, 400.0);
     assert!(table.over.is_empty(), "over budget:\n{}", table.over.join("\n"));
 }
 

@@ -13,7 +13,7 @@ use kube::api::Api;
 use rustix::process::Signal;
 
 use super::faults::FaultProxy;
-use super::process::{Process, Program};
+use super::process::{self, Process, Program};
 use super::wait;
 
 /// Name of the controller unless a test says otherwise; the roles allow the Lease of this name only (S65).
@@ -271,9 +271,7 @@ impl Controller {
     }
 
     fn memory(&self, line: &str) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
-        let kibibytes = status.lines().find_map(|found| found.strip_prefix(line))?;
-        Some(kibibytes.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+        process::memory(self.pid(), line)
     }
 }
 

@@ -195,6 +195,13 @@ pub fn signal(pid: u32, signal: Signal) -> Result<()> {
     Ok(rustix::process::kill_process(raw(pid)?, signal)?)
 }
 
+/// A line of what proc(5) says of a process' memory, such as `VmHWM:`, in bytes (Linux).
+pub fn memory(pid: u32, line: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let kibibytes = status.lines().find_map(|found| found.strip_prefix(line))?;
+    Some(kibibytes.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+}
+
 fn raw(pid: u32) -> Result<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw).context("no pid")
 }
