@@ -50,6 +50,8 @@ struct Place {
     refusal: Option<(Duration, Refusal)>,
     /// Since when no answer was clear.
     unclear: Option<Duration>,
+    /// It may be another pod by now: what the API server has under the name did not take the question.
+    doubted: bool,
     tried: bool,
 }
 
@@ -74,6 +76,7 @@ impl Board {
                 state: State::Due(Duration::ZERO),
                 refusal: None,
                 unclear: None,
+                doubted: false,
                 tried: false,
             };
             (id, place)
@@ -133,6 +136,7 @@ impl Board {
         if !matches!(answer, Answer::Unclear(_)) {
             place.unclear = None;
         }
+        place.doubted = answer == Answer::Conflict;
         let mut fails = |why: String| {
             place.state = State::Failed(why.clone());
             Some(News::Failed(id.clone(), why))
@@ -216,9 +220,9 @@ impl Board {
 
     /// Whether a list would tell anything.
     pub fn wants_list(&self) -> bool {
-        self.pods
-            .values()
-            .any(|place| place.state == State::Leaving || place.refusal.is_some() && place.is_open())
+        self.pods.values().any(|place| {
+            place.is_open() && (place.state == State::Leaving || place.refusal.is_some() || place.doubted)
+        })
     }
 
     fn has_failed(&self) -> bool {

@@ -189,6 +189,21 @@ fn a_pod_that_changed_meanwhile_is_asked_again() {
 }
 
 #[test]
+fn a_pod_that_may_be_another_one_by_now_is_looked_for() {
+    let mut board = board(["a"]);
+    // It was evicted, and nobody said so; its successor has its name.
+    assert_eq!(
+        ask(&mut board, "a", Answer::Unclear("504".to_owned()), at(0)),
+        None
+    );
+    assert!(!board.wants_list());
+    assert_eq!(ask(&mut board, "a", Answer::Conflict, at(5)), None);
+    assert!(board.wants_list() && !board.is_over());
+    assert_eq!(board.seen(&on_node([]), start()), [News::Gone(id("a"))]);
+    assert!(board.is_over() && !board.wants_list());
+}
+
+#[test]
 fn a_pod_that_does_not_end_is_given_up_where_that_is_asked_for() {
     let rules = Rules {
         skip_wait_for_delete: 10,
