@@ -132,7 +132,7 @@ impl Question<'_> {
                         why: trouble.message.clone(),
                     });
                 }
-                if self.may_begin(told) {
+                if self.may_begin(told) && !told.is_some_and(|told| self.names_another(node, told)) {
                     let (plan, node) = (self.plan.facts.name.clone(), node.name.clone());
                     standing.next = Some(Next::Now(Step::CreateJob {
                         plan,
@@ -155,7 +155,8 @@ impl Question<'_> {
             .or(Some(self.now));
         // What is told of another attempt is not of this one.
         let told = told.filter(|told| told.attempt.unwrap_or(1) == attempt);
-        standing.job = told.and_then(|t| t.job.as_deref()).map(Text::from);
+        let named = told.filter(|told| !self.names_another(node, told));
+        standing.job = named.and_then(|t| t.job.as_deref()).map(Text::from);
         let boot = told.and_then(|t| t.boot_id.as_deref()).map(Text::from);
         standing.boot = boot.or_else(|| self.plan.spec().may_reboot().then(|| node.boot_id.clone()));
         standing

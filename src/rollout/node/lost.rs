@@ -97,10 +97,7 @@ impl Question<'_> {
         if told.attempt.unwrap_or(1) != attempt || told.uid.is_none() {
             return false;
         }
-        let names = [
-            job_name(&plan.name, &node.name, hash),
-            second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash),
-        ];
+        let names = self.job_names(node, hash);
         let mine = |name: &String| {
             let job = self.world.jobs.get(name);
             job.is_some_and(|job| job.plan == plan.name && job.node == node.name)
@@ -113,6 +110,24 @@ impl Question<'_> {
             // Whoever gave it may have made the Job before saying so.
             None => !self.world.fresh.contains(&(plan.name.clone(), node.uid.clone())),
         }
+    }
+
+    /// The names that a Job of this hash may have on a node.
+    fn job_names(&self, node: &NodeFacts, hash: &str) -> [String; 2] {
+        let plan = &self.plan.facts;
+        [
+            job_name(&plan.name, &node.name, hash),
+            second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash),
+        ]
+    }
+
+    /// The Job that status names is one of another hash. Where a lost Job is not simply made again, status has to stop naming
+    /// that one before the next is made: whoever comes after this process could not know of the next.
+    pub(super) fn names_another(&self, node: &NodeFacts, told: &NodeProgress) -> bool {
+        let (Some(hash), Some(job)) = (self.hash(), &told.job) else {
+            return false;
+        };
+        self.plan.spec().may_reboot() && !self.job_names(node, hash).contains(job)
     }
 
     fn lost_record(&self, node: &NodeFacts, hash: &Text, attempt: i64, told: &NodeProgress) -> Record {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::objects::apply;
 use super::{Cordon, Toy, ToyJob, ToyPod, Who};
 use crate::api::{PlanSpec, PlanStatus, names};
+use crate::job::name::{job_name, second_job_name};
 use crate::rollout::facts::{Outcome, Stage};
 use crate::rollout::record::Phase;
 use crate::rollout::{Decision, Event, NodeChange, NodeFacts, RebootPod, Record, Step};
@@ -67,13 +68,26 @@ impl Toy {
             format!("written while the schema is outdated: {step:?}")
         });
         match step {
-            Step::CreateJob { plan, node, .. } => {
+            Step::CreateJob { plan, node, job, .. } => {
                 let uid = &self.world.node(node).unwrap().uid;
-                let active = self.world.plan(plan).unwrap().status().active.iter().flatten();
-                let named = active
-                    .filter(|n| n.phase != "Waiting")
-                    .any(|n| n.name == **node && n.uid.as_deref() == Some(&**uid));
-                self.law(named, || format!("a Job before status names {node}: {step:?}"));
+                let facts = self.world.plan(plan).unwrap();
+                let mut active = facts.status().active.iter().flatten();
+                let slot = active
+                    .find(|n| n.phase != "Waiting" && n.name == **node && n.uid.as_deref() == Some(&**uid));
+                self.law(slot.is_some(), || {
+                    format!("a Job before status names {node}: {step:?}")
+                });
+                let hash = facts.status().latest_hash.as_deref().unwrap_or_default();
+                let names = [
+                    job_name(plan, node, hash),
+                    second_job_name(plan, &facts.uid, node, uid, hash),
+                ];
+                let another = slot
+                    .and_then(|slot| slot.job.as_ref())
+                    .filter(|job| !names.contains(job));
+                self.law(another.is_none() || !facts.object.spec.may_reboot(), || {
+                    format!("{job} while status says that the node has another: {another:?}")
+                });
             }
             Step::MarkRecorded { job, .. } => self.is_marked(job),
             _ => {}
