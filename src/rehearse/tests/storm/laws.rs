@@ -128,7 +128,7 @@ impl Laws {
         match what {
             What::Change(kind, change) => {
                 let done = match kind {
-                    Kind::Plan => self.plan(who, change),
+                    Kind::Plan => self.plan(*at, who, change),
                     Kind::Node => self.node(*at, who, change),
                     Kind::Job => self.job(*at, who, change),
                     Kind::Pod => self.pod(*at, change),

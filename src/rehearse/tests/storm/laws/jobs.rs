@@ -6,6 +6,7 @@ use super::{Broken, CONTROLLER, Laws, read};
 use crate::api::names;
 use crate::controller::objects::SlimJob;
 use crate::rehearse::store::Change;
+use crate::rollout::facts::Text;
 use crate::rollout::{JobFacts, Outcome};
 
 impl Laws {
@@ -102,7 +103,15 @@ impl Laws {
                 .iter()
                 .filter(|node| node.phase != "Waiting")
                 .any(|node| *node.name == *facts.node && node.uid.as_deref() == facts.node_uid.as_deref());
-            law!(named, "a Job before status names its node: {facts:?}");
+            // A request that is on its way when its node goes cannot be called back, and makes a Job for nobody.
+            let is_gone = |uid: &Text| {
+                let node = self.nodes.get(&*facts.node);
+                node.is_none_or(|node| node.facts.uid != *uid)
+            };
+            law!(
+                named || facts.node_uid.as_ref().is_some_and(is_gone),
+                "a Job before status names its node: {facts:?}"
+            );
         }
         Ok(())
     }

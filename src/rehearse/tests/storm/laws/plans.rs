@@ -2,16 +2,31 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{Broken, CONTROLLER, Laws, PERSON};
-use crate::api::PlanStatus;
+use crate::api::{NodeProgress, PlanStatus};
 use crate::controller::objects::RawPlan;
 use crate::rehearse::store::Change;
 use crate::rollout::PlanFacts;
 
+/// The nodes that have a slot, for people to read.
+fn slots(status: &PlanStatus) -> Vec<String> {
+    let nodes = status
+        .active
+        .iter()
+        .flatten()
+        .filter(|node| node.phase != "Waiting");
+    let slot = |node: &NodeProgress| match &node.job {
+        Some(job) => format!("{} {} of {job}", node.name, node.phase),
+        None => format!("{} {}", node.name, node.phase),
+    };
+    nodes.map(slot).collect()
+}
+
 impl Laws {
-    pub(super) fn plan(&mut self, who: &str, change: &Change) -> Broken {
+    pub(super) fn plan(&mut self, at: Timestamp, who: &str, change: &Change) -> Broken {
         let text = change.new.json(false);
         let plan: RawPlan =
             serde_json::from_slice(text).map_err(|error| format!("a Plan cannot be read: {error}"))?;
@@ -21,7 +36,16 @@ impl Laws {
             self.plans.remove(&name);
             return Ok(());
         }
+        let slots = slots(facts.status());
         let before = self.plans.insert(name.clone(), facts);
+        if before
+            .as_ref()
+            .map(|before| self::slots(before.status()))
+            .as_ref()
+            != Some(&slots)
+        {
+            self.tell(at, &format!("Plan {name}: [{}]", slots.join(", ")));
+        }
         if who == PERSON {
             let uid = &self.plans[&name].uid;
             let runs = self.runs.iter_mut().filter(|((plan, _), _)| **plan == **uid);
