@@ -4,7 +4,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize as _;
 
-use super::{Map, Value, json, to_value};
+use super::{Map, Text, Value, json, to_value};
 
 fn pod() -> serde_json::Value {
     serde_json::json!({
@@ -145,4 +145,29 @@ fn numbers_texts_and_truths_are_compared_with_plain_ones() {
     assert_eq!(value["list"], serde_json::json!(["a"]));
     assert_ne!(value["number"], "3");
     assert_ne!(value["less"], 3);
+}
+
+#[test]
+fn the_text_of_a_version_is_the_same_with_the_one_before_it_and_without() {
+    let first = json!({
+        "metadata": { "name": "a", "labels": { "b": "c" } },
+        "spec": { "containers": [{ "name": "\"x\"" }], "nodeName": "" },
+        "status": { "phase": "Pending" },
+    });
+    let mut second = first.clone();
+    second["metadata"]["resourceVersion"] = "2".into();
+    second["status"] = json!({ "phase": "Running", "podIP": "10.0.0.1" });
+    let mut third = second.clone();
+    third["data"] = json!({});
+    third["kind"] = "Pod".into();
+    third.as_object_mut().unwrap().remove("status");
+    // Looks as before, and is another list.
+    third["spec"]["containers"] = json!([{ "name": "\"x\"" }]);
+    let fourth: Value = "no object".into();
+    let mut before: Option<(Value, Text)> = None;
+    for version in [first, second, third, fourth] {
+        let text = version.to_text(before.as_ref().map(|(value, text)| (value, text)));
+        assert_eq!(text.bytes, version.to_bytes());
+        before = Some((version, text));
+    }
 }
