@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -27,6 +28,21 @@ pub(super) struct Connection {
     /// Context of the kubeconfig, in place of its current one
     #[arg(long, value_name = "NAME")]
     pub(super) context: Option<String>,
+}
+
+impl Connection {
+    /// A handle on the API server that tries no write twice.
+    pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        let lookup = |name: &str| std::env::var(name).ok();
+        let source = ApiSource {
+            kubeconfig: self.kubeconfig.clone(),
+            master: None,
+            context: self.context.clone(),
+            in_cluster: lookup("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
+        };
+        let server = ApiServer::find(&source, &ProxyEnv::read(lookup)?).await?;
+        Ok(server.on_node()?)
+    }
 }
 
 /// What is told, and how.
@@ -99,7 +115,7 @@ pub(super) fn selector(value: &str) -> Result<String, String> {
 
 /// Runs `work` in a session, and turns how it ended into an exit code: 0, 1, or as the shell tells of a signal.
 pub(super) fn run(
-    connection: Connection,
+    connection: &Connection,
     nodes: &Nodes,
     work: impl AsyncFnOnce(Session) -> Result<(), Failure>,
 ) -> anyhow::Result<ExitCode> {
@@ -128,19 +144,11 @@ pub(super) fn run(
 }
 
 async fn session(
-    connection: Connection,
+    connection: &Connection,
     nodes: &Nodes,
     stop: watch::Receiver<Option<&'static str>>,
 ) -> anyhow::Result<Session> {
-    let lookup = |name: &str| std::env::var(name).ok();
-    let set = |name: &str| lookup(name).is_some_and(|value| !value.is_empty());
-    let source = ApiSource {
-        kubeconfig: connection.kubeconfig,
-        master: None,
-        context: connection.context,
-        in_cluster: set("KUBERNETES_SERVICE_HOST"),
-    };
-    let server = ApiServer::find(&source, &ProxyEnv::read(lookup)?).await?;
+    let client = connection.client().await?;
     let clock = Clock::system();
     let (format, dry_run, times) = (nodes.output, nodes.dry_run, clock.clone());
     let tell = move |event: Event| match format {
@@ -153,9 +161,9 @@ async fn session(
         Format::Text => output::note(event.to_line(dry_run)),
     };
     Ok(Session {
-        client: server.on_node()?,
+        client,
         clock,
-        plan: PlanRun::read(lookup),
+        plan: PlanRun::read(|name| std::env::var(name).ok()),
         dry_run,
         tell: Arc::new(tell),
         stop,

@@ -23,16 +23,16 @@ impl Flags {
     }
 }
 
-pub(super) fn cordon(flags: Flags) -> anyhow::Result<ExitCode> {
+pub(super) fn cordon(flags: &Flags) -> anyhow::Result<ExitCode> {
     let which = flags.nodes.which();
-    cluster::run(flags.connection, &flags.nodes, async move |session| {
+    cluster::run(&flags.connection, &flags.nodes, async move |session| {
         session.cordon(&which).await
     })
 }
 
-pub(super) fn uncordon(flags: Flags) -> anyhow::Result<ExitCode> {
+pub(super) fn uncordon(flags: &Flags) -> anyhow::Result<ExitCode> {
     let which = flags.nodes.which();
-    cluster::run(flags.connection, &flags.nodes, async move |session| {
+    cluster::run(&flags.connection, &flags.nodes, async move |session| {
         session.uncordon(&which).await
     })
 }

@@ -105,9 +105,9 @@ impl Flags {
     }
 }
 
-pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
+pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let (which, options) = (flags.nodes.which(), flags.options());
-    cluster::run(flags.connection, &flags.nodes, async move |session| {
+    cluster::run(&flags.connection, &flags.nodes, async move |session| {
         session.drain(&which, &options).await
     })
 }

@@ -4,8 +4,7 @@ use anyhow::{Context as _, anyhow};
 use http::Request;
 
 use crate::cli::cluster::Connection;
-use crate::controller::client::{ApiServer, ApiSource, brief};
-use crate::proxy::ProxyEnv;
+use crate::controller::client::brief;
 use crate::rehearse::json::Value;
 
 /// What is read: paths, and the kind of their items. The last three may not be there, or not be allowed.
@@ -25,21 +24,12 @@ const LISTS: [(&str, &str, bool); 7] = [
 
 /// The objects of the cluster, and what could not be read of it.
 pub(super) fn objects(connection: &Connection) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
-    let lookup = |name: &str| std::env::var(name).ok();
-    let source = ApiSource {
-        kubeconfig: connection.kubeconfig.clone(),
-        master: None,
-        context: connection.context.clone(),
-        in_cluster: lookup("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
-    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;
     runtime.block_on(async {
-        let client = ApiServer::find(&source, &ProxyEnv::read(lookup)?)
-            .await?
-            .on_node()?;
+        let client = connection.client().await?;
         let (mut objects, mut missing) = (Vec::new(), Vec::new());
         for (path, kind, needed) in LISTS {
             let (group, _) = path.rsplit_once('/').unwrap_or_default();

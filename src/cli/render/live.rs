@@ -13,10 +13,9 @@ use tokio::runtime::Runtime;
 
 use crate::api::Plan;
 use crate::cli::cluster::Connection;
-use crate::controller::client::{ApiServer, ApiSource, brief};
+use crate::controller::client::brief;
 use crate::controller::own_image::MARK;
 use crate::job::JobSettings;
-use crate::proxy::ProxyEnv;
 
 /// A cluster.
 pub(super) struct Live {
@@ -26,21 +25,11 @@ pub(super) struct Live {
 
 impl Live {
     pub(super) fn connect(connection: &Connection) -> anyhow::Result<Self> {
-        let lookup = |name: &str| std::env::var(name).ok();
-        let source = ApiSource {
-            kubeconfig: connection.kubeconfig.clone(),
-            master: None,
-            context: connection.context.clone(),
-            in_cluster: lookup("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
-        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("the runtime cannot be started")?;
-        let client = runtime.block_on(async {
-            let server = ApiServer::find(&source, &ProxyEnv::read(lookup)?).await?;
-            anyhow::Ok(server.on_node()?)
-        })?;
+        let client = runtime.block_on(connection.client())?;
         Ok(Self { runtime, client })
     }
 
