@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::Api;
 use refit::api::names::{
-    ANNOTATION_NODE_NAME, ANNOTATION_NODE_UID, LABEL_NODE, LABEL_PLAN, LABEL_PLAN_PREFIX,
+    ANNOTATION_NODE_NAME, ANNOTATION_NODE_UID, ANNOTATION_RECORDED, LABEL_NODE, LABEL_PLAN, LABEL_PLAN_PREFIX,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -268,7 +268,8 @@ impl Requests {
     }
 
     /// How many of those Jobs were unfinished at the same time, at most. A Job ends when the Job controller
-    /// says so, or when it is deleted.
+    /// says so, or when it is deleted. The log of an API server that was killed may lack what it did last: then a Job has ended
+    /// when its result is recorded.
     pub fn most_open_jobs(&self, counts: impl Fn(&JobCreated) -> bool) -> usize {
         let mut open = BTreeSet::new();
         let mut most = 0;
@@ -277,6 +278,9 @@ impl Requests {
             .into_iter()
             .map(|job| (job.uid.clone(), job))
             .collect();
+        let uid_of = |request: &Request| text(&request.sent["metadata"]["uid"]);
+        let ends = |request: &&Request| request.resource == "jobs/status" && finished(&request.sent);
+        let ended: BTreeSet<_> = self.0.iter().filter(ends).map(uid_of).collect();
         for request in &self.0 {
             match (request.verb.as_str(), request.resource.as_str()) {
                 ("create", "jobs") if request.code == 201 => {
@@ -288,7 +292,11 @@ impl Requests {
                 ("delete", "jobs") if request.code < 300 => open.retain(|(name, _)| *name != request.name),
                 ("deletecollection", "jobs") if request.code < 300 => open.clear(),
                 (_, "jobs/status") if finished(&request.sent) => {
-                    let uid = text(&request.sent["metadata"]["uid"]);
+                    let uid = uid_of(request);
+                    open.retain(|(_, open)| *open != uid);
+                }
+                ("patch", "jobs") if records(&request.sent) && !ended.contains(&uid_of(request)) => {
+                    let uid = uid_of(request);
                     open.retain(|(_, open)| *open != uid);
                 }
                 _ => {}
@@ -334,6 +342,11 @@ fn finished(job: &Value) -> bool {
         .any(|condition| {
             matches!(condition["type"].as_str(), Some("Complete" | "Failed")) && condition["status"] == "True"
         })
+}
+
+/// refit has taken note of the result, so it has seen the end.
+fn records(job: &Value) -> bool {
+    job["metadata"]["annotations"][ANNOTATION_RECORDED].is_string()
 }
 
 fn text(value: &Value) -> String {
