@@ -295,9 +295,9 @@ impl Requests {
                     let uid = uid_of(request);
                     open.retain(|(_, open)| *open != uid);
                 }
-                ("patch", "jobs") if records(&request.sent) && !ended.contains(&uid_of(request)) => {
+                ("patch", "jobs") if request.code < 300 && records(&request.sent) => {
                     let uid = uid_of(request);
-                    open.retain(|(_, open)| *open != uid);
+                    open.retain(|(_, open)| *open != uid || ended.contains(open));
                 }
                 _ => {}
             }
