@@ -15,6 +15,8 @@ use crate::rollout::{self, Decision, Key, Kind, Lane, Lists, Schema, Step, World
 
 /// How long what is seen is gathered before it is decided on: a change of one object often brings that of another.
 const GATHER: Duration = Duration::from_millis(4);
+/// How long where it is about pods: they are what most is seen of, and what they tell of their Jobs is mere progress.
+const GATHER_PODS: Duration = Duration::from_millis(50);
 /// How many requests to the API server are under way at most. More do not make a small one faster: each only takes longer.
 const AT_ONCE: usize = 16;
 /// How many questions to others are under way at most.
@@ -120,9 +122,12 @@ impl Engine {
 
     /// Waits until there is something new to decide on. False when nothing will come any more.
     async fn wait(&mut self, wake: Option<Instant>) -> bool {
-        let mut gather: Option<Instant> = None;
+        let mut until = wake;
+        let sooner = |until: Option<Instant>, pause: Duration| {
+            let at = Instant::now() + pause;
+            Some(until.map_or(at, |until| until.min(at)))
+        };
         loop {
-            let until = gather.or(wake);
             tokio::select! {
                 biased;
                 // First, so that a flood of news does not put the decision off.
@@ -131,11 +136,12 @@ impl Engine {
                     Some(seen) => {
                         let shown = seen.object().map(|(kind, name)| (kind, name.clone()));
                         let news = self.learn(seen);
+                        let is_pod = matches!(shown, Some((Kind::Pod, _)));
                         if let Some((kind, name)) = shown {
                             self.world.is_shown(kind, &name);
                         }
                         if news {
-                            gather.get_or_insert_with(|| Instant::now() + GATHER);
+                            until = sooner(until, if is_pod { GATHER_PODS } else { GATHER });
                         }
                     }
                     None => return false,
@@ -146,7 +152,7 @@ impl Engine {
                         // A step that panicked is a bug; the process goes down with it rather than go on half blind.
                         Err(error) => std::panic::resume_unwind(error.into_panic()),
                     }
-                    gather.get_or_insert_with(|| Instant::now() + GATHER);
+                    until = sooner(until, GATHER);
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! What a Plan says of itself: conditions, counts, nodes and the events that go with a change. Starts, results and
-//! conditions are written at once; what is mere progress rides along or waits a second.
+//! conditions are written at once, or soon where many nodes have slots; what is mere progress rides along or waits a second.
 
 mod events;
 
@@ -27,6 +27,13 @@ pub(super) const WAITING: &str = "Waiting";
 const ACTIVE_SHOWN: usize = 100;
 /// How long mere progress may wait.
 const PROGRESS_PAUSE: SignedDuration = SignedDuration::from_secs(1);
+/// With no more slots than these, news are written at once.
+const FEW_SLOTS: usize = 5;
+/// With more, news wait so long and a millisecond for each slot, and are written together: what a status costs the API
+/// server grows with the nodes in it, and one with a hundred costs as much as ten writes of a node.
+const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(20);
+/// However many there are.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_millis(500);
 
 /// Works out the status of a Plan and asks for it to be written where it is news.
 pub(super) fn report(
@@ -52,9 +59,13 @@ pub(super) fn report(
         }
         return;
     }
-    if essence(&status) == essence(stored)
-        && let Some(written) = plan.written.filter(|written| *written <= now)
-        && let Ok(due) = written.checked_add(PROGRESS_PAUSE)
+    let pause = if essence(&status) == essence(stored) {
+        PROGRESS_PAUSE
+    } else {
+        pause(nodes.len())
+    };
+    if let Some(written) = plan.written.filter(|written| *written <= now)
+        && let Ok(due) = written.checked_add(pause)
         && due > now
     {
         decision.wake = Some(decision.wake.map_or(due, |known| known.min(due)));
@@ -67,6 +78,15 @@ pub(super) fn report(
         status: Box::new(status),
         events,
     });
+}
+
+/// How long news wait after a status was written.
+fn pause(slots: usize) -> SignedDuration {
+    if slots <= FEW_SLOTS {
+        return SignedDuration::ZERO;
+    }
+    let for_each = SignedDuration::from_millis(i64::try_from(slots).unwrap_or(i64::MAX));
+    SHORTEST_PAUSE.saturating_add(for_each).min(LONGEST_PAUSE)
 }
 
 fn status(

@@ -353,6 +353,27 @@ fn progress_waits_a_second_and_news_does_not() {
 }
 
 #[test]
+fn with_many_slots_news_of_several_nodes_is_written_at_once_and_soon() {
+    let names: Vec<_> = (10..71).map(|n| format!("node-{n}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let plan = plan_with("p", |spec| spec.concurrency = Some(60));
+    let mut toy = Toy::with(&names, plan);
+    let slots = toy.slots("p");
+    assert_eq!(slots.len(), 60);
+    let written = toy.plans["p"].version;
+    toy.succeeds(&slots[0]);
+    toy.succeeds(&slots[1]);
+    assert_eq!(toy.plans["p"].version, written);
+    let soon = jiff::SignedDuration::from_millis(20 + 59);
+    assert_eq!(toy.decision().wake, Some(morning() + soon));
+    toy.passes(soon);
+    toy.settle();
+    assert!(toy.plans["p"].version > written);
+    assert_eq!(toy.slots("p").len(), 59);
+    assert_eq!(toy.status("p").progress.as_deref(), Some("2/61"));
+}
+
+#[test]
 fn a_clock_that_was_set_back_does_not_hold_up_progress() {
     let mut toy = Toy::with(&["a"], plan("p"));
     toy.passes(jiff::SignedDuration::from_hours(-2));
