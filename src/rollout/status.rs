@@ -30,7 +30,7 @@ const PROGRESS_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 /// With no more slots than these, news are written at once.
 const FEW_SLOTS: usize = 5;
 /// With more, news wait so long and a millisecond for each slot, and are written together: what a status costs the API
-/// server grows with the nodes in it, and one with a hundred costs as much as ten writes of a node.
+/// server grows with the nodes in it, and one with a hundred costs as much as several writes of a node.
 const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(20);
 /// However many there are.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_millis(500);
