@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Broken, Laws, Pod, Run, read};
+use super::{Broken, Laws, Place, Pod, Run, read};
 use crate::api::{SentinelReport, names};
 use crate::controller::objects::SlimPod;
 use crate::rehearse::json::Value;
@@ -39,7 +39,7 @@ impl Laws {
         let (container_before, since) = known.map_or((None, None), |pod| (pod.container, pod.upgrading));
         let started = id.is_some() && id != container_before;
         if started {
-            self.upgrade_starts(at, &facts)?;
+            self.upgrade_starts(at, &change.new, &facts)?;
         }
         let sentinel = container(&change.new, "sentinel");
         let report = sentinel
@@ -63,17 +63,32 @@ impl Laws {
         Ok(())
     }
 
+    /// For which Plan and machine a pod is there, and to which hash it upgrades. Its Job may be gone.
+    fn errand(&self, object: &Object, pod: &PodFacts) -> (Place, String) {
+        if let Some(job) = self.jobs.values().find(|job| job.uid == pod.job_uid) {
+            let node_uid = job.node_uid.as_deref().unwrap_or_default().to_owned();
+            return ((job.plan_uid.to_string(), node_uid), job.hash.to_string());
+        }
+        let annotations = &object.value["metadata"]["annotations"];
+        let annotation = |key: &str| annotations[key].as_str().unwrap_or_default().to_owned();
+        let hash = object.label(&format!("{}{}", names::LABEL_PLAN_PREFIX, pod.plan));
+        let place = (
+            annotation(names::ANNOTATION_PLAN_UID),
+            annotation(names::ANNOTATION_NODE_UID),
+        );
+        (place, hash.unwrap_or_default().to_owned())
+    }
+
     /// A pod of a Job starts its upgrade container.
-    fn upgrade_starts(&mut self, at: Timestamp, pod: &PodFacts) -> Broken {
+    fn upgrade_starts(&mut self, at: Timestamp, object: &Object, pod: &PodFacts) -> Broken {
         self.upgrades += 1;
         self.tell(at, &format!("pod {} upgrades {:?}", pod.name, pod.node));
+        let (place, hash) = self.errand(object, pod);
+        self.requested.remove(&(place.clone(), hash.clone()));
+        self.to_leave
+            .remove(&((pod.plan.to_string(), place.1.clone()), hash.clone()));
         let job = self.jobs.values().find(|job| job.uid == pod.job_uid);
         let Some(job) = job else { return Ok(()) };
-        let place = (
-            job.plan_uid.to_string(),
-            job.node_uid.as_deref().unwrap_or_default().to_owned(),
-        );
-        let hash = job.hash.to_string();
         if let Some(run) = self.runs.get(&place) {
             let again = run.again || run.told_by_sentinel && !job.sentinel;
             law!(
@@ -81,9 +96,6 @@ impl Laws {
                 "the upgrade of {place:?} to {hash} is started twice: {job:?}"
             );
         }
-        self.requested.remove(&(place.clone(), hash.clone()));
-        self.to_leave
-            .remove(&((job.plan.to_string(), place.1.clone()), hash.clone()));
         let job_uid = job.uid.to_string();
         self.runs.insert(
             place,
@@ -100,22 +112,7 @@ impl Laws {
 
     /// A sentinel was left: the upgrade has succeeded, whatever becomes of its Job.
     fn sentinel_is_left(&mut self, object: &Object, pod: &PodFacts, report: &SentinelReport) {
-        let label = |key: &str| object.label(key).unwrap_or_default().to_owned();
-        let annotations = &object.value["metadata"]["annotations"];
-        let annotation = |key: &str| annotations[key].as_str().unwrap_or_default().to_owned();
-        let hash = label(&format!("{}{}", names::LABEL_PLAN_PREFIX, pod.plan));
-        let job = self.jobs.values().find(|job| job.uid == pod.job_uid);
-        let (plan_uid, node_uid) = match job {
-            Some(job) => (
-                job.plan_uid.to_string(),
-                job.node_uid.as_deref().unwrap_or_default().to_owned(),
-            ),
-            None => (
-                annotation(names::ANNOTATION_PLAN_UID),
-                annotation(names::ANNOTATION_NODE_UID),
-            ),
-        };
-        let hash = job.map_or(hash, |job| job.hash.to_string());
+        let ((plan_uid, node_uid), hash) = self.errand(object, pod);
         self.succeeds(&pod.plan, &plan_uid, Some(&node_uid), &hash);
         if report.required {
             self.to_leave
