@@ -15,7 +15,7 @@ use crate::rollout::{self, Decision, Key, Kind, Lane, Lists, Schema, Step, World
 
 /// How long what is seen is gathered before it is decided on: a change of one object often brings that of another.
 const GATHER: Duration = Duration::from_millis(4);
-/// How long where it is about pods: they are what most is seen of, and what they tell of their Jobs is mere progress.
+/// How long where a pod has changed: it does so several times in each Job, and whether the Job has ended is told by the Job.
 const GATHER_PODS: Duration = Duration::from_millis(50);
 /// How many requests to the API server are under way at most. More do not make a small one faster: each only takes longer.
 const AT_ONCE: usize = 16;

@@ -81,7 +81,7 @@ pub(super) fn report(
 }
 
 /// How long news wait after a status was written.
-fn pause(slots: usize) -> SignedDuration {
+pub(super) fn pause(slots: usize) -> SignedDuration {
     if slots <= FEW_SLOTS {
         return SignedDuration::ZERO;
     }

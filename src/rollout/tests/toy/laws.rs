@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
-
 use super::objects::apply;
 use super::{Cordon, Toy, ToyJob, ToyPod, Who};
 use crate::api::{PlanSpec, PlanStatus, names};
 use crate::job::name::{job_name, second_job_name};
 use crate::rollout::facts::{Outcome, Stage};
 use crate::rollout::record::Phase;
+use crate::rollout::status::pause;
 use crate::rollout::{Decision, Event, NodeChange, NodeFacts, RebootPod, Record, Step};
 
 /// UIDs of a Plan and a node.
@@ -144,20 +143,23 @@ impl Toy {
                 Step::WriteStatus { plan, status, .. } if plan == name => Some(&**status),
                 _ => None,
             });
-            // Where many have slots, who gets one now is told with the next status, which comes soon after the last one.
-            let is_soon = |written: Timestamp| self.now < written + SignedDuration::from_millis(500);
-            if view.limit() > 5 && written.is_none() && view.written.is_some_and(is_soon) {
-                continue;
-            }
             let active = written.unwrap_or(view.facts.status()).active.iter().flatten();
             let begun: BTreeSet<_> = active
                 .filter(|n| n.phase != "Waiting")
                 .map(|n| n.name.as_str())
                 .collect();
             let report = &decision.reports[name];
+            // Where many have slots, who gets one now is told with the next status: soon after the last one, and no more
+            // than there are slots.
+            let limit = usize::try_from(view.limit()).unwrap_or_default();
+            let due = view.written.map(|written| written + pause(limit));
+            let is_due = written.is_none()
+                && due.is_some_and(|due| self.now < due && decision.wake.is_some_and(|wake| wake <= due));
+            let mut untold = 0;
             for node in view.nodes.ready().chain(view.nodes.not_ready()) {
                 let named = report.blocker.is_some() || report.nodes.contains_key(node);
-                self.law(begun.contains(&**node) || named, || {
+                untold += usize::from(!named && !begun.contains(&**node));
+                self.law(untold == 0 || is_due && untold <= limit, || {
                     format!("{node} waits for {name}, nobody says why")
                 });
             }
