@@ -11,6 +11,7 @@ mod workload;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
@@ -21,6 +22,7 @@ use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 pub use manifest::{Prepared, prepare};
 
@@ -84,8 +86,8 @@ pub enum Told {
     JobUnknown(Text),
     /// There is no Job of this name.
     JobAbsent(Text),
-    /// The status of a Plan was written.
-    StatusWritten(Text),
+    /// The status of a Plan was written, which took so long.
+    StatusWritten(Text, Duration),
     /// The API server has dropped our own fields of status.
     StatusPruned,
     /// An event with this key was written on its own, on this Plan.
@@ -328,6 +330,7 @@ impl Actor {
     }
 
     async fn write_status(&self, plan: Text, uid: &str, body: &Value, events: &[Event]) -> Outcome {
+        let began = Instant::now();
         let told = self.write_events(events).await?;
         let answer = self
             .plans()
@@ -337,7 +340,11 @@ impl Actor {
             Ok(written) => {
                 let (version, facts) = (version(written.meta()), Box::new(written.facts()));
                 let is_pruned = facts.status().observed_generation.is_none();
-                let mut told = vec![Told::Seen(Seen::Plan(version, facts)), Told::StatusWritten(plan)];
+                let took = began.elapsed();
+                let mut told = vec![
+                    Told::Seen(Seen::Plan(version, facts)),
+                    Told::StatusWritten(plan, took),
+                ];
                 told.extend(is_pruned.then_some(Told::StatusPruned));
                 Ok(told)
             }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -344,7 +345,10 @@ impl Engine {
             Told::NameTaken(job) => world.name_taken(job, self.actor.clock.now()),
             Told::JobUnknown(job) => world.job_unknown(&job),
             Told::JobAbsent(job) => world.job_absent(&job),
-            Told::StatusWritten(plan) => world.status_written(&plan, self.actor.clock.now()),
+            Told::StatusWritten(plan, took) => {
+                let took = took.try_into().unwrap_or(SignedDuration::MAX);
+                world.status_written(&plan, took, self.actor.clock.now());
+            }
             Told::StatusPruned => {
                 if world.status_pruned(self.actor.clock.now()) {
                     tracing::error!(

@@ -70,7 +70,6 @@ pub(super) fn conditions(
     plan: &PlanView,
     nodes: &BTreeMap<Text, Standing>,
     report: &Report,
-    waiting: usize,
     now: Timestamp,
 ) -> Vec<PlanCondition> {
     let stored = plan.facts.status();
@@ -88,7 +87,7 @@ pub(super) fn conditions(
         .is_none_or(|seen| seen == plan.facts.generation());
     let complete = known(COMPLETE)
         .filter(|_| pending && same_spec)
-        .unwrap_or_else(|| write(complete(world, plan, nodes, report, waiting)));
+        .unwrap_or_else(|| write(complete(world, plan, nodes, report)));
     let validated = match invalid {
         None => Says::new(VALIDATED, true, "PlanIsValid", ""),
         Some(why) => Says::new(VALIDATED, false, "Error", why),
@@ -141,13 +140,7 @@ pub(super) fn unreadable(world: &World, plan: &PlanView) -> Option<String> {
     Some(format!("secrets {name:?} cannot be read: {}", trouble.message))
 }
 
-fn complete(
-    world: &World,
-    plan: &PlanView,
-    nodes: &BTreeMap<Text, Standing>,
-    report: &Report,
-    waiting: usize,
-) -> Says {
+fn complete(world: &World, plan: &PlanView, nodes: &BTreeMap<Text, Standing>, report: &Report) -> Says {
     if plan.invalid.is_some() || plan.resolution.resolved().is_none() {
         return Says::new(COMPLETE, false, "NotReady", "plan is not valid and resolved");
     }
@@ -186,7 +179,7 @@ fn complete(
             format!("Failed to select Nodes: {why}"),
         );
     }
-    if waiting == 0 {
+    if report.waiting == 0 {
         let spec = plan.spec();
         let text = match (&spec.node_selector, plan.nodes.selected() + plan.nodes.disabled()) {
             (None, _) => "spec.nodeSelector is absent, which selects no node",
@@ -254,5 +247,5 @@ pub(super) fn find<'a>(conditions: &'a [PlanCondition], type_: &str) -> Option<&
 
 /// A time as conditions have it: RFC 3339, whole seconds.
 pub(super) fn seconds(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    format!("{at:.0}")
 }

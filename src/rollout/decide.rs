@@ -39,6 +39,8 @@ pub struct Report {
     pub blocker: Option<Blocker>,
     /// Why single nodes wait.
     pub nodes: BTreeMap<Text, Blocker>,
+    /// How many wait.
+    pub waiting: usize,
 }
 
 impl Decision {
@@ -147,11 +149,12 @@ fn hold_still(world: &World, hold: Hold<'_>, decision: &mut Decision) {
         if matches!(hold, Hold::Outdated { .. }) {
             decision.steps.extend(tell(world, plan, &blocker));
         }
-        let waits = plan.nodes.eligible() > 0;
+        let waiting = plan.nodes.eligible();
         decision.reports.insert(
             name.clone(),
             Report {
-                blocker: waits.then(|| blocker.clone()),
+                blocker: (waiting > 0).then(|| blocker.clone()),
+                waiting,
                 ..Report::default()
             },
         );
@@ -283,35 +286,38 @@ fn stand(
     now: Timestamp,
     decision: &mut Decision,
 ) -> BTreeMap<Text, Standing> {
-    let told = told(world, plan);
-    let mut names: BTreeSet<&Text> = told.keys().collect();
-    let jobs = world.open_jobs.get(&plan.facts.name).into_iter().flatten();
-    names.extend(jobs.filter_map(|job| Some(&world.jobs.get(job)?.node)));
-    names.extend(world.recorded_on.get(&plan.facts.name).into_iter().flatten());
+    let mut names: Vec<(&Text, Option<&NodeProgress>)> = told(world, plan).into_iter().collect();
+    let jobs = world.open_jobs.of(&plan.facts.name);
+    let jobs = jobs.filter_map(|job| Some(&world.jobs.get(job)?.node));
+    let recorded = world.recorded_on.of(&plan.facts.name);
     let making = world.making.keys().filter(|(of, _)| *of == plan.facts.name);
-    names.extend(making.map(|(_, node)| node));
+    let others = jobs.chain(recorded).chain(making.map(|(_, node)| node));
+    names.extend(others.map(|name| (name, None)));
+    // Stable: what status tells of a node comes first.
+    names.sort_by_key(|(name, _)| *name);
+    names.dedup_by_key(|(name, _)| *name);
     let question = Question {
         world,
         plan,
         now,
         gate,
     };
-    let mut standings = BTreeMap::new();
-    for name in names {
-        match question.stand(name, told.get(name).copied()) {
-            Stand::Slot(mut standing) => {
-                let boot = told.get(name).and_then(|told| told.boot_id.as_deref());
-                standing.boot = standing.boot.or_else(|| boot.map(Text::from));
-                standings.insert(name.clone(), *standing);
-            }
-            Stand::Tidy(steps) => decision.steps.extend(steps),
+    let stand = |(name, told): (&Text, Option<&NodeProgress>)| match question.stand(name, told) {
+        Stand::Slot(mut standing) => {
+            let boot = told.and_then(|told| told.boot_id.as_deref());
+            standing.boot = standing.boot.or_else(|| boot.map(Text::from));
+            Some((name.clone(), *standing))
         }
-    }
-    standings
+        Stand::Tidy(steps) => {
+            decision.steps.extend(steps);
+            None
+        }
+    };
+    names.into_iter().filter_map(stand).collect()
 }
 
 /// The nodes that stored status gives a slot to. system-upgrade-controller's status names them by hostname only.
-fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<Text, &'a NodeProgress> {
+fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<&'a Text, Option<&'a NodeProgress>> {
     static FOREIGN: NodeProgress = NodeProgress {
         name: String::new(),
         uid: None,
@@ -330,7 +336,7 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<Text, &'a NodeProg
             .filter(|entry| entry.phase != WAITING)
             .filter_map(|entry| {
                 let (name, node) = world.nodes.get_key_value(entry.name.as_str())?;
-                (entry.uid.as_deref() == Some(&*node.uid)).then(|| (name.clone(), entry))
+                (entry.uid.as_deref() == Some(&*node.uid)).then_some((name, Some(entry)))
             })
             .collect();
     }
@@ -345,7 +351,7 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<Text, &'a NodeProg
         .nodes
         .iter()
         .filter(named)
-        .map(|(name, _)| (name.clone(), &FOREIGN))
+        .map(|(name, _)| (name, Some(&FOREIGN)))
         .collect()
 }
 
@@ -368,7 +374,7 @@ fn idle_pods(world: &World, standings: &Standings, decision: &mut Decision) {
 
 /// Jobs of Plans that are no more. Kubernetes collects them too, by their ownerReference, unless somebody took that away.
 fn leftovers(world: &World, decision: &mut Decision) {
-    for (plan, jobs) in &world.open_jobs {
+    for (plan, jobs) in world.open_jobs.iter() {
         if world.plans.contains_key(plan) {
             continue;
         }

@@ -61,8 +61,8 @@ pub(super) struct PlanView {
     pub(super) job_errors: Vec<job::JobError>,
     /// The nodes that it is for.
     pub(super) nodes: View,
-    /// When this process wrote the status last.
-    pub(super) written: Option<Timestamp>,
+    /// The status that this process wrote last.
+    pub(super) written: Option<Written>,
     /// A status that was sent, and may be the stored one by now.
     pub(super) sent: Option<SentStatus>,
     selector: Selector,
@@ -80,6 +80,15 @@ struct Chosen {
     from: Timestamp,
     /// When time alone makes it another one.
     until: Option<Timestamp>,
+}
+
+/// A status that was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    /// When the answer came.
+    pub(super) at: Timestamp,
+    /// From the request to the answer, with the events that go before it.
+    pub(super) took: SignedDuration,
 }
 
 /// A status of which it is not known whether it is stored.

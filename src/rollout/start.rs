@@ -211,9 +211,12 @@ pub(super) fn start(
     busy: &mut Busy<'_>,
     now: Timestamp,
 ) -> Report {
-    let mut report = Report::default();
+    let mut report = Report {
+        waiting: waiting(plan, nodes),
+        ..Report::default()
+    };
     let limit = plan.limit();
-    if waiting(plan, nodes) == 0 {
+    if report.waiting == 0 {
         return report;
     }
     if gate.is_some() {
@@ -244,10 +247,11 @@ pub(super) fn start(
         starting.boot = plan.spec().may_reboot().then(|| node.boot_id.clone());
         nodes.insert(name.clone(), starting);
         busy.take(plan, name);
+        report.waiting -= 1;
         free -= 1;
     }
     report.blocker = if free <= 0 {
-        (waiting(plan, nodes) > 0).then_some(Blocker::NoSlot { limit })
+        (report.waiting > 0).then_some(Blocker::NoSlot { limit })
     } else {
         // All that could start has started: who is left is named above, or is not Ready.
         plan.nodes
@@ -259,7 +263,7 @@ pub(super) fn start(
 }
 
 /// How many of the nodes to be done the Plan has not begun with.
-pub(super) fn waiting(plan: &PlanView, nodes: &BTreeMap<Text, Standing>) -> usize {
+fn waiting(plan: &PlanView, nodes: &BTreeMap<Text, Standing>) -> usize {
     let begun = nodes
         .keys()
         .filter(|name| matches!(plan.nodes.class(name), Some(Class::Eligible { .. })))

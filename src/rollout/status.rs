@@ -11,12 +11,12 @@ use super::blocker::Blocker;
 use super::conditions::{conditions, seconds, unreadable};
 use super::decide::{Decision, Report};
 use super::facts::Text;
+use super::fields;
 use super::node::Standing;
 use super::plan::PlanView;
 use super::resolve::{self, Resolution};
 use super::step::Step;
 use super::world::World;
-use super::{fields, start};
 use crate::api::{ChannelStatus, FirstSeen, NodeCounts, NodeProgress, PinnedStatus, PlanStatus};
 use crate::channel::version::munge;
 use crate::version::policy::{Held, Refusal};
@@ -29,10 +29,13 @@ const ACTIVE_SHOWN: usize = 100;
 const PROGRESS_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 /// With no more slots than these, news are written at once.
 const FEW_SLOTS: usize = 5;
-/// With more, news wait so long and a millisecond for each slot, and are written together: what a status costs the API
-/// server grows with the nodes in it, and one with a hundred costs as much as several writes of a node.
-const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(20);
-/// However many there are.
+/// With more, what is news within a while is written together: what a status costs the API server grows with the nodes in
+/// it, and one with a hundred costs as much as several writes of a node. The while is so many times what the last one took,
+/// so that a server that has time tells soon, and one that has none is spared.
+const PATIENCE: i32 = 2;
+/// At least.
+const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(30);
+/// At most.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_millis(500);
 
 /// Works out the status of a Plan and asks for it to be written where it is news.
@@ -59,13 +62,12 @@ pub(super) fn report(
         }
         return;
     }
-    let pause = if essence(&status) == essence(stored) {
-        PROGRESS_PAUSE
-    } else {
-        pause(nodes.len())
-    };
-    if let Some(written) = plan.written.filter(|written| *written <= now)
-        && let Ok(due) = written.checked_add(pause)
+    if let Some(written) = plan.written.filter(|written| written.at <= now)
+        && let Ok(due) = written.at.checked_add(if essence(&status) == essence(stored) {
+            PROGRESS_PAUSE
+        } else {
+            pause(nodes.len(), written.took)
+        })
         && due > now
     {
         decision.wake = Some(decision.wake.map_or(due, |known| known.min(due)));
@@ -80,13 +82,12 @@ pub(super) fn report(
     });
 }
 
-/// How long news wait after a status was written.
-pub(super) fn pause(slots: usize) -> SignedDuration {
+/// How long news wait after a status was written, which took so long.
+pub(super) fn pause(slots: usize, took: SignedDuration) -> SignedDuration {
     if slots <= FEW_SLOTS {
         return SignedDuration::ZERO;
     }
-    let for_each = SignedDuration::from_millis(i64::try_from(slots).unwrap_or(i64::MAX));
-    SHORTEST_PAUSE.saturating_add(for_each).min(LONGEST_PAUSE)
+    took.saturating_mul(PATIENCE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }
 
 fn status(
@@ -100,13 +101,12 @@ fn status(
     let resolved = plan.resolution.resolved();
     let applying: Vec<String> = nodes.values().map(|s| s.hostname.clone()).collect();
     let failed = nodes.values().filter(|s| s.failed).count();
-    let waiting = start::waiting(plan, nodes);
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let counts = NodeCounts {
         selected: plan.nodes.selected(),
         done: plan.nodes.done(),
         applying: count(nodes.len() - failed),
-        waiting: count(waiting),
+        waiting: count(report.waiting),
         failed: count(failed),
         disabled: plan.nodes.disabled(),
     };
@@ -115,7 +115,7 @@ fn status(
         _ => None,
     };
     PlanStatus {
-        conditions: conditions(world, plan, nodes, report, waiting, now),
+        conditions: conditions(world, plan, nodes, report, now),
         latest_version: resolved
             .map(|r| r.version.to_string())
             .or_else(|| stored.latest_version.clone()),

@@ -1,12 +1,12 @@
 //! Which nodes a Plan is for, and in which order they come. Kept per Plan, so that finding the next node does not mean
 //! looking at all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
 
 use super::facts::{NodeFacts, PlanFacts, Text};
-use super::world::Table;
+use super::world::{ByName, Table};
 use crate::api::names;
 use crate::api::selector::Selector;
 
@@ -29,7 +29,7 @@ pub(super) enum Class {
 pub(super) struct View {
     /// The hash that the classes are about, once there is one.
     hash: Option<Text>,
-    classes: BTreeMap<Text, Class>,
+    classes: ByName<Class>,
     ready: BTreeSet<(Order, Text)>,
     not_ready: BTreeSet<(Order, Text)>,
     done: i64,

@@ -2,6 +2,7 @@
 //! object never replaces a newer one, so that a slow watch cannot undo what an own write has told.
 
 mod doors;
+mod index;
 mod table;
 mod waits;
 
@@ -9,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-pub(super) use table::Table;
+use index::Index;
+pub(super) use table::{ByName, Table};
 
 use super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, PlanFacts, PodFacts, Schema, SecretFacts, Stage, Text,
@@ -101,15 +103,15 @@ pub struct World {
     /// takes it away before the Job says that it has failed.
     words: BTreeMap<Text, String>,
     /// Jobs whose result is not recorded, by Plan name.
-    pub(super) open_jobs: BTreeMap<Text, BTreeSet<Text>>,
+    pub(super) open_jobs: Index,
     /// All Jobs by node name.
-    jobs_on: BTreeMap<Text, BTreeSet<Text>>,
+    jobs_on: Index,
     /// Pods by UID of their Job.
-    pods_of: BTreeMap<Text, BTreeSet<Text>>,
+    pods_of: Index,
     /// Pods that are bound and have not ended, by node name.
-    live_pods_on: BTreeMap<Text, BTreeSet<Text>>,
+    live_pods_on: Index,
     /// Nodes with a record, by Plan name.
-    pub(super) recorded_on: BTreeMap<Text, BTreeSet<Text>>,
+    pub(super) recorded_on: Index,
     /// Nodes with a ledger.
     pub(super) ledgers: BTreeSet<Text>,
     /// Pods that reboot their nodes.
@@ -198,11 +200,11 @@ impl World {
             ledgers_sent: BTreeSet::new(),
             outlived: BTreeSet::new(),
             marking: BTreeSet::new(),
-            open_jobs: BTreeMap::new(),
-            jobs_on: BTreeMap::new(),
-            pods_of: BTreeMap::new(),
-            live_pods_on: BTreeMap::new(),
-            recorded_on: BTreeMap::new(),
+            open_jobs: Index::default(),
+            jobs_on: Index::default(),
+            pods_of: Index::default(),
+            live_pods_on: Index::default(),
+            recorded_on: Index::default(),
             ledgers: BTreeSet::new(),
             reboot_pods: BTreeSet::new(),
             fresh: BTreeSet::new(),
@@ -289,20 +291,12 @@ impl World {
 
     /// All Jobs of ours that are for the node of this name.
     pub(super) fn jobs_on(&self, node: &str) -> impl Iterator<Item = &JobFacts> {
-        self.jobs_on
-            .get(node)
-            .into_iter()
-            .flatten()
-            .filter_map(|job| self.jobs.get(job))
+        self.jobs_on.of(node).filter_map(|job| self.jobs.get(job))
     }
 
     /// The pods of a Job.
     pub(super) fn pods_of(&self, job_uid: &str) -> impl Iterator<Item = &PodFacts> {
-        self.pods_of
-            .get(job_uid)
-            .into_iter()
-            .flatten()
-            .filter_map(|pod| self.pods.get(pod))
+        self.pods_of.of(job_uid).filter_map(|pod| self.pods.get(pod))
     }
 
     /// What the last container of a Job that failed has said.
@@ -315,11 +309,7 @@ impl World {
 
     /// The pods of ours that are bound to a node and have not ended.
     pub(super) fn live_pods_on(&self, node: &str) -> impl Iterator<Item = &PodFacts> {
-        self.live_pods_on
-            .get(node)
-            .into_iter()
-            .flatten()
-            .filter_map(|pod| self.pods.get(pod))
+        self.live_pods_on.of(node).filter_map(|pod| self.pods.get(pod))
     }
 
     /// What is known of the served CRD.

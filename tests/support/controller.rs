@@ -103,6 +103,13 @@ impl Setup {
         self
     }
 
+    /// With the times of the Lease that it has where nobody gives others.
+    pub fn usual_lease_times(self) -> Self {
+        LEASE_TIMES
+            .into_iter()
+            .fold(self, |setup, (name, _)| setup.without_env(name))
+    }
+
     pub fn arg(mut self, arg: &str) -> Self {
         self.args.push(arg.to_owned());
         self

@@ -202,6 +202,21 @@ pub fn memory(pid: u32, line: &str) -> Option<u64> {
     Some(kibibytes.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
 }
 
+/// Processor time that everything on this machine has taken since it started, as proc(5) tells it (Linux).
+pub fn machine_busy() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let ticks: Vec<u64> = stat
+        .lines()
+        .next()?
+        .strip_prefix("cpu")?
+        .split_whitespace()
+        .map_while(|field| field.parse().ok())
+        .collect();
+    // user, nice and system; idle and iowait are none; irq and softirq.
+    let busy = [0, 1, 2, 5, 6].into_iter().filter_map(|field| ticks.get(field));
+    Some(Duration::from_millis(busy.sum::<u64>() * 10))
+}
+
 fn raw(pid: u32) -> Result<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw).context("no pid")
 }

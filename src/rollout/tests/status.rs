@@ -1,5 +1,7 @@
 //! What a Plan says of itself (S53–S56).
 
+use jiff::SignedDuration;
+
 use super::build::{morning, plan, plan_with};
 use super::toy::Toy;
 use crate::api::{DrainNote, DrainSpec, DrainWait, Plan, PlanStatus, SecretSpec, TimeWindowSpec};
@@ -364,7 +366,7 @@ fn with_many_slots_news_of_several_nodes_is_written_at_once_and_soon() {
     toy.succeeds(&slots[0]);
     toy.succeeds(&slots[1]);
     assert_eq!(toy.plans["p"].version, written);
-    let soon = jiff::SignedDuration::from_millis(20 + 59);
+    let soon = SignedDuration::from_millis(30);
     assert_eq!(toy.decision().wake, Some(morning() + soon));
     toy.passes(soon);
     toy.settle();
@@ -374,9 +376,32 @@ fn with_many_slots_news_of_several_nodes_is_written_at_once_and_soon() {
 }
 
 #[test]
+fn with_many_slots_an_api_server_that_is_slow_is_told_less_often() {
+    let names: Vec<_> = (10..71).map(|n| format!("node-{n}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    for (takes, due) in [(8, 30), (95, 190), (4_000, 500)] {
+        let mut toy = Toy::new();
+        toy.status_takes = SignedDuration::from_millis(takes);
+        toy.add_nodes(&names);
+        toy.apply(plan_with("p", |spec| spec.concurrency = Some(60)));
+        toy.settle();
+        let slots = toy.slots("p");
+        let written = toy.plans["p"].version;
+        toy.succeeds(&slots[0]);
+        assert_eq!(toy.plans["p"].version, written);
+        let due = morning() + SignedDuration::from_millis(due);
+        assert_eq!(
+            toy.decision().wake,
+            Some(due),
+            "after a status that took {takes} ms"
+        );
+    }
+}
+
+#[test]
 fn a_clock_that_was_set_back_does_not_hold_up_progress() {
     let mut toy = Toy::with(&["a"], plan("p"));
-    toy.passes(jiff::SignedDuration::from_hours(-2));
+    toy.passes(SignedDuration::from_hours(-2));
     toy.upgrades("a");
     toy.later(1);
     assert_eq!(toy.entry("p", "a").phase, "Upgrading");

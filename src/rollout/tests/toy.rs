@@ -53,6 +53,8 @@ pub(super) struct Toy {
     pub(super) events: BTreeMap<String, (&'static str, String)>,
     /// The same in the order in which they were written.
     pub(super) told: Vec<String>,
+    /// How long a status takes the API server.
+    pub(super) status_takes: SignedDuration,
     /// How many pods are ready of how many, by workload.
     pub(super) workloads: BTreeMap<String, (i32, i32)>,
     /// What the controller may not do.
@@ -126,6 +128,7 @@ impl Toy {
             refuses_digests: None,
             events: BTreeMap::new(),
             told: Vec::new(),
+            status_takes: SignedDuration::ZERO,
             workloads: BTreeMap::new(),
             forbidden: Missing::default(),
             refuses_jobs: None,

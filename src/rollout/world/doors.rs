@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Text,
     WorkloadFacts,
 };
 use super::super::node::Workload;
-use super::super::plan::PlanView;
+use super::super::plan::{PlanView, Written};
 use super::super::status::WAITING;
 use super::super::step::{Key, Step};
 use super::table::Put;
@@ -20,8 +20,6 @@ use crate::channel::{Named, Offer};
 use crate::job::digest;
 use crate::rollout::fields;
 use crate::version::policy::Offered;
-
-type Index = BTreeMap<Text, BTreeSet<Text>>;
 
 impl World {
     /// A Node was seen in this version. True when a fact is new.
@@ -34,7 +32,7 @@ impl World {
         }
         if let Some(new) = self.nodes.get(&name) {
             for plan in new.records.keys() {
-                add_to(&mut self.recorded_on, plan, &name);
+                self.recorded_on.add(plan, &name);
             }
             if new.ledger.is_some() {
                 self.ledgers.insert(name.clone());
@@ -63,7 +61,7 @@ impl World {
 
     fn unindex_node(&mut self, old: &NodeFacts) {
         for plan in old.records.keys() {
-            drop_from(&mut self.recorded_on, plan, &old.name);
+            self.recorded_on.drop(plan, &old.name);
         }
         self.ledgers.remove(&old.name);
     }
@@ -96,9 +94,9 @@ impl World {
             if new.recorded {
                 self.marking.remove(&new.uid);
             } else {
-                add_to(&mut self.open_jobs, &new.plan, &name);
+                self.open_jobs.add(&new.plan, &name);
             }
-            add_to(&mut self.jobs_on, &new.node, &name);
+            self.jobs_on.add(&new.node, &name);
             let (plan, node) = (&new.plan, &new.node);
             self.fresh
                 .retain(|(of, uid)| of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid));
@@ -155,8 +153,8 @@ impl World {
     }
 
     fn unindex_job(&mut self, old: &JobFacts) {
-        drop_from(&mut self.open_jobs, &old.plan, &old.name);
-        drop_from(&mut self.jobs_on, &old.node, &old.name);
+        self.open_jobs.drop(&old.plan, &old.name);
+        self.jobs_on.drop(&old.node, &old.name);
     }
 
     /// A pod of a Job was seen in this version. True when a fact is new.
@@ -172,12 +170,12 @@ impl World {
             Put::Instead(old) => self.unindex_pod(&old),
         }
         if let Some(new) = self.pods.get(&name) {
-            add_to(&mut self.pods_of, &new.job_uid, &name);
+            self.pods_of.add(&new.job_uid, &name);
             if new.reboot.is_some() {
                 self.reboot_pods.insert(name.clone());
             }
             if let Some(node) = new.node.as_ref().filter(|_| is_live(new)) {
-                add_to(&mut self.live_pods_on, node, &name);
+                self.live_pods_on.add(node, &name);
             }
         }
         true
@@ -209,10 +207,10 @@ impl World {
     }
 
     fn unindex_pod(&mut self, old: &PodFacts) {
-        drop_from(&mut self.pods_of, &old.job_uid, &old.name);
+        self.pods_of.drop(&old.job_uid, &old.name);
         self.reboot_pods.remove(&old.name);
         if let Some(node) = &old.node {
-            drop_from(&mut self.live_pods_on, node, &old.name);
+            self.live_pods_on.drop(node, &old.name);
         }
     }
 
@@ -341,11 +339,11 @@ impl World {
         }
     }
 
-    /// The status of a Plan was written.
-    pub fn status_written(&mut self, plan: &str, now: Timestamp) {
+    /// The status of a Plan was written, and that took so long.
+    pub fn status_written(&mut self, plan: &str, took: SignedDuration, now: Timestamp) {
         self.pruned = None;
         if let Some(view) = self.plans.get_mut(plan) {
-            view.written = Some(now);
+            view.written = Some(Written { at: now, took });
             view.sent = None;
         }
     }
@@ -621,18 +619,5 @@ impl World {
         }
         // Whether a Job is there that was asked for may be known now.
         read_again || !gone.is_empty() || kind == Kind::Job && !self.making.is_empty()
-    }
-}
-
-fn add_to(index: &mut Index, key: &Text, value: &Text) {
-    index.entry(key.clone()).or_default().insert(value.clone());
-}
-
-fn drop_from(index: &mut Index, key: &Text, value: &Text) {
-    if let Some(set) = index.get_mut(key) {
-        set.remove(value);
-        if set.is_empty() {
-            index.remove(key);
-        }
     }
 }

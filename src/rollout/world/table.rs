@@ -1,13 +1,18 @@
 //! Facts of one kind by name. An older version of an object never replaces a newer one, and one that is gone stays gone.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use foldhash::fast::RandomState;
 
 use super::super::facts::Text;
+
+/// By name, or UID, for look-ups: a decision makes a dozen of them for each node under way. In no order.
+pub(in crate::rollout) type ByName<T> = HashMap<Text, T, RandomState>;
 
 /// Facts of one kind by name, with the version in which each is known.
 #[derive(Debug)]
 pub(in crate::rollout) struct Table<T> {
-    rows: BTreeMap<Text, Row<T>>,
+    rows: ByName<Row<T>>,
     /// UIDs of objects that are gone for good: an answer that comes late does not bring one back.
     gone: Gone,
     /// How many times a list of this kind has begun or ended.
@@ -34,7 +39,7 @@ pub(super) enum Put<T> {
 impl<T> Default for Table<T> {
     fn default() -> Self {
         Self {
-            rows: BTreeMap::new(),
+            rows: ByName::default(),
             gone: Gone::default(),
             lists: 0,
         }
@@ -52,6 +57,7 @@ impl<T: PartialEq> Table<T> {
             .map(|(name, row)| (name, &row.facts))
     }
 
+    /// In no order.
     pub(in crate::rollout) fn iter(&self) -> impl Iterator<Item = (&Text, &T)> {
         self.rows.iter().map(|(name, row)| (name, &row.facts))
     }
@@ -123,14 +129,13 @@ impl<T: PartialEq> Table<T> {
         self.rows.values_mut().for_each(|row| row.listed = false);
     }
 
-    /// What the list that ends now has not shown.
-    pub(super) fn end<K>(&mut self, key: impl Fn(&Text, &T) -> K) -> Vec<K> {
+    /// What the list that ends now has not shown, in order.
+    pub(super) fn end<K: Ord>(&mut self, key: impl Fn(&Text, &T) -> K) -> Vec<K> {
         self.lists += 1;
-        self.rows
-            .iter()
-            .filter(|(_, row)| !row.listed)
-            .map(|(name, row)| key(name, &row.facts))
-            .collect()
+        let unlisted = self.rows.iter().filter(|(_, row)| !row.listed);
+        let mut gone: Vec<_> = unlisted.map(|(name, row)| key(name, &row.facts)).collect();
+        gone.sort_unstable();
+        gone
     }
 
     pub(in crate::rollout) fn is_being_listed(&self) -> bool {

@@ -36,7 +36,7 @@ impl World {
     pub(super) fn count_waits(&mut self, now: Timestamp) {
         let mut lasting = BTreeSet::new();
         let mut evicted = BTreeSet::new();
-        for (plan, nodes) in &self.recorded_on {
+        for (plan, nodes) in self.recorded_on.iter() {
             for node in nodes.iter().filter_map(|node| self.nodes.get(node)) {
                 let record = node.records.get(plan);
                 let record = record.filter(|r| matches!(r.phase, Phase::Upgraded | Phase::Recovering));
@@ -47,7 +47,7 @@ impl World {
                 }
             }
         }
-        let jobs = self.open_jobs.values().flatten();
+        let jobs = self.open_jobs.iter().flat_map(|(_, jobs)| jobs);
         for job in jobs.filter_map(|job| self.jobs.get(job)) {
             if job.sentinel && matches!(job.outcome, Outcome::Complete { .. }) {
                 lasting.insert(success(job));

@@ -198,7 +198,7 @@ impl Toy {
             Told::NameTaken(job) => world.name_taken(job, self.now),
             Told::JobUnknown(job) => world.job_unknown(&job),
             Told::JobAbsent(job) => world.job_absent(&job),
-            Told::StatusWritten(plan) => world.status_written(&plan, self.now),
+            Told::StatusWritten(plan) => world.status_written(&plan, self.status_takes, self.now),
             Told::StatusPruned => {
                 world.status_pruned(self.now);
             }

@@ -152,7 +152,9 @@ impl Toy {
             // Where many have slots, who gets one now is told with the next status: soon after the last one, and no more
             // than there are slots.
             let limit = usize::try_from(view.limit()).unwrap_or_default();
-            let due = view.written.map(|written| written + pause(limit));
+            let due = view
+                .written
+                .map(|written| written.at + pause(limit, written.took));
             let is_due = written.is_none()
                 && due.is_some_and(|due| self.now < due && decision.wake.is_some_and(|wake| wake <= due));
             let mut untold = 0;
