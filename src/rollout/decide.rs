@@ -286,7 +286,7 @@ fn stand(
     now: Timestamp,
     decision: &mut Decision,
 ) -> BTreeMap<Text, Standing> {
-    let mut names: Vec<(&Text, Option<&NodeProgress>)> = told(world, plan).into_iter().collect();
+    let mut names = told(world, plan);
     let jobs = world.open_jobs.of(&plan.facts.name);
     let jobs = jobs.filter_map(|job| Some(&world.jobs.get(job)?.node));
     let recorded = world.recorded_on.of(&plan.facts.name);
@@ -317,7 +317,7 @@ fn stand(
 }
 
 /// The nodes that stored status gives a slot to. system-upgrade-controller's status names them by hostname only.
-fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<&'a Text, Option<&'a NodeProgress>> {
+fn told<'a>(world: &'a World, plan: &'a PlanView) -> Vec<(&'a Text, Option<&'a NodeProgress>)> {
     static FOREIGN: NodeProgress = NodeProgress {
         name: String::new(),
         uid: None,
@@ -342,7 +342,7 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> BTreeMap<&'a Text, Option<&
     }
     let hostnames: BTreeSet<&str> = status.applying.iter().flatten().map(String::as_str).collect();
     if hostnames.is_empty() {
-        return BTreeMap::new();
+        return Vec::new();
     }
     let named = |(name, node): &(&Text, &super::NodeFacts)| {
         hostnames.contains(node.hostname()) && plan.nodes.class(name).is_some()

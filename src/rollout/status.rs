@@ -62,14 +62,16 @@ pub(super) fn report(
         }
         return;
     }
-    if let Some(written) = plan.written.filter(|written| written.at <= now)
-        && let Ok(due) = written.at.checked_add(if essence(&status) == essence(stored) {
-            PROGRESS_PAUSE
-        } else {
-            pause(nodes.len(), written.took)
-        })
-        && due > now
-    {
+    let is_progress = essence(&status) == essence(stored);
+    let due = plan
+        .written
+        .filter(|written| written.at <= now)
+        .and_then(|written| {
+            let news = pause(nodes.len(), written.took);
+            let rest = if is_progress { PROGRESS_PAUSE } else { news };
+            written.at.checked_add(rest).ok()
+        });
+    if let Some(due) = due.filter(|due| *due > now) {
         decision.wake = Some(decision.wake.map_or(due, |known| known.min(due)));
         return;
     }
