@@ -68,7 +68,7 @@ impl Table {
 /// What something took.
 struct Took {
     took: Duration,
-    /// Processor time of everything on the machine, where it tells: steadier than time where the machine is not.
+    /// Processor time of everything on the machine, where it tells.
     processor: Option<Duration>,
 }
 
