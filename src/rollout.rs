@@ -12,6 +12,7 @@ mod event;
 pub mod facts;
 mod fields;
 mod give_back;
+mod next;
 mod node;
 mod plan;
 pub mod record;
@@ -33,6 +34,7 @@ pub use facts::{
     ChannelFacts, Found, JobFacts, Labels, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, RebootPod,
     Schema, SecretFacts, Stage, WorkloadFacts,
 };
+pub use plan::Written;
 pub use record::{Cancelled, Holder, Ledger, Phase, Reboot, Record};
 pub use step::{Key, Lane, NodeChange, Step};
 pub use world::{Defaults, Kind, Lists, Trouble, World};

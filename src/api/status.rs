@@ -33,7 +33,7 @@ pub struct PlanStatus {
     /// Nodes done and nodes selected, such as `12/40`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// All nodes that are worked on or have failed, then those that wait, up to 100 in all.
+    /// All nodes that are worked on or have failed, then those that wait, up to 100 in all, or as many as are next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Vec<NodeProgress>>,
     /// What the channel said last.
@@ -104,7 +104,7 @@ pub struct NodeProgress {
     /// Name of the node.
     #[serde(default)]
     pub name: String,
-    /// UID of the node.
+    /// UID of the node. One that waits has it when it is next: it begins as soon as there is a slot, and is told afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// Where the node is: `Waiting`, `Pending`, `Starting`, `Preparing`, `Cordoning`, `Draining`, `Upgrading`,

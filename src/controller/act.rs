@@ -86,8 +86,8 @@ pub enum Told {
     JobUnknown(Text),
     /// There is no Job of this name.
     JobAbsent(Text),
-    /// The status of a Plan was written, which took so long.
-    StatusWritten(Text, Duration),
+    /// The status of a Plan was sent then, and written, which took so long with the events before it.
+    StatusWritten(Text, Timestamp, Duration),
     /// The API server has dropped our own fields of status.
     StatusPruned,
     /// An event with this key was written on its own, on this Plan.
@@ -332,6 +332,7 @@ impl Actor {
     async fn write_status(&self, plan: Text, uid: &str, body: &Value, events: &[Event]) -> Outcome {
         let began = Instant::now();
         let told = self.write_events(events).await?;
+        let sent = self.clock.now();
         let answer = self
             .plans()
             .patch_status(&plan, &exactly(), &Patch::Merge(body))
@@ -343,7 +344,7 @@ impl Actor {
                 let took = began.elapsed();
                 let mut told = vec![
                     Told::Seen(Seen::Plan(version, facts)),
-                    Told::StatusWritten(plan, took),
+                    Told::StatusWritten(plan, sent, took),
                 ];
                 told.extend(is_pruned.then_some(Told::StatusPruned));
                 Ok(told)

@@ -12,7 +12,9 @@ use tokio::time::Instant;
 
 use super::act::{Actor, Done, Told, Trouble, TroubleKind, prepare};
 use super::observe::Seen;
-use crate::rollout::{self, Decision, Key, Kind, Lane, Lists, Schema, Step, World, decide, decide_blind};
+use crate::rollout::{
+    self, Decision, Key, Kind, Lane, Lists, Schema, Step, World, Written, decide, decide_blind,
+};
 
 /// How long what is seen is gathered before it is decided on: a change of one object often brings that of another.
 const GATHER: Duration = Duration::from_millis(4);
@@ -345,9 +347,13 @@ impl Engine {
             Told::NameTaken(job) => world.name_taken(job, self.actor.clock.now()),
             Told::JobUnknown(job) => world.job_unknown(&job),
             Told::JobAbsent(job) => world.job_absent(&job),
-            Told::StatusWritten(plan, took) => {
-                let took = took.try_into().unwrap_or(SignedDuration::MAX);
-                world.status_written(&plan, took, self.actor.clock.now());
+            Told::StatusWritten(plan, sent, took) => {
+                let written = Written {
+                    sent,
+                    at: self.actor.clock.now(),
+                    took: took.try_into().unwrap_or(SignedDuration::MAX),
+                };
+                world.status_written(&plan, written);
             }
             Told::StatusPruned => {
                 if world.status_pruned(self.actor.clock.now()) {

@@ -14,7 +14,7 @@ use super::start::{self, Busy, Standings};
 use super::status::{WAITING, report};
 use super::step::{Key, Step};
 use super::world::{Hold, World};
-use super::{digests, give_back, resolve};
+use super::{digests, give_back, next, resolve};
 use crate::api::NodeProgress;
 use crate::api::names::ANNOTATION_POLL_NOW;
 use crate::channel::Named;
@@ -44,7 +44,7 @@ pub struct Report {
 }
 
 impl Decision {
-    fn wake_at(&mut self, at: Timestamp) {
+    pub(super) fn wake_at(&mut self, at: Timestamp) {
         self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
     }
 }
@@ -64,10 +64,9 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     let mut gates = BTreeMap::new();
     for (name, plan) in world.plans.iter().filter(|(_, p)| !p.facts.deleting()) {
         let gate = start::gate(world, plan, now, &mut decision.wake);
-        standings.insert(
-            name.clone(),
-            stand(world, plan, gate.as_ref(), now, &mut decision),
-        );
+        let mut nodes = stand(world, plan, gate.as_ref(), now, &mut decision);
+        next::step_back(plan, &mut nodes, &mut decision.steps);
+        standings.insert(name.clone(), nodes);
         gates.insert(name.clone(), gate);
     }
     leftovers(world, &mut decision);
@@ -104,7 +103,10 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
             continue;
         };
         let gate = gates.remove(&name).flatten();
-        let waits = start::start(world, plan, gate, &mut nodes, &mut busy, now);
+        let is_shut = gate.is_some();
+        let steps = &mut decision.steps;
+        let waits = start::start(world, plan, gate, &mut nodes, &mut busy, now, steps);
+        next::leave_out_unsure(world, plan, is_shut, &mut nodes);
         report(world, plan, &nodes, &waits, now, &mut decision);
         decision.reports.insert(name, waits);
     }
@@ -306,6 +308,7 @@ fn stand(
         Stand::Slot(mut standing) => {
             let boot = told.and_then(|told| told.boot_id.as_deref());
             standing.boot = standing.boot.or_else(|| boot.map(Text::from));
+            standing.told = told.is_some();
             Some((name.clone(), *standing))
         }
         Stand::Tidy(steps) => {

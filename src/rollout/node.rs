@@ -24,6 +24,7 @@ use super::event::{Event, EventType};
 use super::facts::{JobFacts, NodeFacts, Outcome, PodFacts, Stage, Text};
 use super::plan::PlanView;
 use super::record::Record;
+use super::status::WAITING;
 use super::step::{NodeChange, Step};
 use super::view::Class;
 use super::world::World;
@@ -236,9 +237,17 @@ impl Question<'_> {
     }
 
     /// Stored status names the machine, at this hash, and the API server has said what this controller may do. A status
-    /// that is on its way must not take back what the stored one gives: another node may have that slot in it.
+    /// that is on its way must not take back what the stored one gives: another node may have that slot in it. Who is only
+    /// next has no slot there; that there is one for it is asked where slots are given.
     fn may_begin(&self, told: Option<&NodeProgress>) -> bool {
-        told.is_some_and(|told| told.uid.is_some() && self.plan.keeps_slot(told))
+        let is_named = |told: &NodeProgress| {
+            if told.phase == WAITING {
+                self.plan.is_sure(self.now)
+            } else {
+                self.plan.keeps_slot(told)
+            }
+        };
+        told.is_some_and(|told| told.uid.is_some() && is_named(told))
             && self
                 .hash()
                 .is_some_and(|hash| self.plan.facts.status().latest_hash.as_deref() == Some(&**hash))

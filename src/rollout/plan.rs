@@ -71,6 +71,10 @@ pub(super) struct PlanView {
     stale: bool,
 }
 
+/// For how long nodes may begin that status names as next. A status is accepted only if the Plan is as the controller knows
+/// it; what somebody edits afterwards is heeded as soon as the watch tells of it, and after this time in any case.
+const SURE_FOR: SignedDuration = SignedDuration::from_secs(1);
+
 /// For what a choice was made.
 #[derive(Debug)]
 struct Chosen {
@@ -84,11 +88,13 @@ struct Chosen {
 
 /// A status that was written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Written {
-    /// When the answer came.
-    pub(super) at: Timestamp,
-    /// From the request to the answer, with the events that go before it.
-    pub(super) took: SignedDuration,
+pub struct Written {
+    /// When it was sent.
+    pub sent: Timestamp,
+    /// When the answer was heard.
+    pub at: Timestamp,
+    /// From the first of the events that go before it to the answer.
+    pub took: SignedDuration,
 }
 
 /// A status of which it is not known whether it is stored.
@@ -96,8 +102,10 @@ pub(super) struct Written {
 pub(super) struct SentStatus {
     /// Version of the Plan that it replaces, and no other.
     version: u64,
-    /// UIDs of the nodes that have a slot in it.
+    /// UIDs of the nodes that have a slot in it, and in each that may still arrive in its place.
     nodes: BTreeSet<String>,
+    /// UIDs and names of the nodes that have a slot in any of them.
+    any: BTreeMap<String, String>,
 }
 
 impl PlanView {
@@ -137,16 +145,19 @@ impl PlanView {
     /// A status is on its way. If an earlier one may still arrive in its place, nodes have their slot that both name.
     pub(super) fn status_sent(&mut self, status: &PlanStatus) {
         let active = status.active.iter().flatten();
-        let mut nodes: BTreeSet<_> = active
+        let mut any: BTreeMap<_, _> = active
             .filter(|node| node.phase != WAITING)
-            .filter_map(|node| node.uid.clone())
+            .filter_map(|node| Some((node.uid.clone()?, node.name.clone())))
             .collect();
-        if let Some(earlier) = &self.sent {
+        let mut nodes: BTreeSet<_> = any.keys().cloned().collect();
+        if let Some(earlier) = self.sent.take() {
             nodes.retain(|node| earlier.nodes.contains(node));
+            any.extend(earlier.any);
         }
         self.sent = Some(SentStatus {
             version: self.version,
             nodes,
+            any,
         });
     }
 
@@ -166,6 +177,20 @@ impl PlanView {
     pub(super) fn keeps_slot(&self, told: &NodeProgress) -> bool {
         let named = |nodes: &BTreeSet<String>| told.uid.as_ref().is_some_and(|uid| nodes.contains(uid));
         self.sent.as_ref().is_none_or(|sent| named(&sent.nodes))
+    }
+
+    /// UIDs and names of the nodes that have a slot as soon as a status has arrived that is on its way.
+    pub(super) fn slots_on_their_way(&self) -> impl Iterator<Item = (&str, &str)> {
+        let sent = self.sent.iter().flat_map(|sent| &sent.any);
+        sent.map(|(uid, name)| (uid.as_str(), name.as_str()))
+    }
+
+    /// Stored status was sent a moment ago, from this process, and accepted: the Plan was then as it is known here.
+    pub(super) fn is_sure(&self, now: Timestamp) -> bool {
+        self.written.is_some_and(|written| {
+            let until = written.sent.checked_add(SURE_FOR);
+            written.sent <= now && until.is_ok_and(|until| now < until)
+        })
     }
 
     /// The Plan has changed.

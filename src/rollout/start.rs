@@ -8,10 +8,11 @@ use super::blocker::Blocker;
 use super::decide::Report;
 use super::facts::{NodeFacts, Text};
 use super::fields;
+use super::next::Line;
 use super::node::{Next, Standing};
 use super::plan::PlanView;
 use super::resolve::Resolution;
-use super::step::Key;
+use super::step::{Key, Step};
 use super::view::Class;
 use super::world::World;
 use crate::version::Version;
@@ -202,7 +203,8 @@ impl<'a> Busy<'a> {
     }
 }
 
-/// Gives free slots to the next nodes, and says of the others why they wait.
+/// Gives free slots to the next nodes, and says of the others why they wait. Their Jobs are made once stored status names
+/// them; those that it names as next begin at once.
 pub(super) fn start(
     world: &World,
     plan: &PlanView,
@@ -210,6 +212,7 @@ pub(super) fn start(
     nodes: &mut BTreeMap<Text, Standing>,
     busy: &mut Busy<'_>,
     now: Timestamp,
+    steps: &mut Vec<Step>,
 ) -> Report {
     let mut report = Report {
         waiting: waiting(plan, nodes),
@@ -225,7 +228,11 @@ pub(super) fn start(
     }
     let mut skips = Skips::of(plan);
     let mut free = limit.saturating_sub(i64::try_from(nodes.len()).unwrap_or(i64::MAX));
-    for name in plan.nodes.ready() {
+    let line = (free > 0).then(|| Line::new(world, plan, now));
+    for (line, name) in line
+        .iter()
+        .flat_map(|line| line.nodes().map(move |name| (line, name)))
+    {
         if free <= 0 {
             break;
         }
@@ -243,8 +250,17 @@ pub(super) fn start(
             report.nodes.insert(name.clone(), blocker);
             continue;
         }
-        let mut starting = Standing::starting(node, now);
-        starting.boot = plan.spec().may_reboot().then(|| node.boot_id.clone());
+        let starting = line.begins(node, nodes, limit).map_or_else(
+            || {
+                let mut starting = Standing::starting(node, now);
+                starting.boot = plan.spec().may_reboot().then(|| node.boot_id.clone());
+                starting
+            },
+            |mut begun| {
+                steps.append(&mut begun.steps);
+                begun
+            },
+        );
         nodes.insert(name.clone(), starting);
         busy.take(plan, name);
         report.waiting -= 1;

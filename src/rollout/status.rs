@@ -12,6 +12,7 @@ use super::conditions::{conditions, seconds, unreadable};
 use super::decide::{Decision, Report};
 use super::facts::Text;
 use super::fields;
+use super::next;
 use super::node::Standing;
 use super::plan::PlanView;
 use super::resolve::{self, Resolution};
@@ -28,16 +29,17 @@ const ACTIVE_SHOWN: usize = 100;
 /// How long mere progress may wait.
 const PROGRESS_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 /// With no more slots than these, news are written at once.
-const FEW_SLOTS: usize = 5;
+pub(super) const FEW_SLOTS: usize = 5;
 /// With more, what is news within a while is written together: what a status costs the API server grows with the nodes in
 /// it, and one with a hundred costs as much as several writes of a node. The while is so many times what the last one took,
 /// so that a server that has time tells soon, and one that has none is spared.
-const PATIENCE: i32 = 2;
+const PATIENCE: i32 = 8;
+/// The same where a node waits for the status to name it, before it can begin.
+const IMPATIENCE: i32 = 2;
 /// At least.
 const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(30);
 /// At most.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_millis(500);
-
 /// Works out the status of a Plan and asks for it to be written where it is news.
 pub(super) fn report(
     world: &World,
@@ -48,6 +50,15 @@ pub(super) fn report(
     decision: &mut Decision,
 ) {
     if matches!(plan.resolution, Resolution::Reading(_)) && unreadable(world, plan).is_none() {
+        return;
+    }
+    // Where news have to wait, it is not asked what they are.
+    let awaited = nodes.values().any(|standing| standing.next.is_some());
+    let written = plan.written.filter(|written| written.at <= now);
+    let due = |rest| written.and_then(|written| written.at.checked_add(rest).ok());
+    let news_due = written.and_then(|written| due(pause(nodes.len(), written.took, awaited)));
+    if let Some(due) = news_due.filter(|due| *due > now) {
+        decision.wake_at(due);
         return;
     }
     let stored = plan.facts.status();
@@ -63,16 +74,8 @@ pub(super) fn report(
         return;
     }
     let is_progress = essence(&status) == essence(stored);
-    let due = plan
-        .written
-        .filter(|written| written.at <= now)
-        .and_then(|written| {
-            let news = pause(nodes.len(), written.took);
-            let rest = if is_progress { PROGRESS_PAUSE } else { news };
-            written.at.checked_add(rest).ok()
-        });
-    if let Some(due) = due.filter(|due| *due > now) {
-        decision.wake = Some(decision.wake.map_or(due, |known| known.min(due)));
+    if let Some(due) = due(PROGRESS_PAUSE).filter(|due| is_progress && *due > now) {
+        decision.wake_at(due);
         return;
     }
     let events = events::events(plan, stored, &status);
@@ -84,12 +87,13 @@ pub(super) fn report(
     });
 }
 
-/// How long news wait after a status was written, which took so long.
-pub(super) fn pause(slots: usize, took: SignedDuration) -> SignedDuration {
+/// How long news wait after a status was written, which took so long. Some are awaited: a node can begin with them.
+pub(super) fn pause(slots: usize, took: SignedDuration, awaited: bool) -> SignedDuration {
     if slots <= FEW_SLOTS {
         return SignedDuration::ZERO;
     }
-    took.saturating_mul(PATIENCE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    let patience = if awaited { IMPATIENCE } else { PATIENCE };
+    took.saturating_mul(patience).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }
 
 fn status(
@@ -128,14 +132,19 @@ fn status(
         observed_generation: Some(plan.facts.generation()),
         nodes: Some(counts),
         progress: Some(format!("{}/{}", counts.done, counts.selected)),
-        active: Some(active(plan, nodes, report)),
+        active: Some(active(world, plan, nodes, report)),
         channel: channel(world, plan),
         pinned: resolved.and_then(|r| plan.digests.status(&r.hash)),
         next_window,
     }
 }
 
-fn active(plan: &PlanView, nodes: &BTreeMap<Text, Standing>, report: &Report) -> Vec<NodeProgress> {
+fn active(
+    world: &World,
+    plan: &PlanView,
+    nodes: &BTreeMap<Text, Standing>,
+    report: &Report,
+) -> Vec<NodeProgress> {
     let entry = |(name, s): (&Text, &Standing)| NodeProgress {
         name: name.to_string(),
         uid: Some(s.uid.to_string()),
@@ -148,7 +157,8 @@ fn active(plan: &PlanView, nodes: &BTreeMap<Text, Standing>, report: &Report) ->
         message: s.message.clone(),
     };
     let mut out: Vec<_> = nodes.iter().map(entry).collect();
-    let room = ACTIVE_SHOWN.saturating_sub(out.len());
+    let mut next = next::count(plan, report);
+    let room = ACTIVE_SHOWN.saturating_sub(out.len()).max(next);
     let not_ready = Blocker::NodeNotReady;
     let shut = report
         .blocker
@@ -158,14 +168,14 @@ fn active(plan: &PlanView, nodes: &BTreeMap<Text, Standing>, report: &Report) ->
     let waiting = waiting.chain(plan.nodes.not_ready().map(|name| (name, Some(&not_ready))));
     let waiting = waiting.filter(|(name, _)| !nodes.contains_key(*name)).take(room);
     out.extend(waiting.map(|(name, own)| {
-        let blocker = report
-            .nodes
-            .get(name)
-            .or(shut)
-            .or(own)
-            .or(report.blocker.as_ref());
+        let own = report.nodes.get(name).or(shut).or(own);
+        let blocker = own.or(report.blocker.as_ref());
+        let is_next = own.is_none() && next > 0;
+        next -= usize::from(is_next);
+        let node = world.nodes.get(name).filter(|_| is_next);
         NodeProgress {
             name: name.to_string(),
+            uid: node.map(|node| node.uid.to_string()),
             phase: WAITING.to_owned(),
             reason: blocker.map(|b| b.reason().to_owned()),
             message: blocker.map(ToString::to_string),

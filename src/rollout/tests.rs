@@ -12,6 +12,7 @@ mod finish;
 mod give_back;
 mod jobs;
 mod lost;
+mod next;
 mod policy;
 mod reboot;
 mod recover;

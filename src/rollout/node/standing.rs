@@ -11,6 +11,8 @@ use crate::rollout::step::Step;
 pub(in crate::rollout) struct Standing {
     pub(in crate::rollout) uid: Text,
     pub(in crate::rollout) hostname: String,
+    /// Stored status says that it has a slot.
+    pub(in crate::rollout) told: bool,
     pub(in crate::rollout) failed: bool,
     /// `status.active[].phase`.
     pub(in crate::rollout) phase: &'static str,
@@ -43,6 +45,7 @@ impl Standing {
         Self {
             uid: node.uid.clone(),
             hostname: node.hostname().to_owned(),
+            told: false,
             failed: false,
             phase,
             since: None,
@@ -96,7 +99,7 @@ impl Standing {
         self.held_up(blocker.reason(), blocker.to_string())
     }
 
-    pub(super) fn then(mut self, step: Step) -> Self {
+    pub(in crate::rollout) fn then(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
     }

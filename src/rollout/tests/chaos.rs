@@ -14,6 +14,8 @@ use crate::rollout::{Kind, Outcome};
 
 const PLANS: [&str; 3] = ["agent", "patch", "server"];
 const NODES: [&str; 5] = ["a.x", "a.y", "b", "c", "d"];
+/// With those many have slots, and some are next.
+const MORE: [&str; 8] = ["e", "f", "g", "h", "i", "j", "k", "l"];
 
 /// One roll-out.
 struct Game {
@@ -82,8 +84,19 @@ impl Game {
                 toy.guarded.insert(node.to_owned());
             }
         }
+        let mut more = Dice::new(seed ^ 0x5107);
+        let many = more.chance(25);
+        if many {
+            toy.add_nodes(&MORE);
+            toy.status_takes = SignedDuration::from_millis(i64::try_from(more.roll(200)).unwrap());
+        }
         for name in PLANS.iter().take(1 + dice.roll(3)) {
-            toy.apply(plan(name, &mut dice));
+            let mut plan = plan(name, &mut dice);
+            if many && more.chance(70) {
+                plan.spec.concurrency = Some(i64::try_from(6 + more.roll(4)).unwrap());
+                plan.spec.reboot = plan.spec.reboot.filter(|_| more.chance(50));
+            }
+            toy.apply(plan);
         }
         let faults = if dice.chance(25) { 0 } else { 2 + dice.roll(25) };
         let meddling = dice.roll(14);

@@ -376,24 +376,37 @@ fn with_many_slots_news_of_several_nodes_is_written_at_once_and_soon() {
 }
 
 #[test]
-fn with_many_slots_an_api_server_that_is_slow_is_told_less_often() {
-    let names: Vec<_> = (10..71).map(|n| format!("node-{n}")).collect();
+fn with_many_slots_an_api_server_that_is_slow_is_told_less_often_and_sooner_where_a_node_waits_for_it() {
+    let names: Vec<_> = (10..90).map(|n| format!("node-{n}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    for (takes, due) in [(8, 30), (95, 190), (4_000, 500)] {
+    // Twelve of those that wait are next, and need not be told first.
+    for (done, takes, due) in [
+        (1, 2, 30),
+        (1, 8, 64),
+        (12, 95, 500),
+        (13, 8, 30),
+        (13, 95, 190),
+        (13, 4_000, 500),
+    ] {
         let mut toy = Toy::new();
         toy.status_takes = SignedDuration::from_millis(takes);
         toy.add_nodes(&names);
         toy.apply(plan_with("p", |spec| spec.concurrency = Some(60)));
         toy.settle();
         let slots = toy.slots("p");
+        // Status names the next ones once all have their slots.
+        toy.later(2);
         let written = toy.plans["p"].version;
-        toy.succeeds(&slots[0]);
+        for node in &slots[..done] {
+            toy.succeeds_unseen(node);
+        }
+        toy.settle();
         assert_eq!(toy.plans["p"].version, written);
-        let due = morning() + SignedDuration::from_millis(due);
+        let due = toy.now + SignedDuration::from_millis(due);
         assert_eq!(
             toy.decision().wake,
             Some(due),
-            "after a status that took {takes} ms"
+            "{done} are done after a status that took {takes} ms"
         );
     }
 }
@@ -495,7 +508,7 @@ fn what_a_drain_waits_for_is_told_while_it_drains() {
 }
 
 #[test]
-fn status_shows_all_nodes_with_a_slot_and_others_up_to_a_hundred() {
+fn status_shows_all_nodes_with_a_slot_those_that_are_next_and_others_up_to_a_hundred() {
     let mut toy = Toy::new();
     for number in 0..150 {
         toy.add_nodes(&[&format!("n{number:03}")]);
@@ -509,7 +522,8 @@ fn status_shows_all_nodes_with_a_slot_and_others_up_to_a_hundred() {
     );
     toy.edit("p", |spec| spec.concurrency = Some(120));
     toy.later(1);
-    assert_eq!(toy.status("p").active.as_ref().unwrap().len(), 120);
+    assert_eq!(toy.slots("p").len(), 120);
+    assert_eq!(toy.status("p").active.as_ref().unwrap().len(), 120 + 24);
 }
 
 #[test]

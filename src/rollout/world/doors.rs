@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::super::facts::{
     ChannelFacts, JobFacts, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, Schema, SecretFacts, Text,
@@ -339,11 +339,11 @@ impl World {
         }
     }
 
-    /// The status of a Plan was written, and that took so long.
-    pub fn status_written(&mut self, plan: &str, took: SignedDuration, now: Timestamp) {
+    /// The status of a Plan was written.
+    pub fn status_written(&mut self, plan: &str, written: Written) {
         self.pruned = None;
         if let Some(view) = self.plans.get_mut(plan) {
-            view.written = Some(Written { at: now, took });
+            view.written = Some(written);
             view.sent = None;
         }
     }

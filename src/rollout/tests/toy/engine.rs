@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Toy;
 use super::requests::{Reply, Request, Told, Wrong};
-use crate::rollout::{Decision, Key, Kind, Lists, Schema, Trouble, decide};
+use crate::rollout::{Decision, Key, Kind, Lists, Schema, Trouble, Written, decide};
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(in super::super) struct Flight {
     sent: Lists,
     request: Request,
     reply: Option<Reply>,
+    /// When it was sent.
+    at: Timestamp,
 }
 
 impl Flight {
@@ -118,6 +120,7 @@ impl Toy {
                 sent,
                 request,
                 reply: None,
+                at: self.now,
             });
         }
     }
@@ -127,6 +130,20 @@ impl Toy {
         let flights = self.engine.flights.iter().enumerate();
         flights
             .filter(|(_, flight)| flight.reply.is_none())
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    /// A status is under way.
+    pub(in super::super) fn sends_status(&self) -> bool {
+        self.engine.flights.iter().any(Flight::writes_status)
+    }
+
+    /// Patches of nodes that are under way.
+    pub(in super::super) fn node_patches(&self) -> Vec<usize> {
+        let flights = self.engine.flights.iter().enumerate();
+        flights
+            .filter(|(_, flight)| flight.patches_node())
             .map(|(at, _)| at)
             .collect()
     }
@@ -158,11 +175,12 @@ impl Toy {
             sent,
             request,
             reply,
+            at,
         } = self.engine.flights.remove(flight);
         self.note(|| format!("heard: {}", short(&request)));
         let Reply { told, trouble } = reply.unwrap();
         for told in told {
-            self.hear(told, sent);
+            self.hear(told, sent, at);
         }
         self.world.answered(&key);
         if let Some((message, kind)) = trouble {
@@ -173,7 +191,7 @@ impl Toy {
         }
     }
 
-    fn hear(&mut self, told: Told, sent: Lists) {
+    fn hear(&mut self, told: Told, sent: Lists, at: Timestamp) {
         let world = &mut self.world;
         match told {
             Told::News(news) => {
@@ -198,7 +216,14 @@ impl Toy {
             Told::NameTaken(job) => world.name_taken(job, self.now),
             Told::JobUnknown(job) => world.job_unknown(&job),
             Told::JobAbsent(job) => world.job_absent(&job),
-            Told::StatusWritten(plan) => world.status_written(&plan, self.status_takes, self.now),
+            Told::StatusWritten(plan) => {
+                let written = Written {
+                    sent: at,
+                    at: self.now,
+                    took: self.now.duration_since(at).max(self.status_takes),
+                };
+                world.status_written(&plan, written);
+            }
             Told::StatusPruned => {
                 world.status_pruned(self.now);
             }

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::SignedDuration;
+
 use super::objects::apply;
 use super::{Cordon, Toy, ToyJob, ToyPod, Who};
 use crate::api::{PlanSpec, PlanStatus, names};
 use crate::job::name::{job_name, second_job_name};
-use crate::rollout::facts::{Outcome, Stage};
+use crate::rollout::facts::{Outcome, Stage, Text};
 use crate::rollout::record::Phase;
 use crate::rollout::status::pause;
 use crate::rollout::{Decision, Event, NodeChange, NodeFacts, RebootPod, Record, Step};
@@ -32,6 +34,8 @@ pub(in super::super) struct Laws {
     requested: BTreeMap<(Place, String), BTreeSet<String>>,
     /// Boot in which the last upgrade succeeded that asked for a reboot, by Plan name, node and hash.
     to_leave: BTreeMap<(Place, String), String>,
+    /// How many nodes the controller thought might be worked on when it asked for a Job, by the Job's name.
+    limits: BTreeMap<String, i64>,
     /// How many reboots were requested.
     pub(in super::super) reboots: u32,
     /// How many drains were told to stop.
@@ -50,7 +54,7 @@ struct Run {
 
 impl Toy {
     /// A step is about to be begun.
-    pub(super) fn is_begun(&self, step: &Step) {
+    pub(super) fn is_begun(&mut self, step: &Step) {
         let quiet = matches!(
             step,
             Step::Poll { .. }
@@ -73,9 +77,14 @@ impl Toy {
                 let uid = &self.world.node(node).unwrap().uid;
                 let facts = self.world.plan(plan).unwrap();
                 let mut active = facts.status().active.iter().flatten();
-                let slot = active
-                    .find(|n| n.phase != "Waiting" && n.name == **node && n.uid.as_deref() == Some(&**uid));
-                self.law(slot.is_some(), || {
+                let told = active.find(|n| n.name == **node && n.uid.as_deref() == Some(&**uid));
+                let slot = told.filter(|told| told.phase != "Waiting");
+                // One that is next may begin for a second after it was told so, if the Job is all that can be lost.
+                let view = &self.world.plans[plan];
+                let second = SignedDuration::from_secs(1);
+                let sure = view.written.is_some_and(|it| self.now < it.sent + second);
+                let next = told.is_some() && sure && view.limit() > 5 && !view.spec().may_reboot();
+                self.law(slot.is_some() || next, || {
                     format!("a Job before status names {node}: {step:?}")
                 });
                 let hash = facts.status().latest_hash.as_deref().unwrap_or_default();
@@ -83,12 +92,14 @@ impl Toy {
                     job_name(plan, node, hash),
                     second_job_name(plan, &facts.uid, node, uid, hash),
                 ];
+                let limit = view.limit();
                 let another = slot
                     .and_then(|slot| slot.job.as_ref())
                     .filter(|job| !names.contains(job));
                 self.law(another.is_none() || !facts.object.spec.may_reboot(), || {
                     format!("{job} while status says that the node has another: {another:?}")
                 });
+                self.laws.limits.insert(job.to_string(), limit);
             }
             Step::MarkRecorded { job, .. } => self.is_marked(job),
             _ => {}
@@ -150,17 +161,24 @@ impl Toy {
                 .collect();
             let report = &decision.reports[name];
             // Where many have slots, who gets one now is told with the next status: soon after the last one, and no more
-            // than there are slots.
+            // than there are slots. Who begins now need not wait for it.
+            let begins = |node: &Text| {
+                let begins = |step: &Step| matches!(step, Step::CreateJob { plan, node: on, .. } if plan == name && on == node);
+                let making = self.world.making.contains_key(&(name.clone(), node.clone()));
+                making
+                    || self.world.jobs_on(node).any(|job| job.plan == *name)
+                    || decision.steps.iter().any(begins)
+            };
             let limit = usize::try_from(view.limit()).unwrap_or_default();
             let due = view
                 .written
-                .map(|written| written.at + pause(limit, written.took));
+                .map(|written| written.at + pause(limit, written.took, true));
             let is_due = written.is_none()
                 && due.is_some_and(|due| self.now < due && decision.wake.is_some_and(|wake| wake <= due));
             let mut untold = 0;
             for node in view.nodes.ready().chain(view.nodes.not_ready()) {
                 let named = report.blocker.is_some() || report.nodes.contains_key(node);
-                untold += usize::from(!named && !begun.contains(&**node));
+                untold += usize::from(!named && !begun.contains(&**node) && !begins(node));
                 self.law(untold == 0 || is_due && untold <= limit, || {
                     format!("{node} waits for {name}, nobody says why")
                 });
@@ -202,11 +220,7 @@ impl Toy {
             || format!("{conditions:?}"),
         );
         let facts = &self.plans[plan].it;
-        let holds = |status: &PlanStatus| -> BTreeSet<(String, Option<String>)> {
-            let active = status.active.iter().flatten().filter(|n| n.phase != "Waiting");
-            active.map(|n| (n.name.clone(), n.uid.clone())).collect()
-        };
-        let (before, after) = (holds(facts.status()), holds(status));
+        let (before, after) = (slots_in(facts.status()), slots_in(status));
         let limit = match &facts.object.spec.max_concurrent {
             Some(_) => self.world.plans[plan].limit(),
             None => facts.object.spec.concurrency.unwrap_or(0).max(0),
@@ -227,10 +241,28 @@ impl Toy {
                 after.len()
             )
         });
+        // Nor may one get a slot that is there no more, since another node has begun.
+        let at_work = self.at_work(&facts.uid);
+        let held = after.union(&at_work).count();
+        self.law(fresh.is_empty() || held <= limit || !is_ours, || {
+            format!("{held} slots of {limit} in {plan}: new {fresh:?} of {after:?} beside {at_work:?}")
+        });
         let applying = status.applying.as_ref().map_or(0, Vec::len);
         self.law(applying == after.len(), || {
             format!("applying {:?} and active {after:?}", status.applying)
         });
+    }
+
+    /// Nodes on which a Job of this Plan has not ended.
+    fn at_work(&self, plan_uid: &str) -> BTreeSet<(String, Option<String>)> {
+        let jobs = self.jobs.values().map(|job| &job.it.facts);
+        let live = jobs.filter(|job| *job.plan_uid == *plan_uid && job.is_live());
+        live.filter_map(|job| {
+            let uid = &self.nodes.get(&*job.node)?.it.facts.uid;
+            let here = job.node_uid.as_ref().is_none_or(|of| of == uid);
+            here.then(|| (job.node.to_string(), Some(uid.to_string())))
+        })
+        .collect()
     }
 
     /// A Job whose result is not recorded, or a record, gives the node a slot, whatever status said.
@@ -262,6 +294,22 @@ impl Toy {
             format!("two live Jobs: {facts:?} {twin:?}")
         });
         self.runs_by_the_digest_that_is_stored(job);
+        let plan = self.plans.get(&*facts.plan).map(|plan| &plan.it);
+        let plan = plan.filter(|plan| plan.uid == facts.plan_uid);
+        if let (Some(plan), Some(node)) = (plan, self.nodes.get(&*facts.node)) {
+            let place = (facts.node.to_string(), Some(node.it.facts.uid.to_string()));
+            let told = slots_in(plan.status()).contains(&place);
+            let (others, limit) = (
+                self.at_work(&facts.plan_uid).len(),
+                self.laws.limits.get(&*facts.name),
+            );
+            let room = limit.is_none_or(|limit| i64::try_from(others).is_ok_and(|others| others < *limit));
+            self.law(told || room, || {
+                format!(
+                    "{others} of {limit:?} nodes are worked on, and one that was not told begins: {facts:?}"
+                )
+            });
+        }
         let has_plan = |uid: &str| self.plans.values().any(|plan| *plan.it.uid == *uid);
         let rival = others()
             .filter(|other| has_plan(&other.plan_uid) && has_plan(&facts.plan_uid))
@@ -530,4 +578,10 @@ impl Toy {
             self.laws.told_to_node.insert(record.job_uid);
         }
     }
+}
+
+/// Names and UIDs of the nodes that have a slot.
+fn slots_in(status: &PlanStatus) -> BTreeSet<(String, Option<String>)> {
+    let active = status.active.iter().flatten().filter(|n| n.phase != "Waiting");
+    active.map(|n| (n.name.clone(), n.uid.clone())).collect()
 }
