@@ -46,7 +46,7 @@ const TOLD: u64 = 1_000;
 const LINES: usize = 250;
 
 /// All that may go wrong, and each does in a hundred storms.
-const FAULTS: [&str; 47] = [
+const FAULTS: [&str; 48] = [
     "409",
     "410",
     "429",
@@ -94,12 +94,14 @@ const FAULTS: [&str; 47] = [
     "watch broken off",
     "(upgrades)",
     "(reboots)",
+    "(began as next)",
 ];
 
 /// What came of a storm.
 struct Played {
     tally: Tally,
     upgrades: u64,
+    nexts: u64,
     reboots: u64,
     requests: usize,
 }
@@ -143,6 +145,7 @@ fn play(seed: u64) -> Result<Played, String> {
         Ok(Played {
             tally: weather.tally(),
             upgrades: laws.upgrades,
+            nexts: laws.nexts,
             reboots: laws.reboots,
             requests: trace.len(),
         })
@@ -394,6 +397,7 @@ impl Sums {
             Ok(Played {
                 tally,
                 upgrades,
+                nexts,
                 reboots,
                 requests,
             }) => {
@@ -401,6 +405,7 @@ impl Sums {
                 let more = [
                     ("(upgrades)", upgrades),
                     ("(reboots)", reboots),
+                    ("(began as next)", nexts),
                     ("(requests)", requests),
                 ];
                 for (kind, count) in tally.into_iter().chain(more) {

@@ -46,6 +46,10 @@ pub(super) struct Laws {
     requested: BTreeMap<(Place, String), u32>,
     pub(super) reboots: u64,
     pub(super) upgrades: u64,
+    /// When it was changed last how many nodes a Plan may work on, and how many that were before.
+    limits: BTreeMap<String, (Timestamp, usize)>,
+    /// How many Jobs were made for a node that status named as next.
+    pub(super) nexts: u64,
     /// What has been seen, a line each.
     story: Vec<String>,
 }

@@ -17,6 +17,8 @@ const PLANS: [&str; 3] = ["agent", "patch", "server"];
 /// A node that no Plan is for: pods that are drained find a place there.
 pub(super) const SPARE: &str = "spare";
 const NODES: [&str; 5] = ["a.x", "a.y", "b", "c", "d"];
+/// With those many have slots, and some are next.
+const MORE: [&str; 8] = ["e", "f", "g", "h", "i", "j", "k", "l"];
 /// What of a Plan system-upgrade-controller's definition knows.
 const KNOWN_SPEC: [&str; 17] = [
     "channel",
@@ -44,6 +46,8 @@ pub(super) struct People {
     cluster: Cluster,
     weather: Weather,
     dice: Dice,
+    /// Decides on what came later, so that older stories stay what they are.
+    more: Dice,
     edits: u64,
     /// How long they wait at most between two deeds, in milliseconds: some leave nothing time to end.
     patience: u64,
@@ -59,6 +63,7 @@ impl People {
             weather: weather.clone(),
             patience: *dice.pick(&[8_000, 16_000, 35_000]).unwrap(),
             dice,
+            more: Dice::new(seed ^ 0x5107),
             edits: 0,
             off: Vec::new(),
         }
@@ -74,9 +79,20 @@ impl People {
         if self.dice.chance(40) {
             self.open_a_shop();
         }
+        let many = self.more.chance(20);
+        for name in MORE.iter().filter(|_| many) {
+            self.add_node(name);
+        }
         let plans = usize::try_from(1 + self.dice.roll(3)).unwrap();
         for name in &PLANS[..plans] {
-            self.apply(name);
+            let mut spec = self.spec();
+            if many {
+                spec["concurrency"] = (6 + self.more.roll(4)).into();
+                if self.more.chance(60) {
+                    spec.as_object_mut().unwrap().remove("reboot");
+                }
+            }
+            self.apply(name, &spec);
         }
     }
 
@@ -126,8 +142,7 @@ impl People {
         self.cluster.put(budget).unwrap();
     }
 
-    fn apply(&mut self, name: &str) {
-        let spec = self.spec();
+    fn apply(&mut self, name: &str, spec: &Value) {
         let plan = json!({
             "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
             "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec,
@@ -367,7 +382,8 @@ impl People {
             4 => {
                 self.delete_plan(plan);
                 self.count("Plan made again", plan);
-                self.apply(plan);
+                let spec = self.spec();
+                self.apply(plan, &spec);
             }
             5 | 6 => {
                 let version = *self.dice.pick(&["v1", "v2"]).unwrap();

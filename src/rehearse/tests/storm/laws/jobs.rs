@@ -1,13 +1,19 @@
 //! Jobs: how many, when they begin, are marked and go.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 
+use super::plans::{Slot, limit};
 use super::{Broken, CONTROLLER, Laws, read};
 use crate::api::names;
 use crate::controller::objects::SlimJob;
 use crate::rehearse::store::Change;
 use crate::rollout::facts::Text;
-use crate::rollout::{JobFacts, Outcome};
+use crate::rollout::{JobFacts, Outcome, PlanFacts};
+
+/// How long a request may be on its way, and what it was sent for may be otherwise by then.
+const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(10);
 
 impl Laws {
     pub(super) fn job(&mut self, at: Timestamp, who: &str, change: &Change) -> Broken {
@@ -37,7 +43,7 @@ impl Laws {
                 at,
                 &format!("Job {name} for {}, attempt {}", facts.node, facts.attempt),
             );
-            self.job_is_created(&facts)?;
+            self.job_is_created(at, &facts)?;
             self.jobs.insert(name, facts);
             return Ok(());
         };
@@ -79,7 +85,7 @@ impl Laws {
             .insert(((plan_uid.to_owned(), node_uid), hash.to_owned()));
     }
 
-    fn job_is_created(&self, facts: &JobFacts) -> Broken {
+    fn job_is_created(&mut self, at: Timestamp, facts: &JobFacts) -> Broken {
         let has_plan = |uid: &str| self.plans.values().any(|plan| *plan.uid == *uid);
         if !has_plan(&facts.plan_uid) {
             return Ok(());
@@ -94,15 +100,19 @@ impl Laws {
             !facts.disruptive || rival.is_none(),
             "two disruptive Plans on a node: {facts:?} and {rival:?}"
         );
+        let mut began_as_next = false;
         if let Some(active) = self
             .plans
             .get(&*facts.plan)
             .and_then(|plan| plan.status().active.as_ref())
         {
-            let named = active
+            let told = active
                 .iter()
-                .filter(|node| node.phase != "Waiting")
-                .any(|node| *node.name == *facts.node && node.uid.as_deref() == facts.node_uid.as_deref());
+                .find(|node| *node.name == *facts.node && node.uid.as_deref() == facts.node_uid.as_deref());
+            let has_slot = told.is_some_and(|told| told.phase != "Waiting");
+            let is_next = told.is_some() && self.has_room(at, &facts.plan);
+            let named = has_slot || is_next;
+            began_as_next = !has_slot && is_next;
             // A request that is on its way when its node goes cannot be called back, and makes a Job for nobody.
             let is_gone = |uid: &Text| {
                 let node = self.nodes.get(&*facts.node);
@@ -113,7 +123,34 @@ impl Laws {
                 "a Job before status names its node: {facts:?}"
             );
         }
+        self.nexts += u64::from(began_as_next);
         Ok(())
+    }
+
+    /// More nodes may be worked on than there are, or might have been when the request was sent.
+    fn has_room(&self, at: Timestamp, plan: &str) -> bool {
+        let plan = &self.plans[plan];
+        let (since, earlier) = self.limits.get(&*plan.name).copied().unwrap_or_default();
+        let earlier = if at.duration_since(since) < ON_ITS_WAY {
+            earlier
+        } else {
+            0
+        };
+        self.at_work(plan).len() < limit(plan).max(earlier)
+    }
+
+    /// Nodes on which a Job of this Plan has not ended.
+    pub(super) fn at_work(&self, plan: &PlanFacts) -> BTreeSet<Slot> {
+        let live = self
+            .jobs
+            .values()
+            .filter(|job| job.plan_uid == plan.uid && job.is_live());
+        live.filter_map(|job| {
+            let uid = &self.nodes.get(&*job.node)?.facts.uid;
+            let here = job.node_uid.as_ref().is_none_or(|of| of == uid);
+            here.then(|| (job.node.to_string(), Some(uid.to_string())))
+        })
+        .collect()
     }
 
     fn is_marked(&self, job: &JobFacts) -> Broken {

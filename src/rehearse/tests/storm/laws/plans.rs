@@ -11,6 +11,19 @@ use crate::controller::objects::RawPlan;
 use crate::rehearse::store::Change;
 use crate::rollout::PlanFacts;
 
+/// Name and UID of a node that has a slot.
+pub(super) type Slot = (String, Option<String>);
+
+/// How many nodes a Plan may work on at a time.
+pub(super) fn limit(plan: &PlanFacts) -> usize {
+    let spec = &plan.object.spec;
+    let limit = match spec.max_concurrent {
+        Some(IntOrString::Int(limit)) => limit.into(),
+        _ => spec.concurrency.unwrap_or_default(),
+    };
+    usize::try_from(limit).unwrap_or_default()
+}
+
 /// The nodes that have a slot, for people to read.
 fn slots(status: &PlanStatus) -> Vec<String> {
     let nodes = status
@@ -37,7 +50,11 @@ impl Laws {
             return Ok(());
         }
         let slots = slots(facts.status());
+        let now = limit(&facts);
         let before = self.plans.insert(name.clone(), facts);
+        if let Some(limit) = before.as_ref().map(limit).filter(|before| *before != now) {
+            self.limits.insert(name.clone(), (at, limit));
+        }
         if before
             .as_ref()
             .map(|before| self::slots(before.status()))
@@ -73,7 +90,7 @@ impl Laws {
         );
         let empty = PlanStatus::default();
         let before = before.unwrap_or(&empty);
-        let holds = |status: &PlanStatus| -> BTreeSet<(String, Option<String>)> {
+        let holds = |status: &PlanStatus| -> BTreeSet<Slot> {
             let active = status.active.iter().flatten().filter(|n| n.phase != "Waiting");
             active.map(|n| (n.name.clone(), n.uid.clone())).collect()
         };
@@ -94,15 +111,18 @@ impl Laws {
             fresh.is_empty() || !spec.suspend.unwrap_or_default(),
             "{plan} is suspended, and {fresh:?} are given slots"
         );
-        let limit = match spec.max_concurrent {
-            Some(IntOrString::Int(limit)) => limit.into(),
-            _ => spec.concurrency.unwrap_or_default(),
-        };
-        let limit = usize::try_from(limit).unwrap_or_default();
+        let limit = limit(facts);
         law!(
             fresh.is_empty() || after.len() <= limit,
             "{} slots of {limit} in {plan}: new {fresh:?} of {after:?}",
             after.len()
+        );
+        // Nor may one get a slot that is there no more, since another node has begun.
+        let at_work = self.at_work(facts);
+        let held = after.union(&at_work).count();
+        law!(
+            fresh.is_empty() || held <= limit,
+            "{held} slots of {limit} in {plan}: new {fresh:?} of {after:?} beside {at_work:?}"
         );
         let applying = status.applying.as_ref().map_or(0, Vec::len);
         law!(
