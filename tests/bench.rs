@@ -457,7 +457,9 @@ impl Gaps {
                 let now = Instant::now();
                 let uid = job.metadata.uid.clone().unwrap_or_default();
                 made.entry(uid.clone()).or_insert(now);
-                if job.status.and_then(|status| status.succeeded) == Some(1) {
+                let conditions = job.status.and_then(|status| status.conditions);
+                let mut conditions = conditions.into_iter().flatten();
+                if conditions.any(|it| it.type_ == "Complete" && it.status == "True") {
                     done.entry(uid).or_insert(now);
                 }
             }
