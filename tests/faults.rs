@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 
-use crate::rollout::{DISTURBED, PLAN, RollOut, Shape};
+use crate::rollout::{DISTURBED, PLAN, RollOut, Shape, told_before};
 use crate::support::bed::Bed;
 use crate::support::controlplane::Options;
 use crate::support::faults::{FaultProxy, Moment, Passed, Rule};
@@ -13,7 +13,7 @@ use crate::support::wait::{self, SOON};
 use crate::support::world::World;
 use crate::tended::Tended;
 
-const SMALL: Shape = Shape {
+pub(crate) const SMALL: Shape = Shape {
     nodes: 3,
     concurrency: 1,
     run: Duration::from_millis(200),
@@ -23,6 +23,13 @@ const BROAD: Shape = Shape {
     nodes: 8,
     concurrency: 3,
     run: Duration::from_millis(400),
+};
+
+/// So many have slots that two are next.
+pub(crate) const MANY: Shape = Shape {
+    nodes: 20,
+    concurrency: 10,
+    run: Duration::from_millis(600),
 };
 
 /// For how long the API server is away. Longer than a request may take, and than a Lease of the tests lasts.
@@ -188,8 +195,8 @@ async fn a_write_that_took_effect_and_is_answered_after_the_client_gave_up_is_no
 }
 
 /// A roll-out whose controller is killed at one request, and started again. False when there was no such request.
-pub(crate) async fn killed_at(rule: Rule, moment: Moment) -> bool {
-    let mut rollout = RollOut::prepare(World::new().await, SMALL).await;
+pub(crate) async fn killed_at(shape: Shape, rule: Rule, moment: Moment) -> bool {
+    let mut rollout = RollOut::prepare(World::new().await, shape).await;
     rollout.spec["postCompleteDelay"] = serde_json::json!("100ms");
     let faults = rollout.world.faults(0).await;
     faults.add(rule.kill(moment));
@@ -209,7 +216,7 @@ async fn a_controller_that_is_killed_at_a_write_is_followed_by_one_that_goes_on_
         .flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
     let tries = at.map(|(n, moment)| async move {
         assert!(
-            killed_at(Rule::write().nth(n), moment).await,
+            killed_at(SMALL, Rule::write().nth(n), moment).await,
             "there is no write {n}"
         );
     });
@@ -220,6 +227,33 @@ async fn a_controller_that_is_killed_at_a_write_is_followed_by_one_that_goes_on_
 }
 
 #[tokio::test]
+async fn where_many_have_slots_the_next_begin_before_they_are_told_and_a_killed_controller_loses_none() {
+    // Ten are told of their slots; from then on, each Job is another node's.
+    let jobs = || Rule::on("create", "jobs");
+    let at = [12, 15].into_iter();
+    let at = at.flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
+    let tries = at.map(|(n, moment)| async move {
+        assert!(
+            killed_at(MANY, jobs().nth(n), moment).await,
+            "there is no Job {n}"
+        );
+    });
+    futures::stream::iter(tries)
+        .buffer_unordered(2)
+        .collect::<()>()
+        .await;
+
+    let rollout = RollOut::prepare(World::new().await, MANY).await;
+    let _controller = rollout.controller().start();
+    rollout.begin().await;
+    rollout.ends_well().await;
+    let told = told_before(&rollout.world.requests().await);
+    let next = told.iter().filter(|(_, told)| told.as_deref() == Some("Waiting"));
+    let next = next.count();
+    assert!((1..=MANY.nodes - MANY.concurrency).contains(&next), "{told:?}");
+}
+
+#[tokio::test]
 async fn an_event_is_told_once_even_when_the_controller_is_killed_while_it_is_told() {
     let at = [1, 4]
         .into_iter()
@@ -227,7 +261,7 @@ async fn an_event_is_told_once_even_when_the_controller_is_killed_while_it_is_to
     let tries = at.map(|(n, moment)| async move {
         // The first two are `Starting` and `Started`.
         assert!(
-            killed_at(Rule::on("create", "events").nth(n + 2), moment).await,
+            killed_at(SMALL, Rule::on("create", "events").nth(n + 2), moment).await,
             "there is no event {n}"
         );
     });

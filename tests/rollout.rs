@@ -239,6 +239,10 @@ impl RollOut {
             assert_eq!(uids.len(), 1, "Jobs of {target:?}: {uids:?}");
         }
 
+        for (job, told) in told_before(requests) {
+            assert!(told.is_some(), "made before status named its node: {job}");
+        }
+
         let limit = self.shape.concurrency;
         assert!(
             requests.most_jobs_at_once(PLAN) <= limit,
@@ -449,6 +453,36 @@ fn most_nodes_at_once(requests: &Requests) -> usize {
         most = most.max(open.len());
     }
     most
+}
+
+/// What status had said of its node, with the node's UID, when each Job was asked for: that it is `Waiting` and next, or that it
+/// holds a slot. Nothing where it had not named it.
+pub(crate) fn told_before(requests: &Requests) -> Vec<(String, Option<String>)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let statuses = requests.0.iter().filter(|request| {
+        let is_status = request.verb == "patch" && request.resource == "plans/status";
+        // One whose client was killed may be in the log as one that failed.
+        is_status && !(300..500).contains(&request.code) && request.sent["status"]["active"].is_array()
+    });
+    let statuses: Vec<_> = statuses.collect();
+    let jobs = requests.0.iter();
+    let jobs =
+        jobs.filter(|request| request.verb == "create" && request.resource == "jobs" && request.code == 201);
+    jobs.map(|job| {
+        let node = text(&job.answered["metadata"]["annotations"]["refit.rs/node-uid"]);
+        // The last one that was answered, and those after it that may have been stored before they were.
+        let last = statuses
+            .iter()
+            .rposition(|it| it.code < 300 && it.at <= job.received);
+        let known = statuses.iter().skip(last.unwrap_or_default());
+        let mut known = known.filter(|it| it.received <= job.received);
+        let told = known.find_map(|status| {
+            let mut nodes = status.sent["status"]["active"].as_array()?.iter();
+            nodes.find(|it| text(&it["uid"]) == node)
+        });
+        (line(job), told.map(|told| text(&told["phase"])))
+    })
+    .collect()
 }
 
 /// A request in one line, for a failed test.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 
-use crate::faults::killed_at;
+use crate::faults::{MANY, SMALL, killed_at};
 use crate::rollout::{RollOut, Shape};
 use crate::support::faults::{Moment, Rule};
 use crate::support::names;
@@ -107,10 +107,10 @@ async fn fifty_roll_outs_of_fifty_nodes_outlive_their_controllers() {
 }
 
 /// Kills at the first, the second and so on of these requests, until there is none that far.
-async fn at_each(kind: &str, rule: impl Fn() -> Rule, moment: Moment) {
+async fn at_each(shape: Shape, kind: &str, rule: impl Fn() -> Rule, moment: Moment) {
     let numbers = futures::stream::iter(1..).map(|n| {
         let rule = rule().nth(n);
-        async move { (n, killed_at(rule, moment).await) }
+        async move { (n, killed_at(shape, rule, moment).await) }
     });
     let mut tries = numbers.buffered(SIDE_BY_SIDE);
     while let Some((n, killed)) = tries.next().await {
@@ -125,15 +125,17 @@ async fn at_each(kind: &str, rule: impl Fn() -> Rule, moment: Moment) {
 #[tokio::test]
 #[ignore = "long: just soak"]
 async fn a_controller_may_be_killed_at_each_of_its_writes() {
-    at_each("writes", Rule::write, Moment::Before).await;
-    at_each("writes", Rule::write, Moment::After).await;
+    for shape in [SMALL, MANY] {
+        at_each(shape, "writes", Rule::write, Moment::Before).await;
+        at_each(shape, "writes", Rule::write, Moment::After).await;
+    }
 }
 
 #[tokio::test]
 #[ignore = "long: just soak"]
 async fn a_controller_may_be_killed_at_each_of_its_events() {
-    at_each("events", || Rule::on("create", "events"), Moment::Before).await;
-    at_each("events", || Rule::on("create", "events"), Moment::After).await;
+    at_each(SMALL, "events", || Rule::on("create", "events"), Moment::Before).await;
+    at_each(SMALL, "events", || Rule::on("create", "events"), Moment::After).await;
 }
 
 /// Numbers that are as good as random, and the same for the same seed (SplitMix64).

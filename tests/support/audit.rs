@@ -80,6 +80,9 @@ pub struct Request {
     pub name: String,
     pub uri: String,
     pub code: u16,
+    /// When it reached the API server.
+    pub received: Timestamp,
+    /// When it was answered.
     pub at: Timestamp,
     /// What was sent, where [`POLICY`] keeps it.
     pub sent: Value,
@@ -369,6 +372,7 @@ struct Line {
     object_ref: ObjectRef,
     #[serde(default)]
     response_status: ResponseStatus,
+    request_received_timestamp: Timestamp,
     stage_timestamp: Timestamp,
     #[serde(default)]
     request_object: Value,
@@ -413,6 +417,7 @@ impl From<Line> for Request {
             name: reference.name,
             uri: line.request_uri,
             code: line.response_status.code,
+            received: line.request_received_timestamp,
             at: line.stage_timestamp,
             sent: line.request_object,
             answered: line.response_object,
@@ -441,6 +446,7 @@ mod tests {
                 "user": { "username": "somebody" },
                 "objectRef": { "resource": resource, "subresource": subresource, "namespace": "n", "name": name },
                 "responseStatus": { "code": if *verb == "create" { 201 } else { 200 } },
+                "requestReceivedTimestamp": "2026-01-01T00:00:00.000000Z",
                 "stageTimestamp": "2026-01-01T00:00:00.000000Z", "requestObject": sent, "responseObject": answered,
             });
             let _ = writeln!(text, "{line}");
