@@ -68,12 +68,7 @@ impl State {
         meta["uid"] = uid.into();
         meta["creationTimestamp"] = now.into();
         if let Some(meta) = meta.as_object_mut() {
-            for field in [
-                "deletionTimestamp",
-                "deletionGracePeriodSeconds",
-                "managedFields",
-                "generation",
-            ] {
+            for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
                 meta.remove(field);
             }
         }
@@ -265,7 +260,7 @@ fn restore_all_but_status(new: &mut Value, old: &Value) {
     }
 }
 
-/// Maps and lists of metadata that hold nothing are not stored.
+/// Maps and lists of metadata that hold nothing are not stored, and who has written which field is not kept here.
 fn tidy(value: &mut Value) {
     let Some(meta) = value["metadata"].as_object_mut() else {
         return;
@@ -281,4 +276,5 @@ fn tidy(value: &mut Value) {
             meta.remove(field);
         }
     }
+    meta.remove("managedFields");
 }

@@ -455,11 +455,16 @@ async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
         running.annotations()["upgrade.cattle.io/ttl-seconds-after-finished"],
         "1234"
     );
+    assert!(running.metadata.managed_fields.is_some());
 
     scene.release("one").await;
     let plan_hash = scene.complete("once").await;
     let finished = scene.job_until("once", "one", "is recorded", is_recorded).await;
     assert!(has_condition(&finished, "Complete"));
+    assert_eq!(
+        finished.metadata.managed_fields, None,
+        "nobody needs them any more"
+    );
     let ttl = finished
         .spec
         .as_ref()
