@@ -203,9 +203,15 @@ pub(crate) async fn killed_at(shape: Shape, rule: Rule, moment: Moment) -> bool 
     let tended = Tended::start(rollout.controller().through(&faults));
     rollout.begin().await;
     rollout.ends_well().await;
-    let killed = faults.faults() > 0;
-    assert_eq!(tended.ends().len(), usize::from(killed));
-    killed
+    // At its last write of all, it may be about to die.
+    wait::eventually("a controller ends only when it is killed", SOON, async || {
+        let killed = faults.faults() > 0;
+        match tended.ends().len() {
+            ends if ends == usize::from(killed) => Ok(killed),
+            ends => Err(format!("killed: {killed}; ended {ends} times")),
+        }
+    })
+    .await
 }
 
 #[tokio::test]

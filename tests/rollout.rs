@@ -431,6 +431,7 @@ fn lost_the_api_server(pod: &Pod) -> bool {
 /// How many nodes had a Job and not yet the label that says done, at most at the same time.
 fn most_nodes_at_once(requests: &Requests) -> usize {
     let label = format!("{LABEL_PLAN_PREFIX}{PLAN}");
+    let requests = requests.by_arrival();
     let mut made = requests.jobs_created().into_iter();
     let mut open = BTreeSet::new();
     let mut most = 0;

@@ -265,6 +265,14 @@ impl Requests {
             .unwrap_or(0)
     }
 
+    /// The same, as they came in. The log has them as they were answered, and who has heard from a watch what a request did may
+    /// have asked for more, and been answered, before that.
+    pub fn by_arrival(&self) -> Self {
+        let mut requests = self.0.clone();
+        requests.sort_by_key(|request| request.received);
+        Self(requests)
+    }
+
     /// How many Jobs of a Plan were unfinished at the same time, at most.
     pub fn most_jobs_at_once(&self, plan: &str) -> usize {
         self.most_open_jobs(|job| job.plan == plan)
@@ -284,7 +292,7 @@ impl Requests {
         let uid_of = |request: &Request| text(&request.sent["metadata"]["uid"]);
         let ends = |request: &&Request| request.resource == "jobs/status" && finished(&request.sent);
         let ended: BTreeSet<_> = self.0.iter().filter(ends).map(uid_of).collect();
-        for request in &self.0 {
+        for request in &self.by_arrival().0 {
             match (request.verb.as_str(), request.resource.as_str()) {
                 ("create", "jobs") if request.code == 201 => {
                     let uid = text(&request.answered["metadata"]["uid"]);
