@@ -14,6 +14,9 @@ use crate::controller;
 use crate::controller::settings::{Flags, Notice, Settings};
 use crate::telemetry;
 
+/// Threads of the runtime: one more than the decision needs, so that the Lease is renewed while it is made.
+const RUNTIME_THREADS: usize = 2;
+
 /// Signals that come so soon after the first one say nothing new.
 const SAME_WISH: Duration = Duration::from_secs(1);
 
@@ -34,9 +37,8 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
             Notice::Info(text) => info!("{text}"),
         }
     }
-    // One thread: a decision takes a fraction of a millisecond, the rest is waiting, and what a watch tells need not be handed
-    // from thread to thread. If the loop ever hung, the Lease would not be renewed behind its back.
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(RUNTIME_THREADS)
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;
