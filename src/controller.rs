@@ -12,6 +12,7 @@ pub mod lease;
 pub mod objects;
 pub mod observe;
 pub(crate) mod own_image;
+pub mod put_off;
 pub mod settings;
 
 use std::collections::BTreeSet;

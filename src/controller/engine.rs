@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::act::{Actor, Done, Told, Trouble, TroubleKind, prepare};
 use super::observe::Seen;
+use super::put_off::PutOff;
 use crate::rollout::{
     self, Decision, Key, Kind, Lane, Lists, Schema, Step, World, Written, decide, decide_blind,
 };
@@ -54,6 +55,7 @@ pub struct Engine {
     /// What steps are about that are under way.
     under_way: BTreeMap<Key, UnderWay>,
     pauses: BTreeMap<Key, Pause>,
+    put_off: PutOff,
     steps: JoinSet<Done>,
 }
 
@@ -87,6 +89,7 @@ impl Engine {
             plans_again,
             under_way: BTreeMap::new(),
             pauses: BTreeMap::new(),
+            put_off: PutOff::default(),
             steps: JoinSet::new(),
         }
     }
@@ -101,6 +104,7 @@ impl Engine {
         let mut wake: Option<Instant> = None;
         let mut blind = false;
         while self.wait(wake).await {
+            self.take_up();
             let decision = if LISTED_FIRST.iter().all(|kind| self.is_listed(*kind)) {
                 if std::mem::take(&mut blind) {
                     // It has been granted meanwhile.
@@ -223,6 +227,23 @@ impl Engine {
         }
     }
 
+    /// What has waited long enough is asked for, as much of it as can begin.
+    fn take_up(&mut self) {
+        let now = Instant::now();
+        for _ in self.requests()..AT_ONCE {
+            let Some(job) = self.put_off.pop_due(now) else {
+                return;
+            };
+            self.world.takes_up(&job);
+        }
+    }
+
+    /// How many requests to the API server are under way.
+    fn requests(&self) -> usize {
+        let outside = |step: &&UnderWay| step.lane == Lane::Outside;
+        self.under_way.len() - self.under_way.values().filter(outside).count()
+    }
+
     fn decide(&mut self) -> Decision {
         let now = self.actor.clock.now();
         self.world.settle(now);
@@ -245,10 +266,15 @@ impl Engine {
         });
         let mut steps = decision.steps;
         steps.sort_by_key(Step::lane);
-        let outside = self.under_way.values().filter(|step| step.lane == Lane::Outside);
-        let mut outside = outside.count();
-        let mut requests = self.under_way.len() - outside;
+        let mut requests = self.requests();
+        let mut outside = self.under_way.len() - requests;
         for step in steps {
+            if step.may_wait() && self.put_off.is_busy(now) {
+                if let Some(job) = self.world.puts_off(&step) {
+                    self.put_off.push(job, now);
+                }
+                continue;
+            }
             let (key, lane) = (step.key(), step.lane());
             if self.under_way.contains_key(&key) {
                 continue; // its end brings another decision
@@ -267,6 +293,9 @@ impl Engine {
             self.world.sends(&step);
             if key == Key::Plans {
                 self.plans_again.send_replace(());
+            }
+            if matches!(step, Step::CreateJob { .. } | Step::PatchNode { .. }) {
+                self.put_off.node_moves(now);
             }
             let prepared = prepare(&self.world, step);
             if !matches!(prepared, Ok(Some(_))) {
@@ -292,6 +321,10 @@ impl Engine {
                     wake = Some(wake.map_or(until, |wake| wake.min(until)));
                 }
             }
+        }
+        // With no room the end of a step brings another decision.
+        if let Some(due) = self.put_off.due().filter(|_| requests < AT_ONCE) {
+            wake = Some(wake.map_or(due, |wake| wake.min(due)));
         }
         // What nobody has asked for since long is no trouble any more.
         let world = &mut self.world;

@@ -284,6 +284,7 @@ impl Question<'_> {
             uid: job.uid.clone(),
             ttl_seconds,
             events,
+            may_wait: false,
         }
     }
 }

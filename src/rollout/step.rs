@@ -176,6 +176,8 @@ pub enum Step {
         ttl_seconds: i32,
         /// What it means, in words.
         events: Vec<Event>,
+        /// Nobody waits for it: the node has been told.
+        may_wait: bool,
     },
     /// Patch a Node; before that, write the events.
     PatchNode {
@@ -246,6 +248,11 @@ impl Step {
             Self::Poll { .. } | Self::ReadDigest { .. } => Lane::Outside,
             _ => Lane::Work,
         }
+    }
+
+    /// Nobody waits for it.
+    pub fn may_wait(&self) -> bool {
+        matches!(self, Self::MarkRecorded { may_wait: true, .. })
     }
 
     /// What the step is about.

@@ -14,6 +14,7 @@ mod jobs;
 mod lost;
 mod next;
 mod policy;
+mod put_off;
 mod reboot;
 mod recover;
 mod schema;

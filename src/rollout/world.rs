@@ -3,6 +3,7 @@
 
 mod doors;
 mod index;
+mod put_off;
 mod table;
 mod waits;
 
@@ -99,10 +100,13 @@ pub struct World {
     /// UIDs of Jobs that have succeeded, whose nodes have been told, and which are being told so themselves: what becomes
     /// of their nodes from now on is another matter.
     pub(super) marking: BTreeSet<Text>,
+    /// Names of those of them that are told later: no decision looks at them, until their node changes or
+    /// [`World::takes_up`] says that it is time.
+    put_off: BTreeSet<Text>,
     /// What pods that are gone have said last, by UID of their Job. Whoever deletes a pod, as a Job does at its deadline,
     /// takes it away before the Job says that it has failed.
     words: BTreeMap<Text, String>,
-    /// Jobs whose result is not recorded, by Plan name.
+    /// Jobs whose result is not recorded, by Plan name. Without those that are put off.
     pub(super) open_jobs: Index,
     /// All Jobs by node name.
     jobs_on: Index,
@@ -200,6 +204,7 @@ impl World {
             ledgers_sent: BTreeSet::new(),
             outlived: BTreeSet::new(),
             marking: BTreeSet::new(),
+            put_off: BTreeSet::new(),
             open_jobs: Index::default(),
             jobs_on: Index::default(),
             pods_of: Index::default(),

@@ -237,6 +237,7 @@ fn job_patch(world: &World, step: Step) -> Option<Prepared> {
             uid,
             ttl_seconds,
             events,
+            ..
         } => {
             let body = json!({
                 "metadata": {

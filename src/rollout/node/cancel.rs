@@ -84,7 +84,7 @@ impl Question<'_> {
     pub(super) fn take_back(&self, node: &NodeFacts) -> Option<Step> {
         let mine = self.mine().holder(node)?;
         let plan = &self.plan.facts.name;
-        let job = self.jobs_on(&node.name).any(|job| !job.recorded);
+        let job = self.jobs_on(&node.name).any(|job| !self.world.is_spent(job));
         let pod = self.world.live_pods_on(&node.name).any(|pod| pod.plan == *plan);
         (!job && !pod).then(|| {
             say(

@@ -1,6 +1,6 @@
 //! An upgrade that succeeded: when its node is done, and what is written then.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::reboot::{Evidence, awaited};
 use super::success::{Success, expand};
@@ -12,6 +12,9 @@ use crate::rollout::facts::{JobFacts, NodeFacts, Outcome};
 use crate::rollout::give_back::release;
 use crate::rollout::record::{Phase, Record};
 use crate::rollout::step::{NodeChange, Step};
+
+/// How long after the end of a Job its mark can wait.
+const MARK_WAITS: SignedDuration = SignedDuration::from_secs(60);
 
 impl Question<'_> {
     /// A Job that has succeeded.
@@ -176,7 +179,21 @@ impl Question<'_> {
         let done = || self.complete_event(node, &Success::of_job(job, self.now, self.plan));
         // With a record it is told when the delay is over.
         let told = job.is_foreign_make() || self.record(node).is_some();
-        self.mark(job, (!told).then(done).into_iter().collect())
+        let mut mark = self.mark(job, (!told).then(done).into_iter().collect());
+        if let Step::MarkRecorded { may_wait, .. } = &mut mark {
+            *may_wait = self.may_wait(node, job);
+        }
+        mark
+    }
+
+    /// That the Job is marked changes nothing as long as its node says that it is done.
+    fn may_wait(&self, node: &NodeFacts, job: &JobFacts) -> bool {
+        let label = node
+            .labels
+            .get_joined(names::LABEL_PLAN_PREFIX, &self.plan.facts.name);
+        matches!(job.outcome, Outcome::Complete { at } if self.now.duration_since(at) < MARK_WAITS)
+            && label == Some(&*job.hash)
+            && self.record(node).is_none()
     }
 
     fn complete_event(&self, node: &NodeFacts, success: &Success<'_>) -> Event {

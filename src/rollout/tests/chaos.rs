@@ -21,6 +21,8 @@ const MORE: [&str; 8] = ["e", "f", "g", "h", "i", "j", "k", "l"];
 struct Game {
     toy: Toy,
     dice: Dice,
+    /// Whether there is something better to do than what can wait.
+    rush: Dice,
     /// How often a request or a watch goes wrong, in percent.
     faults: usize,
     /// How many more times somebody meddles.
@@ -104,6 +106,7 @@ impl Game {
         Self {
             toy,
             dice,
+            rush: Dice::new(seed ^ 0xB059),
             faults,
             meddling,
             edits: 0,
@@ -126,6 +129,9 @@ impl Game {
 
     /// One thing happens.
     fn turn(&mut self) {
+        if self.rush.chance(5) {
+            self.toy.engine.busy ^= true;
+        }
         let toy = &mut self.toy;
         let (kinds, sent, answered, moves) = (toy.kinds_waiting(), toy.sent(), toy.answered(), toy.moves());
         match self.dice.roll(100) {
@@ -375,6 +381,7 @@ impl Game {
     fn peace(&mut self) {
         self.toy.note(|| "peace".to_owned());
         self.faults = 0;
+        self.toy.engine.busy = false;
         self.toy.fails_on.clear();
         self.toy.guarded.clear();
         self.toy.deaf.clear();

@@ -44,6 +44,7 @@ impl World {
                 self.is_not_fit(&name);
             }
         }
+        self.take_up_on(&name);
         true
     }
 
@@ -56,6 +57,7 @@ impl World {
         for view in self.plans.values_mut() {
             view.node_gone(&old.name);
         }
+        self.take_up_on(name);
         true
     }
 
@@ -146,7 +148,7 @@ impl World {
         let plan = self.plans.get(&job.plan);
         let node = self.nodes.get(&job.node);
         !job.recorded
-            && !self.marking.contains(&job.uid)
+            && (!self.marking.contains(&job.uid) || self.put_off.contains(&job.name))
             && job.outcome.ended().is_some()
             && plan.is_some_and(|plan| plan.facts.uid == job.plan_uid)
             && node.is_some_and(|node| job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid))
@@ -154,6 +156,7 @@ impl World {
 
     fn unindex_job(&mut self, old: &JobFacts) {
         self.open_jobs.drop(&old.plan, &old.name);
+        self.put_off.remove(&old.name);
         self.jobs_on.drop(&old.node, &old.name);
     }
 
@@ -299,7 +302,10 @@ impl World {
         if !view.is_some_and(|view| view.spec().may_reboot()) {
             return;
         }
-        let has_job = |node: &str| self.jobs_on(node).any(|job| job.plan == *plan && !job.recorded);
+        let has_job = |node: &str| {
+            self.jobs_on(node)
+                .any(|job| job.plan == *plan && !self.is_spent(job))
+        };
         let mut slots = Vec::new();
         for slot in status
             .active

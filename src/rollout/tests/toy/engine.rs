@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Toy;
 use super::requests::{Reply, Request, Told, Wrong};
+use crate::rollout::facts::Text;
 use crate::rollout::{Decision, Key, Kind, Lists, Schema, Trouble, Written, decide};
 
 /// What becomes of a request.
@@ -67,6 +68,10 @@ pub(in super::super) struct Engine {
     pauses: BTreeMap<Key, (Timestamp, u32)>,
     /// When to decide at the latest.
     pub(in super::super) wake: Option<Timestamp>,
+    /// What can wait does.
+    pub(in super::super) busy: bool,
+    /// Jobs whose marks wait.
+    put_off: Vec<Text>,
     /// How many steps were begun by all decisions.
     pub(in super::super) begun: usize,
 }
@@ -74,6 +79,11 @@ pub(in super::super) struct Engine {
 impl Toy {
     /// Decides, and begins the steps that can begin.
     pub(in super::super) fn decides(&mut self) {
+        if !self.engine.busy {
+            for job in std::mem::take(&mut self.engine.put_off) {
+                self.world.takes_up(&job);
+            }
+        }
         self.world.settle(self.now);
         let decision = decide(&self.world, self.now);
         self.is_decided(&decision);
@@ -89,6 +99,13 @@ impl Toy {
     fn begin(&mut self, decision: Decision) {
         self.engine.wake = decision.wake;
         for step in decision.steps {
+            if self.engine.busy && step.may_wait() {
+                if let Some(job) = self.world.puts_off(&step) {
+                    self.note(|| format!("put off: {job} is marked"));
+                    self.engine.put_off.push(job);
+                }
+                continue;
+            }
             let key = step.key();
             if self.engine.flights.iter().any(|flight| flight.key == key) {
                 continue;

@@ -293,6 +293,7 @@ impl Toy {
                 uid,
                 ttl_seconds,
                 events,
+                ..
             } => Request::Mark {
                 job,
                 uid,

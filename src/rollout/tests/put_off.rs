@@ -1,0 +1,118 @@
+//! Marks that wait while there is something better to do: nothing is lost by it, and nobody waits for them.
+
+use jiff::SignedDuration;
+
+use super::build::{plan, plan_with};
+use super::toy::Toy;
+use crate::rollout::Step;
+
+/// The Job of node `a` has succeeded, the node is done, and the mark waits.
+fn put_off(plan: crate::api::Plan) -> Toy {
+    let mut toy = Toy::with(&["a"], plan);
+    toy.engine.busy = true;
+    toy.succeeds_unseen("a");
+    toy.settle();
+    assert!(toy.is_done("a", "p") && !toy.job_for("a").facts.recorded);
+    assert!(toy.steps().is_empty(), "no decision asks for it again");
+    assert!(toy.told_of("JobComplete").is_empty());
+    toy
+}
+
+fn marked(toy: &Toy) {
+    assert!(toy.job_for("a").facts.recorded);
+    assert_eq!(toy.told_of("JobComplete"), ["Job completed on Node a"]);
+}
+
+#[test]
+fn a_plan_is_complete_before_its_jobs_are_marked() {
+    let mut toy = put_off(plan("p"));
+    assert_eq!(toy.complete("p").0, "True");
+    toy.engine.busy = false;
+    toy.settle();
+    marked(&toy);
+}
+
+#[test]
+fn a_mark_waits_for_a_minute_at_most() {
+    let mut toy = put_off(plan("p"));
+    let job = toy.job_for("a").facts.name.clone();
+    for (seconds, waits) in [(59, true), (1, false)] {
+        toy.passes(SignedDuration::from_secs(seconds));
+        toy.world.takes_up(&job);
+        let marks: Vec<_> = toy
+            .steps()
+            .into_iter()
+            .filter_map(|step| match step {
+                Step::MarkRecorded { may_wait, .. } => Some(may_wait),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(marks, [waits]);
+    }
+    toy.settle();
+    marked(&toy);
+}
+
+#[test]
+fn a_node_whose_label_goes_meanwhile_runs_again() {
+    let mut toy = put_off(plan("p"));
+    let first = toy.job_for("a").facts.uid.clone();
+    toy.set_done_label("a", "p", None);
+    toy.settle();
+    assert!(!toy.is_done("a", "p"));
+    assert_eq!(toy.told_of("JobComplete"), ["Job completed on Node a"]);
+    assert_ne!(toy.job_for("a").facts.uid, first);
+    toy.succeeds("a");
+    toy.settle();
+    assert!(toy.is_done("a", "p"));
+}
+
+#[test]
+fn a_job_that_somebody_deletes_meanwhile_is_told_all_the_same() {
+    let mut toy = put_off(plan("p"));
+    let job = toy.job_for("a").facts.name.to_string();
+    toy.delete_job(&job);
+    toy.settle();
+    toy.engine.busy = false;
+    toy.settle();
+    assert_eq!(toy.told_of("JobComplete"), ["Job completed on Node a"]);
+    assert!(toy.jobs.is_empty() && toy.steps().is_empty());
+    toy.set_done_label("a", "p", None);
+    toy.settle();
+    assert!(!toy.is_done("a", "p") && toy.job_for("a").facts.is_live());
+}
+
+#[test]
+fn a_successor_marks_at_once_what_was_put_off() {
+    let mut toy = put_off(plan("p"));
+    toy.wakes_up();
+    toy.settle();
+    marked(&toy);
+}
+
+#[test]
+fn a_plan_that_goes_on_to_another_version_marks_the_old_job() {
+    let mut toy = put_off(plan("p"));
+    let first = toy.job_for("a").facts.name.to_string();
+    toy.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    toy.settle();
+    toy.succeeds("a");
+    toy.settle();
+    assert!(toy.jobs[&first].it.facts.recorded);
+    assert_eq!(toy.told_of("JobComplete"), ["Job completed on Node a"]);
+    toy.engine.busy = false;
+    toy.settle();
+    assert_eq!(toy.told_of("JobComplete").len(), 2);
+}
+
+#[test]
+fn what_has_a_record_is_marked_at_once() {
+    let mut toy = Toy::with(
+        &["a"],
+        plan_with("p", |spec| spec.post_complete_delay = Some("30s".to_owned())),
+    );
+    toy.engine.busy = true;
+    toy.succeeds_unseen("a");
+    toy.settle();
+    assert!(!toy.is_done("a", "p") && toy.job_for("a").facts.recorded);
+}
