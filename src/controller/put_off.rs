@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::rollout::facts::Text;
 
 /// So many nodes that begin or are done within [`BUSY_WITHIN`] are many.
-const MANY: usize = 10;
+const MANY: usize = 50;
 const BUSY_WITHIN: Duration = Duration::from_secs(5);
 /// How long a mark waits at most.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -76,22 +76,22 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         let mut put_off = PutOff::default();
         assert_eq!(put_off.due(), None);
-        for node in 0..9 {
-            put_off.node_moves(at(node * 500));
+        for node in 0..49 {
+            put_off.node_moves(at(node * 100));
         }
-        assert!(!put_off.is_busy(at(4000)), "nine are not many");
-        put_off.node_moves(at(4500));
+        assert!(!put_off.is_busy(at(4800)), "forty-nine are not many");
+        put_off.node_moves(at(4900));
         assert!(put_off.is_busy(at(4999)));
         assert!(
             !put_off.is_busy(at(5000)),
-            "ten within more than five seconds are not"
+            "fifty within more than five seconds are not"
         );
-        put_off.push("a".into(), at(4500));
-        put_off.push("b".into(), at(4600));
-        put_off.node_moves(at(4900));
-        assert_eq!(put_off.pop_due(at(5499)), None);
-        assert_eq!(put_off.due(), Some(at(5500)));
-        assert_eq!(all_due(&mut put_off, at(5500)), ["a".into(), "b".into()]);
+        put_off.push("a".into(), at(4900));
+        put_off.push("b".into(), at(4950));
+        put_off.node_moves(at(4960));
+        assert_eq!(put_off.pop_due(at(5099)), None);
+        assert_eq!(put_off.due(), Some(at(5100)));
+        assert_eq!(all_due(&mut put_off, at(5100)), ["a".into(), "b".into()]);
         assert_eq!(put_off.due(), None);
     }
 
@@ -102,7 +102,7 @@ mod tests {
         let mut put_off = PutOff::default();
         put_off.push("a".into(), at(0));
         put_off.push("b".into(), at(1));
-        for _ in 0..10 {
+        for _ in 0..MANY {
             put_off.node_moves(at(60));
         }
         assert_eq!(put_off.pop_due(at(59)), None);
