@@ -36,5 +36,5 @@ pub use facts::{
 };
 pub use plan::Written;
 pub use record::{Cancelled, Holder, Ledger, Phase, Reboot, Record};
-pub use step::{Key, Lane, NodeChange, Step};
+pub use step::{Key, Lane, MARK_WAITS, NodeChange, Step};
 pub use world::{Defaults, Kind, Lists, Trouble, World};

@@ -294,7 +294,7 @@ impl Engine {
             if key == Key::Plans {
                 self.plans_again.send_replace(());
             }
-            if matches!(step, Step::CreateJob { .. } | Step::PatchNode { .. }) {
+            if step.moves_node() {
                 self.put_off.node_moves(now);
             }
             let prepared = prepare(&self.world, step);

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::rollout::MARK_WAITS;
 use crate::rollout::facts::Text;
 
 /// So many nodes that begin or are done within [`BUSY_WITHIN`] are many.
 const MANY: usize = 50;
 const BUSY_WITHIN: Duration = Duration::from_secs(5);
 /// How long a mark waits at most.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = MARK_WAITS.unsigned_abs();
 
 /// Jobs whose marks wait.
 #[derive(Debug, Default)]

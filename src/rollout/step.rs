@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
+
 use super::event::Event;
 use super::facts::Text;
 use crate::api::PlanStatus;
@@ -58,6 +60,9 @@ impl NodeChange {
         self.labels.is_empty() && self.annotations.is_empty() && self.unschedulable.is_none()
     }
 }
+
+/// How long after the end of its Job a mark that nobody waits for can wait.
+pub const MARK_WAITS: SignedDuration = SignedDuration::from_secs(60);
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -253,6 +258,15 @@ impl Step {
     /// Nobody waits for it.
     pub fn may_wait(&self) -> bool {
         matches!(self, Self::MarkRecorded { may_wait: true, .. })
+    }
+
+    /// A node begins or is done.
+    pub fn moves_node(&self) -> bool {
+        match self {
+            Self::CreateJob { .. } => true,
+            Self::PatchNode { change, .. } => !change.labels.is_empty(),
+            _ => false,
+        }
     }
 
     /// What the step is about.

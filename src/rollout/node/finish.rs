@@ -1,6 +1,6 @@
 //! An upgrade that succeeded: when its node is done, and what is written then.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::reboot::{Evidence, awaited};
 use super::success::{Success, expand};
@@ -11,10 +11,7 @@ use crate::rollout::event::{Event, EventType};
 use crate::rollout::facts::{JobFacts, NodeFacts, Outcome};
 use crate::rollout::give_back::release;
 use crate::rollout::record::{Phase, Record};
-use crate::rollout::step::{NodeChange, Step};
-
-/// How long after the end of a Job its mark can wait.
-const MARK_WAITS: SignedDuration = SignedDuration::from_secs(60);
+use crate::rollout::step::{MARK_WAITS, NodeChange, Step};
 
 impl Question<'_> {
     /// A Job that has succeeded.

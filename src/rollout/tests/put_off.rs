@@ -4,7 +4,8 @@ use jiff::SignedDuration;
 
 use super::build::{plan, plan_with};
 use super::toy::Toy;
-use crate::rollout::Step;
+use crate::api::{DrainSpec, RebootSpec, RebootWhen};
+use crate::rollout::{Stage, Step};
 
 /// The Job of node `a` has succeeded, the node is done, and the mark waits.
 fn put_off(plan: crate::api::Plan) -> Toy {
@@ -115,4 +116,50 @@ fn what_has_a_record_is_marked_at_once() {
     toy.succeeds_unseen("a");
     toy.settle();
     assert!(!toy.is_done("a", "p") && toy.job_for("a").facts.recorded);
+}
+
+fn to(toy: &mut Toy, version: &str) {
+    toy.edit("p", |spec| spec.version = Some(version.to_owned()));
+    toy.settle();
+}
+
+#[test]
+fn a_node_that_is_to_reboot_next_is_not_asked_what_became_of_the_job_whose_mark_waits() {
+    let mut toy = put_off(plan("p"));
+    toy.edit("p", |spec| {
+        spec.version = Some("v2".to_owned());
+        spec.reboot = Some(RebootSpec {
+            when: Some(RebootWhen::Always),
+            ..RebootSpec::default()
+        });
+    });
+    toy.settle();
+    assert!(toy.jobs_for("a").iter().any(|job| job.facts.is_live()));
+}
+
+#[test]
+fn a_mark_that_waits_does_not_hold_up_the_drain_that_follows_one_that_was_stopped() {
+    let mut toy = put_off(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
+    to(&mut toy, "v2");
+    toy.comes_to("a", Stage::Drain);
+    to(&mut toy, "v3");
+    toy.rolls_out();
+    assert!(toy.is_done("a", "p") && !toy.is_cordoned("a"));
+}
+
+/// Nobody leads when the label of node `a` is taken away.
+fn taken_while_nobody_leads(toy: &mut Toy) {
+    toy.set_done_label("a", "p", None);
+    toy.wakes_up();
+    toy.settle();
+}
+
+#[test]
+fn only_a_label_that_is_taken_while_nobody_leads_and_a_mark_waits_comes_back_without_a_run() {
+    let mut toy = put_off(plan("p"));
+    taken_while_nobody_leads(&mut toy);
+    assert!(toy.is_done("a", "p"), "docs/design.md says so");
+    marked(&toy);
+    taken_while_nobody_leads(&mut toy);
+    assert!(!toy.is_done("a", "p") && toy.job_for("a").facts.is_live());
 }
