@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::api::{ContainerSpec, Plan, PlanSpec, names};
+use crate::api::{ContainerSpec, Plan, PlanSpec, RebootSpec, RebootWhen, names};
 use crate::job::JobSettings;
 use crate::rollout::facts::Text;
 use crate::rollout::{Defaults, Labels, NodeFacts};
@@ -55,6 +55,13 @@ pub(super) fn plan_with(name: &str, change: impl FnOnce(&mut PlanSpec)) -> Plan 
     let mut plan = plan(name);
     change(&mut plan.spec);
     plan
+}
+
+pub(super) fn reboot(when: RebootWhen) -> RebootSpec {
+    RebootSpec {
+        when: Some(when),
+        ..RebootSpec::default()
+    }
 }
 
 /// A Node that is Ready.

@@ -1,17 +1,12 @@
 //! Evidence that is lost before anybody has read it, of Plans that reboot (design: the reboot).
 
-use super::build::plan_with;
+use super::build::{plan_with, reboot};
 use super::toy::Toy;
-use crate::api::{Plan, RebootSpec, RebootWhen};
+use crate::api::{Plan, RebootWhen};
 use crate::rollout::Stage;
 
 fn always() -> Plan {
-    plan_with("p", |spec| {
-        spec.reboot = Some(RebootSpec {
-            when: Some(RebootWhen::Always),
-            ..RebootSpec::default()
-        });
-    })
+    plan_with("p", |spec| spec.reboot = Some(reboot(RebootWhen::Always)))
 }
 
 /// The controller stops; the Job of node `a` and its pods go.

@@ -2,9 +2,9 @@
 
 use jiff::SignedDuration;
 
-use super::build::plan_with;
+use super::build::{plan_with, reboot};
 use super::toy::{Fate, Toy};
-use crate::api::{Plan, PlanSpec, RebootSpec, RebootWhen};
+use crate::api::{Plan, PlanSpec, RebootWhen};
 use crate::rollout::Step;
 
 fn plan(slots: i64) -> Plan {
@@ -268,10 +268,7 @@ fn a_successor_finds_those_that_began_as_next() {
 fn a_plan_that_may_reboot_names_nobody_as_next() {
     let reboots = plan_with("p", |spec| {
         spec.concurrency = Some(10);
-        spec.reboot = Some(RebootSpec {
-            when: Some(RebootWhen::IfRequired),
-            ..RebootSpec::default()
-        });
+        spec.reboot = Some(reboot(RebootWhen::IfRequired));
     });
     let toy = toy(20, reboots);
     assert_eq!(toy.slots("p").len(), 10);

@@ -2,9 +2,9 @@
 
 use jiff::SignedDuration;
 
-use super::build::{plan, plan_with};
+use super::build::{plan, plan_with, reboot};
 use super::toy::Toy;
-use crate::api::{DrainSpec, RebootSpec, RebootWhen};
+use crate::api::{DrainSpec, RebootWhen};
 use crate::rollout::{Stage, Step};
 
 /// The Job of node `a` has succeeded, the node is done, and the mark waits.
@@ -128,10 +128,7 @@ fn a_node_that_is_to_reboot_next_is_not_asked_what_became_of_the_job_whose_mark_
     let mut toy = put_off(plan("p"));
     toy.edit("p", |spec| {
         spec.version = Some("v2".to_owned());
-        spec.reboot = Some(RebootSpec {
-            when: Some(RebootWhen::Always),
-            ..RebootSpec::default()
-        });
+        spec.reboot = Some(reboot(RebootWhen::Always));
     });
     toy.settle();
     assert!(toy.jobs_for("a").iter().any(|job| job.facts.is_live()));
@@ -145,6 +142,24 @@ fn a_mark_that_waits_does_not_hold_up_the_drain_that_follows_one_that_was_stoppe
     to(&mut toy, "v3");
     toy.rolls_out();
     assert!(toy.is_done("a", "p") && !toy.is_cordoned("a"));
+}
+
+#[test]
+fn a_node_that_is_labelled_is_one_that_is_done_and_one_with_a_record_is_not() {
+    let mut toy = Toy::with(
+        &["a"],
+        plan_with("p", |spec| spec.post_complete_delay = Some("30s".to_owned())),
+    );
+    let patches = |toy: &mut Toy| -> Vec<bool> {
+        let steps = toy.steps().into_iter();
+        let patches = steps.filter(|step| matches!(step, Step::PatchNode { .. }));
+        patches.map(|step| step.moves_node()).collect()
+    };
+    toy.succeeds_unseen("a");
+    assert_eq!(patches(&mut toy), [false]);
+    toy.settle();
+    toy.passes(SignedDuration::from_secs(31));
+    assert_eq!(patches(&mut toy), [true]);
 }
 
 /// Nobody leads when the label of node `a` is taken away.
