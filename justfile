@@ -1,4 +1,4 @@
-# `just` lists what can be done here. The two commands that matter need no just: cargo demo, cargo test.
+# `just` lists the recipes. The two most important commands need no just: cargo demo, cargo test.
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
@@ -10,7 +10,7 @@ version := `sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1`
 default:
     @{{ just_executable() }} --list --unsorted
 
-# Everything that CI asks, in its order
+# Everything that CI runs, in its order
 check:
     .ci/run
 
@@ -22,35 +22,42 @@ fmt:
 lint:
     cargo clippy --all-targets --locked -- -D warnings
 
-# All tests, on a control plane that they bring up themselves; arguments choose some
+# All tests that need only Rust (two minutes after the build)
+unit *ARGS:
+    cargo test --locked --lib {{ ARGS }}
+
+# All tests, on a control plane that they start themselves; arguments select some
 test *ARGS:
     cargo test --locked {{ ARGS }}
 
-# A cluster with five fake nodes, and a roll-out to watch; Ctrl-C ends it
+# A roll-out on a real control plane with five simulated nodes; Ctrl-C ends it
 demo *ARGS:
     cargo demo {{ ARGS }}
 
-# Real nodes: kubelets and hosts that reboot (root, Debian); an argument chooses some
-e2e FILTER="e2e::": _nodes
-    cargo test --locked --test main -- --ignored --nocapture --test-threads=2 {{ FILTER }}
+# Tests on real kubelets and hosts that reboot (root, Debian); an argument selects some
+e2e FILTERS="e2e:: node::namespaces::": _nodes
+    cargo test --locked --test main -- --ignored --nocapture --test-threads=2 {{ FILTERS }}
 
 # The e2e suite of system-upgrade-controller, from a checkout of it, unmodified, against refit on real nodes
 suc-suite CHECKOUT: _nodes
     REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture suc_suite::
 
-# The budgets, measured: time, requests, memory; how long a decision and a rehearsal take; a drain beside kubectl's
+# Benchmarks against their budgets: time, requests and memory of the controller, decisions, rehearsals, drains beside kubectl's
 bench: (_ignored "bench")
     cargo test --profile long-tests --locked --lib -- --nocapture --include-ignored --test-threads=1 speed::
 
-# Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); real nodes
-soak: (_ignored "soak") e2e
+# Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); every scenario on a real control plane; real nodes
+soak: (_ignored "soak") scenarios e2e
 
-# Storms: the controller against lost requests, dying processes and machines, and people, by the dice (REFIT_SEED: from that
-# one on)
-storm SEEDS="20000":
-    REFIT_SEEDS={{ SEEDS }} cargo test --profile long-tests --locked --lib -- --nocapture rehearse::tests::storm::whatever
+# The scenarios that `cargo test` runs only in process, on a real control plane; an argument selects some
+scenarios FILTER="::real":
+    cargo test --locked --test main -- --ignored --nocapture {{ FILTER }}
 
-# Rewrite the generated files: crds/, docs/man/
+# Simulations with random faults of requests, processes and machines, and random user actions (REFIT_SEED: from that seed on)
+simulate SEEDS="20000":
+    REFIT_SEEDS={{ SEEDS }} cargo test --profile long-tests --locked --lib -- --nocapture rehearse::tests::simulation::whatever
+
+# Rewrite the generated files: crds/, docs/man/, docs/plan.md, the tables of docs/operations.md, tests/gitops/messages.txt
 generate:
     REFIT_UPDATE=1 cargo test --quiet --locked --lib committed
 
@@ -62,12 +69,12 @@ image:
 run *ARGS:
     cargo run -- --name system-upgrade-controller --namespace system-upgrade {{ ARGS }}
 
-# Fails with what this machine lacks for real nodes.
+# Lists what this machine lacks for tests on real nodes, and fails if anything is missing.
 _nodes:
-    @tests/bed/node/missing.sh || { printf '\nno real nodes here: the above is missing\n' >&2; exit 1; }
+    @tests/testenv/scripts/missing.sh || { printf '\nno real nodes here: the above is missing\n' >&2; exit 1; }
 
-# Long tests are ignored by `cargo test`; those of one kind have its name as their module. None is an error. One at a time:
-# they keep the machine busy, or measure it.
+# `cargo test` ignores long tests; those of one kind are in the module of that name. It is an error if there are none. They run
+# one at a time, because they load the machine or measure it.
 _ignored KIND:
     cargo build --release --locked --bin refit
     cargo test --profile long-tests --locked --test main -- --ignored --list {{ KIND }}:: | grep -q ': test$'

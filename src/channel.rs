@@ -1,25 +1,27 @@
-//! Where versions come from: a channel is a URL that says which releases there are.
+//! Channels: URLs that offer releases.
 //!
-//! There are four kinds: a redirect that ends in the version (S45, S46), the list of a channel server, the releases of a
-//! repository on GitHub, the tags of a repository in a registry. Nothing that a channel says is believed before it is looked
-//! at: a page for people is no version, and what could be neither an image tag nor a label value is refused. When to ask, and
-//! what a Plan does with the answer, is decided elsewhere; only [`accept`] says which move a Plan never makes.
+//! There are four kinds: a redirect to the version (S45, S46), the list of a channel server, the releases of a GitHub
+//! repository, the tags of a repository in a registry. Responses are validated: an HTML page is no version, and a
+//! version must be both an image tag and a label value. When to poll, and which version a Plan takes, is decided
+//! elsewhere; only [`accept`](crate::version::tag::accept) lists the moves that a Plan never makes.
 
 pub mod access;
 mod answer;
+mod body;
+mod cache;
+pub mod channel_ref;
 mod error;
 mod github;
+pub mod hosts;
+mod items;
 mod kind;
 mod link;
 mod listed;
-mod memory;
-pub mod named;
 mod oci;
-pub mod offer;
+mod redact;
 #[cfg(test)]
 mod tests;
-pub mod version;
-mod wire;
+mod transport;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -31,167 +33,180 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 pub use access::{Access, AccessError, Credentials, DockerConfig};
+pub use channel_ref::ChannelRef;
 pub use error::{ChannelError, SetupError};
-pub use named::Named;
-pub use offer::{Offer, Release};
-pub use version::{Refused, accept};
+pub use hosts::{HostPattern, Hosts};
+pub use redact::redacted;
 
 use crate::proxy::ProxyEnv;
+use crate::version::Offer;
+use crate::version::tag::munge;
+use body::ReadingLimit;
+use cache::{Page, ResponseCache, key};
 use kind::Kind;
-use memory::{Memory, Page, key};
-use wire::{Auth, Wire, is_redirect};
+use transport::{Auth, HttpTransport, is_redirect, refuse_plain};
 
-/// How long a request of a channel may take, from the connection to the end of what is read of its answer.
+/// Time limit of a request, from the connection to the end of its response.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// How many times as long all requests of a channel may take together: its pages, and the tokens for them.
-const PASS: u32 = 4;
+/// Time limit of all requests of a poll together, for pages and tokens, in multiples of [`TIMEOUT`].
+const MAX_REQUEST_TIMEOUTS: u32 = 4;
 
-/// Header with the UID of the namespace `kube-system`, which names the cluster (S45).
+/// Header with the UID of the namespace `kube-system`, which identifies the cluster (S45).
 const HEADER_CLUSTER_ID: &str = "x-suc-cluster-id";
-/// Header with the version that the Plan has now (S45).
+/// Header with the current version of the Plan (S45).
 const HEADER_LATEST_VERSION: &str = "x-suc-latest-version";
 
-/// A question to a channel.
+/// A request to a channel.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
-    /// The channel's URL.
+pub struct ChannelRequest<'a> {
     pub url: &'a str,
-    /// The version that a Plan of it has now, munged. A channel server is told.
+    /// Current version of one of its Plans, as a tag, for the channel server.
     pub latest_version: Option<&'a str>,
-    /// With what it is asked.
+    /// Credentials and authorities.
     pub access: &'a Access,
 }
 
-/// Asks channels. Clones share connections and what they remember of answers.
+/// Polls channels. Clones share connections and caches.
 #[derive(Clone)]
-pub struct ChannelClient(Means);
+pub struct ChannelClient(Backend);
 
-/// What a channel answers without being asked: its URL and the version that the Plan has come in.
+/// A fixed offer, by URL and current version.
 type Answer = dyn Fn(&str, Option<&str>) -> Result<Offer, ChannelError> + Send + Sync;
 
 #[derive(Clone)]
-enum Means {
+enum Backend {
     Http(Http),
-    Given(Arc<Answer>),
+    Static(Arc<Answer>),
 }
 
 #[derive(Clone)]
 struct Http {
-    wire: Arc<Wire>,
-    memory: Arc<Memory>,
+    transport: Arc<HttpTransport>,
+    cache: Arc<ResponseCache>,
+    reading: ReadingLimit,
     cluster_id: Option<HeaderValue>,
     timeout: Duration,
 }
 
 impl fmt::Debug for ChannelClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What it remembers is nobody's business.
+        // The cache may contain private data.
         f.debug_struct("ChannelClient").finish_non_exhaustive()
     }
 }
 
 impl ChannelClient {
-    /// A client that trusts the public certificate authorities and those in `ca_files` (PEM), and nothing that it finds
-    /// on the host. `cluster_id` is the UID of the namespace `kube-system`.
+    /// A client that trusts the public certificate authorities and those in `ca_files` (PEM), but not those of the
+    /// host. `cluster_id` is the UID of the namespace `kube-system`. Asks only `hosts`.
     pub fn new(
         ca_files: &[PathBuf],
         cluster_id: &str,
         user_agent: &str,
         proxies: ProxyEnv,
+        hosts: Hosts,
     ) -> Result<Self, SetupError> {
         let cluster_id = Some(cluster_id)
             .filter(|id| !id.is_empty())
             .and_then(|id| HeaderValue::from_str(id).ok());
-        Ok(Self(Means::Http(Http {
-            wire: Arc::new(Wire::new(ca_files, user_agent, proxies)?),
-            memory: Arc::default(),
+        Ok(Self(Backend::Http(Http {
+            transport: Arc::new(HttpTransport::new(ca_files, user_agent, proxies, hosts)?),
+            cache: Arc::default(),
+            reading: ReadingLimit::default(),
             cluster_id,
             timeout: TIMEOUT,
         })))
     }
 
-    /// One that asks nobody: `answer` says what each channel would offer. The digest of an image is made up,
-    /// and is the same each time.
-    pub fn given(
+    /// A client without a network: `answer` returns the offer of each channel. Digests of images are made up, but
+    /// reproducible.
+    pub fn with_answers(
         answer: impl Fn(&str, Option<&str>) -> Result<Offer, ChannelError> + Send + Sync + 'static,
     ) -> Self {
-        Self(Means::Given(Arc::new(answer)))
+        Self(Backend::Static(Arc::new(answer)))
     }
 
-    /// Asks a channel what it offers.
-    pub async fn offer(&self, ask: Ask<'_>) -> Result<Offer, ChannelError> {
+    /// Polls a channel.
+    ///
+    /// # Errors
+    /// Fails if the channel gives no version.
+    pub async fn offer(&self, query: ChannelRequest<'_>) -> Result<Offer, ChannelError> {
         match &self.0 {
-            Means::Http(http) => http.offer(ask).await,
-            Means::Given(answer) => answer(ask.url, ask.latest_version),
+            Backend::Http(http) => http.offer(query).await,
+            Backend::Static(answer) => answer(query.url, query.latest_version),
         }
     }
 
-    /// The digest that the tag of an image stands for now, such as `sha256:…`: that of the index, where there is one, so that
-    /// it is the same for every architecture. An image that has a digest has that one, and nobody is asked. Only the pull
-    /// secrets and authorities of `access` are used.
+    /// The current digest of an image, such as `sha256:…`: that of the index if there is one, which is the same for all
+    /// architectures. If the image has a digest, that one, without a request. Uses only the pull secrets and
+    /// authorities of `access`.
     pub async fn digest(&self, image: &str, access: &Access) -> Result<String, ChannelError> {
         match &self.0 {
-            Means::Http(http) => http.in_time(http.digest_of(image, access)).await,
-            Means::Given(_) => Ok(format!("sha256:{}", hex::encode(Sha256::digest(image)))),
+            Backend::Http(http) => http.with_timeout(http.digest_of(image, access)).await,
+            Backend::Static(_) => Ok(format!("sha256:{}", hex::encode(Sha256::digest(image)))),
         }
     }
 
-    /// Asks the channel at `url` for its version and gives it with `+` as `-`. `latest_version` is what the Plan has
-    /// now, munged; the channel is told.
+    /// The version of the channel at `url`, with `-` instead of `+`. `latest_version` is the Plan's current version as
+    /// a tag, for the channel server.
     pub async fn resolve(&self, url: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
         self.release(url, latest_version)
             .await
-            .map(|release| version::munge(&release))
+            .map(|release| munge(&release))
     }
 
-    /// Asks as [`resolve`](Self::resolve) does, and gives the version as it was released, with its `+`. Of several it is
-    /// the newest.
+    /// As [`resolve`](Self::resolve), but the version as released, with its `+`. Of several, the newest.
     pub async fn release(&self, channel: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
-        let ask = Ask {
+        let query = ChannelRequest {
             url: channel,
             latest_version,
             access: &Access::default(),
         };
-        let offer = self.offer(ask).await?;
+        let offer = self.offer(query).await?;
         let newest = offer.newest().map(|release| release.version.clone());
         newest.ok_or(ChannelError::NoRelease("the channel has no release"))
     }
 }
 
 impl Http {
-    async fn offer(&self, ask: Ask<'_>) -> Result<Offer, ChannelError> {
-        let kind = Kind::parse(ask.url, ask.access.ca.is_some())?;
+    async fn offer(&self, query: ChannelRequest<'_>) -> Result<Offer, ChannelError> {
+        let kind = Kind::parse(query.url, query.access.ca.is_some())?;
         let asking = async {
             match &kind {
-                Kind::Redirect(url) => self.server(ask, url, None).await,
-                Kind::Listed(url, id) => self.server(ask, url, Some(id)).await,
-                Kind::Github(github) => self.github(github, ask.access).await,
-                Kind::Oci(repository) => self.tags(repository, ask.access).await,
+                Kind::Redirect(url) => self.server(query, url, None).await,
+                Kind::Listed(url, id) => self.server(query, url, Some(id)).await,
+                Kind::Github(github) => self.github(github, query.access).await,
+                Kind::Oci(repository) => self.tags(repository, query.access).await,
             }
         };
-        self.in_time(asking).await
+        self.with_timeout(asking).await
     }
 
-    async fn in_time<T>(
+    async fn with_timeout<T>(
         &self,
         asking: impl Future<Output = Result<T, ChannelError>>,
     ) -> Result<T, ChannelError> {
-        let timeout = self.timeout * PASS;
+        let timeout = self.timeout * MAX_REQUEST_TIMEOUTS;
         tokio::time::timeout(timeout, asking)
             .await
             .unwrap_or(Err(ChannelError::TimedOut(timeout)))
     }
 
-    /// Asks a channel server: the channel itself, or the list in which it is.
-    async fn server(&self, ask: Ask<'_>, url: &Url, id: Option<&str>) -> Result<Offer, ChannelError> {
-        let access = ask.access;
-        let http = self.wire.clients(access.ca.as_deref())?.once;
+    /// Polls a channel server: a redirect, or a list.
+    async fn server(
+        &self,
+        query: ChannelRequest<'_>,
+        url: &Url,
+        id: Option<&str>,
+    ) -> Result<Offer, ChannelError> {
+        let access = query.access;
+        let clients = self.transport.clients(access.ca.as_deref())?;
+        clients.hosts.check(url)?;
         let mut target = url.clone();
         let mut identity = vec![url.as_str(), access.ca.as_deref().unwrap_or_default()];
         let mut parts = Vec::new();
         let mut auth = None;
         if let Some(credentials) = &access.credentials {
-            // Two who ask are one too many.
+            // The URL and the Secret must not both have credentials.
             if target.set_username("").is_err() || target.set_password(None).is_err() {
                 return Err(ChannelError::NotAUrl);
             }
@@ -199,18 +214,21 @@ impl Http {
             parts = credentials.parts();
         }
         identity.extend(parts.iter().map(String::as_str));
-        let mut request = http.get(target.clone());
+        if !target.username().is_empty() || target.password().is_some() {
+            refuse_plain(&target)?;
+        }
+        let mut request = clients.once.get(target.clone());
         if let Some(cluster) = &self.cluster_id {
             request = request.header(HEADER_CLUSTER_ID, cluster);
         }
-        if let Some(version) = ask.latest_version.filter(|version| !version.is_empty()) {
+        if let Some(version) = query.latest_version.filter(|version| !version.is_empty()) {
             request = request.header(HEADER_LATEST_VERSION, version);
         }
         if let Some(auth) = auth {
             request = auth.on(request, &target);
         }
         let page_key = key(identity);
-        let known = id.and_then(|_| self.memory.page(&page_key));
+        let known = id.and_then(|_| self.cache.page(&page_key));
         if let Some(etag) = known.as_deref().and_then(Page::etag) {
             request = request.header(IF_NONE_MATCH, etag);
         }
@@ -222,9 +240,11 @@ impl Http {
             let Some(id) = id.filter(|_| !is_redirect(response.status())) else {
                 return answer::version(url, response).await.map(Offer::one);
             };
-            let answer = wire::read(target, response, listed::MAX_BODY).await?;
-            let latest = |answer: &wire::Answer| listed::latest(answer, id);
-            let (page, _) = self.memory.settle(page_key, known.as_deref(), &answer, latest)?;
+            let id = id.to_owned();
+            let latest = move |body: &mut body::Body| listed::latest(body, &id);
+            let read = transport::read(target, response, listed::MAX_BODY, latest);
+            let (answer, releases) = read.await?;
+            let (page, _) = self.cache.store(page_key, known.as_deref(), &answer, releases)?;
             let releases = page.releases.clone();
             Ok(Offer {
                 releases,
@@ -237,12 +257,21 @@ impl Http {
     }
 }
 
+/// Adds `https://` to a URL without a scheme, such as `update.k3s.io/v1-release/channels/stable`.
+pub fn with_scheme(channel: &str) -> String {
+    if kind::lacks_scheme(channel) {
+        format!("https://{}", channel.trim())
+    } else {
+        channel.to_owned()
+    }
+}
+
 /// Whether a channel is a repository in a registry.
 pub fn is_registry(channel: &str) -> bool {
     matches!(Kind::parse(channel, false), Ok(Kind::Oci(_)))
 }
 
-/// The host whose credentials a channel is asked with, with its port where it names one.
+/// The host to which a channel's credentials belong, with its port if it has one.
 pub fn host(channel: &str) -> Option<String> {
     let of = |url: &Url| {
         let host = url.host_str()?;
@@ -258,10 +287,10 @@ pub fn host(channel: &str) -> Option<String> {
     }
 }
 
-/// Looks at the URL of a channel.
+/// Checks the URL of a channel.
 ///
 /// # Errors
-/// It is none, or none that can be asked.
+/// Fails if the URL is invalid or of no known kind.
 pub fn check_url(channel: &str) -> Result<(), ChannelError> {
     Kind::parse(channel, false).map(drop)
 }

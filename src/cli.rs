@@ -1,12 +1,14 @@
-//! The command line. Without a command refit is the controller, so that it can be started as
-//! system-upgrade-controller is: without arguments, by its environment, under that name.
+//! The command line. Without a command refit runs the controller, because system-upgrade-controller is started without
+//! arguments, and its image may be replaced by refit's.
 
-mod ask;
+mod channel_access;
+mod chosen;
 mod cluster;
 mod completion;
 mod controller;
 mod cordon;
 mod crd;
+mod defaults;
 mod drain;
 mod host;
 pub mod output;
@@ -27,24 +29,22 @@ use std::process::ExitCode;
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use crate::controller::settings::Flags;
-use crate::drain::{Options, Which};
 
-/// The program was not called as it can be.
+/// Exit code for invalid arguments.
 const USAGE: u8 = 2;
-/// Commands that end as kubectl's of the same name do, with 1 for whatever is wrong.
+/// Commands that follow kubectl's exit codes, where every error is 1.
 const AS_KUBECTL: [&str; 3] = ["cordon", "uncordon", "drain"];
 
 /// Upgrades the nodes of a Kubernetes cluster, a few at a time, as a Plan says.
 ///
 /// Without a command, and under the name system-upgrade-controller, refit is the controller. Its options are those of
-/// `refit controller`; each of them is an environment variable as well, and the flag counts where both are set.
+/// `refit controller`. Each of them can also be set by an environment variable; the flag takes precedence.
 #[derive(Parser, Debug)]
 #[command(
     name = "refit",
     version,
     disable_version_flag = true,
-    args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true
+    args_conflicts_with_subcommands = true
 )]
 struct Cli {
     #[command(flatten)]
@@ -71,16 +71,17 @@ enum Command {
     Cordon(cordon::Flags),
     /// Make nodes schedulable again, as kubectl uncordon does
     ///
-    /// A node that refit cordoned for a Plan is no longer held by it then. Ends with 0 when all nodes are schedulable, and
+    /// A Plan that cordoned a node no longer holds it. Ends with 0 when all nodes are schedulable, and
     /// with 1 when one is not or the arguments are wrong.
     Uncordon(cordon::Flags),
     /// Cordon nodes and evict their pods, as kubectl drain does
     ///
-    /// Pods are found first, and what stops a drain is said before the node is cordoned: pods of DaemonSets, pods with local
-    /// data and pods that nobody makes again each need their flag; static pods stay. Then all are evicted, and waited for.
+    /// Lists the pods first, and reports what prevents a drain before it cordons the node: pods of DaemonSets, pods with
+    /// local data and pods without a controller each need a flag; static pods stay. Then evicts all other pods, and waits
+    /// until they are gone.
     ///
-    /// A pod that a PodDisruptionBudget does not let go is tried again every 5 seconds until --timeout; which pod waits for
-    /// which budget since when is told on standard error.
+    /// Retries an eviction that a PodDisruptionBudget refuses every 5 seconds until --timeout; standard error names the
+    /// pod, the budget and how long the pod has waited.
     ///
     /// Ends with 0 when all pods are gone, with 1 when one is not or the arguments are wrong, and on SIGTERM with 143; the
     /// last line says what was evicted and what was not.
@@ -88,93 +89,99 @@ enum Command {
     Drain(drain::Flags),
     /// Find every mistake in Plan files, offline
     ///
-    /// Says what the API server and the controller would refuse, and what is suspicious: each with file, line, column, a rule
-    /// and a hint. Files are YAML or JSON with any number of documents; a folder means the .yaml, .yml and .json files below
-    /// it, and - standard input. What is no Plan is passed over.
+    /// Reports what the API server and the controller would refuse, and what is suspicious: each with file, line, column, a
+    /// rule and a hint. Files are YAML or JSON with any number of documents; a folder means the .yaml, .yml and .json files
+    /// below it, and - standard input. Objects that are not Plans are skipped.
     ///
-    /// Ends with 0 when there is neither error nor warning, with 1 when there is one, and with 2 when a file cannot be read or
-    /// the arguments are wrong. Notes do not count.
+    /// Ends with 0 when there is neither error nor warning, with 1 when there is one, and with 2 when a file cannot be read
+    /// or the arguments are wrong. Notes do not count.
     #[command(after_help = validate::EXAMPLES)]
     Validate(validate::Flags),
     /// Write the version that a Plan's channel gives into its file
     ///
     /// Sets `spec.version` of each Plan that has a `channel`, and changes no other byte: comments, quotes, indentation and
-    /// line ends stay. A file is replaced whole or not at all, and only by one that says the same otherwise.
+    /// line ends stay. A file is replaced whole or not at all, and only by one with the same content otherwise.
     ///
-    /// Ends with 0 when all is written or up to date, with 1 when --check finds a Plan that is behind, and with 2 when a file
-    /// cannot be read or written, a channel gives no version, or the arguments are wrong.
+    /// A value that is not a version, such as a placeholder, stays as it is; so does a Plan that is newer than its channel,
+    /// and one whose channel gives a version of another distribution.
+    ///
+    /// Ends with 0 when each Plan is written, up to date, or stays for a reason that is printed; with 1 when --check finds
+    /// a Plan that would change; and with 2 when a file cannot be read or written, a channel gives no version or one of
+    /// another distribution, `spec.version` is a number or a list that is no version, or the arguments are wrong. After an
+    /// error with one Plan, refit continues with the others.
     #[command(after_help = pin::EXAMPLES)]
     Pin(pin::Flags),
-    /// Print the Job that the controller would make for a Plan on a node, and the Pod that would reboot it
+    /// Print the Job that the controller would create for a Plan on a node, and the Pod that would reboot the node
     ///
-    /// The controller's environment variables (`SYSTEM_UPGRADE_JOB_`…, `REFIT_IMAGE`) count here as there; --config takes them
-    /// from its `ConfigMap`. What only a cluster knows (UIDs, secrets) is read with --live, and otherwise from the files, or assumed,
-    /// which is said on standard error.
+    /// The controller's environment variables (`SYSTEM_UPGRADE_JOB_`…, `REFIT_IMAGE`) count as in the controller; --config
+    /// reads them from its `ConfigMap`. With --live, refit reads UIDs and Secrets from the cluster. Without it, refit takes
+    /// them from the files or assumes them, and names the assumptions on standard error.
     ///
-    /// Ends with 0 when a Job is printed for each Plan, with 1 when there is none for one of them, and with 2 when a file cannot
-    /// be read or the arguments are wrong.
+    /// Ends with 0 when a Job is printed for each Plan, with 1 when there is none for one of them, and with 2 when a file
+    /// cannot be read or the arguments are wrong.
     #[command(after_help = render::EXAMPLES)]
     Render(render::Flags),
-    /// Play a roll-out in this process, in seconds: which node when, what would wait for what, and whether it would end
+    /// Simulate a roll-out in this process, in seconds: when each node is upgraded, what waits for what, and whether it
+    /// completes
     ///
-    /// Runs the controller itself, unchanged, against a cluster that is made up, or that is as a snapshot says, in a time of its
-    /// own. Nothing is written anywhere, and no cluster is needed. Files are read as `refit validate` reads them; Secrets,
-    /// `PodDisruptionBudget`s and Deployments among them count.
+    /// Runs the unchanged controller against a simulated cluster, generated or read from a snapshot, with a simulated
+    /// clock. It needs no cluster and writes nothing. Files are read as `refit validate` reads them; Secrets,
+    /// `PodDisruptionBudget`s and Deployments in them count.
     ///
-    /// What a rehearsal takes for granted (how long things take, what a channel gives, which nodes there are) is said on
-    /// standard error. The same arguments give the same result, byte for byte.
+    /// Standard error names all assumptions: how long each step takes, which version a channel gives, which nodes exist.
+    /// The same arguments give the same result, byte for byte.
     ///
-    /// Ends with 0 when all Plans would be complete, with 1 when one would stall or fail, and with 2 when a file cannot be read,
-    /// a Plan would be refused, or the arguments are wrong. The last line says which, and why.
+    /// Ends with 0 when all Plans would be complete, with 1 when one would stall or fail, and with 2 when a file cannot be
+    /// read, a Plan would be refused, or the arguments are wrong. The last line names the Plan and the reason.
     #[command(after_help = rehearse::EXAMPLES)]
     Rehearse(Box<rehearse::Flags>),
-    /// Look whether this node could be rebooted, and the reboot be proven; the first container of a Job that may reboot
+    /// Check that this node can be rebooted, and that a reboot can be proven; the first container of a Job that may reboot
     ///
-    /// Looks on the host for the boot ID, for a place for the sentinel in /run, and for the program of the command. Nothing is
-    /// left behind but the folder of the sentinels.
+    /// Checks that the host has a boot ID, room for the sentinel in /run, and the program of the command. Leaves nothing
+    /// behind but the folder of the sentinels.
     ///
-    /// Ends with 0 when all is there, with 1 when something is missing, all of which is said at once, and with 2 when the
-    /// arguments are wrong.
+    /// Ends with 0 when everything is there, with 1 when something is missing (it reports all that is), and with 2 when
+    /// the arguments are wrong.
     Probe(probe::Flags),
-    /// Note on this node that its upgrade has succeeded; the last container of a Job that may reboot
+    /// Record on this node that its upgrade has succeeded; the last container of a Job that may reboot
     ///
-    /// Writes /run/refit/NAME on the host, and says in its termination message and on standard output, as JSON, in which boot
-    /// that was and whether the host has to reboot: {"bootId":"...","required":true}. The file is gone after a reboot, since
-    /// /run is. Ends with 0 when all that is done, with 1 when it is not, and with 2 when the arguments are wrong.
+    /// Writes /run/refit/NAME on the host. Its termination message and standard output are JSON with the boot ID and
+    /// whether a reboot is required: {"bootId":"...","required":true}. A reboot deletes the file, because /run is in
+    /// memory. Ends with 0 when the file is written, with 1 when it is not, and with 2 when the arguments are wrong.
     Sentinel(sentinel::Flags),
-    /// Reboot this node, once, however often it is asked to; what the reboot pod runs
+    /// Reboot this node once, however often the command runs; the container of the reboot pod
     ///
-    /// In another boot than --boot-id there is nothing left to do, and it ends with 0. In the same one, the sentinel has to be
-    /// there; then the command is run on the host, and what has been asked for is waited for: until the machine goes down,
-    /// or somebody ends the process. It never ends with 0 in the boot that was to end.
+    /// If the node is in another boot than --boot-id, it has rebooted, and the command ends with 0. In that boot, it
+    /// requires the sentinel, runs the command on the host, and waits until the machine goes down or the process is
+    /// killed. It never ends with 0 in that boot.
     ///
-    /// Ends with 3 when there is no sentinel of this boot, so that nothing shows that the upgrade succeeded in it; with 1 when
-    /// the command is missing or fails, or the host cannot be entered; with 2 when the arguments are wrong. Why is said in the
-    /// termination message, too.
+    /// Ends with 3 when there is no sentinel of this boot, which means that the upgrade is not known to have succeeded;
+    /// with 1 when the command is missing or fails, or the host's namespaces cannot be entered; with 2 when the
+    /// arguments are wrong. The termination message has the reason too.
     Reboot(reboot::Flags),
-    /// Say which version a channel or a Plan gives, and why
+    /// Print the version that a channel or a Plan resolves to, and why
     ///
-    /// TARGET is the URL of a channel, or files with Plans, whose channel, policy and status count; flags come before what a Plan
-    /// says. Nothing is written. All that the channel offers is looked at, and what each guard says of it.
+    /// TARGET is the URL of a channel, or files with Plans. A Plan's channel, policy and status are used, unless a flag
+    /// overrides them. Prints every version that the channel offers, with the reason why it is refused. Writes nothing.
     ///
-    /// Ends with 0 when each target has a version that can be taken, with 1 when one has none (the channel cannot be asked, or
-    /// every version is refused), and with 2 when a file cannot be read or the arguments are wrong.
+    /// Ends with 0 when each target has a version that may be taken, with 1 when one has none (the channel cannot be
+    /// queried, or every version is refused), and with 2 when a file cannot be read or the arguments are wrong.
     #[command(after_help = resolve::EXAMPLES)]
     Resolve(resolve::Flags),
     /// Print the CRD of the Plan as YAML
     Crd,
-    /// Print the script with which a shell completes commands and flags
+    /// Print the completion script of a shell
     #[command(after_help = completion::EXAMPLES)]
     Completion(completion::Flags),
 }
 
-/// Runs the command that `args` ask for, the program's name first.
+/// Runs the command in `args`, which begin with the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<_> = args.into_iter().collect();
     let cli = match parse(args.iter().cloned()) {
         Ok(cli) => cli,
         Err(error) => {
-            // With nobody to tell, there is nothing left to do.
+            // If standard error is closed, the error cannot be reported.
             let _ = error.print();
             return ExitCode::from(exit_code(&args, &error));
         }
@@ -197,37 +204,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Completion(flags)) => completion::run(&flags, Cli::command()),
     };
     result.unwrap_or_else(|error| {
-        output::error(output::with_causes(&error));
+        output::error(output::error_chain(&error));
         ExitCode::FAILURE
     })
 }
 
-/// What refit is asked to do in a container of a Job.
-pub(crate) enum OnNode {
-    /// `refit cordon`.
-    Cordon(Which),
-    /// `refit drain`.
-    Drain(Which, Options),
-}
-
-/// Reads the arguments of such a container.
-pub(crate) fn on_node(args: &[String]) -> Result<OnNode, clap::Error> {
-    let args = std::iter::once("refit").chain(args.iter().map(String::as_str));
-    Ok(match InContainer::try_parse_from(args)? {
-        InContainer::Cordon(flags) => OnNode::Cordon(flags.which()),
-        InContainer::Drain(flags) => OnNode::Drain(flags.which(), flags.options()),
-    })
-}
-
-/// The commands of such containers alone: to set all of them up takes longer than all that a rehearsed `cordon` does.
-#[derive(Parser)]
-#[command(name = "refit")]
-enum InContainer {
-    Cordon(cordon::Flags),
-    Drain(drain::Flags),
-}
-
-/// What the program ends with that was called with `args` and made nothing of them but `error`, or what was asked for.
+/// The exit code after clap's `error`, which may also be the requested help or version.
 fn exit_code(args: &[OsString], error: &clap::Error) -> u8 {
     let command = args.get(1).and_then(|command| command.to_str());
     if error.use_stderr() && command.is_some_and(|command| AS_KUBECTL.contains(&command)) {
@@ -240,8 +222,8 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(with_two_dashes(args))
 }
 
-/// Go's flags, and so system-upgrade-controller's, may be written with one dash. Only long names of our own are taken
-/// for such, so that `-h` stays what it is.
+/// Accepts one dash for long flags, as Go does and so system-upgrade-controller. Only refit's own long flags are
+/// recognised, so that `-h` keeps its meaning.
 fn with_two_dashes(args: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let command = Cli::command();
     let names: Vec<String> = command

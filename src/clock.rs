@@ -1,5 +1,5 @@
-//! The wall clock as a value, so that whoever needs the time of day says so and a test or a rehearsal can set it.
-//! Waiting and measuring are not its business: those go by `tokio::time`, which can be paused.
+//! The wall clock as a value, so that dependencies on the time of day are explicit, and tests and rehearsals can set
+//! it. Waiting and measuring use `tokio::time`, which can be paused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,27 +7,51 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// A handle on a wall clock.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+pub struct Clock {
+    wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    running: Arc<dyn Fn() -> SignedDuration + Send + Sync>,
+}
 
 impl Clock {
-    /// The system's clock. It can be set, and it goes on while the machine is suspended.
+    /// The system's clock. It can be set, and continues while the machine is suspended.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that reads the system's clock"
     )]
     pub fn system() -> Self {
-        Self::new(Timestamp::now)
+        let running = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+            SignedDuration::new(time.tv_sec, i32::try_from(time.tv_nsec).unwrap_or_default())
+        };
+        Self {
+            wall: Arc::new(Timestamp::now),
+            running: Arc::new(running),
+        }
     }
 
-    /// A clock that shows what `read` says.
+    /// A clock that returns the result of `read`, and that nobody sets.
     pub fn new(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Arc::new(read))
+        let wall = Arc::new(read);
+        let running = Arc::clone(&wall);
+        Self {
+            wall,
+            running: Arc::new(move || running().duration_since(Timestamp::UNIX_EPOCH)),
+        }
     }
 
-    /// A clock that shows `epoch` now and from then on goes with `tokio::time`: paused and leaping as that does.
-    /// Called within a tokio runtime.
+    /// As [`Clock::new`], but the time of day is set by `step`.
+    #[cfg(test)]
+    pub(crate) fn stepped(self, step: impl Fn() -> SignedDuration + Send + Sync + 'static) -> Self {
+        let wall = self.wall;
+        Self {
+            wall: Arc::new(move || wall().saturating_add(step()).unwrap_or(Timestamp::MAX)),
+            running: self.running,
+        }
+    }
+
+    /// A clock that shows `epoch` now, and then advances with `tokio::time`, also when that is paused. Must be called
+    /// within a tokio runtime.
     pub fn following_tokio(epoch: Timestamp) -> Self {
         let start = Instant::now();
         Self::new(move || {
@@ -36,9 +60,14 @@ impl Clock {
         })
     }
 
-    /// The time of day.
     pub fn now(&self) -> Timestamp {
-        (self.0)()
+        (self.wall)()
+    }
+
+    /// Time since some moment in the past. Unlike the time of day it cannot be set, and unlike `Instant` it continues
+    /// while the machine is suspended.
+    pub fn running(&self) -> SignedDuration {
+        (self.running)()
     }
 }
 

@@ -1,51 +1,54 @@
-//! The shell round the core: watches fill the world, `decide` answers, `act` carries it out.
+//! The controller around the pure core: watches fill `ClusterState`, `decide` decides, and `act` carries out the steps.
 //!
-//! The pipeline is observe → validate → resolve → decide → act → report. Only this module and what is below it write to
+//! The pipeline is observe → validate → resolve → decide → act → report. Only this module and its submodules write to
 //! the cluster, and only while this process leads.
 
 pub mod act;
-pub mod client;
 pub mod crd;
 pub mod engine;
 pub mod events;
+pub mod lanes;
 pub mod lease;
-pub mod objects;
 pub mod observe;
+pub mod outbox;
 pub(crate) mod own_image;
-pub mod put_off;
 pub mod settings;
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Namespace};
 use kube::Client;
 use kube::api::{Api, PostParams};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 use act::Actor;
-use client::{AGENT, ApiServer, ClientError, brief};
 use crd::{CrdError, Registered};
 use engine::Engine;
 use events::Source;
-use lease::{Elector, Leadership, LeaseHandle, LeaseLost};
-use objects::Intern;
-use observe::{Observer, QUEUE};
+use lease::{Elector, LeaseLost, Progress};
+use observe::{Observer, QUEUE, Reports};
+use outbox::Outbox;
 use settings::Settings;
 
+use crate::api::Reason;
 use crate::channel::{ChannelClient, SetupError};
 use crate::clock::Clock;
-use crate::rollout::{Defaults, EventType, Kind, World};
+use crate::kube::client::{AGENT, ApiServer, ClientError};
+use crate::kube::objects::Intern;
+use crate::kube::{Leadership, brief};
+use crate::rollout::{ClusterState, Defaults, Kind};
 
-/// What refit calls itself in Events.
+/// Name and version of refit in Events.
 const PROGRAM: &str = concat!("refit ", env!("CARGO_PKG_VERSION"));
-/// How long steps that are under way may take to end when the process is told to.
-const FAREWELL: Duration = Duration::from_secs(8);
+/// Time for steps in flight to end after a shutdown signal. Less than the 30 seconds that kubelets give by default.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 
-/// Why the controller ended by itself.
+/// Why the controller ended without a shutdown signal.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the API server cannot be asked")]
@@ -62,42 +65,43 @@ pub enum Error {
     LeaseLost(#[from] LeaseLost),
 }
 
-/// What the controller meets of the world outside of it.
-pub struct Surroundings {
-    /// The API server.
+/// External dependencies of the controller, which tests replace.
+pub struct Dependencies {
     pub server: ApiServer,
-    /// The time of day.
     pub clock: Clock,
-    /// Asks channels; absent means over the network, as the settings say.
+    /// Polls channels. If absent, over the network, as the settings say.
     pub channels: Option<ChannelClient>,
 }
 
-/// Runs the controller until `shutdown` (S4), or until it cannot go on.
+/// Runs the controller until `shutdown` (S4).
+///
+/// # Errors
+/// Fails if the controller cannot start or continue.
 pub async fn run(
     settings: Settings,
     clock: Clock,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let server = ApiServer::find(&settings.api, &settings.proxies).await?;
-    let surroundings = Surroundings {
+    let dependencies = Dependencies {
         server,
         clock,
         channels: None,
     };
-    run_in(surroundings, settings, shutdown).await
+    run_with(dependencies, settings, shutdown).await
 }
 
-/// As [`run`], in surroundings that may be others than the real ones.
-pub async fn run_in(
-    surroundings: Surroundings,
+/// As [`run`], with other dependencies.
+pub async fn run_with(
+    dependencies: Dependencies,
     settings: Settings,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
-    let Surroundings {
+    let Dependencies {
         server,
         clock,
         channels,
-    } = surroundings;
+    } = dependencies;
     let unguarded = server.unguarded()?;
     tracing::info!(
         server = server.url(),
@@ -116,23 +120,21 @@ pub async fn run_in(
         started = start => started?,
         () = &mut shutdown => return Ok(()),
     };
-    // What is wrong with its files is said before this process leads.
+    // Report errors in certificate files before this process leads.
     let channels = match channels {
         Some(channels) => channels,
-        None => ChannelClient::new(&settings.ca_files, &cluster_id, AGENT, settings.proxies.clone())?,
+        None => channel_client(&settings, &cluster_id)?,
     };
 
-    let source = Source {
-        controller: settings.name.clone(),
-        node_name: settings.node_name.clone(),
-        namespace: settings.namespace.clone(),
-    };
-    let (leadership, lease) = if settings.leader_elect {
+    let source = source(&settings);
+    // Lasts longer than the tasks of a leader, so that it is known which of them is stuck.
+    let (progress, restored) = (Progress::default(), Arc::new(Notify::new()));
+    let (leadership, mut lease) = if settings.leader_elect {
         let text = format!(
             "{PROGRAM} starting leader election for {}/{}",
             settings.namespace, settings.name
         );
-        tell(&unguarded, &source, "Starting", &text, &clock).await;
+        write_node_event(&unguarded, &source, Reason::Starting, &text, &clock).await;
         let elector = Elector::new(
             unguarded.clone(),
             &settings.namespace,
@@ -140,7 +142,8 @@ pub async fn run_in(
             &settings.identity,
             settings.lease,
             clock.clone(),
-        );
+        )
+        .depending_on(progress.clone(), Arc::clone(&restored));
         let (leadership, lost) = (elector.leadership(), elector.lost());
         let lease = elector.start();
         tokio::select! {
@@ -157,65 +160,137 @@ pub async fn run_in(
     };
 
     let client = server.guarded(leadership.clone())?;
-    let mut office = Office::open(&settings, client, unguarded, source, channels, clock).await?;
-    if registered == Registered::Updated {
-        office.engine.is_wary_of_lists();
-    }
-    let lost = tokio::select! {
-        biased;
-        () = leadership.lost() => true,
-        () = office.work() => false,
-        () = &mut shutdown => false,
+    let shared = Shared {
+        source,
+        channels,
+        clock,
+        progress,
+        restored: Arc::clone(&restored),
     };
-    match lease {
-        Some((_, error)) if lost => Err(error.into()),
-        lease => {
-            office.close(lease.map(|(lease, _)| lease)).await;
-            Ok(())
+    loop {
+        let clients = [client.clone(), unguarded.clone()];
+        let mut tasks = LeaderTasks::open(&settings, clients, shared.clone(), registered).await?;
+        let ended = tokio::select! {
+            biased;
+            () = leadership.lost() => Ended::LeadershipLost,
+            () = tasks.run() => Ended::Watches,
+            () = restored.notified() => Ended::Restored,
+            () = &mut shutdown => Ended::Shutdown,
+        };
+        match (ended, lease) {
+            (Ended::Restored, waits) => {
+                tracing::warn!(
+                    "the resource versions of the API server went back, as after a restore of etcd: everything is read \
+                     again, and nothing that was known before counts"
+                );
+                tasks.stop().await;
+                lease = waits;
+            }
+            (Ended::LeadershipLost, Some((_, error))) => return Err(error.into()),
+            (_, lease) => {
+                tracing::info!("ending");
+                tasks.stop().await;
+                if let Some((lease, _)) = lease {
+                    lease.release().await;
+                }
+                return Ok(());
+            }
         }
     }
 }
 
-/// UID of the namespace `kube-system`, which channels are told as that of the cluster (S4, S45).
+/// The source of this process' events.
+fn source(settings: &Settings) -> Source {
+    Source {
+        controller: settings.name.clone(),
+        node_name: settings.node_name.clone(),
+        namespace: settings.namespace.clone(),
+    }
+}
+
+/// The client of channels.
+fn channel_client(settings: &Settings, cluster_id: &str) -> Result<ChannelClient, Error> {
+    let (proxies, hosts) = (settings.proxies.clone(), settings.channel_hosts.clone());
+    Ok(ChannelClient::new(
+        &settings.ca_files,
+        cluster_id,
+        AGENT,
+        proxies,
+        hosts,
+    )?)
+}
+
+/// Why the tasks of a leader ended.
+enum Ended {
+    LeadershipLost,
+    Watches,
+    Restored,
+    Shutdown,
+}
+
+/// UID of the namespace `kube-system`, which identifies the cluster to channels (S4, S45).
 async fn cluster_id(client: &Client) -> Result<String, Error> {
     let namespace = Api::<Namespace>::all(client.clone()).get("kube-system").await;
     let namespace = namespace.map_err(|error| Error::ClusterId(brief(&error)))?;
     Ok(namespace.metadata.uid.unwrap_or_default())
 }
 
-/// Tells something about this process itself, on its Node. Nothing depends on it.
-async fn tell(client: &Client, source: &Source, reason: &str, text: &str, clock: &Clock) {
-    let event = source.node_event(EventType::Normal, reason, text, clock.now());
+/// Writes an event about this process to its Node. A failure is only logged.
+async fn write_node_event(client: &Client, source: &Source, reason: Reason, text: &str, clock: &Clock) {
+    let event = source.node_event(reason, text, clock.now());
     let api = Api::<CoreEvent>::namespaced(client.clone(), "default");
     if let Err(error) = api.create(&PostParams::default(), &event).await {
-        tracing::warn!(reason, error = brief(&error), "cannot write an event");
+        tracing::warn!(
+            reason = reason.name(),
+            error = brief(&error),
+            "cannot write an event"
+        );
     }
 }
 
-/// Everything that works while this process leads.
-struct Office {
-    engine: Engine,
+/// What the tasks of a leader share with the rest of the process.
+#[derive(Clone)]
+struct Shared {
+    source: Source,
+    channels: ChannelClient,
+    clock: Clock,
+    progress: Progress,
+    restored: Arc<Notify>,
+}
+
+/// The tasks that run while this process leads.
+struct LeaderTasks {
+    /// The loop, in a task of its own: if it is stuck, the loss of the leadership still ends the process.
+    engine: JoinSet<Engine>,
+    /// Ends the loop.
+    stop: watch::Sender<bool>,
     watches: JoinSet<()>,
     client: Client,
     source: Source,
     clock: Clock,
     listed: watch::Receiver<BTreeSet<Kind>>,
     observer: Observer,
+    outbox: Outbox,
     may_watch_pods: bool,
     pods_wanted: watch::Receiver<bool>,
-    plans_again: watch::Receiver<()>,
-    blind: watch::Receiver<bool>,
+    relist_plans: watch::Receiver<()>,
+    degraded: watch::Receiver<bool>,
 }
 
-impl Office {
+impl LeaderTasks {
     async fn open(
         settings: &Settings,
-        client: Client,
-        unguarded: Client,
-        source: Source,
-        channels: ChannelClient,
-        clock: Clock,
+        [client, unguarded]: [Client; 2],
+        shared: Shared,
+        registered: Registered,
     ) -> Result<Self, Error> {
+        let Shared {
+            source,
+            channels,
+            clock,
+            progress,
+            restored,
+        } = shared;
         let mut jobs = settings.jobs.clone();
         own_image::fill_in(&mut jobs, &unguarded, settings).await;
         let may_watch_pods = act::permissions::may_watch_pods(&unguarded, &settings.namespace)
@@ -226,20 +301,25 @@ impl Office {
         }
         let intern = Intern::default();
         let ttl = i64::from(jobs.ttl_seconds_after_finish);
-        let (seen, inbox) = mpsc::channel(QUEUE);
+        let (observations, inbox) = mpsc::channel(QUEUE);
         let (pods_tx, pods_wanted) = watch::channel(false);
         let (listed_tx, listed) = watch::channel(BTreeSet::new());
-        let (again_tx, plans_again) = watch::channel(());
-        let (blind_tx, blind) = watch::channel(false);
+        let (relist_tx, relist_plans) = watch::channel(());
+        let (degraded_tx, degraded) = watch::channel(false);
+        let (outbox, postman) = outbox::outbox();
+        let mut watches = JoinSet::new();
+        watches.spawn(postman.run(client.clone()));
         let observer = Observer {
             client: client.clone(),
             namespace: settings.namespace.clone(),
             controller: settings.name.clone(),
             ttl,
-            seen,
+            observations,
             intern: intern.clone(),
+            reports: Reports::new(outbox.clone(), source.clone(), clock.clone()),
+            restored,
         };
-        let world = World::new(Defaults {
+        let cluster = ClusterState::new(Defaults {
             namespace: settings.namespace.clone(),
             job: jobs,
             polling_interval: SignedDuration::try_from(settings.polling_interval)
@@ -254,26 +334,42 @@ impl Office {
             clock: clock.clone(),
             intern,
             ttl,
-            blind: blind_tx,
+            outbox: outbox.clone(),
+            degraded: degraded_tx,
         };
-        let engine = Engine::new(world, actor, inbox, pods_tx, listed_tx, again_tx);
+        let mut engine = Engine::new(cluster, actor, inbox, pods_tx, listed_tx, relist_tx, progress);
+        if registered == Registered::Updated {
+            engine.distrust_lists();
+        }
+        let (stop, mut stopped) = watch::channel(false);
+        let mut engines = JoinSet::new();
+        engines.spawn(async move {
+            tokio::select! {
+                biased;
+                () = engine.run() => {}
+                _ = stopped.wait_for(|stopped| *stopped) => {}
+            }
+            engine
+        });
         Ok(Self {
-            engine,
-            watches: JoinSet::new(),
+            engine: engines,
+            stop,
+            watches,
             client,
             source,
             clock,
             listed,
             observer,
+            outbox,
             may_watch_pods,
             pods_wanted,
-            plans_again,
-            blind,
+            relist_plans,
+            degraded,
         })
     }
 
-    /// Turns until it is dropped. The first lists come one after the other (see `observe`).
-    async fn work(&mut self) {
+    /// Runs until it is dropped. The first lists run one after the other (see `observe`).
+    async fn run(&mut self) {
         let Self {
             engine,
             watches,
@@ -284,8 +380,9 @@ impl Office {
             observer,
             may_watch_pods,
             pods_wanted,
-            plans_again,
-            blind,
+            relist_plans,
+            degraded,
+            ..
         } = self;
         let opening = async {
             let until = async |kind: Kind| {
@@ -297,14 +394,14 @@ impl Office {
             watches.spawn(watching.clone().secrets());
             watches.spawn(watching.clone().pods(*may_watch_pods, pods_wanted.clone()));
             watches.spawn(watching.clone().jobs());
-            let (mut nodes, mut refused) = (listed.clone(), blind.clone());
-            let (plans, again) = (watching.clone(), plans_again.clone());
+            let (mut nodes, mut refused) = (listed.clone(), degraded.clone());
+            let (plans, again) = (watching.clone(), relist_plans.clone());
             watches.spawn(async move {
-                // Where something may not be listed, Plans are listed all the same, to be told of it.
+                // If a kind cannot be listed, Plans are listed nevertheless, to report it on them.
                 tokio::select! {
                     biased;
                     _ = nodes.wait_for(|listed| listed.contains(&Kind::Node)) => {}
-                    _ = refused.wait_for(|blind| *blind) => {}
+                    _ = refused.wait_for(|degraded| *degraded) => {}
                 }
                 let _ = defined.wait_for(|defined| *defined).await;
                 plans.plans(again).await;
@@ -316,29 +413,37 @@ impl Office {
             until(Kind::Node).await;
             until(Kind::Plan).await;
             let text = format!("{PROGRAM} running as {}/{}", source.namespace, source.controller);
-            tell(client, source, "Started", &text, clock).await;
+            write_node_event(client, source, Reason::Started, &text, clock).await;
             tracing::info!("watching");
             std::future::pending::<()>().await;
         };
         tokio::select! {
             biased;
-            () = engine.run() => {}
+            // A panic is a bug. The process ends rather than continue in an unknown state.
+            ended = engine.join_next() => if let Some(Err(error)) = ended
+                && error.is_panic()
+            {
+                std::panic::resume_unwind(error.into_panic());
+            },
             () = opening => {}
         }
     }
 
-    /// Begins nothing more, lets what is under way end, and gives the Lease back.
-    async fn close(mut self, lease: Option<LeaseHandle>) {
-        tracing::info!("ending");
-        self.watches.abort_all();
-        if tokio::time::timeout(FAREWELL, self.engine.finish())
-            .await
-            .is_err()
-        {
+    /// Starts no step, and waits for the steps in flight.
+    async fn stop(mut self) {
+        self.stop.send_replace(true);
+        let finish = async {
+            if let Some(Ok(mut engine)) = self.engine.join_next().await {
+                engine.finish().await;
+            }
+        };
+        if tokio::time::timeout(SHUTDOWN_GRACE, finish).await.is_err() {
             tracing::warn!("some requests got no answer");
         }
-        if let Some(lease) = lease {
-            lease.release().await;
+        self.watches.abort_all();
+        let waiting = self.outbox.waiting();
+        if waiting > 0 {
+            tracing::warn!(waiting, "events that could not be written are lost");
         }
     }
 }

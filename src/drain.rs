@@ -1,51 +1,52 @@
-//! Cordon, uncordon and drain as kubectl does them, for the init containers of Jobs and for people.
+//! Cordon, uncordon and drain as kubectl does them, for the init containers of Jobs and as commands.
 //!
-//! Everything is looked at first: the node, its pods by kubectl's rules, and what one may do. Only then the node is
-//! cordoned, its pods are listed again, and evicted. For a Plan the cordon is written down in the node's ledger, and a
-//! patch of that ledger is the last act. It never decides about another node than those it was given, and it gives no node
-//! back: that is the controller's, by level.
+//! The session first checks the node, its pods by kubectl's rules, and the permissions. Only then it cordons the node,
+//! lists the pods again and evicts them. For a Plan, it writes the cordon to the node's ledger, and its last step is a
+//! patch of that ledger. It changes no other node than those it was given, and does not uncordon a drained node: the
+//! controller releases it.
 
-pub mod answer;
-pub mod board;
 mod cordon;
 pub mod event;
 mod evict;
 mod failure;
-mod find;
+pub mod flags;
+mod lister;
+pub mod outcome;
 mod permissions;
 pub mod pods;
 mod publish;
 mod run;
 mod session;
+pub mod tracker;
 
 pub use cordon::CordonError;
 pub use event::{DryRun, Event};
 pub use failure::Failure;
 pub use session::Session;
 
-use crate::api::duration::GoDuration;
+use crate::api::Holder;
 use crate::api::names;
-use crate::rollout::Holder;
+use crate::go::GoDuration;
 use pods::Rules;
 
-/// What a drain is to do, as kubectl's flags say it.
+/// Options of a drain, from kubectl's flags.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `--pod-selector`, as text.
     pub pod_selector: String,
-    /// Which pods may go.
+    /// Which pods may be evicted.
     pub rules: Rules,
-    /// `--grace-period` in seconds; absent means each pod's own.
+    /// `--grace-period` in seconds. If absent, each pod's own.
     pub grace_period: Option<u32>,
-    /// `--timeout`; absent means for ever.
+    /// `--timeout`. If absent, there is no time limit.
     pub timeout: Option<GoDuration>,
     /// `--disable-eviction`.
     pub disable_eviction: bool,
-    /// `--chunk-size`; 0 is all at once.
+    /// `--chunk-size`; 0 means one page.
     pub chunk_size: u32,
 }
 
-/// Which nodes are meant.
+/// Selection of nodes.
 #[derive(Clone, Debug)]
 pub enum Which {
     /// By name.
@@ -54,32 +55,29 @@ pub enum Which {
     Selector(String),
 }
 
-/// The pod that this process runs in.
+/// The pod of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnPod {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// UID.
     pub uid: String,
 }
 
-/// For which Plan this process runs, where it runs for one.
+/// The Plan for which this process runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRun {
-    /// Who holds the node.
+    /// The Plan's entry in the ledger.
     pub holder: Holder,
-    /// The machine that is meant.
+    /// UID of the expected machine.
     pub node_uid: String,
-    /// Where progress is written.
+    /// The pod to which progress is written.
     pub pod: Option<OwnPod>,
-    /// The ledger is to say whose pods were evicted.
+    /// Whether the ledger must name the controllers of the evicted pods.
     pub notes_workloads: bool,
 }
 
 impl PlanRun {
-    /// Reads it from the environment that the controller gives its containers. `lookup` reads a variable.
+    /// Reads it from the environment variables that the controller sets in its containers. `lookup` reads a variable.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let plan_uid = text(names::ENV_PLAN_UID)?;
@@ -100,7 +98,7 @@ impl PlanRun {
                 plan_uid,
                 namespace,
                 cancelled: false,
-                passed: false,
+                completed: false,
                 evicted: Vec::new(),
             },
             notes_workloads: text(names::ENV_NOTE_WORKLOADS).is_some(),

@@ -1,8 +1,8 @@
-//! Plans as they lie in files: read with the place of everything, judged, and edited byte for byte.
+//! Plans in files: parsed with source locations, validated, and edited byte for byte.
 //!
-//! Nothing here prints, and nothing talks to a cluster. What a Plan means is asked of `api` and `job`, so that the
-//! controller and the command line say the same in the same words; what is only suspicious is said here, by the closed
-//! list of rules in [`rule`].
+//! Nothing here prints or talks to a cluster. `api` and `job` decide what a Plan means, so the controller and the
+//! command line report the same errors in the same words. What is accepted but suspicious is found by the closed list
+//! of rules in [`rule`].
 
 pub mod check;
 pub mod edit;
@@ -10,8 +10,10 @@ pub mod finding;
 pub mod input;
 pub mod kustomize;
 pub mod objects;
+pub mod patch;
 pub mod pin;
 pub mod place;
+pub mod placeholder;
 pub mod rule;
 pub mod source;
 pub mod write;

@@ -1,17 +1,16 @@
-//! What a node is given: the Job, the pod that reboots it, their names, the digest that says whether the Job has to run, and
-//! the image it runs.
+//! Builds what runs on a node: the Job, the reboot Pod, their names, and the digest that decides whether a Job has to
+//! run.
 //!
-//! Pure: the same input gives the same bytes. No client, no clock, no environment and no file is read here; what the
-//! controller knows of those comes in through [`JobSettings`]. It decides neither which node is started nor when.
+//! Pure: the same input gives the same bytes. It reads no client, clock, environment or file; [`JobSettings`] holds the
+//! settings of the controller. It does not decide which node starts, or when.
 
 pub mod digest;
-pub mod image;
 pub mod inputs;
 pub mod name;
 pub mod reboot;
 pub mod render;
 pub mod settings;
 
-pub use reboot::{Errand, RebootInput, reboot_pod};
+pub use reboot::{RebootInput, RebootPodMode, reboot_pod};
 pub use render::{Findings, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, check, render};
 pub use settings::JobSettings;

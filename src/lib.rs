@@ -1,7 +1,7 @@
 //! refit upgrades the nodes of a Kubernetes cluster, a few at a time, as a `Plan` says.
 //!
-//! The journey of the data is the order of the house: Plan → channel → version → hash → rollout → Job → node →
-//! evidence → label.
+//! Data flows in this order: Plan → channel → version → hash → rollout → Job → node → evidence → label.
+//! `docs/design.md` lists which module may import which, and `tests/layering.rs` checks it.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +12,10 @@ pub mod clock;
 pub mod controller;
 pub mod drain;
 pub mod gitops;
+pub mod go;
 pub mod job;
+pub mod kube;
+pub mod nearest;
 pub mod node;
 pub mod proxy;
 pub mod rehearse;

@@ -1,9 +1,9 @@
-//! What runs on a node that has to reboot: the probe before anything is disturbed, the sentinel after the upgrade, and the
-//! reboot itself.
+//! Commands that run on a node with `spec.reboot`: the probe before it is disturbed, the sentinel after the upgrade,
+//! and the reboot.
 //!
-//! It knows one node, its own, and talks to no API server: what it finds is said in exit codes and termination messages, and the
-//! controller believes the Node. It has no runtime and no threads of its own before the host's mount namespace is entered, which
-//! a process with threads cannot do.
+//! They need no API server: they report by exit codes and termination messages, and the controller trusts only the
+//! Node. They start no runtime and no threads before they enter the host's mount namespace, which a process with
+//! threads cannot do (`setns(2)`).
 
 mod command;
 #[cfg(test)]

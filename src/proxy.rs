@@ -1,11 +1,10 @@
-//! Which proxy a URL is asked through, as Go's `net/http` reads it from the environment:
-//! `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, upper case first, then lower (S3). What runs on this host is never asked through a proxy.
+//! Finds the proxy for a URL as Go's `net/http` does from the environment: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`,
+//! in upper or lower case (S3). Loopback addresses never use a proxy.
 
 use std::net::IpAddr;
 
 use url::{Host, Url};
 
-/// The proxies of the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyEnv {
     http: Option<Url>,
@@ -22,7 +21,7 @@ enum Exempt {
     Net(IpAddr, u8),
     /// `10.0.0.1` or `10.0.0.1:80`
     Ip(IpAddr, Option<u16>),
-    /// `example.com` (with what is below it) or `.example.com` (only what is below it), with or without a port.
+    /// `example.com` (with its subdomains) or `.example.com` (only its subdomains), with or without a port.
     Domain {
         suffix: String,
         itself: bool,
@@ -30,16 +29,18 @@ enum Exempt {
     },
 }
 
-/// Why a proxy cannot be used. The value is not told: it may hold a password.
+/// A proxy URL is invalid. The error does not quote it, because it may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the environment variable {variable} is not the URL of a proxy, such as http://proxy.example:3128")]
 pub struct ProxyError {
-    /// Name of the environment variable.
     pub variable: &'static str,
 }
 
 impl ProxyEnv {
     /// Reads the environment through `lookup`.
+    ///
+    /// # Errors
+    /// Fails if a proxy URL is invalid.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ProxyError> {
         let either = |upper: &'static str, lower: &'static str| {
             [upper, lower].into_iter().find_map(|name| {
@@ -62,7 +63,7 @@ impl ProxyEnv {
         })
     }
 
-    /// The proxy for `url`, if it is asked through one.
+    /// The proxy for `url`, if any.
     pub fn proxy_for(&self, url: &Url) -> Option<&Url> {
         let proxy = match url.scheme() {
             "http" => self.http.as_ref()?,
@@ -165,7 +166,7 @@ fn contains(net: IpAddr, bits: u8, ip: IpAddr) -> bool {
     }
 }
 
-/// Go takes `proxy:3128` for `http://proxy:3128`.
+/// Go accepts `proxy:3128` as `http://proxy:3128`.
 fn proxy_url(value: &str) -> Option<Url> {
     let usable =
         |url: &Url| matches!(url.scheme(), "http" | "https" | "socks5" | "socks5h") && url.has_host();

@@ -1,52 +1,56 @@
-//! The cluster in the process: the parts of Kubernetes that a roll-out needs, in a time of their own.
+//! A simulated cluster in this process, in virtual time.
 //!
-//! An API server stands under `kube::Client`, behind it are the controllers, the scheduler and the kubelets of a cluster, and
-//! the same controller runs against it that runs against a real one. Time is tokio's: in a paused runtime hours pass while
-//! nobody has anything to do. Nothing here reads another clock, rolls dice or opens a connection, so that the same seed gives
-//! the same requests. What it does not play it refuses ([`state::State::holes`]); it never pretends.
+//! An API server is the transport of a `kube::Client`; behind it run the controllers, the scheduler and the kubelets of
+//! a cluster. The unchanged refit controller runs against it. Time is tokio's: with a paused runtime, hours pass while
+//! no task is ready. Nothing here reads another clock, uses other randomness or opens a connection, so the same seed
+//! gives the same requests. What is not simulated is refused and recorded ([`state::State::unsupported_requests`]),
+//! never faked.
 
-mod agenda;
-pub mod assume;
+pub mod assumptions;
 pub mod cluster;
-mod deletion;
+mod controller_manager;
+mod delete;
 pub mod fault;
 mod ids;
-pub mod input;
+pub mod invariants;
 pub mod journal;
 pub mod json;
 pub mod kubelets;
-mod manager;
 pub mod nodes;
-pub mod play;
-pub mod podlife;
+pub mod pod_lifecycle;
 pub mod record;
 pub mod report;
 pub mod resources;
-mod rules;
+pub mod run;
 mod scheduler;
 mod schema;
 pub mod server;
 pub mod snapshot;
 pub mod state;
+pub mod status_error;
 pub mod store;
+mod strategy;
 #[cfg(test)]
 mod tests;
+pub mod upgrade_script;
 pub mod verdict;
+pub mod version_change;
+mod work_queue;
 mod write;
 
 pub use cluster::{Cluster, Options};
-pub use fault::Fault;
-pub use kubelets::Habits;
+pub use kubelets::DefaultBehaviour;
 pub use resources::Kind;
 pub use state::State;
+pub use status_error::StatusError;
 
 use std::future::Future;
 
-/// Runs something in virtual time: whenever all of it waits, the clock leaps to when the first wait ends. One thread, so
-/// that things happen in an order that does not depend on the machine.
+/// Runs a future in virtual time: when all tasks wait, the clock advances to the first timer. It uses one thread, so
+/// that the order of events does not depend on the machine.
 ///
 /// # Errors
-/// The operating system gives no runtime.
+/// Fails if the operating system cannot provide a runtime.
 pub fn in_virtual_time<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -1,40 +1,42 @@
-//! What happens next, decided from what is known: which nodes start now, which wait and why, what status says.
+//! What happens next: which nodes start, which wait and why, and what status says.
 //!
-//! PURE: no client, no clock, no I/O. [`World`] is an index of facts that watches and answers to own writes fill;
-//! [`decide`] looks at all of it and answers for all Plans at once. It is deterministic, and decided again on its own
-//! result it asks for nothing. What matters is on the cluster; what the index alone remembers may only delay.
+//! Pure: no client, no clock, no I/O. [`ClusterState`] is an index of facts, filled from watches and from the responses
+//! to refit's own writes. [`decide`] looks at all of it and decides for all Plans at once. It is deterministic, and
+//! requests nothing when it is applied to its own result. All state that matters is on the cluster; what only the index
+//! remembers may only delay a step.
 
 mod blocker;
+mod completion;
 mod conditions;
 mod decide;
 mod digests;
 mod event;
 pub mod facts;
 mod fields;
-mod give_back;
-mod next;
 mod node;
+mod observation;
 mod plan;
+mod poll;
 pub mod record;
+mod release;
 mod resolve;
 mod start;
+mod state;
 mod status;
 mod step;
-mod terms;
-mod view;
-mod world;
+mod targets;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use blocker::Blocker;
-pub use decide::{Decision, Report, decide, decide_blind};
-pub use event::{Event, EventType, Regarding};
+pub use decide::{Decision, Report, decide, decide_degraded};
+pub use event::{Event, Regarding};
 pub use facts::{
-    ChannelFacts, Found, JobFacts, Labels, Missing, NodeFacts, Outcome, PlanFacts, PodFacts, RebootPod,
-    Schema, SecretFacts, Stage, WorkloadFacts,
+    ChannelFacts, JobFacts, JobOutcome, Labels, Missing, NodeFacts, PlanFacts, PodFacts, PodStage, RebootPod,
+    Schema, SecretFacts, SentinelResult, WorkloadFacts,
 };
-pub use plan::Written;
-pub use record::{Cancelled, Holder, Ledger, Phase, Reboot, Record};
-pub use step::{Key, Lane, MARK_WAITS, NodeChange, Step};
-pub use world::{Defaults, Kind, Lists, Trouble, World};
+pub use observation::{Kind, Observation, StepEffect};
+pub use record::{Phase, Reboot, Record};
+pub use state::{ClusterState, Defaults, ListCounts, StepFailure};
+pub use step::{Key, Lane, NodeChange, Query, Step};

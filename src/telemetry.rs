@@ -1,11 +1,12 @@
-//! The log: to stderr, as text or JSON.
+//! Logging to stderr, as text or JSON.
 //!
-//! Other crates are heard from level INFO on, whatever is asked for: below that they print addresses, headers and
-//! bodies as they come. kube's client is heard from ERROR on, since its warnings hold whole answers, Secrets among them;
-//! so is its watcher, which warns of what the observer tells in fewer words.
+//! Other crates log from level INFO, whatever the settings say, because below that they print addresses, headers and
+//! bodies. kube's client logs from ERROR, because its warnings contain whole responses, including Secrets; so does its
+//! watcher, whose warnings repeat what the observer logs in fewer words.
 
 use std::io::{self, IsTerminal as _};
 
+use clap::ValueEnum;
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{EnvFilter, FilterExt as _, FilterFn, ParseError};
 use tracing_subscriber::fmt::MakeWriter;
@@ -13,12 +14,18 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-use crate::controller::settings::LogFormat;
-
-/// Variables with a filter in tracing's syntax, such as `refit=debug`; the first that is set counts.
+/// Variables with a filter in tracing's syntax, such as `refit=debug`. The first one that is set applies.
 const FILTERS: [&str; 2] = ["REFIT_LOG", "RUST_LOG"];
 
-/// Why the log cannot be set up.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines of text.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     #[error(
@@ -33,7 +40,7 @@ pub enum TelemetryError {
     Twice,
 }
 
-/// Sets up the log of this process. `lookup` reads an environment variable.
+/// Sets up logging. `lookup` reads an environment variable.
 pub fn init(
     debug: bool,
     format: LogFormat,
@@ -118,7 +125,6 @@ mod tests {
         }
     }
 
-    /// What is logged with this environment.
     fn logged(debug: bool, format: LogFormat, pairs: &[(&str, &str)], log: impl FnOnce()) -> String {
         let lookup = |name: &str| {
             pairs

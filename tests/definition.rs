@@ -1,4 +1,4 @@
-//! The definition of the Plan: put there by the controller, and taken away under it.
+//! The CRD of the Plan: registered by the controller, and replaced or deleted while it runs.
 
 mod lost;
 mod registered;
@@ -7,21 +7,22 @@ mod unreadable;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps,
 };
-use kube::api::{Api, DeleteParams, PostParams};
-use refit::api::crd;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, PostParams};
+use refit::api::{Plan, crd};
+use serde_json::json;
 
-use crate::support::audit::Requests;
-use crate::support::wait::{self, SOON};
-use crate::support::world::World;
+use crate::testenv::audit::Requests;
+use crate::testenv::context::TestContext;
+use crate::testenv::wait::{self, SOON};
 
-fn definitions(world: &World) -> Api<CustomResourceDefinition> {
-    Api::all(world.client.clone())
+fn definitions(ctx: &TestContext) -> Api<CustomResourceDefinition> {
+    Api::all(ctx.client.clone())
 }
 
-/// system-upgrade-controller's definition, as far as it matters here: without refit's own fields.
+/// system-upgrade-controller's CRD, reduced: without refit's own fields.
 fn foreign() -> CustomResourceDefinition {
     let mut definition = crd::plans();
-    for [part, field] in crd::OWN_FIELDS {
+    for &[part, field] in crd::OWN_FIELDS.iter() {
         let part = schema(&mut definition)
             .properties
             .as_mut()
@@ -49,14 +50,48 @@ fn remove(part: &mut JSONSchemaProps, path: &str) {
     assert!(removed.is_some(), "there is no {path}");
 }
 
-/// Puts a definition in the place of the one that is served, as `kubectl replace` and system-upgrade-controller do, and
-/// waits until the API server serves it.
+/// Replaces the served CRD, as `kubectl replace` and system-upgrade-controller do, and waits until it is served.
+async fn serve(ctx: &TestContext, definition: &CustomResourceDefinition) {
+    put(ctx, definition).await;
+    established(ctx).await;
+    // `Established` stays true while the API server still serves the definition from before.
+    let keeps = crd::missing_fields(definition).is_empty();
+    let probe = json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": { "name": "probe" },
+        "spec": { "suspend": true, "upgrade": { "image": "i" } },
+    });
+    let probe: DynamicObject = serde_json::from_value(probe).expect("an object");
+    let plans = Api::<DynamicObject>::namespaced_with(
+        ctx.client.clone(),
+        ctx.namespace(),
+        &ApiResource::erase::<Plan>(&()),
+    );
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    wait::eventually("the definition is served", SOON, async || {
+        let kept = plans
+            .create(&dry_run, &probe)
+            .await
+            .map_err(|error| error.to_string())?;
+        let kept = kept.data["spec"]["suspend"] == true;
+        if kept == keeps {
+            Ok(())
+        } else {
+            Err(format!("spec.suspend is kept: {kept}"))
+        }
+    })
+    .await;
+}
+
+/// As [`serve`], without waiting for the API server: it takes a moment until it serves what it has accepted.
 #[expect(
     clippy::disallowed_methods,
     reason = "it is to be replaced as others replace it"
 )]
-async fn serve(world: &World, definition: &CustomResourceDefinition) {
-    let definitions = definitions(world);
+async fn put(ctx: &TestContext, definition: &CustomResourceDefinition) {
+    let definitions = definitions(ctx);
     let mut definition = definition.clone();
     match definitions.get_opt(crd::NAME).await.unwrap() {
         None => drop(
@@ -73,10 +108,9 @@ async fn serve(world: &World, definition: &CustomResourceDefinition) {
                 .unwrap();
         }
     }
-    established(world).await;
 }
 
-async fn established(world: &World) -> CustomResourceDefinition {
+async fn established(ctx: &TestContext) -> CustomResourceDefinition {
     let is_established = |definition: &CustomResourceDefinition| {
         let conditions = definition
             .status
@@ -87,7 +121,7 @@ async fn established(world: &World) -> CustomResourceDefinition {
             .any(|it| it.type_ == "Established" && it.status == "True")
     };
     wait::object(
-        definitions(world),
+        definitions(ctx),
         crd::NAME,
         "is established",
         SOON,
@@ -96,16 +130,16 @@ async fn established(world: &World) -> CustomResourceDefinition {
     .await
 }
 
-/// Takes the definition away, and all Plans with it.
-async fn take_away(world: &World) {
-    definitions(world)
+/// Deletes the CRD, and with it all Plans.
+async fn take_away(ctx: &TestContext) {
+    definitions(ctx)
         .delete(crd::NAME, &DeleteParams::default())
         .await
         .unwrap();
-    wait::gone(definitions(world), crd::NAME, SOON).await;
+    wait::gone(definitions(ctx), crd::NAME, SOON).await;
 }
 
-/// Writes to definitions by the controller, each as `verb code`.
+/// The controller's writes of CRDs, each as `verb code`.
 fn writes_to_definitions(requests: &Requests) -> Vec<String> {
     let about = requests
         .writes()

@@ -1,6 +1,5 @@
-//! The manifests in `deploy/`: what they must say so that Plans written for system-upgrade-controller find what they
-//! name, and what they must not say. That the rules are those that are used is shown where the controller runs under
-//! them.
+//! The manifests in `deploy/`: what they must contain for Plans written for system-upgrade-controller, and what they
+//! must not. Other tests run the controller under their roles, and show that it uses every rule.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PodSpec, ServiceAccount, 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
@@ -42,7 +41,7 @@ fn pod() -> PodSpec {
     deployment.spec.template.spec.unwrap()
 }
 
-/// Fails on a field that the type does not have, such as one at the wrong depth.
+/// Fails on a field that the type does not have, such as one at the wrong level.
 fn is_whole<T: DeserializeOwned + Serialize>(object: &Value) {
     let typed: T = serde_json::from_value(object.clone()).unwrap();
     assert_eq!(&serde_json::to_value(&typed).unwrap(), object);
@@ -80,13 +79,13 @@ fn the_image_is_that_of_this_version() {
 }
 
 #[test]
-fn what_unmodified_plans_and_manifests_name_is_there() {
+fn objects_that_unmodified_plans_and_manifests_name_exist() {
     let namespace: Namespace = serde_json::from_value(kind("Namespace").next().unwrap()).unwrap();
     assert_eq!(namespace.metadata.name.as_deref(), Some("system-upgrade"));
     let labels = namespace.metadata.labels.unwrap();
     assert_eq!(labels["pod-security.kubernetes.io/enforce"], "privileged");
     let accounts: BTreeSet<_> = kind("ServiceAccount")
-        .map(|a| a["metadata"]["name"].clone().to_string())
+        .map(|it| it["metadata"]["name"].to_string())
         .collect();
     assert_eq!(
         accounts,
@@ -105,40 +104,23 @@ fn what_unmodified_plans_and_manifests_name_is_there() {
 }
 
 #[test]
-fn the_account_of_node_work_has_none_of_the_controller_s_rights() {
-    let subjects =
-        |object: &Value| -> Vec<Subject> { serde_json::from_value(object["subjects"].clone()).unwrap() };
+fn the_service_account_of_jobs_has_none_of_the_controller_s_permissions() {
     let mut bound = BTreeSet::new();
     for binding in kind("ClusterRoleBinding").chain(kind("RoleBinding")) {
-        for subject in subjects(&binding) {
+        let subjects: Vec<Subject> = serde_json::from_value(binding["subjects"].clone()).unwrap();
+        let role = ["kind", "name"].map(|key| binding["roleRef"][key].as_str().unwrap());
+        for subject in subjects {
             assert_eq!(subject.namespace.as_deref(), Some("system-upgrade"));
-            let role = binding["roleRef"]["name"].as_str().unwrap().to_owned();
-            bound.insert((
-                subject.name,
-                binding["roleRef"]["kind"].as_str().unwrap().to_owned(),
-                role,
-            ));
+            bound.insert(format!("{}: {} {}", subject.name, role[0], role[1]));
         }
     }
-    let is = |account: &str, kind: &str, role: &str| (account.to_owned(), kind.to_owned(), role.to_owned());
-    assert_eq!(
-        bound,
-        [
-            is(
-                "system-upgrade",
-                "ClusterRole",
-                "system-upgrade-controller-drainer"
-            ),
-            is("system-upgrade", "Role", "system-upgrade"),
-            is(
-                "system-upgrade-controller",
-                "ClusterRole",
-                "system-upgrade-controller"
-            ),
-            is("system-upgrade-controller", "Role", "system-upgrade-controller"),
-        ]
-        .into()
-    );
+    let expected = [
+        "system-upgrade: ClusterRole system-upgrade-controller-drainer",
+        "system-upgrade: Role system-upgrade",
+        "system-upgrade-controller: ClusterRole system-upgrade-controller",
+        "system-upgrade-controller: Role system-upgrade-controller",
+    ];
+    assert_eq!(bound, expected.map(str::to_owned).into());
     assert_eq!(
         pod().service_account_name.as_deref(),
         Some("system-upgrade-controller")
@@ -146,22 +128,14 @@ fn the_account_of_node_work_has_none_of_the_controller_s_rights() {
 }
 
 #[test]
-fn no_rule_is_about_everything() {
+fn no_rbac_rule_has_a_wildcard() {
     for role in kind("ClusterRole").chain(kind("Role")) {
         for rule in role["rules"].as_array().unwrap() {
             assert!(!rule.to_string().contains('*'), "{rule}");
-            let about = |resource: &str| {
-                rule["resources"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .any(|one| one == resource)
-            };
-            if about("customresourcedefinitions") && rule["verbs"] != serde_json::json!(["create"]) {
-                assert_eq!(
-                    rule["resourceNames"],
-                    serde_json::json!(["plans.upgrade.cattle.io"])
-                );
+            let resources = rule["resources"].as_array().unwrap();
+            let is_of_crds = resources.iter().any(|one| one == "customresourcedefinitions");
+            if is_of_crds && rule["verbs"] != json!(["create"]) {
+                assert_eq!(rule["resourceNames"], json!(["plans.upgrade.cattle.io"]));
             }
         }
     }
@@ -170,30 +144,24 @@ fn no_rule_is_about_everything() {
 #[test]
 fn the_controller_s_pod_may_do_nothing_on_its_node() {
     let pod = pod();
-    assert_eq!(pod.volumes, None);
-    assert_eq!(pod.host_network, None);
-    assert_eq!(pod.host_pid, None);
+    assert_eq!((pod.volumes, pod.host_network, pod.host_pid), (None, None, None));
     let context = pod.security_context.unwrap();
-    assert_eq!(
-        (context.run_as_non_root, context.run_as_user),
-        (Some(true), Some(65534))
-    );
+    let user = (context.run_as_non_root, context.run_as_user);
+    assert_eq!(user, (Some(true), Some(65534)));
     assert_eq!(context.seccomp_profile.unwrap().type_, "RuntimeDefault");
     let container = &pod.containers[0];
-    assert_eq!(
-        (&container.command, &container.args),
-        (&None, &None),
-        "the image's entrypoint is the controller"
-    );
+    // The image's entrypoint is the controller.
+    assert_eq!((&container.command, &container.args), (&None, &None));
     let context = container.security_context.clone().unwrap();
     assert_eq!(context.allow_privilege_escalation, Some(false));
     assert_eq!(context.read_only_root_filesystem, Some(true));
     assert_eq!(context.capabilities.unwrap().drop, Some(vec!["ALL".to_owned()]));
 }
 
-/// Found on real nodes: with one control-plane node, a controller that was deleted while that is cordoned never came back.
+/// Regression, seen on real nodes: with one control-plane node, a controller that was deleted while the node was
+/// cordoned was never scheduled again.
 #[test]
-fn the_controller_may_be_made_anew_on_a_node_that_it_has_cordoned() {
+fn the_controller_can_be_scheduled_on_a_node_that_it_has_cordoned() {
     let cordoned = |toleration: &Toleration| {
         toleration.key.as_deref() == Some("node.kubernetes.io/unschedulable")
             && toleration.operator.as_deref() == Some("Exists")
@@ -209,11 +177,12 @@ fn the_image_holds_the_program_its_link_and_nothing_else() {
     let (build, image) = text
         .split_once("\nFROM scratch\n")
         .expect("the last stage is empty");
-    assert!(
-        build.contains("install -D target/release/refit /image/bin/refit")
-            && build.contains("ln -s refit /image/bin/system-upgrade-controller"),
-        "{build}"
-    );
+    for step in [
+        "install -D target/release/refit /image/bin/refit",
+        "ln -s refit /image/bin/system-upgrade-controller",
+    ] {
+        assert!(build.contains(step), "{build}");
+    }
     let of = |instruction: &str| -> Vec<String> {
         let lines = image.lines().filter_map(|line| line.strip_prefix(instruction));
         lines.map(|rest| rest.trim().to_owned()).collect()

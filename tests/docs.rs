@@ -1,7 +1,10 @@
-//! What the documents say about the code, held against the code.
+//! Compares statements of the documents with the code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+use refit::api::reason::Reason;
+use refit::api::{ConditionType, NodePhase};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -29,7 +32,10 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The names of all tests, found by the attribute before them.
+/// How the line of a scenario ends, from which `scenarios!` makes two tests.
+const SCENARIO: &str = "(on: Backend) {";
+
+/// The names of all tests, found by the attribute before them, and of all scenarios.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for path in sources("src").into_iter().chain(sources("tests")) {
@@ -41,7 +47,10 @@ fn tests() -> BTreeSet<String> {
         {
             if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
                 is_test = true;
-            } else if let Some((_, rest)) = line.split_once("fn ").filter(|_| is_test) {
+            } else if let Some((_, rest)) = line
+                .split_once("fn ")
+                .filter(|(_, rest)| is_test || rest.ends_with(SCENARIO))
+            {
                 names.insert(rest.split(['(', '<']).next().unwrap().to_owned());
                 is_test = false;
             }
@@ -50,7 +59,7 @@ fn tests() -> BTreeSet<String> {
     names
 }
 
-/// What stands between backticks.
+/// Text between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -92,7 +101,7 @@ fn every_test_that_the_compatibility_tables_name_exists() {
 }
 
 #[test]
-fn every_feature_of_the_contract_has_its_line() {
+fn every_feature_of_the_contract_is_in_the_compatibility_tables() {
     let text = read("docs/compatibility.md");
     let ids: Vec<_> = rows(&text, "What holds")
         .into_iter()
@@ -103,46 +112,24 @@ fn every_feature_of_the_contract_has_its_line() {
     assert_eq!(ids, all);
 }
 
+/// `src/api/reason/tests.rs` compares the tables with the list; here no reason may be in none of them.
 #[test]
-fn every_reason_is_told_with_its_way_out() {
+fn every_reason_phase_and_condition_is_in_a_table() {
     let text = read("docs/operations.md");
-    let told: BTreeSet<_> = rows(&text, "Why does nothing happen?")
-        .into_iter()
-        .skip(1)
-        .map(|row| {
-            assert!(
-                row.len() == 3 && row.iter().all(|cell| !cell.is_empty()),
-                "{row:?}"
-            );
-            row[0].trim_matches('`').to_owned()
-        })
-        .collect();
-    let code = read("src/rollout/blocker.rs");
-    let reasons = code
-        .split_once("fn reason")
-        .unwrap()
-        .1
-        .split_once("\n    }\n")
-        .unwrap()
-        .0;
-    let reasons: BTreeSet<_> = reasons.split('"').skip(1).step_by(2).map(str::to_owned).collect();
-    assert!(reasons.len() >= 15, "{reasons:?}");
-    let untold: Vec<_> = reasons.difference(&told).collect();
-    assert!(untold.is_empty(), "{untold:?} are not in docs/operations.md");
-    // The others are said of a node that has its slot.
-    let others: Vec<_> = told.difference(&reasons).map(String::as_str).collect();
-    assert_eq!(
-        others,
-        ["Cancelled", "DrainWaiting", "PodWaiting", "PostCompleteDelay"]
-    );
-    let files = ["", "/begin", "/fail", "/finish", "/standing"];
-    let node: String = files
-        .map(|file| read(&format!("src/rollout/node{file}.rs")))
-        .concat();
-    for reason in others {
+    let tables: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+    let names = Reason::ALL.iter().map(|reason| reason.name());
+    let names = names
+        .chain(NodePhase::ALL.iter().map(|phase| phase.name()))
+        .chain(ConditionType::ALL.iter().map(|condition| condition.name()));
+    for name in names {
+        let name = format!("`{name}`");
+        let is_documented = |line: &&str| {
+            line.split('|')
+                .any(|cell| cell.split(' ').any(|word| word == name))
+        };
         assert!(
-            node.contains(&format!("{reason:?}")),
-            "{reason} is said by nobody"
+            tables.iter().any(is_documented),
+            "{name} is not in docs/operations.md"
         );
     }
 }
@@ -150,21 +137,15 @@ fn every_reason_is_told_with_its_way_out() {
 #[test]
 fn every_flag_and_variable_is_in_the_settings() {
     let text = read("docs/operations.md");
-    let told: BTreeSet<_> = quoted(text.split_once("\n## Settings\n").unwrap().1).collect();
+    let documented: BTreeSet<_> = quoted(text.split_once("\n## Settings\n").unwrap().1).collect();
     let mut missing = Vec::new();
     let flags = read("src/controller/settings/flags.rs");
-    for line in flags
+    let fields = flags
         .lines()
-        .filter(|line| line.trim_start().starts_with("pub ") && line.contains(": "))
-    {
-        let name = line
-            .trim_start()
-            .trim_start_matches("pub ")
-            .split(':')
-            .next()
-            .unwrap();
+        .filter_map(|line| line.trim_start().strip_prefix("pub ")?.split_once(": "));
+    for (name, _) in fields {
         let flag = format!("--{}", name.replace('_', "-"));
-        if !told.contains(flag.as_str()) {
+        if !documented.contains(flag.as_str()) {
             missing.push(flag);
         }
     }
@@ -181,7 +162,7 @@ fn every_flag_and_variable_is_in_the_settings() {
             .map(|word| word.trim_matches('_'));
         let prefixes = ["SYSTEM_UPGRADE_", "REFIT_", "CATTLE_", "ALLOW_USER_"];
         for word in words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix))) {
-            if !told.contains(word) {
+            if !documented.contains(word) {
                 missing.push(word.to_owned());
             }
         }
@@ -196,7 +177,7 @@ fn every_link_between_documents_leads_somewhere() {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    for path in docs.chain([root().join("README.md")]) {
+    for path in docs.chain([root().join("README.md"), root().join("CONTRIBUTING.md")]) {
         let text = std::fs::read_to_string(&path).unwrap();
         for link in text
             .split("](")
@@ -234,4 +215,53 @@ fn slug(line: &str) -> String {
         .chars()
         .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// Comments cite the contract by its numbers (`S50`, `W13`).
+#[test]
+fn each_number_of_the_contract_that_a_comment_cites_has_its_row() {
+    let contract = read("docs/contract.md");
+    let rows: BTreeSet<&str> = contract
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(' ').next())
+        .collect();
+    let is_number = |word: &str| {
+        word.strip_prefix(['S', 'W'])
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let mut cited = 0;
+    for path in sources("src").into_iter().chain(sources("tests")) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for comment in text.lines().filter_map(|line| line.split_once("//")) {
+            let words = comment.1.split(|c: char| !c.is_ascii_alphanumeric());
+            for number in words.filter(|word| is_number(word)) {
+                cited += 1;
+                assert!(rows.contains(number), "{}: {number}", path.display());
+            }
+        }
+    }
+    assert!(cited > 100, "only {cited} citations found");
+}
+
+#[test]
+fn every_test_that_the_security_tables_name_exists() {
+    let text = read("docs/security.md");
+    let tests = tests();
+    let headings = [
+        "Objects of the cluster",
+        "What refit writes",
+        "The API server and the clock",
+    ];
+    let mut named = 0;
+    for row in headings
+        .iter()
+        .flat_map(|heading| rows(&text, heading).into_iter().skip(1))
+    {
+        assert_eq!(row.len(), 5, "{row:?}");
+        for name in quoted(row[4]) {
+            assert!(tests.contains(name), "{name} is no test: {row:?}");
+            named += 1;
+        }
+    }
+    assert!(named > 20, "{named}");
 }

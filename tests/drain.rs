@@ -1,10 +1,10 @@
-//! `refit cordon`, `uncordon` and `drain` on a real control plane, beside `kubectl` of the same modules: who is evicted and
-//! who is not, what is said, how it ends; and as a part of Plans, with the container's command line run for real.
+//! `refit cordon`, `uncordon` and `drain` on a real control plane, compared with `kubectl` of the same modules: evicted
+//! pods, output and exit codes; and as containers of Plans, with their real command lines.
 
 mod bench;
 mod cancel;
 mod ledger;
-mod plans;
+pub(crate) mod plans;
 mod pulled;
 mod rights;
 mod side_by_side;
@@ -16,45 +16,43 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams};
 use refit::api::names;
-use refit::rehearse::podlife::{Defaults, Delay};
+use refit::rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, Command};
 
-use crate::scene::is_cordoned;
-use crate::support::audit::Requests;
-use crate::support::kubelet::{FakeKubelet, NodeSet};
-use crate::support::wait::{self, SOON};
-use crate::support::world::World;
-use crate::support::world::cluster::create;
+use crate::harness::is_cordoned;
+use crate::testenv::audit::Requests;
+use crate::testenv::context::TestContext;
+use crate::testenv::context::cluster::create;
+use crate::testenv::kubelet::{FakeKubelet, NodeSet};
+use crate::testenv::wait::{self, SOON};
 
-/// Longer than any drain of a test takes on a busy machine.
-const A_WHILE: Duration = Duration::from_secs(90);
-
-/// The account that Plans name.
+/// The service account of the Plans.
 const DRAINER: &str = "system-upgrade";
 
-/// What drains.
+/// The tool under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tool {
     Kubectl,
     Refit,
 }
 
-/// What a program said, and how it ended.
+/// Output and exit status of a program.
 #[derive(Debug)]
-struct Said {
+struct CommandOutput {
     code: Option<i32>,
     stdout: String,
     stderr: String,
     took: Duration,
 }
 
-impl Said {
+impl CommandOutput {
     fn all(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }
@@ -64,45 +62,48 @@ impl Said {
     }
 }
 
-/// A world with nodes whose pods run until they are told to go.
-struct Bench {
-    world: World,
+/// A test context with nodes whose pods run until they are deleted.
+struct DrainHarness {
+    ctx: TestContext,
     kubelet: FakeKubelet,
     kubectl: PathBuf,
-    /// Kubeconfig of the account that Plans name.
+    /// Kubeconfig of the Plans' service account.
     drainer: PathBuf,
-    /// In charge of pods that are not to be alone in the world; it does nothing.
+    /// The controller of pods that need an owner; it does nothing.
     owner: Value,
 }
 
-impl Bench {
+impl DrainHarness {
     async fn new(nodes: &[&str]) -> Self {
-        Self::on(World::new().await, nodes).await
+        Self::on(TestContext::new().await, nodes).await
     }
 
-    async fn on(world: World, nodes: &[&str]) -> Self {
-        Self::with(world, nodes, |set| set).await
+    async fn on(ctx: TestContext, nodes: &[&str]) -> Self {
+        Self::with(ctx, nodes, |set| set).await
     }
 
-    async fn with(world: World, nodes: &[&str], change: impl FnOnce(NodeSet) -> NodeSet) -> Self {
-        let token = world.token(DRAINER).await;
-        let drainer = world.write_kubeconfig("drainer", &token);
+    async fn with(ctx: TestContext, nodes: &[&str], change: impl FnOnce(NodeSet) -> NodeSet) -> Self {
+        let token = ctx.token(DRAINER).await;
+        let drainer = ctx.write_kubeconfig("drainer", &token);
         let pods = Defaults {
             start: Delay::millis(20),
             stop: Delay::millis(100),
             ..Defaults::default()
         };
-        let set = NodeSet::named(nodes.iter().map(|node| world.node_name(node))).pods(pods);
-        let kubelet = world.run(change(set)).await;
-        let kubectl = world.bed.kubectl().await;
-        let owner = json!({ "metadata": { "name": "owner", "namespace": world.namespace() } });
-        let api = Api::<ConfigMap>::namespaced(world.client.clone(), world.namespace());
-        let owner = create(&api, owner).await;
+        let set = NodeSet::named(nodes.iter().map(|node| ctx.node_name(node))).pods(pods);
+        let kubelet = ctx.run(change(set)).await;
+        let kubectl = ctx.test_env.kubectl().await;
+        let owner = json!({ "metadata": { "name": "owner", "namespace": ctx.namespace() } });
+        let owner = create(
+            &Api::<ConfigMap>::namespaced(ctx.client.clone(), ctx.namespace()),
+            owner,
+        )
+        .await;
         let owner = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.uid(), "controller": true,
         });
         Self {
-            world,
+            ctx,
             kubelet,
             kubectl,
             drainer,
@@ -111,16 +112,16 @@ impl Bench {
     }
 
     fn node(&self, name: &str) -> String {
-        self.world.node_name(name)
+        self.ctx.node_name(name)
     }
 
-    /// A pod on a node, with a controller and without data, changed by `more`: `alone` has no controller, `data` is an
-    /// emptyDir, `steer` goes to the kubelet, `app` is its label, and what else there is goes into `spec`.
+    /// Creates a pod on a node, with a controller and without data, changed by `more`: `alone` has no controller,
+    /// `data` is an emptyDir, `steer` is for the kubelet, `app` is its label, and everything else goes into `spec`.
     async fn pod(&self, node: &str, name: &str, more: Value) -> Pod {
         let mut pod = json!({
             "metadata": {
                 "name": name,
-                "namespace": self.world.namespace(),
+                "namespace": self.ctx.namespace(),
                 "labels": { "app": "none" },
                 "annotations": {},
                 "ownerReferences": [self.owner],
@@ -147,13 +148,13 @@ impl Bench {
                 key => pod["spec"][key] = value.clone(),
             }
         }
-        create(&self.world.pods(), pod).await
+        create(&self.ctx.pods(), pod).await
     }
 
-    /// A budget for the pods with that label, once the disruption controller has counted `healthy` of them.
+    /// Creates a budget for the pods with that label, and waits until it counts `healthy` of them.
     async fn budget(&self, name: &str, app: &str, spec: Value, healthy: i32) {
         let mut budget = json!({
-            "metadata": { "name": name, "namespace": self.world.namespace() },
+            "metadata": { "name": name, "namespace": self.ctx.namespace() },
             "spec": { "selector": { "matchLabels": { "app": app } } },
         });
         for (key, value) in spec.as_object().unwrap() {
@@ -163,39 +164,31 @@ impl Bench {
         self.counted(name, healthy).await;
     }
 
-    /// The budget is no more, and keeps no pod any longer.
+    /// Deletes the budget.
     async fn open(&self, budget: &str) {
-        self.budgets()
-            .delete(budget, &DeleteParams::default())
-            .await
-            .unwrap();
+        let budgets = self.budgets();
+        budgets.delete(budget, &DeleteParams::default()).await.unwrap();
     }
 
     fn budgets(&self) -> Api<PodDisruptionBudget> {
-        Api::namespaced(self.world.client.clone(), self.world.namespace())
+        Api::namespaced(self.ctx.client.clone(), self.ctx.namespace())
     }
 
     async fn counted(&self, name: &str, healthy: i32) {
+        let counted = |budget: &PodDisruptionBudget| {
+            budget.status.as_ref().is_some_and(|status| {
+                status.current_healthy == Some(healthy)
+                    && status.observed_generation == budget.metadata.generation
+            })
+        };
         let what = format!("counts {healthy} healthy pods");
-        wait::object(
-            self.budgets(),
-            name,
-            &what,
-            A_WHILE,
-            |budget: &PodDisruptionBudget| {
-                budget.status.as_ref().is_some_and(|status| {
-                    status.current_healthy == Some(healthy)
-                        && status.observed_generation == budget.metadata.generation
-                })
-            },
-        )
-        .await;
+        wait::object(self.budgets(), name, &what, SOON, counted).await;
     }
 
-    /// Waits until a pod is in that phase; those that run are ready as well.
+    /// Waits until a pod is in that phase, and Ready if it is running.
     async fn phase(&self, name: &str, phase: &str) {
         let what = format!("is {phase}");
-        wait::object(self.world.pods(), name, &what, SOON, |pod: &Pod| {
+        wait::object(self.ctx.pods(), name, &what, SOON, |pod: &Pod| {
             let status = pod.status.as_ref();
             status.and_then(|status| status.phase.as_deref()) == Some(phase)
                 && (phase != "Running" || is_ready(pod))
@@ -203,7 +196,7 @@ impl Bench {
         .await;
     }
 
-    /// Pods that run on a node, and that say so.
+    /// Creates pods on a node, and waits until they are Ready.
     async fn pods<const N: usize>(&self, node: &str, names: [&str; N], more: Value) {
         for name in names {
             self.pod(node, name, more.clone()).await;
@@ -213,22 +206,30 @@ impl Bench {
         }
     }
 
-    /// The pods on a node, and whether they are told to go.
+    /// The pods on a node, and whether they are being deleted.
     async fn on_node(&self, node: &str) -> BTreeMap<String, bool> {
         let there = ListParams::default().fields(&format!("spec.nodeName={}", self.node(node)));
-        let pods = self.world.pods().list(&there).await.unwrap();
+        let pods = self.ctx.pods().list(&there).await.unwrap();
         let entry = |pod: Pod| (pod.name_any(), pod.metadata.deletion_timestamp.is_some());
         pods.items.into_iter().map(entry).collect()
     }
 
-    async fn is_cordoned(&self, node: &str) -> bool {
-        is_cordoned(&self.world.node(&self.node(node)).await)
+    async fn get(&self, node: &str) -> Node {
+        self.ctx.node(&self.node(node)).await
     }
 
-    /// The program, not yet started: kubectl as the administrator, refit as the account that Plans name.
+    async fn behave(&self, node: &str, steering: &[(&str, &str)]) {
+        self.kubelet.behaviour(&self.node(node), steering).await;
+    }
+
+    async fn is_cordoned(&self, node: &str) -> bool {
+        is_cordoned(&self.get(node).await)
+    }
+
+    /// The command: kubectl as administrator, refit as the Plans' service account.
     fn command(&self, tool: Tool, args: &[&str]) -> Command {
         let (program, kubeconfig): (&Path, _) = match tool {
-            Tool::Kubectl => (&self.kubectl, self.world.bed.kubeconfig()),
+            Tool::Kubectl => (&self.kubectl, self.ctx.test_env.kubeconfig()),
             Tool::Refit => (Path::new(env!("CARGO_BIN_EXE_refit")), self.drainer.clone()),
         };
         let mut command = Command::new(program);
@@ -236,7 +237,7 @@ impl Bench {
             .args(args)
             .env_clear()
             .env("KUBECONFIG", kubeconfig)
-            .env("HOME", self.world.dir())
+            .env("HOME", self.ctx.dir())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -244,26 +245,52 @@ impl Bench {
         command
     }
 
-    async fn run(&self, tool: Tool, args: &[&str]) -> Said {
+    async fn run(&self, tool: Tool, args: &[&str]) -> CommandOutput {
         finish(self.command(tool, args)).await
     }
 
-    /// User name of the account that Plans name.
+    async fn run_as(&self, tool: Tool, kubeconfig: &Path, args: &[&str]) -> CommandOutput {
+        let mut command = self.command(tool, args);
+        command.env("KUBECONFIG", kubeconfig);
+        finish(command).await
+    }
+
+    /// A node with the pod `web-1`, whose budget `guard` allows no eviction.
+    async fn guarded() -> Self {
+        let harness = Self::new(&["one"]).await;
+        harness.guard().await;
+        harness
+    }
+
+    /// As [`Self::guarded`], on the node `one`.
+    async fn guard(&self) {
+        self.pods("one", ["web-1"], json!({ "app": "web" })).await;
+        self.budget("guard", "web", json!({ "minAvailable": 1 }), 1).await;
+    }
+
+    /// Number of eviction requests that had this status code.
+    async fn evictions(&self, code: u16) -> usize {
+        let requests = self.drainer_requests().await.0;
+        let evictions = requests.iter().filter(|it| it.resource == "pods/eviction");
+        evictions.filter(|it| it.code == code).count()
+    }
+
+    /// User name of the Plans' service account.
     fn drainer_user(&self) -> String {
-        format!("system:serviceaccount:{}:{DRAINER}", self.world.namespace())
+        format!("system:serviceaccount:{}:{DRAINER}", self.ctx.namespace())
     }
 
-    /// What the account that Plans name has asked of the API server.
+    /// Requests of the Plans' service account.
     async fn drainer_requests(&self) -> Requests {
-        self.world.requests().await.by(&self.drainer_user())
+        self.ctx.requests().await.by(&self.drainer_user())
     }
 
-    /// The environment that a container of a Plan has, on that node and in that pod.
+    /// The environment of a Plan's container on that node and in that pod.
     async fn plan_env(&self, plan: &str, node: &str, pod: Option<&Pod>) -> BTreeMap<String, String> {
-        let node = self.world.node(&self.node(node)).await;
+        let node = self.ctx.node(&self.node(node)).await;
         let mut env = BTreeMap::from([
             (names::ENV_CONTROLLER_NAME, "system-upgrade-controller".to_owned()),
-            (names::ENV_PLAN_NAMESPACE, self.world.namespace().to_owned()),
+            (names::ENV_PLAN_NAMESPACE, self.ctx.namespace().to_owned()),
             (names::ENV_PLAN_NAME, plan.to_owned()),
             (names::ENV_PLAN_UID, format!("uid-of-{plan}")),
             (names::ENV_NODE_UID, node.uid().unwrap()),
@@ -277,11 +304,42 @@ impl Bench {
             .collect()
     }
 
-    /// `refit drain` of a node with these flags.
-    async fn drain(&self, node: &str, flags: &[&str]) -> Said {
+    /// Runs `refit drain` on a node with these flags.
+    async fn drain(&self, node: &str, flags: &[&str]) -> CommandOutput {
         let node = self.node(node);
-        let args: Vec<_> = ["drain", node.as_str()].iter().chain(flags).copied().collect();
+        let args = [&["drain", node.as_str()], flags].concat();
         self.run(Tool::Refit, &args).await
+    }
+}
+
+/// A drain of the node `one` that waits for a budget.
+struct WaitingDrain {
+    child: Child,
+    /// Its first line on standard error.
+    line: String,
+    // Kept open, so that the child can continue to write.
+    _lines: Lines<BufReader<ChildStderr>>,
+}
+
+impl WaitingDrain {
+    async fn start(harness: &DrainHarness, env: &BTreeMap<String, String>) -> Self {
+        let mut command = harness.command(Tool::Refit, &["drain", &harness.node("one")]);
+        let mut child = command.envs(env).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = lines.next_line().await.unwrap().unwrap();
+        assert!(
+            line.contains("(will retry after 5s): The disruption budget guard needs"),
+            "{line}"
+        );
+        Self {
+            child,
+            line,
+            _lines: lines,
+        }
+    }
+
+    async fn ended(self) -> CommandOutput {
+        output_of(self.child, Instant::now()).await
     }
 }
 
@@ -295,15 +353,15 @@ fn is_ready(pod: &Pod) -> bool {
         .any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
-async fn finish(mut command: Command) -> Said {
+async fn finish(mut command: Command) -> CommandOutput {
     let started = Instant::now();
-    said(command.spawn().unwrap(), started).await
+    output_of(command.spawn().unwrap(), started).await
 }
 
-async fn said(child: Child, started: Instant) -> Said {
-    let out = tokio::time::timeout(2 * A_WHILE, child.wait_with_output()).await;
+async fn output_of(child: Child, started: Instant) -> CommandOutput {
+    let out = tokio::time::timeout(2 * SOON, child.wait_with_output()).await;
     let out = out.expect("it ends in time").unwrap();
-    Said {
+    CommandOutput {
         code: out.status.code(),
         stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&out.stderr).into_owned(),

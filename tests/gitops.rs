@@ -1,16 +1,19 @@
-//! Plans in files: what `refit validate` finds in them, what `refit pin` writes into them, what `refit render` makes of
-//! them. None of it needs a cluster.
+//! Plans in files: `refit validate`, `refit pin` and `refit render`. None of these tests needs a cluster.
 
 mod corpus;
 mod generated;
+mod hints;
 mod killed;
+mod kubectl;
+mod left_alone;
+mod links;
 mod pin;
 mod render;
 mod server;
+mod terminal;
 mod validate;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use refit::gitops::Source;
 
@@ -37,37 +40,4 @@ fn files(name: &str) -> Vec<(String, String)> {
 
 fn source(name: &str, text: &str) -> Source {
     Source::new(name, Some(Path::new(name)), text.to_owned())
-}
-
-/// Runs the program itself, in a folder, with nothing of this process' environment that it would heed.
-fn refit(folder: &Path, arguments: &[&str]) -> Output {
-    command(folder, arguments).output().unwrap()
-}
-
-fn command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_refit"));
-    command.current_dir(folder).args(arguments);
-    for (name, _) in std::env::vars() {
-        let heeded = [
-            "SYSTEM_UPGRADE_",
-            "REFIT_",
-            "KUBE",
-            "HTTP",
-            "http",
-            "NO_PROXY",
-            "no_proxy",
-        ];
-        if heeded.iter().any(|prefix| name.starts_with(prefix)) {
-            command.env_remove(name);
-        }
-    }
-    command
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! What Jobs look like once a real API server has admitted them, how often they are made, and whose they are.
+//! Jobs as a real API server stores them, how often they are created, and who owns them.
 
 mod adoption;
 mod chart;
@@ -6,5 +6,4 @@ mod exclusive;
 mod identity;
 mod neighbours;
 mod order;
-mod secrets;
 mod shape;

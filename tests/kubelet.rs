@@ -1,40 +1,36 @@
-//! Fake kubelets on a real control plane.
+//! Simulated kubelets on a real control plane.
 
-mod acts;
-mod bench;
 mod nodes;
-mod outages;
 mod pods;
-mod reboots;
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
 
-use crate::support::kubelet::{FakeKubelet, NodeSet};
-use crate::support::wait::{self, SOON};
-use crate::support::world::World;
+use crate::testenv::context::TestContext;
+use crate::testenv::kubelet::{FakeKubelet, NodeSet};
+use crate::testenv::wait::{self, SOON};
 
-/// A world with some nodes, and their names.
+/// A test context with some nodes, and their names.
 async fn with_nodes(
     names: &[&str],
     change: impl FnOnce(NodeSet) -> NodeSet,
-) -> (World, FakeKubelet, Vec<String>) {
-    let world = World::new().await;
-    let names: Vec<String> = names.iter().map(|name| world.node_name(name)).collect();
-    let kubelets = start(&world, change(NodeSet::named(&names))).await;
-    (world, kubelets, names)
+) -> (TestContext, FakeKubelet, Vec<String>) {
+    let ctx = TestContext::new().await;
+    let names: Vec<String> = names.iter().map(|name| ctx.node_name(name)).collect();
+    let kubelets = start(&ctx, change(NodeSet::named(&names))).await;
+    (ctx, kubelets, names)
 }
 
-async fn start(world: &World, nodes: NodeSet) -> FakeKubelet {
+async fn start(ctx: &TestContext, nodes: NodeSet) -> FakeKubelet {
     FakeKubelet::start(
-        &world.bed.kubelet_config().await,
-        nodes.labels(world.node_labels()),
+        &ctx.test_env.kubelet_config().await,
+        nodes.labels(ctx.node_labels()),
     )
     .await
 }
 
-/// A pod that is bound to the node without a scheduler.
-async fn bind(world: &World, node: &str, name: &str, steering: &[(&str, &str)], spec: Value) -> Pod {
+/// Creates a pod on a node, without a scheduler.
+async fn bind(ctx: &TestContext, node: &str, name: &str, steering: &[(&str, &str)], spec: Value) -> Pod {
     let annotations: serde_json::Map<String, Value> = steering
         .iter()
         .map(|(key, value)| (format!("fake-kubelet/{key}"), json!(value)))
@@ -55,28 +51,28 @@ async fn bind(world: &World, node: &str, name: &str, steering: &[(&str, &str)], 
     if let (Some(into), Value::Object(more)) = (pod["spec"].as_object_mut(), spec) {
         into.extend(more);
     }
-    let made = world
+    let made = ctx
         .try_apply(pod)
         .await
         .unwrap_or_else(|error| panic!("{error:#}"));
     made.try_parse().unwrap()
 }
 
-/// Waits until the pod is in that phase.
-async fn in_phase(world: &World, name: &str, phase: &str) -> PodStatus {
+/// Waits until a pod is in a phase.
+async fn in_phase(ctx: &TestContext, name: &str, phase: &str) -> PodStatus {
     let what = format!("is {phase}");
     let there = |pod: &Pod| {
         pod.status
             .as_ref()
             .is_some_and(|status| status.phase.as_deref() == Some(phase))
     };
-    wait::object(world.pods(), name, &what, SOON, there)
+    wait::object(ctx.pods(), name, &what, SOON, there)
         .await
         .status
         .unwrap()
 }
 
-/// Exit code and reason of the container with that number, or of that init container.
+/// Exit code and reason of a container.
 fn exit(status: &PodStatus, container: &str) -> (i32, String) {
     let statuses = status
         .init_container_statuses

@@ -1,29 +1,36 @@
-//! Two replicas of the real binary: who leads, who follows, and that never both work (S6).
+//! Two replicas of the real binary: one leads, one follows, and they never work at the same time (S6).
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::rollout::{RollOut, Shape, account, line};
-use crate::support::audit::{Request, Requests};
-use crate::support::controller::{Controller, NAME, Setup};
-use crate::support::wait::{self, SOON};
-use crate::support::world::World;
+use crate::testenv::audit::{Request, Requests};
+use crate::testenv::context::TestContext;
+use crate::testenv::controller::{Controller, NAME, Setup};
+use crate::testenv::faults::Rule;
+use crate::testenv::wait::{self, SOON};
 
-/// A small roll-out with something to do at any moment.
+/// A small roll-out that is always busy.
 const SHAPE: Shape = Shape {
     nodes: 8,
     concurrency: 2,
     run: Duration::from_millis(1500),
 };
 
-/// What the test's machine may add to a time that the Lease's clocks make.
+/// Delay of the test's machine in addition to the Lease's times.
 const SLACK: SignedDuration = SignedDuration::from_secs(4);
 
-/// Two replicas that the audit log tells apart.
+const TIMES: [&str; 3] = [
+    "CATTLE_ELECTION_LEASE_DURATION",
+    "CATTLE_ELECTION_RENEW_DEADLINE",
+    "CATTLE_ELECTION_RETRY_PERIOD",
+];
+
+/// Two replicas with different users in the audit log.
 struct Replicas {
     rollout: RollOut,
     one: Setup,
@@ -32,60 +39,43 @@ struct Replicas {
 
 impl Replicas {
     async fn new(times: [&str; 3]) -> Self {
-        let rollout = RollOut::prepare(World::new().await, SHAPE).await;
-        let world = &rollout.world;
+        let rollout = RollOut::prepare(TestContext::new().await, SHAPE).await;
+        let ctx = &rollout.ctx;
         let replica = async |name: &str| {
-            let setup = world
+            let setup = ctx
                 .controller()
                 .replica(name)
-                .kubeconfig(account(world, name).await);
-            [
-                "CATTLE_ELECTION_LEASE_DURATION",
-                "CATTLE_ELECTION_RENEW_DEADLINE",
-                "CATTLE_ELECTION_RETRY_PERIOD",
-            ]
-            .into_iter()
-            .zip(times)
-            .fold(setup, |setup, (name, value)| setup.env(name, value))
+                .kubeconfig(account(ctx, name).await);
+            let times = TIMES.into_iter().zip(times);
+            times.fold(setup, |setup, (name, value)| setup.env(name, value))
         };
         let (one, other) = (replica("one").await, replica("other").await);
         Self { rollout, one, other }
     }
 
-    /// One leads, the other follows, and the roll-out is under way.
+    /// One replica leads, the other follows, and the roll-out is in progress.
     async fn under_way(&self) -> (Controller, Controller) {
         let one = self.one.start();
         one.leading().await;
         let other = self.other.start();
         self.rollout.begin().await;
         self.rollout.under_way(1).await;
-        // It has looked at the Lease at least once.
-        wait::eventually("the other follows", SOON, async || {
-            let requests = self.requests("other").await;
-            if requests.count("get", "leases") > 0 {
-                Ok(())
-            } else {
-                Err(format!("{:?}", requests.tally()))
-            }
-        })
-        .await;
-        assert_eq!(holder(&self.rollout.world).await.as_deref(), Some("one"));
+        // It has read the Lease at least once.
+        let requests = async || self.requests("other").await;
+        wait::until("the other follows", requests, |it| it.count("get", "leases") > 0).await;
+        assert_eq!(holder(&self.rollout.ctx).await.as_deref(), Some("one"));
         (one, other)
     }
 
     async fn requests(&self, replica: &str) -> Requests {
-        self.rollout
-            .world
-            .requests()
-            .await
-            .by(&format!("{}:{replica}", self.rollout.world.namespace()))
+        requests_of(&self.rollout.ctx, replica).await
     }
 
     async fn other_leads(&self, limit: Duration) {
-        holder_is(&self.rollout.world, "other", limit).await;
+        holder_is(&self.rollout.ctx, "other", limit).await;
     }
 
-    /// The last time that one wrote its Lease, and the first time that the other did.
+    /// The last write of the Lease by one replica, and the first by the other.
     async fn handover(&self) -> (Timestamp, Timestamp) {
         let (one, other) = (self.requests("one").await, self.requests("other").await);
         let last = lease_writes(&one).last().expect("one led").at;
@@ -94,7 +84,19 @@ impl Replicas {
     }
 }
 
-/// What changed the cluster, the Lease aside.
+async fn requests_of(ctx: &TestContext, replica: &str) -> Requests {
+    let user = format!("{}:{replica}", ctx.namespace());
+    ctx.requests().await.by(&user)
+}
+
+/// Checks that a replica wrote at most `most` times after a moment.
+fn wrote_at_most(most: usize, requests: &Requests, after: Timestamp) {
+    let late = writes(requests).into_iter().filter(|it| it.at > after);
+    let late: Vec<_> = late.map(|it| line(&it)).collect();
+    assert!(late.len() <= most, "the previous leader wrote: {late:#?}");
+}
+
+/// Writes to the cluster, except for the Lease.
 fn writes(requests: &Requests) -> Vec<Request> {
     let counts = |request: &&Request| {
         request.code < 300 && !matches!(request.resource.as_str(), "leases" | "selfsubjectaccessreviews")
@@ -108,25 +110,43 @@ fn lease_writes(requests: &Requests) -> impl Iterator<Item = &Request> {
         .filter(|request| request.resource == "leases" && request.code < 300)
 }
 
-async fn lease(world: &World) -> LeaseSpec {
-    let api = Api::<Lease>::namespaced(world.client.clone(), world.namespace());
-    api.get(NAME).await.expect("the Lease").spec.unwrap_or_default()
+fn leases(ctx: &TestContext) -> Api<Lease> {
+    Api::namespaced(ctx.client.clone(), ctx.namespace())
 }
 
-async fn holder(world: &World) -> Option<String> {
-    lease(world).await.holder_identity
+async fn lease(ctx: &TestContext) -> LeaseSpec {
+    let lease = leases(ctx).get(NAME).await.expect("the Lease");
+    lease.spec.unwrap_or_default()
 }
 
-async fn holder_is(world: &World, name: &str, limit: Duration) {
-    let api = Api::<Lease>::namespaced(world.client.clone(), world.namespace());
-    wait::object(api, NAME, &format!("is held by {name}"), limit, |lease| {
-        lease
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.holder_identity.as_deref())
-            == Some(name)
-    })
-    .await;
+/// Changes the holder of the Lease, as a user.
+async fn set_holder(ctx: &TestContext, name: &str) {
+    let patch = Patch::Merge(json!({ "spec": { "holderIdentity": name } }));
+    let patched = leases(ctx).patch(NAME, &PatchParams::default(), &patch).await;
+    patched.expect("the Lease is patched");
+}
+
+async fn holder(ctx: &TestContext) -> Option<String> {
+    lease(ctx).await.holder_identity
+}
+
+async fn holder_is(ctx: &TestContext, name: &str, limit: Duration) {
+    let is_holder = |lease: &Lease| {
+        let spec = lease.spec.as_ref();
+        spec.and_then(|spec| spec.holder_identity.as_deref()) == Some(name)
+    };
+    wait::object(leases(ctx), NAME, &format!("is held by {name}"), limit, is_holder).await;
+}
+
+/// Waits until the process has ended because it lost its Lease.
+async fn has_lost(leader: &Controller) {
+    let status = leader.ended(SOON).await;
+    assert_ne!(status.code(), Some(0), "{status}");
+    let log = leader.log();
+    assert!(
+        log.contains("leaderelection lost for system-upgrade-controller"),
+        "{log}"
+    );
 }
 
 #[tokio::test]
@@ -136,7 +156,7 @@ async fn a_killed_leader_is_followed_when_its_lease_is_over_and_not_before() {
     one.kill();
     replicas.other_leads(SOON).await;
 
-    // A follower waits from when it saw the last renewal: at most 2.2 retry periods after that renewal.
+    // A follower counts from when it saw the last renewal: at most 2.2 retry periods after it.
     let (last, first) = replicas.handover().await;
     let wait = first.duration_since(last);
     let duration = SignedDuration::from_secs(6);
@@ -145,12 +165,12 @@ async fn a_killed_leader_is_followed_when_its_lease_is_over_and_not_before() {
         wait < duration + SignedDuration::from_millis(1100) + SLACK,
         "after {wait:#}"
     );
-    replicas.rollout.ends_well().await;
+    replicas.rollout.check_success().await;
 }
 
 #[tokio::test]
-async fn a_leader_that_is_told_to_end_gives_its_lease_back() {
-    // Nothing but a Lease that was given back lets the other lead before the test has given up.
+async fn a_leader_that_is_terminated_releases_its_lease() {
+    // Only a released Lease lets the other replica lead before the test times out.
     let replicas = Replicas::new(["600s", "300s", "500ms"]).await;
     let (one, other) = replicas.under_way().await;
     let status = one.terminate().await;
@@ -160,15 +180,11 @@ async fn a_leader_that_is_told_to_end_gives_its_lease_back() {
     let wait = first.duration_since(last);
     assert!(wait < SignedDuration::from_millis(1100) + SLACK, "after {wait:#}");
 
-    // All that it had begun was over before that.
-    let late: Vec<_> = writes(&replicas.requests("one").await)
-        .into_iter()
-        .filter(|it| it.at > last)
-        .collect();
-    assert!(late.is_empty(), "{:?}", late.iter().map(line).collect::<Vec<_>>());
-    replicas.rollout.ends_well().await;
+    // All its requests had ended before.
+    wrote_at_most(0, &replicas.requests("one").await, last);
+    replicas.rollout.check_success().await;
     assert_eq!(other.terminate().await.code(), Some(0));
-    assert_eq!(holder(&replicas.rollout.world).await.as_deref(), Some(""));
+    assert_eq!(holder(&replicas.rollout.ctx).await.as_deref(), Some(""));
 }
 
 #[tokio::test]
@@ -178,43 +194,22 @@ async fn a_leader_that_was_frozen_past_its_lease_writes_nothing_more_and_ends() 
     one.freeze();
     replicas.other_leads(SOON).await;
     let (_, first) = replicas.handover().await;
-    // The other has changed much of what the frozen one knows.
-    wait::eventually("the other goes on with the roll-out", SOON, async || {
-        let done = writes(&replicas.requests("other").await);
-        if done.iter().filter(|it| it.resource == "nodes").count() >= 2 {
-            Ok(())
-        } else {
-            Err(format!("{}", done.len()))
-        }
-    })
-    .await;
+    // The other replica has changed much of what the frozen one remembers.
+    let of_other = async || writes(&replicas.requests("other").await);
+    let has_patched_two = |done: &Vec<Request>| done.iter().filter(|it| it.resource == "nodes").count() >= 2;
+    wait::until("the other goes on with the roll-out", of_other, has_patched_two).await;
 
     one.thaw();
-    let status = one.ended(SOON).await;
-    assert_ne!(status.code(), Some(0), "{status}");
-    assert!(
-        one.log()
-            .contains("leaderelection lost for system-upgrade-controller"),
-        "{}",
-        one.log()
-    );
-    replicas.rollout.ends_well().await;
-    let late: Vec<_> = writes(&replicas.requests("one").await)
-        .into_iter()
-        .filter(|it| it.at > first)
-        .collect();
-    assert!(
-        late.len() <= 1,
-        "the deposed leader wrote: {:#?}",
-        late.iter().map(line).collect::<Vec<_>>()
-    );
+    has_lost(&one).await;
+    replicas.rollout.check_success().await;
+    wrote_at_most(1, &replicas.requests("one").await, first);
 }
 
 #[tokio::test]
 async fn a_follower_reads_and_writes_nothing_but_the_lease() {
     let replicas = Replicas::new(["600s", "300s", "500ms"]).await;
     let (_one, other) = replicas.under_way().await;
-    replicas.rollout.ends_well().await;
+    replicas.rollout.check_success().await;
     assert!(other.is_running());
     let requests = replicas.requests("other").await;
     let tally = requests.tally();
@@ -222,7 +217,7 @@ async fn a_follower_reads_and_writes_nothing_but_the_lease() {
         .keys()
         .map(|(verb, resource, code)| format!("{verb} {resource} {code}"))
         .collect();
-    // S4: the UID of kube-system, the definition, the event `Starting`, and then the Lease.
+    // S4: the UID of kube-system, the CRD, the event `Starting`, and then the Lease.
     let expected = [
         "create events 201",
         "get customresourcedefinitions 200",
@@ -234,124 +229,85 @@ async fn a_follower_reads_and_writes_nothing_but_the_lease() {
 }
 
 #[tokio::test]
-async fn a_leader_whose_lease_a_person_gives_away_ends() {
+async fn a_leader_whose_lease_a_user_assigns_to_another_holder_ends() {
     let replicas = Replicas::new(["600s", "300s", "500ms"]).await;
     let (one, other) = replicas.under_way().await;
     other.kill();
-    let world = &replicas.rollout.world;
-    let leases = Api::<Lease>::namespaced(world.client.clone(), world.namespace());
-    let given = json!({ "spec": { "holderIdentity": "somebody-else" } });
-    leases
-        .patch(NAME, &PatchParams::default(), &Patch::Merge(given))
-        .await
-        .expect("the Lease is given away");
-    let status = one.ended(SOON).await;
-    assert_ne!(status.code(), Some(0), "{status}");
-    assert!(
-        one.log()
-            .contains("leaderelection lost for system-upgrade-controller"),
-        "{}",
-        one.log()
-    );
-    assert_eq!(
-        holder(world).await.as_deref(),
-        Some("somebody-else"),
-        "and it stays given away"
-    );
-    // Given back by that person, the roll-out goes on where it was.
-    let free = json!({ "spec": { "holderIdentity": "" } });
-    leases
-        .patch(NAME, &PatchParams::default(), &Patch::Merge(free))
-        .await
-        .expect("the Lease is given back");
+    let ctx = &replicas.rollout.ctx;
+    set_holder(ctx, "a-user").await;
+    has_lost(&one).await;
+    assert_eq!(holder(ctx).await.as_deref(), Some("a-user"));
+    // After that user releases it, the roll-out continues.
+    set_holder(ctx, "").await;
     let _again = one.start_again();
-    replicas.rollout.ends_well().await;
+    replicas.rollout.check_success().await;
 }
 
 #[tokio::test]
-async fn a_lease_that_a_person_deletes_is_made_again_by_its_holder() {
+async fn a_lease_that_a_user_deletes_is_created_again_by_its_holder() {
     let replicas = Replicas::new(["600s", "300s", "500ms"]).await;
     let one = replicas.one.start();
     one.leading().await;
-    let world = &replicas.rollout.world;
-    let leases = Api::<Lease>::namespaced(world.client.clone(), world.namespace());
+    let ctx = &replicas.rollout.ctx;
+    let leases = leases(ctx);
     let before = leases.get(NAME).await.expect("the Lease");
-    leases
-        .delete(NAME, &kube::api::DeleteParams::default())
-        .await
-        .expect("the Lease is deleted");
-    wait::eventually(
+    let deleted = leases.delete(NAME, &DeleteParams::default()).await;
+    deleted.expect("the Lease is deleted");
+    let now = async || leases.get_opt(NAME).await;
+    wait::until(
         "there is another Lease of the same holder",
-        SOON,
-        async || match leases.get_opt(NAME).await {
-            Ok(Some(lease)) if lease.metadata.uid != before.metadata.uid => Ok(lease),
-            other => Err(format!("{other:?}")),
-        },
+        now,
+        |lease| matches!(lease, Ok(Some(lease)) if lease.metadata.uid != before.metadata.uid),
     )
-    .await;
-    holder_is(world, "one", SOON).await;
+    .await
+    .expect("the Lease");
+    holder_is(ctx, "one", SOON).await;
     assert!(one.is_running());
 }
 
 #[tokio::test]
-async fn a_leader_that_cannot_renew_ends_before_anybody_else_leads() {
-    let rollout = RollOut::prepare(World::new().await, SHAPE).await;
-    let world = &rollout.world;
-    let faults = world.faults(0).await;
-    let setup = world
+async fn a_leader_that_cannot_renew_ends_before_another_replica_leads() {
+    let rollout = RollOut::prepare(TestContext::new().await, SHAPE).await;
+    let ctx = &rollout.ctx;
+    let faults = ctx.faults(0).await;
+    let setup = ctx
         .controller()
         .replica("one")
-        .kubeconfig(account(world, "one").await)
+        .kubeconfig(account(ctx, "one").await)
         .through(&faults);
     let one = setup.start();
     one.leading().await;
-    let other = world
+    let other = ctx
         .controller()
         .replica("other")
-        .kubeconfig(account(world, "other").await)
+        .kubeconfig(account(ctx, "other").await)
         .start();
     rollout.begin().await;
     rollout.under_way(1).await;
-    // Nothing but the Lease: all else goes through, and it could go on for ever.
-    faults.add(crate::support::faults::Rule::on("*", "leases").hang());
-    let status = one.ended(SOON).await;
-    assert_ne!(status.code(), Some(0), "{status}");
-    assert!(
-        one.log()
-            .contains("leaderelection lost for system-upgrade-controller"),
-        "{}",
-        one.log()
-    );
-    holder_is(world, "other", SOON).await;
-    let requests = world.requests().await;
-    let by = |name: &str| requests.by(&format!("{}:{name}", world.namespace()));
-    let first = lease_writes(&by("other")).next().expect("the other leads").at;
-    let late: Vec<_> = writes(&by("one"))
-        .into_iter()
-        .filter(|it| it.at > first)
-        .collect();
-    assert!(late.is_empty(), "{:?}", late.iter().map(line).collect::<Vec<_>>());
-    rollout.ends_well().await;
+    // Only requests for the Lease fail.
+    faults.add(Rule::on("*", "leases").hang());
+    has_lost(&one).await;
+    holder_is(ctx, "other", SOON).await;
+    let requests = requests_of(ctx, "other").await;
+    let first = lease_writes(&requests).next().expect("the other leads").at;
+    wrote_at_most(0, &requests_of(ctx, "one").await, first);
+    rollout.check_success().await;
     assert!(other.is_running());
 }
 
 #[tokio::test]
 async fn without_other_times_the_lease_is_system_upgrade_controllers() {
-    let world = World::new().await;
-    let times = [
-        "CATTLE_ELECTION_LEASE_DURATION",
-        "CATTLE_ELECTION_RENEW_DEADLINE",
-        "CATTLE_ELECTION_RETRY_PERIOD",
-    ];
-    let setup = times.into_iter().fold(world.controller(), Setup::without_env);
+    let ctx = TestContext::new().await;
+    let setup = TIMES.into_iter().fold(ctx.controller(), Setup::without_env);
     let controller = setup.start();
     controller.leading().await;
-    let first = lease(&world).await;
+    let first = lease(&ctx).await;
     assert_eq!(first.lease_duration_seconds, Some(45));
-    let machine = hostname::get()
-        .expect("a host name")
-        .into_string()
-        .expect("a host name in UTF-8");
+    let machine = rustix::system::uname()
+        .nodename()
+        .to_str()
+        .expect("a host name in UTF-8")
+        .to_owned();
     assert_eq!(
         first.holder_identity,
         Some(machine),
@@ -359,15 +315,12 @@ async fn without_other_times_the_lease_is_system_upgrade_controllers() {
     );
     assert_eq!(first.lease_transitions, Some(0));
 
-    // Renewed every two seconds, and with nothing else changed.
-    let leases = Api::<Lease>::namespaced(world.client.clone(), world.namespace());
-    let renewed = wait::object(leases, NAME, "is renewed", SOON, |lease| {
-        lease
-            .spec
-            .as_ref()
-            .is_some_and(|spec| spec.renew_time > first.renew_time)
-    })
-    .await;
+    // Renewed every two seconds, without other changes.
+    let is_renewed = |lease: &Lease| {
+        let spec = lease.spec.as_ref();
+        spec.is_some_and(|spec| spec.renew_time > first.renew_time)
+    };
+    let renewed = wait::object(leases(&ctx), NAME, "is renewed", SOON, is_renewed).await;
     let renewed = renewed.spec.expect("a record");
     let pause = |spec: &LeaseSpec| spec.renew_time.as_ref().expect("a time").0;
     let pause = pause(&renewed).duration_since(pause(&first));

@@ -1,5 +1,4 @@
-//! All tests that need more than one module, in one program: one link instead of twenty, and one control
-//! plane for all.
+//! All integration tests in one program: one link instead of twenty, and one control plane for all.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +17,9 @@
     reason = "a test fails by panicking, speaks on standard error, and holds a cluster in its hands"
 )]
 
-mod support;
+mod testenv;
+#[macro_use]
+mod scenario;
 
 mod bad_input;
 mod bench;
@@ -31,10 +32,12 @@ mod e2e;
 mod examples;
 mod faults;
 mod gitops;
+mod harness;
 mod jobs;
 mod kubelet;
+mod layering;
 mod leader;
-mod life;
+mod lifecycle;
 mod node;
 mod permissions;
 mod plan_events;
@@ -42,16 +45,16 @@ mod plan_hash;
 mod plan_status;
 mod plan_window;
 mod process;
+mod reasons;
 mod reboot;
 mod rehearse;
 mod rehearse_cli;
 mod rehearse_real;
-mod rings;
 mod rollout;
-mod scene;
 mod schema;
 mod soak;
 mod suc_suite;
-mod tended;
-mod testbed;
+mod supervised;
+mod testenv_tests;
 mod versions;
+mod workdir;

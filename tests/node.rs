@@ -1,5 +1,5 @@
-//! `refit probe`, `refit sentinel` and `refit reboot` as processes: on a host in a folder, and, where this may be done, on one
-//! in namespaces of its own.
+//! `refit probe`, `refit sentinel` and `refit reboot` as processes: on a host in a folder, and, with the permission, on
+//! a host in separate namespaces.
 
 mod folder;
 mod namespaces;

@@ -1,5 +1,5 @@
-//! What the controller may do, and what it does: no request is refused under the roles that it is given, no rule of the shipped roles
-//! is unused, and a permission that is taken away is named until it is given back.
+//! Permissions of the controller: no request is refused under the shipped roles, no rule of them is unused, and a
+//! permission that is removed is named until it is granted again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,19 +8,21 @@ use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use refit::api::Plan;
 use serde_json::{Value, json};
 
-use crate::rollout::{DISTURBED, PLAN, RollOut, Shape, line};
-use crate::support::audit::Requests;
-use crate::support::channel::ChannelServer;
-use crate::support::faults::Rule;
-use crate::support::manifest::Manifests;
-use crate::support::wait::{self, SOON};
-use crate::support::world::World;
-use crate::support::world::cluster::{create, done, find_condition};
-use crate::tended::Tended;
+use crate::rollout::{PLAN, RollOut, Shape, line};
+use crate::supervised::SupervisedController;
+use crate::testenv::audit::Requests;
+use crate::testenv::channel::ChannelServer;
+use crate::testenv::context::TestContext;
+use crate::testenv::context::cluster::{create, done, find_condition};
+use crate::testenv::controller::Controller;
+use crate::testenv::faults::Rule;
+use crate::testenv::manifest::Manifests;
+use crate::testenv::plan::status;
+use crate::testenv::wait::{self, SOON};
 
 /// Reason of condition and event.
 const MISSING: &str = "MissingPermission";
@@ -40,16 +42,16 @@ const BROAD: Shape = Shape {
     run: Duration::from_millis(500),
 };
 
-/// All that a roll-out may come across: a channel, Secrets, a window, an exclusive Plan with prepare and delay, a failure and the
-/// attempt after it, a Plan that uses refit's own fields, the next version, and a Plan that is deleted while nodes are at work.
-async fn main_job(rollout: &RollOut) {
-    let world = &rollout.world;
+/// A roll-out with a channel, Secrets, a window, an exclusive Plan with prepare and delay, a failure and the attempt after it,
+/// refit's own fields, the next version, and the deletion of the Plan while nodes are being upgraded.
+async fn whole_roll_out(rollout: &RollOut) {
+    let ctx = &rollout.ctx;
     let channel = ChannelServer::start().await;
     channel.redirects("/stable", "https://example.com/releases/v1.2.3+k3s1");
     let secret =
-        json!({ "metadata": { "name": PLAN, "namespace": world.namespace() }, "stringData": { "a": "1" } });
-    create(&world.secrets(), secret).await;
-    let nodes = world.my_nodes().await;
+        json!({ "metadata": { "name": PLAN, "namespace": ctx.namespace() }, "stringData": { "a": "1" } });
+    create(&ctx.secrets(), secret).await;
+    let nodes = ctx.my_nodes().await;
     let broken = nodes[0].metadata.name.clone().expect("a name");
     rollout
         .kubelet
@@ -74,65 +76,44 @@ async fn main_job(rollout: &RollOut) {
         "prepare": { "image": "example.com/prepare" },
         "upgrade": { "image": "example.com/upgrade" },
     });
-    apply(world, PLAN, spec).await;
-    world
-        .plan_until(
-            PLAN,
-            "has failed on one node, and done the others",
-            DISTURBED,
-            |plan| {
-                let counts = plan
-                    .status
-                    .as_ref()
-                    .and_then(|status| status.nodes)
-                    .unwrap_or_default();
-                counts.failed == 1 && counts.done == 3
-            },
-        )
+    apply(ctx, PLAN, spec).await;
+    let one_failed = |plan: &Plan| {
+        let counts = status(plan).nodes.unwrap_or_default();
+        (counts.failed, counts.done) == (1, 3)
+    };
+    ctx.plan_until(PLAN, "has failed on one node only", SOON, one_failed)
         .await;
-    let told = world.events_with("JobFailed").await;
-    assert_eq!(told.len(), 1, "{told:?}");
+    let failures = async || ctx.events_with("JobFailed").await.len();
+    wait::until("the failure has one event", failures, |count| *count == 1).await;
 
-    // Tried again when somebody asks for it.
+    // A user requests another attempt.
     rollout.kubelet.behaviour(&broken, &[]).await;
-    world.annotate_node(&broken, "refit.rs/retry", Some(PLAN)).await;
-    world.plan_complete(PLAN, DISTURBED).await;
+    ctx.annotate_node(&broken, "refit.rs/retry", Some(PLAN)).await;
+    ctx.plan_complete(PLAN, SOON).await;
     assert_eq!(rollout.kubelet.runs(&broken, "upgrade").await, 2);
 
     // The next version, which the Secret brings about.
     let edit = json!({ "stringData": { "a": "2" } });
-    world
-        .secrets()
+    ctx.secrets()
         .patch(PLAN, &PatchParams::default(), &Patch::Merge(edit))
         .await
         .expect("the Secret is edited");
-    let before = world
-        .plans()
-        .get(PLAN)
-        .await
-        .expect("the Plan")
-        .status
-        .and_then(|status| status.latest_hash);
-    let plan = world
-        .plan_until(PLAN, "is Complete with another hash", DISTURBED, |plan| {
-            let hash = plan.status.as_ref().and_then(|status| status.latest_hash.clone());
-            let complete = find_condition(plan, "Complete").is_some_and(|it| it.status == "True");
-            hash != before && complete
-        })
+    let before = status(&ctx.plans().get(PLAN).await.expect("the Plan")).latest_hash;
+    let is_at_next = |plan: &Plan| {
+        let is_complete = find_condition(plan, "Complete").is_some_and(|it| it.status == "True");
+        status(plan).latest_hash != before && is_complete
+    };
+    let plan = ctx
+        .plan_until(PLAN, "is Complete with another hash", SOON, is_at_next)
         .await;
-    let hash = plan.status.and_then(|status| status.latest_hash).expect("a hash");
-    for node in world.my_nodes().await {
+    let hash = status(&plan).latest_hash.expect("a hash");
+    for node in ctx.my_nodes().await {
         assert_eq!(done(&node, PLAN).as_ref(), Some(&hash));
-        let label = node
-            .metadata
-            .labels
-            .unwrap_or_default()
-            .get("example.com/version")
-            .cloned();
-        assert_eq!(label.as_deref(), Some("v1.2.3-k3s1"));
+        let labels = node.metadata.labels.unwrap_or_default();
+        assert_eq!(labels["example.com/version"], "v1.2.3-k3s1");
     }
 
-    // Deleted while it works: nothing is left of it but what is done.
+    // A Plan that is deleted during an upgrade leaves only the marks of nodes that are done.
     for node in &nodes {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         rollout
@@ -141,25 +122,20 @@ async fn main_job(rollout: &RollOut) {
             .await;
     }
     let edit = json!({ "spec": { "version": "v2.0.0" } });
-    world.edit_plan(PLAN, edit).await;
-    wait::eventually("a node is cordoned for it", DISTURBED, async || {
-        let cordoned = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-        let nodes = world.my_nodes().await;
-        nodes
-            .iter()
-            .any(cordoned)
-            .then_some(())
-            .ok_or_else(|| format!("{nodes:?}"))
+    ctx.edit_plan(PLAN, edit).await;
+    let cordoned = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    let nodes_now = async || ctx.my_nodes().await;
+    wait::until("a node is cordoned for it", nodes_now, |nodes| {
+        nodes.iter().any(cordoned)
     })
     .await;
-    world
-        .plans()
+    ctx.plans()
         .delete(PLAN, &DeleteParams::default())
         .await
         .expect("the Plan is deleted");
-    wait::eventually("nothing is left of the Plan", DISTURBED, async || {
-        let jobs = world.jobs_of(PLAN).await.len();
-        let nodes = world.my_nodes().await;
+    wait::eventually("nothing is left of the Plan", SOON, async || {
+        let jobs = ctx.jobs_of(PLAN).await.len();
+        let nodes = ctx.my_nodes().await;
         let held: Vec<_> = nodes.iter().filter(|node| is_held(node)).collect();
         if jobs == 0 && held.is_empty() {
             Ok(())
@@ -170,11 +146,11 @@ async fn main_job(rollout: &RollOut) {
     .await;
 }
 
-/// What only a Plan takes that reboots its nodes, and waits for what it has evicted.
+/// The requests that only a Plan makes that reboots its nodes and waits for evicted workloads.
 async fn reboots(rollout: &RollOut) {
-    let world = &rollout.world;
+    let ctx = &rollout.ctx;
     let behave = async |steering: &[(&str, &str)]| {
-        for node in world.my_nodes().await {
+        for node in ctx.my_nodes().await {
             let name = node.metadata.name.as_deref().unwrap_or_default();
             rollout.kubelet.behaviour(name, steering).await;
         }
@@ -185,33 +161,24 @@ async fn reboots(rollout: &RollOut) {
         "cordon": true, "reboot": { "when": "Always" }, "settle": { "minReady": "0s", "workloads": true },
         "upgrade": { "image": "example.com/upgrade" },
     });
-    apply(world, "reboots", spec).await;
-    let (name, mut ledger) = wait::eventually("a node is held", DISTURBED, async || {
-        let nodes = world.my_nodes().await;
+    apply(ctx, "reboots", spec).await;
+    let (name, mut ledger) = wait::eventually("a node is held", SOON, async || {
+        let nodes = ctx.my_nodes().await;
         let held = nodes.iter().find_map(|node| {
-            let ledger = crate::scene::ledger(node).filter(|ledger| !ledger.holders.is_empty())?;
+            let ledger = crate::harness::ledger(node).filter(|ledger| !ledger.holders.is_empty())?;
             Some((node.metadata.name.clone()?, ledger))
         });
         held.ok_or_else(|| "none is".to_owned())
     })
     .await;
-    // What a drain leaves there; both are gone by the time they are looked for.
+    // A drain leaves the evicted workloads there. Neither exists by the time the controller looks for it.
     ledger.holders[0].evicted = vec!["ReplicaSet/shop/web".to_owned(), "StatefulSet/shop/db".to_owned()];
-    world
-        .annotate_node(&name, "refit.rs/cordon", Some(&ledger.to_text()))
+    ctx.annotate_node(&name, "refit.rs/cordon", Some(&ledger.to_text()))
         .await;
     behave(&[]).await;
-    world.plan_complete("reboots", DISTURBED).await;
-    wait::eventually("no pod is left that reboots a node", DISTURBED, async || {
-        let those = ListParams::default().labels(refit::api::names::LABEL_ROLE);
-        let left = world.pods().list(&those).await.expect("pods").items.len();
-        if left == 0 {
-            Ok(())
-        } else {
-            Err(format!("{left} are"))
-        }
-    })
-    .await;
+    ctx.plan_complete("reboots", SOON).await;
+    let pods = async || ctx.pods_with(refit::api::names::LABEL_ROLE).await.len();
+    wait::until("no reboot Pod is left", pods, |left| *left == 0).await;
 }
 
 /// The node is cordoned, or has something of refit's on it.
@@ -221,14 +188,12 @@ fn is_held(node: &Node) -> bool {
         || node.metadata.annotations.iter().flatten().any(ours)
 }
 
-async fn apply(world: &World, name: &str, spec: Value) -> Plan {
+async fn apply(ctx: &TestContext, name: &str, spec: Value) -> Plan {
     let plan = json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": { "name": name }, "spec": spec,
     });
-    let made = world
-        .try_apply(plan)
-        .await
-        .unwrap_or_else(|error| panic!("{error:#}"));
+    let made = ctx.try_apply(plan).await;
+    let made = made.unwrap_or_else(|error| panic!("{error:#}"));
     made.try_parse().expect("a Plan")
 }
 
@@ -236,9 +201,9 @@ fn refused(requests: &Requests) -> Vec<String> {
     requests.forbidden().into_iter().map(line).collect()
 }
 
-/// Takes the definition of the Plan away: the controller is to register it.
-async fn unregister(world: &World) -> Api<CustomResourceDefinition> {
-    let crds = Api::<CustomResourceDefinition>::all(world.client.clone());
+/// Deletes the definition of the Plan, which the controller must register.
+async fn unregister(ctx: &TestContext) -> Api<CustomResourceDefinition> {
+    let crds = Api::<CustomResourceDefinition>::all(ctx.client.clone());
     let crd = refit::api::crd::NAME;
     crds.delete(crd, &DeleteParams::default())
         .await
@@ -264,14 +229,14 @@ async fn unregister(world: &World) -> Api<CustomResourceDefinition> {
 
 #[tokio::test]
 async fn under_system_upgrade_controllers_own_roles_and_configuration_nothing_is_refused() {
-    let world = World::alone_with(Manifests::Suc).await;
-    let rollout = RollOut::prepare(world, SHAPE).await;
-    unregister(&rollout.world).await;
+    let ctx = TestContext::alone_with(Manifests::Suc).await;
+    let rollout = RollOut::prepare(ctx, SHAPE).await;
+    unregister(&rollout.ctx).await;
     let controller = rollout.controller().env(BACKOFF_LIMIT, "0").start();
     controller.logs("watching", SOON).await;
-    main_job(&rollout).await;
+    whole_roll_out(&rollout).await;
     assert_eq!(controller.terminate().await.code(), Some(0));
-    assert_eq!(refused(&rollout.world.controller_requests().await), [""; 0]);
+    assert_eq!(refused(&rollout.ctx.controller_requests().await), [""; 0]);
 }
 
 /// A verb on a resource in a namespace, as a rule grants it and a request uses it; the cluster is the namespace without a name.
@@ -303,27 +268,27 @@ fn qualified(group: &str, resource: &str) -> String {
 
 #[tokio::test]
 async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_used() {
-    let rollout = RollOut::prepare(World::alone().await, SHAPE).await;
-    let world = &rollout.world;
-    let namespace = world.namespace();
-    let crds = unregister(world).await;
+    let rollout = RollOut::prepare(TestContext::alone().await, SHAPE).await;
+    let ctx = &rollout.ctx;
+    let namespace = ctx.namespace();
+    let crds = unregister(ctx).await;
     let crd = refit::api::crd::NAME;
 
     // Each kind of write goes wrong once in a way that makes the controller look.
-    let faults = world.faults(0).await;
+    let faults = ctx.faults(0).await;
     for (verb, resource) in [("patch", "plans/status"), ("create", "jobs"), ("patch", "nodes")] {
         faults.add(Rule::on(verb, resource).nth(2).lose_answer());
     }
     let setup = rollout.controller().through(&faults).env(BACKOFF_LIMIT, "0");
-    // In a pod it looks for itself.
+    // In a cluster, the controller looks for its own pod.
     let setup = setup.env("KUBERNETES_SERVICE_HOST", "127.0.0.1");
     let controller = setup.start();
     controller.logs("watching", SOON).await;
-    main_job(&rollout).await;
+    whole_roll_out(&rollout).await;
     reboots(&rollout).await;
     assert_eq!(controller.terminate().await.code(), Some(0));
 
-    // Somebody's older definition is brought up to date.
+    // An older definition is updated.
     let mut versions = crds.get(crd).await.expect("the definition").spec.versions;
     versions[0].additional_printer_columns = None;
     let edit = json!({ "spec": { "versions": versions } });
@@ -333,15 +298,15 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
     let again = controller.start_again();
     again.leading().await;
 
-    let requests = world.controller_requests().await;
+    let requests = ctx.controller_requests().await;
     assert_eq!(refused(&requests), [""; 0]);
     let mut used = BTreeSet::new();
     for request in requests.0 {
-        // That is everybody's right.
+        // Every account may create these.
         if request.resource == "selfsubjectaccessreviews" {
             continue;
         }
-        // The namespace of a Namespace is itself, and workloads are where their users want them: that is granted on the cluster.
+        // The audit log gives a Namespace as its own namespace, and workloads are in any: both are granted on the cluster.
         let place = if request.resource == "namespaces" || request.group == "apps" {
             String::new()
         } else {
@@ -349,10 +314,10 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
         };
         used.insert((place, qualified(&request.group, &request.resource), request.verb));
     }
-    let [cluster, role] = rules(world).await;
-    let about_nodes = Api::<Role>::namespaced(world.client.clone(), "default");
+    let [cluster, role] = rules(ctx).await;
+    let about_nodes = Api::<Role>::namespaced(ctx.client.clone(), "default");
     let about_nodes = about_nodes
-        .get(&world.local_name("system-upgrade-controller"))
+        .get(&ctx.local_name("system-upgrade-controller"))
         .await
         .expect("the Role in default");
     let mut rights = granted(&cluster, "");
@@ -368,16 +333,13 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
     );
 }
 
-/// A permission that was taken from the controller.
-struct Taken<'a> {
-    world: &'a World,
-    roles: [Vec<PolicyRule>; 2],
-}
+/// A permission that was removed from the controller: the rules from before.
+struct Removed([Vec<PolicyRule>; 2]);
 
-impl<'a> Taken<'a> {
-    /// Takes verbs on one resource out of all rules of the shipped roles.
-    async fn from(world: &'a World, verbs: &[&str], group: &str, resource: &str) -> Self {
-        let before = rules(world).await;
+impl Removed {
+    /// Removes verbs on one resource from all rules of the shipped roles.
+    async fn from(ctx: &TestContext, verbs: &[&str], group: &str, resource: &str) -> Self {
+        let before = rules(ctx).await;
         let without = |rules: &[PolicyRule]| -> Vec<PolicyRule> {
             let has = |list: &Option<Vec<String>>, item: &str| list.iter().flatten().any(|it| it == item);
             let mut rules = rules.to_vec();
@@ -396,27 +358,54 @@ impl<'a> Taken<'a> {
         };
         let after = [without(&before[0]), without(&before[1])];
         assert_ne!(after, before, "there is no such rule");
-        write_rules(world, &after).await;
+        write_rules(ctx, &after).await;
         for verb in verbs {
-            until_refused(world, verb, group, resource).await;
+            until_refused(ctx, verb, group, resource).await;
         }
-        Self { world, roles: before }
+        Self(before)
     }
 
-    async fn give_back(self) {
-        write_rules(self.world, &self.roles).await;
+    async fn restore(self, ctx: &TestContext) {
+        write_rules(ctx, &self.0).await;
     }
 }
 
-/// The authorizer knows of a change of roles a moment after it was written.
-async fn until_refused(world: &World, verb: &str, group: &str, resource: &str) {
-    let reviews = Api::<SubjectAccessReview>::all(world.client.clone());
+/// A roll-out during which a permission is removed. Two of its nodes are disabled until then, so that it cannot end before.
+async fn without(verbs: &[&str], group: &str, resource: &str) -> (RollOut, Controller, Removed) {
+    let mut rollout = RollOut::prepare(TestContext::new().await, BROAD).await;
+    rollout.rough = true;
+    let ctx = &rollout.ctx;
+    let last = ctx.my_nodes().await.into_iter().skip(BROAD.nodes - 2);
+    let last: Vec<_> = last.filter_map(|node| node.metadata.name).collect();
+    let label = crate::harness::label(PLAN);
+    for node in &last {
+        ctx.label_node(node, &label, Some("disabled")).await;
+    }
+    let faults = ctx.faults(0).await;
+    let controller = rollout.controller().through(&faults).start();
+    rollout.begin().await;
+    rollout.under_way(1).await;
+    let removed = Removed::from(ctx, verbs, group, resource).await;
+    for node in &last {
+        ctx.label_node(node, &label, None).await;
+    }
+    // The API server does not close an open watch.
+    if verbs.contains(&"watch") {
+        faults.cut_watches(resource);
+    }
+    rollout.ctx.keep(faults);
+    (rollout, controller, removed)
+}
+
+/// The authorizer sees a change of roles a moment after it was written.
+async fn until_refused(ctx: &TestContext, verb: &str, group: &str, resource: &str) {
+    let reviews = Api::<SubjectAccessReview>::all(ctx.client.clone());
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let review = json!({
         "spec": {
-            "user": world.user(),
+            "user": ctx.user(),
             "resourceAttributes": {
-                "namespace": world.namespace(), "verb": verb,
+                "namespace": ctx.namespace(), "verb": verb,
                 "group": group, "resource": resource, "subresource": subresource,
             },
         },
@@ -433,78 +422,71 @@ async fn until_refused(world: &World, verb: &str, group: &str, resource: &str) {
 }
 
 /// Rules of the controller, on the cluster and in its namespace.
-async fn rules(world: &World) -> [Vec<PolicyRule>; 2] {
+async fn rules(ctx: &TestContext) -> [Vec<PolicyRule>; 2] {
     let name = "system-upgrade-controller";
-    let cluster = Api::<ClusterRole>::all(world.client.clone())
-        .get(&world.local_name(name))
+    let clusters = Api::<ClusterRole>::all(ctx.client.clone());
+    let cluster = clusters
+        .get(&ctx.local_name(name))
         .await
         .expect("the ClusterRole");
-    let role = Api::<Role>::namespaced(world.client.clone(), world.namespace())
-        .get(name)
-        .await
-        .expect("the Role");
+    let roles = Api::<Role>::namespaced(ctx.client.clone(), ctx.namespace());
+    let role = roles.get(name).await.expect("the Role");
     [cluster.rules.unwrap_or_default(), role.rules.unwrap_or_default()]
 }
 
-async fn write_rules(world: &World, [cluster, role]: &[Vec<PolicyRule>; 2]) {
+async fn write_rules(ctx: &TestContext, [cluster, role]: &[Vec<PolicyRule>; 2]) {
     let name = "system-upgrade-controller";
     let as_merge = PatchParams::default();
-    let roles = Api::<ClusterRole>::all(world.client.clone());
-    roles
-        .patch(
-            &world.local_name(name),
-            &as_merge,
-            &Patch::Merge(json!({ "rules": cluster })),
-        )
-        .await
-        .expect("the ClusterRole is written");
-    let roles = Api::<Role>::namespaced(world.client.clone(), world.namespace());
-    roles
-        .patch(name, &as_merge, &Patch::Merge(json!({ "rules": role })))
-        .await
-        .expect("the Role is written");
-}
-
-/// Takes a permission away in the middle of a roll-out, waits until `says` finds its name in the Plan, gives it back, and lets the
-/// roll-out end.
-async fn taken_away(verb: &str, group: &str, resource: &str, says: impl Fn(&Plan) -> String) {
-    let mut rollout = RollOut::prepare(World::new().await, BROAD).await;
-    rollout.rough = true;
-    let controller = rollout.controller().start();
-    rollout.begin().await;
-    rollout.under_way(1).await;
-    let taken = Taken::from(&rollout.world, &[verb], group, resource).await;
-    let words = [verb, resource.split('/').next().unwrap_or_default()];
-    rollout
-        .world
-        .plan_until(
-            PLAN,
-            &format!("says that it may not {verb} {resource}"),
-            DISTURBED,
-            |plan| {
-                let text = says(plan);
-                words.iter().all(|word| text.contains(word))
-            },
-        )
+    let rules = |rules: &[PolicyRule]| Patch::Merge(json!({ "rules": rules }));
+    let clusters = Api::<ClusterRole>::all(ctx.client.clone());
+    let written = clusters
+        .patch(&ctx.local_name(name), &as_merge, &rules(cluster))
         .await;
+    written.expect("the ClusterRole is written");
+    let roles = Api::<Role>::namespaced(ctx.client.clone(), ctx.namespace());
+    let written = roles.patch(name, &as_merge, &rules(role)).await;
+    written.expect("the Role is written");
+}
+
+/// Waits until the condition Complete contains all of these words.
+async fn complete_says(rollout: &RollOut, words: &[&str]) -> Plan {
+    let what = format!("says {words:?}");
+    let has_all = |plan: &Plan| {
+        let text = complete(plan);
+        words.iter().all(|word| text.contains(word))
+    };
+    rollout.ctx.plan_until(PLAN, &what, SOON, has_all).await
+}
+
+/// The number of Jobs so far; some nodes must be left.
+async fn started_some(rollout: &RollOut, nodes: usize) -> usize {
+    let started = rollout.ctx.jobs_of(PLAN).await.len();
+    assert!(started < nodes, "no node is left to start");
+    started
+}
+
+/// Removes a permission during a roll-out, waits until the Plan names it, restores it, and lets the roll-out end.
+async fn removed_and_restored(verb: &str, group: &str, resource: &str) {
+    let (rollout, controller, removed) = without(&[verb], group, resource).await;
+    complete_says(&rollout, &[verb, resource]).await;
     controller.logs(&refusal(verb, resource), SOON).await;
-    taken.give_back().await;
-    rollout.ends_well().await;
-    told_once(&rollout).await;
+    removed.restore(&rollout.ctx).await;
+    rollout.check_success().await;
+    expect_event_once(&rollout).await;
 }
 
-/// However often something was refused, that is one event.
-async fn told_once(rollout: &RollOut) {
-    let told = rollout.world.events_with(MISSING).await;
-    assert!(told.len() <= 1, "{told:?}");
+/// Repeated refusals give one event at most.
+async fn expect_event_once(rollout: &RollOut) {
+    let events = rollout.ctx.events_with(MISSING).await;
+    assert!(events.len() <= 1, "{events:?}");
 }
 
-/// How the log has the API server's own words: in quotes.
+/// The API server's words as the log has them: in quotes.
 fn refusal(verb: &str, resource: &str) -> String {
     format!(r#"cannot {verb} resource \"{resource}\""#)
 }
 
-/// What the condition Complete says.
+/// Reason and message of the condition Complete.
 fn complete(plan: &Plan) -> String {
     find_condition(plan, "Complete")
         .map(|it| format!("{:?} {:?}", it.reason, it.message))
@@ -512,34 +494,29 @@ fn complete(plan: &Plan) -> String {
 }
 
 #[tokio::test]
-async fn without_the_permission_to_create_jobs_the_plan_says_so_until_it_is_given_back() {
-    taken_away("create", "batch", "jobs", complete).await;
+async fn without_the_permission_to_create_jobs_the_plan_says_so_until_it_is_granted() {
+    removed_and_restored("create", "batch", "jobs").await;
 }
 
 #[tokio::test]
-async fn without_the_permission_to_patch_nodes_the_plan_says_so_until_it_is_given_back() {
-    taken_away("patch", "", "nodes", complete).await;
+async fn without_the_permission_to_patch_nodes_the_plan_says_so_until_it_is_granted() {
+    removed_and_restored("patch", "", "nodes").await;
 }
 
 #[tokio::test]
-async fn without_the_permission_to_patch_jobs_the_plan_says_so_until_it_is_given_back() {
-    taken_away("patch", "batch", "jobs", complete).await;
+async fn without_the_permission_to_patch_jobs_the_plan_says_so_until_it_is_granted() {
+    removed_and_restored("patch", "batch", "jobs").await;
 }
 
 #[tokio::test]
-async fn without_the_permission_to_patch_plans_nobody_starts_until_it_is_given_back() {
-    let mut rollout = RollOut::prepare(World::new().await, BROAD).await;
-    rollout.rough = true;
-    let controller = rollout.controller().start();
-    rollout.begin().await;
-    rollout.under_way(1).await;
-    let taken = Taken::from(&rollout.world, &["patch"], "upgrade.cattle.io", "plans/status").await;
+async fn without_the_permission_to_patch_plans_no_node_starts_until_it_is_granted() {
+    let (rollout, controller, removed) = without(&["patch"], "upgrade.cattle.io", "plans/status").await;
     controller.logs(&refusal("patch", "plans/status"), SOON).await;
-    // Those that status names go on to their end, and nobody takes their place.
-    wait::eventually("all that were begun are done", SOON, async || {
-        let nodes = rollout.world.my_nodes().await;
+    // Nodes in status are upgraded to the end, and no other node starts.
+    wait::eventually("all nodes that were started are done", SOON, async || {
+        let nodes = rollout.ctx.my_nodes().await;
         let done = nodes.iter().filter(|node| done(node, PLAN).is_some()).count();
-        let jobs = rollout.world.jobs_of(PLAN).await.len();
+        let jobs = rollout.ctx.jobs_of(PLAN).await.len();
         if done == jobs {
             Ok(())
         } else {
@@ -547,9 +524,8 @@ async fn without_the_permission_to_patch_plans_nobody_starts_until_it_is_given_b
         }
     })
     .await;
-    let begun = rollout.world.jobs_of(PLAN).await.len();
-    assert!(begun < BROAD.nodes, "nothing is left to be started");
-    // Two tries more, with five seconds between them.
+    let begun = started_some(&rollout, BROAD.nodes).await;
+    // Two more attempts, with five seconds between them.
     let tries = || {
         controller
             .log()
@@ -557,224 +533,158 @@ async fn without_the_permission_to_patch_plans_nobody_starts_until_it_is_given_b
             .count()
     };
     let before = tries();
-    wait::eventually("it has tried again", SOON, async || {
-        if tries() > before {
-            Ok(())
-        } else {
-            Err("no".to_owned())
-        }
-    })
-    .await;
+    wait::holds("it has tried again", async || tries() > before).await;
     assert_eq!(
-        rollout.world.jobs_of(PLAN).await.len(),
+        rollout.ctx.jobs_of(PLAN).await.len(),
         begun,
         "a node was started that status does not name"
     );
-    taken.give_back().await;
-    rollout.ends_well().await;
+    removed.restore(&rollout.ctx).await;
+    rollout.check_success().await;
 }
 
 #[tokio::test]
-async fn without_the_permission_to_read_secrets_the_plan_says_so_until_it_is_given_back() {
-    let mut rollout = RollOut::prepare(World::new().await, SHAPE).await;
+async fn without_the_permission_to_read_secrets_the_plan_says_so_until_it_is_granted() {
+    let mut rollout = RollOut::prepare(TestContext::new().await, SHAPE).await;
     rollout.rough = true;
-    let taken = Taken::from(&rollout.world, &["get"], "", "secrets").await;
+    let removed = Removed::from(&rollout.ctx, &["get"], "", "secrets").await;
     let controller = rollout.controller().start();
     rollout.begin().await;
-    let plan = rollout
-        .world
-        .plan_condition(PLAN, "Validated", "False", SOON)
-        .await;
+    let plan = rollout.ctx.plan_condition(PLAN, "Validated", "False", SOON).await;
     let message = find_condition(&plan, "Validated")
         .and_then(|it| it.message.clone())
         .unwrap_or_default();
     assert!(message.contains("cannot get resource \"secrets\""), "{message}");
     controller.logs(&refusal("get", "secrets"), SOON).await;
-    taken.give_back().await;
+    removed.restore(&rollout.ctx).await;
     rollout.ends().await;
-    let plan = rollout.world.plans().get(PLAN).await.expect("the Plan");
-    assert_eq!(
-        find_condition(&plan, "Validated")
-            .map(|it| it.status.clone())
-            .as_deref(),
-        Some("True")
-    );
+    let plan = rollout.ctx.plans().get(PLAN).await.expect("the Plan");
+    assert!(find_condition(&plan, "Validated").is_some_and(|it| it.status == "True"));
 }
 
-/// Takes the permission to list and watch a kind away in the middle of a roll-out, and its watch with it.
-async fn blinded(resource: &str) {
-    let mut rollout = RollOut::prepare(World::new().await, BROAD).await;
-    rollout.rough = true;
-    let faults = rollout.world.faults(0).await;
-    let controller = rollout.controller().through(&faults).start();
-    rollout.begin().await;
-    rollout.under_way(1).await;
-    let taken = Taken::from(&rollout.world, &["list", "watch"], "", resource).await;
-    // The API server lets a watch that is open go on.
-    faults.cut_watches(resource);
+/// Removes the permission to list and watch a kind during a roll-out, and closes its watch.
+async fn without_watch(resource: &str) {
+    let (rollout, controller, removed) = without(&["list", "watch"], "", resource).await;
     controller.logs(&refusal("watch", resource), SOON).await;
     let (list, watch) = (format!("list {resource}"), format!("watch {resource}"));
-    rollout
-        .world
-        .plan_until(
-            PLAN,
-            &format!("says that it may not watch {resource}"),
-            DISTURBED,
-            |plan| {
-                let text = complete(plan);
-                [MISSING, &list, &watch].iter().all(|word| text.contains(word))
-            },
-        )
-        .await;
-    let begun = rollout.world.jobs_of(PLAN).await.len();
-    assert!(begun < BROAD.nodes, "nothing is left to be started");
-    taken.give_back().await;
-    rollout.ends_well().await;
-    told_once(&rollout).await;
+    complete_says(&rollout, &[MISSING, &list, &watch]).await;
+    started_some(&rollout, BROAD.nodes).await;
+    removed.restore(&rollout.ctx).await;
+    rollout.check_success().await;
+    expect_event_once(&rollout).await;
 }
 
 #[tokio::test]
-async fn without_the_permission_to_watch_nodes_nobody_starts_until_it_is_given_back() {
-    blinded("nodes").await;
+async fn without_the_permission_to_watch_nodes_no_node_starts_until_it_is_granted() {
+    without_watch("nodes").await;
 }
 
 #[tokio::test]
-async fn without_the_permission_to_watch_secrets_no_plan_with_secrets_starts_until_it_is_given_back() {
-    blinded("secrets").await;
+async fn without_the_permission_to_watch_secrets_no_plan_with_secrets_starts_until_it_is_granted() {
+    without_watch("secrets").await;
 }
 
 #[tokio::test]
 async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_none_are_carried_out() {
-    let mut rollout = RollOut::prepare(World::new().await, SHAPE).await;
+    let mut rollout = RollOut::prepare(TestContext::new().await, SHAPE).await;
     rollout.rough = true;
-    let world = &rollout.world;
-    let taken = Taken::from(world, &["list", "watch"], "", "secrets").await;
+    let ctx = &rollout.ctx;
+    let removed = Removed::from(ctx, &["list", "watch"], "", "secrets").await;
     let controller = rollout.controller().start();
     rollout.begin().await;
     let without = json!({
         "concurrency": 2, "version": "v1", "nodeSelector": {}, "upgrade": { "image": "example.com/other" },
     });
-    apply(world, "without", without).await;
-    world.plan_complete("without", DISTURBED).await;
-    world
-        .plan_until(PLAN, "says that it may not watch secrets", SOON, |plan| {
-            let text = complete(plan);
-            [MISSING, "list secrets", "watch secrets"]
-                .iter()
-                .all(|word| text.contains(word))
-        })
-        .await;
-    assert_eq!(world.jobs_of(PLAN).await.len(), 0);
+    apply(ctx, "without", without).await;
+    ctx.plan_complete("without", SOON).await;
+    complete_says(&rollout, &[MISSING, "list secrets", "watch secrets"]).await;
+    assert_eq!(ctx.jobs_of(PLAN).await.len(), 0);
     controller.logs(&refusal("list", "secrets"), SOON).await;
     controller
         .logs("no node of a Plan with secrets is started", SOON)
         .await;
-    let told = world.events_with(MISSING).await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    taken.give_back().await;
+    let events = ctx.events_with(MISSING).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    removed.restore(&rollout.ctx).await;
     rollout.ends().await;
 }
 
-/// Of what cannot be listed nothing is known, so that no status is written: an event says why nothing happens.
+/// Without the objects the controller cannot compute a status, so only an event explains why no node starts.
 #[tokio::test]
-async fn without_the_permission_to_list_from_the_start_each_plan_is_told_and_nothing_else_is_done() {
+async fn without_the_permission_to_list_from_the_start_each_plan_gets_an_event_and_nothing_else() {
     for (group, resource) in [("", "nodes"), ("batch", "jobs")] {
-        let mut rollout = RollOut::prepare(World::new().await, SHAPE).await;
+        let mut rollout = RollOut::prepare(TestContext::new().await, SHAPE).await;
         rollout.rough = true;
-        let taken = Taken::from(&rollout.world, &["list", "watch"], group, resource).await;
+        let removed = Removed::from(&rollout.ctx, &["list", "watch"], group, resource).await;
         let controller = rollout.controller().start();
         rollout.begin().await;
         controller.logs(&refusal("list", resource), SOON).await;
-        let mut told = Vec::new();
-        wait::eventually("an event says what is missing", SOON, async || {
-            told = rollout.world.events_with(MISSING).await;
-            if told.is_empty() {
-                Err("none yet".to_owned())
-            } else {
-                Ok(())
-            }
+        let events = async || rollout.ctx.events_with(MISSING).await;
+        let found = wait::until("an event says what is missing", &events, |found| {
+            !found.is_empty()
         })
         .await;
-        let text = told[0].message.as_deref().unwrap_or_default();
+        let text = found[0].message.clone().unwrap_or_default();
         assert!(text.contains(&format!("list {resource}")), "{text}");
-        let plan = rollout.world.plans().get(PLAN).await.unwrap();
+        let plan = rollout.ctx.plans().get(PLAN).await.unwrap();
         assert!(plan.status.is_none(), "{:?}", plan.status);
-        assert_eq!(rollout.world.jobs_of(PLAN).await.len(), 0);
-        taken.give_back().await;
-        rollout.ends_well().await;
-        let told = rollout.world.events_with(MISSING).await;
-        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(rollout.ctx.jobs_of(PLAN).await.len(), 0);
+        removed.restore(&rollout.ctx).await;
+        rollout.check_success().await;
+        assert_eq!(events().await.len(), 1);
     }
 }
 
 #[tokio::test]
-async fn without_the_permission_to_create_events_nobody_starts_until_it_is_given_back() {
-    let mut rollout = RollOut::prepare(World::new().await, BROAD).await;
-    rollout.rough = true;
-    let controller = rollout.controller().start();
-    rollout.begin().await;
-    rollout.under_way(1).await;
-    let taken = Taken::from(&rollout.world, &["create"], "", "events").await;
-    rollout
-        .world
-        .plan_until(PLAN, "says that it may not create events", DISTURBED, |plan| {
-            let text = complete(plan);
-            let nobody = plan
-                .status
-                .as_ref()
-                .and_then(|status| status.applying.as_ref())
-                .is_none();
-            [MISSING, "create events"].iter().all(|word| text.contains(word)) && nobody
-        })
-        .await;
+async fn without_the_permission_to_create_events_no_node_starts_until_it_is_granted() {
+    let (rollout, controller, removed) = without(&["create"], "", "events").await;
+    let what = "says that it may not create events, and no node is applying";
+    let is_stopped = |plan: &Plan| {
+        let text = complete(plan);
+        text.contains(MISSING) && text.contains("create events") && status(plan).applying.is_none()
+    };
+    rollout.ctx.plan_until(PLAN, what, SOON, is_stopped).await;
     controller.logs(&refusal("create", "events"), SOON).await;
-    let begun = rollout.world.jobs_of(PLAN).await.len();
-    assert!(begun < BROAD.nodes, "nothing is left to be started");
-    taken.give_back().await;
+    started_some(&rollout, BROAD.nodes).await;
+    removed.restore(&rollout.ctx).await;
     let plan = rollout.ends().await;
-    // Nodes that ended meanwhile did so without an event: none is left half done for want of one.
+    // Nodes that were done meanwhile have no event, and none is left half done for lack of one.
     rollout.check_but_events(&plan).await;
-    let told = rollout.world.events_with("JobComplete").await.len();
-    assert!((1..BROAD.nodes).contains(&told), "{told}");
+    let events = rollout.ctx.events_with("JobComplete").await.len();
+    assert!((1..BROAD.nodes).contains(&events), "{events}");
 }
 
 #[tokio::test]
-async fn without_the_permission_to_renew_its_lease_a_controller_ends_until_it_is_given_back() {
+async fn without_the_permission_to_renew_its_lease_a_controller_ends_until_it_is_granted() {
     // Longer than a Lease of the tests.
     let shape = Shape {
         nodes: 12,
         concurrency: 1,
         run: Duration::from_secs(1),
     };
-    let mut rollout = RollOut::prepare(World::new().await, shape).await;
+    let mut rollout = RollOut::prepare(TestContext::new().await, shape).await;
     rollout.rough = true;
-    let tended = Tended::start(rollout.world.controller());
+    let supervised = SupervisedController::start(rollout.ctx.controller());
     rollout.begin().await;
     rollout.under_way(1).await;
-    let taken = Taken::from(&rollout.world, &["update"], "coordination.k8s.io", "leases").await;
+    let removed = Removed::from(&rollout.ctx, &["update"], "coordination.k8s.io", "leases").await;
     let lost = "leaderelection lost for";
-    tended.now().logs(lost, DISTURBED).await;
+    supervised.now().logs(lost, SOON).await;
     // The next one does not lead, and says why.
     let of_next = || {
-        tended
-            .now()
-            .log()
-            .rsplit(lost)
-            .next()
-            .unwrap_or_default()
-            .to_owned()
+        let log = supervised.now().log();
+        log.rsplit(lost).next().unwrap_or_default().to_owned()
     };
     let cannot = r#"cannot update resource "leases""#;
-    wait::eventually("the next one is refused as well", SOON, async || {
-        let log = of_next();
-        if log.contains(cannot) { Ok(()) } else { Err(log) }
+    let next_log = async || of_next();
+    wait::until("the next one is refused as well", next_log, |log| {
+        log.contains(cannot)
     })
     .await;
-    assert_eq!(tended.ends()[0].code(), Some(1));
-    let writes = || async { rollout.world.controller_requests().await.count("create", "jobs") };
-    let begun = writes().await;
-    assert!(begun < shape.nodes, "nothing is left to be started");
+    assert_eq!(supervised.ends()[0].code(), Some(1));
+    let writes = || async { rollout.ctx.controller_requests().await.count("create", "jobs") };
+    assert!(writes().await < shape.nodes, "no node is left to start");
     assert!(!of_next().contains("leading"), "{}", of_next());
-    taken.give_back().await;
-    rollout.ends_well().await;
+    removed.restore(&rollout.ctx).await;
+    rollout.check_success().await;
 }

@@ -1,17 +1,18 @@
-//! The controller as a process: what it is told by flags and environment, how it ends, what it says and what it costs.
+//! The controller as a process: flags and environment, exit codes, output, resource usage.
 
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
 use crate::rollout::{PLAN, RollOut, Shape, logs};
-use crate::support::controller::{Controller, NAME, Setup};
-use crate::support::faults::Rule;
-use crate::support::wait::{self, SOON};
-use crate::support::world::World;
+use crate::testenv::context::TestContext;
+use crate::testenv::controller::{Controller, NAME, Setup};
+use crate::testenv::faults::Rule;
+use crate::testenv::wait::{self, SOON};
 
 const ONE_NODE: Shape = Shape {
     nodes: 1,
@@ -22,26 +23,26 @@ const ONE_NODE: Shape = Shape {
 /// The Job of the one node, once there is one.
 async fn job(rollout: &RollOut) -> Value {
     let job: Job = wait::eventually("there is a Job", SOON, async || {
-        let mut jobs = rollout.world.jobs_of(PLAN).await;
+        let mut jobs = rollout.ctx.jobs_of(PLAN).await;
         jobs.pop().ok_or_else(|| "none".to_owned())
     })
     .await;
     serde_json::to_value(job).expect("a Job is JSON")
 }
 
-/// Without what the manifests say about Jobs.
-fn bare(world: &World) -> Setup {
-    let told = [
+/// Without the manifests' settings of Jobs.
+fn bare(ctx: &TestContext) -> Setup {
+    let variables = [
         "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS",
         "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT",
         "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY",
         "SYSTEM_UPGRADE_JOB_PRIVILEGED",
         "SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH",
     ];
-    told.into_iter().fold(world.controller(), Setup::without_env)
+    variables.into_iter().fold(ctx.controller(), Setup::without_env)
 }
 
-/// What of a Job the environment decides.
+/// The fields of a Job that the environment determines.
 fn decided(job: &Value) -> Value {
     let pod = &job["spec"]["template"]["spec"];
     json!({
@@ -57,11 +58,11 @@ fn decided(job: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_the_environment_says_about_jobs_is_in_them() {
-    let mut rollout = RollOut::prepare(World::new().await, ONE_NODE).await;
+async fn job_settings_from_the_environment_are_in_the_jobs_and_invalid_ones_in_the_log() {
+    let mut rollout = RollOut::prepare(TestContext::new().await, ONE_NODE).await;
     rollout.spec["upgrade"]["securityContext"] = json!({ "runAsUser": 7 });
     rollout.spec["jobActiveDeadlineSecs"] = json!(5_000);
-    let controller = bare(&rollout.world)
+    let controller = bare(&rollout.ctx)
         .env("SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS", "321")
         .env("SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX", "1000")
         .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7")
@@ -72,6 +73,7 @@ async fn what_the_environment_says_about_jobs_is_in_them() {
         .env("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "77")
         .env("ALLOW_USER_DEFINED_SECURITY_CONTEXT", "false")
         .env("REFIT_IMAGE", "example.com/refit:v9")
+        .env("SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL", "often")
         .start();
     rollout.begin().await;
     let expected = json!({
@@ -85,191 +87,92 @@ async fn what_the_environment_says_about_jobs_is_in_them() {
         "own image": "example.com/refit:v9",
     });
     assert_eq!(decided(&job(&rollout).await), expected);
-    // Every SUC installation sets it.
-    assert_eq!(
-        controller
-            .log()
-            .matches("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE has no effect")
-            .count(),
-        1
-    );
-}
-
-#[tokio::test]
-async fn a_variable_about_jobs_that_cannot_be_read_is_told_and_its_default_is_used() {
-    let rollout = RollOut::prepare(World::new().await, ONE_NODE).await;
-    let bad = [
-        ("SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS", "ten minutes"),
-        ("SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX", "1e3"),
-        ("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "99999999999"),
-        ("SYSTEM_UPGRADE_JOB_PRIVILEGED", "yes"),
-        ("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "-"),
-        ("ALLOW_USER_DEFINED_SECURITY_CONTEXT", "on"),
-        ("SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL", "often"),
-    ];
-    let setup = bad
-        .into_iter()
-        .fold(bare(&rollout.world), |setup, (name, value)| {
-            setup.env(name, value)
-        });
-    let controller = setup.start();
-    rollout.begin().await;
-    let got = decided(&job(&rollout).await);
-    let image = got["own image"].as_str().unwrap_or_default().to_owned();
-    assert!(image.contains("refit:"), "{image}");
-    let expected = json!({
-        "deadline": 600,
-        "backoff": 2,
-        "replacement": "TerminatingOrFailed",
-        "ttl": "900",
-        "pull": "IfNotPresent",
-        "privileged": true,
-        "user": null,
-        "own image": image,
-    });
-    assert_eq!(got, expected);
     let log = controller.log();
-    for (name, _) in bad {
-        assert_eq!(
-            log.matches(&format!("failed to parse ${name}: ")).count(),
-            1,
-            "{name} in\n{log}"
-        );
+    for warning in [
+        // Every installation of system-upgrade-controller sets it.
+        "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE has no effect",
+        "failed to parse $SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL: ",
+    ] {
+        assert_eq!(log.matches(warning).count(), 1, "{warning} in\n{log}");
     }
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_told_what_it_needs_says_so_and_ends_with_2() {
-    let world = World::new().await;
-    let said = async |setup: Setup, expected: &str| {
-        let controller = setup.start();
-        let status = controller.ended(SOON).await;
-        let log = controller.log();
-        assert_eq!(status.code(), Some(2), "{log}");
-        assert!(log.contains(expected), "{expected:?} is not in\n{log}");
-    };
-    let setup = |name: &str| world.controller().replica(name);
-    said(
-        setup("no-name").without_env("SYSTEM_UPGRADE_CONTROLLER_NAME"),
-        "--name is required",
-    )
-    .await;
-    said(
-        setup("no-namespace").without_env("SYSTEM_UPGRADE_CONTROLLER_NAMESPACE"),
-        "--namespace is required",
-    )
-    .await;
-    said(
-        setup("threads").env("SYSTEM_UPGRADE_CONTROLLER_THREADS", "many"),
-        "SYSTEM_UPGRADE_CONTROLLER_THREADS",
-    )
-    .await;
-    said(
-        setup("debug").env("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "very"),
-        "SYSTEM_UPGRADE_CONTROLLER_DEBUG",
-    )
-    .await;
-    said(
-        setup("times").env("CATTLE_ELECTION_RENEW_DEADLINE", "60s"),
-        "renew deadline",
-    )
-    .await;
-    said(setup("flag").arg("--no-such-flag"), "--no-such-flag").await;
-}
-
-#[tokio::test]
-async fn flags_count_before_the_environment_with_and_without_the_subcommand() {
-    for (at, command) in [None, Some("controller")].into_iter().enumerate() {
-        let rollout = RollOut::prepare(World::new().await, ONE_NODE).await;
-        let world = &rollout.world;
-        let setup = world
+async fn flags_take_precedence_over_the_environment_with_and_without_the_subcommand() {
+    for command in [None, Some("controller")] {
+        let rollout = RollOut::prepare(TestContext::new().await, ONE_NODE).await;
+        let ctx = &rollout.ctx;
+        let setup = ctx
             .controller()
             .env("SYSTEM_UPGRADE_CONTROLLER_NAMESPACE", "somewhere-else")
             .env("SYSTEM_UPGRADE_CONTROLLER_NODE_NAME", "another-machine")
             .env(
                 "SYSTEM_UPGRADE_CONTROLLER_KUBE_CONFIG_OF_A_TEST",
-                "unknown variables are nobody's business",
+                "unknown variables are ignored",
             )
             .env("SYSTEM_UPGRADE_CONTROLLER_MASTER_URL", "https://127.0.0.1:1");
         let setup = command.into_iter().fold(setup, Setup::arg);
-        let file = std::fs::read_to_string(world.kubeconfig()).expect("the kubeconfig");
+        let file = std::fs::read_to_string(ctx.kubeconfig()).expect("the kubeconfig");
         let file: Value = serde_json::from_str(&file).expect("JSON");
         let server = file["clusters"][0]["cluster"]["server"]
             .as_str()
-            .expect("a server")
-            .to_owned();
-        let machine = format!("{}-machine", world.id);
+            .expect("a server");
+        let machine = format!("{}-machine", ctx.id);
         let args = [
             "--namespace",
-            world.namespace(),
+            ctx.namespace(),
             "--node-name",
             &machine,
-            // As Go's flags may be written.
+            // With one dash, as Go accepts flags.
             "-leader-elect=false",
             "--master",
-            &server,
+            server,
         ];
         let controller = args.into_iter().fold(setup, Setup::arg).start();
         rollout.begin().await;
-        rollout.ends_well().await;
+        rollout.check_success().await;
         assert!(controller.is_running());
-        let leases = world.requests().await.by(&world.user()).0;
-        assert!(
-            leases.iter().all(|request| request.resource != "leases"),
-            "{at}: there is an election"
-        );
+        let requests = ctx.requests().await.by(&ctx.user()).0;
+        let is_electing = requests.iter().any(|request| request.resource == "leases");
+        assert!(!is_electing, "{command:?}");
 
         // S63: about the node it runs on, in `default`.
         let about = ListParams::default().fields(&format!("involvedObject.name={machine}"));
-        let events = Api::<Event>::namespaced(world.client.clone(), "default")
-            .list(&about)
-            .await
-            .expect("events");
-        let told: Vec<_> = events
-            .items
-            .iter()
-            .map(|event| event.reason.clone().unwrap_or_default())
-            .collect();
-        assert_eq!(told, ["Started"], "without an election nothing is said of one");
-        let message = events.items[0].message.clone().unwrap_or_default();
-        assert!(
-            message.ends_with(&format!("running as {}/{NAME}", world.namespace())),
-            "{message}"
-        );
-        let source = events.items[0].source.clone().unwrap_or_default();
-        assert_eq!(
-            (source.component.as_deref(), source.host.as_deref()),
-            (Some(NAME), Some(&*machine))
-        );
+        let events = Api::<Event>::namespaced(ctx.client.clone(), "default");
+        let events = events.list(&about).await.expect("events").items;
+        let reasons: Vec<_> = events.iter().map(|event| event.reason.as_deref()).collect();
+        // There is no event of an election.
+        assert_eq!(reasons, [Some("Started")]);
+        let message = events[0].message.clone().unwrap_or_default();
+        let name = format!("running as {}/{NAME}", ctx.namespace());
+        assert!(message.ends_with(&name), "{message}");
+        let source = events[0].source.clone().unwrap_or_default();
+        let source = (source.component.as_deref(), source.host.as_deref());
+        assert_eq!(source, (Some(NAME), Some(&*machine)));
     }
 }
 
 #[tokio::test]
-async fn a_controller_that_is_told_to_end_ends_what_it_has_begun() {
+async fn a_terminated_controller_completes_its_requests() {
     let shape = Shape {
         nodes: 24,
         concurrency: 24,
         run: Duration::from_millis(500),
     };
-    let rollout = RollOut::prepare(World::new().await, shape).await;
-    let faults = rollout.world.faults(0).await;
-    let controller = rollout.world.controller().through(&faults).start();
+    let rollout = RollOut::prepare(TestContext::new().await, shape).await;
+    let faults = rollout.ctx.faults(0).await;
+    let controller = rollout.ctx.controller().through(&faults).start();
     controller.leading().await;
-    // Each answer takes a moment, so that many writes are under way.
+    // Each response is delayed, so that many writes are in flight.
     faults.add(Rule::on("patch", "nodes").late(Duration::from_millis(700)));
     rollout.begin().await;
-    let under_way = || {
-        let history = faults.history();
-        history
-            .iter()
-            .filter(|passed| passed.asked.verb == "patch" && passed.asked.resource == "nodes")
+    let patches = async || {
+        let requests = faults.history().into_iter().map(|passed| passed.api_request);
+        requests
+            .filter(|request| request.verb == "patch" && request.resource == "nodes")
             .count()
     };
-    wait::eventually("nodes are being written", SOON, async || match under_way() {
-        0..5 => Err("not yet".to_owned()),
-        _ => Ok(()),
-    })
-    .await;
+    wait::until("nodes are being written", patches, |it| *it >= 5).await;
     let started = std::time::Instant::now();
     let status = controller.terminate().await;
     let took = started.elapsed();
@@ -277,30 +180,23 @@ async fn a_controller_that_is_told_to_end_ends_what_it_has_begun() {
     assert!(took < Duration::from_secs(9), "{took:?}");
     let log = controller.log();
     assert!(!log.contains("some requests got no answer"), "{log}");
-    let leases = Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(
-        rollout.world.client.clone(),
-        rollout.world.namespace(),
-    );
+    let leases = Api::<Lease>::namespaced(rollout.ctx.client.clone(), rollout.ctx.namespace());
     let spec = leases
         .get(NAME)
         .await
         .expect("the Lease")
         .spec
         .unwrap_or_default();
-    assert_eq!(
-        spec.holder_identity.as_deref(),
-        Some(""),
-        "the Lease is given back"
-    );
+    assert_eq!(spec.holder_identity.as_deref(), Some(""), "the Lease is released");
 
-    faults.heal();
+    faults.clear_rules();
     let again = controller.start_again();
-    rollout.ends_well().await;
+    rollout.check_success().await;
     modest(&again);
 }
 
-/// The budgets are the bench's; this is a roll-out of some nodes, in a program that is not optimised, whose own pages are
-/// most of its memory.
+/// `just bench` has the budgets; this is a small roll-out with an unoptimised program, whose code is most of its
+/// memory.
 fn modest(controller: &Controller) {
     let (Some(peak), Some(program)) = (controller.peak_memory(), controller.program_memory()) else {
         return;
@@ -312,18 +208,18 @@ fn modest(controller: &Controller) {
 #[tokio::test]
 async fn a_log_in_json_is_json_line_by_line() {
     let shape = Shape { nodes: 3, ..ONE_NODE };
-    let rollout = RollOut::prepare(World::new().await, shape).await;
-    let faults = rollout.world.faults(0).await;
+    let rollout = RollOut::prepare(TestContext::new().await, shape).await;
+    let faults = rollout.ctx.faults(0).await;
     faults.add(Rule::write().every(4).answer(500));
-    let setup = rollout.world.controller().through(&faults);
+    let setup = rollout.ctx.controller().through(&faults);
     let controller = setup
         .env("REFIT_LOG_FORMAT", "json")
         .env("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "true")
         .start();
     rollout.begin().await;
-    rollout.ends_well().await;
+    rollout.check_success().await;
     assert_eq!(controller.terminate().await.code(), Some(0));
-    let [(_, log)] = <[_; 1]>::try_from(logs(&rollout.world)).expect("one log");
+    let [(_, log)] = <[_; 1]>::try_from(logs(&rollout.ctx)).expect("one log");
     let lines: Vec<Value> = log
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
@@ -338,9 +234,22 @@ async fn a_log_in_json_is_json_line_by_line() {
             .expect("a time");
     }
     for level in ["DEBUG", "INFO", "WARN"] {
-        assert!(
-            lines.iter().any(|line| line["level"] == level),
-            "nothing at {level} in\n{log}"
-        );
+        let has_level = lines.iter().any(|line| line["level"] == level);
+        assert!(has_level, "no line at {level} in\n{log}");
     }
+}
+
+/// Its memory has Secrets in it.
+#[tokio::test]
+async fn a_controller_leaves_no_core_file() {
+    let ctx = TestContext::new().await;
+    let controller = ctx.controller().start();
+    controller.leading().await;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", controller.pid())).unwrap();
+    let core = limits
+        .lines()
+        .find(|line| line.starts_with("Max core file size"))
+        .unwrap();
+    let fields: Vec<_> = core.split_whitespace().collect();
+    assert_eq!(fields[4..6], ["0", "0"], "{core}");
 }

@@ -1,5 +1,5 @@
-//! The cluster in the process is held to the real one: the same requests are sent to both, and both must answer as the files
-//! in `tests/rehearse/scenarios` say.
+//! Compares the simulated cluster with a real one: both get the same requests, and must respond as the files in
+//! `tests/rehearse/scenarios` say.
 
 mod scenario;
 
@@ -8,17 +8,17 @@ use kube::Client;
 use refit::api::crd;
 use refit::rehearse::{Cluster, Options, in_virtual_time};
 
-use crate::support::kubeconfig;
-use crate::support::world::World;
-use scenario::{Place, play, scenarios};
+use crate::testenv::context::TestContext;
+use crate::testenv::kubeconfig;
+use scenario::{Target, play, scenarios};
 
-/// Fewer would be a file that was not found.
+/// With fewer, a file was not found.
 const AT_LEAST: usize = 30;
-/// How many scenarios are played at once on a real control plane.
+/// Number of concurrent scenarios on a real control plane.
 const AT_ONCE: usize = 8;
 
 #[test]
-fn the_cluster_in_the_process_answers_as_the_scenarios_say() {
+fn the_simulated_cluster_answers_as_the_scenarios_say() {
     let all = scenarios();
     assert!(all.len() >= AT_LEAST, "{} scenarios", all.len());
     let mut failed = Vec::new();
@@ -31,13 +31,16 @@ fn the_cluster_in_the_process_answers_as_the_scenarios_say() {
             });
             cluster.put(namespace).unwrap();
             let client = cluster.client("scenario");
-            let place = Place::InProcess(cluster.clone(), client);
-            let played = cluster.during(play(&scenario, &place, "scene", "scene")).await;
-            let holes = cluster.with(|state| state.holes().to_vec());
-            played.and(if holes.is_empty() || scenario.is_a_hole {
+            let target = Target::InProcess(cluster.clone(), client);
+            let played = cluster
+                .run_while(play(&scenario, &target, "scene", "scene"))
+                .await;
+            let unsupported_requests = cluster.with(|state| state.unsupported_requests().to_vec());
+            let has_unsupported = !unsupported_requests.is_empty();
+            played.and(if has_unsupported == scenario.is_unsupported {
                 Ok(())
             } else {
-                Err(format!("not played: {holes:?}"))
+                Err(format!("unsupported requests: {unsupported_requests:?}"))
             })
         });
         if let Err(why) = played.unwrap() {
@@ -49,19 +52,21 @@ fn the_cluster_in_the_process_answers_as_the_scenarios_say() {
 
 #[tokio::test]
 async fn a_real_control_plane_answers_as_the_scenarios_say() {
-    let all = scenarios().into_iter().filter(|scenario| !scenario.is_a_hole);
+    let all = scenarios()
+        .into_iter()
+        .filter(|scenario| !scenario.is_unsupported);
     let played = stream::iter(all).map(async |scenario| {
-        let world = World::new().await;
-        // One that asks again by itself would hide that it was told to come later.
-        let mut config = kubeconfig::load(&world.bed.kubeconfig(), "refit-test/scenario")
+        let ctx = TestContext::new().await;
+        // A client that retries by itself would hide `Retry-After` responses.
+        let mut config = kubeconfig::load(&ctx.test_env.kubeconfig(), "refit-test/scenario")
             .await
             .unwrap();
         config.default_retry = false;
-        let place = Place::Real(Client::try_from(config).unwrap());
-        let played = play(&scenario, &place, world.namespace(), &world.id).await;
+        let target = Target::Real(Client::try_from(config).unwrap());
+        let played = play(&scenario, &target, ctx.namespace(), &ctx.id).await;
         played.err().map(|why| format!("{}\n    {why}", scenario.title))
     });
-    // Most of it is waiting.
+    // Most of the time is waiting.
     let failed: Vec<String> = played
         .buffer_unordered(AT_ONCE)
         .filter_map(std::future::ready)

@@ -1,64 +1,17 @@
-//! `refit rehearse` as it is run: files, clusters, assumptions, what it prints and how it ends. None of it needs a cluster.
+//! `refit rehearse` as a command: files, clusters, assumptions, output and exit codes. None of these tests needs a
+//! cluster.
 
+mod cluster;
 mod input;
 mod stalls;
 
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// How a run of the program ended.
-struct Ended {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
+use crate::workdir::{Workdir, run_in};
 
-impl Ended {
-    /// The last line of standard output.
-    fn last_line(&self) -> &str {
-        self.stdout.lines().last().unwrap_or_default()
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
-    }
-}
-
-/// Runs `refit rehearse` in a folder, with nothing of this process' environment that it would heed.
-fn rehearse(folder: &Path, arguments: &[&str]) -> Ended {
-    with_input(folder, arguments, "")
-}
-
-fn with_input(folder: &Path, arguments: &[&str], input: &str) -> Ended {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_refit"));
-    command
-        .current_dir(folder)
-        .arg("rehearse")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    for (name, _) in std::env::vars() {
-        let heeded = ["SYSTEM_UPGRADE_", "REFIT_", "KUBE", "HTTP", "http"];
-        if heeded.iter().any(|prefix| name.starts_with(prefix)) {
-            command.env_remove(name);
-        }
-    }
-    let mut child = command.spawn().unwrap();
-    // Who does not read it is told otherwise what it did.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let output = child.wait_with_output().unwrap();
-    Ended {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-/// A Plan for workers, two at a time, changed by lines of its spec.
+/// A Plan for workers, two at a time, with more lines of spec.
 fn plan(name: &str, more: &str) -> String {
     format!(
         "apiVersion: upgrade.cattle.io/v1
@@ -74,33 +27,36 @@ spec:
     )
 }
 
-fn write(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        std::fs::write(folder.path().join(name), text).unwrap();
-    }
-    folder
+/// A folder with one Plan, `plan.yaml`.
+fn with_plan(name: &str, more: &str) -> Workdir {
+    Workdir::new([("plan.yaml", &plan(name, more))])
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
+}
+
+/// The seconds that a node was in a phase.
+fn seconds(turn: &Value, phase: &str) -> i64 {
+    let phases = turn["phases"].as_array().unwrap().iter();
+    let all = phases.filter(|one| one["phase"] == phase);
+    all.map(|one| one["seconds"].as_i64().unwrap()).sum()
 }
 
 #[test]
 fn every_example_completes() {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    let mut count = 0;
-    for entry in std::fs::read_dir(&examples).unwrap() {
-        let file = entry.unwrap().file_name().into_string().unwrap();
-        let ended = rehearse(&examples, &[&file, "--nodes", "7", "-q"]);
-        assert_eq!(ended.code, 0, "{file}: {}{}", ended.stdout, ended.stderr);
-        assert!(
-            ended.last_line().starts_with("complete: "),
-            "{file}: {}",
-            ended.stdout
-        );
-        count += 1;
+    let files = std::fs::read_dir(examples()).unwrap();
+    let files: Vec<_> = files
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(files.len(), 6);
+    for file in files {
+        let ran = run_in(&examples(), &format!("rehearse {file} --nodes 7 -q")).ends(0);
+        assert!(ran.last_line().starts_with("complete: "), "{ran:#?}");
     }
-    assert_eq!(count, 6);
 }
 
-/// The documents show what is printed, and this is what is printed.
+/// Keeps the output in the documents up to date.
 #[test]
 fn the_recorded_output_is_that_of_its_command() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -108,26 +64,14 @@ fn the_recorded_output_is_that_of_its_command() {
     let (_, rest) = text.split_once("<!-- recorded: refit rehearse ").unwrap();
     let (command, rest) = rest.split_once(" -->\n```\n").unwrap();
     let (recorded, _) = rest.split_once("```\n").unwrap();
-    let arguments: Vec<&str> = command.split(' ').collect();
-    let ended = rehearse(root, &arguments);
-    assert_eq!(ended.stdout, recorded);
+    run_in(root, &format!("rehearse {command}")).prints(recorded);
 }
 
 #[test]
-fn plans_of_several_files_are_played_side_by_side() {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    let files = [
-        "k3s-upgrade.yaml",
-        "opensuse-sle.yaml",
-        "script.yaml",
-        "ubuntu-reboot.yaml",
-    ];
-    let ended = rehearse(
-        &examples,
-        &[&files[..], &["--nodes", "14", "-o", "json"]].concat(),
-    );
-    let report = ended.json();
-    assert_eq!(ended.code, 0, "{}", report["verdict"]);
+fn plans_of_several_files_are_rehearsed_together() {
+    let line =
+        "rehearse k3s-upgrade.yaml opensuse-sle.yaml script.yaml ubuntu-reboot.yaml --nodes 14 -o json";
+    let report = run_in(&examples(), line).ends(0).json();
     let plans = report["plans"].as_array().unwrap();
     assert_eq!(plans.len(), 6);
     for plan in plans {
@@ -137,199 +81,119 @@ fn plans_of_several_files_are_played_side_by_side() {
         );
     }
     let waits = report["waits"].as_array().unwrap();
+    // One disruptive Plan on a node at a time.
     assert!(
         waits.iter().any(|wait| wait["reason"] == "NodeBusy"),
-        "one disruptive Plan on a node at a time"
+        "{waits:#?}"
     );
 }
 
 #[test]
 fn servers_come_before_agents_and_each_node_has_its_times() {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    let ended = rehearse(
-        &examples,
-        &[
-            "k3s-upgrade.yaml",
-            "--nodes",
-            "12",
-            "-o",
-            "json",
-            "--upgrade",
-            "4m..9m",
-        ],
-    );
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    let report = ended.json();
+    let ran = run_in(
+        &examples(),
+        "rehearse k3s-upgrade.yaml --nodes 12 -o json --upgrade 4m..9m",
+    )
+    .ends(0);
+    let report = ran.json();
     let turns = report["turns"].as_array().unwrap();
-    assert_eq!(turns.len(), 12);
     let of = |plan: &str| -> Vec<&Value> { turns.iter().filter(|turn| turn["plan"] == plan).collect() };
     let (servers, agents) = (of("k3s-server"), of("k3s-agent"));
-    assert_eq!((servers.len(), agents.len()), (3, 9));
-    let seconds = |turn: &Value, phase: &str| -> i64 {
-        let phases = turn["phases"].as_array().unwrap();
-        let all = phases.iter().filter(|one| one["phase"] == phase);
-        all.map(|one| one["seconds"].as_i64().unwrap()).sum()
-    };
+    assert_eq!((turns.len(), servers.len(), agents.len()), (12, 3, 9));
     for turn in turns {
         assert_eq!(turn["result"], "done");
         let upgrading = seconds(turn, "Upgrading");
         assert!((4 * 60 - 2..=9 * 60 + 2).contains(&upgrading), "{turn}");
     }
-    // One server after the other, and no agent before the last of them.
+    // One server after another, and no agent before the last of them.
     for pair in servers.windows(2) {
         assert!(pair[0]["end"].as_str() <= pair[1]["start"].as_str(), "{pair:?}");
     }
-    let last = servers.iter().map(|turn| turn["end"].as_str().unwrap()).max();
+    let last = servers.iter().map(|turn| turn["end"].as_str()).max().unwrap();
     assert!(
         agents.iter().all(|turn| turn["end"].as_str() > last),
         "{agents:?}"
     );
+    let waits = report["waits"].as_array().unwrap();
     assert!(
-        report["waits"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|wait| wait["blocker"] == "Plan k3s-server"),
-        "{}",
-        report["waits"]
+        waits.iter().any(|wait| wait["blocker"] == "Plan k3s-server"),
+        "{waits:#?}"
     );
-    assert!(
-        ended
-            .stderr
-            .contains("assumed: label k3s-upgrade=enabled on 12 nodes"),
-        "{}",
-        ended.stderr
-    );
-    assert!(
-        ended.stderr.contains(
-            "assumed: the channel https://update.k3s.io/v1-release/channels/stable gives v1.34.1 (--version"
-        ),
-        "{}",
-        ended.stderr
+    let ran = ran.err_has("assumed: label k3s-upgrade=enabled on 12 nodes");
+    ran.err_has(
+        "assumed: the channel https://update.k3s.io/v1-release/channels/stable gives v1.34.1 (change it with --version",
     );
 }
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
-    let folder = write(&[("plan.yaml", &plan("drains", "  drain: {}\n"))]);
-    let run = |seed: &str, format: &str| {
-        let arguments = [
-            "plan.yaml",
-            "--nodes",
-            "9",
-            "--fail",
-            "30%",
-            "--seed",
-            seed,
-            "-o",
-            format,
-        ];
-        let ended = rehearse(folder.path(), &arguments);
-        assert_eq!(ended.code, 1, "{}", ended.stderr);
-        ended.stdout
+    let dir = with_plan("drains", "  drain: {}\n");
+    let run = |seed: u8, format: &str| {
+        let line = format!("rehearse plan.yaml --nodes 9 --fail 30% --seed {seed} -o {format}");
+        dir.run(&line).ends(1).out
     };
     for format in ["json", "text"] {
-        assert_eq!(run("7", format), run("7", format));
+        assert_eq!(run(7, format), run(7, format));
     }
-    assert_ne!(run("7", "json"), run("8", "json"));
+    assert_ne!(run(7, "json"), run(8, "json"));
 }
 
 #[test]
-fn in_a_pipe_what_happens_is_told_in_plain_lines() {
-    let folder = write(&[("plan.yaml", &plan("cordons", "  cordon: true\n"))]);
-    let ended = rehearse(folder.path(), &["plan.yaml", "--nodes", "4", "--upgrade", "2m"]);
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(!ended.stdout.contains('\x1b'), "{}", ended.stdout);
-    let lines: Vec<&str> = ended.stdout.lines().map(str::trim_start).collect();
+fn a_rehearsal_in_a_pipe_prints_events_as_plain_lines() {
+    let dir = with_plan("cordons", "  cordon: true\n");
+    let line = "rehearse plan.yaml --nodes 4 --upgrade 2m";
+    let ran = dir.run(line).ends(0).out_lacks("\x1b");
+    let lines: Vec<&str> = ran.out.lines().map(str::trim_start).collect();
     assert_eq!(lines[0], "+0:00:00  cordons  version v1.34.1");
     let count = |what: &str| {
-        let happened = lines.iter().filter(|line| line.starts_with('+'));
-        happened.filter(|line| line.ends_with(what)).count()
+        let events = lines.iter().filter(|line| line.starts_with('+'));
+        events.filter(|line| line.ends_with(what)).count()
     };
-    assert_eq!((count("  begins"), count("  done")), (3, 3), "{}", ended.stdout);
-    assert!(
-        lines.iter().any(|line| line.ends_with("cordons  complete")),
-        "{}",
-        ended.stdout
+    assert_eq!(
+        [count("  begins"), count("  done"), count("cordons  complete")],
+        [3, 3, 1],
+        "{ran:#?}"
     );
-    let quiet = rehearse(
-        folder.path(),
-        &["plan.yaml", "--nodes", "4", "--upgrade", "2m", "-q"],
-    );
-    assert!(ended.stdout.ends_with(&quiet.stdout), "the result is the same");
-    assert!(!quiet.stdout.contains("begins"), "{}", quiet.stdout);
+    let quiet = dir.run(&format!("{line} -q")).out_lacks("begins");
+    assert!(ran.out.ends_with(&quiet.out), "the result is the same");
 }
 
 #[test]
-fn a_window_is_waited_for_and_told() {
+fn a_wait_for_a_window_is_reported() {
     let window = "  window: {days: [mon, tue, wed], startTime: '22:00', endTime: '22:09'}\n";
     let text = plan("nightly", window).replace("concurrency: 2", "concurrency: 1");
-    let folder = write(&[("plan.yaml", &text)]);
-    let arguments = [
-        "plan.yaml",
-        "--nodes",
-        "6",
-        "--upgrade",
-        "6m",
-        "--start",
-        "2026-01-05T20:00",
-        "-o",
-        "json",
-    ];
-    let ended = rehearse(folder.path(), &arguments);
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    let report = ended.json();
-    // Two nodes begin while it is open, and the second of them ends after it has closed.
+    let dir = Workdir::new([("plan.yaml", &text)]);
+    let line = "rehearse plan.yaml --nodes 6 --upgrade 6m --start 2026-01-05T20:00";
+    let report = dir.run(&format!("{line} -o json")).ends(0).json();
+    // Two nodes start while it is open, and the second one ends after it has closed.
     let window = &report["plans"][0]["window"];
     assert_eq!(
         (&window["used"], &window["late"]),
         (&3.into(), &2.into()),
         "{window}"
     );
-    let begins = |turn: usize| report["turns"][turn]["start"].as_str().unwrap()[..16].to_owned();
+    let begins = [0, 2, 4].map(|turn: usize| &report["turns"][turn]["start"].as_str().unwrap()[..16]);
     assert_eq!(
-        [begins(0), begins(2), begins(4)],
+        begins,
         ["2026-01-05T22:00", "2026-01-06T22:00", "2026-01-07T22:00"]
     );
-    let limited = [&arguments[..7], &["--limit", "1", "-q"]].concat();
-    let ended = rehearse(folder.path(), &limited);
-    assert_eq!(ended.code, 1);
-    let line = "would not be through within 1d: Plan nightly starts no node: WindowClosed: spec.window is closed and opens at \
-                2026-01-06T22:00:00Z (Mon,Tue,Wed 22:00:00-22:09:00 UTC); 3 nodes are left waiting";
-    assert_eq!(ended.last_line(), line);
-    assert!(
-        ended
-            .stdout
-            .contains("1 node of Plan nightly ends after its window has closed"),
-        "{}",
-        ended.stdout
+    let ran = dir.run(&format!("{line} --limit 1 -q")).ends(1);
+    assert_eq!(
+        ran.last_line(),
+        "would not complete within 1d: Plan nightly starts no node: WindowClosed: spec.window is closed and opens at \
+         2026-01-06T22:00:00Z (Mon,Tue,Wed 22:00:00-22:09:00 UTC); 3 nodes are left waiting"
     );
+    ran.out_has("1 node of Plan nightly ends after its window has closed");
 }
 
 #[test]
 fn a_reboot_is_part_of_the_work_on_a_node() {
-    let reboot = "  reboot: {when: Always}\n  settle: {minReady: 1m}\n";
-    let folder = write(&[("plan.yaml", &plan("reboots", reboot))]);
-    let arguments = [
-        "plan.yaml",
-        "--nodes",
-        "3",
-        "--upgrade",
-        "2m",
-        "--reboot",
-        "5m",
-        "-o",
-        "json",
-    ];
-    let ended = rehearse(folder.path(), &arguments);
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    for turn in ended.json()["turns"].as_array().unwrap() {
-        let phase = |name: &str| -> i64 {
-            let phases = turn["phases"].as_array().unwrap();
-            let all = phases.iter().filter(|one| one["phase"] == name);
-            all.map(|one| one["seconds"].as_i64().unwrap()).sum()
-        };
-        assert!((295..330).contains(&phase("Rebooting")), "{turn}");
-        assert!(phase("Settling") >= 55, "{turn}");
+    let dir = with_plan("reboots", "  reboot: {when: Always}\n  settle: {minReady: 1m}\n");
+    let ran = dir
+        .run("rehearse plan.yaml --nodes 3 --upgrade 2m --reboot 5m -o json")
+        .ends(0);
+    for turn in ran.json()["turns"].as_array().unwrap() {
+        assert!((295..330).contains(&seconds(turn, "Rebooting")), "{turn}");
+        assert!(seconds(turn, "Settling") >= 55, "{turn}");
     }
 }

@@ -1,8 +1,8 @@
-//! What a real API server makes of Plans: the cases of `tests/fixtures/schema-cases.yaml`, which were recorded under
+//! Plans on a real API server: the cases of `tests/fixtures/schema-cases.yaml`, which were recorded under
 //! system-upgrade-controller's definition.
 //!
-//! `REFIT_SCHEMA_CRD=FILE` puts the definition in that file to the same cases (those about refit's own fields aside): with
-//! system-upgrade-controller's, this shows that what was recorded still holds.
+//! `REFIT_SCHEMA_CRD=FILE` runs the same cases, except those about refit's own fields, with the definition in that
+//! file: with system-upgrade-controller's, this checks the recording.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use refit::api::crd;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::bed::Bed;
-use crate::support::wait::{SOON, eventually};
+use crate::testenv::environment::TestEnv;
+use crate::testenv::wait::{SOON, eventually};
 
-/// A group of its own, so that nobody else's Plans are touched and nobody touches these.
+/// A group of its own, to separate these Plans from those of other tests.
 const GROUP: &str = "schema.refit.test";
 const NAME: &str = "plans.schema.refit.test";
 const OTHER_DEFINITION: &str = "REFIT_SCHEMA_CRD";
@@ -37,7 +37,7 @@ struct Case {
 
 #[tokio::test]
 async fn an_api_server_admits_refuses_and_prunes_as_under_system_upgrade_controller_s_definition() {
-    let client = Bed::shared().await.client("schema").await;
+    let client = TestEnv::shared().await.client("schema").await;
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
     let other = std::env::var_os(OTHER_DEFINITION);
     let definition = other.as_ref().map_or_else(crd::plans, |path| {
@@ -54,7 +54,7 @@ async fn an_api_server_admits_refuses_and_prunes_as_under_system_upgrade_control
         );
         assert_eq!(crd::missing_fields(&live), Vec::<String>::new());
     }
-    // Established is said a moment before the first request finds its way.
+    // The condition Established precedes the first successful request.
     let base = json!({"spec": {"upgrade": {"image": "i"}}})
         .as_object()
         .unwrap()
@@ -81,7 +81,7 @@ async fn an_api_server_admits_refuses_and_prunes_as_under_system_upgrade_control
     assert!(asked > 80, "{asked}");
 }
 
-/// Has the API server serve a definition under a group of its own.
+/// Serves a CRD under a group of its own.
 async fn serve(crds: &Api<CustomResourceDefinition>, mut definition: CustomResourceDefinition) {
     GROUP.clone_into(&mut definition.spec.group);
     definition.metadata = kube::core::ObjectMeta {
@@ -96,7 +96,7 @@ async fn serve(crds: &Api<CustomResourceDefinition>, mut definition: CustomResou
     tokio::time::timeout(SOON, established).await.unwrap().unwrap();
 }
 
-/// Sends a case without leaving anything behind. What was sent, and what would be stored.
+/// Sends a case as a dry run. Returns what was sent, and what would be stored.
 async fn ask(client: &Client, case: &Case) -> (Value, Result<Value, Error>) {
     let dry = "dryRun=All&fieldValidation=Ignore";
     if let Some(status) = &case.status {

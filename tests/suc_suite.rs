@@ -1,19 +1,19 @@
-//! The e2e suite of system-upgrade-controller, unmodified, against refit on real nodes (F67): its own Deployment with another
-//! image, its own Plans, its own patience. The suite is a Go program of theirs and not in this repository: `just suc-suite
+//! The e2e suite of system-upgrade-controller, unmodified, against refit on real nodes (F67): its own Deployment with
+//! refit's image, its own Plans and timeouts. The suite is a Go program outside of this repository: `just suc-suite
 //! CHECKOUT` takes a checkout of it.
 
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::support::process::tail;
-use crate::support::real;
-use crate::support::real::lan::GATEWAY;
+use crate::testenv::process::tail;
+use crate::testenv::real;
+use crate::testenv::real::lan::GATEWAY;
 
-/// Names the checkout.
+/// The variable with the path of the checkout.
 const CHECKOUT: &str = "REFIT_SUC_CHECKOUT";
 
-/// Eighteen specs, each with a controller and a namespace of its own, one after the other; and the build before them.
+/// Eighteen specs in sequence, each with its own controller and namespace, and the build before them.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 
 #[tokio::test]
@@ -22,8 +22,8 @@ async fn the_e2e_suite_of_system_upgrade_controller_passes_unmodified() {
     let checkout = std::env::var_os(CHECKOUT).map(PathBuf::from);
     let checkout =
         checkout.unwrap_or_else(|| panic!("{CHECKOUT} names no checkout of system-upgrade-controller"));
-    let world = real::world_alone().await;
-    let suite = world.dir().join("suite");
+    let ctx = real::exclusive_context().await;
+    let suite = ctx.dir().join("suite");
     run(tokio::process::Command::new("go")
         .args(["test", "-c", "-trimpath", "-o"])
         .arg(&suite)
@@ -32,18 +32,18 @@ async fn the_e2e_suite_of_system_upgrade_controller_passes_unmodified() {
         .current_dir(&checkout))
     .await;
 
-    // A server and an agent, as its own cluster has. Its Plans are for what is no control plane.
-    let [server, _agent] = real::nodes(&world, ["server", "agent"]).await;
+    // A server and an agent, as in its own cluster. Its Plans select nodes outside of the control plane.
+    let [server, _agent] = real::nodes(&ctx, ["server", "agent"]).await;
     let role = "node-role.kubernetes.io/control-plane";
-    world.label_node(server.name(), role, Some("true")).await;
-    let plane = world.bed.control_plane();
-    let kubeconfig = world.dir().join("suite.kubeconfig");
+    ctx.label_node(server.name(), role, Some("true")).await;
+    let plane = ctx.test_env.control_plane();
+    let kubeconfig = ctx.dir().join("suite.kubeconfig");
     plane
         .write_lan_kubeconfig(&kubeconfig, "suite", Some("system:masters"))
         .unwrap();
-    // Its channel server listens where its host name leads, and the controller's pods have to reach that.
+    // Its channel server listens at the address of its host name, which the controller's pods must reach.
     let lan = plane.lan().await.unwrap();
-    let hosts = world.dir().join("hosts");
+    let hosts = ctx.dir().join("hosts");
     std::fs::write(&hosts, format!("127.0.0.1 localhost\n{GATEWAY} suite\n")).unwrap();
     let said = run(tokio::process::Command::new("nsenter")
         .arg(format!("--net={}", lan.namespace()))
@@ -74,7 +74,7 @@ async fn the_e2e_suite_of_system_upgrade_controller_passes_unmodified() {
     );
 }
 
-/// Runs it to its end and returns what it said. Fails the test if it fails.
+/// Runs a command and returns its output. Fails the test if the command fails.
 async fn run(command: &mut tokio::process::Command) -> String {
     let child = command
         .stdin(Stdio::null())

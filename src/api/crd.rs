@@ -1,15 +1,17 @@
 //! The CustomResourceDefinition of the Plan.
 //!
-//! Types and descriptions come from the derive on `PlanSpec` and `PlanStatus`. What Rust types cannot say, or say too
-//! strictly, is brought here to what system-upgrade-controller's own definition admits, refuses and prunes (S9, S10): no
-//! field of its changes its type, nothing that it admits is refused, nothing that it prunes is kept. Refit's own fields
-//! come on top; `OWN_FIELDS` names them.
+//! Types and descriptions come from the derive on `PlanSpec` and `PlanStatus`. Where Rust types are too strict, or
+//! cannot express a constraint, the schema is adapted to what system-upgrade-controller's CRD admits, refuses and
+//! prunes (S9, S10): no field of it changes its type, nothing that it admits is refused, nothing that it prunes is
+//! kept. [`OWN_FIELDS`] lists the fields that refit adds.
 //!
-//! There are no CEL rules (one of them changes the API server's answer to every other mistake), no defaults (they show
-//! up as drift in GitOps tools) and no nullable fields beyond system-upgrade-controller's. Nor is there its
-//! `controller-gen.kubebuilder.io/version` annotation: nothing reads it, and that tool did not make this.
+//! There are no CEL rules (a failed one changes the API server's response to every other error), no defaults (GitOps
+//! tools report them as drift) and no nullable fields beyond system-upgrade-controller's. The annotation
+//! `controller-gen.kubebuilder.io/version` is omitted: nothing reads it, and that tool did not generate this CRD.
 //!
-//! Pure: reading and writing the definition on a cluster is the controller's.
+//! Pure: the controller reads and writes the CRD on a cluster.
+
+mod fields;
 
 use std::sync::LazyLock;
 
@@ -22,35 +24,15 @@ use serde_json::json;
 
 use super::Plan;
 
-/// Name of the CustomResourceDefinition.
+pub use fields::{FIELDS_IN_JOB, OWN_FIELDS, status_patch};
+
 pub const NAME: &str = "plans.upgrade.cattle.io";
 
 /// The version that is served and stored.
 pub const VERSION: &str = "v1";
 
-/// Fields that refit adds to system-upgrade-controller's, below the Plan.
-///
-/// A served schema that lacks one of them prunes it, and a Plan that asked for restraint would run without.
-pub const OWN_FIELDS: [[&str; 2]; 15] = [
-    ["spec", "channelCASecretRef"],
-    ["spec", "channelSecretRef"],
-    ["spec", "hostAccess"],
-    ["spec", "maxConcurrent"],
-    ["spec", "reboot"],
-    ["spec", "settle"],
-    ["spec", "suspend"],
-    ["spec", "versionPolicy"],
-    ["status", "active"],
-    ["status", "channel"],
-    ["status", "nextWindow"],
-    ["status", "nodes"],
-    ["status", "observedGeneration"],
-    ["status", "pinned"],
-    ["status", "progress"],
-];
-
-/// What `kubectl get plans` shows: name, path, priority. System-upgrade-controller's columns in its order, so that what
-/// people read and cut out stays where it was; our own after them.
+/// Columns of `kubectl get plans`: name, path, priority. Those of system-upgrade-controller come first, in its order,
+/// so that scripts that cut columns continue to work.
 const COLUMNS: [(&str, &str, Option<i32>); 7] = [
     ("Image", ".spec.upgrade.image", None),
     ("Channel", ".spec.channel", None),
@@ -65,13 +47,13 @@ const COLUMNS: [(&str, &str, Option<i32>); 7] = [
     ("Progress", ".status.progress", None),
 ];
 
-/// What Kubernetes accepts as a quantity, as its own definitions say it.
+/// Kubernetes' pattern of a quantity.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-/// What [`plans`] gives, made once: the schema of a container is large, and to derive it takes milliseconds.
+/// Computed once, because deriving the large schema of a container takes milliseconds.
 static PLANS: LazyLock<CustomResourceDefinition> = LazyLock::new(derive);
 
-/// The definition that refit registers, and that `crds/` holds.
+/// The CRD that refit registers, and that `crds/` contains.
 pub fn plans() -> CustomResourceDefinition {
     PLANS.clone()
 }
@@ -93,25 +75,25 @@ fn derive() -> CustomResourceDefinition {
     crd
 }
 
-/// The definition as YAML, the same bytes every time.
+/// The CRD as YAML, with stable bytes.
 ///
 /// # Errors
-/// None that the definition can cause; the serializer's signature has one.
+/// Does not fail for this CRD; the serializer's signature requires it.
 pub fn to_yaml() -> Result<String, serde_saphyr::ser::Error> {
     serde_saphyr::to_string(&*PLANS)
 }
 
-/// Paths of refit's own fields that the definition on the cluster does not serve, such as `spec.suspend`.
+/// Paths of refit's own fields that the CRD on the cluster does not serve, such as `spec.suspend`.
 ///
-/// While there is one, no Plan may be written (the API server would drop the field from what it stores) and no node
-/// started.
+/// While one is missing, no Plan may be written, because the API server would drop the field from what it stores, and
+/// no node may start.
 pub fn missing_fields(live: &CustomResourceDefinition) -> Vec<String> {
     let (ours, theirs) = (served_schema(&PLANS), served_schema(live));
     let Some(ours) = ours else {
         return Vec::new();
     };
     let mut missing = Vec::new();
-    for [part, field] in OWN_FIELDS {
+    for [part, field] in OWN_FIELDS.iter() {
         let wanted = property(Some(ours), part).and_then(|schema| property(Some(schema), field));
         let Some(wanted) = wanted else { continue };
         if prunes_nothing(theirs) || prunes_nothing(property(theirs, part)) {
@@ -187,7 +169,7 @@ fn column((name, json_path, priority): (&str, &str, Option<i32>)) -> CustomResou
     }
 }
 
-/// The derive's schema of the Plan requires `spec`, and lacks what all objects have.
+/// Makes `spec` optional in the derived schema, and adds `apiVersion`, `kind` and `metadata`.
 fn amend_root(schema: &mut JSONSchemaProps) {
     schema.required = None;
     let properties = schema.properties.get_or_insert_default();
@@ -205,14 +187,14 @@ fn amend_root(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// Brings a schema and all below it to Kubernetes' form.
+/// Converts a schema and everything below it to a structural schema.
 fn amend(schema: &mut JSONSchemaProps) {
     schema.title = None;
     schema.nullable = None;
     schema.default = None;
     schema.description = schema.description.take().map(|text| join_lines(&text));
     if let Some(words) = &mut schema.enum_ {
-        words.retain(|word| !word.0.is_null()); // optional means that it may be absent
+        words.retain(|word| !word.0.is_null()); // an optional field is absent, not null
     }
     if schema.x_kubernetes_int_or_string == Some(true) {
         schema.any_of = Some(["integer", "string"].map(of_type).into());
@@ -229,7 +211,7 @@ fn amend(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// What the name of a field tells: how Kubernetes' own types merge, and what Go's types say differently from ours.
+/// Adapts a field by its name: how lists of Kubernetes' types merge, and where Go's types differ from Rust's.
 fn amend_property(name: &str, schema: &mut JSONSchemaProps) {
     match name {
         "nodeSelector" | "podSelector" | "fieldRef" | "resourceFieldRef" => atomic_map(schema),
@@ -250,11 +232,6 @@ fn amend_property(name: &str, schema: &mut JSONSchemaProps) {
             schema.x_kubernetes_list_type = Some("map".to_owned());
             schema.x_kubernetes_list_map_keys = Some(vec!["type".to_owned()]);
         }
-        "maxConcurrent" => {
-            // At least one node, and what 32 bits hold. A share is text, whose form `validate` looks at.
-            schema.minimum = Some(1.0);
-            schema.maximum = Some(f64::from(i32::MAX));
-        }
         "divisor" => schema.pattern = Some(QUANTITY.to_owned()),
         "skipWaitForDeleteTimeout" => schema.format = None, // an `int` in Go, which has no format
         _ => {}
@@ -265,7 +242,7 @@ fn atomic_map(schema: &mut JSONSchemaProps) {
     schema.x_kubernetes_map_type = Some("atomic".to_owned());
 }
 
-/// A reference by name. Kubernetes does not require the name, and fills in the empty one.
+/// A reference by name. Kubernetes does not require the name, and defaults it to an empty one.
 fn reference(schema: &mut JSONSchemaProps) {
     atomic_map(schema);
     default(schema, "name", json!(""));
@@ -298,7 +275,7 @@ fn of_type(type_: &str) -> JSONSchemaProps {
     }
 }
 
-/// Doc comments are wrapped for editors; `kubectl explain` wraps for itself. Paragraphs and lists stay.
+/// Joins the lines of a paragraph, because `kubectl explain` wraps them itself.
 fn join_lines(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     for line in text.split('\n') {
@@ -315,4 +292,4 @@ fn join_lines(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

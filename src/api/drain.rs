@@ -1,40 +1,38 @@
-//! What a drain says of itself while it runs: the annotation `refit.rs/drain` of the pod that drains. `refit drain` writes
-//! it, the controller shows it in status. It never decides anything.
+//! Progress of a drain: the annotation `refit.rs/drain` of its pod. `refit drain` writes it, and the controller shows
+//! it in status. No decision depends on it.
 
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How many pods that wait are named; the others are counted.
+/// Maximum number of waiting pods to name; the others are counted.
 pub const WAITS_NAMED: usize = 3;
 
-/// How far a drain has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainNote {
-    /// Pods that are gone from the node.
+    /// Number of pods that are gone.
     pub evicted: usize,
-    /// Pods that were to go.
+    /// Number of pods to evict.
     pub total: usize,
-    /// Pods that may not go yet, the longest wait first, [`WAITS_NAMED`] at most.
+    /// Pods that cannot be evicted yet, the longest wait first, at most [`WAITS_NAMED`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<DrainWait>,
-    /// How many more may not go yet.
+    /// Number of further pods that cannot be evicted yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
 }
 
-/// A pod that may not go yet.
+/// A pod that cannot be evicted yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainWait {
-    /// Namespace and name, with a slash between.
+    /// Namespace and name, separated by `/`.
     pub pod: String,
-    /// The PodDisruptionBudget that refuses.
+    /// The PodDisruptionBudget that refuses the eviction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdb: Option<String>,
-    /// Since when.
     pub since: Timestamp,
-    /// Why, in the API server's words.
+    /// The API server's message.
     pub why: String,
 }
 
@@ -44,12 +42,12 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl DrainNote {
-    /// The note in an annotation; nothing where it cannot be read.
+    /// Parses the annotation; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The annotation.
+    /// The value of the annotation.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

@@ -3,6 +3,8 @@
 //! Reading is more lenient than the schema: what the schema requires is `#[serde(default)]` here (and `!default` for the
 //! schema), so that one Plan stored under another schema cannot break the list of all. `crd` turns what this module
 //! derives into the CustomResourceDefinition.
+//!
+//! `x-in-job` marks a field that ends up in a Job: an edit of it replaces the Jobs that have not reached their upgrade.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,12 +16,13 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::node_limit::NodeLimit;
 use super::reboot::{HostAccess, RebootSpec, SettleSpec};
 use super::status::PlanStatus;
 use super::version_policy::VersionPolicySpec;
 use super::window;
 
-/// A Plan says which nodes are upgraded to which version, by which container, and how many at a time.
+/// A Plan says which nodes to upgrade to which version, with which container, and how many at a time.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[kube(
     group = "upgrade.cattle.io",
@@ -38,107 +41,138 @@ use super::window;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSpec {
-    /// How many nodes are worked on at the same time. 0 or absent starts none. A node on which the Plan failed counts.
+    /// Maximum number of nodes in progress at the same time. A node on which the Plan failed counts. With 0, or if
+    /// absent, no node starts, unless `maxConcurrent` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<i64>,
-    /// How many nodes are worked on at the same time, as a number or as a share of the selected nodes such as `25%`
-    /// (rounded down, at least 1). Replaces `concurrency`; absent means `concurrency`.
+    /// Maximum number of nodes in progress at the same time: a number, or a share of the selected nodes such as `25%`,
+    /// rounded down to at least 1. Overrides `concurrency`. If absent, `concurrency` applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<NodeLimit>")]
     pub max_concurrent: Option<IntOrString>,
-    /// Starts no new node while true. Nodes that are under way finish. Absent means false.
+    /// How many of the selected nodes may be unavailable for a further one to start, as a number or as a share such as `10%`
+    /// (rounded down, at least 1). Unavailable is a node that is not Ready, that anybody has cordoned, or that this Plan, or
+    /// another one that cordons, drains, reboots or is exclusive, works on. A node that is unavailable anyway may start
+    /// nevertheless. Absent means any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<NodeLimit>")]
+    pub max_unavailable: Option<IntOrString>,
+    /// If true, no further node starts; nodes in progress finish. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Seconds after which a Job is ended and counts as failed, waiting and image pulls included. 0 means no limit;
-    /// absent or negative means the controller's default.
+    /// Time limit of a Job in seconds, including image pulls and waits. A Job that exceeds it fails. 0 means no limit.
+    /// If absent or negative, the default of the controller applies (`SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub job_active_deadline_secs: Option<i64>,
-    /// Which nodes the Plan is for. Absent selects none, `{}` all that have the label `kubernetes.io/hostname`.
+    /// Selects the nodes that the Plan upgrades, by their labels. `{}` selects all nodes that have the label
+    /// `kubernetes.io/hostname`. If absent, the Plan selects no node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
-    /// Service account of the Job's pods, in the Plan's namespace. Another one runs the Plan again. Absent means the
-    /// namespace's default.
+    /// Service account of the Job's pods, in the Plan's namespace. A change runs the Plan again on all nodes. Defaults
+    /// to the namespace's default service account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub service_account_name: Option<String>,
-    /// URL that says the version. `https://update.k3s.io/v1-release/channels/stable` answers with a redirect whose Location
-    /// ends in it; with `#stable` in place of `/stable`, the list of a channel server's channels is read; `github://k3s-io/k3s`
-    /// are the releases of a repository on GitHub, prereleases aside; `oci://docker.io/rancher/k3s-upgrade` are the tags of a
-    /// repository in a registry. Asked every 15 minutes, unless the controller is set otherwise. Ignored when `version` is
-    /// set.
+    /// URL from which the Plan gets its version. `https://update.k3s.io/v1-release/channels/stable` is a channel
+    /// server, which redirects to the version; with `#stable` instead of `/stable`, its list of channels is read;
+    /// `github://k3s-io/k3s` are the releases of a GitHub repository, without prereleases;
+    /// `oci://docker.io/rancher/k3s-upgrade` are the tags of a repository in a registry. The controller polls it every
+    /// 15 minutes, or as `SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL` says. Ignored if `version` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Secret with which the channel is asked, in the Plan's namespace: `token` (bearer), or `username` and `password`
-    /// (basic), or `header` and `value` (a header of that name), or, for registries, `.dockerconfigjson`. Sent to the channel's
-    /// own host only. Absent means none; registries are then asked with `imagePullSecrets`.
+    /// Secret with the credentials for the channel, in the Plan's namespace. Its keys are one of: `token` (bearer);
+    /// `username` and `password` (basic); `header` and `value` (a header of that name); `.dockerconfigjson` (for
+    /// registries). Sent to the host of the channel only. If absent, refit uses no credentials, or `imagePullSecrets`
+    /// for registries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel_secret_ref: Option<SecretRef>,
-    /// Secret with the certificate authorities to trust for the channel beside the public ones, in the Plan's namespace:
-    /// PEM under `ca.crt`. Absent means none.
+    /// Secret with certificate authorities to trust for the channel in addition to the public ones, as PEM under the
+    /// key `ca.crt`, in the Plan's namespace. If absent, refit trusts only the public ones and those of `--ca-file`.
     #[serde(
         default,
         rename = "channelCASecretRef",
         skip_serializing_if = "Option::is_none"
     )]
     pub channel_ca_secret_ref: Option<SecretRef>,
-    /// Version to upgrade to, such as `v1.33.4+k3s1`. `+` becomes `-`, so that it is an image tag and a label value.
+    /// Version to upgrade to, such as `v1.33.4+k3s1`. `+` becomes `-`, so that the version can be an image tag and a
+    /// label value. If absent, `channel` gives the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Which versions are taken from the channel, and when; how far a node may be behind; whether images run by digest. A Plan
-    /// that has one keeps its last good version, and says in the condition `UpToDate` what holds the next one.
+    /// Limits which versions the Plan takes from the channel, and when; how far a node may be behind; and whether
+    /// images run by digest. The Plan keeps its version until the next one passes; the condition `UpToDate` says what
+    /// holds that one back. If absent, the Plan follows the channel, except to older versions and to other
+    /// distributions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_policy: Option<VersionPolicySpec>,
-    /// Secrets mounted into every container of the Job. A change of one runs the Plan again, unless `ignoreUpdates`.
+    /// Secrets mounted into every container of the Job. A change of their content runs the Plan again on all nodes,
+    /// unless `ignoreUpdates` is set. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub secrets: Option<Vec<SecretSpec>>,
-    /// Tolerations of the Job's pods, beside the one for unschedulable nodes that they always have.
+    /// Tolerations of the Job's pods, in addition to the one for unschedulable nodes that they always have. Defaults to
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub tolerations: Option<Vec<Toleration>>,
-    /// No other Plan that cordons, drains or is exclusive may work on a node at the same time. Absent means false.
+    /// If true, no other Plan that cordons, drains or is exclusive works on a node at the same time. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub exclusive: Option<bool>,
-    /// When nodes may be started. Asked before each node; nodes that are under way finish. Absent means always.
+    /// Times at which nodes may start. The controller checks it before each node; nodes in progress finish outside of
+    /// it. If absent, nodes may start at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<TimeWindowSpec>,
-    /// Container that runs first, before the node is cordoned or drained. When it fails, nothing has happened to the
-    /// node.
+    /// Container that runs first, before the node is cordoned or drained. If it fails, the node has not been changed.
+    /// If absent, the Job starts with the cordon or the drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub prepare: Option<ContainerSpec>,
-    /// Container that upgrades the node. Its image gets the version as tag when it has neither tag nor digest.
+    /// Container that upgrades the node. If its image has neither tag nor digest, the version becomes the tag.
+    /// Required.
     #[serde(default)]
-    #[schemars(!default)]
+    #[schemars(!default, extend("x-in-job" = true))]
     pub upgrade: ContainerSpec,
-    /// Cordons the node before the upgrade, and undoes that when the node is done. Ignored with `drain`, which cordons
-    /// too. Absent means false.
+    /// If true, the node is cordoned before the upgrade, and uncordoned when it is done. Has no effect with `drain`,
+    /// which cordons too. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub cordon: Option<bool>,
-    /// Cordons and drains the node before the upgrade. `{}` is enough.
+    /// Cordons and drains the node before the upgrade. `{}` drains with the defaults. If absent, the node is not
+    /// drained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub drain: Option<DrainSpec>,
-    /// Secrets with which the Job's images are pulled, in the Plan's namespace.
+    /// Secrets with which the kubelet pulls the Job's images, in the Plan's namespace. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
-    /// How long to wait after a Job has completed before the node counts as done and the next one starts, as a Go
-    /// duration such as `30s` or `1m30s`. The node is schedulable meanwhile. Absent means no wait.
+    /// Time from the end of the Job until the node counts as done and the next one starts, as a Go duration such as
+    /// `30s` or `1m30s`. The node is schedulable during that time. Defaults to `0s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_complete_delay: Option<String>,
-    /// Priority class of the Job's pods.
+    /// Priority class of the Job's pods. If absent, the default of the cluster applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub priority_class_name: Option<String>,
-    /// Labels put on a node when it is done. In their values `$(LATEST_VERSION)` and `$(LATEST_HASH)` are replaced by
-    /// what status has; `$$` is a `$`.
+    /// Labels that a node gets when it is done. `$(LATEST_VERSION)` and `$(LATEST_HASH)` in their values are replaced
+    /// by `status.latestVersion` and `status.latestHash`; `$$` becomes `$`. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_complete_labels: Option<BTreeMap<String, String>>,
-    /// Reboots the node after the upgrade, and proves that it came back: its boot ID is another one, and it is Ready. Not on
-    /// Windows. Absent means no reboot.
+    /// Reboots the node after the upgrade. The node is done only when it is Ready with a new boot ID. Not on Windows.
+    /// If absent, the node is not rebooted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub reboot: Option<RebootSpec>,
-    /// What a node must show after its upgrade, and its reboot if there is one, before it counts as done and the next one
-    /// starts. Absent means that it is Ready.
+    /// Conditions that a node must meet after its upgrade and its reboot before it is done and the next one starts. If
+    /// absent, it must be Ready (for 10 seconds after a reboot).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle: Option<SettleSpec>,
-    /// What the Job's pods get of the host. `Full`: its `/` at `/host`, and its process, IPC and network namespaces. `Root`: its
-    /// `/` at `/host` only. `None`: nothing but the volumes that the Plan names, and no privileges unless the Plan asks for
-    /// them; not with `reboot`. On Windows only `Full`. Absent means `Full`.
+    /// How much of the host the Job's pods can access. `Full`: its `/` at `/host`, and its process, IPC and network
+    /// namespaces. `Root`: its `/` at `/host` only. `None`: only the volumes that the Plan names, and no privileges
+    /// unless the Plan sets them; not allowed with `reboot`. Windows nodes allow only `Full`. Defaults to `Full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
     pub host_access: Option<HostAccess>,
 }
 
@@ -146,27 +180,30 @@ pub struct PlanSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerSpec {
-    /// Image. Without tag and digest it gets the Plan's version as tag: `rancher/k3s-upgrade` becomes
-    /// `rancher/k3s-upgrade:v1.33.4-k3s1`.
+    /// Image. Without tag and digest it gets the Plan's version as its tag: `rancher/k3s-upgrade` becomes
+    /// `rancher/k3s-upgrade:v1.33.4-k3s1`. Required.
     #[serde(default)]
     #[schemars(!default)]
     pub image: String,
-    /// Entrypoint. Absent means the image's.
+    /// Entrypoint. Defaults to the image's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// Arguments of the entrypoint.
+    /// Arguments of the entrypoint. Defaults to the image's, unless `command` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// Environment variables, beside the `SYSTEM_UPGRADE_*` ones that every container gets.
+    /// Environment variables, in addition to the `SYSTEM_UPGRADE_*` variables that every container gets. Defaults to
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envs: Option<Vec<EnvVar>>,
-    /// Sources of environment variables.
+    /// Secrets and `ConfigMaps` that provide environment variables. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_from: Option<Vec<EnvFromSource>>,
-    /// Host paths mounted into the container, beside the host's `/`, which is at `/host`.
+    /// Host paths to mount into the container, in addition to the host's `/` at `/host`. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<VolumeSpec>>,
-    /// Security context. Absent means privileged with `CAP_SYS_BOOT` for `upgrade`, and none for `prepare`.
+    /// Security context. For `prepare` it defaults to none. For `upgrade` it defaults to privileged with
+    /// `CAP_SYS_BOOT`; not privileged if the controller runs with `SYSTEM_UPGRADE_JOB_PRIVILEGED=false`; none if
+    /// `hostAccess` is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
 }
@@ -175,80 +212,83 @@ pub struct ContainerSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeSpec {
-    /// Name of the volume.
+    /// Name of the volume. Required.
     #[serde(default)]
     #[schemars(!default)]
     pub name: String,
-    /// Path on the host.
+    /// Path on the host. Required.
     #[serde(default)]
     #[schemars(!default)]
     pub source: String,
-    /// Path in the container.
+    /// Path in the container. Required.
     #[serde(default)]
     #[schemars(!default)]
     pub destination: String,
 }
 
-/// A secret in the Plan's namespace.
+/// A Secret in the Plan's namespace.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub struct SecretRef {
-    /// Name of the secret.
+    /// Name of the Secret. Required.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
 }
 
-/// A secret mounted into every container of the Job.
+/// A Secret mounted into every container of the Job.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretSpec {
-    /// Name of the secret, in the Plan's namespace.
+    /// Name of the Secret, in the Plan's namespace. Required.
     #[serde(default)]
     #[schemars(!default)]
     pub name: String,
-    /// Where it is mounted, read-only: an absolute path, or one below `/run/system-upgrade/secrets`. Empty means its
-    /// name there.
+    /// Where the Secret is mounted, read-only: an absolute path, or a path below `/run/system-upgrade/secrets`. If
+    /// empty, it is mounted there under its name.
     #[serde(default)]
     #[schemars(!default)]
     pub path: String,
-    /// A change of the secret does not run the Plan again, and the secret may be missing. Absent means false.
+    /// If true, a change of the Secret does not run the Plan again, and the Secret may be missing. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_updates: Option<bool>,
-    /// Mode of the files, as a decimal number: 256 is 0400. Absent means 420, which is 0644.
+    /// Mode of the files as a decimal number: 256 is 0400. Defaults to 420, which is 0644.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_mode: Option<i32>,
 }
 
-/// How the node is drained. The fields are `kubectl drain`'s flags.
+/// How to drain the node. The fields are the flags of `kubectl drain`.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainSpec {
-    /// How long the drain may take before it fails: a Go duration such as `5m`, or a number of nanoseconds. Absent or 0
-    /// means no limit but the Job's.
+    /// Time after which the drain fails, as a Go duration such as `5m` or as a number of nanoseconds. If absent or 0,
+    /// only the deadline of the Job applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DrainTimeout>,
-    /// Seconds that each pod is given to stop. Negative means the pod's own.
+    /// Seconds that each pod has to stop. If absent or negative, the pod's own grace period applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period: Option<i32>,
-    /// Old name of `deleteEmptydirData`.
+    /// Old name of `deleteEmptydirData`. Only one of the two may be set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete_local_data: Option<bool>,
-    /// Evicts pods with emptyDir volumes too, whose data is lost. Absent means true.
+    /// If true, pods with emptyDir volumes are evicted, and their data is lost. If false, such a pod fails the drain.
+    /// Defaults to true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete_emptydir_data: Option<bool>,
-    /// Leaves pods of DaemonSets alone instead of failing on them. Absent means true.
+    /// If true, pods of DaemonSets stay on the node. If false, such a pod fails the drain. Defaults to true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_daemon_sets: Option<bool>,
-    /// Evicts pods that no controller would make again, too. Absent means false, and the drain fails on them.
+    /// If true, pods without a controller are evicted, and nothing recreates them. If false, such a pod fails the
+    /// drain. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// Deletes pods instead of evicting them, past any PodDisruptionBudget. Absent means false.
+    /// If true, pods are deleted instead of evicted, which ignores `PodDisruptionBudgets`. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable_eviction: Option<bool>,
-    /// Does not wait for pods that have been terminating for longer than this many seconds. Absent or 0 means that it
-    /// waits.
+    /// The drain does not wait for pods that have been terminating for longer than this many seconds. If absent or 0,
+    /// it waits for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_wait_for_delete_timeout: Option<i64>,
-    /// Which pods are drained. Absent means all. The pods of upgrades never are.
+    /// Selects the pods to evict, by their labels. The drain never evicts the pods of upgrades. If absent, it evicts
+    /// all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<LabelSelector>,
 }
@@ -259,7 +299,7 @@ pub struct DrainSpec {
 pub enum DrainTimeout {
     /// Nanoseconds, as system-upgrade-controller up to 0.16.2 wrote them.
     Nanoseconds(i64),
-    /// A Go duration, handed to the drain as it is.
+    /// A Go duration, passed to the drain unchanged.
     Text(String),
 }
 
@@ -272,7 +312,7 @@ impl JsonSchema for DrainTimeout {
     }
 }
 
-/// Schema of one of `window.days`. The spec itself keeps the words as they were written.
+/// Schema of one of `window.days`. The spec keeps the words as written.
 struct Day;
 
 impl JsonSchema for Day {
@@ -288,23 +328,22 @@ impl JsonSchema for Day {
     }
 }
 
-/// A window of time: open while the clock on the wall in `timeZone` shows a time from `startTime` to `endTime`, on each of
-/// `days`. One that ends before it starts goes on overnight and belongs to the day on which it starts.
+/// A time window. It is open on `days` from `startTime` to `endTime`, by the local time in `timeZone`. A window that
+/// ends before it starts is overnight, and belongs to the day on which it starts.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TimeWindowSpec {
-    /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`. Absent means that the window never
-    /// opens.
+    /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`. If absent, the window never opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Day>>", length(min = 1))]
     pub days: Option<Vec<String>>,
     /// Start, such as `22:00`, `22:00:30` or `10pm`. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// End, in the same forms. The second that it names is still inside. Required.
+    /// End, in the formats of `startTime`. The second that it names is inside the window. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
-    /// IANA time zone, such as `Europe/Berlin`, or `Local` for the controller's. Absent means UTC.
+    /// IANA time zone such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
 }

@@ -1,7 +1,8 @@
-//! `spec.reboot`, `spec.settle` and `spec.hostAccess`: what a Plan asks of its nodes beyond the end of their Jobs. The doc
-//! comments of the fields are what `kubectl explain` prints; what is absent is filled in by the functions here.
+//! `spec.reboot`, `spec.settle` and `spec.hostAccess`: reboots, the conditions for a node to be done, and the access of
+//! Jobs to the host. The doc comments of the fields are what `kubectl explain` prints; the functions here supply the
+//! defaults.
 //!
-//! Whether the values make sense is asked by `validate`; nothing here decides about a node.
+//! `validate` checks the values. Nothing here decides about a node.
 
 use std::borrow::Cow;
 
@@ -9,83 +10,85 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
-use super::duration::{DurationError, GoDuration};
+use crate::go::{DurationError, GoDuration};
 
-/// Files that say, on Debian, Ubuntu and their like, that a reboot is required.
+/// Files that report a required reboot on Debian, Ubuntu and derivatives.
 pub const REQUIRED_FILES: [&str; 2] = ["/run/reboot-required", "/var/run/reboot-required"];
 
-/// What reboots a host: systemd's own way, then that of all others. The first one that works is enough.
+/// Commands that reboot a host, tried in this order: systemd's, then the generic one.
 pub const COMMANDS: [&[&str]; 2] = [&["systemctl", "reboot"], &["reboot"]];
 
-/// `reboot.timeout` where it is absent: firmware, memory checks and a file system check of a large machine.
+/// Default of `reboot.timeout`. Leaves time for the firmware, memory checks and a file system check of a large machine.
 pub const REBOOT_TIMEOUT: GoDuration = GoDuration::from_nanos(15 * 60_000_000_000);
 
-/// `settle.timeout` where it is absent.
+/// Default of `settle.timeout`.
 pub const SETTLE_TIMEOUT: GoDuration = GoDuration::from_nanos(10 * 60_000_000_000);
 
-/// `settle.minReady` where it is absent and the node has rebooted: one that falls over again does so soon.
+/// Default of `settle.minReady` for a node that has rebooted: a node that fails again usually does so within seconds.
 pub const MIN_READY_AFTER_REBOOT: GoDuration = GoDuration::from_nanos(10_000_000_000);
 
 /// Whether and how a node reboots after its upgrade.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RebootSpec {
-    /// `Never`, `Always`, or `IfRequired`: when one of `requiredFiles` is on the host after the upgrade. Absent means `Never`.
+    /// `Never`, `Always`, or `IfRequired`: only if one of `requiredFiles` exists on the host after the upgrade.
+    /// Defaults to `Never`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<RebootWhen>,
-    /// Absolute paths on the host. With `IfRequired`, one that is there asks for the reboot. Absent means
+    /// Absolute paths on the host. With `IfRequired`, the node reboots if one of them exists. Defaults to
     /// `/run/reboot-required` and `/var/run/reboot-required`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub required_files: Option<Vec<String>>,
-    /// Program on the host, by its name or absolute path, and its arguments, which reboot it. It runs in the host's mount and
-    /// process namespaces, without a shell. Absent means `systemctl reboot`, and `reboot` where that is missing or fails.
+    /// Program on the host that reboots it, by name or absolute path, and its arguments. It runs in the host's mount
+    /// and process namespaces, without a shell. Defaults to `systemctl reboot`, and `reboot` if that is missing or
+    /// fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub command: Option<Vec<String>>,
-    /// How long the node may take from the request to Ready with a new boot ID, as a Go duration such as `15m`. Then it
-    /// has failed. Absent means `15m`.
+    /// Time from the request until the node is Ready with a new boot ID, as a Go duration such as `15m`. After that the
+    /// node fails. Defaults to `15m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }
 
-/// When a node counts as done.
+/// Conditions that a node must meet before it is done.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettleSpec {
-    /// How long the node must have been Ready without a break, as a Go duration such as `30s`. Absent means `0s`, and `10s`
-    /// after a reboot.
+    /// How long the node must be Ready without interruption, as a Go duration such as `30s`. Defaults to `0s`, or to
+    /// `10s` after a reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ready: Option<String>,
-    /// The node's kubelet must be of the Plan's version. Absent means false.
+    /// If true, the kubelet must report the Plan's version. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_version: Option<bool>,
-    /// The controllers of the pods that were evicted must have as many ready pods again as they want. The node is
-    /// schedulable meanwhile, and keeps its slot. Absent means false.
+    /// If true, the controllers of the evicted pods must have all their ready pods again. The node is schedulable
+    /// meanwhile, and keeps its slot. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<bool>,
-    /// How long all that may take, as a Go duration such as `10m`. Then the node has failed. Absent means `10m`.
+    /// Time limit for all conditions together, as a Go duration such as `10m`. After that the node fails. Defaults to
+    /// `10m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }
 
-/// Whether a node reboots.
+/// When a node reboots.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RebootWhen {
-    /// It does not.
+    /// It does not reboot.
     #[default]
     Never,
-    /// It does.
+    /// It reboots after every upgrade.
     Always,
-    /// It does when a file on the host says so.
+    /// It reboots if one of `requiredFiles` exists on the host.
     IfRequired,
 }
 
 impl RebootWhen {
-    /// Every word there is, in the order of the documentation.
+    /// All values, in the order of the documentation.
     pub const ALL: [Self; 3] = [Self::Never, Self::Always, Self::IfRequired];
 
-    /// As it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Never => "Never",
@@ -95,23 +98,22 @@ impl RebootWhen {
     }
 }
 
-/// What the pods of a Job get of the host.
+/// How much of the host the pods of a Job can access.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostAccess {
-    /// All, as with system-upgrade-controller.
+    /// Root file system and namespaces, as under system-upgrade-controller.
     #[default]
     Full,
-    /// The root file system, and no namespaces.
+    /// The root file system, but no namespaces.
     Root,
-    /// Nothing that the Plan does not name.
+    /// Only what the Plan names.
     None,
 }
 
 impl HostAccess {
-    /// Every word there is, in the order of the documentation.
+    /// All values, in the order of the documentation.
     pub const ALL: [Self; 3] = [Self::Full, Self::Root, Self::None];
 
-    /// As it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "Full",
@@ -121,7 +123,7 @@ impl HostAccess {
     }
 }
 
-/// A word out of a few. The derive would describe each, in a form that structural schemas do not have.
+/// An enumeration of words. The derive would describe each variant in a form that structural schemas do not allow.
 fn one_of(words: &[&str]) -> Schema {
     json_schema!({ "type": "string", "enum": words })
 }
@@ -151,7 +153,7 @@ impl JsonSchema for HostAccess {
 }
 
 impl RebootSpec {
-    /// A reboot that says nothing.
+    /// A spec without fields.
     const SILENT: Self = Self {
         when: None,
         required_files: None,
@@ -159,12 +161,11 @@ impl RebootSpec {
         timeout: None,
     };
 
-    /// Whether the node reboots.
     pub fn when(&self) -> RebootWhen {
         self.when.unwrap_or_default()
     }
 
-    /// Files of which one asks for the reboot.
+    /// Files of which one requires a reboot.
     pub fn required_files(&self) -> Vec<&str> {
         match &self.required_files {
             Some(files) => files.iter().map(String::as_str).collect(),
@@ -172,7 +173,7 @@ impl RebootSpec {
         }
     }
 
-    /// Commands that reboot the host, the next one for when one is missing or fails. Each has a program.
+    /// Commands that reboot the host, tried in order. None is empty.
     pub fn commands(&self) -> Vec<Vec<&str>> {
         match &self.command {
             Some(command) => vec![command.iter().map(String::as_str).collect()],
@@ -180,17 +181,17 @@ impl RebootSpec {
         }
     }
 
-    /// From the request to Ready with a new boot ID.
+    /// Time from the request until the node is Ready with a new boot ID.
     ///
     /// # Errors
-    /// It is no duration; `validate` has said so.
+    /// Fails if it is no duration; `validate` has reported it.
     pub fn timeout(&self) -> Result<GoDuration, DurationError> {
         read(self.timeout.as_deref(), REBOOT_TIMEOUT)
     }
 }
 
 impl SettleSpec {
-    /// A Plan that asks for nothing.
+    /// A spec without fields.
     const SILENT: Self = Self {
         min_ready: None,
         kubelet_version: None,
@@ -201,7 +202,7 @@ impl SettleSpec {
     /// How long the node must have been Ready.
     ///
     /// # Errors
-    /// It is no duration; `validate` has said so.
+    /// Fails if it is no duration; `validate` has reported it.
     pub fn min_ready(&self, after_reboot: bool) -> Result<GoDuration, DurationError> {
         let absent = if after_reboot {
             MIN_READY_AFTER_REBOOT
@@ -211,44 +212,44 @@ impl SettleSpec {
         read(self.min_ready.as_deref(), absent)
     }
 
-    /// Whether the kubelet must be of the Plan's version.
+    /// Whether the kubelet must report the Plan's version.
     pub fn kubelet_version(&self) -> bool {
         self.kubelet_version.unwrap_or_default()
     }
 
-    /// Whether the controllers of evicted pods must be whole again.
+    /// Whether the controllers of evicted pods must be available again.
     pub fn workloads(&self) -> bool {
         self.workloads.unwrap_or_default()
     }
 
-    /// How long all that may take.
+    /// Time limit of settling.
     ///
     /// # Errors
-    /// It is no duration; `validate` has said so.
+    /// Fails if it is no duration; `validate` has reported it.
     pub fn timeout(&self) -> Result<GoDuration, DurationError> {
         read(self.timeout.as_deref(), SETTLE_TIMEOUT)
     }
 }
 
 impl PlanSpec {
-    /// `spec.reboot`, or what its absence means.
+    /// `spec.reboot`, or its defaults.
     pub fn reboot_or_default(&self) -> &RebootSpec {
         const SILENT: &RebootSpec = &RebootSpec::SILENT;
         self.reboot.as_ref().unwrap_or(SILENT)
     }
 
-    /// `spec.settle`, or what its absence means.
+    /// `spec.settle`, or its defaults.
     pub fn settle_or_default(&self) -> &SettleSpec {
         const SILENT: &SettleSpec = &SettleSpec::SILENT;
         self.settle.as_ref().unwrap_or(SILENT)
     }
 
-    /// `spec.hostAccess`, or what its absence means.
+    /// `spec.hostAccess`, or its default.
     pub fn host_access(&self) -> HostAccess {
         self.host_access.unwrap_or_default()
     }
 
-    /// Whether a node may have to reboot for the Plan: its Job has a sentinel then.
+    /// Whether the Plan may reboot a node. Its Jobs then have a sentinel.
     pub fn may_reboot(&self) -> bool {
         self.reboot_or_default().when() != RebootWhen::Never
     }
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_has_a_meaning() {
+    fn an_absent_reboot_field_has_its_default() {
         let spec = PlanSpec::default();
         assert!(!spec.may_reboot());
         assert_eq!(spec.host_access(), HostAccess::Full);
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_counts_alone() {
+    fn a_written_reboot_field_replaces_its_default() {
         let spec = reboot(json!({
             "when": "IfRequired", "requiredFiles": ["/etc/again"], "command": ["/sbin/shutdown", "-r", "now"], "timeout": "1h"
         }));

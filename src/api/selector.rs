@@ -1,8 +1,9 @@
-//! Label selectors: from a Plan's `LabelSelector` or from kubectl's text, ready to be asked about thousands of objects.
+//! Label selectors: parsed from a Plan's `LabelSelector` or from kubectl's text, for matching thousands of objects.
 //!
-//! What they accept, match and print, and the words of their errors, are those of `k8s.io/apimachinery/pkg/labels`: a
-//! selector that goes into a container's arguments comes out of it as the same selector.
+//! Syntax, semantics, text form and errors are those of `k8s.io/apimachinery/pkg/labels`, so that a selector survives
+//! the arguments of a container unchanged.
 
+pub mod explain;
 mod parse;
 mod syntax;
 
@@ -15,12 +16,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 pub(super) use syntax::is_subdomain;
 pub use syntax::{label_key_problems, label_value_problems};
 
-/// Why there is no such selector, in apimachinery's words.
+/// Maximum number of requirements: each is compared with every node, or pod, in one go.
+const MAX_REQUIREMENTS: usize = 256;
+/// Lists with more values are sorted and searched by bisection.
+const LINEAR_SEARCH_MAX: usize = 16;
+
+/// Why a selector is invalid, with apimachinery's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(String);
 
-/// A condition on labels: nothing at all, or each of a list of requirements.
+/// A selector: either nothing, or a conjunction of requirements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     /// Sorted by key; `None` selects nothing.
@@ -48,19 +54,22 @@ enum Operator {
 }
 
 impl Selector {
-    /// Selects nothing.
+    /// A selector that matches nothing.
     pub const fn nothing() -> Self {
         Self { requirements: None }
     }
 
-    /// Selects everything.
+    /// A selector that matches everything.
     pub const fn everything() -> Self {
         Self {
             requirements: Some(Vec::new()),
         }
     }
 
-    /// The selector of a spec: absent selects nothing, `{}` everything (S13).
+    /// The selector of a spec: absent matches nothing, `{}` everything (S13).
+    ///
+    /// # Errors
+    /// Fails if a requirement is invalid.
     pub fn new(selector: Option<&LabelSelector>) -> Result<Self, SelectorError> {
         let Some(selector) = selector else {
             return Ok(Self::nothing());
@@ -75,20 +84,20 @@ impl Selector {
             .iter()
             .flatten()
             .map(Requirement::from_expression);
-        Ok(Self::all(labels.chain(expressions).collect::<Result<_, _>>()?))
+        Self::limited(labels.chain(expressions).collect::<Result<_, _>>()?)
     }
 
-    /// Requires a label with this key, whatever its value.
+    /// Requires a label with this key.
     pub fn exists(key: &str) -> Result<Self, SelectorError> {
         Requirement::new(key, Operator::Exists, Vec::new()).map(|one| Self::all(vec![one]))
     }
 
-    /// Requires that there is no label with this key.
+    /// Requires that no label has this key.
     pub fn does_not_exist(key: &str) -> Result<Self, SelectorError> {
         Requirement::new(key, Operator::DoesNotExist, Vec::new()).map(|one| Self::all(vec![one]))
     }
 
-    /// What both select.
+    /// The conjunction of two selectors.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self.requirements, other.requirements) {
@@ -100,26 +109,33 @@ impl Selector {
         }
     }
 
-    /// Whether it selects nothing because the spec has no selector.
+    /// Whether it matches nothing because the spec has no selector.
     pub const fn is_nothing(&self) -> bool {
         self.requirements.is_none()
     }
 
-    /// Whether it selects everything.
     pub fn is_everything(&self) -> bool {
         self.requirements.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.matches_by(|key| labels.get(key).map(String::as_str))
     }
 
-    /// Whether an object is selected whose labels are looked up by `label`.
+    /// Whether it matches an object whose labels are looked up by `label`.
     pub fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements
             .as_ref()
             .is_some_and(|all| all.iter().all(|one| one.matches(label(&one.key))))
+    }
+
+    fn limited(requirements: Vec<Requirement>) -> Result<Self, SelectorError> {
+        match requirements.len() {
+            count if count > MAX_REQUIREMENTS => Err(SelectorError(format!(
+                "the selector has {count} requirements, and at most {MAX_REQUIREMENTS} are supported"
+            ))),
+            _ => Ok(Self::all(requirements)),
+        }
     }
 
     fn all(mut requirements: Vec<Requirement>) -> Self {
@@ -131,22 +147,25 @@ impl Selector {
 }
 
 impl Requirement {
-    /// A requirement, or everything that is wrong with it.
-    fn new(key: &str, operator: Operator, values: Vec<String>) -> Result<Self, SelectorError> {
+    /// A requirement, or all its errors.
+    fn new(key: &str, operator: Operator, mut values: Vec<String>) -> Result<Self, SelectorError> {
         let mut problems = Vec::new();
         syntax::check_key("key", key, &mut problems);
         operator.check(&values, &mut problems);
         for (index, value) in values.iter().enumerate() {
             syntax::check_value(&format!("values[{index}][{key}]"), value, &mut problems);
         }
-        match syntax::aggregate(problems) {
-            Some(problem) => Err(SelectorError(problem)),
-            None => Ok(Self {
-                key: key.to_owned(),
-                operator,
-                values,
-            }),
+        if let Some(problem) = syntax::aggregate(problems) {
+            return Err(SelectorError(problem));
         }
+        if values.len() > LINEAR_SEARCH_MAX {
+            values.sort_unstable();
+        }
+        Ok(Self {
+            key: key.to_owned(),
+            operator,
+            values,
+        })
     }
 
     fn from_expression(expression: &LabelSelectorRequirement) -> Result<Self, SelectorError> {
@@ -170,7 +189,15 @@ impl Requirement {
     }
 
     fn matches(&self, value: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.iter().any(|one| one == value);
+        let listed = |value: &str| {
+            if self.values.len() > LINEAR_SEARCH_MAX {
+                return self
+                    .values
+                    .binary_search_by(|one| one.as_str().cmp(value))
+                    .is_ok();
+            }
+            self.values.iter().any(|one| one == value)
+        };
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(listed),
             Operator::NotIn | Operator::NotEquals => !value.is_some_and(listed),
@@ -181,7 +208,7 @@ impl Requirement {
         }
     }
 
-    /// Whether value and bound are both numbers, and `holds` of them.
+    /// Whether value and bound are integers for which `holds` is true.
     fn compares(&self, value: Option<&str>, holds: impl Fn(i64, i64) -> bool) -> bool {
         let number = |text: Option<&str>| text?.parse().ok();
         number(value)
@@ -191,7 +218,7 @@ impl Requirement {
 }
 
 impl Operator {
-    /// Adds what is wrong with the number of values, and with values that have to be numbers.
+    /// Adds errors about the number of values, and about values that must be integers.
     fn check(self, values: &[String], problems: &mut Vec<String>) {
         let problem = match self {
             Self::In | Self::NotIn if values.is_empty() => {
@@ -232,14 +259,14 @@ impl Operator {
 impl FromStr for Selector {
     type Err = SelectorError;
 
-    /// Reads kubectl's syntax: `a=b,c!=d,e in (f,g),!h,i`. The empty text selects everything.
+    /// Parses kubectl's syntax: `a=b,c!=d,e in (f,g),!h,i`. The empty text matches everything.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse::requirements(text).map(Self::all)
+        parse::requirements(text).and_then(Self::limited)
     }
 }
 
 impl fmt::Display for Selector {
-    /// Writes kubectl's syntax, sorted by key (S37). Neither nothing nor everything has a text: both are empty.
+    /// Prints kubectl's syntax, sorted by key (S37). Both nothing and everything print as empty.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, requirement) in self.requirements.iter().flatten().enumerate() {
             let comma = if index == 0 { "" } else { "," };

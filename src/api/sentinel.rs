@@ -1,28 +1,30 @@
-//! What the node side says of a node's boots, and how the controller reads it: the sentinel file of a finished upgrade, its
-//! report in the termination message of `refit sentinel`, and why `refit reboot` failed.
+//! The interface between the commands on a node and the controller: the sentinel file of a finished upgrade, its report
+//! in the termination message of `refit sentinel`, and the errors of `refit reboot`.
 //!
-//! Both sides share these types, and either may be of another version than the other: fields that are not known are passed
-//! over. What cannot be understood is refused: evidence is not guessed at.
+//! The two sides may have different versions, so unknown fields are ignored. Anything else that cannot be parsed is an
+//! error, because refit does not guess at evidence.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Folder of the sentinel files on the host. `/run` is a tmpfs: they do not outlive the boot that they tell of.
+use super::reason::Reason;
+
+/// Folder of the sentinel files on the host. `/run` is usually a tmpfs, so they do not outlive their boot.
 pub const SENTINEL_DIR: &str = "/run/refit";
 
-/// What comes before the boot in which nothing was found, in the sentence that says so.
+/// Text before the boot ID in the message that no sentinel was found.
 pub const IN_BOOT: &str = "in boot ";
 
-/// Longest name of a file on Linux, in bytes.
+/// Maximum length of a file name on Linux, in bytes.
 const MAX_NAME_LEN: usize = 255;
 
-/// Name of a sentinel file: UID of the Plan, UID of the node and hash, with dots between.
+/// Name of a sentinel file: UID of the Plan, UID of the node and hash, separated by dots.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SentinelName(String);
 
-/// A name that no sentinel file has.
+/// An invalid name of a sentinel file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be <plan uid>.<node uid>.<hash>, each of letters, digits and '-'")]
 pub struct NotASentinelName;
@@ -31,7 +33,7 @@ impl SentinelName {
     /// The name for a Plan, a node and a hash.
     ///
     /// # Errors
-    /// One of the three is empty, or has characters that no UID and no hash has.
+    /// Fails if one of the three is empty, or has characters that no UID and no hash contains.
     pub fn new(plan_uid: &str, node_uid: &str, hash: &str) -> Result<Self, NotASentinelName> {
         let parts = [plan_uid, node_uid, hash];
         let is_part = |part: &&str| {
@@ -48,7 +50,6 @@ impl SentinelName {
         }
     }
 
-    /// The name of the file.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -71,7 +72,7 @@ impl fmt::Display for SentinelName {
     }
 }
 
-/// Whether a text is a boot ID as Linux makes them: a UUID in lower case.
+/// Whether a text is a boot ID of Linux: a UUID in lower case.
 pub fn is_boot_id(text: &str) -> bool {
     text.len() == 36
         && text.bytes().enumerate().all(|(index, byte)| match index {
@@ -80,32 +81,30 @@ pub fn is_boot_id(text: &str) -> bool {
         })
 }
 
-/// What was found on the node when its upgrade had succeeded.
+/// The report about a successful upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SentinelReport {
-    /// The boot under which the upgrade succeeded, as in the Node's `status.nodeInfo.bootID`.
+    /// The boot in which the upgrade succeeded, as in the Node's `status.nodeInfo.bootID`.
     pub boot_id: String,
-    /// Whether the node has to reboot.
+    /// Whether the node must reboot.
     pub required: bool,
 }
 
-/// A text that is no report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAReport {
-    /// It is no JSON, or lacks something.
+    /// It is no JSON, or a field is missing.
     #[error("it cannot be read: {0}")]
     Unreadable(String),
-    /// It names no boot.
     #[error("{0:?} is no boot ID")]
     BootId(String),
 }
 
 impl SentinelReport {
-    /// The report in a termination message or in a sentinel file.
+    /// Parses a termination message or a sentinel file.
     ///
     /// # Errors
-    /// What it is not.
+    /// Fails if it is malformed.
     pub fn parse(text: &str) -> Result<Self, NotAReport> {
         let report: Self =
             serde_json::from_str(text).map_err(|error| NotAReport::Unreadable(error.to_string()))?;
@@ -116,28 +115,26 @@ impl SentinelReport {
         }
     }
 
-    /// The termination message, and the content of the sentinel file.
+    /// The text of the termination message and of the sentinel file.
     pub fn to_text(&self) -> String {
-        // Text and bool: there is nothing in it that JSON cannot hold.
+        // Cannot fail: it contains only a string and a bool.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// Why `refit reboot` did not get its node to reboot. Its termination message is the reason, a colon and a sentence.
+/// Why `refit reboot` failed. Its termination message is the reason, a colon and a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RebootFault {
-    /// There is no sentinel of this boot on the node: nothing proves that the upgrade succeeded in it.
+    /// The node has no sentinel of this boot, so nothing proves that the upgrade succeeded in it.
     SentinelMissing,
-    /// No program of the commands is on the host.
+    /// None of the programs is on the host.
     CommandMissing,
-    /// All commands failed.
     CommandFailed,
-    /// The host could not be looked at.
+    /// A file on the host could not be read.
     HostUnreadable,
 }
 
 impl RebootFault {
-    /// Every fault there is.
     pub const ALL: [Self; 4] = [
         Self::SentinelMissing,
         Self::CommandMissing,
@@ -145,25 +142,26 @@ impl RebootFault {
         Self::HostUnreadable,
     ];
 
-    /// One word for it.
-    pub const fn reason(self) -> &'static str {
+    pub const fn reason(self) -> Reason {
         match self {
-            Self::SentinelMissing => "SentinelMissing",
-            Self::CommandMissing => "CommandMissing",
-            Self::CommandFailed => "CommandFailed",
-            Self::HostUnreadable => "HostUnreadable",
+            Self::SentinelMissing => Reason::SentinelMissing,
+            Self::CommandMissing => Reason::CommandMissing,
+            Self::CommandFailed => Reason::CommandFailed,
+            Self::HostUnreadable => Reason::HostUnreadable,
         }
     }
 
-    /// Trying again in this boot cannot help.
+    /// Whether a retry in this boot cannot help.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::SentinelMissing)
     }
 
-    /// The fault in a termination message, and the sentence about it.
+    /// Parses a termination message into the fault and its sentence.
     pub fn parse(message: &str) -> Option<(Self, &str)> {
         let (reason, sentence) = message.trim().split_once(": ")?;
-        let fault = Self::ALL.into_iter().find(|fault| fault.reason() == reason)?;
+        let fault = Self::ALL
+            .into_iter()
+            .find(|fault| fault.reason().name() == reason)?;
         Some((fault, sentence))
     }
 }

@@ -1,4 +1,5 @@
-//! `Plan.status`: system-upgrade-controller's fields with their meaning, and refit's own beside them.
+//! `Plan.status`: the fields of system-upgrade-controller with the same meaning, and refit's own. The doc comments are
+//! what `kubectl explain` prints.
 
 use std::collections::BTreeMap;
 
@@ -6,178 +7,193 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What has become of the Plan.
+use super::open_enum::OpenEnum;
+use super::phase::{ConditionType, NodePhase};
+use super::reason::Reason;
+
+/// The observed state of the Plan.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanStatus {
     /// `Complete`, `Validated` and `LatestResolved`, in this order, then refit's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<PlanCondition>,
-    /// Version that the Plan upgrades to, with `+` as `-`.
+    /// Version that the Plan upgrades to, with `-` instead of `+`. Absent until it is resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_version: Option<String>,
-    /// Digest of the version and of what else runs the Plan again when it changes. A node whose label
-    /// `plan.upgrade.cattle.io/<plan>` has it is done.
+    /// Digest of the version, the service account, the Secrets and the fields that the annotation
+    /// `upgrade.cattle.io/digest` names. A node is done when its label `plan.upgrade.cattle.io/<plan>` has this value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_hash: Option<String>,
-    /// Hostnames of the nodes that hold a slot of `concurrency`, failed ones included, in the order of the node names.
+    /// Hostnames of the nodes that hold a slot of `concurrency` or `maxConcurrent`, including failed ones, ordered by
+    /// node name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applying: Option<Vec<String>>,
-    /// Generation of the spec that this status is about. Less than `metadata.generation` means that the spec has not been
-    /// looked at yet.
+    /// Generation of the spec that this status describes. If it is less than `metadata.generation`, the controller has
+    /// not processed the spec yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How many nodes are where.
+    /// Number of nodes in each state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCounts>,
-    /// Nodes done and nodes selected, such as `12/40`.
+    /// Number of nodes done and of nodes selected, such as `12/40`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// All nodes that are worked on or have failed, then those that wait, up to 100 in all, or as many as are next.
+    /// All nodes that are in progress or have failed, then waiting nodes, up to 100 in all. Beyond 512 KiB, messages are
+    /// omitted first, then failed nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Vec<NodeProgress>>,
-    /// What the channel said last.
+    /// Number of nodes that hold a slot and are not in `active`, because the list is full. `applying` and `nodes` include
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_omitted: Option<i64>,
+    /// Result of the last poll of the channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelStatus>,
-    /// What the tags of the Plan's images stood for when its version was resolved, with `versionPolicy.pinDigest`.
+    /// Digests of the Plan's images, with `versionPolicy.pinDigest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedStatus>,
-    /// When the window opens next (RFC 3339). Absent while it is open, or when it never opens.
+    /// When the window opens next (RFC 3339). Absent while it is open, and if it never opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_window: Option<String>,
 }
 
-/// A condition as system-upgrade-controller writes it, with `lastTransitionTime` beside its `lastUpdateTime`.
+/// A condition as system-upgrade-controller writes it, with `lastUpdateTime`, and with the usual `lastTransitionTime`.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanCondition {
     /// Type of the condition.
     #[serde(default, rename = "type")]
     #[schemars(!default)]
-    pub type_: String,
+    pub type_: OpenEnum<ConditionType>,
     /// `True`, `False` or `Unknown`.
     #[serde(default)]
     #[schemars(!default)]
     pub status: String,
-    /// When status, reason or message changed last (RFC 3339).
+    /// When status, reason or message last changed (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<String>,
-    /// When status changed last (RFC 3339).
+    /// When status last changed (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<String>,
-    /// One word that says why.
+    /// Reason for the status, as one word in CamelCase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// A sentence that says why.
+    pub reason: Option<OpenEnum<Reason>>,
+    /// Reason for the status, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// How many nodes are where.
+/// Number of nodes in each state.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCounts {
-    /// Nodes that the Plan is for.
+    /// Nodes that `nodeSelector` selects, except disabled ones.
     #[serde(default)]
     pub selected: i64,
-    /// Nodes whose label says that this hash is done.
+    /// Nodes whose label `plan.upgrade.cattle.io/<plan>` has the value of `latestHash`.
     #[serde(default)]
     pub done: i64,
     /// Nodes that hold a slot and have not failed.
     #[serde(default)]
     pub applying: i64,
-    /// Nodes that have not been started.
+    /// Nodes that have not started.
     #[serde(default)]
     pub waiting: i64,
-    /// Nodes on which the Plan failed.
+    /// Nodes on which the Plan failed. They hold a slot.
     #[serde(default)]
     pub failed: i64,
-    /// Nodes that a label keeps the Plan off.
+    /// Nodes whose label `plan.upgrade.cattle.io/<plan>` is `disabled`.
     #[serde(default)]
     pub disabled: i64,
 }
 
-/// One node under this Plan.
+/// The state of one node under this Plan.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeProgress {
     /// Name of the node.
     #[serde(default)]
     pub name: String,
-    /// UID of the node. One that waits has it when it is next: it begins as soon as there is a slot, and is told afterwards.
+    /// UID of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// Where the node is: `Waiting`, `Pending`, `Starting`, `Preparing`, `Cordoning`, `Draining`, `Upgrading`,
-    /// `Finishing`, `Rebooting`, `Settling` or `Failed`.
+    /// `Waiting`, `Pending`, `Starting`, `Preparing`, `Cordoning`, `Draining`, `Upgrading`, `Finishing`, `Rebooting`,
+    /// `Settling` or `Failed`.
     #[serde(default)]
-    pub phase: String,
-    /// Since when (RFC 3339).
+    pub phase: OpenEnum<NodePhase>,
+    /// When the node entered the phase (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Name of the Job.
+    /// Name of the Job. Absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Which attempt on this node for this hash, from 1.
+    /// Number of the attempt on this node for this hash, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
-    /// Boot that the node was in when it was started, where the Plan may reboot it.
+    /// Boot ID of the node when it started. Present only if the Plan may reboot it.
     #[serde(rename = "bootID", default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
-    /// One word that says why the node is not further.
+    /// Why the node does not progress, as one word in CamelCase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// A sentence that says why.
+    pub reason: Option<OpenEnum<Reason>>,
+    /// Why the node does not progress, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// What the channel said last, and what the Plan makes of it.
+/// The result of the last poll of the channel, and what the Plan did with it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelStatus {
-    /// URL that was asked.
+    /// URL that was polled, without passwords and tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Names of the secrets with which it was asked, separated by commas.
+    /// Names of the Secrets that were used for the poll, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<String>,
-    /// When it was asked last (RFC 3339).
+    /// When a poll began that has not ended (RFC 3339). A controller that finds it after the one before it has ended
+    /// waits for two minutes, in case the response ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
+    /// When the channel was last polled (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_polled: Option<String>,
-    /// When it is asked next, unless something happens before (RFC 3339).
+    /// When the channel is polled next (RFC 3339). A change of the Plan can cause an earlier poll.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_poll: Option<String>,
-    /// The value of the annotation `refit.rs/poll-now` that it was asked for last.
+    /// Value of the annotation `refit.rs/poll-now` that caused the last requested poll.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub polled_for: Option<String>,
-    /// Why the last answer could not be used. Absent when it could.
+    /// Why the last response was not used. Absent if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// The version that would be next, and is not taken, or not yet.
+    /// The next version, while the Plan does not take it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<String>,
-    /// When the candidate was published, where the channel says so, or seen first (RFC 3339).
+    /// When the candidate was published, if the channel says so, otherwise when it was first seen (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// When the candidate is taken, where nothing but its age holds it (RFC 3339).
+    /// When the Plan takes the candidate (RFC 3339). Present only if nothing but its age holds it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<String>,
-    /// One word that says what holds the candidate.
+    /// What holds the candidate back, as one word in CamelCase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// A sentence that says what holds the candidate, and what lets it through.
+    pub reason: Option<OpenEnum<Reason>>,
+    /// What holds the candidate back, and what would let it through, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What the channel gave when it last gave an older version than the Plan has. No node is started meanwhile.
+    /// The version that the channel offered when it last offered an older version than the Plan's. No node starts while
+    /// it is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withdrawn: Option<String>,
-    /// Further versions that may be taken one day, and when each was seen first.
+    /// Other versions whose age counts, and when each was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Vec<FirstSeen>>,
 }
 
 impl ChannelStatus {
-    /// When versions were seen first, by the version with `+` as `-`.
+    /// When each version was first seen. Keys have `-` instead of `+`.
     pub fn first_seen(&self) -> BTreeMap<String, Timestamp> {
         let candidate = self.candidate.as_deref().zip(self.since.as_deref());
         let others = self.seen.iter().flatten();
@@ -189,23 +205,23 @@ impl ChannelStatus {
     }
 }
 
-/// When a version was seen first.
+/// When a version was first seen.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FirstSeen {
-    /// The version, with `+` as `-`.
+    /// The version, with `-` instead of `+`.
     #[serde(default)]
     pub version: String,
-    /// When it was seen first (RFC 3339).
+    /// When it was first seen (RFC 3339).
     #[serde(default)]
     pub since: String,
 }
 
-/// What the tags of a Plan's images stood for.
+/// The digests of a Plan's images.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PinnedStatus {
-    /// The `latestHash` that they were asked for.
+    /// The `latestHash` for which the digests were resolved.
     #[serde(default)]
     pub hash: String,
     /// Each image that has a tag, and its digest.
@@ -213,14 +229,14 @@ pub struct PinnedStatus {
     pub images: Vec<PinnedImage>,
 }
 
-/// An image by digest.
+/// An image and its digest.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PinnedImage {
     /// The image with its tag.
     #[serde(default)]
     pub image: String,
-    /// The digest that the tag stood for: that of the index, where there is one.
+    /// The digest to which the tag resolved: that of the image index, if there is one.
     #[serde(default)]
     pub digest: String,
 }

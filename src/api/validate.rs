@@ -1,161 +1,146 @@
-//! What makes a Plan invalid, in the words of `Validated=False`.
+//! Validates Plans, with the messages of `Validated=False`.
 //!
-//! System-upgrade-controller's checks come first, in its order and its words (S53). Then come those for what it lets pass
-//! and what can never work: it shows there as Jobs that the API server refuses or that fail on every node.
-//! What is wrong with an image is not asked here: it must not hold up `LatestResolved`.
+//! system-upgrade-controller's checks come first, in its order and with its messages (S53). Checks of what it accepts
+//! although it can never work follow: there it causes Jobs that the API server refuses or that fail on every node.
+//! Images are not checked here, because they must not block `LatestResolved`.
 //!
-//! Pure: whether a secret exists is the caller's to find out, who says so with `Invalid::SecretsMissing`.
+//! Pure: the caller checks whether Secrets exist, and reports `Invalid::SecretsMissing`.
 
 use jiff::tz::TimeZone;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::duration::{DurationError, GoDuration};
+use super::node_limit::NodeLimit;
 use super::reboot::{HostAccess, REQUIRED_FILES, RebootWhen};
 use super::selector::{Selector, SelectorError, is_subdomain, label_value_problems};
 use super::window::{Window, WindowError};
 use super::{BadPolicy, DrainSpec, DrainTimeout, PlanSpec};
+use crate::go::{DurationError, GoDuration};
 
-/// Longest name of a Plan: the name part of the node label `plan.upgrade.cattle.io/<plan>`, and a label value on its Jobs.
+/// Maximum length of a Plan's name, because it is the name part of the node label `plan.upgrade.cattle.io/<plan>`, and
+/// a label value on Jobs.
 pub const MAX_PLAN_NAME_LEN: usize = 63;
 
-/// Longest name of an object (RFC 1123 subdomain).
+/// Maximum length of an object's name (RFC 1123 subdomain).
 const MAX_OBJECT_NAME_LEN: usize = 253;
 
-/// Longest path on Linux, in bytes, its terminating zero aside.
+/// Maximum length of a path on Linux, in bytes, without its terminating zero.
 const MAX_PATH_LEN: usize = 4095;
 
-/// The first thing that is wrong with a Plan. Its text is the message of the condition.
+/// The first error of a Plan. Its text is the message of the condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// Two names for one flag, whatever their values.
+    /// Both names of one flag are set.
     #[error("spec.drain cannot specify both deleteEmptydirData and deleteLocalData")]
     DeleteFlags,
-    /// A selector that Kubernetes does not take. There is no prefix, as there is none in system-upgrade-controller.
+    /// An invalid selector. As in system-upgrade-controller, the message has no prefix.
     #[error(transparent)]
     PodSelector(#[from] SelectorError),
-    /// A window that cannot be read.
     #[error("spec.window is invalid, {0}")]
     Window(WindowError),
-    /// A delay that cannot be read. System-upgrade-controller stops reading all Plans at such a one.
+    /// An invalid delay. It stops system-upgrade-controller from reading any Plan.
     #[error("spec.postCompleteDelay is invalid, {0}")]
     Delay(DurationError),
-    /// A delay into the past.
     #[error("spec.postCompleteDelay is negative")]
     NegativeDelay,
-    /// A timeout at which every drain would fail.
+    /// A timeout with which every drain would fail.
     #[error("spec.drain.timeout is invalid, {0}")]
     DrainTimeout(DurationError),
-    /// A name that no node label can hold.
+    /// A name that does not fit into a node label.
     #[error(
         "metadata.name has {0} characters, and the label that marks a finished node holds {MAX_PLAN_NAME_LEN}"
     )]
     PlanName(usize),
-    /// A version that no label can hold; nor, then, an image tag.
+    /// A version that is no label value, and so no image tag either.
     #[error(
         "spec.version cannot be an image tag and a label value: {0:?} must be at most 63 letters, digits, '-', '_', '.' \
          or '+', with a letter or digit at each end"
     )]
     Version(String),
-    /// A number of nodes that is none.
+    /// An invalid number of nodes.
     #[error(
-        "spec.maxConcurrent is {0}: it must be a number from 1 on, or a share of the nodes from \"1%\" to \"100%\""
+        "{field} is {value}: it must be a number from 1 on, or a share of the nodes from \"1%\" to \"100%\""
     )]
-    MaxConcurrent(String),
-    /// A list of files of which none could ask for a reboot.
+    NodeLimit {
+        /// Path of the field.
+        field: &'static str,
+        /// What it is.
+        value: String,
+    },
+    /// An empty list of files.
     #[error(
         "spec.reboot.requiredFiles is empty, so that nothing could require a reboot: leave it out for {}, or name files",
         REQUIRED_FILES.join(" and ")
     )]
     NoRequiredFiles,
-    /// A path that may mean another file than it says, or none.
+    /// A relative or unclear path.
     #[error(
         "spec.reboot.requiredFiles[{index}] is {path:?}: it must be an absolute path on the host, such as {:?}, without \".\", \"..\", \
          \"//\" or a \"/\" at its end, and of at most {MAX_PATH_LEN} characters",
         REQUIRED_FILES[0]
     )]
-    RequiredFile {
-        /// Its place in the list, from 0.
-        index: usize,
-        /// The path.
-        path: String,
-    },
+    RequiredFile { index: usize, path: String },
     /// A command without a program.
     #[error(
         "spec.reboot.command is empty: leave it out for `systemctl reboot` or `reboot`, or name a program"
     )]
     NoCommand,
-    /// A program that is searched for nowhere.
+    /// A program that cannot be found on any host.
     #[error(
         "spec.reboot.command[0] is {0:?}: it must be the name of a program on the host, such as \"reboot\", or its absolute path"
     )]
     CommandProgram(String),
-    /// An argument that no program can be given.
+    /// An argument that no program can receive.
     #[error("spec.reboot.command[{0}] has a NUL character, which no argument can have")]
     CommandArgument(usize),
-    /// A timeout that cannot be read.
+    /// A duration that cannot be parsed.
     #[error("{field} is invalid, {error}")]
     Duration {
-        /// Path of the field.
         field: &'static str,
-        /// Why not.
         error: DurationError,
     },
-    /// A timeout that is over before it begins.
+    /// A timeout of zero or less.
     #[error("{field} is {value}: it must be more than 0s")]
-    NoTime {
-        /// Path of the field.
-        field: &'static str,
-        /// What it is.
-        value: GoDuration,
-    },
-    /// A time that has passed before it begins.
+    NoTime { field: &'static str, value: GoDuration },
     #[error("spec.settle.minReady is negative")]
     NegativeMinReady,
-    /// No node could be Ready for so long in time.
+    /// `minReady` exceeds a timeout.
     #[error(
         "spec.settle.minReady is {min_ready}, and {field} ends the wait for it after {timeout}: it must be longer"
     )]
     MinReady {
-        /// How long a node has to be Ready.
         min_ready: GoDuration,
-        /// What ends the wait.
+        /// The field that ends the wait.
         field: &'static str,
-        /// When.
+        /// Value of that field.
         timeout: GoDuration,
     },
-    /// Nothing on the host can be looked at, which the proof of a reboot needs.
+    /// `hostAccess: None` with a reboot, which needs the host's files.
     #[error("spec.reboot.when is {}, and spec.hostAccess None keeps refit from the host: use Root or Full", .0.as_str())]
     RebootWithoutHost(RebootWhen),
-    /// A policy that cannot be read.
     #[error(transparent)]
     VersionPolicy(#[from] BadPolicy),
-    /// A reference to a Secret that can be none.
+    /// A reference to a Secret with an invalid name.
     #[error("{field}.name is {name:?}: it must be the name of a secret in the Plan's namespace")]
-    SecretName {
-        /// Path of the reference.
-        field: &'static str,
-        /// What it is.
-        name: String,
-    },
-    /// Secrets that the Plan needs and that are not there, in the Plan's order.
+    SecretName { field: &'static str, name: String },
+    /// Required Secrets that do not exist, in the order of the spec.
     #[error("{}", not_found(.0))]
     SecretsMissing(Vec<String>),
 }
 
-/// Looks for what is wrong with a Plan of this name.
+/// Validates a Plan of this name.
 ///
 /// # Errors
-/// The first mistake, in system-upgrade-controller's order.
+/// Fails with the first error, in system-upgrade-controller's order.
 pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
     if let Some(drain) = &spec.drain {
         if drain.delete_emptydir_data.is_some() && drain.delete_local_data.is_some() {
             return Err(Invalid::DeleteFlags);
         }
-        // One that is there selects something, if it is a selector at all: `{}` means all pods.
+        // A selector that is present selects something if it is valid: `{}` means all pods.
         Selector::new(drain.pod_selector.as_ref())?;
     }
     if let Some(window) = &spec.window {
-        // Any zone will do for `Local`: only whether the window can be read is asked.
+        // Only the syntax is checked, so any zone can stand for `Local`.
         Window::parse(window, &TimeZone::UTC).map_err(Invalid::Window)?;
     }
     if let Some(delay) = &spec.post_complete_delay {
@@ -179,8 +164,19 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
     {
         return Err(Invalid::Version(version.clone()));
     }
-    if let Some(limit) = &spec.max_concurrent {
-        MaxConcurrent::parse(limit)?;
+    let limits = [
+        ("spec.maxConcurrent", &spec.max_concurrent),
+        ("spec.maxUnavailable", &spec.max_unavailable),
+    ];
+    for (field, limit) in limits {
+        let Some(limit) = limit.as_ref().filter(|limit| NodeLimit::parse(limit).is_none()) else {
+            continue;
+        };
+        let value = match limit {
+            IntOrString::Int(nodes) => nodes.to_string(),
+            IntOrString::String(share) => format!("{share:?}"),
+        };
+        return Err(Invalid::NodeLimit { field, value });
     }
     spec.version_policy()?;
     validate_reboot(spec)?;
@@ -198,12 +194,12 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Whether the API server would find something by this name.
+/// Whether the text is a valid name of a Secret.
 fn is_secret_name(name: &str) -> bool {
     name.len() <= MAX_OBJECT_NAME_LEN && is_subdomain(name)
 }
 
-/// Asked whatever `when` is: a mistake is better told before it counts.
+/// Checked for every value of `when`, so that an error is found before it matters.
 fn validate_reboot(spec: &PlanSpec) -> Result<(), Invalid> {
     let reboot = spec.reboot_or_default();
     if let Some(files) = &reboot.required_files {
@@ -265,68 +261,13 @@ fn positive(field: &'static str, value: Result<GoDuration, DurationError>) -> Re
     }
 }
 
-/// Whether a path is absolute and says plainly where it leads.
+/// Whether a path is absolute, without `.` or `..`.
 fn is_clean_path(path: &str) -> bool {
     let is_plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
     path.len() <= MAX_PATH_LEN
         && path
             .strip_prefix('/')
             .is_some_and(|rest| rest.split('/').all(is_plain))
-}
-
-/// `spec.maxConcurrent`, read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MaxConcurrent {
-    /// This many nodes, at least one.
-    Nodes(u32),
-    /// This share of the selected nodes, in percent from 1 to 100.
-    Percent(u8),
-}
-
-impl MaxConcurrent {
-    /// Reads a number from 1 on, or a text from `1%` to `100%`.
-    ///
-    /// # Errors
-    /// `Invalid::MaxConcurrent` for anything else, a number in quotes among it.
-    pub fn parse(limit: &IntOrString) -> Result<Self, Invalid> {
-        let read = match limit {
-            IntOrString::Int(nodes) => u32::try_from(*nodes)
-                .ok()
-                .filter(|nodes| *nodes > 0)
-                .map(Self::Nodes),
-            IntOrString::String(share) => percent(share).map(Self::Percent),
-        };
-        read.ok_or_else(|| {
-            Invalid::MaxConcurrent(match limit {
-                IntOrString::Int(nodes) => nodes.to_string(),
-                IntOrString::String(share) => format!("{share:?}"),
-            })
-        })
-    }
-
-    /// How many of `selected` nodes: a share is rounded down, but not to none.
-    pub fn of(self, selected: usize) -> usize {
-        match self {
-            Self::Nodes(nodes) => usize::try_from(nodes).unwrap_or(usize::MAX),
-            // Divided first where it could overflow; nobody has that many nodes.
-            Self::Percent(percent) => {
-                let percent = usize::from(percent);
-                selected
-                    .checked_mul(percent)
-                    .map_or(selected / 100 * percent, |product| product / 100)
-                    .max(1)
-            }
-        }
-    }
-}
-
-fn percent(share: &str) -> Option<u8> {
-    let digits = share.strip_suffix('%')?;
-    let canonical = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
-    canonical
-        .then(|| digits.parse().ok())
-        .flatten()
-        .filter(|percent| *percent <= 100)
 }
 
 fn not_found(secrets: &[String]) -> String {

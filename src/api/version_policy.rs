@@ -1,71 +1,72 @@
-//! `spec.versionPolicy`: what a Plan asks of a version before it takes it. The doc comments of the fields are what `kubectl explain`
-//! prints; what is absent is filled in by the functions here.
+//! `spec.versionPolicy`: which versions a Plan takes from its channel. The doc comments of the fields are what `kubectl
+//! explain` prints; the functions here supply the defaults.
 //!
-//! Which version that is, is chosen by [`version::policy`](crate::version::policy).
+//! [`version::policy`](crate::version::policy) chooses the version.
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
-use super::duration::{DurationError, GoDuration};
+use crate::go::{DurationError, GoDuration};
 use crate::version::policy::Policy;
-use crate::version::{Range, RangeError};
+use crate::version::{Range, RangeError, distribution_of};
 
 /// Which versions a Plan takes, and when.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionPolicySpec {
-    /// Versions that may be taken from the channel, such as `>=1.33 <1.35`, `1.33.x`, `~1.33` or `^1`; `||` between two means either.
-    /// A build such as `+k3s1` does not count unless the range names one; a prerelease is taken only if the range names one of
-    /// the same release. Absent means any.
+    /// Versions that the Plan may take from the channel, such as `>=1.33 <1.35`, `1.33.x`, `~1.33` or `^1`; `||` means
+    /// either. A bound without a build such as `+k3s1` applies to all builds. A prerelease is in the range only if the
+    /// range names one of the same release. At most 1,024 characters. If absent, the Plan may take any version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub range: Option<String>,
-    /// The channel may move the Plan to an older version, or to one that cannot be compared with what it has. Absent means
-    /// false.
+    /// If true, the channel may move the Plan to an older version, or to one that cannot be compared with its own, but
+    /// never to another distribution. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
-    /// By how many minor versions a node may differ from the Plan's version when it is started, as its kubelet says: with 1, a
-    /// node at 1.31 is not started for 1.33. It waits, and the others go on. Absent means any.
+    /// Maximum number of minor versions between a node's kubelet and the Plan's version when the node starts. With 1, a
+    /// node at 1.31 does not start for 1.33; other nodes do. If absent, there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_minor_skip: Option<i32>,
-    /// How long a version must have been out before it is taken from the channel, as a Go duration such as `72h`: since its
-    /// release, where the channel dates it, otherwise since it was seen first. Absent means `0s`.
+    /// Age at which the Plan takes a version from the channel, as a Go duration such as `72h`. It counts from the
+    /// release, if the channel dates it, otherwise from when the version was first seen. Defaults to `0s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_age: Option<String>,
-    /// Asks the registry once for each version what the tags of the Plan's images stand for, and runs its Jobs by that digest: all
-    /// nodes get the same, whatever their architecture, though the tag may move. Absent means false.
+    /// If true, the controller resolves the tags of the Plan's images once for each hash, and Jobs run these digests.
+    /// All nodes get the same image, whatever their architecture, even if a tag moves. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin_digest: Option<bool>,
-    /// Takes no version from the channel by itself: status shows the candidate, and the annotation `refit.rs/approve` with that
-    /// version takes it. Absent means false.
+    /// If true, the Plan takes a version from the channel only with approval: status shows the candidate, and the
+    /// annotation `refit.rs/approve` with that version approves it. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub propose: Option<bool>,
 }
 
-/// What of a policy cannot be read.
+/// Why a policy is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
-    /// A range that is none.
+    /// The range has a syntax error.
     #[error("spec.versionPolicy.range is invalid, {0}")]
     Range(RangeError),
-    /// An age that is no duration.
+    /// The age is no duration.
     #[error("spec.versionPolicy.minimumAge is invalid, {0}")]
     Age(DurationError),
-    /// A version cannot be out for less than nothing.
+    /// The age is negative.
     #[error("spec.versionPolicy.minimumAge is {0}: it must not be negative")]
     NegativeAge(GoDuration),
-    /// A node cannot differ by less than nothing.
+    /// The number is negative.
     #[error("spec.versionPolicy.maxMinorSkip is {0}: it must be 0 or more")]
     MinorSkip(i32),
 }
 
 impl VersionPolicySpec {
-    /// The policy, read.
+    /// The parsed policy.
     ///
     /// # Errors
-    /// The first field that cannot be read.
+    /// Fails if a field is invalid, with the first such field.
     pub fn read(&self) -> Result<Policy, BadPolicy> {
         let range = self.range.as_deref().map(str::parse::<Range>);
         let range = range.transpose().map_err(BadPolicy::Range)?;
@@ -88,22 +89,27 @@ impl VersionPolicySpec {
 }
 
 impl PlanSpec {
-    /// `spec.versionPolicy`, read, or what its absence means.
+    /// The parsed `spec.versionPolicy`, or the default policy.
     ///
     /// # Errors
-    /// The first field of it that cannot be read; `validate` has said so.
+    /// Fails if a field is invalid; `validate` has reported it.
     pub fn version_policy(&self) -> Result<Policy, BadPolicy> {
         let policy = self.version_policy.as_ref();
         policy.map_or_else(|| Ok(Policy::default()), VersionPolicySpec::read)
     }
 
-    /// Jobs run their images by digest.
+    /// The distribution that the image of the Plan installs, if its name says so.
+    pub fn distribution(&self) -> Option<&'static str> {
+        distribution_of(&self.upgrade.image)
+    }
+
+    /// Whether Jobs run their images by digest.
     pub fn pins_digests(&self) -> bool {
         let policy = self.version_policy.as_ref();
         policy.and_then(|policy| policy.pin_digest).unwrap_or_default()
     }
 
-    /// By how many minor versions a node may differ when it is started.
+    /// Maximum number of minor versions between a node and the Plan when the node starts.
     pub fn max_minor_skip(&self) -> Option<u64> {
         let skip = self.version_policy.as_ref()?.max_minor_skip?;
         u64::try_from(skip).ok()
@@ -122,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_asks_for_nothing() {
+    fn an_absent_policy_field_asks_for_nothing() {
         let policy = read(json!({})).unwrap();
         assert_eq!(
             policy,
@@ -134,6 +140,20 @@ mod tests {
         assert!(!PlanSpec::default().version_policy().unwrap().is_given);
         assert!(!PlanSpec::default().pins_digests());
         assert_eq!(PlanSpec::default().max_minor_skip(), None);
+    }
+
+    #[test]
+    fn a_range_has_the_same_maximum_length_in_the_schema_and_in_the_controller() {
+        let schema = serde_json::to_value(schemars::schema_for!(VersionPolicySpec)).unwrap();
+        let longest = schema["properties"]["range"]["maxLength"].as_u64();
+        assert_eq!(longest, u64::try_from(crate::version::MAX_RANGE_LEN).ok());
+        let range = |length: usize| read(json!({ "range": format!("{:length$}", "1.31.x") }));
+        assert!(range(1024).is_ok());
+        let error = range(1025).unwrap_err();
+        assert!(
+            error.contains("spec.versionPolicy.range is invalid") && error.contains("1025 bytes"),
+            "{error}"
+        );
     }
 
     #[test]

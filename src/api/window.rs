@@ -1,12 +1,12 @@
-//! When a Plan may start nodes: `spec.window`, parsed as system-upgrade-controller parses it (S58).
+//! `spec.window`: when nodes of a Plan may start, parsed as by system-upgrade-controller (S58).
 //!
-//! A window is open while the clock on the wall in its zone shows a time from `startTime` to the last instant of
-//! `endTime`'s second, on one of `days`. So a time that summer time skips is never inside, and an hour that comes twice
-//! is inside twice: whatever the zone does, no node is started at a time of day that the Plan does not name.
-//! A window that ends before it starts goes on overnight and belongs to the day on which it starts.
+//! A window is open while the local time in its zone is between `startTime` and the end of `endTime`'s second, on one
+//! of `days`. A time that summer time skips is never inside, and an hour that occurs twice is inside twice, so no node
+//! starts at a time of day that the Plan does not name. A window that ends before it starts is overnight, and belongs
+//! to the day on which it starts.
 //!
-//! Pure: the instant and the process's own zone are arguments, and zones come from the bundled database, so that the
-//! same Plan means the same on every machine. Nothing here decides what a closed window does to a roll-out.
+//! Pure: the time and the local zone are arguments, and zones come from the bundled database, so that a Plan means the
+//! same on every machine. What a closed window does to a roll-out is decided elsewhere.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::TimeWindowSpec;
 
-/// The words for each day of the week from Sunday, as the schema lists them.
+/// Accepted names of each day of the week, from Sunday, as in the schema.
 pub const DAYS: [[&str; 4]; 7] = [
     ["0", "su", "sun", "sunday"],
     ["1", "mo", "mon", "monday"],
@@ -28,30 +28,28 @@ pub const DAYS: [[&str; 4]; 7] = [
     ["6", "sa", "sat", "saturday"],
 ];
 
-/// How far to look for the next change. A window comes round every week; the second week is for a day that the zone
-/// skips (Pacific/Apia had no 30 December 2011) or whose window falls into the hour that summer time skips; the rest is
-/// margin.
+/// How far to look for the next change. A window recurs every week. The second week covers a day that the zone skips
+/// (Pacific/Apia had no 30 December 2011), or an opening inside the hour that summer time skips. The rest is margin.
 const HORIZON: SignedDuration = SignedDuration::from_hours(5 * 7 * 24);
 
-/// Zones from the database in the binary: the container image has no other, and a lookup needs no I/O.
+/// Zones from the database in the binary, because the container image has no other, and a lookup needs no I/O.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-/// What is wrong with a window, in system-upgrade-controller's words (S53, S58).
+/// Why a window is invalid, with system-upgrade-controller's messages (S53, S58).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
-    /// A day that is no day.
     #[error("Invalid weekday: {0}")]
     Day(String),
-    /// A number that is no day: only 0 (Sunday) to 6 are.
+    /// A number outside of 0 (Sunday) to 6.
     #[error("Invalid weekday, number out of range: {0}")]
     DayOutOfRange(String),
-    /// A zone that the database does not have. Names are case-sensitive.
+    /// An unknown zone. Names are case-sensitive.
     #[error("unknown time zone {0}")]
     Zone(String),
-    /// A path where the name of a zone belongs.
+    /// A path instead of the name of a zone.
     #[error("time: invalid location name")]
     ZoneIsPath,
-    /// A start or end in none of the six forms, or absent.
+    /// A start or end in none of the six formats, or absent.
     #[error("Invalid time format: {0}")]
     Time(String),
 }
@@ -61,17 +59,21 @@ pub enum WindowError {
 pub struct Window {
     days: Days,
     start: Time,
-    /// The last second that is inside.
+    /// The last second inside the window.
     end: Time,
     zone: TimeZone,
 }
 
 impl Window {
-    /// Parses a window. `local` is the zone of the process, which a Plan may ask for by the name `Local`.
+    pub fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+
+    /// Parses a window. `local` is the zone of the process, which `Local` means.
     ///
     /// # Errors
-    /// The first mistake, looked for in system-upgrade-controller's order: days, zone, start, end. A start or an end
-    /// that is absent is a mistake; days that are absent are not, but such a window never opens.
+    /// Fails with the first error in system-upgrade-controller's order: days, zone, start, end. A missing start or end
+    /// is an error. Missing days are not, but such a window never opens.
     pub fn parse(spec: &TimeWindowSpec, local: &TimeZone) -> Result<Self, WindowError> {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         Ok(Self {
@@ -82,7 +84,7 @@ impl Window {
         })
     }
 
-    /// Whether `now` is inside.
+    /// Whether `now` is inside the window.
     pub fn contains(&self, now: Timestamp) -> bool {
         let wall = self.zone.to_datetime(now);
         let clock = second_of_day(wall.time());
@@ -96,14 +98,13 @@ impl Window {
         }
     }
 
-    /// The first instant from `now` on that is inside, which is `now` where the window is open. `None` for a window that
-    /// never opens.
+    /// When the window is open next: `now` if it is open. `None` if it never opens.
     pub fn next_open(&self, now: Timestamp) -> Option<Timestamp> {
         self.first(now, true)
     }
 
-    /// The first instant after `now` that is outside again. `None` where the window is closed, and for one that never
-    /// closes (every day from `00:00` to `23:59:59`).
+    /// When the window closes next. `None` if it is closed, and if it never closes (every day from `00:00` to
+    /// `23:59:59`).
     pub fn closes(&self, now: Timestamp) -> Option<Timestamp> {
         if self.contains(now) {
             self.first(now, false)
@@ -112,10 +113,10 @@ impl Window {
         }
     }
 
-    /// The first instant from `now` on at which the window is open, or is not.
+    /// The first time from `now` on at which the window is open, or closed.
     ///
-    /// A window changes only where the wall clock reaches its start, passes its end, or jumps. So it is enough to look at
-    /// `now` and at each such instant after it. (Midnight changes nothing: an overnight window keeps its day.)
+    /// A window changes only when the local time reaches its start, passes its end, or jumps. So it is enough to check
+    /// `now` and these times. (Midnight changes nothing, because an overnight window keeps its day.)
     fn first(&self, now: Timestamp, open: bool) -> Option<Timestamp> {
         let until = now.saturating_add(HORIZON).ok()?;
         let mut at = now;
@@ -128,7 +129,7 @@ impl Window {
         None
     }
 
-    /// The next instant after `at` at which the window may open or close.
+    /// The next time after `at` at which the window may open or close.
     fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
         const DAY: i64 = 24 * 60 * 60;
         let clock = second_of_day(self.zone.to_datetime(at).time());
@@ -138,29 +139,28 @@ impl Window {
         };
         let seconds =
             until_clock_shows(second_of_day(self.start)).min(until_clock_shows(second_of_day(self.end) + 1));
-        let whole = at.as_second() - i64::from(at.subsec_nanosecond() < 0); // rounded down before 1970 too
+        let whole = at.as_second() - i64::from(at.subsec_nanosecond() < 0); // rounds down, also before 1970
         let by_clock = Timestamp::from_second(whole.checked_add(seconds)?).ok()?;
-        // Where the clock jumps before it gets there, the count of seconds is void: look again at the jump.
+        // If the local time jumps before, the computed time is wrong: check at the jump.
         let jump = self.zone.following(at).next().map(|jump| jump.timestamp());
         Some(jump.map_or(by_clock, |jump| jump.min(by_clock)))
     }
 }
 
 impl fmt::Display for Window {
-    /// As `Mon,Tue 22:00:00-04:00:00 Europe/Berlin`.
+    /// Prints `Mon,Tue 22:00:00-04:00:00 Europe/Berlin`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zone = self.zone.iana_name().unwrap_or("Local");
         write!(f, "{} {}-{} {zone}", self.days, self.start, self.end)
     }
 }
 
-/// A set of days of the week, one bit for each from Sunday.
+/// A set of days of the week, one bit per day from Sunday.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Days(u8);
 
 impl Days {
-    /// Empty words are passed over, and case does not matter, as in the parser that system-upgrade-controller uses; the
-    /// schema is stricter.
+    /// Ignores empty words and case, as the parser of system-upgrade-controller does; the schema is stricter.
     fn parse<'a>(words: impl Iterator<Item = &'a String>) -> Result<Self, WindowError> {
         let mut days = 0;
         for word in words.filter(|word| !word.is_empty()) {
@@ -186,7 +186,7 @@ impl fmt::Display for Days {
     }
 }
 
-/// Days from Sunday. A number may have a sign and leading zeros.
+/// Number of a day, from Sunday. A number may have a sign and leading zeros.
 fn day(word: &str) -> Result<usize, WindowError> {
     if let Ok(number) = word.parse::<i64>() {
         return usize::try_from(number)
@@ -209,7 +209,7 @@ fn zone(name: &str, local: &TimeZone) -> Result<TimeZone, WindowError> {
         }
         _ => {}
     }
-    // jiff finds `europe/berlin` too. Go does not, and a Plan must mean the same under both controllers.
+    // jiff also finds `europe/berlin`. Go does not, and a Plan must mean the same under both controllers.
     ZONES
         .get(name)
         .ok()
@@ -217,10 +217,10 @@ fn zone(name: &str, local: &TimeZone) -> Result<TimeZone, WindowError> {
         .ok_or_else(|| WindowError::Zone(name.to_owned()))
 }
 
-/// A time of day in one of the forms `15:04`, `15:04:05`, `03:04pm`, `15`, `03pm` and `3pm`.
+/// Parses a time of day in one of the formats `15:04`, `15:04:05`, `03:04pm`, `15`, `03pm` and `3pm`.
 ///
-/// These are Go's layouts with Go's habits: an hour of the 24-hour clock may have one digit, one of the 12-hour clock with
-/// minutes may not; `0pm` is noon; a fraction after the seconds is allowed, and ignored.
+/// These are Go's layouts with their special cases: an hour of the 24-hour clock may have one digit, one of the 12-hour
+/// clock with minutes may not; `0pm` is noon; a fraction after the seconds is ignored.
 fn time(text: &str) -> Result<Time, WindowError> {
     parse_time(text).ok_or_else(|| WindowError::Time(text.to_owned()))
 }
@@ -250,7 +250,7 @@ fn parse_time(text: &str) -> Option<Time> {
     Time::new(hour, minute, second, 0).ok()
 }
 
-/// A number of one or two ASCII digits, at least `least` of them.
+/// A number of one or two ASCII digits, but at least `least`.
 fn digits(text: &str, least: usize) -> Option<i8> {
     let fits = (least..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     fits.then(|| text.parse().ok()).flatten()
@@ -266,7 +266,7 @@ fn whole_seconds(text: &str) -> Option<&str> {
     }
 }
 
-/// Seconds since midnight on the clock. A window is decided by whole seconds: all of `endTime`'s is inside.
+/// Seconds since midnight. Windows have a resolution of seconds, and all of `endTime`'s second is inside.
 fn second_of_day(time: Time) -> i64 {
     i64::from(time.hour()) * 3600 + i64::from(time.minute()) * 60 + i64::from(time.second())
 }

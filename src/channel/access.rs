@@ -1,8 +1,7 @@
-//! With what a channel or a registry is asked: credentials, certificate authorities, pull secrets; and how these are read
-//! off Secrets.
+//! Credentials, certificate authorities and pull secrets for channels and registries, and how they are read from
+//! Secrets.
 //!
-//! Nothing here is ever shown: `Debug` tells what there is, not what it says, and errors name a Secret and its key, never
-//! a value.
+//! Their values are never printed: `Debug` shows only what is set, and errors name a Secret and its key.
 
 use std::fmt;
 
@@ -11,10 +10,11 @@ use k8s_openapi::api::core::v1::Secret;
 use rustls::RootCertStore;
 
 pub use super::oci::pull::DockerConfig;
-use super::wire::add_authorities;
+use super::transport::add_authorities;
 
 /// Types of Secrets (Kubernetes, "Types of Secret").
 const BASIC_AUTH: &str = "kubernetes.io/basic-auth";
+const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
 const TOKEN: &str = "token";
 const USERNAME: &str = "username";
@@ -25,7 +25,7 @@ const DOCKER_CONFIG: &str = ".dockerconfigjson";
 const DOCKER_CFG: &str = ".dockercfg";
 const CA: &str = "ca.crt";
 
-/// Headers that are the connection's own business.
+/// Headers that belong to the connection.
 const NOT_OURS: [&str; 9] = [
     "connection",
     "content-length",
@@ -38,39 +38,35 @@ const NOT_OURS: [&str; 9] = [
     "upgrade",
 ];
 
-/// With what a channel is asked. The default is nothing.
+/// Access to a channel. The default is anonymous.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// For the channel's own host, and no other.
+    /// Credentials for the channel's own host only.
     pub credentials: Option<Credentials>,
-    /// PEM of authorities to trust beside those that the client trusts anyway.
+    /// PEM of additional authorities to trust.
     pub ca: Option<String>,
-    /// For registries: the contents of pull secrets, the most important first.
+    /// For registries: contents of pull secrets, in order of precedence.
     pub pull: Vec<DockerConfig>,
 }
 
-/// How a request says who asks. `Debug` does not show it.
+/// Credentials of a request. `Debug` does not show them.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// `Authorization: Bearer …`
     Bearer(String),
     /// `Authorization: Basic …`
     Basic {
-        /// The user.
         username: String,
-        /// The password, or a token in its place.
+        /// The password, or a token.
         password: String,
     },
-    /// A header of any name.
     Header {
-        /// Its name.
         name: String,
-        /// Its value.
         value: String,
     },
 }
 
-/// Why a Secret cannot be used. It names keys, and no value.
+/// Why a Secret cannot be used. Names keys, but no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// It has none of the keys.
@@ -78,22 +74,24 @@ pub enum AccessError {
         "secrets {0:?} has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson"
     )]
     Nothing(String),
-    /// It has keys of two ways.
+    /// It has keys of two methods.
     #[error("secrets {0:?} has both {1} and {2}: only one of them can be sent")]
     Both(String, &'static str, &'static str),
-    /// One of two keys is missing.
     #[error("secrets {0:?} has no key {1:?}, which belongs to {2}")]
     Missing(String, &'static str, &'static str),
-    /// A value is none that can be used.
     #[error("secrets {0:?}: {1} cannot be used: {2}")]
     Unusable(String, &'static str, &'static str),
-    /// It has no authorities.
     #[error("secrets {0:?} has no key \"ca.crt\"")]
     NoCa(String),
+    /// Whoever may create Plans could have a token of any service account sent to a server of their own.
+    #[error(
+        "secrets {0:?} is the token of a service account, which is not sent to a channel: create a secret with the channel's own credentials"
+    )]
+    ServiceAccount(String),
 }
 
 impl Credentials {
-    /// What tells them from others.
+    /// What distinguishes these credentials in a cache key.
     pub(super) fn parts(&self) -> Vec<String> {
         let parts = match self {
             Self::Bearer(token) => ["bearer", token, ""],
@@ -115,12 +113,13 @@ impl fmt::Debug for Credentials {
 }
 
 impl Access {
-    /// Reads the Secret that `spec.channelSecretRef` names.
+    /// Reads the Secret of `spec.channelSecretRef`.
     ///
     /// # Errors
-    /// It has no credentials, or some that cannot be used.
+    /// Fails if it has no usable credentials.
     pub fn read_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
         let secret = Keys(secret);
+        secret.refuse_service_account()?;
         let ways = [
             TOKEN,
             USERNAME,
@@ -161,10 +160,10 @@ impl Access {
         Ok(())
     }
 
-    /// Reads the Secret that `spec.channelCASecretRef` names.
+    /// Reads the Secret of `spec.channelCASecretRef`.
     ///
     /// # Errors
-    /// It has no authorities, or some that cannot be used.
+    /// Fails if it has no usable authorities.
     pub fn read_ca(&mut self, secret: &Secret) -> Result<(), AccessError> {
         let secret = Keys(secret);
         let bytes = secret.bytes(CA).ok_or_else(|| AccessError::NoCa(secret.name()))?;
@@ -175,22 +174,30 @@ impl Access {
         Ok(())
     }
 
-    /// Reads one of the Secrets that `spec.imagePullSecrets` names. One that is no pull secret is passed over, as by kubelets.
+    /// Reads a Secret of `spec.imagePullSecrets`. Like kubelets, it ignores a Secret that is no pull secret.
     ///
     /// # Errors
-    /// It is one, and cannot be read.
+    /// Fails if a pull secret is invalid.
     pub fn read_pull_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
-        self.pull.extend(Keys(secret).docker_config()?);
+        let secret = Keys(secret);
+        secret.refuse_service_account()?;
+        self.pull.extend(secret.docker_config()?);
         Ok(())
     }
 }
 
-/// A Secret, by its keys.
 struct Keys<'a>(&'a Secret);
 
 impl<'a> Keys<'a> {
     fn name(&self) -> String {
         self.0.metadata.name.clone().unwrap_or_default()
+    }
+
+    fn refuse_service_account(&self) -> Result<(), AccessError> {
+        if self.0.type_.as_deref() == Some(SERVICE_ACCOUNT_TOKEN) {
+            return Err(AccessError::ServiceAccount(self.name()));
+        }
+        Ok(())
     }
 
     fn bytes(&self, key: &str) -> Option<&'a [u8]> {
@@ -201,7 +208,7 @@ impl<'a> Keys<'a> {
         self.bytes(key).is_some()
     }
 
-    /// A value that a header can hold, without the line end that editors and files leave behind it.
+    /// A value that a header can hold. Editors and files often leave a trailing newline, which is removed.
     fn text(&self, key: &'static str) -> Result<String, AccessError> {
         let bad = |why| AccessError::Unusable(self.name(), key, why);
         let text =
@@ -216,7 +223,7 @@ impl<'a> Keys<'a> {
         Ok(text.to_owned())
     }
 
-    /// One of two keys that belong together.
+    /// One of two keys that are both required.
     fn pair(&self, key: &'static str, other: &'static str) -> Result<String, AccessError> {
         if self.has(key) {
             self.text(key)
@@ -225,7 +232,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// As `pair`, but Kubernetes lets one of the two be missing.
+    /// As `pair`, but Kubernetes allows one of the two to be missing.
     fn of_two(&self, key: &'static str, other: &'static str) -> Result<String, AccessError> {
         if !self.has(key) && self.0.type_.as_deref() == Some(BASIC_AUTH) {
             return Ok(String::new());
@@ -373,6 +380,18 @@ mod tests {
     }
 
     #[test]
+    fn the_token_of_a_service_account_is_sent_nowhere() {
+        let data = [("token", "s3cret"), ("ca.crt", ""), ("namespace", "x")];
+        assert_eq!(
+            read(SERVICE_ACCOUNT_TOKEN, &data).unwrap_err(),
+            "secrets \"x\" is the token of a service account, which is not sent to a channel: create a secret with the channel's own credentials"
+        );
+        let config = [(".dockerconfigjson", r#"{"auths": {}}"#)];
+        let pull = secret(SERVICE_ACCOUNT_TOKEN, &config);
+        assert!(Access::default().read_pull_secret(&pull).is_err());
+    }
+
+    #[test]
     fn authorities_are_looked_at_before_they_are_used() {
         let read = |data: &[(&str, &str)]| {
             let mut access = Access::default();
@@ -391,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pull_secret_is_passed_over() {
+    fn a_secret_that_is_no_pull_secret_is_skipped() {
         let mut access = Access::default();
         let read =
             |access: &mut Access, data: &[(&str, &str)]| access.read_pull_secret(&secret("Opaque", data));

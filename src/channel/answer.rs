@@ -1,4 +1,4 @@
-//! Reads the version off a channel's answer (S46, and design rules where that is too trusting).
+//! Extracts the version from a response (S46), and rejects responses that system-upgrade-controller wrongly accepts.
 
 use http::header::{CONTENT_TYPE, LOCATION};
 use percent_encoding::percent_decode_str;
@@ -6,12 +6,12 @@ use reqwest::Response;
 use url::Url;
 
 use super::ChannelError;
-use super::version::{check, is_semver, munge};
-use super::wire::{is_redirect, status_line};
+use super::transport::{is_redirect, status_line};
+use crate::version::tag::{check, is_semver, munge};
 
-/// How much of a body is read to see whether it is an HTML page.
-const SNIFFED: usize = 1024;
-/// How an HTML page starts. Case does not matter, nor do blanks before it.
+/// How much of a body to read to detect an HTML page.
+pub(super) const SNIFFED: usize = 1024;
+/// How an HTML page starts, without regard to case and leading blanks.
 const HTML: [&str; 7] = [
     "<!doctype",
     "<html",
@@ -22,22 +22,20 @@ const HTML: [&str; 7] = [
     "<!--",
 ];
 
-/// The version that the answer of the channel at `url` gives, as it was released.
+/// The version in the response of the channel at `url`, as released.
 pub(super) async fn version(url: &Url, response: Response) -> Result<String, ChannelError> {
     let status = response.status();
     let version = match status {
         status if is_redirect(status) => {
             let version = base(&location(url, &response)?);
-            // To itself, to the same over https, to another host that has the channel now.
+            // A redirect to itself, to HTTPS, or to the channel's new host.
             if version == base(url) && !is_semver(&munge(&version)) {
                 return Err(ChannelError::Back);
             }
             version
         }
         status if status.is_success() => {
-            if is_html(response).await? {
-                return Err(ChannelError::Html);
-            }
+            refuse_pages(response).await?;
             base(url)
         }
         _ => return Err(ChannelError::Unexpected(status_line(response.version(), status))),
@@ -46,7 +44,7 @@ pub(super) async fn version(url: &Url, response: Response) -> Result<String, Cha
     Ok(version)
 }
 
-/// The Location of a redirect, resolved against the URL that was asked.
+/// The Location of a redirect, resolved against the URL of the request.
 fn location(url: &Url, response: &Response) -> Result<Url, ChannelError> {
     let location = response
         .headers()
@@ -65,17 +63,18 @@ fn location(url: &Url, response: &Response) -> Result<Url, ChannelError> {
     Ok(location)
 }
 
-/// The last element of a URL's path, decoded first, as Go's `filepath.Base` gives it: empty where that gives `.` or `/`.
+/// The last element of a URL's decoded path, as Go's `filepath.Base`, but empty where that returns `.` or `/`.
 fn base(url: &Url) -> String {
     let path = percent_decode_str(url.path()).decode_utf8_lossy();
     let path = path.trim_end_matches('/');
     path.rsplit_once('/').map_or(path, |(_, last)| last).to_owned()
 }
 
-async fn is_html(mut response: Response) -> Result<bool, ChannelError> {
+/// Rejects HTML pages and lists of channels.
+async fn refuse_pages(mut response: Response) -> Result<(), ChannelError> {
     let content_type = response.headers().get(CONTENT_TYPE);
     if is_html_type(content_type.and_then(|value| value.to_str().ok())) {
-        return Ok(true);
+        return Err(ChannelError::Html);
     }
     let mut start = Vec::new();
     while start.len() < SNIFFED {
@@ -88,10 +87,26 @@ async fn is_html(mut response: Response) -> Result<bool, ChannelError> {
             None => break,
         }
     }
-    Ok(is_html_text(&start))
+    if is_html_text(&start) {
+        return Err(ChannelError::Html);
+    }
+    if is_list_text(&start) {
+        return Err(ChannelError::List);
+    }
+    Ok(())
 }
 
-/// Whether a content type is that of a page for people.
+/// Whether a body is the list of Rancher's channel server, which means that the URL lacks the name of a channel.
+fn is_list_text(body: &[u8]) -> bool {
+    let text: String = String::from_utf8_lossy(body)
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .collect();
+    text.starts_with('{')
+        && (text.contains(r#""type":"collection""#) || text.contains(r#""resourceType":"channels""#))
+}
+
+/// Whether a content type is that of an HTML page.
 pub(super) fn is_html_type(content_type: Option<&str>) -> bool {
     let media_type = content_type
         .and_then(|value| value.split(';').next())
@@ -100,7 +115,7 @@ pub(super) fn is_html_type(content_type: Option<&str>) -> bool {
     media_type.eq_ignore_ascii_case("text/html") || media_type.eq_ignore_ascii_case("application/xhtml+xml")
 }
 
-/// Whether a body begins as a page for people does.
+/// Whether a body begins like an HTML page.
 pub(super) fn is_html_text(body: &[u8]) -> bool {
     let start = &body[..body.len().min(SNIFFED)];
     let text = String::from_utf8_lossy(start).to_ascii_lowercase();

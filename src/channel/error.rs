@@ -1,4 +1,4 @@
-//! Why channels cannot be asked, and why a channel gave nothing.
+//! Errors of channels.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::version::Refused;
+use crate::version::tag::Refused;
 
-/// Why channels cannot be asked at all.
+/// Why no channel can be polled.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error("CA file {path:?} cannot be read")]
@@ -26,12 +26,14 @@ pub enum SetupError {
     Http(#[source] reqwest::Error),
 }
 
-/// Why a channel gave no version. The text goes to status and events: it is short, and it holds neither the URL nor
-/// anything else of the answer than the version that was refused, since both may hold secrets.
+/// Why a channel gave no version. The text is written to status and events, so it is short. It contains neither the URL
+/// nor the response, which may contain secrets, except for a version that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
     #[error("the channel is not a URL such as https://update.k3s.io/v1-release/channels/stable")]
     NotAUrl,
+    #[error("the channel has no scheme: write https:// in front of it")]
+    NoScheme,
     #[error("the channel's URL has the scheme {0:?}; only http, https, github and oci are asked")]
     Scheme(String),
     #[error("the channel is no repository on GitHub such as github://k3s-io/k3s: {0}")]
@@ -42,18 +44,17 @@ pub enum ChannelError {
     NotAnImage(String),
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
-    /// The innermost cause: connection refused, no such host, a certificate that is not trusted.
+    /// The innermost cause: connection refused, no such host, an untrusted certificate.
     #[error("the channel cannot be asked: {0}")]
     Failed(String),
-    /// As system-upgrade-controller says it: `unexpected response: HTTP/1.1 404 Not Found`.
+    /// system-upgrade-controller's message: `unexpected response: HTTP/1.1 404 Not Found`.
     #[error("unexpected response: {0}")]
     Unexpected(String),
-    /// 401, or 403 that is no rate limit.
+    /// 401, or 403 without a rate limit.
     #[error("{} ({status})", if *.given { "the credentials are not accepted" } else { "credentials are asked for, and there are none" })]
     Denied {
-        /// The status line.
         status: String,
-        /// Some were sent.
+        /// Whether credentials were sent.
         given: bool,
     },
     #[error("there is no such repository, or not for those who ask ({0})")]
@@ -62,7 +63,7 @@ pub enum ChannelError {
     NoImage(String),
     #[error("the rate limit is used up{}", .until.map_or(String::new(), |until| format!(", until {until}")))]
     RateLimited {
-        /// When it is lifted, where that was told.
+        /// When it ends, if the server said so.
         until: Option<Timestamp>,
     },
     #[error("the redirect ({0}) has no Location")]
@@ -83,8 +84,22 @@ pub enum ChannelError {
     NotJson(&'static str),
     #[error("the answer has more than {} MiB", .0 / (1 << 20))]
     TooLarge(usize),
+    #[error("the pages of the answer have more than {} MiB", .0 / (1 << 20))]
+    TooLargeInAll(usize),
     #[error("after {0} tags there are still more")]
     TooManyTags(usize),
+    #[error("a page of the answer has more than {0} releases")]
+    TooManyReleases(usize),
+    #[error("the list has more than {0} channels")]
+    TooManyChannels(usize),
+    #[error("other channels with very many releases are being read; this one is read later")]
+    Busy,
+    #[error("{0} is none that --channel-host names")]
+    HostNotAllowed(String),
+    #[error(
+        "{0} is link-local, or the metadata service of a cloud, which gives credentials to whoever asks: name it with --channel-host if it is a channel"
+    )]
+    Metadata(String),
     #[error("the next page of the answer is on another host, or one that was read before")]
     Paging,
     #[error("the registry asks for credentials in a way that is not known, or that would show them")]
@@ -93,8 +108,21 @@ pub enum ChannelError {
     NoToken,
     #[error("the registry gives no digest")]
     NoDigest,
-    #[error("the channel server has no channel {}{}", .0, .1.as_ref().map_or(String::new(), |near| format!("; did you mean {near}?")))]
-    NoChannel(String, Option<String>),
+    #[error("the channel server has no channel {name}{}it has {known}", .near.as_ref().map_or("; ".to_owned(), |near| format!("; did you mean {near}? ")))]
+    NoChannel {
+        /// The requested name.
+        name: String,
+        /// A similar name.
+        near: Option<String>,
+        /// The first known names.
+        known: String,
+    },
+    #[error("the channel's URL names no channel behind its #; the server has {0}")]
+    NoName(String),
+    #[error(
+        "the answer is a list of channels: name one of them behind a #, such as …/v1-release/channels#stable"
+    )]
+    List,
     #[error("channel {0} of the channel server has no version now")]
     NoVersion(String),
     #[error("{0}")]
@@ -108,8 +136,8 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    /// What the sending of a request failed with: only the innermost cause, since the outer ones name the URL, which may hold
-    /// a password.
+    /// The error of sending a request. Contains only the innermost cause, because the outer ones name the URL, which
+    /// may contain a password.
     pub(super) fn failed(error: &reqwest::Error) -> Self {
         let mut cause: &dyn StdError = error;
         while let Some(inner) = cause.source() {

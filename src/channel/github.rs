@@ -1,5 +1,5 @@
-//! The releases of a repository on GitHub: from its API, drafts and prereleases aside; and where the API does not answer,
-//! the one that the repository's pages call the latest.
+//! The releases of a GitHub repository from its API, without drafts and prereleases. If the API does not answer, the
+//! latest release from the repository's web page.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,27 +11,32 @@ use serde::Deserialize;
 use url::Url;
 
 use super::access::{Access, Credentials};
+use super::body::{Body, Share};
+use super::cache::{Key, Page, is_limit, key};
+use super::items::{List, each};
 use super::kind::Github;
-use super::memory::{Key, Page, is_limit, key};
-use super::version::{check, munge};
-use super::wire::{Answer, Auth, Request, fetch, hop, is_redirect, status_line};
-use super::{ChannelError, Http, Offer, Release};
+use super::transport::{Answer, Auth, Request, fetch, hop, is_redirect, status_line};
+use super::{ChannelError, Http};
+use crate::version::tag::{check, munge};
+use crate::version::{Offer, Release};
 
 const ACCEPTED: &str = "application/vnd.github+json";
 const API_VERSION: (&str, &str) = ("x-github-api-version", "2022-11-28");
-/// The most that the API gives at a time.
+/// Maximum page size of the API.
 const PER_PAGE: usize = 100;
-/// How many pages are read. GitHub gives them from the newest on.
+/// Number of pages to read. GitHub lists the newest releases first.
 const MAX_PAGES: usize = 10;
-/// A release of k3s takes about 50 kB, and most of it are its files.
+/// A release of k3s takes about 50 kB, mostly for its assets.
 const MAX_BODY: usize = 16 << 20;
-/// How long later pages count as unchanged while the first one is, where each question counts towards a rate limit of 60
-/// an hour. A new release changes the first page.
+/// Maximum number of releases in a page, whatever the server thinks of [`PER_PAGE`].
+const MAX_IN_PAGE: usize = 1_000;
+/// How long later pages count as unchanged while the first is, if each request counts towards a limit of 60 an hour. A
+/// new release changes the first page.
 const UNCHANGED: Duration = Duration::from_secs(60 * 60);
-/// How many redirects lead from a repository's old name to its latest release.
+/// Maximum number of redirects from a repository's old name to its latest release.
 const MAX_HOPS: usize = 3;
 
-/// A release, as the API has it ("List releases").
+/// A release in the API ("List releases").
 #[derive(Deserialize)]
 struct ApiRelease {
     tag_name: String,
@@ -43,35 +48,35 @@ struct ApiRelease {
     published_at: Option<Timestamp>,
 }
 
-/// An error, and whether the repository's pages may answer in place of the API.
-struct Trouble {
+/// An error, and whether the web page may be used instead.
+struct ApiError {
     error: ChannelError,
-    passing: bool,
+    transient: bool,
 }
 
-impl From<ChannelError> for Trouble {
+impl From<ChannelError> for ApiError {
     fn from(error: ChannelError) -> Self {
-        let passing = matches!(
+        let transient = matches!(
             error,
             ChannelError::TimedOut(_) | ChannelError::Failed(_) | ChannelError::RateLimited { .. }
         );
-        Self { error, passing }
+        Self { error, transient }
     }
 }
 
 impl Http {
     pub(super) async fn github(&self, github: &Github, access: &Access) -> Result<Offer, ChannelError> {
         let identity = identity(github, access);
-        let trouble = match self.feed(github, access, &identity).await {
+        let error = match self.feed(github, access, &identity).await {
             Ok(offer) => return Ok(offer),
-            Err(trouble) => trouble,
+            Err(error) => error,
         };
-        if !trouble.passing {
-            return Err(trouble.error);
+        if !error.transient {
+            return Err(error.error);
         }
-        // What the pages say is worth less than why the API does not answer.
+        // The error of the API is more useful than that of the web page.
         let Ok(latest) = self.latest(github, access).await else {
-            return Err(trouble.error);
+            return Err(error.error);
         };
         let mut releases = self.remembered(github, &identity);
         if !releases.iter().any(|release| release.version == latest) {
@@ -79,7 +84,7 @@ impl Http {
         }
         let partial = format!(
             "GitHub's API does not answer ({}); the latest release is read off its page",
-            trouble.error
+            error.error
         );
         Ok(Offer {
             releases,
@@ -87,16 +92,16 @@ impl Http {
         })
     }
 
-    /// All releases, by the API.
-    async fn feed(&self, github: &Github, access: &Access, identity: &[String]) -> Result<Offer, Trouble> {
+    /// All releases, from the API.
+    async fn feed(&self, github: &Github, access: &Access, identity: &[String]) -> Result<Offer, ApiError> {
         let limits = key(identity
             .iter()
             .map(String::as_str)
             .chain([github.api.authority()]));
-        if let Some(error) = self.memory.limited(&limits) {
+        if let Some(error) = self.cache.limited(&limits) {
             return Err(error.into());
         }
-        let http = self.wire.clients(access.ca.as_deref())?.pages;
+        let clients = self.transport.clients(access.ca.as_deref())?;
         let auth = access.credentials.as_ref();
         let auth = auth
             .map(|credentials| Auth::new(credentials, &github.api))
@@ -104,6 +109,7 @@ impl Http {
         let mut next = Some(first_page(github)?);
         let (mut releases, mut seen) = (Vec::new(), BTreeSet::new());
         let (mut unchanged, mut partial) = (false, None);
+        let share = self.reading.share();
         while let Some(url) = next.take() {
             if seen.len() >= MAX_PAGES {
                 partial = Some(format!(
@@ -116,7 +122,7 @@ impl Http {
                 return Err(ChannelError::Paging.into());
             }
             let page_key = page_key(identity, &url);
-            let known = self.memory.page(&page_key);
+            let known = self.cache.page(&page_key);
             let still = |page: &Page| auth.is_none() && unchanged && page.age() < UNCHANGED;
             let page = match known {
                 Some(page) if still(&page) => page,
@@ -130,11 +136,11 @@ impl Http {
                         header: Some(API_VERSION),
                         limit: MAX_BODY,
                     };
-                    let answer = fetch(&http, self.timeout, &request).await?;
+                    let share = share.clone();
+                    let parser = move |body: &mut Body| published(body, &share);
+                    let (answer, releases) = fetch(&clients, self.timeout, &request, parser).await?;
                     self.refused(&answer, limits, auth.is_some())?;
-                    let (page, same) = self
-                        .memory
-                        .settle(page_key, known.as_deref(), &answer, published)?;
+                    let (page, same) = self.cache.store(page_key, known.as_deref(), &answer, releases)?;
                     if seen.len() == 1 {
                         unchanged = same;
                     }
@@ -154,36 +160,38 @@ impl Http {
         })
     }
 
-    /// Why an answer is none, where it is none.
-    fn refused(&self, answer: &Answer, limits: Key, given: bool) -> Result<(), Trouble> {
+    /// The error of a response, if it is one.
+    fn refused(&self, answer: &Answer, limits: Key, given: bool) -> Result<(), ApiError> {
         let status = answer.status;
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(());
         }
         if is_limit(answer) {
-            return Err(self.memory.limit(limits, answer).into());
+            return Err(self.cache.limit(limits, answer).into());
         }
         let line = answer.line();
         Err(match status {
             StatusCode::NOT_FOUND => ChannelError::NoRepository(line).into(),
-            // GitHub does not forbid anybody to read what is public: something between does.
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Trouble {
+            // GitHub forbids nobody to read public repositories, so a proxy does.
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ApiError {
                 error: ChannelError::Denied { status: line, given },
-                passing: status == StatusCode::FORBIDDEN && !given,
+                transient: status == StatusCode::FORBIDDEN && !given,
             },
-            _ => Trouble {
+            _ => ApiError {
                 error: ChannelError::Unexpected(line),
-                passing: status.is_server_error(),
+                transient: status.is_server_error(),
             },
         })
     }
 
-    /// What the pages of the repository call its latest release. They are for everybody, and take no credentials.
+    /// The latest release from the repository's web page. The page is public, so no credentials are sent.
     async fn latest(&self, github: &Github, access: &Access) -> Result<String, ChannelError> {
-        let http = self.wire.clients(access.ca.as_deref())?.once;
+        let clients = self.transport.clients(access.ca.as_deref())?;
+        let http = &clients.once;
         let asking = async {
             let mut url = join(&github.web, "releases/latest")?;
             for _ in 0..MAX_HOPS {
+                clients.hosts.check(&url)?;
                 let request = http.get(url.clone()).header(ACCEPT, "*/*");
                 let response = request
                     .send()
@@ -210,14 +218,14 @@ impl Http {
             .unwrap_or(Err(ChannelError::TimedOut(self.timeout)))
     }
 
-    /// What the API said before, as far as it is still known.
+    /// Releases from earlier pages of the API, as far as they are cached.
     fn remembered(&self, github: &Github, identity: &[String]) -> Vec<Release> {
         let mut releases: Vec<Release> = Vec::new();
         let mut next = first_page(github).ok();
         for _ in 0..MAX_PAGES {
             let page = next
                 .take()
-                .and_then(|url| self.memory.page(&page_key(identity, &url)));
+                .and_then(|url| self.cache.page(&page_key(identity, &url)));
             let Some(page) = page else { break };
             releases.extend(page.releases.iter().cloned());
             next.clone_from(&page.next);
@@ -226,14 +234,14 @@ impl Http {
     }
 }
 
-/// Each release once: one that is published between two pages moves others from the first to the second.
+/// Removes duplicates: a release that is published between two requests moves others to the next page.
 fn once(mut releases: Vec<Release>) -> Vec<Release> {
     releases.sort_by(|one, other| one.version.cmp(&other.version));
     releases.dedup_by(|one, other| one.version == other.version);
     releases
 }
 
-/// Who asks: nobody reads what was read with another's credentials, or off a server that another trusts.
+/// Cache key of the requester: pages are not shared between different credentials or authorities.
 fn identity(github: &Github, access: &Access) -> Vec<String> {
     let mut identity = vec![github.api.to_string(), access.ca.clone().unwrap_or_default()];
     identity.extend(
@@ -258,9 +266,8 @@ fn join(base: &Url, rest: &str) -> Result<Url, ChannelError> {
     base.join(rest).map_err(|_| ChannelError::NotAUrl)
 }
 
-/// The releases of a page that are for everybody, and can be an image tag and a label value.
-fn published(answer: &Answer) -> Result<Vec<Release>, ChannelError> {
-    let all: Vec<ApiRelease> = answer.json("list of releases")?;
+/// The releases of a page that are neither drafts nor prereleases, and can be an image tag and a label value.
+fn published(body: &mut Body, share: &Share) -> Result<Vec<Release>, ChannelError> {
     let fit = |release: &ApiRelease| {
         !release.draft && !release.prerelease && check(&munge(&release.tag_name)).is_ok()
     };
@@ -268,7 +275,19 @@ fn published(answer: &Answer) -> Result<Vec<Release>, ChannelError> {
         version: release.tag_name,
         published: release.published_at,
     };
-    Ok(all.into_iter().filter(fit).map(release).collect())
+    let (mut count, mut releases) = (0, Vec::new());
+    each(body, List::Root, "list of releases", |one: ApiRelease| {
+        count += 1;
+        if count > MAX_IN_PAGE {
+            return Err(ChannelError::TooManyReleases(MAX_IN_PAGE));
+        }
+        if fit(&one) {
+            share.take()?;
+            releases.push(release(one));
+        }
+        Ok(())
+    })?;
+    Ok(releases)
 }
 
 /// The tag at the end of `/owner/repository/releases/tag/v1.2.3`.

@@ -1,53 +1,48 @@
-//! What kind of channel a URL is, and where it leads. Pure.
+//! Parses the URL of a channel. Pure.
 //!
-//! A credential belongs into a Secret: `github://` and `oci://` take none in the URL.
+//! Credentials belong in a Secret: `github://` and `oci://` allow none in the URL.
 
-use std::net::IpAddr;
-
-use url::{Host, Url};
+use url::Url;
 
 use super::ChannelError;
+use super::hosts::is_loopback;
 
-/// What `oci://docker.io/…` means, and where Docker Hub answers.
+/// The host of `oci://docker.io/…`, and the host of Docker Hub's API.
 const HUB: &str = "docker.io";
 const HUB_REGISTRY: &str = "registry-1.docker.io";
 const HUB_OFFICIAL: &str = "library/";
 
-/// A channel, read.
+/// A parsed channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A redirect whose Location ends in the version (S45, S46).
     Redirect(Url),
-    /// The list of a channel server's channels, and the one that is meant. It may answer with a redirect all the same.
+    /// The list of a channel server, and the ID of a channel. The server may still answer with a redirect.
     Listed(Url, String),
-    /// The releases of a repository on GitHub.
     Github(Github),
-    /// The tags of a repository in a registry.
     Oci(Repository),
 }
 
-/// A repository on GitHub, or on a server of one's own.
+/// A repository on GitHub or GitHub Enterprise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Github {
-    /// Where the API answers about the repository; it ends in `/`.
+    /// URL of the repository in the API; ends in `/`.
     pub(super) api: Url,
-    /// Where its pages are; it ends in `/`.
+    /// URL of its web pages; ends in `/`.
     pub(super) web: Url,
 }
 
-/// A repository in a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Repository {
-    /// The registry's root: where it answers.
+    /// Root URL of the registry's API.
     pub(super) root: Url,
-    /// The host as people name it, with its port: what pull secrets are searched for.
+    /// Host as users write it, with its port. Pull secrets are looked up by it.
     pub(super) host: String,
-    /// The path in it.
     pub(super) path: String,
 }
 
 impl Kind {
-    /// Reads a channel. With authorities of its own, a host on loopback is asked over TLS.
+    /// Parses a channel. If the Plan has its own authorities, loopback hosts use TLS too.
     pub(super) fn parse(channel: &str, has_ca: bool) -> Result<Self, ChannelError> {
         let channel = channel.trim();
         let (scheme, rest) = channel.split_once("://").unwrap_or_default();
@@ -59,6 +54,9 @@ impl Kind {
             "https" => Some("https"),
             _ => return Err(ChannelError::Scheme(format!("{scheme}+{transport}"))),
         };
+        if lacks_scheme(channel) {
+            return Err(ChannelError::NoScheme);
+        }
         match scheme {
             "github" => Github::parse(rest, transport, has_ca).map(Self::Github),
             "oci" => Repository::parse(rest, transport, has_ca).map(Self::Oci),
@@ -72,15 +70,28 @@ fn plain(channel: &str) -> Result<Kind, ChannelError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(ChannelError::Scheme(url.scheme().to_owned()));
     }
-    let fragment = url.fragment().unwrap_or_default();
-    let id = percent_encoding::percent_decode_str(fragment)
-        .decode_utf8_lossy()
-        .into_owned();
-    Ok(if id.is_empty() {
-        Kind::Redirect(url)
-    } else {
-        Kind::Listed(url, id)
+    let id = url.fragment().map(|fragment| {
+        percent_encoding::percent_decode_str(fragment)
+            .decode_utf8_lossy()
+            .into_owned()
+    });
+    Ok(match id {
+        None => Kind::Redirect(url),
+        // The error for an empty fragment names the channels of the list. A server that redirects has no list.
+        Some(id) => Kind::Listed(url, id),
     })
+}
+
+/// Whether a URL has no scheme, as browsers show it: `update.k3s.io/v1-release/channels/stable`.
+pub(super) fn lacks_scheme(channel: &str) -> bool {
+    let Some((host, path)) = channel.trim().split_once('/') else {
+        return false;
+    };
+    let (name, port) = host.split_once(':').unwrap_or((host, ""));
+    let is_name =
+        |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let has_host = name == "localhost" || name.contains('.') && name.split('.').all(is_name);
+    has_host && port.bytes().all(|b| b.is_ascii_digit()) && !path.starts_with('/') && !path.is_empty()
 }
 
 impl Github {
@@ -154,7 +165,7 @@ impl Repository {
         Self::new(host, path, transport, has_ca).map_or_else(|| bad("the registry's host is none"), Ok)
     }
 
-    /// A repository by the host that people name, and its path.
+    /// A repository by the host as users write it, and its path.
     pub(super) fn new(host: &str, path: &str, transport: Option<&str>, has_ca: bool) -> Option<Self> {
         let is_hub = matches!(host, HUB | "index.docker.io" | HUB_REGISTRY);
         let root = root(if is_hub { HUB_REGISTRY } else { host }, transport, has_ca)?;
@@ -167,7 +178,7 @@ impl Repository {
     }
 }
 
-/// The grammar of distribution-spec, without its limit of length, which registries have of their own.
+/// The grammar of distribution-spec, without its maximum length, which registries define themselves.
 fn is_repository(path: &str) -> bool {
     let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     path.len() <= 255
@@ -180,7 +191,7 @@ fn is_repository(path: &str) -> bool {
         })
 }
 
-/// The root of a host. Plain HTTP is for what runs on this host, as containerd has it, and for those who ask for it.
+/// The root URL of a host. Plain HTTP is used for loopback, as in containerd, and on request.
 fn root(host: &str, transport: Option<&str>, has_ca: bool) -> Option<Url> {
     if host.is_empty() || host.contains(['@', '/', '\\', '?', '#', ' ']) {
         return None;
@@ -194,15 +205,6 @@ fn root(host: &str, transport: Option<&str>, has_ca: bool) -> Option<Url> {
         format!("http://{host}/").parse().ok()
     } else {
         Some(secure)
-    }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(ip)) => IpAddr::from(ip).is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
     }
 }
 
@@ -360,11 +362,31 @@ mod tests {
             Kind::parse(listed, false),
             Ok(Kind::Listed(url(listed), "v1.33".to_owned()))
         );
-        for redirect in [
-            "https://update.k3s.io/v1-release/channels/stable",
-            "http://a/b?c#",
+        let redirect = "https://update.k3s.io/v1-release/channels/stable";
+        assert_eq!(Kind::parse(redirect, false), Ok(Kind::Redirect(url(redirect))));
+        let unnamed = "http://a/b?c#";
+        assert_eq!(
+            Kind::parse(unnamed, false),
+            Ok(Kind::Listed(url(unnamed), String::new()))
+        );
+        for bare in [
+            "update.k3s.io/v1-release/channels/stable",
+            " update.k3s.io/v1-release/channels#stable",
+            "channels.example:8443/stable",
+            "127.0.0.1:8080/stable",
+            "localhost/stable",
         ] {
-            assert_eq!(Kind::parse(redirect, false), Ok(Kind::Redirect(url(redirect))));
+            assert_eq!(Kind::parse(bare, false), Err(ChannelError::NoScheme), "{bare}");
+        }
+        for other in [
+            "./plans/k3s.yaml",
+            "plans/k3s.yaml",
+            "../a",
+            "stable",
+            "a.b//c",
+            "host.yaml",
+        ] {
+            assert!(!lacks_scheme(other), "{other}");
         }
         assert_eq!(Kind::parse("stable", false), Err(ChannelError::NotAUrl));
         for (channel, scheme) in [

@@ -1,14 +1,17 @@
-//! The header `Link` (RFC 8288), as far as paging takes it. Pure.
+//! The header `Link` (RFC 8288), as far as paging needs it. Pure.
 
 use http::HeaderValue;
 use url::Url;
 
 use super::ChannelError;
 
-/// Where the next page is, after one that `url` gave.
+/// Maximum length of the URL of a page. Those of registries and of GitHub have some hundred bytes.
+const MAX_LEN: usize = 4 << 10;
+
+/// URL of the next page after `url`.
 ///
-/// Servers behind proxies name themselves by another scheme or port, so only path and query are taken. A page on another
-/// host is not read.
+/// Servers behind proxies may name another scheme or port, so only path and query are used. A page on another host is
+/// not read.
 pub(super) fn next_page<'a>(
     url: &Url,
     links: impl IntoIterator<Item = &'a HeaderValue>,
@@ -18,6 +21,9 @@ pub(super) fn next_page<'a>(
         .filter_map(|value| value.to_str().ok())
         .find_map(target);
     let Some(next) = next else { return Ok(None) };
+    if next.len() > MAX_LEN {
+        return Err(ChannelError::Paging);
+    }
     let next = url.join(next).map_err(|_| ChannelError::Paging)?;
     if next.host() != url.host() {
         return Err(ChannelError::Paging);
@@ -28,7 +34,7 @@ pub(super) fn next_page<'a>(
     Ok(Some(page))
 }
 
-/// The target of the link whose relation is `next`.
+/// The target of the link with the relation `next`.
 fn target(links: &str) -> Option<&str> {
     let mut rest = links;
     loop {
@@ -47,7 +53,7 @@ fn is_next(mut parameters: &str) -> bool {
         let (name, value) = rest[..end].split_once('=').unwrap_or((&rest[..end], ""));
         if name.trim().eq_ignore_ascii_case("rel") {
             let value = value.trim().trim_matches('"');
-            // The first one counts.
+            // The first one applies.
             return value
                 .split_ascii_whitespace()
                 .any(|relation| relation.eq_ignore_ascii_case("next"));
@@ -57,7 +63,7 @@ fn is_next(mut parameters: &str) -> bool {
     false
 }
 
-/// Where a character is outside of quotes, or the end.
+/// Position of a character outside of quotes, or the end.
 fn unquoted(text: &str, wanted: char) -> usize {
     let (mut quoted, mut escaped) = (false, false);
     for (at, c) in text.char_indices() {

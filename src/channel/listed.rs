@@ -1,22 +1,27 @@
-//! The list of a channel server's channels, as update.k3s.io and update.rke2.io give it at `/v1-release/channels`.
+//! The list of a channel server, as update.k3s.io and update.rke2.io serve it at `/v1-release/channels`.
+
+use std::cmp::Reverse;
 
 use serde::Deserialize;
 
-use super::version::{check, munge, quoted};
-use super::wire::Answer;
-use super::{ChannelError, Release};
+use super::ChannelError;
+use super::body::Body;
+use super::items::{List, each};
+use crate::version::tag::{check, munge};
+use crate::version::{Release, Version, quoted};
 
-/// How much is read of a list. Those of k3s and RKE2 have some ten kilobytes.
+/// Maximum size of a list. Those of k3s and RKE2 have some ten kilobytes.
 pub(super) const MAX_BODY: usize = 1 << 20;
-/// How many letters a name may be off for it to be what was meant.
+/// Maximum number of channels in a list. That of k3s has some fifty.
+const MAX_CHANNELS: usize = 2_000;
+/// Maximum number of differing letters for a suggested name.
 const NEAR: usize = 2;
+/// Maximum length of a name for which a similar one is looked for, and of that name.
+const MAX_NAME: usize = 128;
+/// Maximum number of names in a message, which is written to status and events.
+const SHOWN: usize = 8;
 
-#[derive(Deserialize)]
-struct Channels {
-    data: Vec<Channel>,
-}
-
-/// A channel (rancher/channelserver). One without a version has no `latest`.
+/// A channel (rancher/channelserver). Without a version it has no `latest`.
 #[derive(Deserialize)]
 struct Channel {
     #[serde(default)]
@@ -28,9 +33,15 @@ struct Channel {
 }
 
 /// The version of the channel with this ID.
-pub(super) fn latest(answer: &Answer, id: &str) -> Result<Vec<Release>, ChannelError> {
-    let channels: Channels = answer.json("list of channels")?;
-    let channels = channels.data;
+pub(super) fn latest(body: &mut Body, id: &str) -> Result<Vec<Release>, ChannelError> {
+    let mut channels: Vec<Channel> = Vec::new();
+    each(body, List::Field("data"), "list of channels", |channel| {
+        if channels.len() >= MAX_CHANNELS {
+            return Err(ChannelError::TooManyChannels(MAX_CHANNELS));
+        }
+        channels.push(channel);
+        Ok(())
+    })?;
     let by_id = channels.iter().find(|channel| channel.id == id);
     let by_name = || {
         channels
@@ -40,13 +51,19 @@ pub(super) fn latest(answer: &Answer, id: &str) -> Result<Vec<Release>, ChannelE
     let Some(channel) = by_id.or_else(by_name) else {
         let near = channels
             .iter()
+            .filter(|channel| id.len() <= MAX_NAME && channel.id.len() <= MAX_NAME)
             .map(|channel| (strsim::damerau_levenshtein(&channel.id, id), &channel.id))
-            .filter(|(distance, _)| *distance <= NEAR)
+            .filter(|(distance, near)| *distance <= NEAR && !near.is_empty())
             .min();
-        return Err(ChannelError::NoChannel(
-            quoted(id),
-            near.map(|(_, near)| quoted(near)),
-        ));
+        let known = known(&channels);
+        if id.is_empty() {
+            return Err(ChannelError::NoName(known));
+        }
+        return Err(ChannelError::NoChannel {
+            name: quoted(id),
+            near: near.map(|(_, near)| quoted(near)),
+            known,
+        });
     };
     let version = channel.latest.clone().unwrap_or_default();
     if version.is_empty() {
@@ -57,4 +74,31 @@ pub(super) fn latest(answer: &Answer, id: &str) -> Result<Vec<Release>, ChannelE
         version,
         published: None,
     }])
+}
+
+/// Names of channels for a message: words such as `stable` first, then the newest minor versions.
+fn known(channels: &[Channel]) -> String {
+    let name = |channel: &Channel| {
+        let names = [&channel.id, &channel.name];
+        names.into_iter().find(|name| !name.is_empty()).cloned()
+    };
+    let mut names: Vec<_> = channels.iter().filter_map(name).collect();
+    names.sort_by_key(|name| {
+        let version: Option<Version> = name.parse().ok();
+        (
+            version.is_some(),
+            Reverse(version.map(|version| version.sort_key())),
+        )
+    });
+    let more = names.len().saturating_sub(SHOWN);
+    let shown: Vec<_> = names
+        .iter()
+        .take(SHOWN)
+        .map(|name| quoted(name).trim_matches('"').to_owned())
+        .collect();
+    match (shown.is_empty(), more) {
+        (true, _) => "none".to_owned(),
+        (_, 0) => shown.join(", "),
+        _ => format!("{} and {more} more", shown.join(", ")),
+    }
 }

@@ -1,50 +1,51 @@
-//! Registries (OCI distribution-spec 1.1): the tags of a repository, page by page, and the digest that a tag stands for.
+//! Registries (OCI distribution-spec 1.1): the tags of a repository, page by page, and the digest of a tag.
 //!
-//! A client of our own: oci-client 0.18 reads one page and leaves out where the next one is, knows no entity tags, sets no
-//! bound to what it reads, and tells the server's words in its errors. What it has beside, blobs and pushes, is not needed here.
+//! A client of its own, because oci-client 0.18 reads one page without the link to the next, has no entity tags and no
+//! size limits, and includes the server's text in errors. Its other features, blobs and pushes, are not needed.
 
 pub(super) mod challenge;
 pub(super) mod pull;
 
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 
 use http::header::WWW_AUTHENTICATE;
 use http::{Method, StatusCode};
-use oci_spec::distribution::Reference;
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
+use serde::de::IgnoredAny;
 use url::Url;
 
 use super::access::{Access, Credentials};
+use super::body::{Body, Share};
+use super::cache::{Key, Page, is_limit, key};
+use super::items::{List, each};
 use super::kind::Repository;
-use super::memory::{Key, Page, is_limit, key};
-use super::version::{check, munge};
-use super::wire::{Answer, Auth, Request, fetch, read};
-use super::{ChannelError, Http, Offer, Release};
+use super::transport::{Answer, Auth, Clients, Request, fetch, read, refuse_plain};
+use super::{ChannelError, Http};
+use crate::api::image::ImageReference;
+use crate::version::tag::{check, munge};
+use crate::version::{Offer, Release};
 use challenge::{Challenge, challenges};
 use pull::Login;
 
-/// How many tags are asked for at a time: the most that distribution's own registry gives.
+/// Page size: the maximum of distribution's own registry.
 const PER_PAGE: usize = 1000;
-/// What is read of a repository at most. Tags are sorted by their letters, so some of them would be no use.
+/// Limits per repository. Tags are sorted alphabetically, so a part of them would be useless.
 const MAX_PAGES: usize = 500;
-const MAX_TAGS: usize = 50_000;
+const MAX_TAGS: usize = 20_000;
 const MAX_BODY: usize = 8 << 20;
-/// The largest manifest that registries must take (distribution-spec, "Pushing Manifests").
+const MAX_BODIES: usize = 64 << 20;
+/// The largest manifest that registries must accept (distribution-spec, "Pushing Manifests").
 const MAX_MANIFEST: usize = 4 << 20;
-const MAX_TOKEN: usize = 1 << 20;
+/// Tokens have some kilobytes.
+const MAX_TOKEN: usize = 256 << 10;
 
-/// An index first: it is the same for all architectures.
+/// An index first, because it is the same for all architectures.
 const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, \
                          application/vnd.docker.distribution.manifest.list.v2+json, \
                          application/vnd.oci.image.manifest.v1+json, \
                          application/vnd.docker.distribution.manifest.v2+json";
 const DIGEST: &str = "docker-content-digest";
-
-#[derive(Deserialize)]
-struct TagList {
-    tags: Option<Vec<String>>,
-}
 
 #[derive(Deserialize)]
 struct TokenAnswer {
@@ -59,23 +60,34 @@ impl Http {
         let mut session = Session::new(self, repository, access, login)?;
         let mut next = Some(session.url(&format!("tags/list?n={PER_PAGE}"))?);
         let (mut tags, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        let (share, mut bytes) = (self.reading.share(), 0);
         while let Some(url) = next.take() {
             if seen.len() >= MAX_PAGES || tags.len() > MAX_TAGS {
                 return Err(ChannelError::TooManyTags(tags.len()));
             }
-            if !seen.insert(url.clone()) {
-                return Err(ChannelError::Paging);
+            if bytes > MAX_BODIES {
+                return Err(ChannelError::TooLargeInAll(MAX_BODIES));
             }
             let key = session.key(&url);
-            let known = self.memory.page(&key);
+            if !seen.insert(key) {
+                return Err(ChannelError::Paging);
+            }
+            let known = self.cache.page(&key);
             let etag = known.as_deref().and_then(Page::etag);
-            let answer = session
-                .ask(Method::GET, url, "application/json", etag, MAX_BODY)
-                .await?;
+            let wanted = Wanted {
+                method: Method::GET,
+                accept: "application/json",
+                etag,
+                limit: MAX_BODY,
+            };
+            let share = share.clone();
+            let parser = move |body: &mut Body| versions(body, &share);
+            let (answer, releases) = session.ask(url, &wanted, parser).await?;
             if answer.status == StatusCode::NOT_FOUND {
                 return Err(ChannelError::NoRepository(answer.line()));
             }
-            let (page, _) = self.memory.settle(key, known.as_deref(), &answer, versions)?;
+            bytes += answer.length;
+            let (page, _) = self.cache.store(key, known.as_deref(), &answer, releases)?;
             next.clone_from(&page.next);
             tags.extend(page.releases.iter().map(|release| release.version.clone()));
         }
@@ -96,41 +108,52 @@ impl Http {
 
     pub(super) async fn digest_of(&self, image: &str, access: &Access) -> Result<String, ChannelError> {
         let image =
-            Reference::try_from(image).map_err(|error| ChannelError::NotAnImage(error.to_string()))?;
-        if let Some(digest) = image.digest() {
-            return Ok(digest.to_owned());
+            ImageReference::parse(image).map_err(|error| ChannelError::NotAnImage(error.to_string()))?;
+        if let Some(digest) = image.digest {
+            return Ok(digest);
         }
-        let tag = image.tag().unwrap_or("latest");
-        let repository = Repository::new(image.registry(), image.repository(), None, access.ca.is_some());
+        let tag = image.tag.as_deref().unwrap_or("latest");
+        let repository = Repository::new(&image.host, &image.path, None, access.ca.is_some());
         let repository = repository.ok_or_else(|| ChannelError::NotAnImage("its host is none".to_owned()))?;
-        // The channel's own credentials are for the channel's host, which need not be this one.
+        // The channel's credentials are for the channel's host, which may be another one.
         let login = Login::for_pull(access, &repository);
         let mut session = Session::new(self, &repository, access, login)?;
         let url = session.url(&format!("manifests/{tag}"))?;
         for method in [Method::HEAD, Method::GET] {
-            let answer = session
-                .ask(method.clone(), url.clone(), MANIFESTS, None, MAX_MANIFEST)
-                .await?;
+            let wanted = Wanted {
+                method: method.clone(),
+                accept: MANIFESTS,
+                etag: None,
+                limit: MAX_MANIFEST,
+            };
+            let is_head = method == Method::HEAD;
+            let parser = move |body: &mut Body| {
+                if is_head {
+                    return Ok(None);
+                }
+                // A login page would have a digest, too.
+                body.json(PhantomData::<IgnoredAny>, "manifest")?;
+                Ok(Some(body.sha256()))
+            };
+            let (answer, digest) = session.ask(url.clone(), &wanted, parser).await?;
             if answer.status == StatusCode::NOT_FOUND {
                 return Err(ChannelError::NoImage(answer.line()));
             }
-            if !answer.status.is_success() {
+            let Some(digest) = digest else {
                 return Err(ChannelError::Unexpected(answer.line()));
-            }
+            };
             let told = answer
                 .header(DIGEST)
                 .filter(|digest| is_digest(digest))
                 .map(str::to_owned);
-            if method == Method::HEAD {
+            let Some(digest) = digest else {
                 if let Some(told) = told {
                     return Ok(told);
                 }
-                // Registries need not tell it: the digest is that of the manifest.
+                // Registries need not send it: compute the digest of the manifest.
                 continue;
-            }
-            // A login page has a digest, too.
-            answer.json::<serde::de::IgnoredAny>("manifest")?;
-            let digest = format!("sha256:{}", hex::encode(Sha256::digest(&answer.body)));
+            };
+            let digest = format!("sha256:{digest}");
             return match told {
                 Some(told) if told.starts_with("sha256:") && told != digest => Err(ChannelError::NoDigest),
                 told => Ok(told.unwrap_or(digest)),
@@ -140,10 +163,19 @@ impl Http {
     }
 }
 
-/// One pass over one repository: a token is asked for once.
+/// A request to a registry.
+struct Wanted<'a> {
+    method: Method,
+    accept: &'static str,
+    etag: Option<&'a str>,
+    /// Maximum size of the body.
+    limit: usize,
+}
+
+/// Requests for one repository, which share a token.
 struct Session<'a> {
     client: &'a Http,
-    http: reqwest::Client,
+    clients: Clients,
     repository: &'a Repository,
     login: Login,
     auth: Option<Auth>,
@@ -164,7 +196,7 @@ impl<'a> Session<'a> {
         let mut identity = vec![repository.root.to_string(), access.ca.clone().unwrap_or_default()];
         identity.extend(login.parts());
         Ok(Self {
-            http: client.wire.clients(access.ca.as_deref())?.pages,
+            clients: client.transport.clients(access.ca.as_deref())?,
             client,
             repository,
             login,
@@ -181,45 +213,44 @@ impl<'a> Session<'a> {
             .map_err(|_| ChannelError::NotAUrl)
     }
 
-    /// What is known of a page, for these credentials.
+    /// Cache key of a page with these credentials.
     fn key(&self, url: &Url) -> Key {
         key(self.identity.iter().map(String::as_str).chain([url.as_str()]))
     }
 
-    /// Asks, and says who asks when the registry wants to know. Successes, 304 and 404 are the caller's.
-    async fn ask(
+    /// Sends a request, and authenticates if the registry demands it. The caller handles success, 304 and 404.
+    async fn ask<T: Send + 'static>(
         &mut self,
-        method: Method,
         mut url: Url,
-        accept: &'static str,
-        etag: Option<&str>,
-        limit: usize,
-    ) -> Result<Answer, ChannelError> {
+        wanted: &Wanted<'_>,
+        parser: impl FnOnce(&mut Body) -> Result<T, ChannelError> + Clone + Send + 'static,
+    ) -> Result<(Answer, Option<T>), ChannelError> {
         let limits = key(self.identity.iter().map(String::as_str));
-        if let Some(error) = self.client.memory.limited(&limits) {
+        if let Some(error) = self.client.cache.limited(&limits) {
             return Err(error);
         }
         let mut asked = BTreeSet::new();
         loop {
             let request = Request {
-                method: method.clone(),
+                method: wanted.method.clone(),
                 url: &url,
-                accept,
-                etag,
+                accept: wanted.accept,
+                etag: wanted.etag,
                 auth: self.auth.as_ref(),
                 header: None,
-                limit,
+                limit: wanted.limit,
             };
-            let answer = fetch(&self.http, self.client.timeout, &request).await?;
+            let fetching = fetch(&self.clients, self.client.timeout, &request, parser.clone());
+            let (answer, parsed) = fetching.await?;
             match answer.status {
-                status if status.is_success() => return Ok(answer),
-                StatusCode::NOT_MODIFIED | StatusCode::NOT_FOUND => return Ok(answer),
-                // Once for each host: the second time, the token did not help.
+                status if status.is_success() => return Ok((answer, parsed)),
+                StatusCode::NOT_MODIFIED | StatusCode::NOT_FOUND => return Ok((answer, None)),
+                // Once per host: after a second challenge the token was useless.
                 StatusCode::UNAUTHORIZED if asked.insert(answer.url.authority().to_owned()) => {
                     self.auth = Some(self.authorize(&answer, limits).await?);
                     url = answer.url;
                 }
-                _ if is_limit(&answer) => return Err(self.client.memory.limit(limits, &answer)),
+                _ if is_limit(&answer) => return Err(self.client.cache.limit(limits, &answer)),
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(self.denied(answer.line())),
                 _ => return Err(ChannelError::Unexpected(answer.line())),
             }
@@ -231,9 +262,9 @@ impl<'a> Session<'a> {
         ChannelError::Denied { status, given }
     }
 
-    /// What the registry asks for: a token from where it says, or a password.
+    /// The authentication that the registry demands: a token from its token server, or a password.
     async fn authorize(&self, answer: &Answer, limits: Key) -> Result<Auth, ChannelError> {
-        // What is ours is for the registry, not for whom it sends us to.
+        // Credentials are for the registry, not for a server to which it redirects.
         let is_home = answer.url.origin() == self.repository.root.origin();
         let login = if is_home { &self.login } else { &Login::None };
         let asked: Vec<Challenge> = challenges(answer.headers.get_all(WWW_AUTHENTICATE));
@@ -255,7 +286,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The token dance (distribution's "Token Authentication Specification"; with an identity token, its form of OAuth 2).
+    /// Requests a token (distribution's "Token Authentication Specification"; with an identity token, its OAuth 2
+    /// variant).
     async fn token(
         &self,
         challenge: &Challenge,
@@ -269,7 +301,7 @@ impl<'a> Session<'a> {
         let mut realm = realm
             .filter(|realm| matches!(realm.scheme(), "http" | "https"))
             .filter(|realm| realm.username().is_empty() && realm.password().is_none())
-            // A password that goes to a registry by TLS goes nowhere else without.
+            // A password for a registry with TLS is never sent without TLS.
             .filter(|realm| realm.scheme() == "https" || answer.url.scheme() == "http")
             .ok_or(ChannelError::Challenge)?;
         let own = format!("repository:{}:pull", self.repository.path);
@@ -277,7 +309,8 @@ impl<'a> Session<'a> {
         let is_home = answer.url.origin() == self.repository.root.origin();
         let scope = challenge.parameter("scope").filter(|_| !is_home).unwrap_or(&own);
         let service = challenge.parameter("service");
-        let told = if let Login::Identity(token) = login {
+        let parser = |body: &mut Body| body.json(PhantomData::<TokenAnswer>, "token");
+        let (told, token) = if let Login::Identity(token) = login {
             let form = url::form_urlencoded::Serializer::new(String::new())
                 .append_pair("grant_type", "refresh_token")
                 .append_pair("refresh_token", token)
@@ -285,9 +318,12 @@ impl<'a> Session<'a> {
                 .append_pair("scope", scope)
                 .extend_pairs(service.map(|service| ("service", service)))
                 .finish();
+            refuse_plain(&realm)?;
+            self.clients.hosts.check(&realm)?;
             let posting = async {
                 let request = self
-                    .http
+                    .clients
+                    .pages
                     .post(realm.clone())
                     .header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
                     .body(form);
@@ -295,7 +331,7 @@ impl<'a> Session<'a> {
                     .send()
                     .await
                     .map_err(|error| ChannelError::failed(&error))?;
-                read(realm.clone(), response, MAX_TOKEN).await
+                read(realm.clone(), response, MAX_TOKEN, parser).await
             };
             tokio::time::timeout(self.client.timeout, posting)
                 .await
@@ -318,41 +354,48 @@ impl<'a> Session<'a> {
                 header: None,
                 limit: MAX_TOKEN,
             };
-            fetch(&self.http, self.client.timeout, &request).await?
+            fetch(&self.clients, self.client.timeout, &request, parser).await?
         };
         if is_limit(&told) {
-            return Err(self.client.memory.limit(limits, &told));
+            return Err(self.client.cache.limit(limits, &told));
         }
         match told.status {
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 return Err(self.denied(told.line()));
             }
-            status if !status.is_success() => return Err(ChannelError::NoToken),
             _ => {}
         }
-        let told: TokenAnswer = told.json("token")?;
-        let token = told.token.or(told.access_token).filter(|token| !token.is_empty());
+        let token = token.and_then(|token| token.token.or(token.access_token));
+        let token = token.filter(|token| !token.is_empty());
         let bearer = Credentials::Bearer(token.ok_or(ChannelError::NoToken)?);
-        // The token is for who asked for it.
-        Auth::new(&bearer, &answer.url).map_err(|_| ChannelError::NoToken)
+        // The token is valid only for the server that demanded it.
+        match login {
+            Login::None => Auth::anonymous(&bearer, &answer.url).map_err(|_| ChannelError::NoToken),
+            _ => Auth::new(&bearer, &answer.url),
+        }
     }
 }
 
 /// The tags of a page that can be versions.
-fn versions(answer: &Answer) -> Result<Vec<Release>, ChannelError> {
-    let list: TagList = answer.json("list of tags")?;
-    let tags = list.tags.unwrap_or_default().into_iter();
-    let release = |version| Release {
-        version,
-        published: None,
-    };
-    Ok(tags
-        .filter(|tag| check(&munge(tag)).is_ok())
-        .map(release)
-        .collect())
+fn versions(body: &mut Body, share: &Share) -> Result<Vec<Release>, ChannelError> {
+    let mut releases = Vec::new();
+    each(body, List::Optional("tags"), "list of tags", |version: String| {
+        if check(&munge(&version)).is_ok() {
+            if releases.len() > MAX_TAGS {
+                return Err(ChannelError::TooManyTags(MAX_TAGS));
+            }
+            share.take()?;
+            releases.push(Release {
+                version,
+                published: None,
+            });
+        }
+        Ok(())
+    })?;
+    Ok(releases)
 }
 
-/// A digest of one of the two algorithms that are registered (image-spec, "Digests").
+/// Whether it is a digest of one of the two registered algorithms (image-spec, "Digests").
 pub(super) fn is_digest(text: &str) -> bool {
     let (algorithm, encoded) = text.split_once(':').unwrap_or_default();
     let length = match algorithm {

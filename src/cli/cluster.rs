@@ -1,4 +1,4 @@
-//! What the commands that talk to a cluster have in common: where it is, what is told and how, and how they end.
+//! Common parts of the commands that talk to a cluster: connection, output format, dry run and exit codes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,11 +13,10 @@ use tokio::sync::watch;
 
 use super::output;
 use crate::clock::Clock;
-use crate::controller::client::{ApiServer, ApiSource};
-use crate::drain::{DryRun, Event, Failure, PlanRun, Session, Which};
+use crate::drain::{DryRun, Event, Failure, PlanRun, Session};
+use crate::kube::client::{ApiServer, ApiSource};
 use crate::proxy::ProxyEnv;
 
-/// Where the cluster is.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster")]
 pub(super) struct Connection {
@@ -25,13 +24,13 @@ pub(super) struct Connection {
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// Context of the kubeconfig, in place of its current one
+    /// Context of the kubeconfig, instead of its current one
     #[arg(long, value_name = "NAME")]
     pub(super) context: Option<String>,
 }
 
 impl Connection {
-    /// A handle on the API server that tries no write twice.
+    /// A client that never retries a write.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
         let lookup = |name: &str| std::env::var(name).ok();
         let source = ApiSource {
@@ -45,7 +44,6 @@ impl Connection {
     }
 }
 
-/// What is told, and how.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Format {
     /// Lines as kubectl writes them
@@ -55,46 +53,19 @@ pub(super) enum Format {
     Json,
 }
 
-/// Which nodes, and how.
 #[derive(Args, Clone, Debug)]
-pub(super) struct Nodes {
-    /// Names of nodes
-    #[arg(
-        value_name = "NODE",
-        required_unless_present = "selector",
-        conflicts_with = "selector"
-    )]
-    pub(super) names: Vec<String>,
-
-    /// Nodes with these labels, in place of names: a=b,c!=d,e in (f,g),!h
-    #[arg(short = 'l', long, allow_hyphen_values = true, value_parser = selector)]
-    pub(super) selector: Option<String>,
-
-    /// none, client (only tell) or server (ask the API server, and change nothing)
+pub(super) struct Mode {
+    /// none, client (only print) or server (send the requests as a dry run)
     #[arg(long, value_name = "none|client|server", num_args = 0..=1, require_equals = true, default_value = "none",
           default_missing_value = "client", hide_default_value = true, value_parser = dry_run)]
     pub(super) dry_run: DryRun,
 
-    /// How it is told what happens
+    /// Format of the output
     #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub(super) output: Format,
 }
 
-impl Nodes {
-    /// The nodes that are meant. As with kubectl, `node/one` is the node `one`.
-    pub(super) fn which(&self) -> Which {
-        let name = |name: &String| match name.split_once('/') {
-            Some(("node" | "nodes" | "no", name)) => name.to_owned(),
-            _ => name.clone(),
-        };
-        match &self.selector {
-            Some(selector) => Which::Selector(selector.clone()),
-            None => Which::Names(self.names.iter().map(name).collect()),
-        }
-    }
-}
-
-/// kubectl takes a bool for client and none as well.
+/// kubectl also accepts a bool: `true` means client, `false` none.
 fn dry_run(value: &str) -> Result<DryRun, String> {
     match value {
         "none" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(DryRun::None),
@@ -104,19 +75,10 @@ fn dry_run(value: &str) -> Result<DryRun, String> {
     }
 }
 
-/// A label selector as kubectl writes it, checked.
-pub(super) fn selector(value: &str) -> Result<String, String> {
-    let parsed: Result<crate::api::selector::Selector, _> = value.parse();
-    match parsed {
-        Ok(_) => Ok(value.to_owned()),
-        Err(error) => Err(format!("must be a valid label selector: {error}")),
-    }
-}
-
-/// Runs `work` in a session, and turns how it ended into an exit code: 0, 1, or as the shell tells of a signal.
+/// Runs `work` in a session and returns its exit code: 0, 1, or 128 plus the signal.
 pub(super) fn run(
     connection: &Connection,
-    nodes: &Nodes,
+    mode: &Mode,
     work: impl AsyncFnOnce(Session) -> Result<(), Failure>,
 ) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -125,10 +87,10 @@ pub(super) fn run(
         .context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
         let stop = signals().context("signals cannot be handled")?;
-        let session = session(connection, nodes, stop).await?;
+        let session = session(connection, mode, stop).await?;
         Ok::<_, anyhow::Error>(work(session).await)
     })?;
-    // What still runs on a thread of its own, such as a name being looked up, is not waited for.
+    // A name resolution that hangs on its thread would delay the exit.
     runtime.shutdown_background();
     Ok(match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -145,19 +107,19 @@ pub(super) fn run(
 
 async fn session(
     connection: &Connection,
-    nodes: &Nodes,
+    mode: &Mode,
     stop: watch::Receiver<Option<&'static str>>,
 ) -> anyhow::Result<Session> {
     let client = connection.client().await?;
     let clock = Clock::system();
-    let (format, dry_run, times) = (nodes.output, nodes.dry_run, clock.clone());
+    let (format, dry_run, times) = (mode.output, mode.dry_run, clock.clone());
     let tell = move |event: Event| match format {
-        // With nobody to tell, there is nothing left to do but the work.
-        Format::Json => drop(output::data(&format!(
+        // If standard output is closed, the work continues without it.
+        Format::Json => drop(output::json(&format!(
             "{}\n",
             event.to_json(dry_run, times.now())
         ))),
-        Format::Text if event.is_data() => drop(output::data(&format!("{}\n", event.to_line(dry_run)))),
+        Format::Text if event.is_data() => drop(output::text(&format!("{}\n", event.to_line(dry_run)))),
         Format::Text => output::note(event.to_line(dry_run)),
     };
     Ok(Session {
@@ -165,15 +127,15 @@ async fn session(
         clock,
         plan: PlanRun::read(|name| std::env::var(name).ok()),
         dry_run,
-        tell: Arc::new(tell),
+        report: Arc::new(tell),
         stop,
     })
 }
 
-/// Signals that come so soon after the first one say nothing new.
-const SAME_WISH: Duration = Duration::from_secs(1);
+/// A second signal within this time is ignored: `timeout` and process managers signal a process and its group.
+const SIGNAL_DEBOUNCE: Duration = Duration::from_secs(1);
 
-/// Tells of the first SIGTERM or SIGINT. One that comes later ends the process on the spot.
+/// Receives the first SIGTERM or SIGINT. A later one ends the process at once.
 fn signals() -> std::io::Result<watch::Receiver<Option<&'static str>>> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
@@ -186,7 +148,7 @@ fn signals() -> std::io::Result<watch::Receiver<Option<&'static str>>> {
                 _ = int.recv() => "SIGINT",
             };
             let first = *first.get_or_insert_with(tokio::time::Instant::now);
-            if first.elapsed() > SAME_WISH {
+            if first.elapsed() > SIGNAL_DEBOUNCE {
                 std::process::exit(1);
             }
             tell.send_if_modified(|known| known.is_none() && known.replace(name).is_none());

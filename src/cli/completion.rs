@@ -20,14 +20,14 @@ Examples:
 
 #[derive(Args, Debug)]
 pub(super) struct Flags {
-    /// Whose script it is
+    /// Shell to complete for
     shell: Shell,
 }
 
 pub(super) fn run(flags: &Flags, mut command: Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(flags.shell, &mut command, "refit", &mut script);
-    let script = String::from_utf8(script).context("the script is no text")?;
-    output::data(&script).context("the script cannot be printed")?;
+    let script = String::from_utf8(script).context("the completion script is not text")?;
+    output::data(&script).context("the completion script cannot be printed")?;
     Ok(ExitCode::SUCCESS)
 }

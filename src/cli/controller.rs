@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tracing::{error, info};
@@ -14,16 +15,16 @@ use crate::controller;
 use crate::controller::settings::{Flags, Notice, Settings};
 use crate::telemetry;
 
-/// Threads of the runtime: one more than the decision needs, so that the Lease is renewed while it is made.
+/// Two threads, so that the Lease is renewed while a decision is computed.
 const RUNTIME_THREADS: usize = 2;
 
-/// Signals that come so soon after the first one say nothing new.
-const SAME_WISH: Duration = Duration::from_secs(1);
+/// A second signal within this time is ignored.
+const SIGNAL_DEBOUNCE: Duration = Duration::from_secs(1);
 
 pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let lookup = |name: &str| std::env::var(name).ok();
-    let hostname = hostname::get().context("the host name cannot be read")?;
-    let resolved = Settings::resolve(flags, &lookup, &hostname.to_string_lossy());
+    let hostname = rustix::system::uname();
+    let resolved = Settings::resolve(flags, &lookup, &hostname.nodename().to_string_lossy());
     let (settings, notices) = match resolved {
         Ok(resolved) => resolved,
         Err(error) => return Ok(usage(&error)),
@@ -31,6 +32,7 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     if let Err(error) = telemetry::init(settings.debug, settings.log_format, &lookup) {
         return Ok(usage(&error));
     }
+    no_core_dump();
     for notice in notices {
         match notice {
             Notice::Error(text) => error!("{text}"),
@@ -46,15 +48,26 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         let shutdown = shutdown().context("signals cannot be handled")?;
         Ok::<_, anyhow::Error>(controller::run(settings, Clock::system(), shutdown).await)
     })?;
-    // What still runs on a thread of its own, such as a name being looked up, is not waited for.
+    // A name resolution that hangs on its thread would delay the exit.
     runtime.shutdown_background();
     Ok(match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!("{}", output::with_causes(&error.into()));
+            error!("{}", output::error_chain(&error.into()));
             ExitCode::FAILURE
         }
     })
+}
+
+/// A core file would have Secrets in it: `panic = "abort"` writes one where the limit allows it.
+fn no_core_dump() {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        info!(%error, "core files cannot be turned off");
+    }
 }
 
 fn usage(error: &(impl std::error::Error + ?Sized)) -> ExitCode {
@@ -62,8 +75,8 @@ fn usage(error: &(impl std::error::Error + ?Sized)) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Resolves at the first SIGTERM or SIGINT. One that comes later ends the process on the spot; one that comes at once is
-/// the same wish, since `timeout` and process managers signal a process and its group.
+/// Resolves at the first SIGTERM or SIGINT. A later one ends the process at once, unless it follows immediately:
+/// `timeout` and process managers signal a process and its group.
 fn shutdown() -> std::io::Result<impl Future<Output = ()> + Send> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
@@ -80,8 +93,8 @@ fn shutdown() -> std::io::Result<impl Future<Output = ()> + Send> {
         tokio::spawn(async move {
             loop {
                 let signal = next().await;
-                if first.elapsed() > SAME_WISH {
-                    error!(signal, "ended by a second signal");
+                if first.elapsed() > SIGNAL_DEBOUNCE {
+                    error!(signal, "stopped by a second signal");
                     std::process::exit(1);
                 }
             }

@@ -4,35 +4,29 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::cluster::{self, Connection, Nodes};
-use crate::drain::Which;
+use super::cluster::{self, Connection, Mode};
+use crate::drain::flags::NodeArgs;
 
-/// Arguments of `refit cordon` and `refit uncordon`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
     #[command(flatten)]
-    nodes: Nodes,
+    nodes: NodeArgs,
+    #[command(flatten)]
+    mode: Mode,
     #[command(flatten)]
     connection: Connection,
 }
 
-impl Flags {
-    /// The nodes that are meant.
-    pub(super) fn which(&self) -> Which {
-        self.nodes.which()
-    }
-}
-
 pub(super) fn cordon(flags: &Flags) -> anyhow::Result<ExitCode> {
     let which = flags.nodes.which();
-    cluster::run(&flags.connection, &flags.nodes, async move |session| {
+    cluster::run(&flags.connection, &flags.mode, async move |session| {
         session.cordon(&which).await
     })
 }
 
 pub(super) fn uncordon(flags: &Flags) -> anyhow::Result<ExitCode> {
     let which = flags.nodes.which();
-    cluster::run(&flags.connection, &flags.nodes, async move |session| {
+    cluster::run(&flags.connection, &flags.mode, async move |session| {
         session.uncordon(&which).await
     })
 }

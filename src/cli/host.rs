@@ -1,4 +1,4 @@
-//! What the commands for the node side have in common: where the host is, and the message that their container leaves.
+//! Common parts of the commands that run on a node: the host's files and the termination message.
 
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,19 +8,18 @@ use clap::Args;
 
 use super::output;
 
-/// The message of the container.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Message {
-    /// File for the container's termination message; where there is none, it is not written
+    /// File for the container's termination message; if it does not exist, the message is only printed
     #[arg(long, value_name = "FILE", default_value = "/dev/termination-log")]
     message_file: PathBuf,
 }
 
-/// A file that was opened while it could be seen.
+/// A file that was opened before the mount namespace changed.
 pub(super) struct OpenMessage(Option<std::fs::File>, PathBuf);
 
 impl Message {
-    /// Opens the file, which is not made: a kubelet does, and elsewhere nobody would read it.
+    /// Opens the file without creating it: a kubelet creates it, and elsewhere nothing would read it.
     pub(super) fn open(&self) -> anyhow::Result<OpenMessage> {
         let path = &self.message_file;
         match std::fs::File::options().write(true).truncate(true).open(path) {
@@ -32,7 +31,6 @@ impl Message {
 }
 
 impl OpenMessage {
-    /// Leaves the message.
     pub(super) fn write(self, text: &str) -> anyhow::Result<()> {
         let Self(Some(mut file), path) = self else {
             return Ok(());
@@ -42,12 +40,10 @@ impl OpenMessage {
     }
 }
 
-/// The host as it is mounted.
 pub(super) fn mounted(dir: &Path) -> anyhow::Result<crate::node::Host> {
     Ok(crate::node::Host::open(dir)?)
 }
 
-/// Says several things that went wrong.
 pub(super) fn errors(sentences: &[String]) {
     sentences.iter().for_each(output::error);
 }

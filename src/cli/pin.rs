@@ -1,26 +1,24 @@
-//! `refit pin`: asks the channels, decides, and writes the files.
+//! `refit pin`: queries the channels, decides, and writes the files.
 
-use std::borrow::Cow;
+mod decide;
+mod report;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use jiff::Timestamp;
-use serde_json::{Value, json};
-use similar::TextDiff;
 
-use super::ask::{Answers, Asking, Digests};
-use super::{USAGE, output, validate};
+use super::USAGE;
+use super::channel_access::{ChannelFlags, Digests, Offers};
+use super::chosen::{NO_PLAN, is_chosen, unknown};
 use crate::api::names::GROUP;
-use crate::channel::Offer;
-use crate::channel::version::munge;
 use crate::clock::Clock;
-use crate::gitops::pin::{PlanAt, Verdict, Want, followers, judge, plans, rewrite};
-use crate::gitops::{Source, write};
+use crate::gitops::pin::{PinRequest, PlanInFile, left_behind, plans, rewrite, versioned_images};
+use crate::gitops::{Source, input, patch, write};
 use crate::version::Range;
-use crate::version::policy::Policy;
+
+use decide::{Channels, channel_of, decide};
+use report::{Failure, Outcome, Report, Result};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit pin clusters/                                every Plan below a folder, from its own channel
@@ -30,39 +28,38 @@ pub(super) const EXAMPLES: &str = "Examples:
                                                      for Plans that have no channel
   kustomize build base | refit pin - | kubectl apply -f -";
 
-/// Arguments of `refit pin`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
     /// Files, folders, patterns such as 'clusters/**/plan*.yaml', or - for standard input to standard output
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
 
-    /// Write nothing: print what would change as a unified diff, and end with 1 if anything would
+    /// Write nothing: print the changes as a unified diff, and end with 1 if there are any
     #[arg(long)]
     check: bool,
 
-    /// Take only versions in this range, such as '>=1.33 <1.34', in place of the Plan's `versionPolicy.range`; others leave the
-    /// Plan as it is
+    /// Take only versions in this range, such as '>=1.33 <1.34', instead of the Plan's `versionPolicy.range`; a Plan
+    /// whose channel gives another version stays as it is
     #[arg(long, value_name = "RANGE", value_parser = range)]
     range: Option<Range>,
 
-    /// Take a version that is older than the one in the file, too
+    /// Take a version that is older than the one in the file, too. The distribution of a Plan never changes
     #[arg(long)]
     allow_downgrade: bool,
 
-    /// Channel of Plans that have none themselves
+    /// Channel for Plans that have none
     #[arg(long, value_name = "URL")]
     channel: Option<String>,
 
-    /// Write this version, and ask no channel
+    /// Write this version, without querying a channel
     #[arg(long, value_name = "VERSION", conflicts_with = "channel")]
     to: Option<String>,
 
-    /// Only the Plan of this name. May be repeated
-    #[arg(long, value_name = "NAME")]
+    /// Only the Plan of this name, such as k3s-server or system-upgrade/k3s-server. May be repeated
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
     plan: Vec<String>,
 
-    /// Move the tags of images along that are the version in the file
+    /// Also change the tags of images that are the version in the file
     #[arg(long)]
     image_tag: bool,
 
@@ -70,142 +67,196 @@ pub(super) struct Flags {
     #[arg(long)]
     digest: bool,
 
-    /// How changes are told
+    /// Format of the output
     #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
     output: Format,
 
     #[command(flatten)]
-    asking: Asking,
+    channels: ChannelFlags,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// A line for each Plan that changes
     Text,
-    /// One object, with all Plans
+    /// One object, with all Plans and all errors
     Json,
 }
 
-fn range(text: &str) -> Result<Range, String> {
+fn range(text: &str) -> std::result::Result<Range, String> {
     text.parse::<Range>().map_err(|error| error.to_string())
 }
 
-/// What became of a Plan.
-struct Outcome {
-    file: String,
-    plan: PlanAt,
-    offered: Option<String>,
-    /// `changed`, `same`, `kept` or `failed`.
-    result: &'static str,
-    why: Option<String>,
-    /// Images that get another digest.
-    images: Vec<String>,
+/// A file with selected Plans.
+struct File {
+    source: Source,
+    /// Indices of the outcomes of its Plans.
+    outcomes: std::ops::Range<usize>,
+    /// Outcome index and request of each Plan to change.
+    requests: Vec<(usize, PinRequest)>,
+    text: String,
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
-    let (sources, mut failed) = validate::read(&flags.files);
-    let found: Vec<Vec<PlanAt>> = sources.iter().map(|source| chosen(flags, source)).collect();
-    failed |= unreadable_plans(&sources, &found);
-    if found.iter().all(Vec::is_empty) {
-        let which = if flags.plan.is_empty() {
-            "no Plan"
-        } else {
-            "no such Plan"
-        };
-        output::error(format_args!("there is {which} in these files"));
+    let mut report = Report::default();
+    let mut sources = Vec::new();
+    let (inputs, errors) = input::expand(&flags.files);
+    report.failures.extend(errors.iter().map(Failure::new));
+    for input in &inputs {
+        match input::read(input) {
+            Ok(source) => sources.push(source),
+            Err(error) => report.failures.push(Failure::new(&error)),
+        }
+    }
+    let found: Vec<_> = sources.iter().map(plans).collect();
+    unreadable_plans(&sources, &found, &mut report);
+    let titles = found
+        .iter()
+        .flatten()
+        .map(|plan| (plan.name.clone(), plan.title.clone()));
+    if let Some(why) = unknown(&flags.plan, &titles.collect::<Vec<_>>()) {
+        report.failures.push(Failure::new(why));
+        report.print(flags, "", false)?;
         return Ok(ExitCode::from(USAGE));
     }
-    let answers = answers(flags, &found)?;
+    if found.iter().all(Vec::is_empty) {
+        report.failures.push(Failure::new(NO_PLAN));
+        report.print(flags, "", false)?;
+        return Ok(ExitCode::from(USAGE));
+    }
+    let is_selected = |plan: &PlanInFile| is_chosen(&flags.plan, &plan.name, &plan.title);
+    let found: Vec<Vec<_>> = found
+        .into_iter()
+        .map(|plans| plans.into_iter().filter(is_selected).collect())
+        .collect();
+    let channels = Channels::new(channel_offers(flags, &found)?);
     let now = Clock::system().now();
-    let mut outcomes = Vec::new();
-    let mut of_file = Vec::new();
-    for (source, plans) in sources.iter().zip(found) {
-        let first = outcomes.len();
-        let mut wants = Vec::new();
+    let mut files = Vec::new();
+    for (source, plans) in sources.into_iter().zip(found) {
+        let first = report.outcomes.len();
+        let mut requests = Vec::new();
         for plan in plans {
-            let (outcome, want) = decide(flags, source, plan, &answers, now);
-            outcomes.push(outcome);
-            wants.extend(want.map(|want| (outcomes.len() - 1, want)));
+            let (outcome, request) = decide(flags, &source, plan, &channels, now);
+            report.outcomes.push(outcome);
+            requests.extend(request.map(|request| (report.outcomes.len() - 1, request)));
         }
-        of_file.push((first..outcomes.len(), wants));
+        files.push(File {
+            text: source.text.clone(),
+            source,
+            outcomes: first..report.outcomes.len(),
+            requests,
+        });
     }
     if flags.digest {
-        pin_images(flags, &mut outcomes, &mut of_file)?;
+        pin_images(flags, &mut report.outcomes, &mut files)?;
     }
-    let mut texts = Vec::new();
-    for (source, (mine, wants)) in sources.iter().zip(of_file) {
-        let wants: Vec<_> = wants.into_iter().map(|(_, want)| want).collect();
-        let text = match rewrite(source, &wants) {
-            Ok(text) => text,
-            Err(error) => {
-                for outcome in outcomes[mine]
-                    .iter_mut()
-                    .filter(|outcome| outcome.result == "changed")
-                {
-                    (outcome.result, outcome.why) = ("failed", Some(error.to_string()));
-                }
-                source.text.clone()
-            }
-        };
-        texts.push(text);
+    for file in &mut files {
+        edit(file, &mut report.outcomes);
+        keep_outside(file, &flags.files, &mut report.outcomes);
     }
-
-    let mut behind = false;
-    let mut data = String::new();
-    for (source, text) in sources.iter().zip(&texts) {
-        behind |= *text != source.text;
-        match (&source.path, flags.check) {
-            (_, true) => data.push_str(&diff(source, text)),
-            (None, false) => data.push_str(text),
-            (Some(_), false) if *text == source.text => {}
-            (Some(path), false) => {
-                if let Err(error) = write::replace(path, &source.text, text) {
-                    for outcome in outcomes.iter_mut().filter(|outcome| outcome.file == source.name) {
-                        (outcome.result, outcome.why) = ("failed", Some(error.to_string()));
-                    }
-                }
-            }
-        }
-    }
-    tell(
-        flags,
-        &outcomes,
-        data,
-        sources.iter().any(|source| source.path.is_none()),
-    )?;
-    failed |= outcomes.iter().any(|outcome| outcome.result == "failed");
-    Ok(if failed {
+    let (data, is_behind) = write_all(flags, &files, &mut report.outcomes);
+    let is_filter = files.iter().any(|file| file.source.path.is_none());
+    report.print(flags, &data, is_filter)?;
+    Ok(if report.has_failed() {
         ExitCode::from(USAGE)
-    } else if flags.check && behind {
+    } else if flags.check && is_behind {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
     })
 }
 
-/// The outcomes of a file, and what is wanted for which of them.
-type OfFile = (std::ops::Range<usize>, Vec<(usize, Want)>);
+/// Edits the text of a file. If that fails, none of its Plans changes.
+fn edit(file: &mut File, outcomes: &mut [Outcome]) {
+    let mut requests = Vec::new();
+    for (index, request) in &file.requests {
+        let outcome = &mut outcomes[*index];
+        outcome.left_behind = left_behind(request).into_iter().map(str::to_owned).collect();
+        requests.push(request.clone());
+    }
+    match rewrite(&file.source, &requests) {
+        Ok(text) => file.text = text,
+        Err(error) => {
+            let changed = outcomes[file.outcomes.clone()]
+                .iter_mut()
+                .filter(|outcome| outcome.result == Result::Changed);
+            for outcome in changed {
+                let is_own = error.plan.as_ref() == Some(&outcome.plan.title);
+                let why = if is_own {
+                    error.kind.to_string()
+                } else {
+                    format!("the file stays unchanged because of {error}")
+                };
+                (outcome.result, outcome.why) = (Result::Failed, Some(why));
+            }
+        }
+    }
+}
 
-/// Asks for the digests of all images that follow a version, and wants them. A Plan of which one is not known stays as it is.
-fn pin_images(flags: &Flags, outcomes: &mut [Outcome], of_file: &mut [OfFile]) -> anyhow::Result<()> {
-    let wants = of_file.iter().flat_map(|(_, wants)| wants);
-    let images = wants.flat_map(|(_, want)| followers(&want.plan, &want.version));
-    let digests: Digests = flags.asking.digests(images.collect())?;
-    for (_, wants) in of_file {
-        wants.retain_mut(|(index, want)| {
+/// Keeps a file outside of the folder in which a link to it was found.
+fn keep_outside(file: &mut File, arguments: &[String], outcomes: &mut [Outcome]) {
+    let path = file.source.path.as_deref();
+    let target = path
+        .filter(|_| file.text != file.source.text)
+        .and_then(|path| input::target_outside(arguments, path));
+    let Some(target) = target else { return };
+    file.text.clone_from(&file.source.text);
+    for outcome in &mut outcomes[file.outcomes.clone()] {
+        if outcome.result == Result::Changed {
+            let why = format!(
+                "{} is a link out of its folder, to {}; name the file itself to change it",
+                file.source.name,
+                target.display()
+            );
+            (outcome.result, outcome.why) = (Result::Failed, Some(why));
+        }
+    }
+}
+
+/// Writes the changed files, or collects their text for printing.
+fn write_all(flags: &Flags, files: &[File], outcomes: &mut [Outcome]) -> (String, bool) {
+    let mut data = String::new();
+    let mut is_behind = false;
+    for file in files {
+        let (source, text) = (&file.source, &file.text);
+        is_behind |= *text != source.text;
+        match (&source.path, flags.check) {
+            (_, true) => data.push_str(&patch::unified(&source.name, &source.text, text)),
+            (None, false) => data.push_str(text),
+            (Some(_), false) if *text == source.text => {}
+            (Some(path), false) => {
+                if let Err(error) = write::replace(path, &source.text, text) {
+                    for outcome in &mut outcomes[file.outcomes.clone()] {
+                        (outcome.result, outcome.why) = (Result::Failed, Some(error.to_string()));
+                    }
+                }
+            }
+        }
+    }
+    (data, is_behind)
+}
+
+/// Resolves the digests of all images that follow a version. A Plan with an unresolved image stays unchanged.
+fn pin_images(flags: &Flags, outcomes: &mut [Outcome], files: &mut [File]) -> anyhow::Result<()> {
+    let requests = files.iter().flat_map(|file| &file.requests);
+    let images = requests.flat_map(|(_, request)| versioned_images(&request.plan, &request.version));
+    let digests: Digests = flags.channels.digests(images.collect())?;
+    for file in files {
+        file.requests.retain_mut(|(index, request)| {
             let outcome = &mut outcomes[*index];
-            for image in followers(&want.plan, &want.version) {
+            for image in versioned_images(&request.plan, &request.version) {
                 match digests.get(&image) {
                     Some(Ok(digest)) => {
                         let pinned = format!("{image}@{digest}");
-                        if !want.plan.images.iter().any(|(_, image)| *image == pinned) {
-                            outcome.result = "changed";
+                        if !request.plan.images.iter().any(|(_, image)| *image == pinned) {
+                            outcome.result = Result::Changed;
                             outcome.images.push(pinned);
                         }
-                        want.digests.insert(image, digest.clone());
+                        request.digests.insert(image, digest.clone());
                     }
                     Some(Err(error)) => {
-                        (outcome.result, outcome.why) = ("failed", Some(format!("image {image}: {error}")));
+                        (outcome.result, outcome.why) =
+                            (Result::Failed, Some(format!("image {image}: {error}")));
                         return false;
                     }
                     None => {}
@@ -217,204 +268,40 @@ fn pin_images(flags: &Flags, outcomes: &mut [Outcome], of_file: &mut [OfFile]) -
     Ok(())
 }
 
-fn chosen(flags: &Flags, source: &Source) -> Vec<PlanAt> {
-    let mut found = plans(source);
-    found.retain(|plan| flags.plan.is_empty() || flags.plan.contains(&plan.name));
-    found
-}
-
-/// Says which files hold a Plan that nobody can read, though no other one of them is to be changed.
-fn unreadable_plans(sources: &[Source], found: &[Vec<PlanAt>]) -> bool {
-    let mut any = false;
+/// Reports files that may hold an unreadable Plan, even if no other Plan in them changes.
+fn unreadable_plans(sources: &[Source], found: &[Vec<PlanInFile>], report: &mut Report) {
     for (source, plans) in sources.iter().zip(found) {
         let error = source
             .stream
             .errors
             .first()
-            .filter(|_| source.text.contains(GROUP));
-        if let Some(error) = error.filter(|_| plans.is_empty()) {
-            any = true;
-            let line = source.place(error.offset).line;
-            output::error(format_args!("{}:{line}: this is not YAML: {error}", source.name));
+            .filter(|_| plans.is_empty() && source.text.contains(GROUP));
+        let Some(error) = error else { continue };
+        let line = source.place(error.offset).line;
+        if source.is_template() {
+            report.notes.push(format!(
+                "{}:{line}: skipped, a template; pin the version in the values of the template",
+                source.name
+            ));
+        } else {
+            report.failures.push(Failure {
+                file: Some(source.name.clone()),
+                line: Some(line),
+                message: format!("this is not YAML: {error}"),
+            });
         }
     }
-    any
 }
 
-fn channel_of(flags: &Flags, plan: &PlanAt) -> Option<String> {
-    plan.channel.clone().or_else(|| flags.channel.clone())
-}
-
-fn answers(flags: &Flags, found: &[Vec<PlanAt>]) -> anyhow::Result<Answers> {
+fn channel_offers(flags: &Flags, found: &[Vec<PlanInFile>]) -> anyhow::Result<Offers> {
     if flags.to.is_some() {
         return Ok(BTreeMap::new());
     }
     let channels: BTreeSet<_> = found
         .iter()
         .flatten()
-        .filter(|plan| plan.placeholder.is_none())
+        .filter(|plan| plan.other.is_none() && plan.channel_placeholder.is_none())
         .filter_map(|plan| channel_of(flags, plan))
         .collect();
-    flags.asking.ask(channels)
-}
-
-fn decide(
-    flags: &Flags,
-    source: &Source,
-    plan: PlanAt,
-    answers: &Answers,
-    now: Timestamp,
-) -> (Outcome, Option<Want>) {
-    let mut outcome = Outcome {
-        file: source.name.clone(),
-        plan,
-        offered: None,
-        result: "kept",
-        why: None,
-        images: Vec::new(),
-    };
-    if let Some(placeholder) = &outcome.plan.placeholder {
-        outcome.why = Some(format!("somebody else fills in {placeholder}"));
-        return (outcome, None);
-    }
-    let offer = match (&flags.to, channel_of(flags, &outcome.plan)) {
-        (Some(version), _) => Ok(Cow::Owned(Offer::one(version.clone()))),
-        (None, Some(channel)) => match answers.get(&channel) {
-            Some(Ok(offer)) => Ok(Cow::Borrowed(offer)),
-            Some(Err(error)) => Err(error.to_string()),
-            None => Err("it was not asked".to_owned()),
-        },
-        (None, None) => {
-            outcome.why = Some("it has no channel; --channel gives it one".to_owned());
-            return (outcome, None);
-        }
-    };
-    let offer = match offer {
-        Ok(offer) => offer,
-        Err(why) => {
-            (outcome.result, outcome.why) = ("failed", Some(format!("its channel gives no version: {why}")));
-            return (outcome, None);
-        }
-    };
-    let policy = match policy(flags, &outcome.plan) {
-        Ok(policy) => policy,
-        Err(why) => {
-            (outcome.result, outcome.why) = ("failed", Some(why));
-            return (outcome, None);
-        }
-    };
-    if let [only] = offer.releases.as_slice() {
-        outcome.offered = Some(only.version.clone());
-    }
-    let version = match judge(outcome.plan.version.as_deref(), &offer, &policy, now) {
-        Verdict::Same => {
-            outcome.result = "same";
-            // Its images may be without their digests.
-            outcome.plan.version.clone().filter(|_| flags.digest)
-        }
-        Verdict::Kept(why) => {
-            outcome.why = Some(why);
-            None
-        }
-        Verdict::Refused(why) => {
-            (outcome.result, outcome.why) = ("failed", Some(why.to_string()));
-            None
-        }
-        Verdict::Take(version) => {
-            outcome.result = "changed";
-            outcome.offered = Some(version.clone());
-            Some(version)
-        }
-    };
-    let want = version.map(|version| Want {
-        plan: outcome.plan.clone(),
-        version,
-        images: flags.image_tag,
-        digests: BTreeMap::new(),
-    });
-    (outcome, want)
-}
-
-/// What is asked for on the command line comes before what the Plan says; a version that is given there is the one that is meant.
-fn policy(flags: &Flags, plan: &PlanAt) -> Result<Policy, String> {
-    let mut policy = if flags.to.is_some() {
-        Policy::default()
-    } else {
-        plan.policy.clone()?
-    };
-    policy.is_given |= flags.range.is_some();
-    policy.range = flags.range.clone().or(policy.range);
-    policy.allow_downgrade |= flags.allow_downgrade;
-    Ok(policy)
-}
-
-/// What would change, as `diff -u` and `git apply` have it.
-fn diff(source: &Source, text: &str) -> String {
-    if source.text == text {
-        return String::new();
-    }
-    let name = source.name.trim_start_matches("./").trim_start_matches('/');
-    TextDiff::from_lines(source.text.as_str(), text)
-        .unified_diff()
-        .context_radius(3)
-        .header(&format!("a/{name}"), &format!("b/{name}"))
-        .to_string()
-}
-
-fn tell(flags: &Flags, outcomes: &[Outcome], data: String, is_filter: bool) -> anyhow::Result<()> {
-    let mut lines = String::new();
-    for outcome in outcomes {
-        let (file, line, plan) = (&outcome.file, outcome.plan.line, &outcome.plan.title);
-        let version = outcome.plan.version.as_deref().unwrap_or("no version");
-        match (outcome.result, &outcome.why) {
-            ("changed", _) => {
-                let offered = outcome.offered.as_deref().unwrap_or_default();
-                // Writing to a String cannot fail.
-                if munge(version) != munge(offered) {
-                    let _ = writeln!(lines, "{file}:{line}: Plan {plan}: {version} -> {offered}");
-                }
-                for image in &outcome.images {
-                    let _ = writeln!(lines, "{file}:{line}: Plan {plan}: image {image}");
-                }
-            }
-            ("failed", Some(why)) => output::error(format_args!("{file}:{line}: Plan {plan}: {why}")),
-            (_, Some(why)) => output::note(format_args!(
-                "{file}:{line}: Plan {plan} stays at {version}: {why}"
-            )),
-            _ => {}
-        }
-    }
-    let data = match flags.output {
-        Format::Json => format!("{:#}\n", as_json(outcomes, &data)),
-        // The text itself, or the diff, is what goes on; what has changed is talk beside it.
-        Format::Text if flags.check || is_filter => {
-            if !lines.is_empty() {
-                output::note(lines.trim_end());
-            }
-            data
-        }
-        Format::Text => lines,
-    };
-    output::data(&data).context("the changes cannot be printed")
-}
-
-fn as_json(outcomes: &[Outcome], text: &str) -> Value {
-    let plans: Vec<_> = outcomes
-        .iter()
-        .map(|outcome| {
-            json!({
-                "file": outcome.file,
-                "line": outcome.plan.line,
-                "plan": outcome.plan.title,
-                "channel": outcome.plan.channel,
-                "version": outcome.plan.version,
-                "offered": outcome.offered,
-                "result": outcome.result,
-                "images": outcome.images,
-                "why": outcome.why,
-            })
-        })
-        .collect();
-    let text = Some(text).filter(|text| !text.is_empty());
-    json!({ "plans": plans, "text": text })
+    flags.channels.ask(channels)
 }

@@ -1,4 +1,4 @@
-//! `refit probe`: whether this node could be rebooted, before anything is disturbed.
+//! `refit probe`: checks that this node can be rebooted, before the node is touched.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,23 +9,22 @@ use super::{host, output};
 use crate::api::SentinelName;
 use crate::node::{Commands, probe};
 
-/// Arguments of `refit probe`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
     /// Where the host's root directory is mounted
     #[arg(long, value_name = "DIR", default_value = "/host")]
     host: PathBuf,
 
-    /// Name of the sentinel that the upgrade is to leave: <plan uid>.<node uid>.<hash>. One that an earlier try has left is
+    /// Name of the sentinel that the upgrade will write: <plan uid>.<node uid>.<hash>. One from an earlier attempt is
     /// removed
     #[arg(long, value_name = "NAME")]
     sentinel: Option<SentinelName>,
 
-    /// File on the host that may ask for a reboot. It need not be there, but it must be possible to look
+    /// File on the host that requests a reboot. It may be absent, but its folder must be readable
     #[arg(long = "required-file", value_name = "PATH")]
     required_files: Vec<String>,
 
-    /// What reboots the host [default: systemctl reboot, or reboot]
+    /// Command that reboots the host [default: systemctl reboot, or reboot]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

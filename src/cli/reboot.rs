@@ -1,4 +1,4 @@
-//! `refit reboot`: reboots the host once, however often it is started.
+//! `refit reboot`: reboots the host once, however often it runs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,13 +11,12 @@ use crate::api::sentinel::is_boot_id;
 use crate::api::{RebootFault, SentinelName};
 use crate::node::{Commands, Failure, Order, Outcome, ask, enter_host, reboot};
 
-/// To try again in this boot cannot help.
-const FINAL: u8 = 3;
+/// Exit code if another attempt in this boot cannot succeed.
+const EXIT_FINAL: u8 = 3;
 
-/// Arguments of `refit reboot`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
-    /// The boot that is to end. In any other one there is nothing to do
+    /// Boot ID of the boot to end. In any other boot the command does nothing
     #[arg(long, value_name = "ID", value_parser = boot_id, required_unless_present = "ask")]
     boot_id: Option<String>,
 
@@ -25,19 +24,19 @@ pub(super) struct Flags {
     #[arg(long, value_name = "NAME")]
     sentinel: SentinelName,
 
-    /// Only say what the sentinel says, as refit sentinel did when it wrote it
+    /// Only print the content of the sentinel, as refit sentinel did when it wrote it
     #[arg(long, conflicts_with_all = ["boot_id", "command"])]
     ask: bool,
 
-    /// Where the host's root directory is mounted: for --ask, and to try commands out. Without it refit goes into the mount
-    /// namespace of process 1, where the command then runs
+    /// Where the host's root directory is mounted: for --ask, and for testing. Without it refit enters the mount
+    /// namespace of process 1, and runs the command there
     #[arg(long, value_name = "DIR")]
     host: Option<PathBuf>,
 
     #[command(flatten)]
     message: Message,
 
-    /// What reboots the host [default: systemctl reboot, or reboot]
+    /// Command that reboots the host [default: systemctl reboot, or reboot]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -51,7 +50,7 @@ fn boot_id(value: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
-    // Before the host's mount namespace, where the file is not.
+    // Opened first, because the file is not in the host's mount namespace.
     let message = flags.message.open()?;
     let host = match &flags.host {
         Some(dir) => host::mounted(dir).map_err(|error| error.to_string()),
@@ -65,7 +64,7 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         return match ask(&host, &flags.sentinel) {
             Ok(report) => {
                 message.write(&report.to_text())?;
-                output::data(&format!("{}\n", report.to_text()))?;
+                output::json(&format!("{}\n", report.to_text()))?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(failure) => failed(message, &failure),
@@ -83,14 +82,15 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         }
         Ok(Outcome::Requested { command }) => {
             output::note(format_args!("{command} has been run; waiting for the end"));
-            wait_for_the_end()
+            wait_for_reboot()
         }
         Err(failure) => failed(message, &failure),
     }
 }
 
-/// Exit code 0 would say that the node has rebooted, any other that it is to be asked again. The end comes from outside.
-fn wait_for_the_end() -> ! {
+/// Exit code 0 would mean that the node has rebooted, and any other requests another attempt. So the process waits to
+/// be killed.
+fn wait_for_reboot() -> ! {
     loop {
         std::thread::park();
     }
@@ -100,7 +100,7 @@ fn failed(message: OpenMessage, failure: &Failure) -> anyhow::Result<ExitCode> {
     output::error(failure);
     message.write(&failure.to_string())?;
     Ok(if failure.fault.is_final() {
-        ExitCode::from(FINAL)
+        ExitCode::from(EXIT_FINAL)
     } else {
         ExitCode::FAILURE
     })

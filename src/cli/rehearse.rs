@@ -1,30 +1,33 @@
-//! `refit rehearse`: a roll-out on a cluster in this process, in a time of its own.
+//! `refit rehearse`: a roll-out on a simulated cluster, in virtual time.
 
 mod context;
+mod event_line;
 mod flags;
-mod gather;
-mod lines;
-mod live;
-mod screen;
+mod input;
+mod inputs;
+mod progress;
+mod timeline;
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 pub(super) use flags::Flags;
 use flags::{Format, Start};
-use gather::{answers, choose, missing_secrets, namespace, read_snapshot, settings, stage};
+use inputs::{channel_offers, choose, initial_cluster, missing_secrets, namespace, read_snapshot, settings};
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize as _;
 
 use super::{USAGE, output, validate};
+use crate::api::Plan;
 use crate::clock::Clock;
-use crate::rehearse::assume::Assumptions;
-use crate::rehearse::input;
-use crate::rehearse::play::{PlayError, Rehearsal, Stage, play};
-use crate::rehearse::report::report;
+use crate::rehearse::assumptions::Assumptions;
+use crate::rehearse::json::Value;
+use crate::rehearse::report::{TimeFormat, report};
+use crate::rehearse::run::{InitialCluster, Rehearsal, RehearsalError, run_rehearsal};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit rehearse examples/k3s-upgrade.yaml --nodes 12
-      on twelve nodes that are made up, with labels that the Plans ask for
+      on twelve generated nodes with the labels that the Plans select
   kubectl get nodes,pods,pdb,replicasets,jobs,plans -A -o yaml > cluster.yaml
   refit rehearse plan.yaml --snapshot cluster.yaml
       on the nodes, pods and budgets of a cluster, in the order in which the controller would take them
@@ -35,15 +38,15 @@ pub(super) const EXAMPLES: &str = "Examples:
   refit rehearse plan.yaml --start 2026-03-06T21:30:00Z
       on a Friday evening, half an hour before the window opens";
 
-/// When a rehearsal on a cluster that is made up starts: a Monday morning, always the same.
+/// Start of a rehearsal on a generated cluster: a fixed Monday morning, so that results are reproducible.
 const START: Timestamp = Timestamp::constant(1_767_603_600, 0);
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let (rehearsal, assumed) = match prepare(flags) {
         Ok(prepared) => prepared,
         Err(error) => {
-            if error.downcast_ref::<AlreadyTold>().is_none() {
-                output::error(output::with_causes(&error));
+            if error.downcast_ref::<AlreadyPrinted>().is_none() {
+                output::error(output::error_chain(&error));
             }
             return Ok(ExitCode::from(USAGE));
         }
@@ -51,23 +54,33 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     for line in &assumed {
         output::note(format_args!("assumed: {line}"));
     }
-    let mut live = live::Live::new(&rehearsal, flags.quiet || flags.output == Format::Json);
-    let played = play(&rehearsal, &mut |happening| live.hear(happening));
-    let outcome = match played {
+    let times = if flags.times {
+        let plans: Vec<Plan> = rehearsal
+            .all_plans()
+            .filter_map(|plan| Plan::deserialize(plan).ok())
+            .collect();
+        TimeFormat::clock(rehearsal.start, &plans)
+    } else {
+        TimeFormat::since(rehearsal.start)
+    };
+    let mut progress =
+        progress::Progress::new(&rehearsal, flags.quiet || flags.output == Format::Json, &times);
+    let outcome = run_rehearsal(&rehearsal, &mut |event| progress.add(event));
+    let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(error @ (PlayError::UnknownNode(_) | PlayError::Refused { .. })) => {
+        Err(error @ (RehearsalError::UnknownNode(_) | RehearsalError::Refused { .. })) => {
             output::error(error);
             return Ok(ExitCode::from(USAGE));
         }
         Err(error) => return Err(error.into()),
     };
-    let report = report(&outcome, flags.assumed.seed, assumed);
-    live.end(&report);
-    let text = match flags.output {
-        Format::Text => report.to_text(),
-        Format::Json => report.to_json(),
-    };
-    output::data(&text).context("the result cannot be printed")?;
+    let report = report(&outcome, flags.assumed.seed, assumed, times);
+    progress.end(&report);
+    match flags.output {
+        Format::Text => output::text(&report.to_text()),
+        Format::Json => output::json(&report.to_json()),
+    }
+    .context("the result cannot be printed")?;
     if flags.output == Format::Json {
         output::note(&report.verdict.line);
     }
@@ -78,24 +91,24 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// All that was wrong has been told.
+/// All errors have been reported.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing is rehearsed")]
-struct AlreadyTold;
+#[error("the errors are printed already")]
+struct AlreadyPrinted;
 
-/// Reads everything, and says what is assumed.
+/// Reads all input, and returns the assumptions.
 fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     let (sources, unread) = validate::read(&flags.files);
     if unread {
-        return Err(AlreadyTold.into());
+        return Err(AlreadyPrinted.into());
     }
     let mut given = input::read(&sources);
-    if !given.mistakes.is_empty() {
-        given.mistakes.iter().for_each(output::error);
-        return Err(AlreadyTold.into());
+    if !given.errors.is_empty() {
+        given.errors.iter().for_each(output::error);
+        return Err(AlreadyPrinted.into());
     }
     given.notes.iter().for_each(output::note);
-    let snapshot = read_snapshot(flags)?;
+    let mut snapshot = read_snapshot(flags)?;
     choose(flags, &mut given, snapshot.as_ref())?;
     let namespace = namespace(flags, &mut given, snapshot.as_ref())?;
     let start = match (flags.assumed.start, &snapshot) {
@@ -113,32 +126,38 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
         pod_start: flags.assumed.pod_start,
         fail: flags.assumed.fail.clone(),
     };
-    let mut assumed = Vec::new();
-    let stage = stage(flags, &given, snapshot, &namespace, &mut assumed);
-    let answers = answers(flags, &mut given, &stage, &mut assumed)?;
+    if let Some(snapshot) = &mut snapshot {
+        // The controller ignores Plans of other namespaces.
+        let is_here = |plan: &Value| plan["metadata"]["namespace"] == *namespace;
+        snapshot.plans.retain(is_here);
+    }
+    let (mut assumed, mut offered) = (Vec::new(), std::mem::take(&mut given.assumed));
+    let channel_offers = channel_offers(flags, &mut given, snapshot.as_ref(), &mut offered)?;
+    let initial_cluster = initial_cluster(flags, &given, snapshot, &channel_offers, &mut assumed);
+    assumed.append(&mut offered);
     missing_secrets(&given, &mut assumed);
-    assumed.push(assumptions.told());
+    assumed.push(assumptions.describe());
     assumed.push(format!(
         "the controller starts at {}; seed {}",
         start.strftime("%a %Y-%m-%d %H:%M:%S UTC"),
         assumptions.seed
     ));
     let plans = if given.plans.is_empty() {
-        match &stage {
-            Stage::Snapshot(snapshot) => snapshot.plans.clone(),
-            Stage::Generated { .. } => Vec::new(),
+        match &initial_cluster {
+            InitialCluster::Snapshot(snapshot) => snapshot.plans.clone(),
+            InitialCluster::Generated { .. } => Vec::new(),
         }
     } else {
         given.plans.iter().map(|plan| plan.value.clone()).collect()
     };
-    let settings = settings(flags, &namespace, &stage)?;
+    let settings = settings(flags, &namespace, &initial_cluster, &mut assumed)?;
     let rehearsal = Rehearsal {
         plans,
         objects: given.objects,
-        stage,
+        initial_cluster,
         assumptions,
         settings,
-        answers,
+        channel_offers,
         start,
         limit: SignedDuration::from_hours(24 * i64::from(flags.assumed.limit)),
     };

@@ -1,11 +1,11 @@
-//! `refit render`: the Job for a Plan on a node, and the Pod that reboots it, made by the same code and settings as the
-//! controller's.
+//! `refit render`: the Job for a Plan on a node and the Pod that reboots it, from the controller's own code and
+//! settings.
 
 #![expect(clippy::doc_markdown, reason = "the comments are what --help prints")]
 
 mod live;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,31 +13,34 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use serde::Serialize;
 
-use super::ask::Asking;
+use super::channel_access::ChannelFlags;
+use super::chosen::{NO_PLAN, is_chosen, unknown};
 use super::cluster::Connection;
-use super::{USAGE, output, validate};
-use crate::api::selector::Selector;
+use super::{USAGE, defaults, output, validate};
+use crate::api::selector::{Selector, explain};
 use crate::api::{Plan, PlanSpec, names};
-use crate::channel::version;
 use crate::clock::Clock;
 use crate::controller::own_image::DEFAULT_IMAGE;
 use crate::controller::settings::{Flags as ControllerFlags, Notice, Settings};
+use crate::gitops::input::read_text;
 use crate::gitops::objects::{Object, objects};
-use crate::gitops::pin::{Verdict, judge};
+use crate::gitops::pin::{Verdict, decide_version};
 use crate::gitops::{Finding, Source, check};
 use crate::job::{
-    self, Errand, JobInput, JobSettings, NodeInput, PlanInput, RebootInput, digest, inputs, name,
+    self, JobInput, JobSettings, NodeInput, PlanInput, RebootInput, RebootPodMode, digest, inputs, name,
 };
-use live::Live;
+use crate::version::policy::Offered;
+use crate::version::tag::{check, munge};
+use live::LiveCluster;
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit render plan.yaml --node worker-1
-      offline, for a Linux node of which nothing else is known
+      offline, for a Linux node with unknown labels
   refit render plan.yaml --node worker-1 --version v1.33.4+k3s1
-      without asking the channel
+      without a request to the channel
   kubectl get node worker-1 -o yaml > node.yaml; refit render plan.yaml --node-file node.yaml
       with the node's UID, system and labels
   refit render plan.yaml --node worker-1 --config deploy/config.yaml
@@ -45,16 +48,15 @@ pub(super) const EXAMPLES: &str = "Examples:
   refit render plan.yaml --node worker-1 --live
       with UIDs, secrets and settings of a cluster";
 
-/// What stands for a UID that only a cluster knows.
+/// Placeholder for a UID, which only a cluster assigns.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
-/// The controller's usual name, and its namespace.
+/// The controller's default name and namespace.
 const CONTROLLER: &str = "system-upgrade-controller";
 const NAMESPACE: &str = "system-upgrade";
 
-/// Arguments of `refit render`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
-    /// Files, folders, patterns, or - for standard input; Secrets in them count towards the hash
+    /// Files, folders, patterns, or - for standard input; Secrets in them are included in the hash
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
 
@@ -66,7 +68,7 @@ pub(super) struct Flags {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["node", "live"])]
     node_file: Option<PathBuf>,
 
-    /// Label of the node, in place of what is known of it; a node with labels is held against the Plan's selector
+    /// Label of the node, instead of its known labels; a node with labels must match the Plan's selector
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     label: Vec<(String, String)>,
 
@@ -74,15 +76,16 @@ pub(super) struct Flags {
     #[arg(long, value_enum)]
     os: Option<Os>,
 
-    /// Only the Plan of this name. May be repeated
-    #[arg(long, value_name = "NAME")]
+    /// Only the Plan of this name, such as k3s-server or system-upgrade/k3s-server. May be repeated
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
     plan: Vec<String>,
 
-    /// Version of the Plan, in place of its own, and of its channel's answer
+    /// Version of the Plan, instead of its own and its channel's
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
 
-    /// ConfigMap with the controller's environment variables; what this process has itself counts more
+    /// ConfigMap with the controller's environment variables; the environment of this process takes precedence [default:
+    /// that of the manifests]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -90,15 +93,15 @@ pub(super) struct Flags {
     #[arg(long, value_name = "NAME", default_value = CONTROLLER)]
     name: String,
 
-    /// Which attempt on this node it is
+    /// Number of the attempt on this node
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     attempt: u32,
 
-    /// Read Plan UID, Node, Secrets and settings from the cluster; nothing is written there
+    /// Read the Plan's UID, Node, Secrets and settings from the cluster; writes nothing
     #[arg(long)]
     live: bool,
 
-    /// How Jobs and Pods are printed
+    /// Format of Jobs and Pods
     #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "yaml")]
     output: Format,
 
@@ -106,7 +109,7 @@ pub(super) struct Flags {
     connection: Connection,
 
     #[command(flatten)]
-    asking: Asking,
+    channels: ChannelFlags,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,9 +120,9 @@ enum Os {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// Documents
+    /// YAML documents
     Yaml,
-    /// An object; a List where there are several
+    /// A JSON object; a List if there are several
     Json,
 }
 
@@ -128,22 +131,20 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// The node as far as it is known.
 #[derive(Clone, Debug, Default)]
 struct NodeFacts {
     name: String,
     uid: Option<String>,
-    /// Nothing where nobody has said any.
+    /// `None` if the labels are unknown.
     labels: Option<BTreeMap<String, String>>,
     os: Option<String>,
     unschedulable: bool,
     boot_id: Option<String>,
 }
 
-/// What the controller makes.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Made {
+enum RenderedObject {
     Job(Box<Job>),
     Pod(Box<Pod>),
 }
@@ -165,48 +166,71 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         .iter()
         .filter(|(_, object)| object.is_plan())
         .filter(|(_, object)| {
-            let name = object.metadata("name").unwrap_or_default();
-            flags.plan.is_empty() || flags.plan.iter().any(|plan| plan == name)
+            is_chosen(
+                &flags.plan,
+                object.metadata("name").unwrap_or_default(),
+                &object.title(),
+            )
         })
         .collect();
     if plans.is_empty() {
-        output::error("there is no such Plan in these files");
+        let all = objects.iter().filter(|(_, object)| object.is_plan());
+        let names: Vec<_> = all
+            .map(|(_, object)| {
+                let name = object.metadata("name").unwrap_or_default();
+                (name.to_owned(), object.title())
+            })
+            .collect();
+        output::error(unknown(&flags.plan, &names).unwrap_or_else(|| NO_PLAN.to_owned()));
         for (source, error) in sources
             .iter()
             .flat_map(|s| s.stream.errors.iter().map(move |e| (s, e)))
         {
             let line = source.place(error.offset).line;
-            output::error(format_args!("{}:{line}: this is not YAML: {error}", source.name));
+            let remedy = source.render_first();
+            output::error(format_args!(
+                "{}:{line}: this is not YAML: {error}{remedy}",
+                source.name
+            ));
         }
         return Ok(ExitCode::from(USAGE));
     }
     let secrets: Vec<Secret> = objects.iter().filter_map(|(_, object)| secret(object)).collect();
-    let live = flags.live.then(|| Live::connect(&flags.connection)).transpose()?;
+    let live = flags
+        .live
+        .then(|| LiveCluster::connect(&flags.connection))
+        .transpose()?;
     let node = node(flags, live.as_ref())?;
 
-    let mut made = Vec::new();
+    let mut objects = Vec::new();
     let mut failed = false;
+    let mut told = BTreeSet::new();
     for (source, object) in plans {
-        let (plan, refused) = check::read_plan(source, object);
+        let check::ReadPlan { plan, refused, .. } = check::read_plan(source, object);
         if !refused.is_empty() {
-            refused.iter().for_each(say);
+            refused.iter().for_each(print_finding);
             failed = true;
             continue;
         }
-        match render(flags, &plan, &node, &secrets, live.as_ref()) {
+        match render(flags, &plan, &node, &secrets, live.as_ref(), &mut told) {
             Ok(found) if found.is_empty() => failed = true,
-            Ok(found) => made.extend(found),
+            Ok(found) => objects.extend(found),
             Err(error) => {
                 failed = true;
                 output::error(format_args!(
                     "Plan {}: {}",
                     object.title(),
-                    output::with_causes(&error)
+                    output::error_chain(&error)
                 ));
             }
         }
     }
-    output::data(&print(flags.output, &made)?).context("the Jobs cannot be printed")?;
+    let text = print(flags.output, &objects)?;
+    match flags.output {
+        Format::Yaml => output::data(&text),
+        Format::Json => output::json(&text),
+    }
+    .context("the Jobs cannot be printed")?;
     Ok(if failed {
         ExitCode::FAILURE
     } else {
@@ -214,7 +238,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn say(found: &Finding) {
+fn print_finding(found: &Finding) {
     output::error(format_args!(
         "{}:{}:{}: {} [{}]",
         found.file, found.place.line, found.place.column, found.message, found.rule
@@ -226,12 +250,13 @@ fn render(
     plan: &Plan,
     node: &NodeFacts,
     secrets: &[Secret],
-    live: Option<&Live>,
-) -> anyhow::Result<Vec<Made>> {
+    live: Option<&LiveCluster>,
+    told: &mut BTreeSet<String>,
+) -> anyhow::Result<Vec<RenderedObject>> {
     let plan_name = plan.metadata.name.as_deref().unwrap_or_default();
     let namespace = plan.metadata.namespace.as_deref().unwrap_or_else(|| {
         output::note(format_args!(
-            "Plan {plan_name}: its namespace is taken to be {NAMESPACE}"
+            "Plan {plan_name}: it has no namespace; assuming {NAMESPACE}"
         ));
         NAMESPACE
     });
@@ -239,7 +264,7 @@ fn render(
         .map(|live| live.plan(namespace, plan_name))
         .transpose()?
         .flatten();
-    let settings = settings(flags, namespace, live)?;
+    let settings = settings(flags, namespace, live, told)?;
     let version = version(flags, plan, stored.as_ref())?;
     let mut hashes = Vec::new();
     for wanted in digest::hashed_secrets(&plan.spec) {
@@ -256,14 +281,14 @@ fn render(
         match found.or_else(of_files) {
             Some(secret) => hashes.push(digest::secret_hash(&secret)),
             None => output::note(format_args!(
-                "Plan {plan_name}: Secret {wanted} is not known; the hash, and what has it in its name, is without it"
+                "Plan {plan_name}: no file has Secret {wanted}; the hash and the names that contain it will differ on the cluster"
             )),
         }
     }
     let hash = digest::plan_hash(plan, &version, hashes);
-    if !is_selected(plan, node, &hash)? {
+    if let Some(why) = unselected(plan, node, &hash)? {
         output::error(format_args!(
-            "Plan {plan_name} does not select node {}: no Job is made",
+            "Plan {plan_name} does not select node {}: {why}; the controller would create no Job",
             node.name
         ));
         return Ok(Vec::new());
@@ -272,7 +297,7 @@ fn render(
     let uid = stored.and_then(|plan| plan.metadata.uid);
     if uid.is_none() || node.uid.is_none() {
         output::note(format_args!(
-            "Plan {plan_name}: UIDs that only a cluster knows are {NO_UID}"
+            "Plan {plan_name}: UIDs that only the cluster knows are shown as {NO_UID}"
         ));
     }
     let on_windows = node.os.as_deref() == Some("windows");
@@ -298,26 +323,28 @@ fn render(
         },
         name: &job_name,
         attempt: flags.attempt,
-        // As the controller does: only kubectl, on Windows, keeps no ledger on the node.
+        // As in the controller: only kubectl, used on Windows, keeps no ledger on the node.
         unschedulable_before: on_windows.then_some(node.unschedulable),
     };
-    // What the controller would not even start a node for.
+    // Errors for which the controller would not start a node.
     let mut errors = job::check(&input.plan, &settings).errors.into_iter();
     if let Some(error) = errors.find(|error| on_windows || !error.is_for_windows()) {
         return Err(error.into());
     }
-    let mut made = vec![Made::Job(Box::new(job::render(&input, &settings)?))];
+    let mut objects = vec![RenderedObject::Job(Box::new(job::render(&input, &settings)?))];
     if plan.spec.may_reboot() {
-        made.push(Made::Pod(Box::new(reboot_pod(&input, node, &settings)?)));
+        objects.push(RenderedObject::Pod(Box::new(reboot_pod(
+            &input, node, &settings,
+        )?)));
     }
-    Ok(made)
+    Ok(objects)
 }
 
-/// The Pod that reboots the node once its Job has succeeded, as it is asked for first.
+/// The Pod that reboots the node after its Job has succeeded, as the controller first requests it.
 fn reboot_pod(job: &JobInput<'_>, node: &NodeFacts, settings: &JobSettings) -> anyhow::Result<Pod> {
     let boot_id = node.boot_id.as_deref().unwrap_or_else(|| {
         output::note(format_args!(
-            "Plan {}: the boot of the node, which --live or --node-file tells, is {NO_UID}",
+            "Plan {}: the boot ID of the node is shown as {NO_UID}; give it with --live or --node-file",
             job.plan.name
         ));
         NO_UID
@@ -327,7 +354,7 @@ fn reboot_pod(job: &JobInput<'_>, node: &NodeFacts, settings: &JobSettings) -> a
         plan: job.plan,
         node: job.node,
         hash: job.plan.latest_hash,
-        errand: Errand::Reboot { boot_id },
+        mode: RebootPodMode::Reboot { boot_id },
         seconds: timeout.as_secs(),
         critical: true,
     };
@@ -355,36 +382,48 @@ fn version(flags: &Flags, plan: &Plan, stored: Option<&Plan>) -> anyhow::Result<
             version
         } else {
             let channel = plan.spec.channel.clone().unwrap_or_default();
-            let answers = flags.asking.ask([channel.clone()].into())?;
+            let answers = flags.channels.ask([channel.clone()].into())?;
             match answers.into_values().next() {
                 Some(answer) => {
                     let offer = answer.map_err(|error| {
-                        anyhow!("the channel {channel:?} gives no version ({error}); --version gives one")
+                        anyhow!("the channel {channel:?} gives no version ({error}); set one with --version")
                     })?;
                     let policy = plan.spec.version_policy()?;
-                    match judge(None, &offer, &policy, Clock::system().now()) {
+                    let distribution = plan.spec.distribution();
+                    match decide_version(
+                        None,
+                        distribution,
+                        &Offered::from(&offer),
+                        &policy,
+                        Clock::system().now(),
+                    ) {
                         Verdict::Take(version) => version,
-                        Verdict::Refused(why) => bail!("{why}; --version gives it a version"),
-                        Verdict::Kept(why) => bail!("{why}; --version gives it a version"),
-                        Verdict::Same => bail!("it has no version; --version gives it one"),
+                        Verdict::Refused(why) => bail!("{why}; set one with --version"),
+                        Verdict::Kept(why) => bail!("{why}; set one with --version"),
+                        Verdict::Same => bail!("it has no version; set one with --version"),
                     }
                 }
-                None => bail!("it has neither version nor channel; --version gives it one"),
+                None => bail!("it has neither version nor channel; set a version with --version"),
             }
         };
-    let munged = version::munge(&version);
-    version::check(&munged)?;
+    let munged = munge(&version);
+    check(&munged)?;
     Ok(munged)
 }
 
-/// The controller's own settings: its environment here, its ConfigMap, its defaults.
-fn settings(flags: &Flags, namespace: &str, live: Option<&Live>) -> anyhow::Result<JobSettings> {
-    // Who may not read the Deployment has the settings by other means, and is told.
+/// The controller's settings, in this order: the environment, its ConfigMap, the shipped manifests.
+fn settings(
+    flags: &Flags,
+    namespace: &str,
+    live: Option<&LiveCluster>,
+    told: &mut BTreeSet<String>,
+) -> anyhow::Result<JobSettings> {
+    // Reading the Deployment is optional; without permission there is a note.
     let pod = match live.map(|live| live.deployed(namespace, &flags.name)).transpose() {
         Ok(pod) => pod.flatten(),
         Err(error) => {
             output::note(format_args!(
-                "{error}; the controller's settings are those of this environment"
+                "{error}; using the controller's settings from this environment"
             ));
             None
         }
@@ -393,11 +432,9 @@ fn settings(flags: &Flags, namespace: &str, live: Option<&Live>) -> anyhow::Resu
         Some((live, pod)) => live.environment(namespace, pod)?,
         None => BTreeMap::new(),
     };
-    if let Some(path) = &flags.config {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        let map: ConfigMap =
-            serde_saphyr::from_str(&text).with_context(|| format!("{}: not a ConfigMap", path.display()))?;
-        config.extend(map.data.unwrap_or_default());
+    let is_given = flags.config.is_some() || pod.is_some();
+    if !is_given || flags.config.is_some() {
+        config.extend(defaults::config(flags.config.as_deref())?.1);
     }
     let lookup = |name: &str| std::env::var(name).ok().or_else(|| config.get(name).cloned());
     let controller = ControllerFlags {
@@ -412,6 +449,12 @@ fn settings(flags: &Flags, namespace: &str, live: Option<&Live>) -> anyhow::Resu
         }
     }
     let mut jobs = settings.jobs;
+    if !is_given {
+        let text = defaults::told(&jobs);
+        if told.insert(text.clone()) {
+            output::note(text);
+        }
+    }
     if let Some(pod) = pod {
         live::fill_in_image(&mut jobs, pod);
     }
@@ -421,12 +464,12 @@ fn settings(flags: &Flags, namespace: &str, live: Option<&Live>) -> anyhow::Resu
     Ok(jobs)
 }
 
-fn node(flags: &Flags, live: Option<&Live>) -> anyhow::Result<NodeFacts> {
+fn node(flags: &Flags, live: Option<&LiveCluster>) -> anyhow::Result<NodeFacts> {
     let read: Option<Node> = match (&flags.node_file, live, &flags.node) {
         (Some(path), _, _) => {
-            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            let node =
-                serde_saphyr::from_str(&text).with_context(|| format!("{}: not a Node", path.display()))?;
+            let text = read_text(path)?;
+            let node = serde_saphyr::from_str(&text)
+                .with_context(|| format!("{}: the file has no Node", path.display()))?;
             Some(node)
         }
         (None, Some(live), Some(name)) => Some(live.node(name)?),
@@ -454,7 +497,7 @@ fn node(flags: &Flags, live: Option<&Live>) -> anyhow::Result<NodeFacts> {
     }
     if !flags.label.is_empty() {
         let labels = facts.labels.get_or_insert_default();
-        // Every node has this one from its kubelet.
+        // The kubelet sets this label on every node.
         labels
             .entry(names::LABEL_HOSTNAME.to_owned())
             .or_insert_with(|| facts.name.clone());
@@ -474,18 +517,41 @@ fn node(flags: &Flags, live: Option<&Live>) -> anyhow::Result<NodeFacts> {
     Ok(facts)
 }
 
-/// Whether the Plan is for the node; where nobody has said what labels it has, it is taken to be.
-fn is_selected(plan: &Plan, node: &NodeFacts, hash: &str) -> anyhow::Result<bool> {
+/// Why the Plan does not select the node. A node with unknown labels is assumed to be selected.
+fn unselected(plan: &Plan, node: &NodeFacts, hash: &str) -> anyhow::Result<Option<String>> {
     let Some(labels) = &node.labels else {
-        return Ok(true);
+        return Ok(None);
     };
-    let selector =
-        Selector::new(plan.spec.node_selector.as_ref())?.and(Selector::exists(names::LABEL_HOSTNAME)?);
-    let done = labels.get(&name::plan_label_key(
-        plan.metadata.name.as_deref().unwrap_or_default(),
-    ));
-    let skipped = done.is_some_and(|value| value == names::LABEL_VALUE_DISABLED || value == hash);
-    Ok(selector.matches(labels) && !skipped)
+    let Some(asked) = &plan.spec.node_selector else {
+        return Ok(Some("it has no spec.nodeSelector".to_owned()));
+    };
+    let selector = Selector::new(Some(asked))?;
+    let key = name::plan_label_key(plan.metadata.name.as_deref().unwrap_or_default());
+    let done = labels.get(&key).map(String::as_str);
+    if !selector.matches(labels) {
+        let missing = explain::requirements(asked);
+        let missing = missing.iter().filter(|one| !one.matches(labels));
+        let missing = missing.map(|one| format!("{}, and {}", one.text, explain::found(&one.key, labels)));
+        let missing: Vec<String> = missing.collect();
+        return Ok(Some(format!(
+            "spec.nodeSelector requires {}",
+            missing.join("; for ")
+        )));
+    }
+    Ok(match done {
+        _ if !labels.contains_key(names::LABEL_HOSTNAME) => Some(format!(
+            "the node has no label {}, which its kubelet gives it",
+            names::LABEL_HOSTNAME
+        )),
+        Some(names::LABEL_VALUE_DISABLED) => Some(format!(
+            "the node's label {key}={} excludes it from the Plan; remove the label to include the node",
+            names::LABEL_VALUE_DISABLED
+        )),
+        Some(value) if value == hash => Some(format!(
+            "the node is done: its label {key} has the Plan's hash already"
+        )),
+        _ => None,
+    })
 }
 
 fn is_named(secret: &Secret, namespace: &str, name: &str) -> bool {
@@ -493,7 +559,7 @@ fn is_named(secret: &Secret, namespace: &str, name: &str) -> bool {
     of == namespace && secret.metadata.name.as_deref() == Some(name)
 }
 
-/// A Secret in the files, as the API server stores it.
+/// A Secret in the files, as the API server would store it.
 fn secret(object: &Object<'_>) -> Option<Secret> {
     if object.kind != "Secret" || object.api_version != "v1" {
         return None;
@@ -512,11 +578,11 @@ fn secret(object: &Object<'_>) -> Option<Secret> {
     Some(secret)
 }
 
-fn print(format: Format, made: &[Made]) -> anyhow::Result<String> {
-    Ok(match (format, made) {
+fn print(format: Format, objects: &[RenderedObject]) -> anyhow::Result<String> {
+    Ok(match (format, objects) {
         (_, []) => String::new(),
-        (Format::Yaml, made) => {
-            let documents: Result<Vec<_>, _> = made.iter().map(serde_saphyr::to_string).collect();
+        (Format::Yaml, objects) => {
+            let documents: Result<Vec<_>, _> = objects.iter().map(serde_saphyr::to_string).collect();
             documents?.join("---\n")
         }
         (Format::Json, [one]) => format!("{}\n", serde_json::to_string_pretty(one)?),
@@ -527,7 +593,7 @@ fn print(format: Format, made: &[Made]) -> anyhow::Result<String> {
     })
 }
 
-/// The digests that status has of the Plan's images at this hash.
+/// The image digests in status, if they are for this hash.
 fn pinned(known: &Plan, spec: &PlanSpec, hash: &str) -> BTreeMap<String, String> {
     let pinned = known.status.as_ref().and_then(|status| status.pinned.as_ref());
     let pinned = pinned.filter(|pinned| spec.pins_digests() && pinned.hash == hash);

@@ -1,7 +1,8 @@
-//! `refit resolve`: asks channels, and says which version would be taken, and what keeps the others back.
+//! `refit resolve`: queries channels, and shows which version would be taken and why others are held back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -9,30 +10,33 @@ use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::ask::{Answers, Asking};
+use super::channel_access::{ChannelFlags, Offers};
+use super::chosen::{NO_PLAN, is_chosen, unknown};
 use super::{USAGE, output, validate};
-use crate::api::duration::GoDuration;
 use crate::api::names::ANNOTATION_APPROVE;
-use crate::api::{ChannelStatus, Plan};
-use crate::channel::version::munge;
+use crate::api::validate::validate as validate_plan;
+use crate::api::{ChannelStatus, Plan, Reason};
+use crate::channel::{redacted, with_scheme};
 use crate::clock::Clock;
 use crate::gitops::Source;
-use crate::gitops::check::{is_placeholder, read_plan};
-use crate::gitops::objects::objects;
+use crate::gitops::check::read_plan;
+use crate::gitops::objects::{Object, objects};
+use crate::gitops::pin::wrong_version;
+use crate::go::GoDuration;
 use crate::version::policy::{Choice, Circumstances, Offered, Policy, Verdict, choose, consider};
+use crate::version::tag::munge;
 use crate::version::{Range, Version};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit resolve https://update.k3s.io/v1-release/channels/stable
-  refit resolve plan.yaml                       what its controller would take now, and why nothing else
+  refit resolve plan.yaml                       what the controller would choose now, and why
   refit resolve github://k3s-io/k3s --range 1.33.x --minimum-age 72h
   VERSION=$(refit resolve -o name https://update.k3s.io/v1-release/channels/stable)
   kubectl get plan server -o yaml | refit resolve -";
 
-/// How many versions that are not taken the text shows.
+/// Maximum number of refused versions in the text output.
 const SHOWN: usize = 20;
 
-/// Arguments of `refit resolve`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
     /// URLs of channels, or files, folders, patterns and - with Plans
@@ -43,34 +47,34 @@ pub(super) struct Flags {
     #[arg(long, value_name = "RANGE", value_parser = range)]
     range: Option<Range>,
 
-    /// Take only versions that have been out for this long, such as 72h: since their release, where the channel dates it,
-    /// otherwise since a Plan's status says
+    /// Take only versions that have been out for this long, such as 72h: since the release if the channel dates it,
+    /// otherwise since the time in a Plan's status
     #[arg(long, value_name = "DURATION", value_parser = age)]
     minimum_age: Option<SignedDuration>,
 
-    /// Take a version that is older than the current one, or cannot be compared with it, too
+    /// Also take a version that is older than the current one, or cannot be compared with it
     #[arg(long)]
     allow_downgrade: bool,
 
-    /// The version that is there now [default: that of the Plan's status]
+    /// The current version [default: that of the Plan's status]
     #[arg(long, value_name = "VERSION")]
     current: Option<String>,
 
-    /// Only the Plan of this name. May be repeated
-    #[arg(long, value_name = "NAME")]
+    /// Only the Plan of this name, such as k3s-server or system-upgrade/k3s-server. May be repeated
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
     plan: Vec<String>,
 
-    /// How the answer is told
+    /// Format of the output
     #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
     output: Format,
 
     #[command(flatten)]
-    asking: Asking,
+    channels: ChannelFlags,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// The version, and what was looked at
+    /// The version, and the other versions that the channel offers
     Text,
     /// The version alone, one line for each target
     Name,
@@ -91,20 +95,20 @@ fn age(text: &str) -> Result<SignedDuration, String> {
     }
 }
 
-/// Something that has a version.
 struct Target {
     /// The URL, or file, line and Plan.
     name: String,
     channel: Option<String>,
-    /// `spec.version`, which wins.
+    /// `spec.version`, which takes precedence over a channel.
     version: Option<String>,
     current: Option<String>,
     policy: Policy,
     seen: BTreeMap<String, Timestamp>,
     approved: Option<String>,
+    /// The distribution that the Plan's image installs.
+    distribution: Option<&'static str>,
 }
 
-/// What came of it.
 struct Outcome<'a> {
     target: &'a Target,
     version: Option<String>,
@@ -114,23 +118,43 @@ struct Outcome<'a> {
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
-    let (urls, files): (Vec<_>, Vec<_>) = flags
-        .targets
-        .iter()
-        .cloned()
-        .partition(|target| target.contains("://"));
+    // An argument that names an existing file is a file.
+    let recognised = flags.targets.iter().map(|target| {
+        if Path::new(target).exists() {
+            target.clone()
+        } else {
+            with_scheme(target)
+        }
+    });
+    let (urls, files): (Vec<_>, Vec<_>) = recognised.partition(|target| target.contains("://"));
     let mut failed = false;
-    let mut targets: Vec<_> = urls.into_iter().map(|url| of_channel(flags, url)).collect();
+    let mut targets: Vec<_> = urls
+        .into_iter()
+        .map(|url| target_of_channel(flags, url))
+        .collect();
     if !files.is_empty() {
         let (sources, unread) = validate::read(&files);
         failed |= unread;
+        let titles: Vec<_> = sources
+            .iter()
+            .flat_map(|source| objects(&source.stream.documents))
+            .filter(Object::is_plan)
+            .map(|plan| {
+                let name = plan.metadata("name").unwrap_or_default();
+                (name.to_owned(), plan.title())
+            })
+            .collect();
+        if let Some(why) = unknown(&flags.plan, &titles) {
+            output::error(why);
+            return Ok(ExitCode::from(USAGE));
+        }
         for source in &sources {
-            failed |= !plans_of(flags, source, &mut targets);
+            failed |= !targets_of_plans(flags, source, &mut targets);
         }
     }
     if targets.is_empty() {
         if !failed {
-            output::error("there is no such Plan in these files");
+            output::error(NO_PLAN);
         }
         return Ok(ExitCode::from(USAGE));
     }
@@ -139,14 +163,14 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         .filter(|target| target.version.is_none())
         .filter_map(|target| target.channel.clone())
         .collect();
-    let answers = flags.asking.ask(channels)?;
+    let answers = flags.channels.ask(channels)?;
     let now = Clock::system().now();
     let offers = offers(&answers);
     let outcomes: Vec<_> = targets
         .iter()
         .map(|target| resolve(target, &answers, &offers, now))
         .collect();
-    tell(flags.output, &outcomes)?;
+    print_outcomes(flags.output, &outcomes)?;
     let none = outcomes.iter().any(|outcome| outcome.version.is_none());
     Ok(if failed {
         ExitCode::from(USAGE)
@@ -157,26 +181,27 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn offers(answers: &Answers) -> BTreeMap<&str, Offered> {
+fn offers(answers: &Offers) -> BTreeMap<&str, Offered> {
     answers
         .iter()
         .filter_map(|(channel, answer)| Some((channel.as_str(), Offered::from(answer.as_ref().ok()?))))
         .collect()
 }
 
-fn of_channel(flags: &Flags, url: String) -> Target {
+fn target_of_channel(flags: &Flags, url: String) -> Target {
     Target {
-        name: url.clone(),
+        name: redacted(&url).into_owned(),
         channel: Some(url),
         version: None,
         current: flags.current.clone(),
         policy: amended(Policy::default(), flags),
         seen: BTreeMap::new(),
         approved: None,
+        distribution: None,
     }
 }
 
-/// What is asked on the command line comes before what a Plan says.
+/// The policy with the flags applied, which take precedence.
 fn amended(mut policy: Policy, flags: &Flags) -> Policy {
     policy.is_given |= flags.range.is_some() || flags.minimum_age.is_some() || flags.allow_downgrade;
     policy.range = flags.range.clone().or(policy.range);
@@ -185,12 +210,16 @@ fn amended(mut policy: Policy, flags: &Flags) -> Policy {
     policy
 }
 
-/// The Plans of a file. False where one of them cannot be read.
-fn plans_of(flags: &Flags, source: &Source, targets: &mut Vec<Target>) -> bool {
+/// Adds the Plans of a file. Returns false if one of them cannot be read.
+fn targets_of_plans(flags: &Flags, source: &Source, targets: &mut Vec<Target>) -> bool {
     let mut fine = true;
     if let Some(error) = source.stream.errors.first() {
         let line = source.place(error.offset).line;
-        output::error(format_args!("{}:{line}: this is not YAML: {error}", source.name));
+        let remedy = source.render_first();
+        output::error(format_args!(
+            "{}:{line}: this is not YAML: {error}{remedy}",
+            source.name
+        ));
         fine = false;
     }
     for object in objects(&source.stream.documents)
@@ -198,13 +227,18 @@ fn plans_of(flags: &Flags, source: &Source, targets: &mut Vec<Target>) -> bool {
         .filter(|object| object.is_plan())
     {
         let name = object.metadata("name").unwrap_or_default();
-        if !flags.plan.is_empty() && !flags.plan.iter().any(|plan| plan == name) {
+        if !is_chosen(&flags.plan, name, &object.title()) {
             continue;
         }
         let line = source.place(object.node.offset()).line;
         let title = format!("{}:{line}: Plan {}", source.name, object.title());
-        let (plan, _) = read_plan(source, object);
-        match of_plan(flags, title, &plan) {
+        if let Some(why) = wrong_version(source, object) {
+            output::error(format_args!("{title}: {why}"));
+            fine = false;
+            continue;
+        }
+        let plan = read_plan(source, object).plan;
+        match target_of_plan(flags, title, &plan) {
             Ok(target) => targets.push(target),
             Err(why) => {
                 output::error(why);
@@ -215,27 +249,30 @@ fn plans_of(flags: &Flags, source: &Source, targets: &mut Vec<Target>) -> bool {
     fine
 }
 
-fn of_plan(flags: &Flags, title: String, plan: &Plan) -> Result<Target, String> {
+fn target_of_plan(flags: &Flags, title: String, plan: &Plan) -> Result<Target, String> {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let spec = &plan.spec;
     let (version, channel) = (given(&spec.version), given(&spec.channel));
-    if let Some(text) = version.iter().chain(&channel).find(|text| is_placeholder(text)) {
-        return Err(format!("{title}: somebody else fills in {text}"));
-    }
     if version.is_none() && channel.is_none() {
-        return Err(format!("{title}: it has neither spec.version nor spec.channel"));
+        return Err(format!(
+            "{title}: it has neither spec.version nor spec.channel; add one of them"
+        ));
     }
     if version.is_none() && (spec.channel_secret_ref.is_some() || spec.channel_ca_secret_ref.is_some()) {
         output::note(format_args!(
-            "{title}: its secrets are not read; --token-file and --ca-file say with what its channel is asked"
+            "{title}: refit does not read its Secrets; give the credentials of its channel with --token-file and --ca-file"
         ));
     }
+    // The controller resolves no Plan that it finds invalid.
+    let name = plan.metadata.name.as_deref().unwrap_or_default();
+    validate_plan(name, spec).map_err(|error| format!("{title}: {error}"))?;
     let policy = spec
         .version_policy()
         .map_err(|error| format!("{title}: {error}"))?;
     let status = plan.status.as_ref();
     let told = status.and_then(|status| status.channel.as_ref());
-    let told = told.filter(|told| told.url == channel);
+    let shown = channel.as_deref().map(redacted);
+    let told = told.filter(|told| told.url.as_deref() == shown.as_deref());
     let annotations = plan.metadata.annotations.as_ref();
     Ok(Target {
         name: title,
@@ -248,12 +285,13 @@ fn of_plan(flags: &Flags, title: String, plan: &Plan) -> Result<Target, String> 
         policy: amended(policy, flags),
         seen: told.map(ChannelStatus::first_seen).unwrap_or_default(),
         approved: annotations.and_then(|annotations| annotations.get(ANNOTATION_APPROVE).cloned()),
+        distribution: spec.distribution(),
     })
 }
 
 fn resolve<'a>(
     target: &'a Target,
-    answers: &Answers,
+    answers: &Offers,
     offers: &'a BTreeMap<&str, Offered>,
     now: Timestamp,
 ) -> Outcome<'a> {
@@ -277,6 +315,7 @@ fn resolve<'a>(
         current: current.as_deref(),
         seen: &target.seen,
         approved: target.approved.as_deref(),
+        distribution: target.distribution,
         withdrawn: None,
         polled: now,
         now,
@@ -301,25 +340,25 @@ fn resolve<'a>(
     outcome
 }
 
-fn tell(format: Format, outcomes: &[Outcome<'_>]) -> anyhow::Result<()> {
+fn print_outcomes(format: Format, outcomes: &[Outcome<'_>]) -> anyhow::Result<()> {
     for outcome in outcomes {
         if let Some(error) = &outcome.error {
             output::error(format_args!("{}: {error}", outcome.target.name));
         }
     }
-    let data = match format {
+    match format {
         Format::Json => {
             let targets: Vec<_> = outcomes.iter().map(as_json).collect();
-            format!("{:#}\n", json!({ "targets": targets }))
+            output::json(&format!("{:#}\n", json!({ "targets": targets })))
         }
-        Format::Name => outcomes.iter().fold(String::new(), |mut data, outcome| {
+        Format::Name => output::text(&outcomes.iter().fold(String::new(), |mut data, outcome| {
             // Writing to a String cannot fail.
             let _ = writeln!(data, "{}", outcome.version.as_deref().unwrap_or_default());
             data
-        }),
-        Format::Text => outcomes.iter().map(as_text).collect(),
-    };
-    output::data(&data).context("the answer cannot be printed")
+        })),
+        Format::Text => output::text(&outcomes.iter().map(as_text).collect::<String>()),
+    }
+    .context("the answer cannot be printed")
 }
 
 fn as_text(outcome: &Outcome<'_>) -> String {
@@ -328,7 +367,7 @@ fn as_text(outcome: &Outcome<'_>) -> String {
     let version = outcome.version.as_deref().unwrap_or("no version");
     let source = match (&target.version, &target.channel) {
         (Some(_), _) => "spec.version",
-        (None, Some(channel)) => channel,
+        (None, Some(channel)) => &redacted(channel),
         (None, None) => "",
     };
     // Writing to a String cannot fail.
@@ -350,7 +389,7 @@ fn as_text(outcome: &Outcome<'_>) -> String {
             .iter()
             .map(|refusal| {
                 let guard = refusal.guard().map(|guard| format!(" ({guard})"));
-                format!("{}{}", refusal.reason(), guard.unwrap_or_default())
+                format!("{}{}", Reason::from(refusal), guard.unwrap_or_default())
             })
             .collect();
         let why = if why.is_empty() {
@@ -384,7 +423,7 @@ fn as_json(outcome: &Outcome<'_>) -> Value {
                 .map(|refusal| {
                     json!({
                         "guard": refusal.guard(),
-                        "reason": refusal.reason(),
+                        "reason": Reason::from(refusal).name(),
                         "message": refusal.sentence(verdict.version, &target.policy, current.as_deref()),
                     })
                 })
@@ -402,12 +441,12 @@ fn as_json(outcome: &Outcome<'_>) -> Value {
     json!({
         "target": target.name,
         "source": if target.version.is_some() { "version" } else { "channel" },
-        "channel": target.channel,
+        "channel": target.channel.as_deref().map(redacted),
         "current": target.current,
         "version": outcome.version,
         "tag": outcome.version.as_deref().map(munge),
         "candidate": held.map(|held| held.version.clone()),
-        "reason": held.map(|held| held.refusal.reason()),
+        "reason": held.map(|held| Reason::from(&held.refusal).name()),
         "message": held.map(|held| held.message.clone()),
         "due": outcome.choice.due.map(|due| due.to_string()),
         "withdrawn": outcome.choice.withdrawn,

@@ -1,4 +1,4 @@
-//! `refit sentinel`: notes on the host that the upgrade has succeeded, and says whether it has to reboot.
+//! `refit sentinel`: records on the host that the upgrade has succeeded, and whether a reboot is required.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +10,6 @@ use super::output;
 use crate::api::SentinelName;
 use crate::node::{Wish, keep};
 
-/// Arguments of `refit sentinel`.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("wish").required(true).args(["always", "required_files"]))]
 pub(super) struct Flags {
@@ -18,11 +17,11 @@ pub(super) struct Flags {
     #[arg(long, value_name = "NAME")]
     name: SentinelName,
 
-    /// The host has to reboot, whatever is there
+    /// Require a reboot in any case
     #[arg(long)]
     always: bool,
 
-    /// The host has to reboot if this file is there, or another one that is named so
+    /// Require a reboot if this file exists on the host. May be repeated
     #[arg(long = "required-file", value_name = "PATH")]
     required_files: Vec<String>,
 
@@ -44,6 +43,6 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     };
     let report = keep(&host, &flags.name, &wish)?.to_text();
     message.write(&report)?;
-    output::data(&format!("{report}\n"))?;
+    output::json(&format!("{report}\n"))?;
     Ok(ExitCode::SUCCESS)
 }

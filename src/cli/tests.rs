@@ -1,4 +1,5 @@
 mod man;
+mod messages;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,13 +7,13 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 
 use super::*;
-use crate::controller::settings::LogFormat;
+use crate::telemetry::LogFormat;
 
 fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
     super::parse(args.iter().map(OsString::from))
 }
 
-/// The flags of the controller that these arguments start.
+/// The parsed controller flags.
 fn controller(args: &[&str]) -> Flags {
     match parse(args).unwrap() {
         Cli {
@@ -26,7 +27,7 @@ fn controller(args: &[&str]) -> Flags {
     }
 }
 
-/// What is said about these arguments, which are wrong.
+/// The error message for invalid arguments.
 fn usage(args: &[&str]) -> String {
     let error = parse(args).unwrap_err();
     assert_eq!(error.exit_code(), 2, "{error}");
@@ -35,24 +36,21 @@ fn usage(args: &[&str]) -> String {
 
 #[test]
 fn wrong_arguments_end_with_two_and_where_kubectl_has_the_command_with_one() {
-    let ends_with = |args: &[&str]| {
-        exit_code(
-            &args.iter().map(OsString::from).collect::<Vec<_>>(),
-            &parse(args).unwrap_err(),
-        )
+    let check = |line: &str, code: u8| {
+        let args: Vec<&str> = line.split(' ').collect();
+        let error = parse(&args).unwrap_err();
+        let args: Vec<_> = args.iter().map(OsString::from).collect();
+        assert_eq!(exit_code(&args, &error), code, "{line}");
     };
     for command in AS_KUBECTL {
-        assert_eq!(ends_with(&["refit", command]), 1, "{command} names no node");
-        assert_eq!(
-            ends_with(&["refit", command, "a", "--dry-run=maybe"]),
-            1,
-            "{command}"
-        );
-        assert_eq!(ends_with(&["refit", command, "--help"]), 0, "{command}");
+        // It names no node.
+        check(&format!("refit {command}"), 1);
+        check(&format!("refit {command} a --dry-run=maybe"), 1);
+        check(&format!("refit {command} --help"), 0);
     }
-    assert_eq!(ends_with(&["refit", "drian", "a"]), 2);
-    assert_eq!(ends_with(&["refit", "--threads", "drain"]), 2);
-    assert_eq!(ends_with(&["refit", "controller", "drain"]), 2);
+    for line in ["refit drian a", "refit --threads drain", "refit controller drain"] {
+        check(line, 2);
+    }
 }
 
 #[test]
@@ -61,7 +59,7 @@ fn the_flags_are_sound() {
 }
 
 #[test]
-fn without_a_command_and_under_its_old_name_it_is_the_controller() {
+fn refit_without_a_command_and_under_its_old_name_is_the_controller() {
     for name in ["refit", "/bin/system-upgrade-controller"] {
         assert_eq!(controller(&[name]), Flags::default());
         assert_eq!(controller(&[name, "controller"]), Flags::default());
@@ -86,6 +84,7 @@ fn every_flag_is_read() {
         service_account: Some("sa".into()),
         manage_crd: Some(false),
         ca_file: vec![PathBuf::from("/a"), PathBuf::from("/b")],
+        channel_host: vec!["a.test".parse().unwrap(), "*.b.test".parse().unwrap()],
         log_format: Some(LogFormat::Json),
         identity: Some("me".into()),
         lease_duration: Some(Duration::from_secs(90)),
@@ -94,10 +93,11 @@ fn every_flag_is_read() {
     };
     let text = "refit --name n --namespace=ns --node-name node --leader-elect --threads 5 --kubeconfig /k \
                 --master https://m --debug --service-account sa --manage-crd=false --ca-file /a --ca-file=/b \
+                --channel-host a.test --channel-host=*.b.test \
                 --log-format json --identity me --lease-duration 1m30s --renew-deadline 1m --retry-period 1.5s";
     let args: Vec<&str> = text.split_whitespace().collect();
     assert_eq!(controller(&args), expected);
-    // As Go reads flags, one dash is as good as two.
+    // Go accepts one dash as well.
     let args: Vec<String> = args.iter().map(|arg| arg.replacen("--", "-", 1)).collect();
     assert_eq!(
         controller(&args.iter().map(String::as_str).collect::<Vec<_>>()),
@@ -106,7 +106,7 @@ fn every_flag_is_read() {
 }
 
 #[test]
-fn a_bool_takes_its_value_with_an_equals_sign_only() {
+fn a_bool_flag_takes_its_value_with_an_equals_sign_only() {
     for (arg, expected) in [
         ("--debug=false", false),
         ("--debug=T", true),
@@ -124,23 +124,17 @@ fn a_bool_takes_its_value_with_an_equals_sign_only() {
 
 #[test]
 fn one_dash_is_for_long_names_only() {
-    assert_eq!(
-        parse(&["refit", "-h"]).unwrap_err().kind(),
-        ErrorKind::DisplayHelp
-    );
+    let kind = |arg: &str| parse(&["refit", arg]).unwrap_err().kind();
+    assert_eq!(kind("-h"), ErrorKind::DisplayHelp);
     for version in ["-v", "-V", "--version", "-version"] {
-        assert_eq!(
-            parse(&["refit", version]).unwrap_err().kind(),
-            ErrorKind::DisplayVersion,
-            "{version}"
-        );
+        assert_eq!(kind(version), ErrorKind::DisplayVersion, "{version}");
     }
     assert!(usage(&["refit", "-x"]).contains("unexpected argument '-x'"));
 }
 
 #[test]
-fn what_is_wrong_is_said_with_flag_value_and_what_is_allowed() {
-    for (arg, text) in [
+fn an_argument_error_names_the_flag_the_value_and_what_is_allowed() {
+    for (args, text) in [
         (
             "--threads=0",
             "invalid value '0' for '--threads <NUMBER>': must be a whole number from 1 to 1000",
@@ -157,23 +151,23 @@ fn what_is_wrong_is_said_with_flag_value_and_what_is_allowed() {
             "--retry-period=-2s",
             "invalid value '-2s' for '--retry-period <DURATION>': must not be negative",
         ),
+        (
+            "--log-format=xml",
+            "invalid value 'xml' for '--log-format <FORMAT>'",
+        ),
+        ("--log-format=xml", "[possible values: text, json]"),
+        ("--kubeconfg /k", "a similar argument exists: '--kubeconfig'"),
+        ("upgrade", "unrecognized subcommand 'upgrade'"),
+        ("--name a --name b", "cannot be used multiple times"),
     ] {
-        let said = usage(&["refit", arg]);
-        assert!(said.contains(text), "{said}");
+        let line = format!("refit {args}");
+        let message = usage(&line.split(' ').collect::<Vec<_>>());
+        assert!(message.contains(text), "{line}: {message}");
     }
-    let said = usage(&["refit", "--log-format=xml"]);
-    assert!(
-        said.contains("invalid value 'xml' for '--log-format <FORMAT>'"),
-        "{said}"
-    );
-    assert!(said.contains("[possible values: text, json]"), "{said}");
-    assert!(usage(&["refit", "--kubeconfg", "/k"]).contains("a similar argument exists: '--kubeconfig'"));
-    assert!(usage(&["refit", "upgrade"]).contains("unrecognized subcommand 'upgrade'"));
-    assert!(usage(&["refit", "--name", "a", "--name", "b"]).contains("cannot be used multiple times"));
 }
 
 #[test]
-fn help_tells_each_flag_with_its_variable() {
+fn help_shows_each_flag_with_its_variable() {
     let help = parse(&["refit", "--help"]).unwrap_err().to_string();
     for words in [
         "SYSTEM_UPGRADE_CONTROLLER_NAME",

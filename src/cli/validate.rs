@@ -1,68 +1,70 @@
-//! `refit validate`: what is wrong with Plan files, for people, programs and GitHub.
+//! `refit validate`: prints what is wrong with Plan files, for people, programs and GitHub.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::ask::Asking;
+use super::channel_access::ChannelFlags;
+use super::chosen::NO_PLAN;
 use super::{USAGE, output};
-use crate::gitops::check::{Options, Report, check, nearest};
+use crate::gitops::check::{Options, Report, check};
 use crate::gitops::{Finding, Levels, Rule, Severity, Source, input, kustomize};
+use crate::nearest::nearest;
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit validate examples/                          every Plan below a folder
   kustomize build clusters/prod | refit validate -  what a cluster would get
-  refit validate --allow no-namespace plan.yaml     without one of the rules
-  refit validate -o github --online clusters/       in CI, and ask the channels too
-  refit validate --rules                            all rules, and what they weigh";
+  refit validate --allow no-namespace plan.yaml     leave out a rule
+  refit validate -o github --online clusters/       in CI, with requests to the channels
+  refit validate --rules                            all rules with their severities";
 
-/// Arguments of `refit validate`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
     /// Files, folders, patterns such as 'clusters/**/plan*.yaml', or - for standard input
     #[arg(value_name = "FILE", required_unless_present = "rules")]
     files: Vec<String>,
 
-    /// Switch a rule off. May be repeated, or given several rules with commas between them
-    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
+    /// Switch a rule off. May be repeated or comma-separated
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = RuleParser, hide_possible_values = true)]
     allow: Vec<Rule>,
 
     /// Make a rule a warning
-    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = RuleParser, hide_possible_values = true)]
     warn: Vec<Rule>,
 
     /// Make a rule an error
-    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = RuleParser, hide_possible_values = true)]
     deny: Vec<Rule>,
 
-    /// Namespace of the controller: a Plan in another one is told
+    /// Namespace of the controller; warn about Plans in others
     #[arg(long, short = 'n', value_name = "NAME")]
     namespace: Option<String>,
 
-    /// Ask the channels, too
+    /// Query the channels as well
     #[arg(long)]
     online: bool,
 
-    /// How findings are told
+    /// Format of findings
     #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
     output: Format,
 
-    /// Print all rules, and look at no file
+    /// Print all rules and exit
     #[arg(long)]
     rules: bool,
 
     #[command(flatten)]
-    asking: Asking,
+    channels: ChannelFlags,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// A line for each, with the hint below it
+    /// A line for each finding, with its hint below
     Text,
-    /// One object, with all findings
+    /// One JSON object with all findings
     Json,
     /// Annotations of GitHub Actions
     Github,
@@ -72,27 +74,39 @@ fn rule(name: &str) -> Result<Rule, String> {
     Rule::named(name).ok_or_else(|| {
         let near = nearest(name, Rule::ALL.iter().map(|rule| rule.name()));
         let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
-        format!("no such rule{near} (--rules lists all)")
+        format!("unknown rule{near} (--rules lists all)")
     })
+}
+
+/// Parses the name of a rule, and lists the names for shell completion.
+#[derive(Clone, Copy, Debug)]
+struct RuleParser;
+
+impl TypedValueParser for RuleParser {
+    type Value = Rule;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<Rule, clap::Error> {
+        let parser = StringValueParser::new().try_map(|name| rule(&name));
+        parser.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let rules = Rule::ALL.iter().map(|rule| PossibleValue::new(rule.name()));
+        Some(Box::new(rules))
+    }
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     if flags.rules {
-        output::data(&rules()).context("the rules cannot be printed")?;
+        output::text(&rules()).context("the rules cannot be printed")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (mut sources, unread) = read(&flags.files);
-    let patches = kustomize::patches(&sources);
-    sources.retain(|source| {
-        let is_patch = kustomize::is_patch(&patches, source);
-        if is_patch {
-            output::note(format_args!(
-                "{} is a patch of Kustomize, and passed over",
-                source.name
-            ));
-        }
-        !is_patch
-    });
+    let (sources, unread) = read(&flags.files);
     let options = Options {
         levels: levels(flags),
         namespace: flags.namespace.clone(),
@@ -106,9 +120,17 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         Format::Json => as_json(&report, sources.len()),
         Format::Github => report.findings.iter().map(as_annotation).collect(),
     };
-    output::data(&text).context("the findings cannot be printed")?;
+    match flags.output {
+        Format::Json => output::json(&text),
+        Format::Text | Format::Github => output::text(&text),
+    }
+    .context("the findings cannot be printed")?;
     output::note(summary(&report, sources.len()));
-    Ok(if unread {
+    let is_empty = report.plans == 0 && report.findings.is_empty();
+    if is_empty && !unread {
+        output::error(NO_PLAN);
+    }
+    Ok(if unread || is_empty {
         ExitCode::from(USAGE)
     } else if report
         .findings
@@ -121,7 +143,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Reads all files that can be read, and says which cannot.
+/// Reads all readable files, and reports the others. Templates without a Plan and Kustomize patches are skipped.
 pub(super) fn read(files: &[String]) -> (Vec<Source>, bool) {
     let (inputs, errors) = input::expand(files);
     let mut unread = !errors.is_empty();
@@ -129,6 +151,11 @@ pub(super) fn read(files: &[String]) -> (Vec<Source>, bool) {
     let mut sources = Vec::new();
     for input in &inputs {
         match input::read(input) {
+            // Other templates of a Helm chart are not an error.
+            Ok(source) if source.is_template_without_plan() => output::note(format_args!(
+                "{}: skipped, a template without a Plan",
+                source.name
+            )),
             Ok(source) => sources.push(source),
             Err(error) => {
                 unread = true;
@@ -136,6 +163,14 @@ pub(super) fn read(files: &[String]) -> (Vec<Source>, bool) {
             }
         }
     }
+    let patches = kustomize::patches(&sources);
+    sources.retain(|source| {
+        let is_patch = kustomize::is_patch(&patches, source);
+        if is_patch {
+            output::note(format_args!("{}: skipped, a patch of Kustomize", source.name));
+        }
+        !is_patch
+    });
     (sources, unread)
 }
 
@@ -159,17 +194,20 @@ fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result
         .iter()
         .map(|channel| channel.url.clone())
         .collect();
-    let answers = flags.asking.ask(urls)?;
+    let answers = flags.channels.ask(urls)?;
     let unreachable = report.channels.iter().filter_map(|channel| {
-        let why = answers.get(&channel.url)?.as_ref().err()?;
+        let why = match answers.get(&channel.url)? {
+            Ok(offer) => return channel.unreachable(&channel.refusal(&offer.newest()?.version)?),
+            Err(why) => why.to_string(),
+        };
         if channel.with_secret {
-            // What the cluster has, and whoever runs this has not, is no mistake of the Plan.
+            // A Secret that only the cluster has is not a mistake of the Plan.
             output::note(format_args!(
-                "a channel that the Plan asks with a secret was asked without it: {why}"
+                "refit asked a channel without the Secret that it needs: {why}"
             ));
             return None;
         }
-        channel.unreachable(&why.to_string())
+        channel.unreachable(&why)
     });
     report.findings.extend(unreachable);
     let order = |found: &Finding| sources.iter().position(|source| source.name == found.file);
@@ -246,7 +284,7 @@ fn as_json(report: &Report, files: usize) -> String {
     format!("{report:#}\n")
 }
 
-/// `::error file=…,line=…,col=…,title=…::…`, as GitHub Actions reads it off standard output.
+/// A workflow command for GitHub Actions: `::error file=…,line=…,col=…,title=…::…`.
 fn as_annotation(found: &Finding) -> String {
     let command = match found.severity {
         Severity::Error => "error",
@@ -261,7 +299,7 @@ fn as_annotation(found: &Finding) -> String {
         .map_or(String::new(), |hint| format!("\nhint: {hint}"));
     format!(
         "::{command} file={},line={},col={},title={}::{}\n",
-        // Paths are those of the repository.
+        // GitHub expects paths relative to the repository.
         property(found.file.trim_start_matches("./")),
         found.place.line,
         found.place.column,
@@ -331,12 +369,12 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_none_is_told_with_the_one_that_was_meant() {
+    fn an_unknown_rule_is_reported_with_the_nearest_one() {
         assert_eq!(rule("wrong-type"), Ok(Rule::WrongType));
         let error = rule("wrong-types").unwrap_err();
         assert_eq!(
             error,
-            "no such rule; did you mean wrong-type? (--rules lists all)"
+            "unknown rule; did you mean wrong-type? (--rules lists all)"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! Carries out the steps of a decision: each is one write that is preceded by its events, or one question. What the API
-//! server answers is told like something seen, so that the next decision knows of it before a watch does.
+//! Carries out the steps of a decision. Each is one write, preceded by its events, or one query. Responses of the API
+//! server are treated like observations, so that the next decision has them before a watch delivers them.
 //!
-//! Nothing is decided here. A write of unknown outcome, and one that came too late, is followed by one read.
+//! Nothing is decided here. After a write whose outcome is unknown, or a conflict, the object is read once.
 
 mod manifest;
 pub mod permissions;
@@ -9,11 +9,9 @@ mod pods;
 mod poll;
 mod workload;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
 use kube::api::{
     Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
@@ -22,136 +20,95 @@ use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 pub use manifest::{Prepared, prepare};
 
-use super::client::{Failure, brief, failure};
 use super::events::Source;
-use super::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
-use super::observe::Seen;
-use crate::channel::{ChannelClient, Named, Offer};
+use super::outbox::Outbox;
+use crate::api::Reason;
+use crate::channel::ChannelClient;
 use crate::clock::Clock;
 use crate::job::digest;
-use crate::rollout::facts::Text;
-use crate::rollout::{Event, Key, Missing, PodFacts, Stage, WorkloadFacts};
+use crate::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
+use crate::kube::{Failure, brief, failure};
+use crate::rollout::facts::{JobName, JobUid, NodeName, NodeUid, PlanName, Text};
+use crate::rollout::{Event, Key, Observation, PodFacts, PodStage, Query, StepEffect};
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
-pub struct Done {
-    /// What it was about.
+pub struct FinishedStep {
     pub key: Key,
-    /// What is known now.
-    pub told: Vec<Told>,
-    /// Why it did not work.
-    pub trouble: Option<Trouble>,
+    /// Facts to apply to the state.
+    pub effects: Vec<StepEffect>,
+    /// Why it failed.
+    pub error: Option<StepError>,
 }
 
-/// Why a step did not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// What was said.
+pub struct StepError {
     pub message: String,
-    /// How it went wrong.
-    pub kind: TroubleKind,
+    pub kind: StepErrorKind,
 }
 
-/// How a step went wrong.
+/// The kind of a failure, which determines the retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TroubleKind {
-    /// Somebody else was first: decide again at once.
+pub enum StepErrorKind {
+    /// Another writer was first: decide again at once.
     Stale,
-    /// Nobody answered, or the request did not leave: nothing is wrong with it.
+    /// No response, or the request was not sent. Nothing is wrong with it.
     Unanswered,
-    /// The API server cannot do it now, and may soon.
-    Passing,
+    /// The API server cannot handle it now, but may soon.
+    Transient,
     /// The API server refuses it.
     Refused,
-    /// The API server refuses it for want of a permission.
+    /// The API server refuses it because a permission is missing.
     Forbidden,
 }
 
-/// Something that an answer has told.
-#[derive(Debug)]
-pub enum Told {
-    /// As if it had been seen.
-    Seen(Seen),
-    /// A Job has been told to go: name and UID.
-    JobLeaving(Text, Text),
-    /// A pod has been told to go: name and UID.
-    PodLeaving(Text, Text),
-    /// A Job of somebody else has the name.
-    NameTaken(Text),
-    /// Whether a Job of this name has been made is not known.
-    JobUnknown(Text),
-    /// There is no Job of this name.
-    JobAbsent(Text),
-    /// The status of a Plan was sent then, and written, which took so long with the events before it.
-    StatusWritten(Text, Timestamp, Duration),
-    /// The API server has dropped our own fields of status.
-    StatusPruned,
-    /// An event with this key was written on its own, on this Plan.
-    Event(Text, String),
-    /// Name, version and hash of a Secret.
-    Secret(Text, u64, String),
-    /// A Secret is not there.
-    SecretMissing(Text),
-    /// A channel answered: which, when, what, and who had it asked at once.
-    Channel(Named, Timestamp, Result<Offer, String>, BTreeMap<Text, String>),
-    /// What the tag of an image of a Plan stands for, at a hash.
-    Digest(Text, Text, String, String),
-    /// A controller whose pods were evicted: when it was read, and how many are ready of how many.
-    Workload(Text, WorkloadFacts),
-    /// What the controller may not do.
-    Permissions(Missing),
-    /// Something that the step can do without was refused for want of a permission.
-    Forbidden,
-}
-
-/// What the steps are carried out with.
+/// Carries out steps.
 pub struct Actor {
-    /// Handle that writes only while this process leads.
+    /// Client that writes only while this process leads.
     pub client: Client,
-    /// Handle that asks for permissions.
+    /// Client for permission checks, which need no leadership.
     pub unguarded: Client,
-    /// Who tells events.
     pub source: Source,
-    /// Channels are asked with it.
     pub channels: ChannelClient,
-    /// The time of day.
     pub clock: Clock,
-    /// Texts that are kept once.
+    /// Interns texts, so that each is stored once.
     pub intern: Intern,
     /// `SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH`.
     pub ttl: i64,
-    /// A list or a watch was refused. As long as none was, they need not be asked for.
-    pub blind: watch::Sender<bool>,
+    /// Events that could not be written at once.
+    pub outbox: Outbox,
+    /// Set once a list or a watch was refused. Until then, permissions for them need no check.
+    pub degraded: watch::Sender<bool>,
 }
 
-/// How often an event is written whose answer does not come, before its step is put off with it: several events go with
-/// one step, and one answer that is lost again and again must not hold up all of them for ever.
+/// Attempts to write an event before it waits apart from its step.
 const EVENT_TRIES: u32 = 3;
+/// Time for all events of a step, after which they wait apart from it.
+const EVENT_PATIENCE: Duration = Duration::from_secs(2);
 
-type Outcome = Result<Vec<Told>, (Vec<Told>, Trouble)>;
+type StepResult = Result<Vec<StepEffect>, (Vec<StepEffect>, StepError)>;
 
 impl Actor {
-    /// Carries out a step.
-    pub async fn carry_out(self: Arc<Self>, key: Key, prepared: Prepared) -> Done {
+    pub async fn carry_out(self: Arc<Self>, key: Key, prepared: Prepared) -> FinishedStep {
         match self.attempt(prepared).await {
-            Ok(told) => Done {
+            Ok(effects) => FinishedStep {
                 key,
-                told,
-                trouble: None,
+                effects,
+                error: None,
             },
-            Err((told, trouble)) => Done {
+            Err((effects, step_error)) => FinishedStep {
                 key,
-                told,
-                trouble: Some(trouble),
+                effects,
+                error: Some(step_error),
             },
         }
     }
 
-    async fn attempt(&self, prepared: Prepared) -> Outcome {
+    async fn attempt(&self, prepared: Prepared) -> StepResult {
         match prepared {
             Prepared::Status {
                 plan,
@@ -160,18 +117,13 @@ impl Actor {
                 events,
             } => self.write_status(plan, &uid, &body, &events).await,
             Prepared::Plan { plan, uid, body } => self.patch_plan(&plan, &uid, &body).await,
-            Prepared::Tell { plan, events } => {
-                let mut told = self.write_events(&events).await?;
+            Prepared::WriteEvents { plan, events } => {
+                let mut effects = self.write_events(&events).await;
                 let keys = events.into_iter().map(|event| event.key);
-                told.extend(keys.map(|key| Told::Event(plan.clone(), key)));
-                Ok(told)
+                effects.extend(keys.map(|key| StepEffect::Event(plan.clone(), key)));
+                Ok(effects)
             }
             Prepared::CreateJob { job, body } => self.create_job(&job, body).await,
-            Prepared::LookForJob { job } => match self.jobs().get_opt(&job).await {
-                Ok(Some(job)) => Ok(vec![self.job_seen(&job)]),
-                Ok(None) => Ok(vec![Told::JobAbsent(job)]),
-                Err(error) => Err((Vec::new(), trouble(&error))),
-            },
             Prepared::DeleteJob {
                 job,
                 uid,
@@ -185,16 +137,16 @@ impl Actor {
                 body,
                 events,
             } => {
-                let told = self.write_events(&events).await?;
+                let effects = self.write_events(&events).await;
                 let answer = self
                     .jobs()
                     .patch(&job, &PatchParams::default(), &Patch::Merge(&body))
                     .await;
-                let outcome = match answer {
-                    Ok(job) => Ok(vec![self.job_seen(&job)]),
-                    Err(error) => self.look_at_job(&job, &uid, &error).await,
+                let result = match answer {
+                    Ok(job) => Ok(vec![self.observed_job(&job)]),
+                    Err(error) => self.reread_job(&job, &uid, &error).await,
                 };
-                after(told, outcome)
+                prepend_effects(effects, result)
             }
             Prepared::Node {
                 node,
@@ -202,48 +154,64 @@ impl Actor {
                 body,
                 events,
             } => {
-                let told = self.write_events(&events).await?;
+                let effects = self.write_events(&events).await;
                 let answer = self
                     .nodes()
                     .patch(&node, &PatchParams::default(), &Patch::Merge(&body))
                     .await;
-                let outcome = match answer {
-                    Ok(node) => Ok(vec![self.node_seen(&node)]),
-                    Err(error) => self.look_at_node(&node, &uid, &error).await,
+                let result = match answer {
+                    Ok(node) => Ok(vec![self.observed_node(&node)]),
+                    Err(error) => self.reread_node(&node, &uid, &error).await,
                 };
-                after(told, outcome)
+                prepend_effects(effects, result)
             }
-            Prepared::Poll {
+            Prepared::Query(query) => self.query(query).await,
+            Prepared::AskPermissions(optional) => {
+                let mut refused = self.degraded.subscribe();
+                let degraded = *refused.borrow_and_update();
+                match permissions::ask(&self.unguarded, &self.source.namespace, degraded, optional).await {
+                    // A watch was refused meanwhile, and it may not have been asked about: the next decision asks again.
+                    Ok(missing) if missing.is_empty() && refused.has_changed().unwrap_or_default() => {
+                        Ok(Vec::new())
+                    }
+                    Ok(missing) if missing.is_empty() => {
+                        self.degraded.send_replace(false);
+                        Ok(vec![StepEffect::Permissions(missing)])
+                    }
+                    // Retried after a delay, because someone may grant the permission.
+                    Ok(missing) => {
+                        let step_error = StepError {
+                            message: permissions::sentence(&missing),
+                            kind: StepErrorKind::Refused,
+                        };
+                        Err((vec![StepEffect::Permissions(missing)], step_error))
+                    }
+                    Err(error) => Err((Vec::new(), step_error(&error))),
+                }
+            }
+        }
+    }
+
+    async fn query(&self, query: Query) -> StepResult {
+        match query {
+            Query::GetJob { job, .. } => match self.jobs().get_opt(&job).await {
+                Ok(Some(job)) => Ok(vec![self.observed_job(&job)]),
+                Ok(None) => Ok(vec![StepEffect::JobNotFound(job)]),
+                Err(error) => Err((Vec::new(), step_error(&error))),
+            },
+            Query::Poll {
                 channel,
                 latest_version,
                 asked_by,
             } => Ok(self.ask_channel(channel, latest_version, asked_by).await),
-            Prepared::ReadDigest {
+            Query::ReadDigest {
                 plan,
                 hash,
                 image,
                 access,
             } => self.ask_digest(plan, hash, image, &access).await,
-            Prepared::ReadSecret { name } => self.read_secret(name).await,
-            Prepared::ReadWorkload { workload } => self.read_workload(workload).await,
-            Prepared::AskPermissions(wishes) => {
-                let blind = *self.blind.borrow();
-                match permissions::ask(&self.unguarded, &self.source.namespace, blind, wishes).await {
-                    Ok(missing) if missing.is_empty() => {
-                        self.blind.send_replace(false);
-                        Ok(vec![Told::Permissions(missing)])
-                    }
-                    // Asked again after a pause: somebody may grant it.
-                    Ok(missing) => {
-                        let trouble = Trouble {
-                            message: permissions::sentence(&missing),
-                            kind: TroubleKind::Refused,
-                        };
-                        Err((vec![Told::Permissions(missing)], trouble))
-                    }
-                    Err(error) => Err((Vec::new(), trouble(&error))),
-                }
-            }
+            Query::ReadSecret { name } => self.read_secret(name).await,
+            Query::ReadWorkload { workload } => self.read_workload(workload).await,
         }
     }
 
@@ -259,103 +227,100 @@ impl Actor {
         Api::all(self.client.clone())
     }
 
-    fn job_seen(&self, job: &SlimJob) -> Told {
+    fn observed_job(&self, job: &SlimJob) -> StepEffect {
         if !job.is_of(&self.source.controller) {
-            return Told::NameTaken(job.name_any().as_str().into());
+            return StepEffect::NameTaken(job.name_any().as_str().into());
         }
-        Told::Seen(Seen::Job(
+        StepEffect::Observed(Observation::Job(
             version(job.meta()),
             Box::new(job.facts(&self.intern, self.ttl)),
         ))
     }
 
-    fn node_seen(&self, node: &SlimNode) -> Told {
-        Told::Seen(Seen::Node(
+    fn observed_node(&self, node: &SlimNode) -> StepEffect {
+        StepEffect::Observed(Observation::Node(
             version(node.meta()),
             Box::new(node.facts(&self.intern)),
         ))
     }
 
-    /// Events come before the write that they tell of. One that cannot be written now keeps the write back, so that it is
-    /// not lost; one that is refused does not, because no node may be left half done for it.
-    async fn write_events(&self, events: &[Event]) -> Outcome {
-        let mut told = Vec::new();
+    /// Events are written before the write that they describe, so that they appear in order. They never hold it up: an
+    /// event that cannot be written now waits apart, and one that the API server refuses is only logged.
+    async fn write_events(&self, events: &[Event]) -> Vec<StepEffect> {
+        let mut effects = Vec::new();
         if events.is_empty() {
-            return Ok(told);
+            return effects;
         }
         let api = Api::<CoreEvent>::namespaced(self.client.clone(), &self.source.namespace);
-        let now = self.clock.now();
+        let (now, end) = (self.clock.now(), Instant::now() + EVENT_PATIENCE);
         for event in events {
-            match self.write_event(&api, event, now).await {
-                Ok(more) => told.extend(more),
-                Err(trouble) => return Err((told, trouble)),
+            let object = self.source.event(event, now);
+            match timeout_at(end, self.write_event(&api, event.reason, &object)).await {
+                Ok(Ok(effect)) => effects.extend(effect),
+                Ok(Err(_)) | Err(_) => self.outbox.put(object),
             }
         }
-        Ok(told)
+        effects
     }
 
-    /// An event has a name of its own, so that it can be written again when no answer came.
+    /// Each event has a unique name, so that it can be written again after a lost response without a duplicate.
     async fn write_event(
         &self,
         api: &Api<CoreEvent>,
-        event: &Event,
-        now: Timestamp,
-    ) -> Result<Option<Told>, Trouble> {
-        let object = self.source.event(event, now);
+        reason: Reason,
+        object: &CoreEvent,
+    ) -> Result<Option<StepEffect>, kube::Error> {
         let mut tries = 1;
         loop {
-            match api.create(&PostParams::default(), &object).await {
+            match api.create(&PostParams::default(), object).await {
                 Ok(_) => return Ok(None),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(None),
                 Err(error) if matches!(failure(&error), Failure::Refused) && !is_overload(&error) => {
                     tracing::warn!(
-                        reason = event.reason,
+                        reason = reason.name(),
                         error = brief(&error),
                         "an event was refused"
                     );
-                    return Ok(is_forbidden(&error).then_some(Told::Forbidden));
+                    return Ok(is_forbidden(&error).then_some(StepEffect::Forbidden));
                 }
                 Err(error) if failure(&error) == Failure::Unknown && tries < EVENT_TRIES => tries += 1,
-                Err(error) => return Err(trouble(&error)),
+                Err(error) => return Err(error),
             }
         }
     }
 
-    async fn patch_plan(&self, plan: &Text, uid: &str, body: &Value) -> Outcome {
-        match self.plans().patch(plan, &exactly(), &Patch::Merge(body)).await {
-            Ok(plan) => Ok(vec![plan_seen(plan)]),
+    async fn patch_plan(&self, plan: &PlanName, uid: &str, body: &Value) -> StepResult {
+        match self.plans().patch(plan, &strict(), &Patch::Merge(body)).await {
+            Ok(plan) => Ok(vec![observed_plan(plan)]),
             Err(error) if would_prune(&error) => Err(pruned()),
-            Err(error) => self.look_at_plan(plan, uid, &error).await,
+            Err(error) => self.reread_plan(plan, uid, &error).await,
         }
     }
 
-    async fn write_status(&self, plan: Text, uid: &str, body: &Value, events: &[Event]) -> Outcome {
-        let began = Instant::now();
-        let told = self.write_events(events).await?;
-        let sent = self.clock.now();
+    async fn write_status(&self, plan: PlanName, uid: &str, body: &Value, events: &[Event]) -> StepResult {
+        let effects = self.write_events(events).await;
         let answer = self
             .plans()
-            .patch_status(&plan, &exactly(), &Patch::Merge(body))
+            .patch_status(&plan, &strict(), &Patch::Merge(body))
             .await;
-        let outcome = match answer {
+        let result = match answer {
             Ok(written) => {
                 let (version, facts) = (version(written.meta()), Box::new(written.facts()));
                 let is_pruned = facts.status().observed_generation.is_none();
-                let took = began.elapsed();
-                let mut told = vec![
-                    Told::Seen(Seen::Plan(version, facts)),
-                    Told::StatusWritten(plan, sent, took),
+                let mut effects = vec![
+                    StepEffect::Observed(Observation::Plan(version, facts)),
+                    StepEffect::StatusWritten(plan),
                 ];
-                told.extend(is_pruned.then_some(Told::StatusPruned));
-                Ok(told)
+                effects.extend(is_pruned.then_some(StepEffect::StatusPruned));
+                Ok(effects)
             }
             Err(error) if would_prune(&error) => Err(pruned()),
-            Err(error) => self.look_at_plan(&plan, uid, &error).await,
+            Err(error) => self.reread_plan(&plan, uid, &error).await,
         };
-        after(told, outcome)
+        prepend_effects(effects, result)
     }
 
-    async fn create_job(&self, name: &Text, body: Vec<u8>) -> Outcome {
+    async fn create_job(&self, name: &JobName, body: Vec<u8>) -> StepResult {
         let path = SlimJob::url_path(&(), Some(&self.source.namespace));
         let request = Request::new(path)
             .create(&PostParams::default(), body)
@@ -365,55 +330,62 @@ impl Actor {
             Err(error) => Err(error),
         };
         match answer {
-            Ok(job) => Ok(vec![self.job_seen(&job)]),
+            Ok(job) => Ok(vec![self.observed_job(&job)]),
             Err(error) if matches!(&error, kube::Error::Api(status) if status.is_already_exists()) => {
                 match self.jobs().get_opt(name).await {
-                    Ok(Some(job)) => Err((vec![self.job_seen(&job)], stale(&error))),
+                    Ok(Some(job)) => Err((vec![self.observed_job(&job)], stale(&error))),
                     Ok(None) => Err((Vec::new(), stale(&error))),
-                    Err(again) => Err((vec![Told::JobUnknown(name.clone())], trouble(&again))),
+                    Err(again) => Err((
+                        vec![StepEffect::CreateUnconfirmed(name.clone())],
+                        step_error(&again),
+                    )),
                 }
             }
             Err(error) if failure(&error) == Failure::Unknown => match self.jobs().get_opt(name).await {
-                Ok(Some(job)) => Ok(vec![self.job_seen(&job)]),
-                Ok(None) => Err((Vec::new(), trouble(&error))),
-                Err(again) => Err((vec![Told::JobUnknown(name.clone())], trouble(&again))),
+                Ok(Some(job)) => Ok(vec![self.observed_job(&job)]),
+                Ok(None) => Err((Vec::new(), step_error(&error))),
+                Err(again) => Err((
+                    vec![StepEffect::CreateUnconfirmed(name.clone())],
+                    step_error(&again),
+                )),
             },
-            Err(error) => Err((Vec::new(), trouble(&error))),
+            Err(error) => Err((Vec::new(), step_error(&error))),
         }
     }
 
-    async fn delete_job(&self, name: &Text, uid: &Text, only_unbound: bool) -> Outcome {
+    async fn delete_job(&self, name: &JobName, uid: &JobUid, only_unbound: bool) -> StepResult {
         if only_unbound {
             let api = Api::<SlimPod>::namespaced(self.client.clone(), &self.source.namespace);
             let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/controller-uid={uid}"));
             let pods = api
                 .list(&of_job)
                 .await
-                .map_err(|error| (Vec::new(), trouble(&error)))?;
+                .map_err(|error| (Vec::new(), step_error(&error)))?;
             let facts: Vec<_> = pods
                 .items
                 .iter()
                 .map(|pod| (version(pod.meta()), pod.facts(&self.intern)))
                 .collect();
-            // One that has ended leaves room for the next only if that is there: it may as well have succeeded.
-            let at_work = |pod: &PodFacts| pod.node.is_some() && pod.stage != Stage::Ended;
-            let ended = facts.iter().any(|(_, pod)| pod.stage == Stage::Ended);
+            // A pod that has ended makes room for the next one only if it is still there, because it may have
+            // succeeded.
+            let at_work = |pod: &PodFacts| pod.node.is_some() && pod.stage != PodStage::Ended;
+            let ended = facts.iter().any(|(_, pod)| pod.stage == PodStage::Ended);
             let next = facts
                 .iter()
-                .any(|(_, pod)| pod.node.is_none() && pod.stage != Stage::Ended);
+                .any(|(_, pod)| pod.node.is_none() && pod.stage != PodStage::Ended);
             if facts.iter().any(|(_, pod)| at_work(pod)) || ended && !next {
-                let told = facts
+                let effects = facts
                     .into_iter()
-                    .map(|(version, pod)| Told::Seen(Seen::Pod(version, Box::new(pod))));
-                let trouble = Trouble {
+                    .map(|(version, pod)| StepEffect::Observed(Observation::Pod(version, Box::new(pod))));
+                let step_error = StepError {
                     message: "a pod of it was bound by now".to_owned(),
-                    kind: TroubleKind::Stale,
+                    kind: StepErrorKind::Stale,
                 };
-                return Err((told.collect(), trouble));
+                return Err((effects.collect(), step_error));
             }
         }
         let params = DeleteParams {
-            // batch/v1 orphans the pods unless told otherwise.
+            // Without this, batch/v1 orphans the pods.
             propagation_policy: Some(PropagationPolicy::Background),
             preconditions: Some(Preconditions {
                 uid: Some(uid.to_string()),
@@ -422,96 +394,96 @@ impl Actor {
             ..DeleteParams::default()
         };
         match self.jobs().delete(name, &params).await {
-            Ok(_) => Ok(vec![Told::JobLeaving(name.clone(), uid.clone())]),
-            Err(error) => self.look_at_job(name, uid, &error).await,
+            Ok(_) => Ok(vec![StepEffect::JobDeleting(name.clone(), uid.clone())]),
+            Err(error) => self.reread_job(name, uid, &error).await,
         }
     }
 
-    async fn read_secret(&self, name: Text) -> Outcome {
+    async fn read_secret(&self, name: Text) -> StepResult {
         let api = Api::<Secret>::namespaced(self.client.clone(), &self.source.namespace);
         match api.get_opt(&name).await {
             Ok(Some(secret)) => {
                 let hash = digest::secret_hash(&secret);
-                Ok(vec![Told::Secret(name, version(&secret.metadata), hash)])
+                Ok(vec![StepEffect::Secret(name, version(&secret.metadata), hash)])
             }
-            // If it is known all the same, it is gone or about to be there again: the watch says which.
+            // If the state still knows it, it is deleted or about to appear again; the watch decides.
             Ok(None) => {
                 let message = format!("secrets {name:?} not found");
-                let kind = TroubleKind::Stale;
-                Err((vec![Told::SecretMissing(name)], Trouble { message, kind }))
+                let kind = StepErrorKind::Stale;
+                Err((vec![StepEffect::SecretMissing(name)], StepError { message, kind }))
             }
-            Err(error) => Err((Vec::new(), trouble(&error))),
+            Err(error) => Err((Vec::new(), step_error(&error))),
         }
     }
 
-    /// A Plan that is not found is not believed to be gone before the watch says so: while its definition is put in
-    /// place anew, none is found, and their Jobs must not die of that.
-    async fn look_at_plan(&self, name: &Text, uid: &str, error: &kube::Error) -> Outcome {
-        if !worth_a_look(error) {
-            return Err((Vec::new(), trouble(error)));
+    /// A 404 for a Plan does not mean that it was deleted until the watch says so: while its definition is being
+    /// replaced, every Plan returns 404, and the Jobs must survive that.
+    async fn reread_plan(&self, name: &PlanName, uid: &str, error: &kube::Error) -> StepResult {
+        if !is_worth_a_read(error) {
+            return Err((Vec::new(), step_error(error)));
         }
         match self.plans().get_opt(name).await {
             Ok(Some(plan)) if plan.meta().uid.as_deref() == Some(uid) => {
-                Err((vec![plan_seen(plan)], trouble(error)))
+                Err((vec![observed_plan(plan)], step_error(error)))
             }
-            Ok(plan) => Err((plan.into_iter().map(plan_seen).collect(), stale(error))),
-            Err(again) => Err((Vec::new(), trouble(&again))),
+            Ok(plan) => Err((plan.into_iter().map(observed_plan).collect(), stale(error))),
+            Err(again) => Err((Vec::new(), step_error(&again))),
         }
     }
 
-    /// Where the Job that was meant is gone, there is nothing left to do.
-    async fn look_at_job(&self, name: &Text, uid: &Text, error: &kube::Error) -> Outcome {
-        if !worth_a_look(error) {
-            return Err((Vec::new(), trouble(error)));
+    /// If the Job no longer exists, nothing is left to do.
+    async fn reread_job(&self, name: &JobName, uid: &JobUid, error: &kube::Error) -> StepResult {
+        if !is_worth_a_read(error) {
+            return Err((Vec::new(), step_error(error)));
         }
-        let gone = Told::Seen(Seen::JobGone(name.clone(), uid.clone()));
+        let gone = StepEffect::Observed(Observation::JobDeleted(name.clone(), uid.clone()));
         match self.jobs().get_opt(name).await {
             Ok(Some(job)) if job.meta().uid.as_deref() == Some(&**uid) => {
-                Err((vec![self.job_seen(&job)], trouble(error)))
+                Err((vec![self.observed_job(&job)], step_error(error)))
             }
-            Ok(Some(other)) => Ok(vec![gone, self.job_seen(&other)]),
+            Ok(Some(other)) => Ok(vec![gone, self.observed_job(&other)]),
             Ok(None) => Ok(vec![gone]),
-            Err(again) => Err((Vec::new(), trouble(&again))),
+            Err(again) => Err((Vec::new(), step_error(&again))),
         }
     }
 
-    async fn look_at_node(&self, name: &Text, uid: &Text, error: &kube::Error) -> Outcome {
-        if !worth_a_look(error) {
-            return Err((Vec::new(), trouble(error)));
+    async fn reread_node(&self, name: &NodeName, uid: &NodeUid, error: &kube::Error) -> StepResult {
+        if !is_worth_a_read(error) {
+            return Err((Vec::new(), step_error(error)));
         }
-        let gone = Told::Seen(Seen::NodeGone(name.clone(), uid.clone()));
+        let gone = StepEffect::Observed(Observation::NodeDeleted(name.clone(), uid.clone()));
         match self.nodes().get_opt(name).await {
             Ok(Some(node)) if node.meta().uid.as_deref() == Some(&**uid) => {
-                Err((vec![self.node_seen(&node)], trouble(error)))
+                Err((vec![self.observed_node(&node)], step_error(error)))
             }
-            Ok(Some(other)) => Ok(vec![gone, self.node_seen(&other)]),
+            Ok(Some(other)) => Ok(vec![gone, self.observed_node(&other)]),
             Ok(None) => Ok(vec![gone]),
-            Err(again) => Err((Vec::new(), trouble(&again))),
+            Err(again) => Err((Vec::new(), step_error(&again))),
         }
     }
 }
 
-/// What the events of a step have told comes before what its write has.
-fn after(mut told: Vec<Told>, outcome: Outcome) -> Outcome {
-    match outcome {
+/// Puts the facts from the events of a step before those from its write.
+fn prepend_effects(mut effects: Vec<StepEffect>, result: StepResult) -> StepResult {
+    match result {
         Ok(more) => {
-            told.extend(more);
-            Ok(told)
+            effects.extend(more);
+            Ok(effects)
         }
-        Err((more, trouble)) => {
-            told.extend(more);
-            Err((told, trouble))
+        Err((more, step_error)) => {
+            effects.extend(more);
+            Err((effects, step_error))
         }
     }
 }
 
-fn plan_seen(plan: RawPlan) -> Told {
-    Told::Seen(Seen::Plan(version(plan.meta()), Box::new(plan.facts())))
+fn observed_plan(plan: RawPlan) -> StepEffect {
+    StepEffect::Observed(Observation::Plan(version(plan.meta()), Box::new(plan.facts())))
 }
 
-/// Plans are written whole or not at all: an API server that knows no such field as one of ours refuses the write. Without
-/// this it would drop the fields from what it stores, those of the spec too.
-fn exactly() -> PatchParams {
+/// Requests strict field validation: an API server that does not know one of refit's fields refuses the write. Without
+/// it, the server would drop the fields from what it stores, including those of the spec.
+fn strict() -> PatchParams {
     PatchParams::default().validation_strict()
 }
 
@@ -520,16 +492,16 @@ fn would_prune(error: &kube::Error) -> bool {
         && status.message.contains("strict decoding error: unknown field"))
 }
 
-fn pruned() -> (Vec<Told>, Trouble) {
-    let trouble = Trouble {
+fn pruned() -> (Vec<StepEffect>, StepError) {
+    let step_error = StepError {
         message: "the API server that was asked does not know all fields of a Plan".to_owned(),
-        kind: TroubleKind::Stale,
+        kind: StepErrorKind::Stale,
     };
-    (vec![Told::StatusPruned], trouble)
+    (vec![StepEffect::StatusPruned], step_error)
 }
 
-/// The object may be another one than was thought, or in another version.
-fn worth_a_look(error: &kube::Error) -> bool {
+/// Whether the object may be another one, or another version, than the decision assumed.
+fn is_worth_a_read(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 404 | 409 | 422) || status.code >= 500,
         _ => failure(error) == Failure::Unknown,
@@ -544,24 +516,24 @@ fn is_overload(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 429)
 }
 
-fn stale(error: &kube::Error) -> Trouble {
-    Trouble {
+fn stale(error: &kube::Error) -> StepError {
+    StepError {
         message: brief(error),
-        kind: TroubleKind::Stale,
+        kind: StepErrorKind::Stale,
     }
 }
 
-fn trouble(error: &kube::Error) -> Trouble {
+fn step_error(error: &kube::Error) -> StepError {
     let kind = match error {
         kube::Error::Api(status) => match status.code {
-            409 => TroubleKind::Stale,
-            403 => TroubleKind::Forbidden,
-            429 | 500.. => TroubleKind::Passing,
-            _ => TroubleKind::Refused,
+            409 => StepErrorKind::Stale,
+            403 => StepErrorKind::Forbidden,
+            429 | 500.. => StepErrorKind::Transient,
+            _ => StepErrorKind::Refused,
         },
-        _ => TroubleKind::Unanswered,
+        _ => StepErrorKind::Unanswered,
     };
-    Trouble {
+    StepError {
         message: brief(error),
         kind,
     }

@@ -1,8 +1,8 @@
-//! The CRD of the Plan: put there at the start (S5), and looked at whenever it changes.
+//! The CRD of the Plan: registered at start (S5), and checked on each change.
 //!
-//! Written only when what is served differs in meaning, and over what is there, not in its place: annotations, other
-//! versions, and fields that we do not know stay. A field that is taken out of a schema is pruned from every Plan at
-//! its next write, for good. So whoever finds [`serves_our_fields`] to fail writes no Plan and starts no node.
+//! It is written only if the served definition differs in meaning, and is merged with it: annotations, other versions
+//! and unknown fields stay. If a field is removed from a schema, the next write of each Plan drops it for good. So
+//! while [`serves_our_fields`] fails, refit writes no Plan and starts no node.
 
 mod overlay;
 #[cfg(test)]
@@ -20,17 +20,17 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use super::client::brief;
 use crate::api::crd as plan_crd;
+use crate::kube::brief;
 
-/// How long a CRD may take to be established (S5).
+/// Time limit for the CRD to be established (S5).
 const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often it is looked at meanwhile (S5).
+/// Interval of checks until then (S5).
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often somebody else may be faster before that is an error.
+/// Number of conflicts with other writers before it is an error.
 const WRITE_ATTEMPTS: u32 = 10;
 
-/// Fields of refit's own that a served CRD would prune.
+/// Fields of refit that a served CRD would prune.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingFields(pub Vec<String>);
 
@@ -40,7 +40,7 @@ impl fmt::Display for MissingFields {
     }
 }
 
-/// Whether `served` keeps what refit and its users write.
+/// Checks that `served` keeps the fields that refit and its users write.
 pub fn serves_our_fields(served: &CustomResourceDefinition) -> Result<(), MissingFields> {
     let missing = plan_crd::missing_fields(served);
     if missing.is_empty() {
@@ -50,18 +50,17 @@ pub fn serves_our_fields(served: &CustomResourceDefinition) -> Result<(), Missin
     }
 }
 
-/// What was done about the CRD.
+/// The result of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registered {
-    /// It was not there.
+    /// It did not exist.
     Created,
-    /// It was another one.
+    /// It differed.
     Updated,
-    /// It was there as it should be, or is somebody else's to manage and will do.
+    /// It was correct, or someone else manages it and it has all fields.
     Unchanged,
 }
 
-/// Why the controller cannot work with the CRD.
 #[derive(Debug, thiserror::Error)]
 pub enum CrdError {
     #[error("cannot {verb} customresourcedefinitions {name}: {message}")]
@@ -84,9 +83,8 @@ pub enum CrdError {
     Contended { name: String },
 }
 
-/// Sees to it that the CRD is there, is ours, and is established. Without `manage` it is never written, only waited
-/// for. Where writing is forbidden, a CRD that serves all our fields will do.
-/// `client` must be exempt from the leader check.
+/// Ensures that the CRD exists, has refit's fields, and is established. Without `manage` it is only waited for. If
+/// writes are forbidden, a CRD with all fields is enough. `client` must be exempt from the leader check.
 pub async fn register(client: Client, manage: bool) -> Result<Registered, CrdError> {
     let resource = ApiResource::erase::<CustomResourceDefinition>(&());
     let ours = plan_crd::plans();
@@ -109,7 +107,6 @@ pub async fn register(client: Client, manage: bool) -> Result<Registered, CrdErr
     })
 }
 
-/// What came of writing the CRD.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
     Created,
@@ -118,7 +115,7 @@ enum Written {
     MayNotCreate,
 }
 
-/// CRDs are read and written as they are, not as our types know them: a PUT must not drop what a newer API server has.
+/// Reads and writes CRDs as untyped objects, because a PUT must not drop fields of a newer API server.
 struct Registrar {
     api: Api<DynamicObject>,
     name: String,
@@ -150,7 +147,7 @@ impl Registrar {
         })
     }
 
-    /// `None` when somebody else was faster.
+    /// `None` if another writer was first.
     async fn create(&self, ours: &Value) -> Result<Option<Written>, CrdError> {
         let object = self.object(ours.clone())?;
         match self.api.create(&PostParams::default(), &object).await {
@@ -159,13 +156,13 @@ impl Registrar {
                 Ok(Some(Written::Created))
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
-            // Whoever may will perhaps put it there in a moment.
+            // Someone with the permission may create it in a moment.
             Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Some(Written::MayNotCreate)),
             Err(error) => Err(self.failed("create", &error)),
         }
     }
 
-    /// `None` when somebody else was faster.
+    /// `None` if another writer was first.
     #[expect(
         clippy::disallowed_methods,
         reason = "what is put is the object as it was read, with ours laid over it"
@@ -271,7 +268,7 @@ impl Registrar {
     }
 }
 
-/// Empty when the CRD is established.
+/// Empty if the CRD is established.
 fn why_not_established(live: &DynamicObject) -> String {
     let conditions = live.data["status"]["conditions"]
         .as_array()

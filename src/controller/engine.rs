@@ -1,165 +1,196 @@
-//! The loop: what is seen and what is answered becomes facts, one decision follows, and its steps are carried out side by
-//! side. One decision at a time, and one step per object at a time.
+//! The loop: observations and results of steps update the state, one decision follows, and its steps run concurrently.
+//! There is one decision at a time, and one step per object at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use super::act::{Actor, Done, Told, Trouble, TroubleKind, prepare};
-use super::observe::Seen;
-use super::put_off::PutOff;
+use super::act::{Actor, FinishedStep, StepError, StepErrorKind, prepare};
+use super::lanes::Lanes;
+use super::lease::Progress;
+use crate::api::Reason;
 use crate::rollout::{
-    self, Decision, Key, Kind, Lane, Lists, Schema, Step, World, Written, decide, decide_blind,
+    self, ClusterState, Decision, Key, Kind, Lane, ListCounts, Observation, Schema, Step, StepEffect, decide,
+    decide_degraded,
 };
 
-/// How long what is seen is gathered before it is decided on: a change of one object often brings that of another.
-const GATHER: Duration = Duration::from_millis(4);
-/// How long where a pod has changed: it does so several times in each Job, and whether the Job has ended is told by the Job.
-const GATHER_PODS: Duration = Duration::from_millis(50);
-/// How many requests to the API server are under way at most. More do not make a small one faster: each only takes longer.
-const AT_ONCE: usize = 16;
-/// How many questions to others are under way at most.
-const OUTSIDE_AT_ONCE: usize = 32;
-/// First pause after a step that may work soon; it doubles with each further try.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Longest pause after a step that did not work.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// First pause after a step that was refused: somebody has to change something first.
-const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+/// How long observations are collected before a decision: a change of one object often causes that of another.
+const DEBOUNCE: Duration = Duration::from_millis(4);
+/// How long changes of pods and Nodes are collected. A pod changes several times in each Job, and the Job itself reports its
+/// end. A Node changes with each note of a drain.
+const LONG_DEBOUNCE: Duration = Duration::from_millis(50);
+/// First delay after a transient error; it doubles with each retry.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+/// Longest delay after an error.
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// First delay after a refusal, which someone has to resolve.
+const REFUSED_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Longest wait for a time of day. The clock on the wall can be set meanwhile, and goes on while the machine sleeps.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// From which try on, which is 1.5 s after the first, status tells of a step that may work soon: a server that stumbles
-/// is no news, a webhook that is down is.
-const PASSING_TOLD: u32 = 5;
+/// Longest sleep until a time of day, because the clock can be set meanwhile, and runs while the machine is suspended.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
+/// Number of attempts, 1.5 s after the first, from which status reports a transient error: a short outage is not worth
+/// a report, a webhook that is down is.
+const TRANSIENT_REPORTED_AFTER: u32 = 5;
 
-/// What was listed before the first decision, or may not be listed where it can be done without.
-const LISTED_FIRST: [Kind; 5] = [Kind::Secret, Kind::Pod, Kind::Job, Kind::Node, Kind::Plan];
+/// Kinds that must be listed before the first decision, unless listing is forbidden and not essential.
+const REQUIRED_LISTS: [Kind; 5] = [Kind::Secret, Kind::Pod, Kind::Job, Kind::Node, Kind::Plan];
 
-/// The loop and what it knows.
+/// The loop and its state.
 pub struct Engine {
-    world: World,
+    cluster: ClusterState,
     actor: Arc<Actor>,
-    seen: mpsc::Receiver<Seen>,
-    /// Says whether pods are worth listing, where they cannot be watched.
+    observations: mpsc::Receiver<Observation>,
+    /// Whether to list pods, if they cannot be watched.
     pods_wanted: watch::Sender<bool>,
-    /// Says that a kind has been listed, or need not be waited for.
+    /// Kinds that were listed, or need not be waited for.
     listed: watch::Sender<BTreeSet<Kind>>,
-    /// Has the watch of Plans begin anew.
-    plans_again: watch::Sender<()>,
-    /// What steps are about that are under way.
-    under_way: BTreeMap<Key, UnderWay>,
-    pauses: BTreeMap<Key, Pause>,
-    put_off: PutOff,
-    steps: JoinSet<Done>,
+    /// Restarts the watch of Plans.
+    relist_plans: watch::Sender<()>,
+    /// Objects of the steps in flight.
+    in_flight: BTreeMap<Key, InFlight>,
+    backoffs: BTreeMap<Key, Backoff>,
+    lanes: Lanes,
+    steps: JoinSet<FinishedStep>,
+    /// Shows the election whether this loop is stuck.
+    progress: Progress,
+    clock_watch: ClockWatch,
 }
 
-struct UnderWay {
-    /// Which lists had ended when the step began.
-    lists: Lists,
+/// Finds out when the time of day was set.
+#[derive(Default)]
+struct ClockWatch(Option<(Instant, Timestamp)>);
+
+/// A smaller step is left alone: it shortens or lengthens a wait by so much.
+const SMALLEST_STEP: SignedDuration = SignedDuration::from_secs(10);
+
+impl ClockWatch {
+    /// How far the time of day was set since the last call, if it was.
+    fn step(&mut self, now: Timestamp) -> Option<SignedDuration> {
+        let instant = Instant::now();
+        let (then, was) = self.0.replace((instant, now))?;
+        let elapsed = SignedDuration::try_from(instant - then).ok()?;
+        let step = now.duration_since(was) - elapsed;
+        (step.abs() >= SMALLEST_STEP).then_some(step)
+    }
+}
+
+/// What the loop waits for.
+enum Wakeup {
+    Due,
+    Observation(Option<Observation>),
+    Step(Result<FinishedStep, JoinError>),
+}
+
+struct InFlight {
+    /// The lists that had ended when the step began.
+    lists: ListCounts,
     lane: Lane,
 }
 
-struct Pause {
+struct Backoff {
     until: Instant,
     tries: u32,
 }
 
 impl Engine {
-    /// A loop that knows nothing yet.
+    /// A loop with an empty state.
     pub fn new(
-        world: World,
+        cluster: ClusterState,
         actor: Actor,
-        seen: mpsc::Receiver<Seen>,
+        observations: mpsc::Receiver<Observation>,
         pods_wanted: watch::Sender<bool>,
         listed: watch::Sender<BTreeSet<Kind>>,
-        plans_again: watch::Sender<()>,
+        relist_plans: watch::Sender<()>,
+        progress: Progress,
     ) -> Self {
         Self {
-            world,
+            cluster,
             actor: Arc::new(actor),
-            seen,
+            observations,
             pods_wanted,
             listed,
-            plans_again,
-            under_way: BTreeMap::new(),
-            pauses: BTreeMap::new(),
-            put_off: PutOff::default(),
+            relist_plans,
+            in_flight: BTreeMap::new(),
+            backoffs: BTreeMap::new(),
+            lanes: Lanes::default(),
             steps: JoinSet::new(),
+            progress,
+            clock_watch: ClockWatch::default(),
         }
     }
 
-    /// The CRD was changed just now, and an API server may not have taken that up.
-    pub fn is_wary_of_lists(&mut self) {
-        self.world.is_wary_of_lists();
+    /// The CRD has just been changed, and an API server may not have loaded it yet.
+    pub fn distrust_lists(&mut self) {
+        self.cluster.apply(Observation::SchemaReplaced);
     }
 
-    /// Turns until the watches end or the future is dropped.
+    /// Runs until the watches end or the future is dropped.
     pub async fn run(&mut self) {
-        let mut wake: Option<Instant> = None;
-        let mut blind = false;
-        while self.wait(wake).await {
-            self.take_up();
-            let decision = if LISTED_FIRST.iter().all(|kind| self.is_listed(*kind)) {
-                if std::mem::take(&mut blind) {
-                    // It has been granted meanwhile.
-                    self.world.permissions_changed();
-                    self.pauses.remove(&Key::Permissions);
+        let mut requeue_at: Option<Instant> = None;
+        let mut degraded = false;
+        while self.wait(requeue_at).await {
+            let decision = if REQUIRED_LISTS.iter().all(|kind| self.is_listed(*kind)) {
+                if std::mem::take(&mut degraded) {
+                    self.cluster.apply(Observation::PermissionsGranted);
+                    self.backoffs.remove(&Key::Permissions);
                 }
                 self.decide()
-            } else if *self.actor.blind.borrow() && self.is_listed(Kind::Plan) {
-                blind = true;
-                decide_blind(&self.world)
+            } else if *self.actor.degraded.borrow() && self.is_listed(Kind::Plan) {
+                degraded = true;
+                decide_degraded(&self.cluster)
             } else {
                 continue;
             };
-            wake = self.begin(decision);
+            requeue_at = self.start_steps(decision);
         }
     }
 
-    /// Lets the steps that are under way come to an end, and begins no more.
+    /// Waits for the steps in flight, and starts no more.
     pub async fn finish(&mut self) {
         while self.steps.join_next().await.is_some() {}
     }
 
-    /// Waits until there is something new to decide on. False when nothing will come any more.
-    async fn wait(&mut self, wake: Option<Instant>) -> bool {
-        let mut until = wake;
+    /// Waits until a decision is due. Returns false if no more observations will come.
+    async fn wait(&mut self, requeue_at: Option<Instant>) -> bool {
+        let mut until = requeue_at;
         let sooner = |until: Option<Instant>, pause: Duration| {
             let at = Instant::now() + pause;
             Some(until.map_or(at, |until| until.min(at)))
         };
         loop {
-            tokio::select! {
+            self.progress.idle();
+            let wakeup = tokio::select! {
                 biased;
-                // First, so that a flood of news does not put the decision off.
-                () = sleep_until(until) => return true,
-                seen = self.seen.recv() => match seen {
-                    Some(seen) => {
-                        let shown = seen.object().map(|(kind, name)| (kind, name.clone()));
-                        let news = self.learn(seen);
-                        let is_pod = matches!(shown, Some((Kind::Pod, _)));
-                        if let Some((kind, name)) = shown {
-                            self.world.is_shown(kind, &name);
-                        }
-                        if news {
-                            until = sooner(until, if is_pod { GATHER_PODS } else { GATHER });
-                        }
+                // First, so that a flood of observations does not delay the decision.
+                () = sleep_until(until) => Wakeup::Due,
+                observation = self.observations.recv() => Wakeup::Observation(observation),
+                Some(done) = self.steps.join_next() => Wakeup::Step(done),
+            };
+            self.progress.busy();
+            match wakeup {
+                Wakeup::Due => return true,
+                Wakeup::Observation(Some(observation)) => {
+                    let is_busy = matches!(observation, Observation::Node(..) | Observation::Pod(..));
+                    if self.apply(observation) {
+                        until = sooner(until, if is_busy { LONG_DEBOUNCE } else { DEBOUNCE });
                     }
-                    None => return false,
-                },
-                Some(done) = self.steps.join_next() => {
+                }
+                Wakeup::Observation(None) => {
+                    self.progress.idle();
+                    return false;
+                }
+                Wakeup::Step(done) => {
                     match done {
-                        Ok(done) => self.done(done),
-                        // A step that panicked is a bug; the process goes down with it rather than go on half blind.
+                        Ok(done) => self.finish_step(done),
+                        // A panic in a step is a bug. The process ends rather than continue in an unknown state.
                         Err(error) => std::panic::resume_unwind(error.into_panic()),
                     }
-                    until = sooner(until, GATHER);
+                    until = sooner(until, DEBOUNCE);
                 }
             }
         }
@@ -169,291 +200,224 @@ impl Engine {
         self.listed.borrow().contains(&kind)
     }
 
-    /// True when it is news.
-    fn learn(&mut self, seen: Seen) -> bool {
-        let early = seen_early(&seen, &self.listed.borrow());
-        let world = &mut self.world;
-        match seen {
-            Seen::ListBegins(kind) => {
-                world.list_begins(kind);
-                if early {
-                    world.plans_read_early();
+    /// Returns whether a decision is due.
+    fn apply(&mut self, observation: Observation) -> bool {
+        let mut first = false;
+        match &observation {
+            Observation::ListStarted(Kind::Plan) if !self.has_listed_all_but_plans() => {
+                self.cluster.apply(Observation::PlanListTooEarly);
+            }
+            Observation::ListFinished(kind) => first = self.mark_listed(*kind),
+            // The permission check finds out which permission is missing, and when it is granted. No node starts on
+            // stale data.
+            Observation::Forbidden(kind) => {
+                self.actor.degraded.send_replace(true);
+                // Only Plans with Secrets need these. Without any other kind, it is unknown which nodes have started.
+                if *kind == Kind::Secret {
+                    self.mark_listed(*kind);
                 }
-                false
             }
-            Seen::ListEnds(kind) => {
-                let gone = world.list_ends(kind);
-                let first = self.listed.send_if_modified(|listed| listed.insert(kind));
-                gone || first
-            }
-            Seen::Node(version, facts) => world.node_seen(version, *facts),
-            Seen::NodeGone(name, uid) => world.node_gone(&name, &uid),
-            Seen::Job(version, facts) => world.job_seen(version, *facts),
-            Seen::JobGone(name, uid) => world.job_gone(&name, &uid),
-            Seen::Pod(version, facts) => world.pod_seen(version, *facts),
-            Seen::PodGone(name, uid) => world.pod_gone(&name, &uid),
-            Seen::Plan(version, facts) => world.plan_seen(version, *facts),
-            Seen::PlanGone(name, uid) => world.plan_gone(&name, &uid),
-            Seen::Secret(version, name) => world.secret_seen(&name, version),
-            Seen::SecretGone(name) => world.secret_gone(&name),
-            // The permissions say which, and whether it is allowed again: nobody starts on what may be old.
-            Seen::Forbidden(kind) => {
-                self.actor.blind.send_replace(true);
-                world.permissions_doubted();
-                // Only Plans with Secrets need these. Without one of the others nobody knows what has been begun.
-                if kind == Kind::Secret {
-                    self.listed.send_if_modified(|listed| listed.insert(kind));
-                }
-                true
-            }
-            Seen::PlansAgain => {
-                world.plans_read_again();
-                false
-            }
-            Seen::Schema(schema, edition) => {
-                match &schema {
-                    Schema::Current if matches!(world.schema(), Schema::Outdated(_)) => {
-                        tracing::info!("the CustomResourceDefinition has all fields again");
-                    }
-                    Schema::Outdated(missing) if *world.schema() != schema => tracing::error!(
-                        %missing,
-                        "SchemaOutdated: the CustomResourceDefinition that is served lacks fields; no Plan is written \
-                         and no node is started until it has them"
-                    ),
-                    _ => {}
-                }
-                world.schema_seen(schema, edition)
-            }
+            Observation::Schema(schema, _) => log_schema(self.cluster.schema(), schema),
+            _ => {}
         }
+        self.cluster.apply(observation) || first
     }
 
-    /// What has waited long enough is asked for, as much of it as can begin.
-    fn take_up(&mut self) {
-        let now = Instant::now();
-        for _ in self.requests()..AT_ONCE {
-            let Some(job) = self.put_off.pop_due(now) else {
-                return;
-            };
-            self.world.takes_up(&job);
-        }
+    /// Returns whether the kind was not listed before.
+    fn mark_listed(&self, kind: Kind) -> bool {
+        self.listed.send_if_modified(|listed| listed.insert(kind))
     }
 
-    /// How many requests to the API server are under way.
-    fn requests(&self) -> usize {
-        let outside = |step: &&UnderWay| step.lane == Lane::Outside;
-        self.under_way.len() - self.under_way.values().filter(outside).count()
+    /// Whether there is something to compare Plans with.
+    fn has_listed_all_but_plans(&self) -> bool {
+        let listed = self.listed.borrow();
+        let mut others = REQUIRED_LISTS.iter().filter(|kind| **kind != Kind::Plan);
+        others.all(|kind| listed.contains(kind))
     }
 
     fn decide(&mut self) -> Decision {
         let now = self.actor.clock.now();
-        self.world.settle(now);
-        let decision = decide(&self.world, now);
+        if let Some(step) = self.clock_watch.step(now) {
+            tracing::warn!(%step, "the clock was set, or the machine was suspended");
+            self.cluster.shift_times(step);
+        }
+        self.cluster.refresh(now);
+        let decision = decide(&self.cluster, now);
         self.pods_wanted.send_if_modified(|wanted| {
-            let change = *wanted != self.world.has_work_on_nodes();
+            let change = *wanted != self.cluster.has_work_on_nodes();
             *wanted ^= change;
             change
         });
         decision
     }
 
-    /// Begins the steps that can begin, and says when to decide again at the latest.
-    fn begin(&mut self, decision: Decision) -> Option<Instant> {
+    /// Starts the steps that can start, and returns when to decide again at the latest.
+    fn start_steps(&mut self, decision: Decision) -> Option<Instant> {
         let now = Instant::now();
         let clock = self.actor.clock.now();
-        let mut wake = decision.wake.map(|at| {
+        let mut requeue_at = decision.requeue_at.map(|at| {
             let wait = Duration::try_from(at.duration_since(clock)).unwrap_or_default();
-            now + wait.min(LONGEST_WAIT) + Duration::from_millis(1)
+            now + wait.min(MAX_SLEEP) + Duration::from_millis(1)
         });
-        let mut steps = decision.steps;
-        steps.sort_by_key(Step::lane);
-        let mut requests = self.requests();
-        let mut outside = self.under_way.len() - requests;
-        for step in steps {
-            if step.may_wait() && self.put_off.is_busy(now) {
-                if let Some(job) = self.world.puts_off(&step) {
-                    self.put_off.push(job, now);
-                }
+        let mut ready = Vec::new();
+        let mut background = Vec::new();
+        for step in decision.steps {
+            let key = step.key();
+            if self.in_flight.contains_key(&key) {
+                continue; // its end causes another decision
+            }
+            if let Some(pause) = self.backoffs.get(&key).filter(|pause| pause.until > now) {
+                sooner(&mut requeue_at, pause.until);
                 continue;
             }
-            let (key, lane) = (step.key(), step.lane());
-            if self.under_way.contains_key(&key) {
-                continue; // its end brings another decision
-            }
-            if let Some(pause) = self.pauses.get(&key).filter(|pause| pause.until > now) {
-                wake = Some(wake.map_or(pause.until, |wake| wake.min(pause.until)));
-                continue;
-            }
-            let (begun, most) = match lane {
-                Lane::Outside => (&mut outside, OUTSIDE_AT_ONCE),
-                Lane::Start | Lane::Work => (&mut requests, AT_ONCE),
-            };
-            if *begun >= most {
-                continue; // likewise
-            }
-            self.world.sends(&step);
-            if key == Key::Plans {
-                self.plans_again.send_replace(());
-            }
-            if step.moves_node() {
-                self.put_off.node_moves(now);
-            }
-            let prepared = prepare(&self.world, step);
-            if !matches!(prepared, Ok(Some(_))) {
-                self.world.answered(&key);
-            }
-            match prepared {
-                Ok(Some(prepared)) => {
-                    tracing::debug!(?key, "a step begins");
-                    *begun += 1;
-                    let lists = self.world.lists();
-                    self.under_way.insert(key.clone(), UnderWay { lists, lane });
-                    self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
-                }
-                Ok(None) => {}
-                Err(message) => {
-                    let until = self.trouble(
-                        &key,
-                        Trouble {
-                            message,
-                            kind: TroubleKind::Refused,
-                        },
-                    );
-                    wake = Some(wake.map_or(until, |wake| wake.min(until)));
-                }
+            match step.lane() {
+                Lane::Background => background.push((key, step)),
+                Lane::Interactive | Lane::External => ready.push((key, step)),
             }
         }
-        // With no room the end of a step brings another decision.
-        if let Some(due) = self.put_off.due().filter(|_| requests < AT_ONCE) {
-            wake = Some(wake.map_or(due, |wake| wake.min(due)));
+        // Steps that fill slots run before steps that free more slots.
+        ready.sort_by_key(|(_, step)| !matches!(step, Step::WriteStatus { .. } | Step::CreateJob { .. }));
+        ready.extend(self.lanes.queue(background, now));
+        for (key, step) in ready {
+            // If the lane is full, or a step for the same object is in flight, the end of a step causes another
+            // decision.
+            let begins = self.lanes.has_place(step.lane(), now) && !self.in_flight.contains_key(&key);
+            if begins && let Some(until) = self.begin_step(key, step, now) {
+                sooner(&mut requeue_at, until);
+            }
         }
-        // What nobody has asked for since long is no trouble any more.
-        let world = &mut self.world;
-        self.pauses.retain(|key, pause| {
-            let counts = pause.until + LONGEST_PAUSE * 2 > now;
+        if let Some(at) = self.lanes.requeue_at() {
+            sooner(&mut requeue_at, at);
+        }
+        // An error of a step that is no longer requested is dropped.
+        let cluster = &mut self.cluster;
+        self.backoffs.retain(|key, pause| {
+            let counts = pause.until + MAX_BACKOFF * 2 > now;
             if !counts {
-                world.untroubled(key);
+                cluster.clear_failure(key);
             }
             counts
         });
-        wake
+        requeue_at
     }
 
-    fn done(&mut self, done: Done) {
-        let sent = self
-            .under_way
-            .remove(&done.key)
-            .map_or_else(|| self.world.lists(), |step| step.lists);
-        for told in done.told {
-            self.hear(told, sent);
+    /// Starts a step. If it cannot be sent, returns when to request it again.
+    fn begin_step(&mut self, key: Key, step: Step, now: Instant) -> Option<Instant> {
+        let lane = step.lane();
+        self.cluster.step_started(&step);
+        if key == Key::Plans {
+            self.relist_plans.send_replace(());
         }
-        self.world.answered(&done.key);
-        if let Some(trouble) = done.trouble {
-            self.trouble(&done.key, trouble);
-        } else {
-            self.pauses.remove(&done.key);
-            self.world.untroubled(&done.key);
-        }
-    }
-
-    fn hear(&mut self, told: Told, sent: Lists) {
-        let world = &mut self.world;
-        match told {
-            Told::Seen(seen) => {
-                match seen.object() {
-                    // Of what a list has overtaken nothing is known: the next decision asks again.
-                    Some((kind, name)) if world.is_overtaken(kind, name, sent) => {
-                        if kind == Kind::Job {
-                            world.job_unknown(name);
-                        }
-                    }
-                    _ => {
-                        self.learn(seen);
-                    }
-                }
+        match prepare(&self.cluster, step) {
+            Ok(Some(prepared)) => {
+                tracing::debug!(?key, "a step begins");
+                self.lanes.begin(lane, now);
+                self.lanes.dequeue(&key);
+                let lists = self.cluster.lists();
+                self.in_flight.insert(key.clone(), InFlight { lists, lane });
+                self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
+                None
             }
-            Told::JobLeaving(name, uid) => {
-                world.job_leaving(&name, &uid);
+            Ok(None) => {
+                self.cluster.step_finished(&key);
+                None
             }
-            Told::PodLeaving(name, uid) => {
-                world.pod_leaving(&name, &uid);
+            Err(message) => {
+                self.cluster.step_finished(&key);
+                let kind = StepErrorKind::Refused;
+                Some(self.back_off(&key, StepError { message, kind }))
             }
-            Told::NameTaken(job) => world.name_taken(job, self.actor.clock.now()),
-            Told::JobUnknown(job) => world.job_unknown(&job),
-            Told::JobAbsent(job) => world.job_absent(&job),
-            Told::StatusWritten(plan, sent, took) => {
-                let written = Written {
-                    sent,
-                    at: self.actor.clock.now(),
-                    took: took.try_into().unwrap_or(SignedDuration::MAX),
-                };
-                world.status_written(&plan, written);
-            }
-            Told::StatusPruned => {
-                if world.status_pruned(self.actor.clock.now()) {
-                    tracing::error!(
-                        "SchemaOutdated: an API server does not keep refit's fields of a Plan, though the \
-                         CustomResourceDefinition has them; no Plan is written and no node is started meanwhile"
-                    );
-                }
-            }
-            Told::Event(plan, key) => world.told(plan, key),
-            Told::Secret(name, version, hash) => {
-                world.secret_read(&name, version, hash);
-            }
-            Told::SecretMissing(name) => {
-                world.secret_missing(&name);
-            }
-            Told::Channel(channel, polled, answer, asked_by) => {
-                world.channel_answered(&channel, polled, answer, &asked_by);
-            }
-            Told::Digest(plan, hash, image, digest) => world.digest_read(&plan, &hash, image, digest),
-            Told::Workload(workload, facts) => world.workload_read(workload, facts),
-            Told::Permissions(missing) => world.permissions_seen(missing),
-            Told::Forbidden => world.permissions_doubted(),
         }
     }
 
-    fn trouble(&mut self, key: &Key, trouble: Trouble) -> Instant {
-        let known = self.pauses.get(key).map_or(0, |pause| pause.tries);
-        let tries = known + 1;
-        let doubled = |first: Duration| (first * 2_u32.saturating_pow(known.min(16))).min(LONGEST_PAUSE);
-        let pause = match trouble.kind {
-            TroubleKind::Stale if known == 0 => Duration::ZERO,
-            TroubleKind::Stale | TroubleKind::Unanswered | TroubleKind::Passing => doubled(FIRST_PAUSE),
-            TroubleKind::Refused | TroubleKind::Forbidden => doubled(REFUSED_PAUSE),
+    fn finish_step(&mut self, done: FinishedStep) {
+        let sent = match self.in_flight.remove(&done.key) {
+            Some(step) => {
+                self.lanes.end(step.lane, Instant::now());
+                step.lists
+            }
+            None => self.cluster.lists(),
         };
-        match trouble.kind {
-            TroubleKind::Stale => tracing::debug!(?key, why = trouble.message, "looking again"),
-            TroubleKind::Unanswered | TroubleKind::Passing => {
-                tracing::warn!(?key, why = trouble.message, "trying again");
+        for effect in done.effects {
+            self.apply_effect(effect, sent);
+        }
+        self.cluster.step_finished(&done.key);
+        if let Some(step_error) = done.error {
+            self.back_off(&done.key, step_error);
+        } else {
+            self.backoffs.remove(&done.key);
+            self.cluster.clear_failure(&done.key);
+        }
+    }
+
+    fn apply_effect(&mut self, effect: StepEffect, sent: ListCounts) {
+        let was_pruned = matches!(effect, StepEffect::StatusPruned);
+        let news = self.cluster.apply_effect(effect, sent, self.actor.clock.now());
+        if was_pruned && news {
+            tracing::error!(
+                "{}: an API server does not keep refit's fields of a Plan, though the CustomResourceDefinition has them; no \
+                 Plan is written and no node is started meanwhile",
+                Reason::SchemaOutdated
+            );
+        }
+    }
+
+    fn back_off(&mut self, key: &Key, step_error: StepError) -> Instant {
+        let known = self.backoffs.get(key).map_or(0, |pause| pause.tries);
+        let tries = known + 1;
+        let doubled = |first: Duration| (first * 2_u32.saturating_pow(known.min(16))).min(MAX_BACKOFF);
+        let pause = match step_error.kind {
+            StepErrorKind::Stale if known == 0 => Duration::ZERO,
+            StepErrorKind::Stale | StepErrorKind::Unanswered | StepErrorKind::Transient => {
+                doubled(INITIAL_BACKOFF)
             }
-            TroubleKind::Refused | TroubleKind::Forbidden => {
-                tracing::error!(?key, why = trouble.message, "refused");
+            StepErrorKind::Refused | StepErrorKind::Forbidden => doubled(REFUSED_BACKOFF),
+        };
+        match step_error.kind {
+            StepErrorKind::Stale => tracing::debug!(?key, why = step_error.message, "looking again"),
+            StepErrorKind::Unanswered | StepErrorKind::Transient => {
+                tracing::warn!(?key, why = step_error.message, "trying again");
+            }
+            StepErrorKind::Refused | StepErrorKind::Forbidden => {
+                tracing::error!(?key, why = step_error.message, "refused");
             }
         }
-        if trouble.kind == TroubleKind::Forbidden {
-            self.world.permissions_doubted();
+        if step_error.kind == StepErrorKind::Forbidden {
+            self.apply_effect(StepEffect::Forbidden, self.cluster.lists());
         }
-        let refused = matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Forbidden);
-        if refused || trouble.kind == TroubleKind::Passing && tries >= PASSING_TOLD {
-            self.world.troubled(
+        let refused = matches!(step_error.kind, StepErrorKind::Refused | StepErrorKind::Forbidden);
+        if refused || step_error.kind == StepErrorKind::Transient && tries >= TRANSIENT_REPORTED_AFTER {
+            self.cluster.step_failed(
                 key.clone(),
-                rollout::Trouble {
-                    message: trouble.message,
+                rollout::StepFailure {
+                    message: step_error.message,
                     refused,
                 },
             );
         }
         let until = Instant::now() + pause;
-        self.pauses.insert(key.clone(), Pause { until, tries });
+        self.backoffs.insert(key.clone(), Backoff { until, tries });
         until
     }
 }
 
-/// Plans are being listed before all that they are to be compared with.
-fn seen_early(seen: &Seen, listed: &BTreeSet<Kind>) -> bool {
-    let before = |kind: &Kind| *kind == Kind::Plan || listed.contains(kind);
-    matches!(seen, Seen::ListBegins(Kind::Plan)) && !LISTED_FIRST.iter().all(before)
+fn sooner(requeue_at: &mut Option<Instant>, at: Instant) {
+    *requeue_at = Some(requeue_at.map_or(at, |known| known.min(at)));
+}
+
+fn log_schema(known: &Schema, schema: &Schema) {
+    match schema {
+        Schema::Current if matches!(known, Schema::Outdated(_)) => {
+            tracing::info!("the CustomResourceDefinition has all fields again");
+        }
+        Schema::Outdated(missing) if known != schema => tracing::error!(
+            %missing,
+            "{}: the CustomResourceDefinition that is served lacks fields; no Plan is written and no node is started until it \
+             has them",
+            Reason::SchemaOutdated
+        ),
+        _ => {}
+    }
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -1,29 +1,26 @@
-//! Events as core/v1 objects: `events.k8s.io`, which kube's recorder writes, is not granted by system-upgrade-controller's
-//! roles. Each occurrence has a name of its own, so that writing it again finds it there.
+//! Events as core/v1 objects, because system-upgrade-controller's roles do not grant `events.k8s.io`, which kube's
+//! recorder uses. Each occurrence has a unique name, so a repeated write finds the existing event.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-use crate::api::names;
-use crate::rollout::{Event, EventType, Regarding};
+use crate::api::{Reason, Severity, names};
+use crate::rollout::{Event, Regarding};
 
-/// Who tells.
+/// The source of events.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Name of the controller.
     pub controller: String,
-    /// Node that it runs on.
     pub node_name: String,
-    /// Namespace of the controller and of its Plans.
     pub namespace: String,
 }
 
-/// A message of an event is at most so many bytes long.
+/// Maximum length of a message in bytes (core/v1 Event).
 const MESSAGE_MAX: usize = 1024;
 
 impl Source {
-    /// The object to write for an event of a decision.
+    /// The object for an event of a decision.
     pub fn event(&self, event: &Event, now: Timestamp) -> CoreEvent {
         let Regarding::Plan { name, uid } = &event.regarding;
         let object = ObjectReference {
@@ -34,30 +31,43 @@ impl Source {
             uid: Some(uid.to_string()),
             ..ObjectReference::default()
         };
-        // A name is at most 253 characters; the key is what makes it one of its own.
+        // A name has at most 253 characters; the key makes it unique.
         let head: String = name.chars().take(230).collect();
         self.build(
             format!("{head}.{}", event.key),
             &self.namespace,
             object,
-            event.type_,
+            event.severity,
             event.reason,
             &event.message,
             now,
         )
     }
 
-    /// An event about the Node that the controller runs on (S63). It is kept in the namespace `default`.
-    pub fn node_event(&self, type_: EventType, reason: &str, message: &str, now: Timestamp) -> CoreEvent {
+    /// An event about the Node of the controller (S63), in the namespace `default`.
+    pub fn node_event(&self, reason: Reason, message: &str, now: Timestamp) -> CoreEvent {
+        let key = format!("{:016x}", now.as_nanosecond());
+        self.event_of_node(&self.node_name, &key, reason, message, now)
+    }
+
+    /// An event about any Node. Of two with one key, the second is not written.
+    pub fn event_of_node(
+        &self,
+        node: &str,
+        key: &str,
+        reason: Reason,
+        message: &str,
+        now: Timestamp,
+    ) -> CoreEvent {
         let object = ObjectReference {
             kind: Some("Node".to_owned()),
-            name: Some(self.node_name.clone()),
-            uid: Some(self.node_name.clone()),
+            name: Some(node.to_owned()),
+            uid: Some(node.to_owned()),
             ..ObjectReference::default()
         };
-        let head: String = self.node_name.chars().take(230).collect();
-        let name = format!("{head}.{:016x}", now.as_nanosecond());
-        self.build(name, "default", object, type_, reason, message, now)
+        let head: String = node.chars().take(230).collect();
+        let name = format!("{head}.{key}");
+        self.build(name, "default", object, reason.severity(), reason, message, now)
     }
 
     #[expect(
@@ -69,15 +79,11 @@ impl Source {
         name: String,
         namespace: &str,
         involved_object: ObjectReference,
-        type_: EventType,
-        reason: &str,
+        severity: Severity,
+        reason: Reason,
         message: &str,
         now: Timestamp,
     ) -> CoreEvent {
-        let type_ = match type_ {
-            EventType::Normal => "Normal",
-            EventType::Warning => "Warning",
-        };
         let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
         let mut message = message.to_owned();
         if message.len() > MESSAGE_MAX {
@@ -95,9 +101,9 @@ impl Source {
                 ..ObjectMeta::default()
             },
             involved_object,
-            reason: Some(reason.to_owned()),
+            reason: Some(reason.to_string()),
             message: Some(message),
-            type_: Some(type_.to_owned()),
+            type_: Some(severity.name().to_owned()),
             count: Some(1),
             first_timestamp: Some(Time(whole)),
             last_timestamp: Some(Time(whole)),

@@ -1,40 +1,39 @@
-//! Who leads: client-go's leader election over one `coordination.k8s.io/v1` Lease (S6), so that refit and
-//! system-upgrade-controller keep each other out.
+//! Leader election of client-go over a `coordination.k8s.io/v1` Lease (S6), so that refit and system-upgrade-controller
+//! exclude each other.
 //!
-//! The Lease says who holds it; it never says for how long in terms of a clock of ours. A follower takes over only when
-//! the record has not changed for the holder's lease duration, as measured here. A leader counts as one only while its
-//! last renewal, dated before the request left, is younger than the renew deadline; the reader works that out, so that
-//! a frozen process, a dead API and a dead election task all look the same: not leading. Leadership that has lapsed
-//! never comes back in this process.
+//! The clocks of candidates are never compared. A follower takes over only if the record has not changed for the
+//! holder's lease duration, measured locally. A leader leads only while its last renewal, dated before the request was
+//! sent, is younger than the renew deadline. The reader computes that, so a frozen process, an unreachable API server
+//! and a dead election task all have the same result: not leading. A process never regains leadership that has lapsed.
 //!
-//! Every write is a PUT with the resourceVersion that was seen: a conflict means that somebody else was first.
+//! Every write is a PUT with the resourceVersion that was read; a conflict means that another candidate was first.
 
 mod elector;
-mod standing;
+mod progress;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
 pub use elector::{Elector, LeaseHandle};
-pub use standing::Leadership;
+pub use progress::Progress;
 
-/// How client-go jitters the wait between two tries to get the Lease: up to this many retry periods are added.
+/// Jitter of client-go between two attempts to acquire the Lease, in retry periods.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// The three times of leader election.
+/// The durations of leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTiming {
-    /// How long a follower waits on a record that does not change before it takes over.
+    /// How long a follower waits on an unchanged record before it takes over.
     pub lease_duration: Duration,
     /// How long a leader leads after its last renewal.
     pub renew_deadline: Duration,
-    /// Wait between two tries to get or renew the Lease.
+    /// Delay between two attempts to acquire or renew the Lease.
     pub retry_period: Duration,
 }
 
 impl Default for LeaseTiming {
-    /// wrangler's, which system-upgrade-controller uses (S6).
+    /// The defaults of wrangler, which system-upgrade-controller uses (S6).
     fn default() -> Self {
         Self {
             lease_duration: Duration::from_secs(45),
@@ -45,8 +44,8 @@ impl Default for LeaseTiming {
 }
 
 impl LeaseTiming {
-    /// Checks what client-go checks: a leader must have stopped before a follower may start, and must have had the time
-    /// to try again.
+    /// Checks the same as client-go: a leader must have stopped before a follower may start, and must have time for a
+    /// second attempt.
     pub fn validate(&self) -> Result<(), TimingError> {
         if self.retry_period.is_zero() {
             return Err(TimingError::NoRetryPeriod);
@@ -57,7 +56,7 @@ impl LeaseTiming {
         if self.lease_duration <= self.renew_deadline {
             return Err(TimingError::DurationTooShort(*self));
         }
-        // The Lease holds whole seconds: what a follower waits must not be less than what was asked for.
+        // The Lease stores whole seconds, rounded up so that a follower does not wait less than configured.
         if self.lease_duration.as_secs() > i32::MAX.unsigned_abs().into() {
             return Err(TimingError::DurationTooLong(*self));
         }
@@ -71,16 +70,16 @@ impl LeaseTiming {
     }
 }
 
-/// Why times of leader election cannot work.
+/// Why durations of leader election cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimingError {
-    /// No wait between tries.
+    /// No delay between attempts.
     #[error("the retry period must be more than 0")]
     NoRetryPeriod,
-    /// One lost request would cost the leadership.
+    /// One lost request would end the leadership.
     #[error("the renew deadline ({:?}) must be more than 1.2 times the retry period ({:?})", .0.renew_deadline, .0.retry_period)]
     DeadlineTooShort(LeaseTiming),
-    /// Two could lead at once.
+    /// Two processes could lead at once.
     #[error("the lease duration ({:?}) must be more than the renew deadline ({:?})", .0.lease_duration, .0.renew_deadline)]
     DurationTooShort(LeaseTiming),
     /// `leaseDurationSeconds` is an int32.
@@ -88,10 +87,9 @@ pub enum TimingError {
     DurationTooLong(LeaseTiming),
 }
 
-/// The leadership is gone: the process must end.
+/// This process has lost the leadership and must exit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("leaderelection lost for {name}")]
 pub struct LeaseLost {
-    /// Name of the Lease.
     pub name: String,
 }

@@ -1,109 +1,71 @@
-//! Watches: what changes in the cluster, as facts, in the order in which it is safe to learn it.
+//! Watches: changes of the cluster as facts, in a safe order.
 //!
-//! The first lists are consistent and come one after the other, Jobs before Nodes before Plans: whoever made a change
-//! wrote Plan, Job and Node in that order or left the Job for last, so what is listed later is never older than what
-//! was concluded from it (a Job that is missing was not there when its Node was read, or its result is on that Node).
+//! The first lists are consistent and run one after the other: Jobs before Nodes before Plans. Writers change Plan, Job
+//! and Node in that order, or the Job last. So a kind that is listed later is never older than what was concluded from
+//! it: a Job that is missing did not exist when its Node was read, or its result is on that Node.
 
-use std::fmt::Debug;
+mod report;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ListParams};
-use kube::core::PartialObjectMeta;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::api::ListParams;
+use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, watch};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, mpsc, watch};
 
-use super::client::brief;
-use super::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
+use crate::api::text::{MAX_MESSAGE, shorten};
 use crate::api::{crd, names};
+use crate::kube::brief;
+use crate::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, SlimSecret, version};
+use crate::kube::read::{Unreadable, read};
+use crate::kube::watch::{Selection, Watch, WatchEvent, Watched};
 use crate::rollout::facts::Text;
-use crate::rollout::{JobFacts, Kind, NodeFacts, PlanFacts, PodFacts, Schema};
+use crate::rollout::{Kind, Observation, Schema};
 
-/// Something that was seen in the cluster.
-#[derive(Debug)]
-pub enum Seen {
-    /// A list begins.
-    ListBegins(Kind),
-    /// A list has ended.
-    ListEnds(Kind),
-    /// A Node, in this version.
-    Node(u64, Box<NodeFacts>),
-    /// A Node is gone: name and UID.
-    NodeGone(Text, Text),
-    /// A Job, in this version.
-    Job(u64, Box<JobFacts>),
-    /// A Job is gone: name and UID.
-    JobGone(Text, Text),
-    /// A pod, in this version.
-    Pod(u64, Box<PodFacts>),
-    /// A pod is gone: name and UID.
-    PodGone(Text, Text),
-    /// A Plan, in this version.
-    Plan(u64, Box<PlanFacts>),
-    /// A Plan is gone: name and UID.
-    PlanGone(Text, Text),
-    /// The metadata of a Secret, in this version.
-    Secret(u64, Text),
-    /// A Secret is gone.
-    SecretGone(Text),
-    /// The CRD that is served, and which edition of it that is.
-    Schema(Schema, Text),
-    /// The watch of Plans begins, and with it a list.
-    PlansAgain,
-    /// A list or a watch of this kind is not allowed.
-    Forbidden(Kind),
-}
+pub use report::Reports;
 
-impl Seen {
-    /// The object that was seen.
-    pub fn object(&self) -> Option<(Kind, &Text)> {
-        match self {
-            Self::Node(_, facts) => Some((Kind::Node, &facts.name)),
-            Self::Job(_, facts) => Some((Kind::Job, &facts.name)),
-            Self::Pod(_, facts) => Some((Kind::Pod, &facts.name)),
-            Self::Plan(_, facts) => Some((Kind::Plan, &facts.name)),
-            Self::Secret(_, name) => Some((Kind::Secret, name)),
-            _ => None,
-        }
-    }
-}
-
-/// How many things that were seen wait for the loop: a page of a list and some.
+/// Capacity of the queue of observations: a page of a list, and some more.
 pub const QUEUE: usize = 256;
-/// Objects per page of a list: more cost memory, fewer cost requests.
+/// Objects per page of a list: larger pages cost memory, smaller ones requests.
 const PAGE: u32 = 100;
-/// How often pods are listed while Jobs run, where they may not be watched.
+/// Interval at which pods are listed while Jobs run, if watching them is forbidden.
 const POD_POLL: Duration = Duration::from_secs(2);
 
-/// What is watched, and how.
+/// Watches the cluster.
 #[derive(Clone)]
 pub struct Observer {
-    /// Handle on the API server.
     pub client: Client,
-    /// Namespace of the controller and of its Plans.
     pub namespace: String,
-    /// Name of the controller: the label of its Jobs and pods.
+    /// Name of the controller, which is the label of its Jobs and pods.
     pub controller: String,
     /// `SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH`.
     pub ttl: i64,
-    /// Where it goes.
-    pub seen: mpsc::Sender<Seen>,
-    /// Texts that are kept once.
+    pub observations: mpsc::Sender<Observation>,
+    /// Interns texts, so that each is stored once.
     pub intern: Intern,
+    /// Reports objects that cannot be read.
+    pub reports: Reports,
+    /// Notified when the versions of the server went back, so that nothing that is known need be true.
+    pub restored: Arc<Notify>,
 }
 
 impl Observer {
-    fn ours(&self) -> watcher::Config {
-        let mine = format!("{}={}", names::LABEL_CONTROLLER, self.controller);
-        watcher::Config::default().labels(&mine).page_size(PAGE)
+    /// All objects of a kind: in the namespace, or those that have none.
+    fn all<K: Resource<DynamicType = ()>>(&self, namespaced: bool) -> Selection {
+        let namespace = namespaced.then_some(&*self.namespace);
+        Selection {
+            path: K::url_path(&(), namespace),
+            page: PAGE,
+            ..Selection::default()
+        }
     }
 
-    /// Which pods are of our Jobs. The controller's own pod carries the label of the controller too, so that it is not
-    /// drained; it is of no Plan, and at work on no node.
+    /// Selects the pods of this controller's Jobs. The controller's own pod has the controller label too, so that
+    /// drains skip it, but no Plan label.
     fn our_pods(&self) -> String {
         format!(
             "{}={},{}",
@@ -113,33 +75,41 @@ impl Observer {
         )
     }
 
-    /// Watches the Jobs of this controller.
     pub async fn jobs(self) {
-        let api = Api::<SlimJob>::namespaced(self.client.clone(), &self.namespace);
         let (intern, ttl) = (self.intern.clone(), self.ttl);
-        let seen = move |job: &SlimJob| Seen::Job(version(job.meta()), Box::new(job.facts(&intern, ttl)));
-        self.run(Kind::Job, api, self.ours(), seen, Seen::JobGone).await;
+        let observe =
+            move |job: &SlimJob| Observation::Job(version(job.meta()), Box::new(job.facts(&intern, ttl)));
+        let ours = Selection {
+            labels: Some(format!("{}={}", names::LABEL_CONTROLLER, self.controller)),
+            ..self.all::<SlimJob>(true)
+        };
+        self.run(Kind::Job, ours, observe, Observation::JobDeleted).await;
     }
 
-    /// Watches the pods of this controller's Jobs, or where that is not allowed lists them while `wanted`.
+    /// Watches the pods of this controller's Jobs. If that is forbidden, lists them while `wanted`.
     pub async fn pods(self, may_watch: bool, mut wanted: watch::Receiver<bool>) {
-        let api = Api::<SlimPod>::namespaced(self.client.clone(), &self.namespace);
         let intern = self.intern.clone();
-        let seen = move |pod: &SlimPod| Seen::Pod(version(pod.meta()), Box::new(pod.facts(&intern)));
-        let mine = self.our_pods();
+        let observe =
+            move |pod: &SlimPod| Observation::Pod(version(pod.meta()), Box::new(pod.facts(&intern)));
+        let ours = Selection {
+            labels: Some(self.our_pods()),
+            ..self.all::<SlimPod>(true)
+        };
         if may_watch {
-            let config = watcher::Config::default().labels(&mine).page_size(PAGE);
-            self.run(Kind::Pod, api, config, seen, Seen::PodGone).await;
+            self.run(Kind::Pod, ours, observe, Observation::PodDeleted).await;
             return;
         }
         loop {
-            match api.list(&ListParams::default().labels(&mine)).await {
-                Ok(list) => {
-                    self.tell(Seen::ListBegins(Kind::Pod)).await;
-                    for pod in &list.items {
-                        self.tell(seen(pod)).await;
+            match self.list_pods(&ours).await {
+                Ok(pods) => {
+                    self.send(Observation::ListStarted(Kind::Pod)).await;
+                    for pod in &pods {
+                        match read::<SlimPod>(pod) {
+                            Ok(pod) => self.send(observe(&pod)).await,
+                            Err(unreadable) => self.skip::<SlimPod>(Kind::Pod, unreadable).await,
+                        }
                     }
-                    self.tell(Seen::ListEnds(Kind::Pod)).await;
+                    self.send(Observation::ListFinished(Kind::Pod)).await;
                 }
                 Err(error) => tracing::warn!(error = brief(&error), "cannot list pods"),
             }
@@ -150,123 +120,170 @@ impl Observer {
         }
     }
 
-    /// Watches all Nodes.
-    pub async fn nodes(self) {
-        let api = Api::<SlimNode>::all(self.client.clone());
-        let intern = self.intern.clone();
-        let seen = move |node: &SlimNode| Seen::Node(version(node.meta()), Box::new(node.facts(&intern)));
-        let config = watcher::Config::default().page_size(PAGE);
-        self.run(Kind::Node, api, config, seen, Seen::NodeGone).await;
+    async fn list_pods(&self, selection: &Selection) -> Result<Vec<Box<RawValue>>, kube::Error> {
+        #[derive(Deserialize)]
+        struct Pods {
+            items: Vec<Box<RawValue>>,
+        }
+        let params = ListParams {
+            label_selector: selection.labels.clone(),
+            ..ListParams::default()
+        };
+        let request = Request::new(&selection.path).list(&params);
+        let pods: Pods = self
+            .client
+            .request(request.map_err(kube::Error::BuildRequest)?)
+            .await?;
+        Ok(pods.items)
     }
 
-    /// Watches the Plans of the namespace, from the beginning each time that `again` says so.
+    pub async fn nodes(self) {
+        let intern = self.intern.clone();
+        let observe =
+            move |node: &SlimNode| Observation::Node(version(node.meta()), Box::new(node.facts(&intern)));
+        let all = self.all::<SlimNode>(false);
+        self.run(Kind::Node, all, observe, Observation::NodeDeleted).await;
+    }
+
+    /// Watches the Plans of the namespace. Starts again whenever `again` changes.
     pub async fn plans(self, mut again: watch::Receiver<()>) {
-        let api = Api::<RawPlan>::namespaced(self.client.clone(), &self.namespace);
-        let seen = |plan: &RawPlan| Seen::Plan(version(plan.meta()), Box::new(plan.clone().facts()));
-        let config = watcher::Config::default().page_size(PAGE);
+        let observe =
+            |plan: &RawPlan| Observation::Plan(version(plan.meta()), Box::new(plan.clone().facts()));
+        let all = self.all::<RawPlan>(true);
         loop {
-            self.tell(Seen::PlansAgain).await;
+            self.send(Observation::PlanRelistStarted).await;
             tokio::select! {
                 biased;
-                () = self.run(Kind::Plan, api.clone(), config.clone(), seen, Seen::PlanGone) => return,
+                () = self.run(Kind::Plan, all.clone(), observe, Observation::PlanDeleted) => return,
                 asked = again.changed() => if asked.is_err() { return },
             }
         }
     }
 
-    /// Watches the metadata of the namespace's Secrets: which there are, and when one changes.
+    /// Watches the metadata of the namespace's Secrets: which exist, and when one changes.
     pub async fn secrets(self) {
-        let api = Api::<PartialObjectMeta<Secret>>::namespaced(self.client.clone(), &self.namespace);
-        let seen = |secret: &PartialObjectMeta<Secret>| {
-            Seen::Secret(version(secret.meta()), secret.name_any().as_str().into())
+        let observe = |secret: &SlimSecret| {
+            Observation::Secret(version(secret.meta()), secret.name_any().as_str().into())
         };
-        let config = watcher::Config::default().page_size(PAGE);
-        self.run(Kind::Secret, api, config, seen, |name, _| Seen::SecretGone(name))
-            .await;
+        let metadata = Selection {
+            metadata_only: true,
+            ..self.all::<SlimSecret>(true)
+        };
+        self.run(Kind::Secret, metadata, observe, |name, _: Text| {
+            Observation::SecretDeleted(name)
+        })
+        .await;
     }
 
-    /// Watches the definition of the Plan itself, and says in `defined` that something is known of it.
+    /// Watches the definition of the Plan. Sets `defined` once something is known about it.
     pub async fn schema(self, defined: watch::Sender<bool>) {
-        let api = Api::<CustomResourceDefinition>::all(self.client.clone());
-        let name = format!("metadata.name=plans.{}", names::GROUP);
-        let config = watcher::Config::default().fields(&name);
-        let mut stream = watcher(api, config).backoff(Steady::default()).boxed();
+        let definition = Selection {
+            fields: Some(format!("metadata.name=plans.{}", names::GROUP)),
+            ..self.all::<CustomResourceDefinition>(false)
+        };
+        let mut watch = Watch::<CustomResourceDefinition>::new(self.client.clone(), definition);
         let mut found = false;
         let nowhere = || (Schema::Outdated(NOT_THERE.to_owned()), "".into());
         loop {
-            let (schema, edition) = match stream.next().await {
-                Some(Ok(watcher::Event::Init)) => {
+            let (schema, edition) = match watch.next().await {
+                WatchEvent::ListStarted => {
                     found = false;
                     continue;
                 }
-                Some(Ok(watcher::Event::InitApply(crd) | watcher::Event::Apply(crd))) => {
+                WatchEvent::Object(crd) => {
                     found = true;
                     (served(&crd), edition(&crd))
                 }
-                Some(Ok(watcher::Event::InitDone)) if found => continue,
-                Some(Ok(watcher::Event::InitDone | watcher::Event::Delete(_))) => nowhere(),
-                Some(Err(error)) => {
+                WatchEvent::ListFinished if found => continue,
+                WatchEvent::ListFinished | WatchEvent::Deleted { .. } => nowhere(),
+                WatchEvent::Unreadable(unreadable) => {
+                    found = true;
+                    let edition = unreadable.resource_version.as_str().into();
+                    self.reports
+                        .report(CustomResourceDefinition::kind(&()).as_ref(), &unreadable);
+                    (Schema::Outdated(UNREADABLE.to_owned()), edition)
+                }
+                WatchEvent::VersionsReset => return self.give_up().await,
+                WatchEvent::Failed(error) => {
                     tracing::warn!(
-                        error = watch_error(&error),
+                        error = error.to_string(),
                         "cannot watch the CustomResourceDefinition"
                     );
-                    // Who may not look at it learns from refused writes what it lacks.
-                    if !is_forbidden(&error) || *defined.borrow() {
+                    // Without the permission to read it, refit learns from refused writes which fields it lacks.
+                    if !error.is_forbidden() || *defined.borrow() {
                         continue;
                     }
                     (Schema::Current, "".into())
                 }
-                None => return,
             };
-            self.tell(Seen::Schema(schema, edition)).await;
+            self.send(Observation::Schema(schema, edition)).await;
             defined.send_replace(true);
         }
     }
 
-    async fn tell(&self, seen: Seen) {
-        // Nobody listens any more: the loop has ended, and so will this task.
-        let _ = self.seen.send(seen).await;
+    /// Has the controller start over, which ends this task.
+    async fn give_up(&self) {
+        self.restored.notify_one();
+        std::future::pending::<()>().await;
     }
 
-    async fn run<K>(
+    async fn send(&self, observation: Observation) {
+        // Fails only if the loop has ended, and then this task ends too.
+        let _ = self.observations.send(observation).await;
+    }
+
+    async fn run<K, Name, Uid>(
         &self,
         kind: Kind,
-        api: Api<K>,
-        config: watcher::Config,
-        seen: impl Fn(&K) -> Seen,
-        gone: impl Fn(Text, Text) -> Seen,
+        selection: Selection,
+        observe: impl Fn(&K) -> Observation,
+        gone: impl Fn(Name, Uid) -> Observation,
     ) where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+        K: Watched,
+        Name: for<'a> From<&'a str>,
+        Uid: for<'a> From<&'a str>,
     {
-        let mut stream = watcher(api, config).backoff(Steady::default()).boxed();
+        let mut watch = Watch::<K>::new(self.client.clone(), selection);
         loop {
-            match stream.try_next().await {
-                Ok(Some(watcher::Event::Init)) => self.tell(Seen::ListBegins(kind)).await,
-                Ok(Some(watcher::Event::InitDone)) => self.tell(Seen::ListEnds(kind)).await,
-                Ok(Some(watcher::Event::InitApply(object) | watcher::Event::Apply(object))) => {
-                    self.tell(seen(&object)).await;
+            match watch.next().await {
+                WatchEvent::ListStarted => self.send(Observation::ListStarted(kind)).await,
+                WatchEvent::ListFinished => self.send(Observation::ListFinished(kind)).await,
+                WatchEvent::Object(object) => {
+                    self.reports.report_ignored(&object);
+                    self.send(observe(&object)).await;
                 }
-                Ok(Some(watcher::Event::Delete(object))) => {
-                    let text = |text: Option<&str>| text.unwrap_or_default().into();
-                    let meta = object.meta();
-                    self.tell(gone(text(meta.name.as_deref()), text(meta.uid.as_deref())))
-                        .await;
+                WatchEvent::Deleted { name, uid } => {
+                    self.send(gone(name.as_str().into(), uid.as_str().into())).await;
                 }
-                Ok(None) => return,
-                Err(error) => {
-                    let why = watch_error(&error);
+                WatchEvent::Unreadable(unreadable) => self.skip::<K>(kind, unreadable).await,
+                WatchEvent::VersionsReset => return self.give_up().await,
+                WatchEvent::Failed(error) => {
+                    let why = error.to_string();
                     tracing::warn!(?kind, error = why, "the watch broke off and starts again");
-                    if is_forbidden(&error) {
-                        self.tell(Seen::Forbidden(kind)).await;
+                    if error.is_forbidden() {
+                        self.send(Observation::Forbidden(kind)).await;
                     }
                 }
             }
         }
     }
+
+    /// Skips an object that cannot be read.
+    async fn skip<K: Watched>(&self, kind: Kind, unreadable: Unreadable) {
+        self.reports.report(K::kind(&()).as_ref(), &unreadable);
+        let Unreadable { name, uid, why, .. } = unreadable;
+        if !name.is_empty() {
+            let why = shorten(&why, MAX_MESSAGE).into_owned();
+            let (name, uid) = (name.as_str().into(), uid.as_str().into());
+            self.send(Observation::Unreadable(kind, name, uid, why)).await;
+        }
+    }
 }
 
-/// What a CRD lacks that is not there, not there yet, or about to go.
+/// The missing part if a CRD does not exist, is not established, or is being deleted.
 const NOT_THERE: &str = "the definition itself";
+/// What is said of one that cannot be read.
+const UNREADABLE: &str = "a form that refit can read";
 
 fn served(definition: &CustomResourceDefinition) -> Schema {
     let conditions = definition
@@ -287,7 +304,7 @@ fn served(definition: &CustomResourceDefinition) -> Schema {
     }
 }
 
-/// Each change of what a CRD asks for is another edition; one of its status is not.
+/// Each change of a CRD's spec is another edition; a change of its status is not.
 fn edition(definition: &CustomResourceDefinition) -> Text {
     let meta = &definition.metadata;
     let (uid, generation) = (
@@ -295,42 +312,4 @@ fn edition(definition: &CustomResourceDefinition) -> Text {
         meta.generation.unwrap_or_default(),
     );
     format!("{uid}/{generation}").as_str().into()
-}
-
-/// The API server's own words, without the status behind them.
-fn watch_error(error: &watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => brief(error),
-        watcher::Error::WatchError(status) => status.message.clone(),
-        watcher::Error::NoResourceVersion => error.to_string(),
-    }
-}
-
-fn is_forbidden(error: &watcher::Error) -> bool {
-    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => {
-            matches!(error, kube::Error::Api(status) if status.is_forbidden())
-        }
-        watcher::Error::WatchError(status) => status.is_forbidden(),
-        watcher::Error::NoResourceVersion => false,
-    }
-}
-
-/// The watcher's own back-off, without its reset at the beginning of each try: that is what keeps a list which fails
-/// again and again from being asked for without a pause. It starts afresh by itself after two quiet minutes.
-#[derive(Default)]
-struct Steady(watcher::DefaultBackoff);
-
-impl Iterator for Steady {
-    type Item = Duration;
-    fn next(&mut self) -> Option<Duration> {
-        self.0.next()
-    }
-}
-
-impl kube::runtime::utils::Backoff for Steady {
-    fn reset(&mut self) {}
 }

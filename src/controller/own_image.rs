@@ -1,20 +1,20 @@
-//! Which image this process runs from: the cordon and drain containers of Jobs run from the same (design: `REFIT_IMAGE`,
-//! else the own pod, else the build's default). Never by image ID, which differs between architectures.
+//! The image of this process, from which the cordon and drain containers of Jobs run: `REFIT_IMAGE`, or that of the own
+//! pod, or the default of the build. Never the image ID, which differs between architectures.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::Api;
 
-use super::client::brief;
 use super::settings::Settings;
 use crate::job::JobSettings;
+use crate::kube::brief;
 
-/// Image of refit itself where nothing else says it.
+/// Image of refit if nothing else sets it.
 pub(crate) const DEFAULT_IMAGE: &str = concat!("ghcr.io/refit-rs/refit:v", env!("CARGO_PKG_VERSION"));
-/// The container of a pod that is the controller has this variable, in everybody's manifests.
-pub(crate) const MARK: &str = "SYSTEM_UPGRADE_CONTROLLER_NAME";
+/// The controller's container has this variable, in the manifests of refit, system-upgrade-controller and Rancher.
+pub(crate) const CONTROLLER_NAME_VARIABLE: &str = "SYSTEM_UPGRADE_CONTROLLER_NAME";
 
-/// Fills in the image and the secrets that it is pulled with.
+/// Sets the image and its pull secrets.
 pub(super) async fn fill_in(jobs: &mut JobSettings, client: &Client, settings: &Settings) {
     let pod = if settings.api.in_cluster {
         own_pod(client, settings).await
@@ -25,7 +25,10 @@ pub(super) async fn fill_in(jobs: &mut JobSettings, client: &Client, settings: &
         let secrets = spec.image_pull_secrets.into_iter().flatten();
         jobs.own_image_pull_secrets = secrets.map(|secret| secret.name).collect();
         let is_ours = |c: &&k8s_openapi::api::core::v1::Container| {
-            c.env.iter().flatten().any(|variable| variable.name == MARK)
+            c.env
+                .iter()
+                .flatten()
+                .any(|variable| variable.name == CONTROLLER_NAME_VARIABLE)
         };
         if jobs.own_image.is_empty() {
             let container = spec.containers.iter().find(is_ours);

@@ -1,8 +1,8 @@
-//! What the controller is told when it starts: flags, then environment variables, then defaults (S2, S3). All of it is
-//! read here, once; nothing else looks at the environment.
+//! The settings of the controller: flags, then environment variables, then defaults (S2, S3). They are read once, here;
+//! nothing else reads the environment.
 //!
-//! A flag's variable that cannot be read ends the program, as in system-upgrade-controller. A variable about Jobs and
-//! Plans that cannot be read is told, and its default is used.
+//! An invalid flag, or its variable, ends the program, as in system-upgrade-controller. An invalid variable about Jobs
+//! and Plans is logged, and its default is used.
 
 mod environment;
 mod flags;
@@ -13,73 +13,69 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-pub use flags::{Flags, LogFormat};
+pub use flags::Flags;
 
-use super::client::ApiSource;
 use super::lease::{LeaseTiming, TimingError};
-use crate::api::duration::GoDuration;
+use crate::channel::hosts::{CHANNEL_HOST, HostPattern, Hosts, hosts};
+use crate::go::{GoDuration, parse_bool};
 use crate::job::JobSettings;
+use crate::kube::client::ApiSource;
 use crate::proxy::{ProxyEnv, ProxyError};
+use crate::telemetry::LogFormat;
 use environment::{Environment, integer};
-pub(crate) use flags::go_bool;
 use flags::{go_duration, log_format, threads};
 
-/// How often a channel is asked when nothing else is said (S3).
+/// Default interval between polls of a channel (S3).
 const DEFAULT_POLLING_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// A polling interval must be longer than this to count (S3).
+/// A polling interval must be longer than this (S3).
 const MIN_POLLING_INTERVAL: GoDuration = GoDuration::MINUTE;
-/// Longest label value, and so the longest name of a controller.
+/// Maximum length of a label value, and so of the name of a controller.
 const MAX_NAME: usize = 63;
 
-/// All that the controller is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Name of this controller: Lease, label of its Jobs, source of its Events.
+    /// Name of this controller: of its Lease, in the label of its Jobs, and as the source of its Events.
     pub name: String,
-    /// The only namespace whose Plans are carried out.
+    /// The only namespace whose Plans the controller handles.
     pub namespace: String,
-    /// Node that this controller runs on: host of its Events, and what its own Events are about.
+    /// Node of this controller: the host in its Events, and the subject of its own Events.
     pub node_name: String,
-    /// Host name, which in a pod is the pod's name.
+    /// Host name; in a pod the name of the pod.
     pub hostname: String,
-    /// Who this process is in the leader election.
+    /// Identity of this process in the leader election.
     pub identity: String,
-    /// Whether there is an election.
     pub leader_elect: bool,
-    /// The times of the election.
+    /// Durations of the election.
     pub lease: LeaseTiming,
-    /// `--threads`: in system-upgrade-controller the workers per kind of object.
-    pub threads: usize,
-    /// Where the API server is told from.
+    /// How to find the API server.
     pub api: ApiSource,
-    /// Proxies of the environment, for the API server and for channels.
+    /// Proxies for the API server and for channels, from the environment.
     pub proxies: ProxyEnv,
-    /// Whether the CRD of the Plan is ours to write.
+    /// Whether refit writes the CRD of the Plan.
     pub manage_crd: bool,
-    /// PEM files of certificate authorities to trust for channels beside the public ones.
+    /// PEM files of certificate authorities to trust for channels in addition to the public ones.
     pub ca_files: Vec<PathBuf>,
-    /// How often a channel is asked.
+    /// The hosts that channels may point to.
+    pub channel_hosts: Hosts,
+    /// Interval between polls of a channel.
     pub polling_interval: Duration,
-    /// `REFIT_IMAGE`: image of refit itself, where it is said.
+    /// `REFIT_IMAGE`: the image of refit, if set.
     pub image: Option<String>,
-    /// What is said about Jobs. Its `own_image` is empty unless `image` is set.
+    /// Settings of Jobs. `own_image` is empty unless `image` is set.
     pub jobs: JobSettings,
-    /// Whether to log in more detail.
     pub debug: bool,
-    /// What the log looks like.
     pub log_format: LogFormat,
 }
 
-/// Something to be logged once there is a log.
+/// A message to log once logging is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A variable that cannot be read, and whose default is used.
+    /// An invalid variable, whose default is used.
     Error(String),
-    /// A flag or variable that has no effect.
+    /// A flag or a variable without effect.
     Info(String),
 }
 
-/// Why the controller cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     #[error("--{flag} is required; set it, or the environment variable {variable}")]
@@ -108,8 +104,11 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Puts flags, environment and defaults together. `lookup` reads an environment variable, `hostname` is the host's
-    /// name. Beside the settings come the notices to log.
+    /// Combines flags, environment and defaults. `lookup` reads an environment variable, `hostname` is the host name.
+    /// Also returns the messages to log.
+    ///
+    /// # Errors
+    /// Fails if a flag is missing or invalid.
     pub fn resolve(
         flags: Flags,
         lookup: &dyn Fn(&str) -> Option<String>,
@@ -136,13 +135,15 @@ impl Settings {
             flags.renew_deadline,
             flags.retry_period,
         )?;
+        // system-upgrade-controller exits on an invalid number, although refit uses none.
+        env.flag(flags.threads, "SYSTEM_UPGRADE_CONTROLLER_THREADS", threads)?;
         if flags.service_account.is_some() {
-            env.tell(Notice::Info(
+            env.add_notice(Notice::Info(
                 "--service-account is deprecated and has no effect".to_owned(),
             ));
         }
         if env.text("CATTLE_DEV_MODE").is_some() {
-            env.tell(Notice::Info(
+            env.add_notice(Notice::Info(
                 "CATTLE_DEV_MODE has no effect; --lease-duration and --renew-deadline set the leader election".to_owned(),
             ));
         }
@@ -158,9 +159,6 @@ impl Settings {
                 false,
             )?,
             lease: timing,
-            threads: env
-                .flag(flags.threads, "SYSTEM_UPGRADE_CONTROLLER_THREADS", threads)?
-                .unwrap_or(2),
             api: ApiSource {
                 kubeconfig: flags
                     .kubeconfig
@@ -176,6 +174,7 @@ impl Settings {
             proxies: ProxyEnv::read(lookup)?,
             manage_crd: boolean(&env, flags.manage_crd, "REFIT_MANAGE_CRD", true)?,
             ca_files: ca_files(&env, flags.ca_file),
+            channel_hosts: channel_hosts(&env, &flags.channel_host)?,
             polling_interval: polling_interval(&env),
             jobs: jobs(&env, &name, image.as_deref()),
             image,
@@ -210,12 +209,12 @@ fn required(
         .ok_or(SettingsError::Required { flag: name, variable })
 }
 
-/// A flag's text, unless it is empty: `--master ""` is as good as none.
+/// The text of a flag, unless it is empty: `--master ""` counts as absent.
 fn text(flag: Option<String>) -> Option<String> {
     flag.filter(|value| !value.is_empty())
 }
 
-/// A variable of a flag that is set to nothing says false (urfave/cli).
+/// A flag's variable that is set to the empty text means false (urfave/cli).
 fn boolean(
     env: &Environment<'_>,
     flag: Option<bool>,
@@ -226,15 +225,14 @@ fn boolean(
         if value.is_empty() {
             Ok(false)
         } else {
-            go_bool(value)
+            parse_bool(value)
         }
     };
     Ok(env.flag(flag, name, parse)?.unwrap_or(default))
 }
 
-/// In a pod the host name is the pod's name, which is used once. The pod's UID tells it from one of the same name on
-/// the host's network, or of a `StatefulSet`. It stays the same when the container is started anew, which then leads on
-/// at once.
+/// In a pod the host name is the name of the pod. The pod's UID distinguishes it from a pod of the same name on the
+/// host's network, or of a `StatefulSet`. It stays the same when the container restarts, which then leads at once.
 fn identity(env: &Environment<'_>, flag: Option<String>, hostname: &str) -> String {
     text(flag)
         .or_else(|| env.text("REFIT_IDENTITY"))
@@ -250,7 +248,7 @@ fn timing(
     renew_deadline: Option<Duration>,
     retry_period: Option<Duration>,
 ) -> Result<LeaseTiming, SettingsError> {
-    // As wrangler reads them: one that is set to nothing is not set.
+    // As in wrangler, a variable set to the empty text counts as absent.
     let duration =
         |flag: Option<Duration>, name: &'static str, default: Duration| match (flag, env.text(name)) {
             (Some(duration), _) => Ok(duration),
@@ -292,7 +290,17 @@ fn ca_files(env: &Environment<'_>, flags: Vec<PathBuf>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Up to a minute counts as nothing said, and nobody is told (S3).
+/// An invalid pattern ends the program, because it is meant to limit what Plans may do.
+fn channel_hosts(env: &Environment<'_>, flags: &[HostPattern]) -> Result<Hosts, SettingsError> {
+    let value = env.text(CHANNEL_HOST);
+    hosts(flags, value.as_deref()).map_err(|allowed| SettingsError::Variable {
+        name: CHANNEL_HOST,
+        value: value.unwrap_or_default(),
+        allowed: format!("is a list of hosts, each of which {allowed}"),
+    })
+}
+
+/// Up to a minute counts as absent, without a message (S3).
 fn polling_interval(env: &Environment<'_>) -> Duration {
     let parse = |value: &str| {
         GoDuration::from_str(value)
@@ -308,7 +316,7 @@ fn polling_interval(env: &Environment<'_>) -> Duration {
 
 fn jobs(env: &Environment<'_>, name: &str, image: Option<&str>) -> JobSettings {
     if env.text("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE").is_some() {
-        env.tell(Notice::Info(
+        env.add_notice(Notice::Info(
             "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE has no effect: nodes are cordoned and drained with refit's own image"
                 .to_owned(),
         ));
@@ -354,9 +362,9 @@ fn jobs(env: &Environment<'_>, name: &str, image: Option<&str>) -> JobSettings {
     }
 }
 
-/// A bool, with an error that says what was found.
+/// Parses a bool; the error quotes the value.
 fn boolean_said(value: &str) -> Result<bool, String> {
-    go_bool(value).map_err(|allowed| format!("{value:?} {allowed}"))
+    parse_bool(value).map_err(|allowed| format!("{value:?} {allowed}"))
 }
 
 /// Whether the text can be the value of a label.

@@ -1,5 +1,5 @@
-//! Makes a node unschedulable, or schedulable again. For a Plan the ledger is written in the same patch, under the version
-//! that was read, so that whoever gives the node back knows what it was before (design: the ledger).
+//! Cordons and uncordons a node. For a Plan, the same patch writes the ledger, at the version that was read, so that
+//! the controller can later restore what the node was before.
 
 use std::time::Duration;
 
@@ -8,51 +8,47 @@ use kube::{Client, Resource as _};
 use serde_json::{Value, json};
 
 use super::PlanRun;
-use crate::api::names;
-use crate::controller::client::{Failure, brief, failure};
-use crate::controller::objects::{Intern, SlimNode};
-use crate::rollout::{Cancelled, Holder, Ledger, NodeFacts};
+use crate::api::{Cancelled, Holder, Ledger, Reason, names};
+use crate::kube::objects::{Intern, SlimNode};
+use crate::kube::{Failure, brief, failure};
+use crate::rollout::NodeFacts;
 
-/// How often a patch is made anew of what the node is by then. Kubelets and controllers write nodes often, and each of
-/// their writes can come in between.
+/// Attempts to patch a node. Kubelets and controllers write nodes often, and each of their writes can cause a conflict.
 const TRIES: u32 = 20;
-/// How long to wait before that.
+/// Delay between attempts.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often a drain looks whether it is still wanted.
-const LOOK: Duration = Duration::from_secs(3);
+/// How often a drain checks whether it was cancelled.
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Whether anything was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// It was.
     Yes,
-    /// The node was so already.
+    /// The node was in that state already.
     Already,
 }
 
-/// Why a node could not be cordoned, uncordoned or confirmed.
 #[derive(Debug, thiserror::Error)]
 pub enum CordonError {
-    /// The Plan's machine is gone.
+    /// The Node has another UID than the Plan's.
     #[error("node {node:?} is another machine now: its UID is {found}, not {expected}")]
     AnotherMachine {
         node: String,
         found: String,
         expected: String,
     },
-    /// The controller does not want it any more.
+    /// The controller has cancelled the drain.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
-    /// The Plan's holder was taken out of the ledger while the node stays cordoned.
+    /// The Plan's holder was removed from the ledger, but the node is still cordoned.
     #[error("the Plan no longer holds node {0:?}: its entry in the ledger is gone")]
     Released(String),
-    /// Every try met another writer.
+    /// Every attempt had a conflict.
     #[error("node {0:?} is changed by others all the time")]
     Busy(String),
-    /// The account may not.
-    #[error("MissingPermission: {0}")]
+    /// A permission is missing.
+    #[error("{reason}: {0}", reason = Reason::MissingPermission)]
     Forbidden(String),
-    /// The API server said so.
+    /// Another error of the API server.
     #[error("{0}")]
     Api(String),
 }
@@ -66,24 +62,23 @@ impl From<kube::Error> for CordonError {
     }
 }
 
-/// How the node is changed.
+/// The purpose of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
-    /// Cordon, and go on.
+pub(super) enum CordonMode {
+    /// Cordon before a drain.
     Begin,
-    /// Cordon, and that is all.
+    /// Cordon without a drain.
     Whole,
-    /// The last act of a drain.
+    /// The last step of a drain.
     Confirm,
 }
 
-/// A node as it was read.
-struct Seen {
+struct NodeSnapshot {
     version: Option<String>,
     facts: NodeFacts,
 }
 
-async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result<Seen, CordonError> {
+async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result<NodeSnapshot, CordonError> {
     let object = api.get(node).await?;
     let facts = object.facts(&Intern::default());
     if let Some(expected) = plan.map(|plan| &plan.node_uid).filter(|uid| !uid.is_empty())
@@ -95,33 +90,34 @@ async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result
             expected: expected.clone(),
         });
     }
-    Ok(Seen {
+    Ok(NodeSnapshot {
         version: object.meta().resource_version.clone(),
         facts,
     })
 }
 
-/// Fails unless the node is there and the one that is meant.
-pub(super) async fn look(client: &Client, node: &str, plan: Option<&PlanRun>) -> Result<(), CordonError> {
-    let seen = read(&Api::all(client.clone()), node, plan).await?;
-    let mine = seen.facts.ledger.iter().flat_map(|ledger| &ledger.holders);
+/// Fails unless the node exists and has the expected UID.
+pub(super) async fn check(client: &Client, node: &str, plan: Option<&PlanRun>) -> Result<(), CordonError> {
+    let snapshot = read(&Api::all(client.clone()), node, plan).await?;
+    let holders = snapshot.facts.ledger.iter().flat_map(|ledger| &ledger.holders);
     let cancelled = plan.is_some_and(|plan| {
-        mine.into_iter()
+        holders
+            .into_iter()
             .any(|one| one.is_same(&plan.holder) && one.cancelled)
     });
     if cancelled { Err(Cancelled.into()) } else { Ok(()) }
 }
 
-/// Returns when the controller has cancelled the Plan's hold on the node: never, where it runs for no Plan. What cannot be
-/// read is asked again, as the last act asks for certain.
+/// Returns when the controller has cancelled the drain, or never if it runs for no Plan. Read errors are ignored,
+/// because the last patch detects a cancellation for certain.
 pub(super) async fn cancelled(client: Client, node: String, plan: Option<PlanRun>) {
     let Some(plan) = plan else {
         return std::future::pending().await;
     };
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CANCEL_POLL_INTERVAL).await;
         if matches!(
-            look(&client, &node, Some(&plan)).await,
+            check(&client, &node, Some(&plan)).await,
             Err(CordonError::Cancelled(_))
         ) {
             return;
@@ -129,22 +125,22 @@ pub(super) async fn cancelled(client: Client, node: String, plan: Option<PlanRun
     }
 }
 
-/// What cordoning the node would change.
-pub(super) async fn is_cordoned(client: &Client, node: &str) -> Result<Changed, CordonError> {
-    let seen = read(&Api::all(client.clone()), node, None).await?;
-    Ok(if seen.facts.unschedulable {
+/// Whether a cordon would change the node.
+pub(super) async fn preview_cordon(client: &Client, node: &str) -> Result<Changed, CordonError> {
+    let snapshot = read(&Api::all(client.clone()), node, None).await?;
+    Ok(if snapshot.facts.unschedulable {
         Changed::Already
     } else {
         Changed::Yes
     })
 }
 
-/// Cordons the node; for a Plan with its ledger.
+/// Cordons the node; for a Plan also writes its ledger.
 pub(super) async fn cordon(
     client: &Client,
     node: &str,
     plan: Option<&PlanRun>,
-    act: Act,
+    mode: CordonMode,
     dry_run: bool,
 ) -> Result<Changed, CordonError> {
     let api = Api::<SlimNode>::all(client.clone());
@@ -153,8 +149,8 @@ pub(super) async fn cordon(
         ..PatchParams::default()
     };
     for _ in 0..TRIES {
-        let seen = read(&api, node, plan).await?;
-        let already = if seen.facts.unschedulable {
+        let snapshot = read(&api, node, plan).await?;
+        let already = if snapshot.facts.unschedulable {
             Changed::Already
         } else {
             Changed::Yes
@@ -162,7 +158,7 @@ pub(super) async fn cordon(
         let patch = match plan {
             None if already == Changed::Already => return Ok(already),
             None => json!({ "spec": { "unschedulable": true } }),
-            Some(plan) => match of_plan(&seen, node, plan, act)? {
+            Some(plan) => match of_plan(&snapshot, node, plan, mode)? {
                 Some(patch) => patch,
                 None => return Ok(already),
             },
@@ -176,39 +172,44 @@ pub(super) async fn cordon(
     Err(CordonError::Busy(node.to_owned()))
 }
 
-/// The patch that a Plan makes of what was read; nothing where a person has uncordoned the node meanwhile, which is to be
-/// respected.
-fn of_plan(seen: &Seen, node: &str, plan: &PlanRun, act: Act) -> Result<Option<Value>, CordonError> {
-    let known = seen.facts.ledger.as_ref();
-    if act == Act::Confirm {
-        let mine = known.and_then(|ledger| ledger.holders.iter().find(|one| one.is_same(&plan.holder)));
-        match mine {
-            Some(mine) if mine.cancelled => return Err(Cancelled.into()),
-            _ if !seen.facts.unschedulable => return Ok(None),
+/// The patch for a Plan, computed from the node that was read. `None` if a user has uncordoned the node in the
+/// meantime, which is respected.
+fn of_plan(
+    snapshot: &NodeSnapshot,
+    node: &str,
+    plan: &PlanRun,
+    mode: CordonMode,
+) -> Result<Option<Value>, CordonError> {
+    let known = snapshot.facts.ledger.as_ref();
+    if mode == CordonMode::Confirm {
+        let holder = known.and_then(|ledger| ledger.holders.iter().find(|one| one.is_same(&plan.holder)));
+        match holder {
+            Some(holder) if holder.cancelled => return Err(Cancelled.into()),
+            _ if !snapshot.facts.unschedulable => return Ok(None),
             Some(_) => {}
             None => return Err(CordonError::Released(node.to_owned())),
         }
     }
     let holder = Holder {
-        passed: act != Act::Begin,
+        completed: mode != CordonMode::Begin,
         ..plan.holder.clone()
     };
-    let ledger = Ledger::entered(known, seen.facts.unschedulable, holder)?;
+    let ledger = Ledger::with_holder(known, snapshot.facts.unschedulable, holder)?;
     Ok(Some(json!({
         "metadata": {
-            "uid": &*seen.facts.uid,
-            "resourceVersion": seen.version,
+            "uid": &*snapshot.facts.uid,
+            "resourceVersion": snapshot.version,
             "annotations": { names::ANNOTATION_CORDON: ledger.to_text() },
         },
         "spec": { "unschedulable": true },
     })))
 }
 
-/// Uncordons the node. Who held it holds it no more: a person's word ends the ledger.
+/// Uncordons the node and removes its ledger: a user's decision overrides all holders.
 pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Result<Changed, CordonError> {
     let api = Api::<SlimNode>::all(client.clone());
-    let seen = read(&api, node, None).await?;
-    if !seen.facts.unschedulable {
+    let snapshot = read(&api, node, None).await?;
+    if !snapshot.facts.unschedulable {
         return Ok(Changed::Already);
     }
     let params = PatchParams {
@@ -223,8 +224,8 @@ pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Resu
     Ok(Changed::Yes)
 }
 
-/// Another writer was faster, or it is not known whether the patch was made: what the node is now tells. Made twice it is
-/// the same patch.
+/// Whether to read the node again: after a conflict, or if it is unknown whether the patch was applied. Applying the
+/// patch twice does no harm.
 fn is_worth_another_look(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 409 | 429) || status.code >= 500,

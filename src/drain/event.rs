@@ -1,4 +1,4 @@
-//! What cordon and drain tell while they work: a line of text as kubectl would write it, or an object of JSON.
+//! Messages of cordon and drain: a line of text as in kubectl, or a JSON object.
 
 use std::fmt;
 
@@ -8,20 +8,19 @@ use serde::Serialize;
 use super::pods::PodId;
 use crate::api::DrainNote;
 
-/// What `--dry-run` asks for.
+/// The value of `--dry-run`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DryRun {
-    /// It is done.
     #[default]
     None,
-    /// It is only told.
+    /// Only prints.
     Client,
-    /// The API server is asked, and changes nothing.
+    /// Sends dry-run requests.
     Server,
 }
 
 impl DryRun {
-    /// What kubectl puts behind each line.
+    /// The suffix that kubectl adds to each line.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::None => "",
@@ -31,20 +30,23 @@ impl DryRun {
     }
 }
 
-/// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "camelCase")]
 pub enum Event {
-    /// A node was cordoned, uncordoned or drained, or was so already.
-    Node { node: String, is: &'static str },
-    /// Something that one should know.
-    Warning { message: String },
-    /// A pod is asked to go.
+    /// A node was cordoned, uncordoned or drained, or was in that state already.
+    Node {
+        node: String,
+        is: &'static str,
+    },
+    Warning {
+        message: String,
+    },
+    /// An eviction is requested.
     Evicting {
         #[serde(flatten)]
         pod: PodId,
     },
-    /// A pod may not go yet. Told once for each reason.
+    /// A pod cannot be evicted yet. Reported once per reason.
     Refused {
         #[serde(flatten)]
         pod: PodId,
@@ -52,32 +54,31 @@ pub enum Event {
         pdb: Option<String>,
         message: String,
     },
-    /// A pod is gone: `evicted` or `deleted`.
+    /// A pod is gone; `is` is `evicted` or `deleted`.
     Gone {
         #[serde(flatten)]
         pod: PodId,
         is: &'static str,
     },
-    /// A pod is not waited for any longer.
+    /// The drain no longer waits for a pod.
     GivenUp {
         #[serde(flatten)]
         pod: PodId,
         seconds: i64,
     },
-    /// A pod will not go.
+    /// A pod cannot be evicted.
     Failed {
         #[serde(flatten)]
         pod: PodId,
         message: String,
     },
-    /// How far the drain of a node has come.
+    /// Progress of a node's drain.
     Progress {
         node: String,
         pending: usize,
         #[serde(flatten)]
         note: DrainNote,
     },
-    /// A node could not be drained.
     NotDrained {
         node: String,
         evicted: usize,
@@ -88,7 +89,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether kubectl writes it to standard output.
+    /// Whether kubectl prints it to standard output.
     pub fn is_data(&self) -> bool {
         matches!(
             self,
@@ -96,7 +97,7 @@ impl Event {
         )
     }
 
-    /// The line of text.
+    /// The message as text.
     pub fn to_line(&self, dry_run: DryRun) -> String {
         let suffix = match self {
             Self::Node { .. } | Self::Evicting { .. } => dry_run.suffix(),
@@ -105,7 +106,7 @@ impl Event {
         format!("{self}{suffix}")
     }
 
-    /// The line of JSON.
+    /// The message as JSON.
     pub fn to_json(&self, dry_run: DryRun, now: Timestamp) -> String {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -136,7 +137,7 @@ impl fmt::Display for Event {
                 "error when evicting pods/{:?} -n {:?} (will retry after {}s): {message}",
                 pod.name,
                 pod.namespace,
-                super::board::RETRY.as_secs()
+                super::tracker::RETRY.as_secs()
             ),
             Self::Gone { pod, is } => write!(f, "pod/{} {is}", pod.name),
             Self::GivenUp { pod, seconds } => write!(
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_kubectls() {
+    fn drain_events_print_as_kubectl_prints_them() {
         let node = Event::Node {
             node: "one".to_owned(),
             is: "already cordoned",

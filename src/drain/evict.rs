@@ -1,30 +1,30 @@
-//! Asks for one pod to go, once: by an eviction, or by a delete where that is asked for. Each names the pod's UID, so that
-//! a pod of the same name that came after it is left alone.
+//! Requests the eviction or deletion of a pod, once. The request carries the pod's UID, so that a later pod of the same
+//! name is not affected.
 
 use http::Request;
 use kube::Client;
 use kube::core::Status;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, judge};
-use super::find::eviction;
+use super::lister::eviction;
+use super::outcome::{EvictionOutcome, judge};
 use super::pods::PodId;
 
-/// How pods are asked to go.
+/// How pods are removed.
 #[derive(Clone)]
 pub(super) struct Evictor {
     pub(super) client: Client,
     /// `--disable-eviction`.
     pub(super) by_delete: bool,
-    /// `--grace-period`, in seconds; the pod's own where it is absent.
+    /// `--grace-period` in seconds. If absent, the pod's own.
     pub(super) grace_period: Option<u32>,
     /// `--dry-run=server`.
     pub(super) dry_run: bool,
 }
 
 impl Evictor {
-    /// Asks for the pod to go.
-    pub(super) async fn ask(self, pod: PodId) -> (PodId, Answer) {
+    /// Requests the eviction or deletion.
+    pub(super) async fn ask(self, pod: PodId) -> (PodId, EvictionOutcome) {
         let answer = self.request(&pod).await;
         (pod, judge(answer))
     }
@@ -43,7 +43,7 @@ impl Evictor {
             .body(body)
             .map_err(kube::Error::HttpError)?;
         let answer: Value = self.client.request(request).await?;
-        // A delete is answered with the pod.
+        // The response to a delete is the pod.
         Ok(match answer["kind"].as_str() {
             Some("Status") => serde_json::from_value(answer).map_err(kube::Error::SerdeError)?,
             _ => Status::success(),

@@ -1,23 +1,23 @@
-//! Why a node was not cordoned or drained, in lines that a termination message has room for.
+//! Errors of cordon and drain, short enough for a termination message.
 
-use super::board::Board;
 use super::cordon::CordonError;
+use super::tracker::EvictionTracker;
 
-/// How much the last line says of single pods, in bytes. The controller shows the last 512 bytes of a failed container.
+/// Maximum length of the details about pods in the last line, in bytes. The controller shows the last 512 bytes of a
+/// failed container.
 const LAST_LINE: usize = 400;
 
-/// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// As the text says.
+    /// An error with its message.
     #[error("{0}")]
     Failed(String),
-    /// It was told to stop, by this signal.
+    /// A signal stopped the process.
     #[error("{message}")]
     Stopped {
         /// Name of the signal.
         signal: &'static str,
-        /// What was done until then.
+        /// The progress until then.
         message: String,
     },
 }
@@ -34,17 +34,17 @@ impl From<kube::Error> for Failure {
     }
 }
 
-/// What was evicted, what was not, and why: as many pods as a termination message shows.
-pub(super) fn last_line(why: &str, board: &Board) -> String {
-    let note = board.note();
+/// What was evicted, what was not, and why, as far as it fits into a termination message.
+pub(super) fn last_line(why: &str, tracker: &EvictionTracker) -> String {
+    let note = tracker.note();
     let mut line = format!("{why}; {} of {} pods are gone", note.evicted, note.total);
-    let failures = board
+    let failures = tracker
         .failures()
         .map(|(pod, why)| format!("{}: {why}", pod.path()));
     let waits = note.waiting.iter().map(ToString::to_string);
     let waiting: Vec<_> = note.waiting.iter().map(|wait| wait.pod.as_str()).collect();
-    let failed: Vec<_> = board.failures().map(|(pod, _)| pod).collect();
-    let others = board
+    let failed: Vec<_> = tracker.failures().map(|(pod, _)| pod).collect();
+    let others = tracker
         .pending()
         .filter(|(pod, _)| !failed.contains(pod) && !waiting.contains(&pod.path().as_str()))
         .map(|(pod, leaving)| {
@@ -69,7 +69,7 @@ pub(super) fn last_line(why: &str, board: &Board) -> String {
     }
 }
 
-/// One failure for all nodes that failed.
+/// One error for all nodes that failed.
 pub(super) fn all_or(act: &str, failed: &[(String, Failure)]) -> Result<(), Failure> {
     let message = |nodes: &[(String, Failure)]| {
         let lines: Vec<_> = nodes

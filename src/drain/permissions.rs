@@ -1,4 +1,4 @@
-//! What a drain may not do, asked before anything is changed: half a drain is worse than none.
+//! Checks the permissions of a drain before anything is changed, because half a drain is worse than none.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use super::answer::Answer;
 use super::evict::Evictor;
+use super::outcome::EvictionOutcome;
 use super::pods::PodId;
-use crate::controller::act::permissions::{Need, may, phrase};
-use crate::controller::client::brief;
-use crate::controller::objects::SlimNode;
+use crate::kube::brief;
+use crate::kube::objects::SlimNode;
+use crate::kube::permissions::{Need, may, phrase};
 
 const PATCH_NODES: Need = Need {
     group: "",
@@ -35,8 +35,8 @@ const DELETE: Need = Need {
     verbs: &["delete"],
 };
 
-/// What is missing to cordon this node and to make these pods go, a sentence each. Asked by review, and
-/// where that is not allowed by doing it dry.
+/// The missing permissions to cordon this node and to evict these pods, as sentences. Uses access reviews, and dry-run
+/// requests if reviews are forbidden.
 pub(super) async fn missing(
     client: &Client,
     node: &str,
@@ -106,7 +106,7 @@ async fn by_trial(
         let Some(pod) = pods.iter().find(|pod| pod.namespace == namespace) else {
             continue;
         };
-        if let (_, Answer::Fatal(why)) = dry.clone().ask(pod.clone()).await {
+        if let (_, EvictionOutcome::Fatal(why)) = dry.clone().ask(pod.clone()).await {
             missing.push(why);
         }
     }

@@ -1,6 +1,6 @@
-//! Which pods of a node a drain takes, which it leaves and which stop it, by kubectl's rules and in kubectl's order: the
-//! first rule that keeps a pod decides. Pure: what has to be asked (is the
-//! DaemonSet still there?) comes in as an answer.
+//! Decides which pods of a node a drain evicts, which it leaves and which stop it, by kubectl's rules in kubectl's
+//! order: the first rule that keeps a pod applies. Pure: the result of a query (does the DaemonSet exist?) is an
+//! argument.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-/// Annotation of the API server's copy of a static pod, which only the kubelet can delete.
+use crate::kube::read::present_time;
+
+/// Annotation of a mirror pod, the API server's copy of a static pod, which only the kubelet can delete.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 const DAEMON_SET_FATAL: &str = "DaemonSet-managed Pods (use --ignore-daemonsets to ignore)";
@@ -18,7 +20,7 @@ const LOCAL_STORAGE_FATAL: &str = "Pods with local storage (use --delete-emptydi
 const UNMANAGED_FATAL: &str = "Pods that declare no controller (use --force to override)";
 const UNMANAGED_WARNING: &str = "deleting Pods that declare no controller";
 
-/// What the rules depend on.
+/// Options that affect the rules.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
     /// `--ignore-daemonsets`.
@@ -27,29 +29,26 @@ pub struct Rules {
     pub delete_empty_dir_data: bool,
     /// `--force`.
     pub force: bool,
-    /// `--skip-wait-for-delete-timeout`, in seconds; 0 is never.
+    /// `--skip-wait-for-delete-timeout` in seconds; 0 means never.
     pub skip_wait_for_delete: i64,
 }
 
-/// One pod of one machine: another pod of the same name has another UID.
+/// Identifies one pod: another pod of the same name has another UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct PodId {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// UID.
     pub uid: String,
 }
 
 impl PodId {
-    /// Namespace and name, with a slash between.
+    /// Namespace and name, separated by `/`.
     pub fn path(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 }
 
-/// What of a pod the rules look at.
+/// The fields of a pod that the rules need.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
@@ -64,6 +63,7 @@ struct Meta {
     name: String,
     namespace: String,
     uid: String,
+    #[serde(deserialize_with = "present_time")]
     deletion_timestamp: Option<Timestamp>,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
@@ -88,34 +88,32 @@ struct Status {
     phase: String,
 }
 
-/// Whether the DaemonSet that a pod names as its controller is there.
+/// Whether the DaemonSet that controls a pod exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonSet {
-    /// It is.
     Exists,
-    /// It is not, in the API server's words.
+    /// It does not exist; the message is the API server's.
     Gone(String),
-    /// It could not be asked for, and why.
+    /// The query failed.
     Unknown(String),
 }
 
-/// What becomes of a pod.
+/// What a drain does with a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes.
+    /// It evicts the pod.
     Goes,
-    /// It goes, and that is told.
+    /// It evicts the pod with a warning.
     GoesWithWarning(String),
-    /// It stays.
+    /// It leaves the pod.
     Stays,
-    /// It stays, and that is told.
+    /// It leaves the pod with a warning.
     StaysWithWarning(String),
-    /// It stops the drain.
+    /// It stops before it begins.
     Refused(String),
 }
 
 impl Pod {
-    /// Which pod it is.
     pub fn id(&self) -> PodId {
         PodId {
             namespace: self.metadata.namespace.clone(),
@@ -124,12 +122,11 @@ impl Pod {
         }
     }
 
-    /// Its labels.
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.metadata.labels
     }
 
-    /// When its grace period is over, if it has been told to go.
+    /// When its grace period ends, if it is being deleted.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.metadata.deletion_timestamp
     }
@@ -143,8 +140,8 @@ impl Pod {
         owners.iter().find(|owner| owner.controller.unwrap_or_default())
     }
 
-    /// The controller that makes it again and says how many of its pods are ready: kind, namespace and name. Others that make
-    /// pods do not say so in a way that is always the same.
+    /// The controller that replaces the pod and counts ready pods: kind, namespace and name. Only ReplicaSets and
+    /// `StatefulSets` report that in the same way.
     pub fn workload(&self) -> Option<String> {
         let owner = self.controller()?;
         let is_one =
@@ -153,7 +150,7 @@ impl Pod {
             .then(|| format!("{}/{}/{}", owner.kind, self.metadata.namespace, owner.name))
     }
 
-    /// The DaemonSet that has to be asked for before [`triage`], by name.
+    /// The name of the DaemonSet to look up before [`triage`].
     pub fn daemon_set(&self) -> Option<&str> {
         let owner = self.controller()?;
         let is_one = owner.kind == "DaemonSet" && owner.api_version == "apps/v1";
@@ -161,20 +158,21 @@ impl Pod {
     }
 }
 
-/// Whether a pod was told to go so long ago that it is not waited for. `deleted`: when its grace period is over.
+/// Whether a pod has been terminating for so long that the drain does not wait for it. `deleted` is the end of its
+/// grace period.
 pub fn is_given_up(deleted: Option<Timestamp>, rules: Rules, now: Timestamp) -> bool {
     rules.skip_wait_for_delete > 0
         && deleted.is_some_and(|deleted| now.duration_since(deleted).as_secs() > rules.skip_wait_for_delete)
 }
 
-/// What becomes of one pod. `daemon_set`: the answer about the one that [`Pod::daemon_set`] names.
+/// What a drain does with one pod. `daemon_set` is the result of the query for [`Pod::daemon_set`].
 pub fn triage(pod: &Pod, daemon_set: Option<&DaemonSet>, rules: Rules, now: Timestamp) -> Verdict {
     if is_given_up(pod.deletion_timestamp(), rules, now) {
         return Verdict::Stays;
     }
     match daemon_set {
         None => {}
-        // Nobody makes it again.
+        // Nothing would replace it.
         Some(DaemonSet::Gone(_)) if rules.force => {}
         Some(DaemonSet::Gone(why) | DaemonSet::Unknown(why)) => return Verdict::Refused(why.clone()),
         Some(DaemonSet::Exists) if rules.ignore_daemon_sets => {
@@ -199,27 +197,27 @@ pub fn triage(pod: &Pod, daemon_set: Option<&DaemonSet>, rules: Rules, now: Time
     }
 }
 
-/// What was found on a node.
+/// The pods of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The pods that go, and those of them that are going already.
+    /// Pods to evict, including those that are already terminating.
     pub pods: Vec<PodId>,
-    /// Their controllers, each once, as [`Pod::workload`] names them.
+    /// Their controllers, without duplicates, as in [`Pod::workload`].
     pub workloads: Vec<String>,
-    /// What is told about pods, by message.
+    /// Pods with a warning, by message.
     warnings: Vec<(String, Vec<String>)>,
-    /// What stops the drain, by message.
+    /// Pods that stop the drain, by message.
     errors: Vec<(String, Vec<String>)>,
 }
 
 impl Found {
-    /// Adds the controller of a pod that goes.
+    /// Adds the controller of a pod to evict.
     pub fn of(&mut self, workload: Option<String>) {
         self.workloads
             .extend(workload.filter(|one| !self.workloads.contains(one)));
     }
 
-    /// Adds a pod and what becomes of it.
+    /// Adds a pod and its verdict.
     pub fn add(&mut self, id: PodId, verdict: Verdict) {
         let note = |notes: &mut Vec<(String, Vec<String>)>, message: String| {
             let path = id.path();
@@ -240,7 +238,7 @@ impl Found {
         }
     }
 
-    /// All warnings, in one line; nothing where there are none.
+    /// All warnings in one line; `None` if there are none.
     pub fn warning(&self) -> Option<String> {
         let lines: Vec<_> = self
             .warnings
@@ -250,7 +248,7 @@ impl Found {
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 
-    /// What stops the drain, a sentence each.
+    /// The reasons that stop the drain, as sentences.
     pub fn errors(&self) -> Vec<String> {
         self.errors
             .iter()

@@ -1,5 +1,5 @@
-//! Writes how far a drain has come onto its own pod, where the controller reads it. Not too often, and never so that the
-//! drain waits for it; where that is not allowed, it is left be.
+//! Writes the progress of a drain to its own pod, where the controller reads it. It limits the rate, never delays the
+//! drain, and stops if it lacks the permission.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::OwnPod;
 use crate::api::{DrainNote, names};
-use crate::controller::objects::SlimPod;
+use crate::kube::objects::SlimPod;
 
-/// How often news is written: who waits for what is to be in status within ten seconds.
+/// Interval between writes. Status must show what a drain waits for within ten seconds.
 const PAUSE: Duration = Duration::from_secs(4);
 
-/// Writes notes in the background until it is dropped.
+/// Writes progress in the background until it is dropped.
 pub(super) struct Publisher {
     notes: watch::Sender<Option<DrainNote>>,
     task: JoinHandle<()>,
@@ -38,7 +38,7 @@ impl Publisher {
         }
     }
 
-    /// What is to be seen from now on.
+    /// Sets the progress to write.
     pub(super) fn show(&self, note: &DrainNote) {
         self.notes.send_if_modified(|known| {
             let news = known.as_ref() != Some(note);
@@ -52,7 +52,8 @@ impl Publisher {
 
 async fn run(client: Client, pod: OwnPod, mut notes: watch::Receiver<Option<DrainNote>>) {
     let api = Api::<SlimPod>::namespaced(client, &pod.namespace);
-    // The status subresource takes annotations too, and whoever may write it cannot change what the pod runs.
+    // The status subresource accepts annotations too, and permission to patch it does not allow changes to what the pod
+    // runs.
     let mut by_status = true;
     while notes.changed().await.is_ok() {
         let due = Instant::now() + PAUSE;
@@ -72,9 +73,9 @@ async fn run(client: Client, pod: OwnPod, mut notes: watch::Receiver<Option<Drai
             };
             match written {
                 Err(kube::Error::Api(status)) if status.code == 403 && by_status => by_status = false,
-                // Not allowed, or the pod is gone or another one.
+                // Forbidden, or the pod was deleted or replaced.
                 Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 409 | 422) => return,
-                // The next note says more than this one would.
+                // The next progress supersedes this one.
                 Ok(_) | Err(_) => break,
             }
         }

@@ -1,5 +1,5 @@
-//! The loop of a drain: asks pods to go, so many at a time; lists the node to see who is gone; ends when nothing is left to
-//! do, the time is up, or it is told to stop. What is done next is the board's to say.
+//! The loop of a drain: requests evictions, lists the node to find out which pods are gone, and ends when nothing is
+//! left, at the timeout, or when it is stopped. The tracker decides what to do next.
 
 use std::time::Duration;
 
@@ -8,72 +8,87 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::answer::Answer;
-use super::board::{Board, News, OUTAGE};
 use super::event::Event;
 use super::evict::Evictor;
-use super::find::Finder;
+use super::lister::PodLister;
+use super::outcome::EvictionOutcome;
 use super::pods::{PodId, Rules};
 use super::publish::Publisher;
+use super::tracker::{EvictionEvent, EvictionTracker, MAX_OUTAGE};
 use crate::api::DrainNote;
 use crate::clock::Clock;
-use crate::controller::client::brief;
+use crate::kube::brief;
 
-/// Requests at a time. Most of an eviction is two writes to etcd, and an API server takes 400 writes at a time from all.
-const PARALLEL: usize = 32;
-/// How often the node is listed while pods are going, and when but a few are left and a list is cheap.
-const LOOK: Duration = Duration::from_millis(500);
-const LOOK_AT_FEW: Duration = Duration::from_millis(200);
+/// Maximum number of requests in flight. An eviction is mostly two writes to etcd, and an API server handles 200
+/// concurrent writes of all clients (kube-apiserver, default of `--max-mutating-requests-inflight`).
+const MAX_IN_FLIGHT: usize = 32;
+/// Interval of lists while pods terminate, and the interval when few are left and a list is cheap.
+const LIST_INTERVAL: Duration = Duration::from_millis(500);
+const LIST_INTERVAL_FEW_LEFT: Duration = Duration::from_millis(200);
 const FEW: usize = 20;
-/// How long answers are waited for at the end, so that the last line is true.
+/// While no pod leaves, the interval grows to a fifth of the time since the last change, up to two seconds. Otherwise
+/// fifty concurrent drains would send 250 lists per second.
+const LATER: u32 = 5;
+const LATEST: Duration = Duration::from_secs(2);
+/// How long to wait for responses at the end, so that the last line is correct.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-/// How often it is said what is waited for.
-const TELL: Duration = Duration::from_secs(30);
+/// Interval of progress messages.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How a drain came to its end.
+/// How a drain ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Nothing is left to be done.
+    /// Nothing is left to do.
     Over,
-    /// `--timeout` is over.
+    /// `--timeout` is exceeded.
     TimeUp,
-    /// By this signal.
+    /// Stopped by this signal.
     Signal(&'static str),
-    /// The controller has cancelled it.
     Cancelled,
-    /// Nothing is known of the node any more, and why.
-    Blind(String),
+    /// The node could not be listed.
+    ListFailed(String),
 }
 
-/// What the loop needs.
+/// The inputs of the loop.
 pub(super) struct Loop<'a> {
-    pub(super) finder: &'a Finder,
+    pub(super) lister: &'a PodLister,
     pub(super) evictor: &'a Evictor,
     pub(super) rules: Rules,
     pub(super) timeout: Option<Duration>,
     pub(super) clock: &'a Clock,
-    pub(super) tell: &'a (dyn Fn(Event) + Send + Sync),
+    pub(super) report: &'a (dyn Fn(Event) + Send + Sync),
     pub(super) publisher: Option<&'a Publisher>,
     pub(super) stop: watch::Receiver<Option<&'static str>>,
-    /// Ends when the controller has cancelled the drain.
+    /// Completes when the controller has cancelled the drain.
     pub(super) cancelled: BoxFuture<'static, ()>,
+}
+
+/// Delay until the next list, by the time since the last change.
+fn pause(few: bool, unchanged: Duration) -> Duration {
+    let least = if few {
+        LIST_INTERVAL_FEW_LEFT
+    } else {
+        LIST_INTERVAL
+    };
+    (unchanged / LATER).clamp(least, LATEST)
 }
 
 type Look =
     BoxFuture<'static, Result<std::collections::BTreeMap<String, Option<jiff::Timestamp>>, kube::Error>>;
 
 impl Loop<'_> {
-    /// Makes the pods go, and says how it ended and what the board is then.
-    pub(super) async fn run(mut self, pods: Vec<PodId>) -> (End, Board) {
+    /// Evicts the pods, and returns how it ended and the state of each pod.
+    pub(super) async fn run(mut self, pods: Vec<PodId>) -> (End, EvictionTracker) {
         let began = Instant::now();
         let deadline = self.timeout.map(|timeout| began + timeout);
-        let mut board = Board::new(pods, self.rules, self.clock.now());
+        let mut tracker = EvictionTracker::new(pods, self.rules, self.clock.now());
         let mut asked = FuturesUnordered::new();
         let mut look: OptionFuture<Look> = None.into();
         let mut looking = false;
-        let mut next_look = began + LOOK;
-        let mut next_tell = began + TELL;
-        let mut blind_since = None;
+        let mut next_look = began + LIST_INTERVAL;
+        let mut last_change = began;
+        let mut next_report = began + PROGRESS_INTERVAL;
+        let mut list_failing_since = None;
         let end = loop {
             if let Some(signal) = *self.stop.borrow() {
                 break End::Signal(signal);
@@ -82,110 +97,117 @@ impl Loop<'_> {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 break End::TimeUp;
             }
-            while asked.len() < PARALLEL
-                && let Some((pod, first)) = board.next(now - began)
+            while asked.len() < MAX_IN_FLIGHT
+                && let Some((pod, first)) = tracker.next(now - began)
             {
                 if first {
-                    (self.tell)(Event::Evicting { pod: pod.clone() });
+                    (self.report)(Event::Evicting { pod: pod.clone() });
                 }
                 asked.push(self.evictor.clone().ask(pod));
             }
-            if board.is_over() {
+            if tracker.is_over() {
                 break End::Over;
             }
-            if !looking && now >= next_look && board.wants_list() {
-                let finder = self.finder.clone();
-                look = Some(async move { finder.present().await }.boxed()).into();
+            if !looking && now >= next_look && tracker.wants_list() {
+                let lister = self.lister.clone();
+                look = Some(async move { lister.present().await }.boxed()).into();
                 looking = true;
             }
-            let note = board.note();
+            let note = tracker.note();
             if let Some(publisher) = self.publisher {
                 publisher.show(&note);
             }
-            if now >= next_tell {
-                next_tell = now + TELL;
-                self.tell_progress(&board, note);
+            if now >= next_report {
+                next_report = now + PROGRESS_INTERVAL;
+                self.report_progress(&tracker, note);
             }
             let wake = [
-                board
+                tracker
                     .wake()
                     .map(|wake| began + wake)
-                    .filter(|_| asked.len() < PARALLEL),
-                (!looking && board.wants_list()).then_some(next_look),
+                    .filter(|_| asked.len() < MAX_IN_FLIGHT),
+                (!looking && tracker.wants_list()).then_some(next_look),
                 deadline,
-                Some(next_tell),
+                Some(next_report),
             ];
-            let wake = wake.into_iter().flatten().min().unwrap_or(next_tell);
+            let wake = wake.into_iter().flatten().min().unwrap_or(next_report);
             tokio::select! {
-                biased; // so that a rehearsal can be repeated; what ends the drain comes first
+                biased; // so that a rehearsal is reproducible; ends come first
                 () = &mut self.cancelled => break End::Cancelled,
                 Ok(()) = self.stop.changed() => {}
                 Some((pod, answer)) = asked.next(), if !asked.is_empty() => {
                     let answer = self.with_budgets(&pod, answer).await;
-                    let news = board.answered(&pod, answer, began.elapsed(), self.evictor.dry_run);
-                    self.tell_news(news);
+                    if answer == EvictionOutcome::Accepted {
+                        last_change = Instant::now();
+                    }
+                    let news = tracker.apply_outcome(&pod, answer, began.elapsed(), self.evictor.dry_run);
+                    self.report_events(news);
                 }
                 Some(seen) = &mut look, if looking => {
                     looking = false;
                     look = None.into();
-                    let few = board.pending().nth(FEW).is_none();
-                    next_look = Instant::now() + if few { LOOK_AT_FEW } else { LOOK };
                     match seen {
                         Ok(seen) => {
-                            blind_since = None;
-                            self.tell_news(board.seen(&seen, self.clock.now()));
+                            list_failing_since = None;
+                            let before = tracker.pending().count();
+                            self.report_events(tracker.apply_list(&seen, self.clock.now()));
+                            if tracker.pending().count() < before {
+                                last_change = Instant::now();
+                            }
                         }
                         Err(error) => {
-                            let since = *blind_since.get_or_insert(now);
+                            let since = *list_failing_since.get_or_insert(now);
                             let for_good = matches!(&error, kube::Error::Api(status) if status.code == 403);
-                            if for_good || since.elapsed() >= OUTAGE {
-                                break End::Blind(brief(&error));
+                            if for_good || since.elapsed() >= MAX_OUTAGE {
+                                break End::ListFailed(brief(&error));
                             }
                         }
                     }
+                    let few = tracker.pending().nth(FEW).is_none();
+                    next_look = Instant::now() + pause(few, last_change.elapsed());
                 }
                 () = sleep_until(wake) => {}
             }
         };
         let rest = async {
             while let Some((pod, answer)) = asked.next().await {
-                let news = board.answered(&pod, answer, began.elapsed(), self.evictor.dry_run);
-                self.tell_news(news);
+                let news = tracker.apply_outcome(&pod, answer, began.elapsed(), self.evictor.dry_run);
+                self.report_events(news);
             }
         };
         let _ = tokio::time::timeout(LAST_ANSWERS, rest).await;
-        (end, board)
+        (end, tracker)
     }
 
-    /// The API server does not say which two budgets a pod has.
-    async fn with_budgets(&self, pod: &PodId, answer: Answer) -> Answer {
-        let Answer::TwoBudgets(why) = answer else {
+    /// Adds the names of the two budgets, which the API server does not send.
+    async fn with_budgets(&self, pod: &PodId, answer: EvictionOutcome) -> EvictionOutcome {
+        let EvictionOutcome::TwoBudgets(why) = answer else {
             return answer;
         };
-        let names = self.finder.budgets(pod).await.filter(|names| names.len() > 1);
-        Answer::TwoBudgets(match names {
+        let names = self.lister.budgets(pod).await.filter(|names| names.len() > 1);
+        EvictionOutcome::TwoBudgets(match names {
             Some(names) => format!("{why} They are {}.", names.join(", ")),
             None => why,
         })
     }
 
-    fn tell_progress(&self, board: &Board, note: DrainNote) {
-        (self.tell)(Event::Progress {
-            node: self.finder.node.clone(),
-            pending: board.pending().count(),
+    fn report_progress(&self, tracker: &EvictionTracker, note: DrainNote) {
+        (self.report)(Event::Progress {
+            node: self.lister.node.clone(),
+            pending: tracker.pending().count(),
             note,
         });
     }
 
-    fn tell_news(&self, news: impl IntoIterator<Item = News>) {
+    fn report_events(&self, news: impl IntoIterator<Item = EvictionEvent>) {
         for news in news {
-            (self.tell)(match news {
-                News::Refused(pod, refusal) => Event::Refused {
+            (self.report)(match news {
+                EvictionEvent::Refused(pod, refusal) => Event::Refused {
                     pod,
                     pdb: refusal.pdb,
                     message: refusal.why,
                 },
-                News::Gone(pod) => Event::Gone {
+                EvictionEvent::Gone(pod) => Event::Gone {
                     pod,
                     is: if self.evictor.by_delete {
                         "deleted"
@@ -193,12 +215,25 @@ impl Loop<'_> {
                         "evicted"
                     },
                 },
-                News::GivenUp(pod) => Event::GivenUp {
+                EvictionEvent::GivenUp(pod) => Event::GivenUp {
                     pod,
                     seconds: self.rules.skip_wait_for_delete,
                 },
-                News::Failed(pod, message) => Event::Failed { pod, message },
+                EvictionEvent::Failed(pod, message) => Event::Failed { pod, message },
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_listed_less_often_the_longer_no_pod_goes() {
+        let of = |few, millis| pause(few, Duration::from_millis(millis)).as_millis();
+        assert_eq!((of(true, 0), of(true, 1_000), of(true, 3_000)), (200, 200, 600));
+        assert_eq!((of(false, 0), of(false, 4_000)), (500, 800));
+        assert_eq!((of(true, 60_000), of(false, 60_000)), (2_000, 2_000));
     }
 }

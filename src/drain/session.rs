@@ -1,4 +1,4 @@
-//! One run of `refit cordon`, `uncordon` or `drain`: the order in which things are done.
+//! One run of `refit cordon`, `uncordon` or `drain`: the order of the steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,54 +7,51 @@ use futures::future::FutureExt as _;
 use kube::Client;
 use tokio::sync::watch;
 
-use super::cordon::{self, Act, Changed, CordonError};
+use super::cordon::{self, Changed, CordonError, CordonMode};
 use super::event::{DryRun, Event};
 use super::evict::Evictor;
 use super::failure::{Failure, all_or, last_line};
-use super::find::{self, Finder};
+use super::lister::{self, PodLister};
 use super::pods::Found;
 use super::publish::Publisher;
 use super::run::{End, Loop};
 use super::{Options, PlanRun, Which, permissions};
+use crate::api::Cancelled;
 use crate::clock::Clock;
-use crate::controller::client::brief;
-use crate::rollout::Cancelled;
+use crate::kube::brief;
 
-/// One run of `refit cordon`, `uncordon` or `drain`.
 pub struct Session {
-    /// Handle on the API server that tries no write twice.
+    /// Client that sends each write only once.
     pub client: Client,
-    /// The time of day.
     pub clock: Clock,
-    /// For which Plan.
+    /// The Plan for which it runs, if any.
     pub plan: Option<PlanRun>,
     /// `--dry-run`.
     pub dry_run: DryRun,
-    /// Who is told what happens.
-    pub tell: Arc<dyn Fn(Event) + Send + Sync>,
-    /// Name of the signal that ends it.
+    /// Receives the messages.
+    pub report: Arc<dyn Fn(Event) + Send + Sync>,
+    /// Name of the signal that stops it.
     pub stop: watch::Receiver<Option<&'static str>>,
 }
 
-/// A node on the way.
+/// A node to drain.
 struct Node {
     name: String,
-    finder: Finder,
+    lister: PodLister,
 }
 
 impl Session {
-    /// Cordons nodes. One that cannot be is told, and the others are done all the same.
+    /// Cordons nodes. If one fails, it reports that and continues with the others.
     pub async fn cordon(&self, which: &Which) -> Result<(), Failure> {
         let nodes = self.or_stop(self.names(which, 0)).await?;
         let mut failed = Vec::new();
         for node in &nodes {
-            let done = self.or_stop(self.cordon_one(node, Act::Whole)).await;
+            let done = self.or_stop(self.cordon_one(node, CordonMode::Whole)).await;
             failed.extend(done.err().map(|error| (node.clone(), error)));
         }
         all_or("cordon", &failed)
     }
 
-    /// Makes nodes schedulable again.
     pub async fn uncordon(&self, which: &Which) -> Result<(), Failure> {
         let nodes = self.or_stop(self.names(which, 0)).await?;
         let mut failed = Vec::new();
@@ -65,7 +62,7 @@ impl Session {
         all_or("uncordon", &failed)
     }
 
-    /// Drains nodes, one after the other, once all are cordoned.
+    /// Cordons all nodes, then drains them one after the other.
     pub async fn drain(&self, which: &Which, options: &Options) -> Result<(), Failure> {
         let nodes = self.or_stop(self.names(which, options.chunk_size)).await?;
         let evictor = Evictor {
@@ -85,7 +82,7 @@ impl Session {
         }
         let mut cordoned = Vec::new();
         for node in fit {
-            match self.or_stop(self.cordon_one(&node.name, Act::Begin)).await {
+            match self.or_stop(self.cordon_one(&node.name, CordonMode::Begin)).await {
                 Ok(()) => cordoned.push(node),
                 Err(error) => failed.push((node.name, error)),
             }
@@ -105,7 +102,7 @@ impl Session {
     fn node(&self, name: &str, options: &Options) -> Node {
         Node {
             name: name.to_owned(),
-            finder: Finder {
+            lister: PodLister {
                 client: self.client.clone(),
                 node: name.to_owned(),
                 selector: options.pod_selector.clone(),
@@ -114,20 +111,20 @@ impl Session {
         }
     }
 
-    /// The nodes that are meant; all of them are there.
+    /// The names of the selected nodes, all of which exist.
     async fn names(&self, which: &Which, chunk: u32) -> Result<Vec<String>, Failure> {
         match which {
             Which::Names(names) => {
                 for name in names {
-                    cordon::look(&self.client, name, self.plan.as_ref()).await?;
+                    cordon::check(&self.client, name, self.plan.as_ref()).await?;
                 }
                 Ok(names.clone())
             }
-            Which::Selector(selector) => Ok(find::nodes(&self.client, selector, chunk).await?),
+            Which::Selector(selector) => Ok(lister::nodes(&self.client, selector, chunk).await?),
         }
     }
 
-    /// Finds out, before anything is changed, whether the node can be drained.
+    /// Checks whether the node can be drained, before anything is changed.
     async fn examine(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
         let found = self.find(node, options).await?;
         if self.dry_run == DryRun::Client {
@@ -141,7 +138,7 @@ impl Session {
     }
 
     async fn find(&self, node: &Node, options: &Options) -> Result<Found, Failure> {
-        let found = node.finder.find(options.rules, self.clock.now()).await?;
+        let found = node.lister.find(options.rules, self.clock.now()).await?;
         let errors = found.errors();
         if errors.is_empty() {
             Ok(found)
@@ -150,14 +147,14 @@ impl Session {
         }
     }
 
-    async fn cordon_one(&self, node: &str, act: Act) -> Result<(), Failure> {
+    async fn cordon_one(&self, node: &str, mode: CordonMode) -> Result<(), Failure> {
         let dry_run = self.dry_run == DryRun::Server;
         let changed = if self.dry_run == DryRun::Client {
-            cordon::is_cordoned(&self.client, node).await?
+            cordon::preview_cordon(&self.client, node).await?
         } else {
-            cordon::cordon(&self.client, node, self.plan.as_ref(), act, dry_run).await?
+            cordon::cordon(&self.client, node, self.plan.as_ref(), mode, dry_run).await?
         };
-        self.tell_node(
+        self.report_node(
             node,
             match changed {
                 Changed::Yes => "cordoned",
@@ -169,13 +166,13 @@ impl Session {
 
     async fn uncordon_one(&self, node: &str) -> Result<(), Failure> {
         let changed = match self.dry_run {
-            DryRun::Client => match cordon::is_cordoned(&self.client, node).await? {
+            DryRun::Client => match cordon::preview_cordon(&self.client, node).await? {
                 Changed::Yes => Changed::Already,
                 Changed::Already => Changed::Yes,
             },
             dry_run => cordon::uncordon(&self.client, node, dry_run == DryRun::Server).await?,
         };
-        self.tell_node(
+        self.report_node(
             node,
             match changed {
                 Changed::Yes => "uncordoned",
@@ -185,8 +182,8 @@ impl Session {
         Ok(())
     }
 
-    fn tell_node(&self, node: &str, is: &'static str) {
-        (self.tell)(Event::Node {
+    fn report_node(&self, node: &str, is: &'static str) {
+        (self.report)(Event::Node {
             node: node.to_owned(),
             is,
         });
@@ -195,25 +192,32 @@ impl Session {
     async fn drain_one(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
         let found = self.or_stop(self.find(node, options)).await?;
         if let Some(message) = found.warning() {
-            (self.tell)(Event::Warning { message });
+            (self.report)(Event::Warning { message });
         }
         if self.dry_run == DryRun::Client {
             for pod in found.pods {
-                (self.tell)(Event::Evicting { pod });
+                (self.report)(Event::Evicting { pod });
             }
         } else if !found.pods.is_empty() {
             self.note_workloads(node, &found).await?;
             self.evict(node, options, evictor, found).await?;
         }
         if self.dry_run == DryRun::None && self.plan.is_some() {
-            let confirm = cordon::cordon(&self.client, &node.name, self.plan.as_ref(), Act::Confirm, false);
+            let confirm = cordon::cordon(
+                &self.client,
+                &node.name,
+                self.plan.as_ref(),
+                CordonMode::Confirm,
+                false,
+            );
             self.or_stop(async { Ok(confirm.await?) }).await?;
         }
-        self.tell_node(&node.name, "drained");
+        self.report_node(&node.name, "drained");
         Ok(())
     }
 
-    /// Writes down whose pods are about to be evicted, where the Plan waits for them later: nobody could tell afterwards.
+    /// Writes the controllers of the pods to the ledger before the evictions, for a Plan that waits for them.
+    /// Afterwards nobody could tell.
     async fn note_workloads(&self, node: &Node, found: &Found) -> Result<(), Failure> {
         let plan = self.plan.clone().filter(|plan| plan.notes_workloads);
         let Some(mut plan) = plan.filter(|_| self.dry_run == DryRun::None && !found.workloads.is_empty())
@@ -221,7 +225,7 @@ impl Session {
             return Ok(());
         };
         plan.holder.evicted.clone_from(&found.workloads);
-        let written = cordon::cordon(&self.client, &node.name, Some(&plan), Act::Begin, false);
+        let written = cordon::cordon(&self.client, &node.name, Some(&plan), CordonMode::Begin, false);
         self.or_stop(async { Ok(written.await.map(|_| ())?) }).await
     }
 
@@ -235,46 +239,46 @@ impl Session {
         let pod = self.plan.as_ref().and_then(|plan| plan.pod.clone());
         let publisher = pod.map(|pod| Publisher::start(self.client.clone(), pod));
         let work = Loop {
-            finder: &node.finder,
+            lister: &node.lister,
             evictor,
             rules: options.rules,
             timeout: options
                 .timeout
                 .map(|timeout| timeout.to_std().unwrap_or(Duration::ZERO)),
             clock: &self.clock,
-            tell: &*self.tell,
+            report: &*self.report,
             publisher: publisher.as_ref(),
             stop: self.stop.clone(),
             cancelled: cordon::cancelled(self.client.clone(), node.name.clone(), self.plan.clone()).boxed(),
         };
-        let (end, board) = work.run(found.pods).await;
+        let (end, tracker) = work.run(found.pods).await;
         let reached = options
             .timeout
             .map_or_else(String::new, |timeout| timeout.to_string());
         let why = match &end {
-            End::Over if board.failures().next().is_none() => return Ok(()),
+            End::Over if tracker.failures().next().is_none() => return Ok(()),
             End::Over => "not all pods can be evicted".to_owned(),
             End::TimeUp => format!("global timeout reached: {reached}"),
             End::Signal(signal) => format!("ended by {signal}"),
             End::Cancelled => Cancelled.to_string(),
-            End::Blind(why) => format!("the pods of the node cannot be listed: {why}"),
+            End::ListFailed(why) => format!("the pods of the node cannot be listed: {why}"),
         };
-        let so_far = board.note();
-        (self.tell)(Event::NotDrained {
+        let so_far = tracker.note();
+        (self.report)(Event::NotDrained {
             node: node.name.clone(),
             evicted: so_far.evicted,
             total: so_far.total,
-            pending: board.pending().map(|(pod, _)| pod.path()).collect(),
+            pending: tracker.pending().map(|(pod, _)| pod.path()).collect(),
             message: why.clone(),
         });
-        let message = last_line(&why, &board);
+        let message = last_line(&why, &tracker);
         Err(match end {
             End::Signal(signal) => Failure::Stopped { signal, message },
             _ => Failure::Failed(message),
         })
     }
 
-    /// Does something that ends at once when the process is told to stop.
+    /// Runs a future that a stop signal interrupts.
     async fn or_stop<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let mut stop = self.stop.clone();
         let stopped = async {

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn for_which_plan_it_runs_is_in_the_environment() {
+fn the_plan_of_a_drain_is_read_from_the_environment() {
     let read = |missing: &str| {
         PlanRun::read(|name| {
             let value = match name {

@@ -1,64 +1,82 @@
 //! `refit validate`: everything that the API server and the controller would refuse, and what is suspicious.
 //!
-//! observe the documents → the schema → the names → what the controller says → what looks wrong. Each stage reads what
-//! the one before could make of the Plan: a field of the wrong type is told once, and then left out.
+//! Documents → schema → names → the controller's validation → suspicious values. Each stage reads what the stage before
+//! it could read of the Plan: a field of the wrong type is reported once, and then removed.
 
+mod control_plane;
 mod controller;
 mod images;
+mod instead;
 mod jobs;
 mod metadata;
-mod nearest;
+mod prepare;
 mod schema;
 mod selector;
 mod suspicious;
+mod versions;
 mod window;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 pub(in crate::gitops) use images::Reference;
-pub use nearest::nearest;
+use prepare::Known;
+use versions::Running;
 
 use super::objects::{Object, objects};
-use super::yaml::{Kind, Node, Step};
+use super::placeholder::{in_comment, is_placeholder};
+use super::yaml::{Entry, Key, Kind, Node, Step};
 use super::{Finding, Levels, Rule, Source};
 use crate::api::Plan;
 use crate::api::names::GROUP;
+use crate::version::{Version, distribution_of};
 
-/// What is asked for.
+/// What to check.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What the rules weigh.
+    /// Severity of each rule.
     pub levels: Levels,
-    /// The namespace in which the controller carries out Plans, where it is known.
+    /// The namespace whose Plans the controller runs, if known.
     pub namespace: Option<String>,
 }
 
-/// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// In the order of files and lines.
     pub findings: Vec<Finding>,
-    /// How many Plans were looked at.
+    /// Number of Plans that were checked.
     pub plans: usize,
-    /// The channels of Plans that follow one, to be asked by whoever may.
+    /// The channels of the Plans, for a caller that may query them.
     pub channels: Vec<Channel>,
 }
 
-/// A channel that a Plan follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Channel {
-    /// Its URL.
     pub url: String,
-    /// It is asked with a secret, which is on the cluster only.
+    /// The request needs a Secret, which exists only on the cluster.
     pub with_secret: bool,
-    /// A finding that says that it cannot be reached, but for why; nothing when nobody wants to know.
+    /// The distribution that the Plan's image installs.
+    program: Option<&'static str>,
+    /// The finding for an unreachable channel, without the cause. `None` if its rule is switched off.
     finding: Option<Finding>,
 }
 
 impl Channel {
-    /// What is found when the channel gives no version, and why.
+    /// Why the Plan never takes this version.
+    pub fn refusal(&self, version: &str) -> Option<String> {
+        let program = self.program?;
+        let version = version.parse::<Version>().ok()?;
+        let builder = version.builder()?;
+        (builder != program).then(|| {
+            format!(
+                "{} is a version of {builder}, and the image installs {program}",
+                version.text()
+            )
+        })
+    }
+
+    /// The finding for a channel that gives no version.
     pub fn unreachable(&self, why: &str) -> Option<Finding> {
         let mut finding = self.finding.clone()?;
         finding.message = format!("spec.channel gives no version: {why}");
@@ -66,27 +84,46 @@ impl Channel {
     }
 }
 
-/// Looks at all Plans in the files.
+/// Checks all Plans in the files.
 pub fn check(sources: &[Source], options: &Options) -> Report {
     let mut report = Report::default();
     let mut names: BTreeMap<(String, String), String> = BTreeMap::new();
-    for source in sources {
+    let all: Vec<Vec<Object<'_>>> = sources
+        .iter()
+        .map(|source| objects(&source.stream.documents))
+        .collect();
+    let nodes: Vec<_> = all.iter().flatten().filter_map(Running::read).collect();
+    let mut found_in: Vec<Vec<Finding>> = Vec::new();
+    let mut plans = Vec::new();
+    for (index, (source, objects)) in sources.iter().zip(&all).enumerate() {
         let mut found = Vec::new();
-        unreadable(source, options, &mut found);
-        for object in objects(&source.stream.documents) {
-            let mut subject = Subject::new(source, &object, &options.levels);
+        check_readable(source, options, &mut found);
+        for object in objects {
+            let mut subject = Subject::new(source, object, &options.levels);
             if object.is_plan() {
                 report.plans += 1;
-                subject.plan(options);
-                subject.known(&mut names);
+                if let Some(plan) = subject.plan(options, &nodes) {
+                    plans.push((index, object, Known::new(&plan)));
+                }
+                subject.check_unique(&mut names);
                 report.channels.extend(subject.channel());
             } else {
-                subject.nearly_a_plan();
+                subject.check_nearly_a_plan();
             }
             found.append(&mut subject.found);
         }
+        found_in.push(found);
+    }
+    // `prepare` names other Plans, so it is checked once all Plans are known.
+    let known: Vec<_> = plans.iter().map(|(.., known)| known.clone()).collect();
+    for (index, object, own) in plans {
+        let mut subject = Subject::new(&sources[index], object, &options.levels);
+        subject.check_prepare(&own, &known);
+        found_in[index].append(&mut subject.found);
+    }
+    for mut found in found_in {
         found.sort_by_key(|found| (found.place, found.rule));
-        // A Plan in an anchor is there once, however many aliases lead to it.
+        // A Plan in an anchor is reported once, however many aliases refer to it.
         found.dedup_by(|a, b| {
             (a.place, a.rule, &a.field, &a.message) == (b.place, b.rule, &b.field, &b.message)
         });
@@ -95,17 +132,19 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
     report
 }
 
-fn unreadable(source: &Source, options: &Options, found: &mut Vec<Finding>) {
+fn check_readable(source: &Source, options: &Options, found: &mut Vec<Finding>) {
     let Some(severity) = options.levels.of(Rule::YamlSyntax) else {
         return;
     };
     for error in &source.stream.errors {
         let line = source.text.get(source.line_of(error.offset)).unwrap_or_default();
-        let is_template = source.text.contains("{{") && source.text.contains("}}");
-        let hint = if is_template {
-            Some("this looks like a template: render it first, as in `helm template … | refit validate -`")
+        let is_directive = |line: &str| line.starts_with('%');
+        let hint = if source.is_template() {
+            Some("this looks like a template; render it first, as in `helm template … | refit validate -`")
         } else if line.contains('\t') {
-            Some("there is a tab in the line; YAML is indented by blanks")
+            Some("the line has a tab; indent YAML with spaces")
+        } else if source.text.lines().any(is_directive) {
+            Some("remove the line that begins with `%`; kubectl refuses directives")
         } else {
             None
         };
@@ -122,7 +161,7 @@ fn unreadable(source: &Source, options: &Options, found: &mut Vec<Finding>) {
     }
 }
 
-/// An object that is looked at, and what is found in it.
+/// An object, and the findings about it.
 struct Subject<'a> {
     source: &'a Source,
     object: &'a Object<'a>,
@@ -140,58 +179,108 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn plan(&mut self, options: &Options) {
-        // What is repeated
-        self.repeated();
-        // What the API server takes, and what it makes of it
+    /// Checks a Plan, and returns what could be read of it.
+    fn plan(&mut self, options: &Options, nodes: &[Running]) -> Option<Plan> {
+        self.check_repeated_keys();
+        // What the API server accepts, and what it stores
         let read = self.read_by_schema();
-        // Names and labels
         self.check_metadata(options.namespace.as_deref());
-        // The Plan, without what was refused
+        // The Plan, without the refused fields
         let plan: Plan = match serde_json::from_value(read) {
             Ok(plan) => plan,
             Err(error) => {
-                self.tell(
+                self.report(
                     Rule::WrongType,
                     "spec",
                     format!("the Plan cannot be read: {error}"),
                     None,
                 );
-                return;
+                return None;
             }
         };
-        // What the controller says of it
+        if !self.has("spec") {
+            let line = "add `spec: {concurrency: 1, version: v1.33.4+k3s1, nodeSelector: {}, upgrade: {image: rancher/k3s-upgrade}}`";
+            self.report(
+                Rule::NoVersion,
+                "spec",
+                format!(
+                    "spec is missing, and the controller says: {}",
+                    controller::UNRESOLVABLE
+                ),
+                Some(line.to_owned()),
+            );
+            return Some(plan);
+        }
         self.check_as_controller(&plan);
-        // What the API server says of its Jobs
         self.check_jobs(&plan);
         self.check_images(&plan.spec);
-        // What is hardly meant
         self.check_selector(&plan);
         self.check_window(&plan.spec);
         self.check_suspicious(&plan);
+        self.check_control_plane(&plan);
+        self.check_versions(&plan, nodes);
+        Some(plan)
     }
 
-    fn repeated(&mut self) {
+    fn check_repeated_keys(&mut self) {
+        let merged = self.merged_objects();
+        for offset in &merged {
+            self.report_at(
+                Rule::DuplicateKey,
+                *offset,
+                None,
+                "a second object begins here without a line `---` above it".to_owned(),
+                Some("put a line of three dashes above this one; kubectl sees one object, and the first is lost".to_owned()),
+            );
+        }
+        let top = self
+            .object
+            .node
+            .object()
+            .map_or(&[][..], |object| &object.repeated);
+        let is_told = |offset: usize| !merged.is_empty() && top.iter().any(|key| key.span.start == offset);
         let repeated: Vec<_> = self
             .object
             .node
             .repeated()
             .iter()
+            .filter(|key| !is_told(key.span.start))
             .map(|key| (key.span.start, key.name.clone()))
             .collect();
         for (offset, name) in repeated {
-            self.tell_at(
+            self.report_at(
                 Rule::DuplicateKey,
                 offset,
                 None,
-                format!("the key {name:?} is there for the second time"),
-                Some("keep one of the two".to_owned()),
+                format!("the key {name:?} appears twice in the same object"),
+                Some("keep one of the two; kubectl takes the last".to_owned()),
             );
         }
     }
 
-    /// Whether a Plan of this name has been seen, in this file or another.
-    fn known(&mut self, names: &mut BTreeMap<(String, String), String>) {
+    /// Offsets of further objects that no `---` separates from the first: their identifying keys appear again.
+    fn merged_objects(&self) -> Vec<usize> {
+        let Some(object) = self.object.node.object() else {
+            return Vec::new();
+        };
+        let mut begins = Vec::new();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for key in &object.repeated {
+            if begins.is_empty() || !seen.insert(&key.name) {
+                begins.push(key.span.start);
+                seen = BTreeSet::from([key.name.as_str()]);
+            }
+        }
+        // One repeated key is a typo, not a second object.
+        let is_identity = |key: &&Key| matches!(key.name.as_str(), "apiVersion" | "kind" | "metadata");
+        if object.repeated.iter().filter(is_identity).count() < 2 {
+            begins.clear();
+        }
+        begins
+    }
+
+    /// Reports a Plan whose name an earlier Plan has, in this file or in another one.
+    fn check_unique(&mut self, names: &mut BTreeMap<(String, String), String>) {
         let Some(name) = self.object.metadata("name") else {
             return;
         };
@@ -200,15 +289,14 @@ impl<'a> Subject<'a> {
         let place = self.source.place(self.offset("metadata.name"));
         let here = format!("{}:{}", self.source.name, place.line);
         if let Some(first) = names.get(&key) {
-            let message = format!("Plan {:?} is already in {first}", self.object.title());
-            let hint = "the one that is applied last wins; give one of them another name".to_owned();
-            self.tell(Rule::DuplicatePlan, "metadata.name", message, Some(hint));
+            let message = format!("Plan {:?} is defined in {first} already", self.object.title());
+            let hint = "rename one of them; otherwise the one that is applied last wins".to_owned();
+            self.report(Rule::DuplicatePlan, "metadata.name", message, Some(hint));
         } else {
             names.insert(key, here);
         }
     }
 
-    /// The channel, where the Plan follows one.
     fn channel(&self) -> Option<Channel> {
         let text = |field: &str| {
             self.node(field)
@@ -216,12 +304,15 @@ impl<'a> Subject<'a> {
                 .filter(|text| !text.is_empty())
         };
         let url = text("spec.channel").filter(|url| !is_placeholder(url))?;
-        if text("spec.version").is_some() {
-            return None;
-        }
-        let hint = "without a version no node is started, and the next ones wait until the channel answers";
+        // A Plan with both keeps a channel for `refit pin`, which queries it to update the version.
+        let hint = if text("spec.version").is_some() {
+            "the Plan stays at its version: refit pin cannot tell whether there is a newer one"
+        } else {
+            "without a version no node is started, and the next ones wait until the channel answers"
+        };
         Some(Channel {
             url: url.to_owned(),
+            program: text("spec.upgrade.image").and_then(distribution_of),
             with_secret: self.has("spec.channelSecretRef") || self.has("spec.channelCASecretRef"),
             finding: self.finding(
                 Rule::ChannelUnreachable,
@@ -233,16 +324,19 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// An object that somebody must have meant to be a Plan.
-    fn nearly_a_plan(&mut self) {
+    /// Reports an object that was probably meant to be a Plan.
+    fn check_nearly_a_plan(&mut self) {
         let (version, kind) = (self.object.api_version.clone(), self.object.kind.clone());
         let wanted = format!("{GROUP}/{}", crate::api::crd::VERSION);
         let group = version.split('/').next().unwrap_or_default().to_owned();
+        if self.source.text.contains(GROUP) && !self.merged_objects().is_empty() {
+            self.check_repeated_keys();
+        }
         let has_spec = |field: &str| self.node("spec").is_some_and(|spec| spec.get(field).is_some());
         let looks_like_one = has_spec("upgrade") && (has_spec("nodeSelector") || has_spec("concurrency"));
         if group == GROUP && kind != "Plan" {
-            let message = format!("kind is {kind:?}: {GROUP} has no other kind than Plan");
-            self.tell(
+            let message = format!("kind is {kind:?}, but the only kind in {GROUP} is Plan");
+            self.report(
                 Rule::NotAPlan,
                 "kind",
                 message,
@@ -252,23 +346,32 @@ impl<'a> Subject<'a> {
             && version != wanted
             && (looks_like_one || group == GROUP || is_near(&group, GROUP))
         {
-            let message = format!("apiVersion is {version:?}: a Plan's is {wanted:?}");
+            let message = format!("apiVersion is {version:?}, but that of a Plan is {wanted:?}");
             let hint = format!("write `apiVersion: {wanted}`");
-            self.tell(Rule::NotAPlan, "apiVersion", message, Some(hint));
+            self.report(Rule::NotAPlan, "apiVersion", message, Some(hint));
         } else if looks_like_one && (kind.is_empty() || version.is_empty()) {
-            let hint = format!("write `apiVersion: {wanted}` and `kind: Plan`");
-            let message = "this looks like a Plan, and does not say so".to_owned();
-            self.tell(Rule::NotAPlan, "spec", message, Some(hint));
+            let lines = [("apiVersion", wanted.as_str(), &version), ("kind", "Plan", &kind)];
+            let lines = lines.iter().filter(|(_, _, given)| given.is_empty());
+            let lines: Vec<_> = lines
+                .map(|(field, value, _)| format!("`{field}: {value}`"))
+                .collect();
+            let message = "this looks like a Plan, but its apiVersion or kind is missing".to_owned();
+            self.report(
+                Rule::NotAPlan,
+                "spec",
+                message,
+                Some(format!("add {}", lines.join(" and "))),
+            );
         }
     }
 
-    /// A finding about a field, at its value, or where the value should be.
-    fn tell(&mut self, rule: Rule, field: &str, message: String, hint: Option<String>) {
+    /// A finding about a field, located at its value, or where the value should be.
+    fn report(&mut self, rule: Rule, field: &str, message: String, hint: Option<String>) {
         let offset = self.offset(field);
-        self.tell_at(rule, offset, Some(field), message, hint);
+        self.report_at(rule, offset, Some(field), message, hint);
     }
 
-    fn tell_at(
+    fn report_at(
         &mut self,
         rule: Rule,
         offset: usize,
@@ -300,18 +403,29 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// The value of a field, such as `spec.secrets[0].path`.
+    /// The value of a field such as `spec.secrets[0].path`.
     fn node(&self, field: &str) -> Option<&'a Node> {
         self.object.node.at(&steps(field))
     }
 
-    /// The field is there, and not null.
+    /// Whether the field is set and not null, or a comment says that a tool sets it.
     fn has(&self, field: &str) -> bool {
-        self.node(field).is_some_and(|node| !node.is_null())
+        let steps = steps(field);
+        let Some((Step::Key(key), way)) = steps.split_last() else {
+            return self.node(field).is_some_and(|node| !node.is_null());
+        };
+        let object = self.object.node.at(way).and_then(Node::object);
+        let entry = object.and_then(|object| object.entry(key));
+        entry.is_some_and(|entry| self.is_given(entry))
     }
 
-    /// Where a field is: a scalar where it stands; a list, an object or nothing at its key; what is not there where the
-    /// last that is there begins.
+    /// Whether the entry has a value, or a tool sets it.
+    fn is_given(&self, entry: &Entry) -> bool {
+        !entry.value.is_null() || in_comment(self.source, entry).is_some()
+    }
+
+    /// Location of a field: a scalar at its value; a list, an object or a null at its key; a missing field at its
+    /// closest existing parent.
     fn offset(&self, field: &str) -> usize {
         let mut node = self.object.node;
         let mut offset = node.offset();
@@ -334,13 +448,13 @@ impl<'a> Subject<'a> {
         offset
     }
 
-    /// What stands in the text for a scalar.
+    /// The source text of a scalar.
     fn written(&self, node: &Node) -> &'a str {
         self.source.text.get(node.span.clone()).unwrap_or_default()
     }
 }
 
-/// The steps to a field. Keys with dots cannot be said so; nothing that is looked up has any.
+/// Splits a path into steps. Keys with dots are not supported; none of the fields looked up here has one.
 fn steps(field: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     for part in field.split('.') {
@@ -352,17 +466,12 @@ fn steps(field: &str) -> Vec<Step> {
     steps
 }
 
-/// The text has a part that somebody else fills in, as Flux does with `${VERSION}`.
-pub(crate) fn is_placeholder(text: &str) -> bool {
-    text.split("${").skip(1).any(|rest| rest.contains('}'))
-}
-
 fn is_near(text: &str, wanted: &str) -> bool {
-    strsim::osa_distance(text, wanted) <= 3
+    text.len() <= wanted.len() + 12 && strsim::osa_distance(text, wanted) <= 3
 }
 
-/// What holds a field in the JSON of a Plan, and the last step to it.
-fn holder<'j>(plan: &'j mut Value, field: &str) -> Option<(&'j mut Value, Step)> {
+/// The parent of a field in the JSON of a Plan, and the last step to the field.
+fn parent_of<'j>(plan: &'j mut Value, field: &str) -> Option<(&'j mut Value, Step)> {
     let mut steps = steps(field);
     let last = steps.pop()?;
     let parent = steps.iter().try_fold(plan, |value, step| match step {
@@ -372,9 +481,9 @@ fn holder<'j>(plan: &'j mut Value, field: &str) -> Option<(&'j mut Value, Step)>
     Some((parent?, last))
 }
 
-/// Takes a field out of the JSON of a Plan, if it is there.
+/// Removes a field from the JSON of a Plan; false if it is absent.
 fn remove(plan: &mut Value, field: &str) -> bool {
-    match holder(plan, field) {
+    match parent_of(plan, field) {
         Some((Value::Object(fields), Step::Key(key))) => fields.remove(&key).is_some(),
         Some((Value::Array(items), Step::Index(index))) if index < items.len() => {
             items.remove(index);
@@ -384,9 +493,9 @@ fn remove(plan: &mut Value, field: &str) -> bool {
     }
 }
 
-/// Puts another text in place of an item of a list, if it is there.
+/// Replaces a list item by another text; false if it is absent.
 fn replace(plan: &mut Value, field: &str, text: &str) -> bool {
-    match holder(plan, field) {
+    match parent_of(plan, field) {
         Some((Value::Array(items), Step::Index(index))) if index < items.len() => {
             items[index] = text.into();
             true
@@ -395,17 +504,27 @@ fn replace(plan: &mut Value, field: &str, text: &str) -> bool {
     }
 }
 
-/// A Plan as the API server would store it, and what it and the controller would refuse about it.
-pub fn read_plan(source: &Source, object: &Object<'_>) -> (Plan, Vec<Finding>) {
+pub struct ReadPlan {
+    /// As the API server would store it, without placeholders in fields that are not text.
+    pub plan: Plan,
+    /// The same Plan as JSON.
+    pub json: Value,
+    /// Errors that the API server or the controller would return.
+    pub refused: Vec<Finding>,
+    pub placeholders: Vec<Finding>,
+}
+
+/// Reads a Plan as the API server and the controller would.
+pub fn read_plan(source: &Source, object: &Object<'_>) -> ReadPlan {
     let levels = Levels::default();
     let mut subject = Subject::new(source, object, &levels);
-    subject.repeated();
-    let read = subject.read_by_schema();
+    subject.check_repeated_keys();
+    let json = subject.read_by_schema();
     subject.check_metadata(None);
-    let plan: Plan = match serde_json::from_value(read) {
+    let plan: Plan = match serde_json::from_value(json.clone()) {
         Ok(plan) => plan,
         Err(error) => {
-            subject.tell(
+            subject.report(
                 Rule::WrongType,
                 "spec",
                 format!("the Plan cannot be read: {error}"),
@@ -416,7 +535,15 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> (Plan, Vec<Finding>) {
     };
     subject.check_as_controller(&plan);
     let mut found = subject.found;
-    found.retain(|found| found.severity == super::Severity::Error);
     found.sort_by_key(|found| (found.place, found.rule));
-    (plan, found)
+    let (refused, others): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|found| found.severity == super::Severity::Error);
+    let is_placeholder = |found: &Finding| found.rule == Rule::Placeholder;
+    ReadPlan {
+        plan,
+        json,
+        refused,
+        placeholders: others.into_iter().filter(is_placeholder).collect(),
+    }
 }

@@ -1,56 +1,41 @@
-//! Edits of a YAML text that change one value and no other byte.
+//! Edits of YAML text that change one value and no other byte.
 //!
-//! This proposes, the best way first; it does not judge. Whether a text that comes out still says the same otherwise is
-//! found out by reading it again, which is `pin`'s to do: YAML has more corners than anybody thinks of.
+//! This module only proposes edits, the best one first. `pin` reads the edited text again and checks that nothing else
+//! changed, because no edit is safe in every corner of YAML.
 
 use std::ops::Range;
 
 use super::Source;
 use super::yaml::{Entry, Node, Object, Style, is_text_to_all};
 
-/// A piece of text in place of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// The bytes that go; none where something is put in.
+    /// The replaced bytes; empty for an insertion.
     pub range: Range<usize>,
-    /// What comes in their place.
     pub text: String,
 }
 
-impl Edit {
-    /// The text with the edit made.
-    pub fn apply(&self, text: &str) -> Option<String> {
-        let (before, after) = (text.get(..self.range.start)?, text.get(self.range.end..)?);
-        Some([before, &self.text, after].concat())
-    }
-}
-
-/// Ways to give the field `key` of `parent` this value. Where it is not there, it is put behind the field `after`, or
+/// Edits that give the field `key` of `parent` this value. A missing field is inserted after the field `after`, or
 /// before all others.
-pub fn ways(source: &Source, parent: &Node, key: &str, value: &str, after: &str) -> Vec<Edit> {
+pub fn candidates(source: &Source, parent: &Node, key: &str, value: &str, after: &str) -> Vec<Edit> {
     let Some(object) = parent.object() else {
         return Vec::new();
     };
-    let mut ways = Vec::new();
-    if let Some(entry) = object.entry(key) {
-        ways.extend(in_place(source, entry, value));
-        if let Some(alias) = &entry.value.alias {
-            ways.push(Edit {
-                range: alias.clone(),
-                text: scalar(value, Style::Plain),
-            });
+    // A value from an alias or a merge key is changed at its anchor. An overriding value would leave the old version in
+    // the anchor, where people look for it.
+    match object.entry(key) {
+        Some(entry) => {
+            let is_json = parent.style == Style::Flow && entry.key.style == Style::Double;
+            in_place(source, entry, value, is_json)
         }
-        if !entry.merged {
-            return ways;
-        }
+        None => insertion(source, parent.style, object, key, value, after)
+            .into_iter()
+            .collect(),
     }
-    // A field of its own counts before what a merge key brings.
-    ways.extend(insertion(source, parent.style, object, key, value, after));
-    ways
 }
 
-/// The scalar where it stands.
-fn in_place(source: &Source, entry: &Entry, value: &str) -> Vec<Edit> {
+/// Replaces the scalar.
+fn in_place(source: &Source, entry: &Entry, value: &str, is_json: bool) -> Vec<Edit> {
     let (node, text) = (&entry.value, source.text.as_str());
     let written = text.get(node.span.clone()).unwrap_or_default();
     if node.is_null() && written.is_empty() {
@@ -61,26 +46,30 @@ fn in_place(source: &Source, entry: &Entry, value: &str) -> Vec<Edit> {
         text,
     };
     match node.style {
+        // A null or a number becomes text, which needs quotes in JSON.
+        Style::Plain if is_json && node.text().is_none() => {
+            vec![whole(scalar(value, Style::Double))]
+        }
         Style::Plain | Style::Single | Style::Double => vec![whole(scalar(value, node.style))],
         Style::Block => {
-            let mut ways = Vec::new();
-            // The text in its line, which keeps indicator and indentation.
+            let mut candidates = Vec::new();
+            // Replaces the text within its line, which keeps the block indicator and the indentation.
             let known = node.text().unwrap_or_default().trim();
             if !known.is_empty() && written.matches(known).count() == 1 {
                 let at = node.span.start + written.find(known).unwrap_or_default();
-                ways.push(Edit {
+                candidates.push(Edit {
                     range: at..at + known.len(),
                     text: value.to_owned(),
                 });
             }
-            ways.extend(in_place_of_block(text, entry, value));
-            ways
+            candidates.extend(in_place_of_block(text, entry, value));
+            candidates
         }
         Style::Indented | Style::Flow => Vec::new(),
     }
 }
 
-/// A plain scalar in place of a block: `|` keeps a line break that no version may have.
+/// Replaces a block scalar by a plain one: `|` adds a line break, which no version may have.
 fn in_place_of_block(text: &str, entry: &Entry, value: &str) -> Option<Edit> {
     let span = &entry.value.span;
     let header = text.get(entry.key.span.end..span.start)?;
@@ -92,7 +81,7 @@ fn in_place_of_block(text: &str, entry: &Entry, value: &str) -> Option<Edit> {
     })
 }
 
-/// A value for a key that has none.
+/// Inserts a value after a key that has none.
 fn after_colon(text: &str, entry: &Entry, value: &str) -> Option<Edit> {
     let rest = text.get(entry.key.span.end..)?;
     let colon = rest.find(':').filter(|at| rest[..*at].trim().is_empty())?;
@@ -103,7 +92,7 @@ fn after_colon(text: &str, entry: &Entry, value: &str) -> Option<Edit> {
     })
 }
 
-/// The field, put in.
+/// Inserts the field.
 fn insertion(
     source: &Source,
     style: Style,
@@ -124,7 +113,7 @@ fn insertion(
     }
 }
 
-/// A line of its own, with the indentation and the line end of its neighbour.
+/// A new line with the indentation and the line break of its neighbour.
 fn new_line(source: &Source, neighbour: &Entry, is_after: bool, key: &str, value: &str) -> Edit {
     let text = source.text.as_str();
     let start = neighbour.key.span.start;
@@ -158,7 +147,7 @@ fn new_line(source: &Source, neighbour: &Entry, is_after: bool, key: &str, value
     }
 }
 
-/// An entry among those in braces, written as its neighbour is: with quotes as in JSON, on a line of its own.
+/// A new entry in braces, formatted like its neighbour: quoted as in JSON, on a line of its own.
 fn in_flow(source: &Source, neighbour: &Entry, is_after: bool, key: &str, value: &str) -> Edit {
     let text = source.text.as_str();
     let start = neighbour.key.span.start;
@@ -203,20 +192,33 @@ fn in_flow(source: &Source, neighbour: &Entry, is_after: bool, key: &str, value:
     }
 }
 
-/// The value as a scalar in that style; with quotes in place of none where a reader might take it for something else.
+/// The value as a scalar in that style, quoted if a YAML reader might not take the plain scalar for a string.
 fn scalar(value: &str, style: Style) -> String {
     match style {
         Style::Single => format!("'{value}'"),
-        Style::Plain if is_text_to_all(value) => value.to_owned(),
+        Style::Plain if is_text_to_all(value) || is_plain_image(value) => value.to_owned(),
         _ => format!("\"{value}\""),
     }
+}
+
+/// Whether every YAML reader takes the unquoted image for a string: it has no `: ` and is not a base-60 number (YAML
+/// 1.1).
+fn is_plain_image(value: &str) -> bool {
+    let known = |c: char| c.is_ascii_alphanumeric() || "._+-/:@".contains(c);
+    let (first, last) = (value.chars().next(), value.chars().next_back());
+    let is_word = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    value.chars().all(known)
+        && is_word(first)
+        && is_word(last)
+        && value.contains(|c: char| c.is_ascii_alphabetic())
+        && value.contains(['/', ':', '@'])
 }
 
 fn value_end(node: &Node) -> usize {
     node.alias.as_ref().unwrap_or(&node.span).end
 }
 
-/// What stands before a key, as blanks: a `- ` counts as much as it is wide.
+/// The indentation of a key in blanks, with `- ` as blanks of the same width.
 fn indentation(source: &Source, key: usize) -> String {
     let line = source.line_of(key);
     let before = source.text.get(line.start..key).unwrap_or_default();
@@ -224,13 +226,13 @@ fn indentation(source: &Source, key: usize) -> String {
     before.trim_start_matches('\u{feff}').chars().map(blank).collect()
 }
 
-/// The line break of a line; nothing for the last one, if it has none.
+/// The line break of a line; empty for a last line without one.
 fn line_end<'t>(text: &'t str, line: &Range<usize>) -> &'t str {
     let line = text.get(line.clone()).unwrap_or_default();
     &line[line.trim_end_matches(['\n', '\r']).len()..]
 }
 
-/// The line break that the text has elsewhere.
+/// The line break that the rest of the text uses.
 fn usual_line_end(text: &str) -> &'static str {
     match text.find('\n') {
         Some(at) if text[..at].ends_with('\r') => "\r\n",

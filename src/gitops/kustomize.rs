@@ -1,4 +1,4 @@
-//! Which files are patches of Kustomize: pieces of objects, which are not to be judged as whole ones.
+//! Patches of Kustomize: parts of objects, which must not be validated as whole objects.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -8,7 +8,7 @@ use super::yaml::Node;
 
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// The files that a kustomization among the sources patches with.
+/// The patch files that the kustomizations among the sources name.
 pub fn patches(sources: &[Source]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for source in sources {
@@ -29,7 +29,6 @@ pub fn patches(sources: &[Source]) -> BTreeSet<PathBuf> {
     found
 }
 
-/// Whether a source is one of them.
 pub fn is_patch(patches: &BTreeSet<PathBuf>, source: &Source) -> bool {
     source
         .path
@@ -42,12 +41,12 @@ fn files(document: &Node) -> impl Iterator<Item = &str> {
     let by_path = items("patches").chain(items("patchesJson6902"));
     by_path
         .filter_map(|patch| patch.get("path")?.text())
-        // Either a file or the patch itself, which has several lines or a key.
+        // An entry is either a file name or the patch itself, which has several lines or a key.
         .chain(items("patchesStrategicMerge").filter_map(Node::text))
         .filter(|file| !file.contains(['\n', ':']))
 }
 
-/// A path without `.` and, as far as can be told without looking, `..`.
+/// A path without `.` and, as far as possible without reading the file system, `..`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_kustomization_patches_with_is_known() {
+    fn the_patches_of_a_kustomization_are_known() {
         let source = |name: &str, text: &str| Source::new(name, Some(Path::new(name)), text.to_owned());
         let text = "patches:\n- path: ../patches/./one.yaml\n- patch: |-\n    spec: {}\npatchesStrategicMerge: [two.yaml, \"a: \
                     b\"]\npatchesJson6902: [{path: three.json}]\nresources: [four.yaml]\n";

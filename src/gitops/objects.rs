@@ -1,30 +1,27 @@
-//! The objects in a document: itself, or the items of a list, which may be lists again.
+//! The objects in a document: the document itself, or the items of a list, which may be lists again.
 
 use super::yaml::{Node, Step};
 use crate::api::names::GROUP;
 
-/// An object in a file.
 #[derive(Clone, Debug)]
 pub struct Object<'s> {
-    /// Which document of the file, from 0.
+    /// Index of the document in the file.
     pub document: usize,
-    /// The way to it within the document.
+    /// The path within the document.
     pub path: Vec<Step>,
-    /// The object.
     pub node: &'s Node,
-    /// Its `apiVersion`, or the one that its list says.
+    /// Its `apiVersion`, or the one implied by its list.
     pub api_version: String,
-    /// Its `kind`, or the one that its list says.
+    /// Its `kind`, or the one implied by its list.
     pub kind: String,
 }
 
 impl Object<'_> {
-    /// It is a Plan.
     pub fn is_plan(&self) -> bool {
         self.kind == "Plan" && self.api_version == format!("{GROUP}/{}", crate::api::crd::VERSION)
     }
 
-    /// A text in its metadata.
+    /// A string field of the metadata.
     pub fn metadata(&self, field: &str) -> Option<&str> {
         self.node
             .get("metadata")?
@@ -33,7 +30,7 @@ impl Object<'_> {
             .filter(|text| !text.is_empty())
     }
 
-    /// How people call it: namespace and name, as far as it has them.
+    /// Namespace and name, as far as the object has them.
     pub fn title(&self) -> String {
         let name = self.metadata("name").unwrap_or("without a name");
         match self.metadata("namespace") {
@@ -71,7 +68,7 @@ fn collect<'s>(
     if let Some(of) = kind.strip_suffix("List")
         && let Some(items) = node.get("items")
     {
-        // The items of a `PlanList` need not say that they are Plans.
+        // Items of a `PlanList` may omit `apiVersion` and `kind`.
         let of_list = (!of.is_empty()).then_some((api_version, of));
         for (index, item) in items.items().iter().enumerate() {
             let mut path = path.clone();

@@ -1,62 +1,89 @@
-//! `refit pin`: which version a Plan in a file gets, and the text with it.
+//! `refit pin`: the version that a Plan in a file gets, and the text with that version.
 //!
-//! An edit counts only if the text that comes out, read again, is the same Plan with that version, and all else in the
-//! file is what it was. Otherwise nothing is written, and it is said why.
+//! An edit is accepted only if the new text, parsed again, differs from the old one in nothing but the version of the
+//! Plan. Otherwise nothing is written, and the error says why.
+
+mod images;
+mod rewrite;
+mod shared;
+mod written;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
-use super::check::{Reference, is_placeholder};
-use super::edit::ways;
+use super::Source;
 use super::objects::{Object, objects};
-use super::yaml::{Node, Step};
-use super::{Source, edit::Edit};
-use crate::api::{Plan, VersionPolicySpec};
-use crate::channel::Offer;
-use crate::channel::version::{self, Refused, munge};
-use crate::version::Range;
+use super::yaml::{Kind, Node, Step};
+use crate::api::VersionPolicySpec;
 use crate::version::policy::{self, Circumstances, Offered, Policy, choose};
+use crate::version::tag::{self, Refused, munge};
+use crate::version::{Range, Version, distribution_of};
+
+pub use images::{left_behind, versioned_images};
+pub use rewrite::{PinError, PinErrorKind, rewrite};
+pub use written::Other;
+use written::Written;
 
 const VERSION: &str = "version";
 const CHANNEL: &str = "channel";
 
-/// A Plan in a file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PlanAt {
-    /// Which document, from 0.
+pub struct PlanInFile {
+    /// Index of the document in the file.
     pub document: usize,
-    /// The way to the Plan in it.
+    /// The path of the Plan within the document.
     pub path: Vec<Step>,
     /// Namespace and name.
     pub title: String,
-    /// Name alone.
     pub name: String,
-    /// The line of the version, or where it will be: that of the channel, or of the Plan.
+    /// The line of the version, or where it will be inserted: that of the channel, or of the Plan.
     pub line: usize,
-    /// `spec.channel`.
     pub channel: Option<String>,
-    /// `spec.version`.
+    /// `spec.version`, if it is a version.
     pub version: Option<String>,
-    /// `spec.versionPolicy`, or why it cannot be read.
+    /// YAML parses the version as a number, which the API server refuses.
+    pub is_number: bool,
+    /// A `spec.version` that is not a version, and is not replaced.
+    pub other: Option<Other>,
+    /// `spec.versionPolicy`, or why it is invalid.
     pub policy: Result<Policy, String>,
-    /// What of the two somebody else fills in, as Flux does with `${VERSION}`.
-    pub placeholder: Option<String>,
-    /// Images, and where they are.
+    /// The placeholder that the channel contains.
+    pub channel_placeholder: Option<String>,
+    /// SOPS protects the values of the file with a checksum.
+    pub is_guarded_by_sops: bool,
+    /// Images and their paths.
     pub images: Vec<(Vec<Step>, String)>,
+    /// The distribution that `spec.upgrade.image` installs, judged by its name.
+    pub distribution: Option<&'static str>,
 }
 
-/// The Plans in a file.
-pub fn plans(source: &Source) -> Vec<PlanAt> {
+pub fn plans(source: &Source) -> Vec<PlanInFile> {
     objects(&source.stream.documents)
         .iter()
         .filter(|object| object.is_plan())
-        .map(|object| plan_at(source, object))
+        .map(|object| plan_in_file(source, object))
         .collect()
 }
 
-fn plan_at(source: &Source, object: &Object<'_>) -> PlanAt {
+/// Why the version or channel of a Plan is invalid, so that it cannot be resolved.
+pub fn wrong_version(source: &Source, object: &Object<'_>) -> Option<String> {
+    let spec = object.node.get("spec");
+    match written::version(source, spec) {
+        Written::Version { text, is_number } => is_number.then(|| {
+            format!(
+                "spec.version is the number {text}, which the API server refuses; write \"{text}\" in quotes"
+            )
+        }),
+        // The controller accepts words such as `latest`.
+        Written::Other(other) if other.is_word => None,
+        Written::Other(other) => Some(format!("spec.version is {}; {}", other.what, other.remedy)),
+        Written::Absent => written::channel_placeholder(source, spec)
+            .map(|channel| format!("spec.channel is {channel}; resolve the rendered file")),
+    }
+}
+
+fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
     let spec = object.node.get("spec");
     let field = |name: &str| spec.and_then(|spec| spec.get(name));
     let text = |name: &str| {
@@ -73,21 +100,40 @@ fn plan_at(source: &Source, object: &Object<'_>) -> PlanAt {
         let image = field(container)?.get("image")?.text()?.to_owned();
         Some((path, image))
     };
-    PlanAt {
+    let (version, is_number, other) = match written::version(source, spec) {
+        Written::Absent => (None, false, None),
+        Written::Version { text, is_number } => (Some(text), is_number, None),
+        Written::Other(other) => (None, false, Some(other)),
+    };
+    PlanInFile {
         document: object.document,
         path: object.path.clone(),
         title: object.title(),
         name: object.metadata("name").unwrap_or_default().to_owned(),
         line: source.place(place.offset()).line,
-        placeholder: [VERSION, CHANNEL]
-            .into_iter()
-            .filter_map(text)
-            .find(|text| is_placeholder(text)),
+        channel_placeholder: written::channel_placeholder(source, spec),
+        is_guarded_by_sops: is_guarded_by_sops(source, object.document),
         policy: field("versionPolicy").map_or_else(|| Ok(Policy::default()), policy_of),
         channel: text(CHANNEL),
-        version: text(VERSION),
+        version,
+        is_number,
+        other,
         images: ["prepare", "upgrade"].into_iter().filter_map(image).collect(),
+        distribution: image("upgrade").and_then(|(_, image)| distribution_of(&image)),
     }
+}
+
+/// Whether `sops` keeps a checksum of all values in the file: by default it includes those that are not encrypted.
+fn is_guarded_by_sops(source: &Source, document: usize) -> bool {
+    let sops = source
+        .stream
+        .documents
+        .get(document)
+        .and_then(|document| document.get("sops"));
+    sops.is_some_and(|sops| {
+        let encrypted_only = sops.get("mac_only_encrypted").map(|node| &node.kind);
+        sops.get("mac").is_some() && !matches!(encrypted_only, Some(Kind::Bool(true)))
+    })
 }
 
 fn policy_of(node: &Node) -> Result<Policy, String> {
@@ -99,76 +145,67 @@ fn policy_of(node: &Node) -> Result<Policy, String> {
         .map_err(|error| error.to_string())
 }
 
-/// What becomes of what a channel offers.
+/// The decision about a version that a channel offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is there already, in whatever spelling.
+    /// The Plan has this version, perhaps in another spelling.
     Same,
-    /// It is taken, spelled so.
+    /// Write the version in this spelling.
     Take(String),
-    /// Nothing is taken, as somebody has asked for: why.
+    /// Keep the version, as the policy requests, for this reason.
     Kept(String),
-    /// It is not taken, and somebody has to look.
+    /// The version cannot be taken; a person has to decide.
     Refused(Refusal),
 }
 
-/// Why a version is not taken.
+/// Why a version is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is none, or nothing that the Plan would move to.
+    /// It is not a version, or the policy refuses it.
     #[error(transparent)]
     Version(#[from] Refused),
-    /// It is older than what is there.
+    /// It is older than the current version.
     #[error("{offered:?} is older than {current:?}; --allow-downgrade takes it")]
-    Downgrade {
-        /// What is there.
-        current: String,
-        /// What is offered.
-        offered: String,
-    },
-    /// It cannot be compared with what is there, or with the range.
+    Downgrade { current: String, offered: String },
+    /// It cannot be compared with the current version, or with the range.
     #[error("{offered:?} cannot be compared: {why}")]
-    Incomparable {
-        /// What is offered.
-        offered: String,
-        /// Why not.
-        why: String,
-    },
+    Incomparable { offered: String, why: String },
 }
 
-/// Judges what a channel offers by the version that is there, as the controller does. What it proposes, whoever takes the file
+/// Decides about an offered version as the controller would. `versionPolicy.propose` does not hold it back, because the
+/// review of the file is the approval.
 /// approves.
-pub fn judge(current: Option<&str>, offer: &Offer, policy: &Policy, now: Timestamp) -> Verdict {
+pub fn decide_version(
+    current: Option<&str>,
+    distribution: Option<&str>,
+    offered: &Offered,
+    policy: &Policy,
+    now: Timestamp,
+) -> Verdict {
     let policy = Policy {
         propose: false,
         ..policy.clone()
     };
-    // What is there may be no version at all: then anything is better.
-    let known = current.map(munge).filter(|known| version::check(known).is_ok());
+    // Any version is better than a value that is not a version.
+    let known = current.map(munge).filter(|known| tag::check(known).is_ok());
     let circumstances = Circumstances {
         current: known.as_deref(),
         seen: &BTreeMap::new(),
         approved: None,
+        distribution,
         withdrawn: None,
         polled: now,
         now,
     };
-    let choice = choose(&policy, &Offered::from(offer), &circumstances);
+    let choice = choose(&policy, offered, &circumstances);
     if let Some(take) = choice.take {
         if known.as_ref() == Some(&take) {
             return Verdict::Same;
         }
-        let release = offer
-            .releases
-            .iter()
-            .find(|release| munge(&release.version) == take);
-        return Verdict::Take(spelled(
-            current,
-            release.map_or(&take, |release| &release.version),
-        ));
+        return Verdict::Take(in_spelling_of(current, offered.released(&take).unwrap_or(&take)));
     }
     let Some(held) = choice.held else {
-        let why = "the channel offers nothing that could be taken";
+        let why = "the channel offers no version that the Plan accepts";
         return Verdict::Kept(choice.fault.unwrap_or_else(|| why.to_owned()));
     };
     let offered = held.version;
@@ -194,15 +231,15 @@ pub fn judge(current: Option<&str>, offer: &Offer, policy: &Policy, now: Timesta
     }
 }
 
-/// The version in the spelling of the one that is there: with `-` for `+` where that is how it is written.
-fn spelled(current: Option<&str>, offered: &str) -> String {
+/// The offered version in the spelling of the current one: with `-` for `+` where the file has that.
+fn in_spelling_of(current: Option<&str>, offered: &str) -> String {
     match current {
         Some(current) if !current.contains('+') && has_build(current) => munge(offered),
         _ => offered.to_owned(),
     }
 }
 
-/// The version ends as a munged build does: `-k3s1`, `-rke2r2`.
+/// Whether the version ends like a munged build: `-k3s1`, `-rke2r2`.
 fn has_build(version: &str) -> bool {
     version.rsplit_once('-').is_some_and(|(_, last)| is_build(last))
 }
@@ -214,292 +251,37 @@ fn is_build(text: &str) -> bool {
     })
 }
 
-/// A Plan that gets a version.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Want {
-    /// The Plan.
-    pub plan: PlanAt,
-    /// The version.
-    pub version: String,
-    /// Move the tags of images that are the version of now.
-    pub images: bool,
-    /// Digests of images, by their names with tags: those of the Plan that follow its version get theirs.
-    pub digests: BTreeMap<String, String>,
-}
-
-/// Why a text cannot be changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {problem}")]
-pub struct PinError {
-    /// The file.
-    pub file: String,
-    /// The line.
-    pub line: usize,
-    /// What is in the way.
-    pub problem: Box<Problem>,
-}
-
-/// What keeps a text from being changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
-    /// A part of the file is not YAML.
-    #[error("this is not YAML: {0}")]
-    Syntax(String),
-    /// A key is there twice in a Plan that is to be changed.
-    #[error("the key {0:?} is there for the second time; which of the two counts depends on the reader")]
-    Repeated(String),
-    /// No edit leaves all else as it is.
-    #[error(
-        "Plan {plan:?} cannot get {field} {value:?} without a change to something else{why}; edit it by hand"
-    )]
-    NoWay {
-        /// Namespace and name of the Plan.
-        plan: String,
-        /// The field.
-        field: String,
-        /// What it was to become.
-        value: String,
-        /// What it would change, where that is known.
-        why: String,
-    },
-}
-
-/// The text with the versions that are wanted, which is the text itself where they are there already.
-///
-/// # Errors
-/// Nothing is changed then, though other Plans of the file could be.
-pub fn rewrite(source: &Source, wants: &[Want]) -> Result<String, PinError> {
-    let mut changed: Option<Source> = None;
-    for want in wants {
-        check_readable(changed.as_ref().unwrap_or(source), want)?;
-        let mut values: Vec<_> = tags(want);
-        let version = [want.plan.path.as_slice(), &["spec".into(), VERSION.into()]].concat();
-        values.push((version, want.version.clone()));
-        for (path, value) in values {
-            let now = changed.as_ref().unwrap_or(source);
-            changed = set(now, want, wants, &path, &value)?.or(changed);
-        }
+/// A warning about the move from one version to another: skipped minor versions, or a downgrade.
+pub fn remark(current: &str, wanted: &str, distribution: Option<&str>) -> Option<String> {
+    let (current, wanted) = (current.parse::<Version>().ok()?, wanted.parse::<Version>().ok()?);
+    let is_back = wanted.compare(&current).is_ok_and(std::cmp::Ordering::is_lt)
+        || wanted.compare_numbers(&current).is_lt();
+    if is_back {
+        return Some("a downgrade".to_owned());
     }
-    Ok(changed.map_or_else(|| source.text.clone(), |changed| changed.text))
-}
-
-fn check_readable(source: &Source, want: &Want) -> Result<(), PinError> {
-    let failed = |offset: usize, problem: Problem| {
-        Err(PinError {
-            file: source.name.clone(),
-            line: source.place(offset).line,
-            problem: Box::new(problem),
-        })
-    };
-    if let Some(error) = source.stream.errors.first() {
-        return failed(error.offset, Problem::Syntax(error.message.clone()));
+    // Other programs may skip minor versions: 22.04 is followed by 22.10.
+    let is_kubernetes = distribution.is_some() || wanted.builder().is_some() || wanted.major() == 1;
+    let (first, last) = (current.minor()? + 1, wanted.minor()?.checked_sub(1)?);
+    let major = wanted.major();
+    if !is_kubernetes || current.minors_from(&wanted)? < 2 {
+        return None;
     }
-    let document = source.stream.documents.get(want.plan.document);
-    let repeated = document.map(Node::repeated).unwrap_or_default();
-    match repeated.first() {
-        Some(key) => failed(key.span.start, Problem::Repeated(key.name.clone())),
-        None => Ok(()),
-    }
-}
-
-/// Images that follow the version, and what they become.
-fn tags(want: &Want) -> Vec<(Vec<Step>, String)> {
-    let images = want.plan.images.iter();
-    images
-        .filter_map(|(path, image)| {
-            let follower = follower(image, want.plan.version.as_deref(), &want.version)?;
-            let digest = want.digests.get(&follower.tagged);
-            let image = match digest {
-                Some(digest) => format!("{}@{digest}", follower.tagged),
-                // A digest is that of one version.
-                None if want.images && follower.has_tag && !follower.has_digest => follower.tagged,
-                None => return None,
-            };
-            Some((path.clone(), image))
-        })
-        .collect()
-}
-
-/// An image that follows the version of its Plan.
-struct Follower {
-    /// With the version that is wanted as its tag, and no digest.
-    tagged: String,
-    has_tag: bool,
-    has_digest: bool,
-}
-
-/// Nothing for an image that has another tag than the version of now, or a digest and no tag.
-fn follower(image: &str, now: Option<&str>, wanted: &str) -> Option<Follower> {
-    let reference = Reference::read(image)?;
-    let follows = match reference.tag {
-        Some(tag) => Some(tag) == now.map(munge).as_deref(),
-        None => reference.is_name_only,
-    };
-    follows.then(|| Follower {
-        tagged: format!("{}:{}", reference.name, munge(wanted)),
-        has_tag: reference.tag.is_some(),
-        has_digest: image.contains('@'),
-    })
-}
-
-/// The images of a Plan that follow its version, with the one that is wanted as their tag.
-pub fn followers(plan: &PlanAt, wanted: &str) -> Vec<String> {
-    let images = plan.images.iter();
-    let tagged = images.filter_map(|(_, image)| follower(image, plan.version.as_deref(), wanted));
-    tagged.map(|follower| follower.tagged).collect()
-}
-
-/// The source with a value set; nothing where it is there already.
-fn set(
-    source: &Source,
-    want: &Want,
-    wants: &[Want],
-    path: &[Step],
-    value: &str,
-) -> Result<Option<Source>, PinError> {
-    let document = source.stream.documents.get(want.plan.document);
-    let (Some(document), Some((Step::Key(key), parent))) = (document, path.split_last()) else {
-        return Ok(None);
-    };
-    // It may have come with an edit before: an alias leads to what another Plan says.
-    if document.at(path).and_then(Node::text) == Some(value) {
-        return Ok(None);
-    }
-    let node = document.at(parent);
-    let mut why = String::new();
-    for edit in node
-        .map(|node| ways(source, node, key, value, CHANNEL))
-        .unwrap_or_default()
-    {
-        match made(source, &edit, want, wants, path, value) {
-            Ok(changed) => return Ok(Some(changed)),
-            Err(other) if why.is_empty() => why = other,
-            Err(_) => {}
-        }
-    }
-    Err(PinError {
-        file: source.name.clone(),
-        line: want.plan.line,
-        problem: Box::new(Problem::NoWay {
-            plan: want.plan.title.clone(),
-            field: key.clone(),
-            value: value.to_owned(),
-            why,
-        }),
-    })
-}
-
-/// The source with the edit made, if it then says what it said before but for the value.
-fn made(
-    source: &Source,
-    edit: &Edit,
-    want: &Want,
-    wants: &[Want],
-    path: &[Step],
-    value: &str,
-) -> Result<Source, String> {
-    let text = edit.apply(&source.text).ok_or_else(String::new)?;
-    let changed = source.with_text(text);
-    if !changed.stream.errors.is_empty() || changed.stream.documents.len() != source.stream.documents.len() {
-        return Err(String::new());
-    }
-    // An anchor may give several Plans their version, if all of them are to get it.
-    let may_change: Vec<(usize, Vec<Step>)> = wants
-        .iter()
-        .filter(|other| munge(&other.version) == munge(&want.version))
-        .flat_map(|other| {
-            let version = [other.plan.path.as_slice(), &["spec".into(), VERSION.into()]].concat();
-            let images = tags(other).into_iter().map(|(path, _)| path);
-            images
-                .chain([version])
-                .map(|path| (other.plan.document, path))
-                .collect::<Vec<_>>()
-        })
-        .filter(|(_, other)| other.last() == path.last())
-        .collect();
-    for (index, (old, new)) in source
-        .stream
-        .documents
-        .iter()
-        .zip(&changed.stream.documents)
-        .enumerate()
-    {
-        let (mut expected, found) = (old.to_json(), new.to_json());
-        for (_, path) in may_change.iter().filter(|(document, _)| *document == index) {
-            if new.at(path).and_then(Node::text) == Some(value) {
-                put(&mut expected, path, value);
-            }
-        }
-        if index == want.plan.document {
-            put(&mut expected, path, value);
-        }
-        if expected != found {
-            let at = difference(&expected, &found, String::new());
-            return Err(at.map(|at| format!(" ({at})")).unwrap_or_default());
-        }
-    }
-    // The Plan itself, as the controller reads it.
-    let read = |source: &Source| {
-        let node = source
-            .stream
-            .documents
-            .get(want.plan.document)?
-            .at(&want.plan.path)?;
-        Some(node.to_json())
-    };
-    let (old, new) = (read(source), read(&changed));
-    let mut expected = old.ok_or_else(String::new)?;
-    put(
-        &mut expected,
-        path.get(want.plan.path.len()..).unwrap_or_default(),
-        value,
-    );
-    let plan = |json: Value| serde_json::from_value::<Plan>(json).map_err(|error| format!(" ({error})"));
-    if plan(expected)? == plan(new.ok_or_else(String::new)?)? {
-        Ok(changed)
+    Some(if first == last {
+        format!("skips minor version {major}.{first}")
     } else {
-        Err(String::new())
-    }
+        format!("skips minor versions {major}.{first} to {major}.{last}")
+    })
 }
 
-fn put(json: &mut Value, path: &[Step], value: &str) {
-    let Some((Step::Key(key), way)) = path.split_last() else {
-        return;
-    };
-    let parent = way.iter().try_fold(json, |json, step| match step {
-        Step::Key(key) => json.get_mut(key),
-        Step::Index(index) => json.get_mut(index),
-    });
-    if let Some(Value::Object(fields)) = parent {
-        fields.insert(key.clone(), value.into());
-    }
-}
-
-/// Where two values differ first.
-fn difference(one: &Value, other: &Value, at: String) -> Option<String> {
-    let below = |key: &str| {
-        if at.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{at}.{key}")
-        }
-    };
-    match (one, other) {
-        (Value::Object(one), Value::Object(other)) => {
-            one.keys()
-                .chain(other.keys())
-                .find_map(|key| match (one.get(key), other.get(key)) {
-                    (Some(one), Some(other)) => difference(one, other, below(key)),
-                    _ => Some(below(key)),
-                })
-        }
-        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => one
-            .iter()
-            .zip(other)
-            .enumerate()
-            .find_map(|(index, (one, other))| difference(one, other, format!("{at}[{index}]"))),
-        _ => (one != other).then_some(at),
-    }
+/// A Plan, and the version to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PinRequest {
+    pub plan: PlanInFile,
+    pub version: String,
+    /// Change the tags of images that are the current version.
+    pub images: bool,
+    /// Digests by image with tag. Images of the Plan that follow its version get theirs.
+    pub digests: BTreeMap<String, String>,
 }
 
 #[cfg(test)]

@@ -1,22 +1,21 @@
 //! Lines and columns of a text.
 
-/// A place for people: both count from 1, columns in characters.
+/// A location for people: both count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place {
-    /// Line, from 1.
     pub line: usize,
-    /// Column, from 1, in characters. A byte order mark is none.
+    /// Counted in characters, without a byte order mark.
     pub column: usize,
 }
 
-/// Where the lines of a text begin.
+/// Offsets of the lines of a text.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     starts: Vec<usize>,
 }
 
 impl Lines {
-    /// Finds the lines. They end with LF, CR LF or CR, as in YAML.
+    /// Splits at LF, CR LF and CR, as YAML does.
     pub fn new(text: &str) -> Self {
         let bytes = text.as_bytes();
         let ends = bytes.iter().enumerate().filter_map(|(at, byte)| match byte {
@@ -29,7 +28,6 @@ impl Lines {
         }
     }
 
-    /// The place of a byte of the text.
     pub fn place(&self, text: &str, offset: usize) -> Place {
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts.get(line - 1).copied().unwrap_or_default();
@@ -40,7 +38,7 @@ impl Lines {
         }
     }
 
-    /// First and last byte (exclusive, its line break included) of the line in which a byte is.
+    /// Byte range of the line around an offset, with its line break.
     pub fn line_of(&self, text: &str, offset: usize) -> std::ops::Range<usize> {
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts.get(line - 1).copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The rules of `refit validate`: a closed list. Each has a name by which it is switched off, what it weighs, and a line
-//! that says what it finds; `docs/gitops.md` prints the same list.
+//! The rules of `refit validate`, a closed list. A rule has a name (for the flags that change its severity), a default
+//! severity, and one line of description; `docs/gitops.md` has the same list.
 
 use std::fmt;
 
@@ -7,27 +7,26 @@ use super::finding::Severity::{self, Error, Note, Warning};
 
 macro_rules! rules {
     ($($variant:ident $name:literal $severity:ident $about:literal)*) => {
-        /// A rule.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Rule {
             $(#[doc = $about] $variant,)*
         }
 
         impl Rule {
-            /// All rules: first what is refused, then what is suspicious, then what is worth knowing.
+            /// All rules: errors, then warnings, then notes.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The name, by which it is switched on and off.
+            /// The name in flags and findings.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What a finding weighs when nothing else is said.
+            /// The default severity.
             pub const fn severity(self) -> Severity {
                 match self { $(Self::$variant => $severity,)* }
             }
 
-            /// What it finds, in a line.
+            /// What it finds, in one line.
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$variant => $about,)* }
             }
@@ -37,54 +36,64 @@ macro_rules! rules {
 
 rules! {
     YamlSyntax "yaml-syntax" Error "The document is not YAML."
-    DuplicateKey "duplicate-key" Error "A key is there twice: one value is lost, and which one depends on the reader."
-    NotAPlan "not-a-plan" Error "`apiVersion` or `kind` is nearly a Plan's, so that it would be nobody's."
-    WrongType "wrong-type" Error "A value is of another type than its field, such as a number where text belongs."
-    MissingField "missing-field" Error "A field that must be there is not."
-    UnknownField "unknown-field" Error "A Plan has no such field: the API server refuses it, or drops it without a word."
-    NotAllowed "not-allowed" Error "A value is not among those that the field takes."
-    BadName "bad-name" Error "A name that Kubernetes does not take: of the Plan, its namespace, an account, a secret, a class."
-    BadLabel "bad-label" Error "A label or annotation that Kubernetes does not take, `postCompleteLabels` among them."
-    InvalidPlan "invalid-plan" Error "What the controller says with `Validated=False`."
-    NoVersion "no-version" Error "Neither `version` nor `channel`: the Plan never resolves."
-    BadChannel "bad-channel" Error "`channel` is no URL that can be asked."
-    BadSelector "bad-selector" Error "`nodeSelector` is no selector: the Plan selects nothing."
-    BadImage "bad-image" Error "An image that is none, or that cannot take the version as its tag."
+    DuplicateKey "duplicate-key" Error "A key appears twice in one object: one value is lost, and which one depends on the reader."
+    NotAPlan "not-a-plan" Error "`apiVersion` or `kind` is nearly that of a Plan, so no controller would handle the object."
+    WrongType "wrong-type" Error "A value has another type than its field, such as a number where the field takes text."
+    MissingField "missing-field" Error "A required field is missing."
+    UnknownField "unknown-field" Error "A Plan has no such field: the API server refuses it, or drops it silently."
+    NotAllowed "not-allowed" Error "A value is not one of those that the field allows."
+    BadName "bad-name" Error "A name that Kubernetes does not allow: of the Plan, its namespace, a service account, a secret, a priority class."
+    BadLabel "bad-label" Error "A label or annotation that Kubernetes does not allow, including `postCompleteLabels`."
+    InvalidPlan "invalid-plan" Error "The controller would set `Validated=False`, with this message."
+    NoVersion "no-version" Error "The Plan has neither `version` nor `channel`, so it never resolves."
+    BadChannel "bad-channel" Error "`channel` is not a URL that the controller can ask."
+    BadSelector "bad-selector" Error "`nodeSelector` is not a valid selector, so the Plan selects nothing."
+    BadImage "bad-image" Error "An image reference is invalid, or cannot take the version as its tag."
     BadJob "bad-job" Error "The API server would refuse every Job of the Plan."
-    DuplicatePlan "duplicate-plan" Warning "Two documents are the same Plan: the one that is applied last wins."
-    NoConcurrency "no-concurrency" Warning "`concurrency` is 0 or absent, and `maxConcurrent` too: no node is ever started."
-    NoNodeSelector "no-node-selector" Warning "Without `nodeSelector` the Plan selects no node."
-    SelectorMatchesNothing "selector-matches-nothing" Warning "`nodeSelector` asks for what no node can have."
-    DrainWithoutServiceAccount "drain-without-service-account" Warning "`drain` or `cordon` runs as the namespace's default account, which may not."
-    WindowNeverOpens "window-never-opens" Warning "`window` is never open."
-    WindowShorterThanDeadline "window-shorter-than-deadline" Warning "A Job may outlast the window in which it starts."
+    DuplicatePlan "duplicate-plan" Warning "Two documents define the same Plan: the one that is applied last wins."
+    NoConcurrency "no-concurrency" Warning "`concurrency` is 0 or missing, and so is `maxConcurrent`: the controller never starts a node."
+    NoNodeSelector "no-node-selector" Warning "`nodeSelector` is missing, so the Plan selects no node."
+    SelectorMatchesNothing "selector-matches-nothing" Warning "No node can meet all conditions of `nodeSelector`."
+    DrainWithoutServiceAccount "drain-without-service-account" Warning "`drain` or `cordon` runs as the default service account, which may not do that."
+    WindowNeverOpens "window-never-opens" Warning "`window` never opens."
+    WindowShorterThanDeadline "window-shorter-than-deadline" Warning "A Job may run longer than the window in which it starts."
     DrainTimeoutTooShort "drain-timeout-too-short" Warning "`drain.timeout` is less than a second: a plain number is nanoseconds."
-    DrainTimeoutPastDeadline "drain-timeout-past-deadline" Warning "`drain.timeout` is longer than the Job may take."
-    UntaggedImage "untagged-image" Warning "An image without tag, and no version to be its tag."
-    TagBesideChannel "tag-beside-channel" Warning "An image with a tag beside a `channel`: a new version does not change what runs."
+    DrainTimeoutPastDeadline "drain-timeout-past-deadline" Warning "`drain.timeout` is longer than the deadline of the Job."
+    OtherDistribution "other-distribution" Warning "An image of K3s or RKE2 with a version or channel of another distribution: there is no such tag."
+    PreparePlan "prepare-plan" Warning "`prepare` of K3s or RKE2 names no Plan, or one for which it waits in vain: itself, one that waits for it, one for agents."
+    UntaggedImage "untagged-image" Warning "An image has no tag, and the Plan has no version to use as the tag."
+    TagBesideChannel "tag-beside-channel" Warning "An image has a tag beside a `channel`: a new version does not change what runs."
     TagDiffers "tag-differs" Warning "The tag of an image is another version than `version`."
-    MovingVersion "moving-version" Warning "A version that means another thing tomorrow: nodes that are done are not run again."
-    PrepareVolume "prepare-volume" Warning "`prepare` mounts a volume that `upgrade` does not: system-upgrade-controller forgets it."
-    RelativeSecretPath "relative-secret-path" Warning "A relative `path` of a secret is below /run/system-upgrade/secrets, in the container."
+    MovingVersion "moving-version" Warning "A version such as `latest` that changes its meaning: finished nodes are not upgraded again."
+    PrepareVolume "prepare-volume" Warning "`prepare` mounts a volume that `upgrade` does not declare, which system-upgrade-controller leaves out."
+    RelativeSecretPath "relative-secret-path" Warning "A relative `path` of a secret is below /run/system-upgrade/secrets in the container."
     SecretMode "secret-mode" Warning "`defaultMode` is decimal: 400 is not 0400."
-    NullField "null-field" Warning "A field that is null is as if it were absent; `drain:` does not drain."
-    PlainBool "plain-bool" Warning "`yes`, `on` and the like are bools to some readers of YAML and text to others."
-    DigestField "digest-field" Warning "The annotation `upgrade.cattle.io/digest` names what no Plan has, or what counts only in part."
-    ChannelUnreachable "channel-unreachable" Warning "The channel gives no version (asked with `--online` only)."
-    OtherNamespace "other-namespace" Warning "The Plan is not in the namespace that `--namespace` says: nobody carries it out."
-    NoNamespace "no-namespace" Note "The Plan has no namespace, and goes where whoever applies it says."
-    VersionAndChannel "version-and-channel" Note "`channel` is not asked while there is a `version`, as `refit pin` leaves it."
+    NullField "null-field" Warning "A null field is the same as a missing one; `drain:` does not drain."
+    PlainBool "plain-bool" Warning "`yes`, `on` and similar words are bools to some YAML readers and text to others."
+    DigestField "digest-field" Warning "The annotation `upgrade.cattle.io/digest` names a field that does not exist, or that counts only in part."
+    ChannelUnreachable "channel-unreachable" Warning "The channel gives no version (with `--online` only)."
+    OtherNamespace "other-namespace" Warning "The Plan is outside of the namespace that `--namespace` names, so the controller ignores it."
+    NoNamespace "no-namespace" Note "The Plan has no namespace; `kubectl apply` decides where it goes."
+    VersionAndChannel "version-and-channel" Note "The controller ignores `channel` while `version` is set, as `refit pin` leaves it."
     CordonBesideDrain "cordon-beside-drain" Note "`cordon` has no effect beside `drain`, which cordons too."
     ConcurrencyReplaced "concurrency-replaced" Note "`concurrency` has no effect beside `maxConcurrent`."
     SelectsEveryNode "selects-every-node" Note "`nodeSelector` selects every node of the cluster."
-    Suspended "suspended" Note "The Plan is suspended: no node is started."
+    Suspended "suspended" Note "The Plan is suspended: the controller starts no node."
     OldFieldName "old-field-name" Note "`deleteLocalData` is the old name of `deleteEmptydirData`."
-    ServerField "server-field" Note "A field that the API server writes, left over from reading the Plan off a cluster."
-    Placeholder "placeholder" Note "A `${…}` is to be filled in by somebody else; what it becomes is not looked at."
+    VersionOutsideRange "version-outside-range" Note "`version` is outside of `versionPolicy.range`, which limits only the channel."
+    MovingTag "moving-tag" Note "An `…-upgrade` image with a tag such as `latest` beside a `version`, which then does not choose what runs."
+    MasterLabel "master-label" Note "`nodeSelector` requires the role label `master` alone, which newer clusters do not set."
+    ControlPlaneConcurrency "control-plane-concurrency" Note "Several control-plane nodes may be upgraded at the same time."
+    NoControlPlaneToleration "no-control-plane-toleration" Note "The Plan selects control-plane nodes and tolerates none of their usual taints."
+    PreparePlanUnknown "prepare-plan-unknown" Note "`prepare` waits for a Plan that is in none of the files."
+    VersionSkew "version-skew" Note "The Plan for agents has another version or channel than the one that its `prepare` waits for."
+    Downgrade "downgrade" Note "`version` is older than what status or nodes in the same files say."
+    MinorSkip "minor-skip" Note "`version` skips a minor version of Kubernetes, by status or nodes in the same files."
+    ServerField "server-field" Note "A field that only the API server writes, as `kubectl get` prints it."
+    Placeholder "placeholder" Note "A placeholder such as `${VERSION}`; refit does not check what it becomes."
 }
 
 impl Rule {
-    /// The rule of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|rule| rule.name() == name)
     }

@@ -1,29 +1,27 @@
-//! A file that has been read: its text, its documents, and where its lines are.
+//! A parsed file: its text, its documents and its line offsets.
 
 use std::path::{Path, PathBuf};
 
 use super::place::{Lines, Place};
 use super::yaml::{self, Stream};
+use crate::api::names::GROUP;
 
-/// What standard input is called in messages.
+/// Name of standard input in messages.
 pub const STDIN: &str = "<stdin>";
 
-/// A text with its documents.
 #[derive(Debug)]
 pub struct Source {
-    /// What it is called in messages: the path as it was given.
+    /// The name in messages: the path as it was given.
     pub name: String,
-    /// Where it is; nowhere for standard input.
+    /// `None` for standard input.
     pub path: Option<PathBuf>,
-    /// What is in it.
     pub text: String,
-    /// Its documents.
     pub stream: Stream,
     lines: Lines,
 }
 
 impl Source {
-    /// Reads the documents of a text.
+    /// Parses the documents of a text.
     pub fn new(name: impl Into<String>, path: Option<&Path>, text: String) -> Self {
         Self {
             name: name.into(),
@@ -34,18 +32,37 @@ impl Source {
         }
     }
 
-    /// The same place of another text.
+    /// Whether the file does not parse because it is a template, as in a Helm chart.
+    pub fn is_template(&self) -> bool {
+        let is_template = self.text.contains("{{") || self.text.contains("{%");
+        is_template && !self.stream.errors.is_empty()
+    }
+
+    /// What to do about a text that cannot be read, behind what is wrong with it; nothing where nobody knows.
+    pub fn render_first(&self) -> &'static str {
+        if self.is_template() {
+            "; this looks like a template, so render it first, as with `helm template`"
+        } else {
+            ""
+        }
+    }
+
+    /// Whether it is a template, and contains no Plan.
+    pub fn is_template_without_plan(&self) -> bool {
+        self.is_template() && !self.text.contains(GROUP)
+    }
+
+    /// Another text under the same name and path.
     #[must_use]
     pub fn with_text(&self, text: String) -> Self {
         Self::new(self.name.clone(), self.path.as_deref(), text)
     }
 
-    /// The place of a byte.
     pub fn place(&self, offset: usize) -> Place {
         self.lines.place(&self.text, offset)
     }
 
-    /// The bytes of the line in which a byte is, its line break included.
+    /// Byte range of the line around an offset, with its line break.
     pub fn line_of(&self, offset: usize) -> std::ops::Range<usize> {
         self.lines.line_of(&self.text, offset)
     }

@@ -1,51 +1,46 @@
-//! Files written whole or not at all.
+//! Replaces files atomically.
 //!
-//! The new text goes to a file beside the old one, is brought to the disk, and takes the old one's name: whoever looks
-//! sees the old text or the new one, whenever the process is killed or the power fails. The new file has the old one's
-//! mode and owner; through a symbolic link the file behind it is replaced, and the link stays.
+//! The new text is written to a temporary file beside the old one, synced, and renamed over it, so a reader sees the
+//! old text or the new one even if the process is killed or the power fails. The new file has the mode, owner and
+//! extended attributes of the old one. A symbolic link stays, and the file that it names is replaced.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-/// What the file beside the old one ends with.
+use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
+
+/// Suffix of the temporary file.
 const SUFFIX: &str = ".refit-pin";
 
-/// Why a file cannot be replaced. It is as it was.
+/// Why a file was not replaced. It is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The file system says no.
     #[error("{path}: {doing}: {source}", path = .path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// What could not be done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system says.
         source: io::Error,
     },
-    /// It is no file with a text of its own.
     #[error("{}: not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// Other names lead to the same file.
-    #[error("{path}: {links} names (hard links) lead to this file, and a file that is replaced whole keeps only one", path = .path.display())]
-    HardLinks {
-        /// The file.
-        path: PathBuf,
-        /// How many names it has.
-        links: u64,
-    },
-    /// Somebody else has written it meanwhile.
-    #[error("{}: somebody has changed the file meanwhile; nothing was written", .0.display())]
+    /// The file has other hard links, which would keep the old text.
+    #[error("{path}: the file has {links} names (hard links), and refit, which replaces files, would keep only one", path = .path.display())]
+    HardLinks { path: PathBuf, links: u64 },
+    /// Another process wrote the file meanwhile.
+    #[error("{}: the file changed while refit read it; nothing was written, run it again", .0.display())]
     Changed(PathBuf),
 }
 
-/// Puts `new` in place of `old`, which is what was read from there.
+/// Replaces `old`, which was read from `path`, by `new`.
 ///
 /// # Errors
-/// The file is as it was. The directory may hold a file that ends in `.refit-pin` if the process was killed: the next
-/// write of the same file removes it.
+/// Fails if the file changed since it was read, is not a regular file with one name, or cannot be written; it is
+/// unchanged then. A killed process may leave a file that ends in `.refit-pin`; the next write of the same file removes
+/// it.
 pub fn replace(path: &Path, old: &str, new: &str) -> Result<(), WriteError> {
     let failed = |doing| {
         move |source| WriteError::Io {
@@ -55,7 +50,7 @@ pub fn replace(path: &Path, old: &str, new: &str) -> Result<(), WriteError> {
         }
     };
     let real = fs::canonicalize(path).map_err(failed("cannot be found"))?;
-    let metadata = fs::metadata(&real).map_err(failed("cannot be looked at"))?;
+    let metadata = fs::metadata(&real).map_err(failed("cannot be examined"))?;
     if !metadata.is_file() {
         return Err(WriteError::NotAFile(path.to_owned()));
     }
@@ -65,7 +60,7 @@ pub fn replace(path: &Path, old: &str, new: &str) -> Result<(), WriteError> {
             links: metadata.nlink(),
         });
     }
-    // To rename over it needs no right on the file itself. Who may not write it is not to replace it either.
+    // A rename needs no write permission for the file itself, but a user who may not write it should not replace it.
     drop(
         File::options()
             .write(true)
@@ -81,17 +76,18 @@ pub fn replace(path: &Path, old: &str, new: &str) -> Result<(), WriteError> {
         .prefix(&prefix)
         .suffix(SUFFIX)
         .tempfile_in(folder)
-        .map_err(failed("a file beside it cannot be made"))?;
-    // By this the next process knows that this one is alive. Where locks are not to be had, leftovers stay.
+        .map_err(failed("no temporary file can be created beside it"))?;
+    // The lock tells other processes that this one is alive. On file systems without locks, leftovers stay.
     let _ = beside.as_file().try_lock();
     beside
         .write_all(new.as_bytes())
         .map_err(failed("the new text cannot be written"))?;
     keep(beside.as_file(), &metadata).map_err(failed("its mode and owner cannot be kept"))?;
+    keep_attributes(&real, beside.as_file()).map_err(failed("its extended attributes cannot be kept"))?;
     beside
         .as_file()
         .sync_all()
-        .map_err(failed("the new text cannot be brought to the disk"))?;
+        .map_err(failed("the new text cannot be synced to disk"))?;
     if fs::read(&real).map_err(failed("cannot be read"))? != old.as_bytes() {
         return Err(WriteError::Changed(path.to_owned()));
     }
@@ -99,12 +95,12 @@ pub fn replace(path: &Path, old: &str, new: &str) -> Result<(), WriteError> {
         .persist(&real)
         .map_err(|error| error.error)
         .map_err(failed("cannot be replaced"))?;
-    // The new text has its name; that it keeps it over a power failure is not worth an error.
+    // The rename has succeeded. A failed sync only risks that a power failure undoes it, so it is not an error.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
-/// Mode and owner. A change of owner takes bits off the mode, so that comes last.
+/// Copies mode and owner. A change of owner clears bits of the mode, so the mode is set last.
 fn keep(file: &File, old: &Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
@@ -113,7 +109,63 @@ fn keep(file: &File, old: &Metadata) -> io::Result<()> {
     file.set_permissions(old.permissions())
 }
 
-/// What a process that was killed has left. One that is at work holds a lock on its file.
+/// Copies extended attributes: security labels, ACLs and user attributes.
+fn keep_attributes(old: &Path, new: &File) -> io::Result<()> {
+    let old = File::open(old)?;
+    let names = match list_attributes(&old) {
+        // The file system has no extended attributes.
+        Err(Errno::NOTSUP) => return Ok(()),
+        names => names?,
+    };
+    let names = || names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    // A default access list of the folder would let others at a file that had none.
+    let inherited = list_attributes(new)?;
+    for name in inherited.split(|byte| *byte == 0) {
+        if is_of_people(name) && names().all(|own| own != name) {
+            fremovexattr(new, name)?;
+        }
+    }
+    for name in names() {
+        let value = match attribute(&old, name) {
+            // The attribute was removed meanwhile.
+            Err(Errno::NODATA) => continue,
+            value => value?,
+        };
+        if attribute(new, name).is_ok_and(|same| same == value) {
+            continue;
+        }
+        match fsetxattr(new, name, &value, XattrFlags::empty()) {
+            // Without permission to set security labels, the file keeps the system's default label; there is no other
+            // way to replace it.
+            Err(Errno::PERM | Errno::ACCESS | Errno::NOTSUP) if !is_of_people(name) => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether the owner of a file may set the attribute.
+fn is_of_people(name: &[u8]) -> bool {
+    name.starts_with(b"user.") || name.starts_with(b"system.posix_acl")
+}
+
+fn list_attributes(file: &File) -> rustix::io::Result<Vec<u8>> {
+    let length = flistxattr(file, &mut [0_u8; 0])?;
+    let mut names = vec![0_u8; length];
+    let length = flistxattr(file, &mut names)?;
+    names.truncate(length);
+    Ok(names)
+}
+
+fn attribute(file: &File, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
+    let length = fgetxattr(file, name, &mut [0_u8; 0])?;
+    let mut value = vec![0_u8; length];
+    let length = fgetxattr(file, name, &mut value)?;
+    value.truncate(length);
+    Ok(value)
+}
+
+/// Removes temporary files of killed processes. A running process holds a lock on its file.
 fn remove_leftovers(folder: &Path, prefix: &str) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -121,7 +173,7 @@ fn remove_leftovers(folder: &Path, prefix: &str) {
         if name.starts_with(prefix) && name.ends_with(SUFFIX) {
             let abandoned = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
             if abandoned {
-                // Not ours to insist on.
+                // A leftover that cannot be removed does no harm.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -159,6 +211,57 @@ mod tests {
     }
 
     #[test]
+    fn the_new_file_has_the_old_ones_extended_attributes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("plan.yaml");
+        fs::write(&file, "old").unwrap();
+        let open = File::open(&file).unwrap();
+        match fsetxattr(&open, b"user.owner".as_slice(), b"team a", XattrFlags::empty()) {
+            // A file system without attributes has nothing to lose.
+            Err(Errno::NOTSUP) => assert_eq!(list_attributes(&open), Err(Errno::NOTSUP)),
+            done => done.unwrap(),
+        }
+        let before = list_attributes(&open).unwrap_or_default();
+        replace(&file, "old", "new").unwrap();
+        let new = File::open(&file).unwrap();
+        assert_eq!(list_attributes(&new).unwrap_or_default(), before);
+        if !before.is_empty() {
+            assert_eq!(attribute(&new, b"user.owner").unwrap(), b"team a");
+        }
+    }
+
+    #[test]
+    fn a_default_access_list_of_the_folder_is_not_put_on_a_file_that_has_none() {
+        const DEFAULT: &[u8] = b"system.posix_acl_default";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("plan.yaml");
+        fs::write(&file, "old").unwrap();
+        // Owner, a user, group, mask and others, each with tag, permissions and ID, behind the number of the format.
+        let mut list = vec![2, 0, 0, 0];
+        for (tag, permissions, id) in [
+            (1, 7, u32::MAX),
+            (2, 4, 1234),
+            (4, 4, u32::MAX),
+            (16, 4, u32::MAX),
+            (32, 4, u32::MAX),
+        ] {
+            list.extend([tag, 0, permissions, 0]);
+            list.extend(id.to_le_bytes());
+        }
+        let open = File::open(folder.path()).unwrap();
+        match fsetxattr(&open, DEFAULT, &list, XattrFlags::empty()) {
+            // A file system without them has nothing to inherit.
+            Err(Errno::NOTSUP) => assert!(attribute(&open, DEFAULT).is_err()),
+            done => done.unwrap(),
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        replace(&file, "old", "new").unwrap();
+        let new = File::open(&file).unwrap();
+        assert_eq!(list_attributes(&new).unwrap_or_default(), b"");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o640);
+    }
+
+    #[test]
     fn a_link_stays_a_link_and_the_file_behind_it_changes() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (
@@ -175,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_has_written_meanwhile_stays() {
+    fn a_file_that_somebody_else_has_written_meanwhile_stays() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("plan.yaml");
         fs::write(&file, "theirs").unwrap();
@@ -201,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_has_left_is_removed_and_what_a_live_one_holds_is_not() {
+    fn a_temporary_file_of_a_killed_process_is_removed_and_that_of_a_live_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("plan.yaml");
         fs::write(&file, "old").unwrap();

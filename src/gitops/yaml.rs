@@ -1,8 +1,11 @@
-//! YAML as kubectl reads it, with the place of everything in the text.
+//! YAML as kubectl reads it, with source locations.
 //!
-//! The parser gives events with byte spans; this makes a tree of them, with aliases and merge keys followed and each
-//! scalar resolved. It never changes a text, and never gives up on the documents behind one that cannot be read.
+//! The text is split into documents as kubectl does. A tree is built from the parser's events and their byte spans:
+//! aliases and merge keys are followed, and scalars are resolved. A document with a syntax error does not affect the
+//! documents after it.
 
+mod object;
+mod pieces;
 mod scalar;
 #[cfg(test)]
 mod tests;
@@ -13,67 +16,64 @@ use std::ops::Range;
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, StructureStyle};
 use serde_json::{Map, Number, Value};
 
-pub use scalar::{is_plain_bool, is_text_to_all};
+use object::key_of;
+pub use object::{Entry, Key, Object};
+use pieces::{folded, has_escape_of_json, pieces, tab, with_line_feeds};
+pub use scalar::{is_plain_bool, is_text_to_all, number};
 
-/// How many nodes a document may have when its aliases are followed. A Plan has a few dozen; a few lines of aliases to
-/// aliases have billions.
+/// Maximum number of nodes in a document, with the copies that its anchors and aliases take. A Plan has a few dozen; a
+/// few lines of aliases to aliases have billions, and anchors within anchors multiply what they contain.
 const MAX_NODES: usize = 500_000;
+/// Maximum size of the texts in these copies.
+const MAX_COPIED: usize = 16 << 20;
+/// Maximum depth of a document. The schema of a Plan has about ten levels, and reading one takes a call within a call.
+const MAX_DEPTH: usize = 128;
 
-/// What a text holds.
 #[derive(Debug, Default)]
 pub struct Stream {
-    /// Documents that could be read, in their order. An empty one is null.
+    /// The documents without errors, in their order. An empty document is null.
     pub documents: Vec<Node>,
-    /// What could not be read, at most one mistake a document.
+    /// At most one error per document.
     pub errors: Vec<SyntaxError>,
 }
 
-/// Why a document cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyntaxError {
-    /// Where, in bytes from the start.
+    /// Offset in bytes.
     pub offset: usize,
-    /// What is wrong.
     pub message: String,
 }
 
-/// A value and its place.
+/// A value and its location.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
     pub kind: Kind,
-    /// The bytes of the value: of a scalar with its quotes; of a block in block style only the start is exact.
+    /// The bytes of the value: a quoted scalar with its quotes. For block style only the start is exact.
     pub span: Range<usize>,
-    /// How it is written.
     pub style: Style,
-    /// Where the alias stands that leads here. The span is that of what it stands for.
+    /// The location of the alias, if there is one. `span` is that of the anchored value.
     pub alias: Option<Range<usize>>,
-    /// How many nodes it is in all.
+    /// Number of nodes in the tree below it, including itself.
     size: usize,
+    /// Bytes of the texts in this tree.
+    bytes: usize,
 }
 
-/// What a node is.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// Nothing: `null`, `~`, or no text at all.
+    /// `null`, `~`, or no text.
     Null,
-    /// A bool.
     Bool(bool),
-    /// A number.
     Number(Number),
-    /// Text.
     Text(String),
-    /// A list.
     List(Vec<Node>),
-    /// An object.
     Map(Object),
 }
 
-/// How a node is written.
+/// The style of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// A scalar without quotes.
     Plain,
     /// `'text'`
     Single,
@@ -87,92 +87,102 @@ pub enum Style {
     Flow,
 }
 
-/// An object: its entries in the order of the text, those of merge keys at the end.
-#[derive(Clone, Debug, Default)]
-pub struct Object {
-    /// Each key once; the last one counts, as in kubectl.
-    pub entries: Vec<Entry>,
-    /// Keys that are there a second time.
-    pub repeated: Vec<Key>,
-}
-
-/// A key and its value.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// The key.
-    pub key: Key,
-    /// The value.
-    pub value: Node,
-    /// It comes from a merge key (`<<`).
-    pub merged: bool,
-}
-
-/// A key and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// The key as text.
-    pub name: String,
-    /// Its bytes, quotes included.
-    pub span: Range<usize>,
-    /// How it is written.
-    pub style: Style,
-}
-
-/// Reads all documents of a text.
 pub fn read(text: &str) -> Stream {
     let mut stream = Stream::default();
-    // Another crate may have switched them on for all.
-    let options = granit_parser::options! { emit_comments: false };
-    let mut parser = Parser::new_from_str_with_options(text, options);
-    loop {
-        match document(&mut parser, text) {
-            Ok(Some(document)) => stream.documents.push(document),
-            Ok(None) => return stream,
-            Err(error) => {
-                stream.errors.push(error);
-                match parser.proceed_next_document() {
-                    Ok(true) => {}
-                    Ok(false) | Err(_) => return stream,
-                }
-            }
-        }
+    for piece in pieces(text) {
+        stream.errors.extend(piece.error);
+        document(text, &piece.range, piece.is_json, &mut stream);
     }
+    stream
 }
 
 type Events<'t> = Parser<'t, StrInput<'t>>;
 
-fn document<'t>(parser: &mut Events<'t>, text: &'t str) -> Result<Option<Node>, SyntaxError> {
+/// Parses the document in a range of the text.
+fn document(text: &str, range: &Range<usize>, is_json: bool, stream: &mut Stream) {
+    let piece = text.get(range.clone()).unwrap_or_default();
+    let lines = with_line_feeds(piece);
+    // Another crate may have enabled comments for the whole build by a Cargo feature.
+    let options = granit_parser::options! { emit_comments: false };
+    let mut parser = Parser::new_from_str_with_options(lines.as_deref().unwrap_or(piece), options);
     let mut builder = Builder {
-        parser,
+        parser: &mut parser,
         text,
+        base: range.start,
+        is_json,
         anchors: BTreeMap::new(),
         nodes: 0,
+        copied: 0,
+        depth: 0,
     };
-    loop {
-        match builder.next()? {
-            None | Some((Event::StreamEnd, _)) => return Ok(None),
-            Some((Event::DocumentStart(..), _)) => break,
-            Some(_) => {}
+    match builder.document() {
+        Ok(None) => {}
+        Ok(Some((_, document))) => {
+            stream
+                .errors
+                .extend(tab(text, range, &document).map(|offset| SyntaxError {
+                    offset,
+                    message: "a tab cannot indent a line or follow a dash".to_owned(),
+                }));
+            stream.documents.push(document);
+            match builder.document() {
+                Ok(Some((offset, next))) if !next.is_null() => stream.errors.push(SyntaxError {
+                    offset,
+                    message: "kubectl ignores what follows the end of a document; begin it with a line `---`"
+                        .to_owned(),
+                }),
+                Ok(_) => {}
+                Err(error) => stream.errors.push(error),
+            }
         }
-    }
-    let mut root = Node::scalar(Kind::Null, 0..0, Style::Plain);
-    loop {
-        match builder.next()? {
-            None | Some((Event::StreamEnd | Event::DocumentEnd, _)) => return Ok(Some(root)),
-            Some((event, span)) => root = builder.node(event, span)?,
-        }
+        Err(error) => stream.errors.push(error),
     }
 }
 
 struct Builder<'p, 't> {
     parser: &'p mut Events<'t>,
-    text: &'t str,
-    /// Nodes that aliases may stand for, as far as they are complete.
+    /// The whole text; the parser reads a part of it.
+    text: &'p str,
+    /// Offset of that part.
+    base: usize,
+    is_json: bool,
+    /// Complete nodes, by the anchor that aliases name.
     anchors: BTreeMap<usize, Node>,
     nodes: usize,
+    /// Bytes of the texts that anchors and aliases copy.
+    copied: usize,
+    depth: usize,
 }
 
 impl<'t> Builder<'_, 't> {
+    /// The next document and its offset; `None` at the end.
+    fn document(&mut self) -> Result<Option<(usize, Node)>, SyntaxError> {
+        self.anchors.clear();
+        loop {
+            match self.next()? {
+                None | Some((Event::StreamEnd, _)) => return Ok(None),
+                Some((Event::DocumentStart(..), _)) => break,
+                Some(_) => {}
+            }
+        }
+        let mut root = (self.base, Node::scalar(Kind::Null, 0..0, Style::Plain));
+        loop {
+            match self.next()? {
+                None | Some((Event::StreamEnd | Event::DocumentEnd, _)) => return Ok(Some(root)),
+                Some((event, span)) => {
+                    let start = self.range(span).start;
+                    root = (start, self.node(event, span)?);
+                }
+            }
+        }
+    }
+
+    /// Converts a span of the part to bytes of the whole text.
+    fn range(&self, span: Span) -> Range<usize> {
+        let range = span.byte_range().unwrap_or_default();
+        self.base + range.start..self.base + range.end
+    }
+
     fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, SyntaxError> {
         match self.parser.next_event() {
             None => Ok(None),
@@ -181,17 +191,20 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
-    /// The next event within a document, which has an end.
+    /// The next event within a document, where the end of input is an error.
     fn expect(&mut self) -> Result<(Event<'t>, Span), SyntaxError> {
         let end = self.text.len();
         self.next()?.ok_or_else(|| SyntaxError {
             offset: end,
-            message: "the document ends too early".to_owned(),
+            message: "the document ends early".to_owned(),
         })
     }
 
     fn syntax(&self, error: &ScanError) -> SyntaxError {
-        let offset = error.marker().byte_offset().unwrap_or(self.text.len());
+        let offset = error
+            .marker()
+            .byte_offset()
+            .map_or(self.text.len(), |at| self.base + at);
         SyntaxError {
             offset: offset.min(self.text.len()),
             message: error.info(),
@@ -199,23 +212,25 @@ impl<'t> Builder<'_, 't> {
     }
 
     fn node(&mut self, event: Event<'t>, span: Span) -> Result<Node, SyntaxError> {
-        let span = span.byte_range().unwrap_or_default();
+        let span = self.range(span);
         let start = span.start;
         let (node, anchor) = match event {
             Event::Scalar(value, style, anchor, tag) => {
                 let tag = tag.as_ref().map(|tag| tag.core_suffix().unwrap_or("str"));
-                (self.scalar(&value, style, tag, span), anchor)
+                (self.scalar(&value, style, tag, span)?, anchor)
             }
             Event::Alias(id) => {
                 let mut node = self.anchors.get(&id).cloned().ok_or_else(|| SyntaxError {
                     offset: span.start,
-                    message: "the alias stands within what it stands for".to_owned(),
+                    message: "an alias is within its own anchor".to_owned(),
                 })?;
-                node.alias = Some(span.clone());
+                node.alias = Some(span);
                 (node, 0)
             }
-            Event::SequenceStart(style, anchor, _) => (self.list(style, span.clone())?, anchor),
-            Event::MappingStart(style, anchor, _) => (self.map(style, span.clone())?, anchor),
+            Event::SequenceStart(style, anchor, _) => {
+                (self.nested(start, |it| it.list(style, span))?, anchor)
+            }
+            Event::MappingStart(style, anchor, _) => (self.nested(start, |it| it.map(style, span))?, anchor),
             _ => {
                 return Err(SyntaxError {
                     offset: span.start,
@@ -223,44 +238,94 @@ impl<'t> Builder<'_, 't> {
                 });
             }
         };
-        self.count(if node.alias.is_some() { node.size } else { 1 }, start)?;
+        match &node.alias {
+            Some(_) => self.count_copy(&node, start)?,
+            None => self.count(1, start)?,
+        }
         if anchor != 0 {
+            self.count_copy(&node, start)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
     }
 
-    /// Stops before aliases of aliases fill the memory.
+    /// Reads a list or an object, one level deeper.
+    fn nested(
+        &mut self,
+        offset: usize,
+        read: impl FnOnce(&mut Self) -> Result<Node, SyntaxError>,
+    ) -> Result<Node, SyntaxError> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            let message = format!("the document has more than {MAX_DEPTH} levels");
+            return Err(SyntaxError { offset, message });
+        }
+        let node = read(self);
+        self.depth -= 1;
+        node
+    }
+
+    /// Stops before copies of copies exhaust the memory.
+    fn count_copy(&mut self, node: &Node, offset: usize) -> Result<(), SyntaxError> {
+        self.copied = self.copied.saturating_add(node.bytes);
+        if self.copied > MAX_COPIED {
+            let limit = MAX_COPIED >> 20;
+            let message =
+                format!("the anchors and aliases of the document repeat more than {limit} MiB of text");
+            return Err(SyntaxError { offset, message });
+        }
+        self.count(node.size, offset)
+    }
+
     fn count(&mut self, nodes: usize, offset: usize) -> Result<(), SyntaxError> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > MAX_NODES {
             return Err(SyntaxError {
                 offset,
-                message: format!("the document has more than {MAX_NODES} values, its aliases followed"),
+                message: format!(
+                    "the document has more than {MAX_NODES} values when its anchors and aliases are expanded"
+                ),
             });
         }
         Ok(())
     }
 
-    fn scalar(&self, value: &str, style: ScalarStyle, tag: Option<&str>, span: Range<usize>) -> Node {
+    fn scalar(
+        &self,
+        value: &str,
+        style: ScalarStyle,
+        tag: Option<&str>,
+        span: Range<usize>,
+    ) -> Result<Node, SyntaxError> {
         let style = match style {
             ScalarStyle::Plain => Style::Plain,
             ScalarStyle::SingleQuoted => Style::Single,
             ScalarStyle::DoubleQuoted => Style::Double,
             ScalarStyle::Literal | ScalarStyle::Folded => Style::Block,
         };
-        // What is not there at all is reported as `~`, with the span of whatever came before.
+        // The parser reports a missing value as `~`, with the span of the preceding token.
         let written = self.text.get(span.clone()).unwrap_or_default();
         let absent = style == Style::Plain && value == "~" && written != "~";
+        let refused = |message: &str| SyntaxError {
+            offset: span.start,
+            message: message.to_owned(),
+        };
+        if style == Style::Double && !self.is_json && has_escape_of_json(written) {
+            return Err(refused("JSON has this escape, YAML 1.1 has not"));
+        }
         let kind = match tag {
             Some("str") => Kind::Text(if absent { String::new() } else { value.to_owned() }),
-            Some(_) => scalar::resolve(if absent { "" } else { value }),
+            Some(tag) => scalar::tagged(tag, if absent { "" } else { value })
+                .ok_or_else(|| refused(&format!("the value is no !!{tag}")))?,
             None if absent => Kind::Null,
+            None if style == Style::Plain && scalar::is_not_finite(value) => {
+                return Err(refused("the API server cannot store this number"));
+            }
             None if style == Style::Plain => scalar::resolve(value),
-            None => Kind::Text(value.to_owned()),
+            None => Kind::Text(folded(value, written)),
         };
         let span = if absent { span.end..span.end } else { span };
-        Node::scalar(kind, span, style)
+        Ok(Node::scalar(kind, span, style))
     }
 
     fn list(&mut self, style: StructureStyle, mut span: Range<usize>) -> Result<Node, SyntaxError> {
@@ -268,29 +333,30 @@ impl<'t> Builder<'_, 't> {
         loop {
             let (event, at) = self.expect()?;
             if event == Event::SequenceEnd {
-                span.end = at.byte_range().map_or(span.end, |at| at.end);
+                span.end = self.range(at).end;
                 break;
             }
             items.push(self.node(event, at)?);
         }
         let size = items.iter().map(|item| item.size).sum::<usize>() + 1;
+        let bytes = items.iter().map(|item| item.bytes).sum();
         Ok(Node {
             kind: Kind::List(items),
             span,
             style: structure(style),
             alias: None,
             size,
+            bytes,
         })
     }
 
     fn map(&mut self, style: StructureStyle, mut span: Range<usize>) -> Result<Node, SyntaxError> {
         let mut object = Object::default();
-        let mut merged = Vec::new();
-        let mut size = 1_usize;
+        let (mut size, mut bytes) = (1_usize, 0_usize);
         loop {
             let (event, at) = self.expect()?;
             if event == Event::MappingEnd {
-                span.end = at.byte_range().map_or(span.end, |at| at.end);
+                span.end = self.range(at).end;
                 break;
             }
             let is_merge = matches!(&event, Event::Scalar(key, ScalarStyle::Plain, _, None) if key == "<<");
@@ -298,14 +364,12 @@ impl<'t> Builder<'_, 't> {
             let (event, at) = self.expect()?;
             let value = self.node(event, at)?;
             size = size.saturating_add(key.size).saturating_add(value.size);
+            bytes = bytes.saturating_add(key.bytes).saturating_add(value.bytes);
             if is_merge {
-                merged.push((key, value));
+                object.merge(&key, value)?;
             } else {
-                object.insert(key_of(key)?, value, false);
+                object.insert(key_of(key)?, value);
             }
-        }
-        for (key, value) in merged {
-            object.merge(&key, value)?;
         }
         Ok(Node {
             kind: Kind::Map(object),
@@ -313,6 +377,7 @@ impl<'t> Builder<'_, 't> {
             style: structure(style),
             alias: None,
             size,
+            bytes,
         })
     }
 }
@@ -324,87 +389,31 @@ fn structure(style: StructureStyle) -> Style {
     }
 }
 
-fn key_of(node: Node) -> Result<Key, SyntaxError> {
-    let span = node.alias.unwrap_or(node.span);
-    let name = match node.kind {
-        Kind::Text(text) => text,
-        Kind::Bool(value) => value.to_string(),
-        Kind::Number(number) => number.to_string(),
-        Kind::Null | Kind::List(_) | Kind::Map(_) => {
-            return Err(SyntaxError {
-                offset: span.start,
-                message: "a key must be text".to_owned(),
-            });
-        }
-    };
-    Ok(Key {
-        name,
-        span,
-        style: node.style,
-    })
-}
-
-impl Object {
-    fn insert(&mut self, key: Key, value: Node, merged: bool) {
-        let known = self.entries.iter_mut().find(|entry| entry.key.name == key.name);
-        match known {
-            Some(_) if merged => {}
-            Some(entry) => {
-                self.repeated.push(key.clone());
-                (entry.key, entry.value) = (key, value);
-            }
-            None => self.entries.push(Entry { key, value, merged }),
-        }
-    }
-
-    /// Takes over what a merge key brings, and what is not there yet: from an object, or from a list of them.
-    fn merge(&mut self, key: &Node, value: Node) -> Result<(), SyntaxError> {
-        let offset = key.span.start;
-        match value.kind {
-            Kind::Map(object) => {
-                for entry in object.entries {
-                    self.insert(entry.key, entry.value, true);
-                }
-                Ok(())
-            }
-            Kind::List(items) if items.iter().all(|item| matches!(item.kind, Kind::Map(_))) => {
-                items.into_iter().try_for_each(|item| self.merge(key, item))
-            }
-            _ => Err(SyntaxError {
-                offset,
-                message: "only an object, or a list of objects, can be merged".to_owned(),
-            }),
-        }
-    }
-
-    /// The entry of this key.
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.key.name == key)
-    }
-}
-
 impl Node {
     fn scalar(kind: Kind, span: Range<usize>, style: Style) -> Self {
+        let bytes = match &kind {
+            Kind::Text(text) => text.len(),
+            _ => 0,
+        };
         Self {
             kind,
             span,
             style,
             alias: None,
             size: 1,
+            bytes,
         }
     }
 
-    /// Where it begins for people: at the alias, if it is one.
+    /// The location for people: that of the alias, if there is one.
     pub fn offset(&self) -> usize {
         self.alias.as_ref().unwrap_or(&self.span).start
     }
 
-    /// It is nothing.
     pub const fn is_null(&self) -> bool {
         matches!(self.kind, Kind::Null)
     }
 
-    /// The text, if it is one.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Text(text) => Some(text),
@@ -412,7 +421,6 @@ impl Node {
         }
     }
 
-    /// The object, if it is one.
     pub const fn object(&self) -> Option<&Object> {
         match &self.kind {
             Kind::Map(object) => Some(object),
@@ -420,7 +428,6 @@ impl Node {
         }
     }
 
-    /// The items, if it is a list.
     pub fn items(&self) -> &[Self] {
         match &self.kind {
             Kind::List(items) => items,
@@ -428,12 +435,11 @@ impl Node {
         }
     }
 
-    /// The value of a key, if it is an object that has it.
+    /// The value of a key, if this is an object that has it.
     pub fn get(&self, key: &str) -> Option<&Self> {
         Some(&self.object()?.entry(key)?.value)
     }
 
-    /// The value at the end of a path of keys and indices.
     pub fn at(&self, path: &[Step]) -> Option<&Self> {
         path.iter().try_fold(self, |node, step| match step {
             Step::Key(key) => node.get(key),
@@ -456,7 +462,7 @@ impl Node {
         }
     }
 
-    /// Keys that are in an object twice, here or below. What an alias brings is told where it is written.
+    /// Repeated keys here or below. Those of an alias are reported at its anchor.
     pub fn repeated(&self) -> Vec<&Key> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
@@ -479,12 +485,10 @@ impl Node {
     }
 }
 
-/// A step on a way through a document.
+/// A step of a path through a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// To the value of a key.
     Key(String),
-    /// To an item.
     Index(usize),
 }
 

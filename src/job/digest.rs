@@ -1,7 +1,8 @@
-//! `status.latestHash`: what runs a Plan again when it changes (S40–S44).
+//! `status.latestHash`: a change of it runs a Plan again (S40–S44).
 //!
-//! Byte for byte what system-upgrade-controller computes: a node is done when its label equals this hash, whoever wrote
-//! the label, so that a roll-out that it finished is not run again (F68). It must not depend on anything else.
+//! It equals byte for byte what system-upgrade-controller computes. A node is done if its label equals this hash,
+//! whichever controller set the label, so refit does not repeat a roll-out that system-upgrade-controller finished. The
+//! hash must not depend on anything else.
 
 mod shape;
 mod text;
@@ -18,8 +19,8 @@ use crate::api::{Plan, PlanSpec};
 
 pub(super) use shape::go_spec;
 
-/// The hash of a Plan at a version: 56 hex digits. `latest_version` has `-` for `+` already; `secret_hashes` are those of
-/// [`hashed_secrets`], in that order, by [`secret_hash`].
+/// The hash of a Plan at a version: 56 hex digits. `latest_version` has `-` instead of `+`. `secret_hashes` are the
+/// [`secret_hash`] of each of the [`hashed_secrets`], in that order.
 pub fn plan_hash<H: AsRef<[u8]>>(
     plan: &Plan,
     latest_version: &str,
@@ -35,7 +36,7 @@ pub fn plan_hash<H: AsRef<[u8]>>(
     hex::encode(digest.finalize())
 }
 
-/// Names of the secrets that take part in the hash, in the order of the spec. One that is listed twice is here twice.
+/// Names of the Secrets that are part of the hash, in the order of the spec, with duplicates.
 pub fn hashed_secrets(spec: &PlanSpec) -> impl Iterator<Item = &str> {
     spec.secrets
         .iter()
@@ -44,25 +45,81 @@ pub fn hashed_secrets(spec: &PlanSpec) -> impl Iterator<Item = &str> {
         .map(|secret| secret.name.as_str())
 }
 
-/// The values of the fields that the annotation `upgrade.cattle.io/digest` names, one after the other (S41).
-fn annotated(plan: &Plan, latest_version: &str) -> String {
-    let paths = plan
-        .metadata
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(ANNOTATION_DIGEST));
-    let Some(paths) = paths.filter(|paths| !paths.is_empty()) else {
-        return String::new();
-    };
-    let plan = shape::go_plan(plan, latest_version).to_string();
-    // Neither side is trimmed: ` spec.cordon` names no field.
-    paths.split(',').map(|path| text::lookup(&plan, path)).collect()
+/// Maximum length of the annotation `upgrade.cattle.io/digest`, in bytes. A Plan has some hundred fields, and a list of
+/// a few is common.
+pub const MAX_FIELDS_LEN: usize = 4 << 10;
+/// Maximum length of the values that it names, together: a Plan has at most 1.5 MiB, but a field may be named repeatedly.
+const MAX_VALUES_LEN: usize = 4 << 20;
+
+/// Why the annotation `upgrade.cattle.io/digest` is refused. A hash of a part of it would be another one than that of
+/// system-upgrade-controller, so no node starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldsError {
+    #[error(
+        "metadata.annotations[{ANNOTATION_DIGEST}] has {0} bytes, and at most {MAX_FIELDS_LEN} are read: name fewer fields, or one that contains them"
+    )]
+    TooLong(usize),
+    #[error(
+        "metadata.annotations[{ANNOTATION_DIGEST}] names fields of more than 4 MiB: name each field once, and not the field that contains it"
+    )]
+    TooMuch,
 }
 
-/// The hash of a Secret: ten characters, as `kubectl create secret --append-hash` appends them (S42). Its name, type, data
-/// and immutability are in it, its namespace and labels are not.
+/// Checks the annotation `upgrade.cattle.io/digest`.
+///
+/// # Errors
+/// Fails if the annotation or the values that it names are too long.
+pub fn check_fields(plan: &Plan) -> Result<(), FieldsError> {
+    fields(plan)?.map_or(Ok(()), |paths| values(plan, paths, "").map(drop))
+}
+
+/// Whether the hash depends on the spec only, and not on the rest of the Plan, whose status changes often.
+pub fn is_of_spec(plan: &Plan) -> bool {
+    let Ok(paths) = fields(plan) else { return true };
+    paths.is_none_or(|paths| {
+        let mut paths = paths.split(',');
+        paths.all(|path| path == "spec" || path.starts_with("spec."))
+    })
+}
+
+/// The annotation `upgrade.cattle.io/digest`, if it names fields.
+fn fields(plan: &Plan) -> Result<Option<&str>, FieldsError> {
+    let annotations = plan.metadata.annotations.as_ref();
+    let paths = annotations.and_then(|all| all.get(ANNOTATION_DIGEST));
+    match paths.filter(|paths| !paths.is_empty()) {
+        Some(paths) if paths.len() > MAX_FIELDS_LEN => Err(FieldsError::TooLong(paths.len())),
+        paths => Ok(paths.map(String::as_str)),
+    }
+}
+
+/// The concatenated values of the fields that the annotation `upgrade.cattle.io/digest` names (S41); nothing if they are
+/// refused, because [`check_fields`] keeps the Plan from starting a node then.
+fn annotated(plan: &Plan, latest_version: &str) -> String {
+    let paths = fields(plan).ok().flatten();
+    let values = paths.and_then(|paths| values(plan, paths, latest_version).ok());
+    values.unwrap_or_default()
+}
+
+fn values(plan: &Plan, paths: &str, latest_version: &str) -> Result<String, FieldsError> {
+    let plan = shape::go_plan(plan, latest_version).to_string();
+    let mut document = text::Document::new(&plan);
+    let mut known: BTreeMap<&str, String> = BTreeMap::new();
+    let mut values = String::new();
+    // Not trimmed: ` spec.cordon` names no field.
+    for path in paths.split(',') {
+        let value = known.entry(path).or_insert_with(|| document.lookup(path));
+        if values.len() + value.len() > MAX_VALUES_LEN {
+            return Err(FieldsError::TooMuch);
+        }
+        values.push_str(value);
+    }
+    Ok(values)
+}
+
+/// The hash of a Secret: ten characters, as `kubectl create secret --append-hash` appends them (S42). It covers name,
+/// type, data and immutability, but neither namespace nor labels.
 pub fn secret_hash(secret: &Secret) -> String {
-    /// Fields in the order of the alphabet, as Go writes a map.
+    /// Fields in alphabetical order, as Go prints a map.
     #[derive(Serialize)]
     struct Hashed<'a> {
         data: &'a Option<BTreeMap<String, ByteString>>,
@@ -79,10 +136,10 @@ pub fn secret_hash(secret: &Secret) -> String {
         name: secret.metadata.name.as_deref().unwrap_or_default(),
         r#type: secret.type_.as_deref().unwrap_or_default(),
     };
-    // Plain strings and maps of strings: there is nothing in it that JSON cannot hold.
+    // Cannot fail: it contains only strings and maps of strings.
     let json = serde_json::to_string(&hashed).unwrap_or_default();
     let digest = hex::encode(Sha256::digest(go_escaped(&json)));
-    // Without vowels there are no words, and so no bad words.
+    // Without vowels the hash cannot contain words (kubectl's `hash` package).
     let consonant = |c| match c {
         '0' => 'g',
         '1' => 'h',
@@ -94,8 +151,8 @@ pub fn secret_hash(secret: &Secret) -> String {
     digest.chars().take(10).map(consonant).collect()
 }
 
-/// JSON as Go writes it: what means something in HTML or ends a line in JavaScript is escaped. None of it can stand
-/// outside of strings.
+/// JSON as Go prints it: with escapes for characters that are special in HTML, or line ends in JavaScript. They occur
+/// only inside strings.
 fn go_escaped(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {

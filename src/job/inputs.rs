@@ -1,42 +1,28 @@
-//! The digest of the user's part of a Job: what replaces a Job that has not reached its upgrade when it is edited.
+//! The digest of the user's part of a Job. If an edit changes it, the controller replaces a Job that has not reached
+//! its upgrade.
 //!
 //! It is made of the Plan's fields, not of the manifest that comes out of them: nothing of it comes from refit's version,
 //! image or environment, so that upgrading or configuring refit runs nothing again. What the hash is made of
-//! ([`digest`](super::digest)) is not needed here; a Job of another hash is another Job.
+//! ([`digest`](super::digest)) is not needed here; a Job of another hash is another Job. Which fields those are, `PlanSpec`
+//! says where it declares them.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::digest::go_spec;
+use crate::api::crd::FIELDS_IN_JOB;
 use crate::api::{HostAccess, PlanSpec, RebootWhen};
 
-/// Fields of the spec that end up in the pods of a Job, or in how long it may take.
-const FIELDS: &[&str] = &[
-    "cordon",
-    "drain",
-    "exclusive",
-    "hostAccess",
-    "imagePullSecrets",
-    "jobActiveDeadlineSecs",
-    "prepare",
-    "priorityClassName",
-    "reboot",
-    "secrets",
-    "serviceAccountName",
-    "tolerations",
-    "upgrade",
-];
-
-/// Digest of all that a Plan says about the pods of its Jobs, at a version: 32 hex digits. The same for all nodes: compute
-/// it once for each change of the Plan.
+/// Digest of what a Plan says about the pods of its Jobs, at a version: 32 hex digits. It is the same for all nodes, so
+/// compute it once per change of the Plan.
 ///
-/// An optional field that is absent and one that is written out as its zero (`cordon: false`) are the same.
+/// An absent optional field and one with its zero value (`cordon: false`) give the same digest.
 pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
     let of = spec;
     let mut spec = go_spec(spec);
-    let mut parts: Map<String, Value> = FIELDS
+    let mut parts: Map<String, Value> = FIELDS_IN_JOB
         .iter()
-        .filter_map(|field| spec.remove_entry(*field))
+        .filter_map(|field| spec.remove_entry(field))
         .collect();
     if !used_access(of) {
         parts.remove("hostAccess");
@@ -47,17 +33,17 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
     };
     parts.insert("latestVersion".to_owned(), latest_version.into());
     let mut parts = Value::Object(parts);
-    parts.sort_all_objects(); // whatever order serde_json was built to keep
+    parts.sort_all_objects(); // independent of the order that serde_json keeps
     hex::encode(&Sha256::digest(parts.to_string())[..16])
 }
 
-/// Whether it differs from what system-upgrade-controller gives.
+/// Whether the Plan changes the access that system-upgrade-controller gives.
 fn used_access(spec: &PlanSpec) -> bool {
     spec.host_access() != HostAccess::Full
 }
 
-/// What of the reboot is in the Job: how its end is told, what is looked for on the host. Its timeout is not, and what means
-/// the same is the same.
+/// The parts of `spec.reboot` that are in the Job: how the sentinel decides, and which files it looks for. The timeout
+/// is not, and equivalent values give the same result.
 fn used_reboot(spec: &PlanSpec) -> Option<Value> {
     let reboot = spec.reboot_or_default();
     let files = match reboot.when() {

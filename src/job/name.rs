@@ -1,7 +1,7 @@
-//! Names: of Jobs, of volumes, and what a label can hold of a name that is too long.
+//! Names of Jobs and volumes, and short forms of names for labels.
 //!
-//! [`safe_concat`] and [`job_name`] give system-upgrade-controller's names byte for byte (S28, S29), so that its Jobs are
-//! found again. Whether a Job under such a name is ours is never decided by the name: names collide (W13).
+//! [`safe_concat`] and [`job_name`] give system-upgrade-controller's names byte for byte (S28, S29), so that refit
+//! finds its Jobs. The name never decides whose Job it is, because names collide (W13).
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 use crate::api::names::LABEL_PLAN_PREFIX;
 use crate::api::selector::{label_key_problems, label_value_problems};
 
-/// The longest DNS label, label value and name part of a label key, in bytes.
+/// Maximum length in bytes of a DNS label, a label value, and the name part of a label key.
 pub const MAX_LEN: usize = 63;
 
-/// Joins `parts` with `-` and shortens the result to 63 bytes where it is longer (S28): the first 57 bytes, `-` and 5 hex
-/// digits of the SHA-256 of the whole; 56 bytes and 6 digits where byte 56 is none of `[a-z0-9]`.
+/// Joins `parts` with `-` and shortens the result to 63 bytes (S28): the first 57 bytes, `-` and 5 hex digits of the
+/// SHA-256 of the whole; 56 bytes and 6 digits if byte 56 is none of `[a-z0-9]`.
 ///
-/// The names it is made for are ASCII. Elsewhere a character that straddles the cut is left out.
+/// For ASCII names. In other text, a character that crosses the limit is dropped.
 pub fn safe_concat(parts: &[&str]) -> String {
     let full = parts.join("-");
     if full.len() <= MAX_LEN {
@@ -31,36 +31,36 @@ pub fn safe_concat(parts: &[&str]) -> String {
 
 /// Name of the Job for a Plan and hash on a node, as system-upgrade-controller forms it (S29).
 ///
-/// Not unique: only the node's name up to its first dot is in it, and a long Plan name pushes even that out (W13).
+/// Not unique: it contains the node's name only up to its first dot, and a long Plan name displaces even that (W13).
 pub fn job_name(plan: &str, node: &str, hash: &str) -> String {
     safe_concat(&["apply", plan, "on", short(node), "with", hash])
 }
 
-/// Name of the Job where [`job_name`] is taken by a Job that is not ours. It ends in 64 bits of a digest over the UIDs of
-/// Plan and node and the hash, so that no other Plan, node or hash has it, not even a Plan made again under its old name.
+/// Name of the Job if someone else's Job has [`job_name`]. It ends in 64 bits of a digest of the UIDs of Plan and node
+/// and the hash, so it is unique to them, even if a Plan is recreated under the same name.
 pub fn second_job_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
     let digest = sha256(&[plan_uid, node_uid, hash].join("/"));
     with_tail(&format!("apply-{plan}-on-{}", short(node)), &digest[..16])
 }
 
-/// Name of the pod that reboots a node for a Plan and hash. As [`second_job_name`], it is that of no other Plan, node or hash:
-/// made again, it is refused while there is one.
+/// Name of the reboot Pod of a node for a Plan and hash. Unique like [`second_job_name`], so a second one cannot be
+/// created while one exists.
 pub fn reboot_pod_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
     pod_name("reboot", plan, plan_uid, node, node_uid, hash)
 }
 
-/// Name of the pod that reads the sentinel of a node for a Plan and hash. Likewise.
-pub fn ask_pod_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
+/// Name of the pod that reads the sentinel of a node for a Plan and hash. Unique in the same way.
+pub fn query_pod_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
     pod_name("ask", plan, plan_uid, node, node_uid, hash)
 }
 
-fn pod_name(errand: &str, plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
+fn pod_name(mode: &str, plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
     let digest = sha256(&[plan_uid, node_uid, hash].join("/"));
-    with_tail(&format!("{errand}-{plan}-on-{}", short(node)), &digest[..16])
+    with_tail(&format!("{mode}-{plan}-on-{}", short(node)), &digest[..16])
 }
 
-/// Name of the pod volume for a secret (S17): `secret-<name>` by [`safe_concat`]. Where that is no DNS label, because the
-/// name has dots (W12), its dots become `-` and a digest of the name keeps `a.b` and `a-b` apart.
+/// Name of the pod volume of a Secret (S17): `secret-<name>` by [`safe_concat`]. If that is no DNS label, because the
+/// name has dots (W12), the dots become `-`, and a digest of the name distinguishes `a.b` from `a-b`.
 pub fn secret_volume_name(secret: &str) -> String {
     let name = safe_concat(&["secret", secret]);
     if is_dns_label(&name) {
@@ -82,7 +82,7 @@ pub fn secret_volume_name(secret: &str) -> String {
     )
 }
 
-/// What a label can hold of the name of an object: the name, or its short form by S28 where it is longer than 63 bytes.
+/// An object's name as a label value: the name, or its short form by S28 if it has more than 63 bytes.
 pub fn label_value(name: &str) -> Cow<'_, str> {
     if name.len() <= MAX_LEN {
         Cow::Borrowed(name)
@@ -91,22 +91,22 @@ pub fn label_value(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Key of the label `plan.upgrade.cattle.io/<plan>`, which on a node says which hash of the Plan is done.
+/// Key of the label `plan.upgrade.cattle.io/<plan>`; on a node its value is the hash for which the Plan is done.
 pub fn plan_label_key(plan: &str) -> String {
     format!("{LABEL_PLAN_PREFIX}{plan}")
 }
 
-/// Whether a Plan of this name can have its label, on Jobs and on nodes.
+/// Whether the name of a Plan fits into its label key.
 pub fn is_plan_label(plan: &str) -> bool {
     label_key_problems(&plan_label_key(plan)).is_empty()
 }
 
-/// Whether `text` can be the value of a label. The empty text can.
+/// Whether `text` is a valid label value. The empty text is.
 pub fn is_label_value(text: &str) -> bool {
     label_value_problems(text).is_empty()
 }
 
-/// Whether `text` is a DNS label (RFC 1123): at most 63 of `[a-z0-9-]`, and neither the first nor the last is `-`.
+/// Whether `text` is a DNS label (RFC 1123): at most 63 of `[a-z0-9-]`, without `-` at either end.
 pub fn is_dns_label(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     !text.is_empty()
@@ -116,18 +116,17 @@ pub fn is_dns_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// As much of `head` as leaves room for `-` and `tail` in a name, without anything but a letter or digit at its end.
+/// The longest prefix of `head` that leaves room for `-` and `tail`, and ends in a letter or digit.
 fn with_tail(head: &str, tail: &str) -> String {
     let head = cut(head, MAX_LEN - 1 - tail.len()).trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
     format!("{head}-{tail}")
 }
 
-/// The first `len` bytes of `text`, or as many as are whole characters.
+/// The first `len` bytes of `text`, without a partial character.
 fn cut(text: &str, len: usize) -> &str {
     (0..=len).rev().find_map(|len| text.get(..len)).unwrap_or(text)
 }
 
-/// The node's name up to its first dot.
 fn short(node: &str) -> &str {
     node.split_once('.').map_or(node, |(short, _)| short)
 }

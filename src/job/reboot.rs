@@ -1,7 +1,7 @@
-//! The pod that reboots a node, and the one that only asks whether its upgrade had succeeded, as manifests.
+//! Manifests of the pod that reboots a node, and of the pod that only reads its sentinel.
 //!
-//! Neither says that anything has happened: the controller believes the Node. Either may be lost and made again at any time:
-//! what it does depends on the boot that it finds. Its name is fixed, so that there are never two.
+//! The state of neither proves anything: the controller trusts the Node. Either may be lost and recreated at any time,
+//! because what it does depends on the current boot. Its name is fixed, so there is only one at a time.
 
 use std::collections::BTreeMap;
 
@@ -10,64 +10,60 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::JobSettings;
 use super::name::{
-    ask_pod_name, is_label_value, is_plan_label, label_value, plan_label_key, reboot_pod_name,
+    is_label_value, is_plan_label, label_value, plan_label_key, query_pod_name, reboot_pod_name,
 };
 use super::render::{self, JobError, NodeInput, PlanInput};
 use crate::api::names;
 
-/// Name of the one container of these pods.
+/// Name of the only container of these pods.
 pub const REBOOT: &str = "reboot";
 
-/// The class of pods that a node cannot do without: not evicted under pressure, ended last when the node shuts down, and let in
-/// by a kubelet that has no room, at the cost of others.
+/// Priority class of essential pods: the kubelet does not evict them under pressure, stops them last at shutdown, and
+/// admits them without room by preempting others.
 pub const CRITICAL: &str = "system-node-critical";
 
-/// Kubernetes' own bound on `activeDeadlineSeconds`.
+/// Kubernetes' limit of `activeDeadlineSeconds`.
 const MAX_SECONDS: i64 = i32::MAX as i64;
 
-/// What a pod is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Errand<'a> {
-    /// Reboot the node if it is still in this boot, and its sentinel says that the upgrade succeeded in it.
+pub enum RebootPodMode<'a> {
+    /// Reboot the node if it is still in this boot and has a sentinel.
     Reboot {
-        /// The boot under which the upgrade succeeded.
+        /// The boot in which the upgrade succeeded.
         boot_id: &'a str,
     },
-    /// Report what the sentinel says, as the Job's own main container would have.
+    /// Report the sentinel, as the main container of the Job would have.
     Ask,
 }
 
-/// What the pod is rendered from.
+/// The inputs of the pod.
 #[derive(Clone, Copy, Debug)]
 pub struct RebootInput<'a> {
-    /// The Plan as it is now. Its version and hash do not count: the reboot belongs to an upgrade of before.
+    /// The current Plan. Its version and hash are not used, because the reboot belongs to an earlier upgrade.
     pub plan: PlanInput<'a>,
-    /// The node.
     pub node: NodeInput<'a>,
-    /// The hash that was upgraded to.
+    /// The hash of the upgrade.
     pub hash: &'a str,
-    /// What the pod is for.
-    pub errand: Errand<'a>,
-    /// Seconds that are left of the reboot's timeout. The kubelet ends the pod then, whatever becomes of the controller.
+    pub mode: RebootPodMode<'a>,
+    /// Time left until `reboot.timeout`, in seconds. Then the kubelet stops the pod, even if no controller runs.
     pub seconds: i64,
-    /// Whether to ask for [`CRITICAL`]. Clusters that keep that class for their own namespaces by a quota refuse such a pod
-    /// with 403: then it is made without, with the Plan's class.
+    /// Whether to set [`CRITICAL`]. If a quota reserves that class for other namespaces, the API server refuses the pod
+    /// with 403, and it is created with the Plan's class instead.
     pub critical: bool,
 }
 
 impl RebootInput<'_> {
-    /// Name of the pod.
     pub fn name(&self) -> String {
         let Self {
             plan,
             node,
             hash,
-            errand,
+            mode,
             ..
         } = self;
-        let name = match errand {
-            Errand::Reboot { .. } => reboot_pod_name,
-            Errand::Ask => ask_pod_name,
+        let name = match mode {
+            RebootPodMode::Reboot { .. } => reboot_pod_name,
+            RebootPodMode::Ask => query_pod_name,
         };
         name(plan.name, plan.uid, node.name, node.uid, hash)
     }
@@ -76,11 +72,11 @@ impl RebootInput<'_> {
 /// The pod.
 ///
 /// # Errors
-/// What no pod of this Plan and node can be; a Job for them could not be made either.
+/// Fails if no Job could be created for this Plan and node either.
 pub fn reboot_pod(input: &RebootInput<'_>, settings: &JobSettings) -> Result<Pod, JobError> {
     check(input, settings)?;
     let RebootInput { plan, node, .. } = input;
-    let reboots = matches!(input.errand, Errand::Reboot { .. });
+    let reboots = matches!(input.mode, RebootPodMode::Reboot { .. });
     Ok(Pod {
         metadata: ObjectMeta {
             name: Some(input.name()),
@@ -94,13 +90,13 @@ pub fn reboot_pod(input: &RebootInput<'_>, settings: &JobSettings) -> Result<Pod
             active_deadline_seconds: Some(input.seconds.clamp(1, MAX_SECONDS)),
             automount_service_account_token: Some(false),
             containers: vec![container(input, settings)?],
-            dns_policy: Some("Default".to_owned()), // the node's own: nothing is looked up
+            dns_policy: Some("Default".to_owned()), // the node's own resolver: the pod looks nothing up
             enable_service_links: Some(false),
-            // The pods' network may be what the upgrade has broken, or what waits for the reboot.
+            // The upgrade may have broken the pod network, or that may need the reboot.
             host_network: Some(true),
             host_pid: reboots.then_some(true),
             image_pull_secrets: render::pull_secrets(plan.spec, &settings.own_image_pull_secrets),
-            // Past the scheduler: it would not let a pod onto a node that has no room or is not Ready.
+            // Bypasses the scheduler, which places no pod on a node that is full or not Ready.
             node_name: Some(node.name.to_owned()),
             priority_class_name: if input.critical {
                 Some(CRITICAL.to_owned())
@@ -108,7 +104,7 @@ pub fn reboot_pod(input: &RebootInput<'_>, settings: &JobSettings) -> Result<Pod
                 render::some_text(plan.spec.priority_class_name.as_ref())
             },
             restart_policy: Some(if reboots { "OnFailure" } else { "Never" }.to_owned()),
-            // It has no token; but where accounts are what may run such pods (OpenShift), this one may.
+            // The pod has no token, but on OpenShift the account decides whether it may be privileged.
             service_account_name: render::some_text(plan.spec.service_account_name.as_ref()),
             tolerations: Some(vec![Toleration {
                 operator: Some("Exists".to_owned()),
@@ -138,13 +134,13 @@ fn check(input: &RebootInput<'_>, settings: &JobSettings) -> Result<(), JobError
     Ok(())
 }
 
-/// Those by which the controller watches its pods, and by which drains of refit and of system-upgrade-controller leave it alone.
-/// They also keep a Job of the same Plan, and of other exclusive ones, off the node while it is about to reboot.
+/// Labels by which the controller watches its pods, and by which drains of refit and of system-upgrade-controller skip
+/// it. They also keep Jobs of the same Plan, and of other exclusive Plans, off the node until it reboots.
 fn labels(input: &RebootInput<'_>, settings: &JobSettings) -> BTreeMap<String, String> {
     let RebootInput { plan, node, hash, .. } = input;
-    let role = match input.errand {
-        Errand::Reboot { .. } => names::ROLE_REBOOT,
-        Errand::Ask => names::ROLE_ASK,
+    let role = match input.mode {
+        RebootPodMode::Reboot { .. } => names::ROLE_REBOOT,
+        RebootPodMode::Ask => names::ROLE_ASK,
     };
     let own = [
         (names::LABEL_CONTROLLER, settings.controller_name.clone()),
@@ -162,8 +158,9 @@ fn labels(input: &RebootInput<'_>, settings: &JobSettings) -> BTreeMap<String, S
     labels
 }
 
-/// Whose pod it is, for which boot, and what keeps autoscalers from taking the node away. `kubectl drain` knows no such
-/// annotation: since the pod has a controller it is evicted without `--force`, and made again.
+/// Annotations with the Plan, the node and the boot, and one that keeps autoscalers from removing the node. `kubectl
+/// drain` has no such annotation: it evicts the pod, which has a controller, without `--force`, and refit creates it
+/// again.
 fn annotations(input: &RebootInput<'_>) -> BTreeMap<String, String> {
     let RebootInput { plan, node, .. } = input;
     let mut own = vec![
@@ -173,7 +170,7 @@ fn annotations(input: &RebootInput<'_>) -> BTreeMap<String, String> {
         ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
         ("karpenter.sh/do-not-disrupt", "true"),
     ];
-    if let Errand::Reboot { boot_id } = input.errand {
+    if let RebootPodMode::Reboot { boot_id } = input.mode {
         own.push((names::ANNOTATION_BOOT_ID, boot_id));
     }
     let mut annotations = render::inherited_annotations(plan);
@@ -188,7 +185,7 @@ fn container(input: &RebootInput<'_>, settings: &JobSettings) -> Result<Containe
     let RebootInput { plan, node, hash, .. } = input;
     let sentinel = render::sentinel_name(plan.uid, node.uid, hash)?;
     let sentinel = format!("--sentinel={sentinel}");
-    let Errand::Reboot { boot_id } = input.errand else {
+    let RebootPodMode::Reboot { boot_id } = input.mode else {
         let host = format!("--host={}", render::HOST_DIR);
         let args = vec!["reboot".to_owned(), "--ask".to_owned(), sentinel, host];
         return Ok(render::on_host(REBOOT, args, settings));
@@ -197,7 +194,7 @@ fn container(input: &RebootInput<'_>, settings: &JobSettings) -> Result<Containe
     let mut args = vec!["reboot".to_owned(), boot_id, sentinel];
     args.extend(render::command_args(plan.spec.reboot_or_default()));
     Ok(Container {
-        // To enter the host's mount namespace and to signal its process 1. It mounts nothing of the host: it goes there.
+        // To enter the host's mount namespace and to signal its process 1. The pod mounts nothing of the host.
         security_context: Some(SecurityContext {
             privileged: Some(true),
             read_only_root_filesystem: Some(true),

@@ -1,7 +1,7 @@
-//! The Job for a Plan on a node, as a manifest (S30–S39).
+//! The manifest of the Job for a Plan on a node (S30–S39).
 //!
-//! Made once and started at once, with parallelism 1. Its TTL stays an annotation until the result has been recorded, and
-//! it carries in annotations what tells it from a Job of another Plan, node or attempt.
+//! The Job is created once and starts at once, with parallelism 1. Its TTL stays an annotation until its result is
+//! recorded. Annotations distinguish it from Jobs of another Plan, node or attempt.
 
 mod check;
 mod containers;
@@ -19,8 +19,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
 
 use super::JobSettings;
-use crate::api::duration::GoDuration;
 use crate::api::{HostAccess, PlanSpec, names};
+use crate::go::GoDuration;
 
 pub use check::{Findings, JobError, Remark, check};
 pub use containers::{PROBE, SENTINEL, UPGRADE};
@@ -28,70 +28,67 @@ pub(super) use containers::{command_args, literal, on_host, sentinel_name};
 pub(super) use metadata::{inherited_annotations, inherited_labels, owner};
 pub(super) use volumes::{HOST_DIR, host_root};
 
-/// What a Job is rendered from. It borrows all of it and is `Copy`: a roll-out renders thousands.
+/// The inputs of a Job. It only borrows and is `Copy`, because a roll-out renders thousands.
 #[derive(Clone, Copy, Debug)]
 pub struct JobInput<'a> {
-    /// The Plan's side.
     pub plan: PlanInput<'a>,
-    /// The node's side.
     pub node: NodeInput<'a>,
-    /// Name of the Job: [`job_name`](super::name::job_name), or
-    /// [`second_job_name`](super::name::second_job_name) where that is taken.
+    /// Name of the Job: [`job_name`](super::name::job_name), or [`second_job_name`](super::name::second_job_name) if
+    /// that is taken.
     pub name: &'a str,
-    /// Which attempt on this node for this hash, from 1.
+    /// Number of the attempt on this node for this hash, from 1.
     pub attempt: u32,
-    /// Whether the node was unschedulable before the Job, where nothing of refit's own on the node can note it.
+    /// Whether the node was unschedulable before the Job. Set if no ledger records that, because the drain is not
+    /// refit's own.
     pub unschedulable_before: Option<bool>,
 }
 
-/// The Plan's side of a Job: the same for all its nodes.
+/// The Plan's inputs of a Job, the same for all its nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanInput<'a> {
-    /// Name of the Plan.
     pub name: &'a str,
-    /// Namespace of the Plan, and so of its Jobs.
+    /// Namespace of the Plan and of its Jobs.
     pub namespace: &'a str,
-    /// UID of the Plan.
     pub uid: &'a str,
-    /// Labels of the Plan. Its own go on to Job and pod, Kubernetes' and refit's do not.
+    /// Labels of the Plan. Job and pod inherit the user's labels, but not those of Kubernetes, Rancher and refit.
     pub labels: Option<&'a BTreeMap<String, String>>,
-    /// Annotations of the Plan, likewise.
+    /// Annotations of the Plan, inherited in the same way.
     pub annotations: Option<&'a BTreeMap<String, String>>,
-    /// What the Plan says.
     pub spec: &'a PlanSpec,
     /// `status.latestVersion`.
     pub latest_version: &'a str,
     /// `status.latestHash`.
     pub latest_hash: &'a str,
-    /// What [`inputs`](super::inputs::inputs) gave for this spec and version.
+    /// Result of [`inputs`](super::inputs::inputs) for this spec and version.
     pub inputs: &'a str,
-    /// Digests of images, by the image with its tag: those run by their digest.
+    /// Digests of images, by image with tag. These images run by digest.
     pub digests: &'a BTreeMap<String, String>,
 }
 
-/// What [`PlanInput::digests`] is of a Plan that pins none.
+/// [`PlanInput::digests`] of a Plan that pins none.
 pub static NO_DIGESTS: BTreeMap<String, String> = BTreeMap::new();
 
-/// The node's side of a Job.
+/// The node's inputs of a Job.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeInput<'a> {
-    /// Name of the node.
     pub name: &'a str,
-    /// UID of the node.
     pub uid: &'a str,
     /// Value of the label `kubernetes.io/os`.
     pub os: Option<&'a str>,
 }
 
 impl NodeInput<'_> {
-    /// Whether the node runs Windows, where containers are another thing (S38).
+    /// Whether the node runs Windows, where containers differ (S38).
     pub(super) fn is_windows(&self) -> bool {
         self.os == Some("windows")
     }
 }
 
-/// The Job. An image that cannot take the version as its tag stays as it is, as with system-upgrade-controller; [`check`]
-/// is what refuses it.
+/// The Job. As with system-upgrade-controller, an image that cannot take the version as its tag stays as it is;
+/// [`check`] refuses it.
+///
+/// # Errors
+/// Fails if the API server would refuse the Job.
 pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobError> {
     let JobInput { plan, node, .. } = input;
     if let Some(error) = check::name_errors(plan, settings).into_iter().next() {
@@ -128,7 +125,7 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
             backoff_limit: Some(settings.backoff_limit),
             active_deadline_seconds: active_deadline_seconds(plan.spec, settings),
             pod_replacement_policy: Some(if plan.spec.may_reboot() {
-                // Two pods at a time could both reboot the node.
+                // Two concurrent pods could both reboot the node.
                 "Failed".to_owned()
             } else {
                 settings.pod_replacement_policy.clone()
@@ -147,7 +144,7 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
     })
 }
 
-/// How long a Job may take in all, in seconds; `None` is for ever (S12).
+/// Time limit of a Job in seconds; `None` means no limit (S12).
 pub fn active_deadline_seconds(spec: &PlanSpec, settings: &JobSettings) -> Option<i64> {
     let max = Some(settings.active_deadline_seconds_max).filter(|max| *max > 0);
     let deadline = match spec.job_active_deadline_secs {
@@ -161,7 +158,7 @@ pub fn active_deadline_seconds(spec: &PlanSpec, settings: &JobSettings) -> Optio
     }
 }
 
-/// How long a finished Job is kept, in seconds: at least a minute longer than the node waits after it (S39).
+/// TTL of a finished Job in seconds: at least a minute longer than the Plan's delay (S39).
 pub fn ttl_seconds(spec: &PlanSpec, settings: &JobSettings) -> Result<i32, JobError> {
     let ttl = settings.ttl_seconds_after_finish;
     let Some(delay) = &spec.post_complete_delay else {
@@ -212,8 +209,8 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
     })
 }
 
-/// On this node and no other, by its name; and, by the label that says on which host it runs, not beside a pod of the same
-/// Plan, or of another exclusive one (S33).
+/// Binds the Job to this node by name, and keeps it off hosts with a pod of the same Plan, or of another exclusive
+/// Plan, by the hostname label (S33).
 fn affinity(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> Affinity {
     let (key, value) = if is_exclusive(plan.spec) {
         (names::LABEL_EXCLUSIVE, "true")
@@ -253,7 +250,7 @@ fn affinity(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> Affinity {
     }
 }
 
-/// The one that lets the pod on a node that it has cordoned itself, then the Plan's (S18).
+/// The toleration that admits the pod to a node that it has cordoned, then the Plan's (S18).
 fn tolerations(spec: &PlanSpec) -> Vec<Toleration> {
     let cordoned = Toleration {
         key: Some("node.kubernetes.io/unschedulable".to_owned()),
@@ -266,7 +263,7 @@ fn tolerations(spec: &PlanSpec) -> Vec<Toleration> {
         .collect()
 }
 
-/// The Plan's, then refit's own that are not among them.
+/// The Plan's, then those of refit's own image that are not among them.
 pub(super) fn pull_secrets(spec: &PlanSpec, own: &[String]) -> Option<Vec<LocalObjectReference>> {
     let mut secrets = spec.image_pull_secrets.clone().unwrap_or_default();
     for name in own {
@@ -281,10 +278,9 @@ pub(super) fn is_exclusive(spec: &PlanSpec) -> bool {
     spec.exclusive.unwrap_or_default()
 }
 
-/// The text, if there is any in it.
 pub(super) fn some_text(text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.is_empty()).cloned()
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,23 +1,23 @@
-//! What the controller's environment says about Jobs (S3). Reading the environment is the controller's business.
+//! Settings of Jobs from the controller's environment (S3). The controller reads the environment.
 
-/// How Jobs are made, apart from what their Plan says.
+/// Settings that all Jobs share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSettings {
-    /// Name of this controller: the label by which it knows its own Jobs.
+    /// Name of this controller, the label of its Jobs.
     pub controller_name: String,
-    /// Image of refit itself, which cordons and drains.
+    /// Image of refit, which cordons and drains.
     pub own_image: String,
-    /// Names of the secrets with which `own_image` is pulled. They come after the Plan's.
+    /// Names of the Secrets with which `own_image` is pulled. They follow the Plan's.
     pub own_image_pull_secrets: Vec<String>,
-    /// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS`: for Plans that say nothing or less than 0.
+    /// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS`: for Plans without a value, or with a negative one.
     pub active_deadline_seconds: i64,
-    /// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX`: no Job gets more. 0 means no maximum.
+    /// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX`: upper bound for all Jobs. 0 means none.
     pub active_deadline_seconds_max: i64,
     /// `SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT`.
     pub backoff_limit: i32,
-    /// `SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS`: cordons and drains Windows nodes. Empty means none.
+    /// `SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS`: image that cordons and drains Windows nodes. Empty means none.
     pub kubectl_image_windows: String,
-    /// `SYSTEM_UPGRADE_JOB_PRIVILEGED`: whether `upgrade` is privileged when the Plan has no security context.
+    /// `SYSTEM_UPGRADE_JOB_PRIVILEGED`: whether `upgrade` is privileged if the Plan has no security context.
     pub privileged: bool,
     /// `SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY`, for the Plan's images.
     pub image_pull_policy: String,
@@ -25,12 +25,12 @@ pub struct JobSettings {
     pub ttl_seconds_after_finish: i32,
     /// `SYSTEM_UPGRADE_JOB_POD_REPLACEMENT_POLICY`.
     pub pod_replacement_policy: String,
-    /// `ALLOW_USER_DEFINED_SECURITY_CONTEXT`: whether a Plan may choose the security context of its containers.
+    /// `ALLOW_USER_DEFINED_SECURITY_CONTEXT`: whether Plans may set security contexts.
     pub allow_user_defined_security_context: bool,
 }
 
 impl JobSettings {
-    /// Settings with the defaults that system-upgrade-controller has in its code (S3).
+    /// Settings with system-upgrade-controller's defaults (S3).
     pub fn new(controller_name: impl Into<String>, own_image: impl Into<String>) -> Self {
         Self {
             controller_name: controller_name.into(),
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_sets_is_what_system_upgrade_controller_has_in_its_code() {
+    fn unset_job_settings_have_the_defaults_of_system_upgrade_controller() {
         insta::assert_debug_snapshot!(JobSettings::new("controller", "image"), @r#"
         JobSettings {
             controller_name: "controller",

@@ -1,4 +1,4 @@
-//! The commands that reboot the host: where their programs are, and what came of running them.
+//! Finds and runs the commands that reboot the host.
 
 use std::io::Read as _;
 use std::process::{ChildStderr, Command, ExitStatus, Stdio};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::host::Host;
 use crate::api::reboot::COMMANDS;
 
-/// Where programs are looked for: as on a login of root, and on NixOS, which has none of the others.
+/// Where programs are searched: root's usual PATH, and that of NixOS.
 const SEARCH: [&str; 7] = [
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -19,54 +19,44 @@ const SEARCH: [&str; 7] = [
     "/run/current-system/sw/bin",
 ];
 
-/// How much of what a failed command said is told, in bytes.
+/// Maximum length of a failed command's output in the message, in bytes.
 const MAX_TOLD: usize = 1024;
 
-/// What a command left behind may keep its standard error open for so long.
+/// How long to wait for output after a command has exited, because its children may keep standard error open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Commands of which the first one that works is enough.
+/// Commands to try in order until one works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commands(Vec<Vec<String>>);
 
-/// A command that did not work.
+/// A command that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandFailure {
-    /// Its program is not there.
+    /// Its program does not exist.
     #[error("{program} is not on the host{}", searched(.program))]
-    Missing {
-        /// The program.
-        program: String,
-    },
+    Missing { program: String },
     /// It could not be started.
     #[error("{command}: {error}")]
-    NotStarted {
-        /// The command.
-        command: String,
-        /// Why not.
-        error: std::io::Error,
-    },
-    /// It ended with something else than 0.
+    NotStarted { command: String, error: std::io::Error },
+    /// Its exit code was not 0.
     #[error("{command} ended with {status}{}", words(.said))]
     Failed {
-        /// The command.
         command: String,
-        /// How it ended.
         status: ExitStatus,
-        /// The last that it said on standard error.
+        /// The end of its output on standard error.
         said: String,
     },
 }
 
 impl CommandFailure {
-    /// Whether there was nothing to run.
+    /// Whether no program was found.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. })
     }
 }
 
 impl Commands {
-    /// The Plan's command, or where it has none, those that reboot most hosts.
+    /// The Plan's command, or the commands that reboot most hosts.
     pub fn new(command: Vec<String>) -> Self {
         if command.is_empty() {
             let owned = |command: &[&str]| command.iter().map(|part| (*part).to_owned()).collect();
@@ -76,12 +66,10 @@ impl Commands {
         }
     }
 
-    /// The commands, in their order.
     pub(super) fn each(&self) -> impl Iterator<Item = &[String]> {
         self.0.iter().map(Vec::as_slice)
     }
 
-    /// The programs, in their order.
     pub(super) fn programs(&self) -> impl Iterator<Item = &str> {
         self.each()
             .filter_map(|command| command.first())
@@ -95,12 +83,12 @@ pub(super) fn find(host: &Host, program: &str) -> Option<String> {
         return host.is_program(program).then(|| program.to_owned());
     }
     let paths = SEARCH.iter().map(|dir| format!("{dir}/{program}"));
-    // A name with a slash in it is none.
+    // A name with a slash is not searched.
     let mut paths = paths.filter(|_| !program.contains('/') && !program.is_empty());
     paths.find(|path| host.is_program(path))
 }
 
-/// Runs a command of the host's, and waits for its end. It gets nothing of refit's environment.
+/// Runs a command on the host and waits for it, without refit's environment.
 pub(super) fn run(host: &Host, command: &[String]) -> Result<(), CommandFailure> {
     let program = command.first().map_or("", String::as_str);
     let path = find(host, program).ok_or_else(|| CommandFailure::Missing {
@@ -135,7 +123,7 @@ pub(super) fn run(host: &Host, command: &[String]) -> Result<(), CommandFailure>
     })
 }
 
-/// Reads all that a command says, so that it need not wait for a reader, and keeps the end of it.
+/// Reads all output, so that the command does not block, and keeps the end of it.
 fn listen(mut stderr: ChildStderr) -> Receiver<String> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {

@@ -1,7 +1,7 @@
-//! The host's files, from wherever its root directory is seen.
+//! Access to the host's files below a root directory.
 //!
-//! Symbolic links lead where they lead on the host, and never out of it: an absolute one is followed from the host's root, and
-//! `..` stops there. The sentinel's folder is no link and belongs to nobody else, or nothing is written.
+//! Symbolic links resolve as on the host and never leave it: an absolute link starts at the host's root, and `..` stops
+//! there. Nothing is written unless the folder of the sentinel is no link and belongs to root.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -14,55 +14,48 @@ use rustix::io::Errno;
 use crate::api::sentinel::{NotAReport, SENTINEL_DIR, is_boot_id};
 use crate::api::{SentinelName, SentinelReport};
 
-/// Where Linux says which boot this is.
+/// Where Linux reports the boot ID.
 const BOOT_ID_DIR: &str = "/proc/sys/kernel/random";
 const BOOT_ID_FILE: &str = "boot_id";
 
-/// As many links as Linux itself follows in one path (`path_resolution(7)`).
+/// Limit of Linux for links in one path (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
 
-/// More than what is read here ever has.
+/// Maximum size of the files that are read here.
 const MAX_CONTENT: u64 = 4096;
 
-/// Name of a sentinel that is being written. No sentinel's own name begins with a dot.
+/// Name of a sentinel that is being written. No sentinel's name begins with a dot.
 const UNFINISHED: &str = ".unfinished";
 
-/// What the host's root must not be able to do to others, in its sentinel folder.
+/// Permissions that others must not have on the folder of the sentinel.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Something on the host could not be looked at, or not be written.
+/// A file on the host could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The root directory itself.
+    /// The root directory is missing.
     #[error("the host's root directory is not at {}: {error}", .dir.display())]
-    Root {
-        /// Where it should be.
-        dir: PathBuf,
-        /// Why it is not.
-        error: io::Error,
-    },
-    /// A file or folder on it.
+    Root { dir: PathBuf, error: io::Error },
+    /// An error on a file or a folder.
     #[error("cannot {what} {path} on the host: {error}")]
     File {
-        /// What was to be done.
+        /// The operation.
         what: &'static str,
-        /// Path on the host.
         path: String,
-        /// Why it was not.
         error: io::Error,
     },
-    /// What Linux says is no boot ID.
+    /// Linux reports an invalid boot ID.
     #[error("{BOOT_ID_DIR}/{BOOT_ID_FILE} on the host has {0:?}, which is no boot ID")]
     BootId(String),
-    /// Others could write what refit believes.
+    /// Others could write the sentinel.
     #[error(
         "{SENTINEL_DIR} on the host belongs to user {owner} and has mode {mode:03o}: it must be refit's own, and writable for \
          nobody else; remove it"
     )]
     Shared {
-        /// Whose it is.
+        /// Owner of the folder.
         owner: u32,
-        /// Its permissions.
+        /// Mode of the folder.
         mode: u32,
     },
 }
@@ -70,11 +63,10 @@ pub enum HostError {
 /// The sentinel of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// There is none.
+    /// It does not exist.
     Nothing,
-    /// It says this.
     Report(SentinelReport),
-    /// There is something else under its name.
+    /// Its content is invalid.
     Garbage(NotAReport),
 }
 
@@ -86,10 +78,10 @@ pub struct Host {
 }
 
 impl Host {
-    /// The host whose root directory is seen at `dir`.
+    /// The host whose root directory is `dir`.
     ///
     /// # Errors
-    /// There is no directory, or it cannot be entered.
+    /// Fails if the directory does not exist or cannot be opened.
     pub fn open(dir: &Path) -> Result<Self, HostError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(dir, flags, Mode::empty()).map_err(|error| HostError::Root {
@@ -102,12 +94,11 @@ impl Host {
         })
     }
 
-    /// Where its root directory is seen.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Which boot the host is in: what its kubelet says too, since it reads the same file.
+    /// The host's boot ID. The kubelet reads it from the same file.
     pub fn boot_id(&self) -> Result<String, HostError> {
         let path = format!("{BOOT_ID_DIR}/{BOOT_ID_FILE}");
         let read = || -> io::Result<String> {
@@ -123,7 +114,7 @@ impl Host {
         }
     }
 
-    /// Whether there is something at a path, wherever links lead.
+    /// Whether a path exists, after symbolic links.
     pub fn exists(&self, path: &str) -> Result<bool, HostError> {
         match self.walk(path) {
             Ok(_) => Ok(true),
@@ -132,13 +123,13 @@ impl Host {
         }
     }
 
-    /// Whether there is a program at a path, wherever links lead.
+    /// Whether a path is an executable file, after symbolic links.
     pub(super) fn is_program(&self, path: &str) -> bool {
         let found = self.walk(path).and_then(|file| rustix::fs::fstat(&file));
         found.is_ok_and(|stat| is_a(&stat, FileType::RegularFile) && stat.st_mode & 0o111 != 0)
     }
 
-    /// Makes sure that a sentinel can be written, and leaves none.
+    /// Checks that a sentinel can be written, and leaves none.
     pub fn try_sentinel(&self) -> Result<(), HostError> {
         let dir = self.sentinel_dir()?;
         let path = format!("{SENTINEL_DIR}/{UNFINISHED}");
@@ -147,7 +138,7 @@ impl Host {
             .map_err(|error| file_error("remove", &path, error.into()))
     }
 
-    /// Writes a sentinel. Whoever reads it finds it whole, or not at all.
+    /// Writes a sentinel atomically.
     pub fn write_sentinel(&self, name: &SentinelName, report: &SentinelReport) -> Result<(), HostError> {
         let dir = self.sentinel_dir()?;
         let write = || -> io::Result<()> {
@@ -157,7 +148,7 @@ impl Host {
         write().map_err(|error| file_error("write", &format!("{SENTINEL_DIR}/{name}"), error))
     }
 
-    /// Removes a sentinel, if it is there.
+    /// Removes a sentinel if it exists.
     pub fn remove_sentinel(&self, name: &SentinelName) -> Result<(), HostError> {
         let dir = self.sentinel_dir()?;
         match rustix::fs::unlinkat(&dir, name.as_str(), AtFlags::empty()) {
@@ -170,7 +161,6 @@ impl Host {
         }
     }
 
-    /// The sentinel of that name.
     pub fn read_sentinel(&self, name: &SentinelName) -> Result<Found, HostError> {
         let path = format!("{SENTINEL_DIR}/{name}");
         let (above, below) = sentinel_place();
@@ -196,7 +186,8 @@ impl Host {
         }
     }
 
-    /// The folder of the sentinels, made if there is none. `/run` may be a link on the host, the folder may not.
+    /// Opens the folder of the sentinels, and creates it if necessary. `/run` may be a link on the host, the folder may
+    /// not.
     fn sentinel_dir(&self) -> Result<OwnedFd, HostError> {
         let (above, below) = sentinel_place();
         let open = || -> io::Result<OwnedFd> {
@@ -210,7 +201,6 @@ impl Host {
         own(open().map_err(|error| file_error("make", SENTINEL_DIR, error))?)
     }
 
-    /// The directory at a path.
     fn directory(&self, path: &str) -> io::Result<OwnedFd> {
         let found = self.walk(path)?;
         if is_a(&rustix::fs::fstat(&found)?, FileType::Directory) {
@@ -220,10 +210,10 @@ impl Host {
         }
     }
 
-    /// What is at a path, as the host would find it. Kernels before 5.6, which can do this themselves, are still around.
+    /// Opens a path, resolved as on the host. `openat2` with `RESOLVE_IN_ROOT` would do the same, but needs Linux 5.6.
     fn walk(&self, path: &str) -> rustix::io::Result<OwnedFd> {
         let mut links = 0;
-        // The directories between the root and where we are.
+        // The directories from the root to the current one.
         let mut above: Vec<OwnedFd> = Vec::new();
         let mut ahead = parts(path);
         while let Some(part) = ahead.pop() {
@@ -260,7 +250,7 @@ impl Host {
     }
 }
 
-/// To read a file that is where it says. One that waits for a writer is not waited for.
+/// Opens a regular file without following a link, and without waiting for the writer of a FIFO.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -270,17 +260,17 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// The parts of a path, the last one first.
+/// The parts of a path, in reverse order.
 fn parts(path: &str) -> Vec<String> {
     path.rsplit('/').map(str::to_owned).collect()
 }
 
-/// The folder above that of the sentinels, and its name there.
+/// The parent folder of the sentinels' folder, and its name there.
 fn sentinel_place() -> (&'static str, &'static str) {
     SENTINEL_DIR.rsplit_once('/').unwrap_or(("/", SENTINEL_DIR))
 }
 
-/// The folder of the sentinels, if it is nobody else's.
+/// Checks that the folder of the sentinels belongs to root, and that only root may write to it.
 fn own(dir: OwnedFd) -> Result<OwnedFd, HostError> {
     let stat = rustix::fs::fstat(&dir).map_err(|error| file_error("look at", SENTINEL_DIR, error.into()))?;
     let mode = stat.st_mode & 0o777;
@@ -304,7 +294,7 @@ fn read_file(file: OwnedFd) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes a file that is nobody's yet. One that an earlier try has left goes.
+/// Writes a new file, and removes one that an earlier attempt has left.
 fn write_unfinished(dir: &OwnedFd, text: &str) -> io::Result<()> {
     match rustix::fs::unlinkat(dir, UNFINISHED, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}

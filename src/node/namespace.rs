@@ -1,5 +1,5 @@
-//! From the container to the host: the mount namespace of process 1. What runs after that sees the host's files, and what it
-//! starts is the host's.
+//! Moves the process from the container into the mount namespace of the host's process 1. After that it sees the host's
+//! files, and its children run on the host.
 
 use std::path::Path;
 
@@ -11,31 +11,31 @@ use super::host::Host;
 const HOST_NAMESPACE: &str = "/proc/1/ns/mnt";
 const OWN_NAMESPACE: &str = "/proc/self/ns/mnt";
 
-/// The host's mount namespace could not be entered.
 #[derive(Debug, thiserror::Error)]
 pub enum NotEntered {
-    /// Process 1 is refit.
+    /// Process 1 is refit itself, so the container has no access to the host's process namespace.
     #[error("process 1 is refit itself, not the host's: the pod needs hostPID")]
     NotTheHost,
-    /// The kernel does not let us.
+    /// The kernel refuses it.
     #[error(
         "the mount namespace of process 1 cannot be entered: {0}; the pod needs hostPID and a privileged container"
     )]
     Refused(rustix::io::Errno),
-    /// There is nothing behind it.
+    /// The host's root directory cannot be opened.
     #[error(transparent)]
     Host(#[from] super::HostError),
 }
 
-/// Goes to the host. Call it before there is a second thread, which the kernel does not take along.
+/// Enters the host's mount namespace. Call it before a second thread exists, because the kernel moves only
+/// single-threaded processes (`setns(2)`).
 ///
 /// # Errors
-/// Why not. Nothing has changed then.
+/// Fails without a change if the namespace cannot be entered.
 pub fn enter_host() -> Result<Host, NotEntered> {
     if std::process::id() == 1 {
         return Err(NotEntered::NotTheHost);
     }
-    // Without a container in between there is nothing to enter.
+    // Without a container there is nothing to enter.
     let is_there = std::fs::read_link(HOST_NAMESPACE).ok() == std::fs::read_link(OWN_NAMESPACE).ok();
     if !is_there {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;

@@ -1,25 +1,23 @@
-//! Whether a node could be rebooted and the reboot proven, before anything is disturbed.
+//! Checks, before a node is disturbed, whether it can be rebooted and the reboot can be proven.
 //!
-//! That it runs shows that refit's image is on the node. All that is missing is said at once.
+//! That the probe runs shows that refit's image is on the node. It reports everything that is missing at once.
 
 use super::command::{CommandFailure, Commands, find};
 use super::host::Host;
 use crate::api::SentinelName;
 
-/// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// The boot that the node is in.
     pub boot_id: String,
-    /// Path on the host of the program that would reboot it.
+    /// Path on the host of the program that reboots it.
     pub program: String,
 }
 
-/// Looks at the boot ID, the sentinel's folder, the files that may ask for a reboot, and the programs of the commands. A
-/// sentinel of that name goes: an earlier try that reached the same hash in this boot says nothing of the one that begins.
+/// Checks the boot ID, the folder of the sentinel, the files of `requiredFiles`, and the programs of the commands.
+/// Removes the sentinel of an earlier attempt at the same hash in this boot.
 ///
 /// # Errors
-/// Everything that is wrong, a sentence each.
+/// Fails with everything that is wrong, one sentence each.
 pub fn probe(
     host: &Host,
     sentinel: Option<&SentinelName>,

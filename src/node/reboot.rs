@@ -1,7 +1,7 @@
-//! The reboot of the node, asked for as often as the pod is started, and had once.
+//! Reboots the node. The command may run several times, but reboots once.
 //!
-//! It goes by the boot that it finds: another one than was expected is the success of an earlier start. It reboots nothing
-//! whose upgrade in this very boot has no sentinel.
+//! It depends on the current boot: any other boot than the expected one means that an earlier run has succeeded. It
+//! never reboots a node without the sentinel of an upgrade in this boot.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -11,43 +11,35 @@ use super::host::{Found, Host, HostError};
 use crate::api::sentinel::{IN_BOOT, SENTINEL_DIR};
 use crate::api::{RebootFault, SentinelName, SentinelReport};
 
-/// How long what is not yet on the disks is written for. A network file system that does not answer never ends; the host's
-/// own shutdown writes again.
+/// Time limit for syncing file systems. A network file system that does not respond would block without limit; the
+/// host's own shutdown syncs again.
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
 
-/// What is to be done.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The boot under which the upgrade succeeded.
+    /// The boot in which the upgrade succeeded.
     pub boot_id: String,
-    /// Its sentinel.
     pub sentinel: SentinelName,
-    /// What reboots the host.
+    /// The commands that reboot the host.
     pub commands: Commands,
 }
 
-/// What has become of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The node is in another boot.
-    Rebooted {
-        /// Which.
-        boot_id: String,
-    },
-    /// The host has been asked. Whoever asked waits for the end, and must not exit.
+    Rebooted { boot_id: String },
+    /// The reboot was requested. The process must not exit, but wait for it.
     Requested {
-        /// With which command.
+        /// The command that requested it.
         command: String,
     },
 }
 
-/// Why the node does not reboot.
+/// Why the node was not rebooted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {sentence}", .fault.reason())]
 pub struct Failure {
-    /// Which kind.
     pub fault: RebootFault,
-    /// What happened.
     pub sentence: String,
 }
 
@@ -58,16 +50,15 @@ impl From<HostError> for Failure {
 }
 
 impl Failure {
-    /// A failure, with a sentence about it.
     pub fn new(fault: RebootFault, sentence: String) -> Self {
         Self { fault, sentence }
     }
 }
 
-/// Reboots the host, unless that has been done. `note` is told what happens.
+/// Reboots the host, unless that was done. `note` receives progress messages.
 ///
 /// # Errors
-/// It was not asked to, and why.
+/// Fails if the reboot was not requested.
 pub fn reboot(host: &Host, order: &Order, note: &dyn Fn(&str)) -> Result<Outcome, Failure> {
     let boot_id = host.boot_id()?;
     if boot_id != order.boot_id {
@@ -75,7 +66,7 @@ pub fn reboot(host: &Host, order: &Order, note: &dyn Fn(&str)) -> Result<Outcome
     }
     let report = ask(host, &order.sentinel)?;
     if report.boot_id != boot_id {
-        // Where /run outlives a boot.
+        // /run outlives a boot on this host.
         return Err(Failure::new(
             RebootFault::SentinelMissing,
             format!(
@@ -109,10 +100,10 @@ pub fn reboot(host: &Host, order: &Order, note: &dyn Fn(&str)) -> Result<Outcome
     Err(all_failed(&failures))
 }
 
-/// What the sentinel says.
+/// Reads the sentinel.
 ///
 /// # Errors
-/// There is none, or it says nothing that can be understood.
+/// Fails if it is missing or invalid.
 pub fn ask(host: &Host, name: &SentinelName) -> Result<SentinelReport, Failure> {
     let missing = |sentence| Failure::new(RebootFault::SentinelMissing, sentence);
     let boot_id = host.boot_id()?;
@@ -135,7 +126,7 @@ fn all_failed(failures: &[CommandFailure]) -> Failure {
     Failure::new(fault, sentences.join("; "))
 }
 
-/// Writes what is not yet on the disks, and says whether that came to an end in time.
+/// Syncs file systems, and returns whether that ended in time.
 fn is_synced() -> bool {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {

@@ -1,22 +1,23 @@
-//! The sentinel: that the upgrade has succeeded, in which boot, and whether the node has to reboot. It runs after the upgrade
-//! only, so that to have run is the proof.
+//! The sentinel: proof that the upgrade succeeded, with its boot, and whether the node must reboot. The command runs
+//! only after the upgrade, so that it runs at all is the proof.
 
 use super::host::{Host, HostError};
 use crate::api::{SentinelName, SentinelReport};
 
-/// When the node has to reboot.
+/// When the node must reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Whatever is there.
+    /// Always.
     Always,
-    /// If one of these files is on the host.
+    /// If one of these files exists on the host.
     IfPresent(Vec<String>),
 }
 
-/// Looks, and leaves what it saw on the host: the message of a container can be lost with its pod.
+/// Decides whether to reboot, and writes the sentinel to the host, because a container's termination message can be
+/// lost with its pod.
 ///
 /// # Errors
-/// Something could not be looked at, or the sentinel not be written; then there is none.
+/// Fails if a file could not be checked or the sentinel could not be written; then there is none.
 pub fn keep(host: &Host, name: &SentinelName, wish: &Wish) -> Result<SentinelReport, HostError> {
     let boot_id = host.boot_id()?;
     let required = match wish {

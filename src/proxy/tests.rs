@@ -3,12 +3,7 @@
 use super::*;
 
 fn proxies(pairs: &[(&str, &str)]) -> Result<ProxyEnv, ProxyError> {
-    ProxyEnv::read(|name| {
-        pairs
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| (*value).to_owned())
-    })
+    ProxyEnv::read(|name| Some(pairs.iter().find(|(key, _)| *key == name)?.1.to_owned()))
 }
 
 /// Whether a URL goes through the proxy when `NO_PROXY` is `exempt`.
@@ -23,26 +18,24 @@ fn proxied(exempt: &str, url: &str) -> bool {
 
 #[test]
 fn each_scheme_has_its_proxy() {
-    let env = proxies(&[
+    let pairs = [
         ("HTTP_PROXY", "http://plain:3128"),
         ("https_proxy", "http://u:p@tls:3129"),
-    ])
-    .unwrap();
-    let proxy = |url: &str| env.proxy_for(&url.parse().unwrap()).map(Url::to_string);
-    assert_eq!(proxy("http://a.example/x").as_deref(), Some("http://plain:3128/"));
-    assert_eq!(
-        proxy("https://a.example/x").as_deref(),
-        Some("http://u:p@tls:3129/")
-    );
-    assert_eq!(proxy("ftp://a.example/x"), None);
-    assert_eq!(
-        ProxyEnv::default().proxy_for(&"https://a.example".parse().unwrap()),
-        None
-    );
+    ];
+    let env = proxies(&pairs).unwrap();
+    for (url, expected) in [
+        ("http://a.example/x", Some("http://plain:3128/")),
+        ("https://a.example/x", Some("http://u:p@tls:3129/")),
+        ("ftp://a.example/x", None),
+    ] {
+        let url = url.parse().unwrap();
+        assert_eq!(env.proxy_for(&url).map(Url::as_str), expected, "{url}");
+        assert_eq!(ProxyEnv::default().proxy_for(&url), None, "{url}");
+    }
 }
 
 #[test]
-fn upper_case_goes_before_lower_case_and_nothing_is_nothing() {
+fn upper_case_goes_before_lower_case_unless_it_is_empty() {
     let env = proxies(&[
         ("http_proxy", "http://lower"),
         ("HTTP_PROXY", "http://upper"),
@@ -50,14 +43,10 @@ fn upper_case_goes_before_lower_case_and_nothing_is_nothing() {
         ("https_proxy", "http://lower"),
     ])
     .unwrap();
-    assert_eq!(
-        env.proxy_for(&"http://a".parse().unwrap()).unwrap().host_str(),
-        Some("upper")
-    );
-    assert_eq!(
-        env.proxy_for(&"https://a".parse().unwrap()).unwrap().host_str(),
-        Some("lower")
-    );
+    for (url, host) in [("http://a", "upper"), ("https://a", "lower")] {
+        let proxy = env.proxy_for(&url.parse().unwrap()).unwrap();
+        assert_eq!(proxy.host_str(), Some(host), "{url}");
+    }
 }
 
 #[test]
@@ -76,7 +65,7 @@ fn a_proxy_without_a_scheme_is_an_http_proxy() {
 }
 
 #[test]
-fn what_is_no_proxy_is_told_without_its_value() {
+fn the_error_for_an_invalid_proxy_has_no_value() {
     for value in [
         "ftp://u:s3cret@proxy",
         "http://",
@@ -92,7 +81,7 @@ fn what_is_no_proxy_is_told_without_its_value() {
 }
 
 #[test]
-fn this_host_is_never_asked_through_a_proxy() {
+fn this_host_is_never_reached_through_a_proxy() {
     for url in [
         "http://localhost",
         "https://localhost:6443",
@@ -106,7 +95,7 @@ fn this_host_is_never_asked_through_a_proxy() {
 }
 
 #[test]
-fn a_name_exempts_itself_and_what_is_below_it() {
+fn a_name_exempts_itself_and_its_subdomains() {
     for (exempt, url, expected) in [
         ("example.com", "http://example.com", false),
         ("example.com", "http://EXAMPLE.com.", false),

@@ -1,4 +1,4 @@
-//! A handle on the cluster: how it is made, filled, asked and set going.
+//! A handle on the simulated cluster: creates it, changes objects, and runs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -13,52 +13,53 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::agenda::Agenda;
-use super::deletion::Deletion;
-use super::fault::Fault;
+use super::controller_manager::backoff::Backoffs;
+use super::controller_manager::budget::Budgets;
+use super::controller_manager::replica_set::Replicas;
+use super::delete::DeleteOptions;
 use super::ids::Ids;
 use super::journal::CLUSTER;
-use super::kubelets::{Habits, Kubelets, act};
-use super::manager::backoff::Backoffs;
+use super::kubelets::{DefaultBehaviour, Kubelets, container_task};
 use super::resources::Kind;
 use super::scheduler::Loads;
 use super::server::Transport;
 use super::state::State;
+use super::status_error::StatusError;
 use super::store::{Key, Store};
-use super::write::{Part, merge};
+use super::work_queue::WorkQueue;
+use super::write::{WriteTarget, merge};
 use crate::clock::Clock;
-use crate::controller::client::{ApiServer, RequestCounts, over_transport};
+use crate::kube::client::{ApiServer, RequestCounts, over_transport};
 use crate::rehearse::json::{Value, json};
 
-/// How many changes of a kind the API server remembers. About what a real one does.
+/// Number of changes per kind that the API server keeps, about as many as a real one.
 const HISTORY: usize = 1_000;
 /// Namespaces that every cluster has.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// How a cluster is made.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What all that is random elsewhere follows from.
+    /// The seed of everything random.
     pub seed: u64,
-    /// The time of day at the beginning.
+    /// The time when the cluster starts.
     pub start: Timestamp,
-    /// How its pods behave.
-    pub habits: Habits,
-    /// How many changes of a kind are remembered; watches that lag further behind are told so.
+    /// How pods behave by default.
+    pub default_behaviour: DefaultBehaviour,
+    /// Number of changes kept per kind; a watch that falls further behind gets 410 Gone.
     pub history: usize,
-    /// Whether requests are written down.
+    /// Whether to record requests.
     pub traced: bool,
-    /// Whether changes are written down, for who takes them ([`State::take_journal`]).
+    /// Whether to record changes for [`State::take_journal`].
     pub journaled: bool,
 }
 
 impl Options {
-    /// A cluster that begins at this time.
+    /// Options for a cluster that starts at this time.
     pub fn new(seed: u64, start: Timestamp) -> Self {
         Self {
             seed,
             start,
-            habits: Habits::default(),
+            default_behaviour: DefaultBehaviour::default(),
             history: HISTORY,
             traced: false,
             journaled: false,
@@ -66,41 +67,43 @@ impl Options {
     }
 }
 
-/// A cluster in this process, and the name by which its journal calls who has this handle on it.
+/// The cluster, and the name under which the journal records changes through this handle.
 #[derive(Clone)]
 pub struct Cluster(Arc<Shared>, Arc<str>);
 
-/// How clients of what runs on nodes are made.
-type Road = Box<dyn Fn(Transport) -> Client + Send + Sync>;
+/// Creates the clients of containers that run on nodes.
+type ClientFactory = Box<dyn Fn(Transport) -> Client + Send + Sync>;
 
 struct Shared {
     state: Mutex<State>,
     clock: Clock,
-    /// The newest version of all, for those who wait for a change.
+    /// The newest resource version, for tasks that wait for a change.
     version: watch::Sender<u64>,
-    road: OnceLock<Road>,
+    client_factory: OnceLock<ClientFactory>,
 }
 
 impl Cluster {
-    /// A cluster with the namespaces that every cluster has, and no nodes. Called within a tokio runtime, whose time is the
-    /// cluster's.
+    /// A cluster with the default namespaces and without nodes. It must be created within a tokio runtime, whose time
+    /// it uses.
     pub fn new(options: Options) -> Self {
         let clock = Clock::following_tokio(options.start);
         let mut state = State {
             clock: clock.clone(),
             ids: Ids::new(options.seed),
             store: Store::new(options.history),
-            agenda: Agenda::default(),
-            kubelets: Kubelets::new(options.habits),
+            work_queue: WorkQueue::default(),
+            kubelets: Kubelets::new(options.default_behaviour),
             backoffs: Backoffs::default(),
+            budgets: Budgets::default(),
+            replicas: Replicas::default(),
             unscheduled: BTreeSet::new(),
             loads: Loads::default(),
             trace: options.traced.then(Vec::new),
-            holes: Vec::new(),
+            unsupported_requests: Vec::new(),
             journal: options.journaled.then(Vec::new),
             who: CLUSTER.into(),
             lag: [0; Kind::ALL.len()],
-            at_rest: BTreeMap::new(),
+            stored_plans: BTreeMap::new(),
         };
         for name in NAMESPACES {
             state.admit_namespace(name);
@@ -109,20 +112,20 @@ impl Cluster {
             state: Mutex::new(state),
             clock,
             version: watch::Sender::new(0),
-            road: OnceLock::new(),
+            client_factory: OnceLock::new(),
         };
         Self(Arc::new(shared), CLUSTER.into())
     }
 
-    /// A handle for somebody, by whose name the journal calls what is done with it.
+    /// A handle under whose name the journal records changes.
     #[must_use]
     pub fn acting_as(&self, who: &str) -> Self {
         Self(Arc::clone(&self.0), who.into())
     }
 
-    /// Has clients made in another way from now on: their requests may meet something on their way. Only the first call counts.
-    pub fn make_clients_by(&self, road: impl Fn(Transport) -> Client + Send + Sync + 'static) {
-        let _ = self.0.road.set(Box::new(road));
+    /// Replaces the client factory, for example to inject faults. Only the first call has an effect.
+    pub fn set_client_factory(&self, client_factory: impl Fn(Transport) -> Client + Send + Sync + 'static) {
+        let _ = self.0.client_factory.set(Box::new(client_factory));
     }
 
     /// The cluster's time of day.
@@ -130,28 +133,26 @@ impl Cluster {
         self.0.clock.clone()
     }
 
-    /// Its API server, for a controller.
     pub fn server(&self) -> ApiServer {
         ApiServer::in_process(Transport::new(self, "controller"))
     }
 
-    /// A handle on its API server that writes at any time, for what runs on a node. `who` is what the trace calls it.
+    /// A client for a container on a node; it needs no leadership to write. `who` is its name in the trace.
     pub fn client(&self, who: &str) -> Client {
         let transport = Transport::new(self, who);
-        match self.0.road.get() {
-            Some(road) => road(transport),
+        match self.0.client_factory.get() {
+            Some(client_factory) => client_factory(transport),
             None => over_transport(transport, None, Arc::<RequestCounts>::default()),
         }
     }
 
-    /// Does something with the whole cluster while nobody else does.
     pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        // What a panicking thread left behind is looked at by a test that fails anyway.
+        // A lock poisoned by a panicking thread is only seen by a test that fails anyway.
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.who.clone_from(&self.1);
         let done = act(&mut state);
         let version = state.store.version();
-        let planned = state.agenda.has_news();
+        let planned = state.work_queue.take_added();
         drop(state);
         self.0.version.send_if_modified(|known| {
             let news = *known != version || planned;
@@ -161,14 +162,14 @@ impl Cluster {
         done
     }
 
-    /// Puts an object there, with its status, as if it had been made long ago. Its namespace is made with it.
-    pub fn put(&self, object: impl Into<Value>) -> Result<Value, Fault> {
+    /// Stores an object with its status, as if it had existed for long. Its namespace is created if needed.
+    pub fn put(&self, object: impl Into<Value>) -> Result<Value, StatusError> {
         let object = object.into();
         self.with(|state| state.put(object))
     }
 
-    /// Makes an object as a user would.
-    pub fn create(&self, object: impl Into<Value>) -> Result<Value, Fault> {
+    /// Creates an object as a user would.
+    pub fn create(&self, object: impl Into<Value>) -> Result<Value, StatusError> {
         let object = object.into();
         self.with(|state| {
             let (kind, namespace) = place(&object)?;
@@ -184,19 +185,18 @@ impl Cluster {
         namespace: &str,
         name: &str,
         patch: impl Into<Value>,
-    ) -> Result<Value, Fault> {
-        self.write(kind, namespace, name, Part::Whole, &patch.into())
+    ) -> Result<Value, StatusError> {
+        self.write(kind, namespace, name, WriteTarget::Whole, &patch.into())
     }
 
-    /// Changes the status of an object, by a merge patch.
     pub fn patch_status(
         &self,
         kind: Kind,
         namespace: &str,
         name: &str,
         patch: impl Into<Value>,
-    ) -> Result<Value, Fault> {
-        self.write(kind, namespace, name, Part::Status, &patch.into())
+    ) -> Result<Value, StatusError> {
+        self.write(kind, namespace, name, WriteTarget::Status, &patch.into())
     }
 
     fn write(
@@ -204,9 +204,9 @@ impl Cluster {
         kind: Kind,
         namespace: &str,
         name: &str,
-        part: Part,
+        part: WriteTarget,
         patch: &Value,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, StatusError> {
         self.with(|state| {
             let key = Key::new(namespace, name);
             let written = state.update(kind, &key, part, false, |old| {
@@ -219,21 +219,20 @@ impl Cluster {
     }
 
     /// Deletes an object as a user would.
-    pub fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), Fault> {
+    pub fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), StatusError> {
         self.with(|state| {
-            let deletion = Deletion::default();
+            let deletion = DeleteOptions::default();
             state
                 .delete(kind, &Key::new(namespace, name), &deletion)
                 .map(drop)
         })
     }
 
-    /// An object.
     pub fn get(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
         self.with(|state| state.get(kind, namespace, name).cloned())
     }
 
-    /// Waits until something holds that only changes when an object does.
+    /// Waits until a condition holds that depends on objects only.
     pub async fn until(&self, mut holds: impl FnMut(&State) -> bool) {
         let mut version = self.0.version.subscribe();
         while !self.with(|state| holds(state)) {
@@ -243,27 +242,30 @@ impl Cluster {
         }
     }
 
-    /// Does something while the cluster works, and says what came of it.
-    pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+    /// Runs the cluster while a future runs, and returns its result.
+    pub async fn run_while<T>(&self, work: impl Future<Output = T>) -> T {
         tokio::select! {
             biased;
             done = work => done,
-            never = self.play() => match never {},
+            never = self.run_due_work() => match never {},
         }
     }
 
-    /// Lets the cluster work: its controllers, its scheduler, its kubelets, and what runs on its nodes.
-    async fn play(&self) -> Infallible {
+    /// Runs the controllers, the scheduler, the kubelets and the containers.
+    async fn run_due_work(&self) -> Infallible {
         let this = self.acting_as(CLUSTER);
         let mut version = self.0.version.subscribe();
         let mut running = FuturesUnordered::new();
         loop {
             version.borrow_and_update();
-            let (due, errands) = this.with(|state| (state.work(), state.kubelets.errands()));
-            for errand in errands {
+            let (due, new_tasks) = this.with(|state| (state.process_due(), state.kubelets.take_tasks()));
+            for task in new_tasks {
                 let (abort, registration) = AbortHandle::new_pair();
-                this.with(|state| state.kubelets.runs(&errand, abort));
-                running.push(Abortable::new(act::run(this.clone(), errand), registration));
+                this.with(|state| state.kubelets.task_started(&task, abort));
+                running.push(Abortable::new(
+                    container_task::run(this.clone(), task),
+                    registration,
+                ));
             }
             let wait = due.map(|due| {
                 let wait = due.duration_since(self.0.clock.now());
@@ -286,8 +288,8 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// Where an object belongs that names itself.
-fn place(object: &Value) -> Result<(Kind, String), Fault> {
+/// Kind and namespace of an object, from its own fields.
+fn place(object: &Value) -> Result<(Kind, String), StatusError> {
     let text = |pointer| {
         object
             .pointer(pointer)
@@ -296,8 +298,8 @@ fn place(object: &Value) -> Result<(Kind, String), Fault> {
     };
     let (version, kind) = (text("/apiVersion"), text("/kind"));
     let found = Kind::of_object(version, kind)
-        .ok_or_else(|| Fault::not_played(&format!("objects of kind {kind:?} of {version:?}")))?;
-    let namespace = match (found.facts().namespaced, text("/metadata/namespace")) {
+        .ok_or_else(|| StatusError::unsupported(&format!("objects of kind {kind:?} of {version:?}")))?;
+    let namespace = match (found.resource_type().namespaced, text("/metadata/namespace")) {
         (false, _) => "",
         (true, "") => "default",
         (true, namespace) => namespace,
@@ -306,9 +308,9 @@ fn place(object: &Value) -> Result<(Kind, String), Fault> {
 }
 
 impl State {
-    fn put(&mut self, object: Value) -> Result<Value, Fault> {
+    fn put(&mut self, object: Value) -> Result<Value, StatusError> {
         let (kind, namespace) = place(&object)?;
-        if kind.facts().namespaced && self.get(Kind::Namespace, "", &namespace).is_none() {
+        if kind.resource_type().namespaced && self.get(Kind::Namespace, "", &namespace).is_none() {
             self.admit_namespace(&namespace);
         }
         let status = object.get("status").cloned();
@@ -330,7 +332,7 @@ impl State {
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
             "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
         });
-        // A name that cannot be one is told by whoever puts an object there.
+        // The caller reports an invalid name when it stores the object.
         let _ = self.create(Kind::Namespace, "", namespace, false);
     }
 }

@@ -1,181 +1,301 @@
-//! What an API server says when it does not do what was asked: `Status` objects with the words, codes and causes of
-//! Kubernetes 1.36.
+//! The faults that tests inject into requests: which requests, and what happens to them. One notation for both back ends,
+//! the simulated cluster and a proxy in front of a real API server.
+//!
+//! ```
+//! # use refit::rehearse::fault::{Moment, Rule};
+//! # use std::time::Duration;
+//! Rule::on("create", "jobs").nth(3).answer(409);
+//! Rule::on("watch", "nodes").late_events(Duration::from_secs(3));
+//! Rule::write().nth(7).kill(Moment::After);
+//! Rule::write().chance(0.05).lose_answer();
+//! ```
 
-use super::resources::Kind;
-use crate::rehearse::json::{Value, json};
+mod request;
+#[cfg(test)]
+mod tests;
 
-/// A request that was refused.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fault {
-    /// HTTP status.
-    pub code: u16,
-    /// `reason`.
-    pub reason: &'static str,
-    /// `message`.
-    pub message: String,
-    /// `details`; null where there are none.
-    pub details: Value,
+use std::time::Duration;
+
+pub use request::ApiRequest;
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The client gets an error with this code.
+    Answer(Moment, u16),
+    /// The client never gets a response.
+    Hang(Moment),
+    /// The connection breaks.
+    Disconnect(Moment),
+    /// The request, or its response, is held back.
+    Delay(Moment, Duration),
+    /// Each event of a watch is held back.
+    DelayEvents(Duration),
+    /// Another client writes the object first.
+    Overtake,
+    /// The client's process is killed.
+    Kill(Moment),
 }
 
-impl Fault {
-    fn new(code: u16, reason: &'static str, message: String) -> Self {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Before the API server sees the request, so that it has no effect.
+    Before,
+    /// After the API server has carried out the request, and before the client has its response.
+    After,
+}
+
+/// An effect, and the requests that it happens to: by default all with this verb and resource.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    requests: Matches,
+    name: Option<String>,
+    /// Number of requests before the first effect.
+    pass: u64,
+    /// Maximum number of effects.
+    times: u64,
+    /// After `pass`, the effect happens to the first of this many requests.
+    every: u64,
+    chance: f64,
+    effect: Effect,
+}
+
+#[derive(Clone, Debug)]
+enum Matches {
+    /// Verb and resource; `None` is any.
+    Resource(Option<String>, Option<String>),
+    Writes,
+    WritesAndEvents,
+}
+
+impl Rule {
+    /// Requests with this verb and resource in RBAC's notation (`patch`, `plans/status`); `*` is any.
+    pub fn on(verb: &str, resource: &str) -> Self {
+        let unless_any = |text: &str| (text != "*").then(|| text.to_owned());
+        Self::of(Matches::Resource(unless_any(verb), unless_any(resource)))
+    }
+
+    /// All writes except for Leases and Events, whose number depends on time.
+    pub fn write() -> Self {
+        Self::of(Matches::Writes)
+    }
+
+    /// All writes except for Leases.
+    pub fn write_or_event() -> Self {
+        Self::of(Matches::WritesAndEvents)
+    }
+
+    fn of(requests: Matches) -> Self {
         Self {
-            code,
-            reason,
-            message,
-            details: Value::Null,
+            requests,
+            name: None,
+            pass: 0,
+            times: u64::MAX,
+            every: 1,
+            chance: 1.0,
+            effect: Effect::Hang(Moment::Before),
         }
     }
 
-    fn about(mut self, kind: Kind, name: &str) -> Self {
-        self.details = json!({ "name": name, "kind": kind.facts().plural });
-        if !kind.facts().group.is_empty() {
-            self.details["group"] = kind.facts().group.into();
-        }
+    /// Only for the object with this name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
         self
     }
 
-    /// There is no such object.
-    pub fn not_found(kind: Kind, name: &str) -> Self {
-        let message = format!("{} {name:?} not found", kind.facts().qualified());
-        Self::new(404, "NotFound", message).about(kind, name)
+    /// Only the n-th request, from 1.
+    #[must_use]
+    pub fn nth(self, n: u64) -> Self {
+        self.after(n - 1).times(1)
     }
 
-    /// There is such an object already.
-    pub fn already_exists(kind: Kind, name: &str) -> Self {
-        let message = format!("{} {name:?} already exists", kind.facts().qualified());
-        Self::new(409, "AlreadyExists", message).about(kind, name)
+    /// Only the first request.
+    #[must_use]
+    pub fn once(self) -> Self {
+        self.times(1)
     }
 
-    /// The object is not the one that was meant.
-    pub fn conflict(kind: Kind, name: &str, why: &str) -> Self {
-        let message = format!(
-            "Operation cannot be fulfilled on {} {name:?}: {why}",
-            kind.facts().qualified()
-        );
-        Self::new(409, "Conflict", message).about(kind, name)
+    /// Not the first n requests.
+    #[must_use]
+    pub fn after(mut self, n: u64) -> Self {
+        self.pass = n;
+        self
     }
 
-    /// The object was written in between.
-    pub fn modified(kind: Kind, name: &str) -> Self {
-        let why =
-            "the object has been modified; please apply your changes to the latest version and try again";
-        Self::conflict(kind, name, why)
+    /// At most n times.
+    #[must_use]
+    pub fn times(mut self, n: u64) -> Self {
+        self.times = n;
+        self
     }
 
-    /// Another object has the name by now.
-    pub fn other_uid(kind: Kind, name: &str, wanted: &str, found: &str) -> Self {
-        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
-        Self::conflict(kind, name, &why)
+    /// Only the n-th, 2n-th, … request.
+    #[must_use]
+    pub fn every(mut self, n: u64) -> Self {
+        self.pass = n - 1;
+        self.every = n;
+        self
     }
 
-    /// What is to be deleted is not what was meant. Here Kubernetes names the kind where it names the type elsewhere.
-    pub fn not_in_record(kind: Kind, name: &str, what: &str, wanted: &str, found: &str) -> Self {
-        let qualified = kind.facts().qualified_kind();
-        let end = if what == "UID" {
-            "deleted and then recreated"
-        } else {
-            "modified"
+    /// Each with this probability, determined by the seed.
+    #[must_use]
+    pub fn chance(mut self, chance: f64) -> Self {
+        self.chance = chance;
+        self
+    }
+
+    /// The API server does not see the request, and the client gets this error: 403, 404, 409, 410, 429, 500, 503 …
+    #[must_use]
+    pub fn answer(self, code: u16) -> Self {
+        self.effect(Effect::Answer(Moment::Before, code))
+    }
+
+    /// The API server does not see the request, and the client gets no response.
+    #[must_use]
+    pub fn hang(self) -> Self {
+        self.effect(Effect::Hang(Moment::Before))
+    }
+
+    /// The request takes effect, and the client gets no response.
+    #[must_use]
+    pub fn hang_after(self) -> Self {
+        self.effect(Effect::Hang(Moment::After))
+    }
+
+    /// The connection breaks before the API server sees the request.
+    #[must_use]
+    pub fn refuse(self) -> Self {
+        self.effect(Effect::Disconnect(Moment::Before))
+    }
+
+    /// The request takes effect, and the connection breaks before the response.
+    #[must_use]
+    pub fn lose_answer(self) -> Self {
+        self.effect(Effect::Disconnect(Moment::After))
+    }
+
+    /// The request is held back.
+    #[must_use]
+    pub fn delay(self, by: Duration) -> Self {
+        self.effect(Effect::Delay(Moment::Before, by))
+    }
+
+    /// The response is held back.
+    #[must_use]
+    pub fn late(self, by: Duration) -> Self {
+        self.effect(Effect::Delay(Moment::After, by))
+    }
+
+    /// Each event of a watch is held back.
+    #[must_use]
+    pub fn late_events(self, by: Duration) -> Self {
+        self.effect(Effect::DelayEvents(by))
+    }
+
+    #[must_use]
+    pub fn overtake(self) -> Self {
+        self.effect(Effect::Overtake)
+    }
+
+    #[must_use]
+    pub fn kill(self, moment: Moment) -> Self {
+        self.effect(Effect::Kill(moment))
+    }
+
+    #[must_use]
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
+    }
+
+    fn matches(&self, request: &ApiRequest) -> bool {
+        let is = |wanted: &Option<String>, known: &str| wanted.as_deref().is_none_or(|it| it == known);
+        let matches = match &self.requests {
+            Matches::Resource(verb, resource) => is(verb, &request.verb) && is(resource, &request.resource),
+            Matches::Writes => request.is_write(),
+            Matches::WritesAndEvents => request.is_write_or_event(),
         };
-        let message = format!(
-            "Operation cannot be fulfilled on {qualified} {name:?}: the {what} in the precondition ({wanted}) does not \
-             match the {what} in record ({found}). The object might have been {end}"
-        );
-        let mut fault = Self::new(409, "Conflict", message).about(kind, name);
-        fault.details["kind"] = kind.facts().kind.into();
-        fault
+        matches && is(&self.name, &request.name)
+    }
+}
+
+/// Rules in effect. The effects depend on the rules, the seed and the order of the requests, and on nothing else.
+#[derive(Debug)]
+pub struct Rules {
+    seed: u64,
+    rules: Vec<ActiveRule>,
+}
+
+#[derive(Debug)]
+struct ActiveRule {
+    rule: Rule,
+    /// Number of requests that it matched.
+    matched: u64,
+    /// Number of effects.
+    effects: u64,
+}
+
+impl Rules {
+    pub fn new(seed: u64) -> Self {
+        let rules = Vec::new();
+        Self { seed, rules }
     }
 
-    /// The object cannot be like that: causes are a field, a reason and a message each.
-    pub fn invalid(kind: Kind, name: &str, causes: &[(String, &str, String)]) -> Self {
-        let parts: Vec<String> = causes
-            .iter()
-            .map(|(field, _, message)| format!("{field}: {message}"))
-            .collect();
-        let why = match parts.as_slice() {
-            [one] => one.clone(),
-            all => format!("[{}]", all.join(", ")),
-        };
-        let message = format!("{} {name:?} is invalid: {why}", kind.facts().qualified_kind());
-        let mut fault = Self::new(422, "Invalid", message).about(kind, name);
-        fault.details["kind"] = kind.facts().kind.into();
-        fault.details["causes"] = causes
-            .iter()
-            .map(|(field, reason, message)| json!({ "reason": reason, "message": message, "field": field }))
-            .collect();
-        fault
-    }
-
-    /// A field that cannot be changed was.
-    pub fn immutable(kind: Kind, name: &str, field: &str, value: &Value) -> Self {
-        let message = format!("Invalid value: {value}: field is immutable");
-        Self::invalid(kind, name, &[(field.to_owned(), "FieldValueInvalid", message)])
-    }
-
-    /// A patch has fields that the object has not.
-    pub fn strict(patch: &Value, unknown: &str) -> Self {
-        let why = format!(
-            "Invalid value: {:?}: strict decoding error: {unknown}",
-            patch.to_string()
-        );
-        let message = format!(" \"\" is invalid: patch: {why}");
-        let mut fault = Self::new(422, "Invalid", message);
-        let cause = json!({ "reason": "FieldValueInvalid", "message": why, "field": "patch" });
-        fault.details = json!({ "causes": [cause] });
-        fault
-    }
-
-    /// The request makes no sense.
-    pub fn bad_request(message: impl Into<String>) -> Self {
-        Self::new(400, "BadRequest", message.into())
-    }
-
-    /// The version that is asked about is forgotten.
-    pub fn expired(message: impl Into<String>) -> Self {
-        Self::new(410, "Expired", message.into())
-    }
-
-    /// What was asked about is not there yet.
-    pub fn timeout(message: String) -> Self {
-        Self::new(504, "Timeout", message)
-    }
-
-    /// The server cannot do it.
-    pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(500, "InternalError", message.into())
-    }
-
-    /// A PodDisruptionBudget says no.
-    pub fn budget(cause: &str, retry_after: Option<u32>) -> Self {
-        let message = "Cannot evict pod as it would violate the pod's disruption budget.".to_owned();
-        let mut fault = Self::new(429, "TooManyRequests", message);
-        fault.details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": cause }] });
-        if let Some(seconds) = retry_after {
-            fault.details["retryAfterSeconds"] = seconds.into();
-        }
-        fault
-    }
-
-    /// Nothing that this cluster can play. Whoever sees it has found a hole in the rehearsal.
-    pub fn not_played(what: &str) -> Self {
-        let message = format!("the rehearsal's cluster does not play this request: {what}");
-        Self::new(501, "NotImplemented", message)
-    }
-
-    /// The `Status` object.
-    pub fn status(&self) -> Value {
-        let mut status = json!({
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": self.message,
-            "reason": self.reason,
-            "code": self.code,
+    pub fn add(&mut self, rule: Rule) {
+        self.rules.push(ActiveRule {
+            rule,
+            matched: 0,
+            effects: 0,
         });
-        if !self.details.is_null() {
-            status["details"] = self.details.clone();
-        }
-        status
     }
+
+    pub fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    /// Whether a rule has not had all its effects.
+    pub fn is_pending(&self) -> bool {
+        self.rules.iter().any(|active| active.effects < active.rule.times)
+    }
+
+    /// The effect of the first rule that has one. All rules that match the request count it.
+    pub fn effect_on(&mut self, request: &ApiRequest) -> Option<Effect> {
+        let mut first = None;
+        for (active, index) in self.rules.iter_mut().zip(0..) {
+            if first.is_none() {
+                first = active.apply(request, self.seed ^ (index << 32));
+            } else if active.rule.matches(request) {
+                active.matched += 1;
+            }
+        }
+        first
+    }
+}
+
+impl ActiveRule {
+    fn apply(&mut self, request: &ApiRequest, seed: u64) -> Option<Effect> {
+        if !self.rule.matches(request) {
+            return None;
+        }
+        self.matched += 1;
+        let applies = self.matched > self.rule.pass
+            && (self.matched - self.rule.pass - 1).is_multiple_of(self.rule.every)
+            && self.effects < self.rule.times
+            && random_portion(seed ^ self.matched) < self.rule.chance;
+        if !applies {
+            return None;
+        }
+        self.effects += 1;
+        Some(self.rule.effect)
+    }
+}
+
+/// A pseudo-random number from 0 to 1 that depends on the input only (the mixing step of `SplitMix64`).
+fn random_portion(input: u64) -> f64 {
+    let mut bits = input.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^= bits >> 31;
+    f64::from((bits >> 32) as u32) / f64::from(u32::MAX)
 }

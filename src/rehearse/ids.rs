@@ -1,6 +1,6 @@
-//! Everything in the cluster that is random elsewhere: UIDs, boot IDs and the ends of names. The same seed gives the same.
+//! Everything that is random in a real cluster: UIDs, boot IDs and name suffixes. A seed determines all of them.
 
-/// Letters that Kubernetes makes the ends of names of (`k8s.io/apimachinery/pkg/util/rand`).
+/// Characters of generated name suffixes (`k8s.io/apimachinery/pkg/util/rand`).
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// `SplitMix64`.
@@ -8,12 +8,10 @@ const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 pub(super) struct Ids(u64);
 
 impl Ids {
-    /// Ids that follow from a seed.
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -22,7 +20,7 @@ impl Ids {
         bits ^ (bits >> 31)
     }
 
-    /// A UUID of version 4.
+    /// A UUID, version 4.
     pub(super) fn uuid(&mut self) -> String {
         let (a, b) = (self.next(), self.next());
         let (variant, last) = (0x8000 | (b >> 48 & 0x3fff), b & 0xffff_ffff_ffff);
@@ -34,7 +32,7 @@ impl Ids {
         )
     }
 
-    /// Five letters, as `generateName` adds them.
+    /// A suffix as `generateName` adds it.
     pub(super) fn suffix(&mut self) -> String {
         let mut bits = self.next();
         let count = LETTERS.len() as u64;

@@ -1,4 +1,4 @@
-//! What has happened, in its order: every change of an object and who made it, for those who tell of it or judge it.
+//! A log of all changes of objects and who made them, for the recorder and the invariants.
 
 use std::sync::Arc;
 
@@ -6,31 +6,40 @@ use jiff::Timestamp;
 
 use super::resources::Kind;
 use super::store::{Change, Key};
+use super::upgrade_script::PrepareWait;
 
-/// Something that has happened.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// When.
     pub at: Timestamp,
-    /// Who did it: the name of a client, or [`CLUSTER`].
+    /// The name of a client, or [`CLUSTER`].
     pub who: Arc<str>,
-    /// What it was.
-    pub what: What,
+    pub what: JournalEvent,
 }
 
-/// What may happen.
 #[derive(Clone, Debug)]
-pub enum What {
-    /// An object has changed.
+pub enum JournalEvent {
     Change(Kind, Change),
-    /// A pod reboots the machine that it runs on.
+    /// A pod reboots its machine.
     Reboot {
-        /// Name of the node.
         node: String,
-        /// The pod.
         pod: Key,
+    },
+    /// A pod bound to one node does not tolerate its taints.
+    Untolerated {
+        node: String,
+        /// The Plan of its Job.
+        plan: String,
+        /// The taints in kubectl's notation.
+        taints: Vec<String>,
+    },
+    /// The reason why `prepare` waits has changed; `None` if it no longer waits.
+    Prepare {
+        node: String,
+        /// The Plan of its Job.
+        plan: String,
+        wait: Option<PrepareWait>,
     },
 }
 
-/// What the cluster's own controllers, its scheduler and its kubelets are called.
+/// The name of the cluster's own controllers, scheduler and kubelets.
 pub const CLUSTER: &str = "cluster";

@@ -1,12 +1,11 @@
-//! JSON whose parts are shared: a copy of an object is a pointer more, and a change of it copies the maps on the way to what
-//! changes and nothing else. A cluster is many objects that are nearly alike, in many versions that are nearly alike: of
-//! pods of one template the template is kept once, and of a pod's versions what they have in common.
+//! JSON with shared parts: a copy is a reference, and a change copies only the maps on the path to it. A cluster holds
+//! many similar objects in many similar versions, so a pod template is stored once, and versions share what they have
+//! in common.
 //!
-//! It reads like `serde_json::Value`: what is not there is null, fields come in the order of their names.
+//! It is read like `serde_json::Value`: a missing field is null. Fields are sorted by name.
 
 mod convert;
-mod make;
-mod read;
+mod de;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -15,133 +14,122 @@ use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 pub(crate) use convert::json;
-pub use make::to_value;
+pub(crate) use de::within_memory;
 pub use serde_json::Number;
-pub use write::Text;
 
-/// A value.
 #[derive(Clone, Default)]
 pub enum Value {
-    /// Nothing.
     #[default]
     Null,
-    /// A truth.
     Bool(bool),
-    /// A number.
     Number(Number),
-    /// A text.
     String(Arc<str>),
-    /// A list.
     Array(Arc<Vec<Self>>),
-    /// A map.
     Object(Map),
 }
 
-/// The fields of an object, in the order of their names. A list in one piece takes a tenth of the room of a tree, and no object
-/// of Kubernetes has so many fields that a tree would be found through faster.
+/// The fields of an object, sorted by name. A vector takes a tenth of the memory of a tree, and Kubernetes objects have
+/// too few fields for a tree to be faster.
 #[derive(Clone, Default)]
 pub struct Map(Arc<[Field]>);
 
 type Field = (Arc<str>, Value);
 
-/// In maps of more fields than this a name is looked for by halves.
-const FEW: usize = 16;
+/// Maps with more fields are searched by bisection.
+const LINEAR_SEARCH_MAX: usize = 16;
 
 static NULL: Value = Value::Null;
 
 impl Map {
-    /// A map of no fields.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Where a field is.
     fn find(&self, key: &str) -> Option<usize> {
-        if self.0.len() > FEW {
-            return self.place(key).ok();
+        if self.0.len() > LINEAR_SEARCH_MAX {
+            return self.position(key).ok();
         }
-        // Most names differ in their lengths already.
+        // Most names already differ in length.
         let is_it = |(known, _): &Field| known.len() == key.len() && **known == *key;
         self.0.iter().position(is_it)
     }
 
-    /// Where a field is, or where it belongs.
-    fn place(&self, key: &str) -> Result<usize, usize> {
+    /// The position of a field, or where to insert it.
+    fn position(&self, key: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(known, _)| (**known).cmp(key))
     }
 
-    /// A field.
     pub fn get(&self, key: &str) -> Option<&Value> {
         Some(&self.0[self.find(key)?].1)
     }
 
-    /// A field, to be changed.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
-        let place = self.find(key)?;
-        Some(&mut Arc::make_mut(&mut self.0)[place].1)
+        let position = self.find(key)?;
+        Some(&mut Arc::make_mut(&mut self.0)[position].1)
     }
 
-    /// Writes a field.
     pub fn insert(&mut self, key: impl AsRef<str>, value: Value) {
         *self.or_insert(key.as_ref(), Value::Null) = value;
     }
 
-    /// Takes a field away.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
-        let place = self.find(key)?;
-        let value = self.0[place].1.clone();
+        let position = self.find(key)?;
+        let value = self.0[position].1.clone();
         self.retain(|name| name != key);
         Some(value)
     }
 
-    /// Takes all fields away but those.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         let kept = self.0.iter().filter(|(key, _)| keep(key));
         self.0 = kept.cloned().collect();
     }
 
-    /// A field, which is made if it is not there.
+    /// A field, inserted if it is missing.
     pub fn or_insert(&mut self, key: &str, default: Value) -> &mut Value {
-        let place = match self.place(key) {
-            Ok(place) => place,
-            Err(place) => {
-                let (before, after) = self.0.split_at(place);
-                let new = std::iter::once((read::name(key), default));
+        let position = match self.position(key) {
+            Ok(position) => position,
+            Err(position) => {
+                let (before, after) = self.0.split_at(position);
+                let new = std::iter::once((de::name(key), default));
                 self.0 = before
                     .iter()
                     .cloned()
                     .chain(new)
                     .chain(after.iter().cloned())
                     .collect();
-                place
+                position
             }
         };
-        &mut Arc::make_mut(&mut self.0)[place].1
+        &mut Arc::make_mut(&mut self.0)[position].1
     }
 
-    /// Whether there are no fields.
+    /// Inserts null for the fields of another map that are missing: one copy, however many they are.
+    pub(super) fn insert_missing<'o>(&mut self, other: impl Iterator<Item = (&'o str, &'o Value)>) {
+        let missing = other.filter(|(key, _)| !self.contains_key(key));
+        let missing: Vec<Field> = missing.map(|(key, _)| (de::name(key), Value::Null)).collect();
+        if !missing.is_empty() {
+            *self = Self::of(self.0.iter().cloned().chain(missing).collect());
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All fields, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
         let fields = Arc::make_mut(&mut self.0).iter_mut();
         fields.map(|(key, value)| (&**key, value))
     }
 
-    /// Whether there is such a field.
     pub fn contains_key(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
 
-    /// All fields.
     pub fn iter(&self) -> Iter<'_> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 }
 
-/// Fields of a map.
 pub type Iter<'a> = std::iter::Map<
     std::slice::Iter<'a, (Arc<str>, Value)>,
     fn(&'a (Arc<str>, Value)) -> (&'a str, &'a Value),
@@ -157,19 +145,17 @@ impl<'a> IntoIterator for &'a Map {
 }
 
 impl Value {
-    /// A field.
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.as_object()?.get(key)
     }
 
-    /// A field, to be changed.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
-        // Nothing is copied for a field that is not there.
+        // Avoids a copy for a missing field.
         self.get(key)?;
         self.as_object_mut()?.get_mut(key)
     }
 
-    /// What is below a JSON pointer (RFC 6901).
+    /// The value at a JSON pointer (RFC 6901).
     pub fn pointer(&self, pointer: &str) -> Option<&Self> {
         let mut tokens = pointer.split('/');
         if tokens.next() != Some("") {
@@ -189,7 +175,6 @@ impl Value {
         Some(found)
     }
 
-    /// The text that it is.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -197,7 +182,6 @@ impl Value {
         }
     }
 
-    /// The whole number that it is.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Number(number) => number.as_i64(),
@@ -205,7 +189,6 @@ impl Value {
         }
     }
 
-    /// The whole number that it is, if that is not negative.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             Self::Number(number) => number.as_u64(),
@@ -213,7 +196,6 @@ impl Value {
         }
     }
 
-    /// The number that it is.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Number(number) => number.as_f64(),
@@ -221,7 +203,6 @@ impl Value {
         }
     }
 
-    /// The truth that it is.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(truth) => Some(*truth),
@@ -229,7 +210,6 @@ impl Value {
         }
     }
 
-    /// The list that it is.
     pub fn as_array(&self) -> Option<&Vec<Self>> {
         match self {
             Self::Array(list) => Some(list),
@@ -237,7 +217,6 @@ impl Value {
         }
     }
 
-    /// The list that it is, to be changed.
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Self>> {
         match self {
             Self::Array(list) => Some(Arc::make_mut(list)),
@@ -245,7 +224,6 @@ impl Value {
         }
     }
 
-    /// The map that it is.
     pub fn as_object(&self) -> Option<&Map> {
         match self {
             Self::Object(map) => Some(map),
@@ -253,7 +231,6 @@ impl Value {
         }
     }
 
-    /// The map that it is, to be changed.
     pub fn as_object_mut(&mut self) -> Option<&mut Map> {
         match self {
             Self::Object(map) => Some(map),
@@ -261,32 +238,27 @@ impl Value {
         }
     }
 
-    /// Whether it is nothing.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// Whether it is a whole number.
     pub fn is_integer(&self) -> bool {
         matches!(self, Self::Number(number) if !number.is_f64())
     }
 
-    /// Whether it is a text.
     pub fn is_string(&self) -> bool {
         matches!(self, Self::String(_))
     }
 
-    /// Whether it is a list.
     pub fn is_array(&self) -> bool {
         matches!(self, Self::Array(_))
     }
 
-    /// Whether it is a map.
     pub fn is_object(&self) -> bool {
         matches!(self, Self::Object(_))
     }
 
-    /// What it is; null stays behind.
+    /// Takes the value, and leaves null.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
@@ -304,13 +276,15 @@ impl Index<&str> for Value {
 impl Index<usize> for Value {
     type Output = Self;
 
-    fn index(&self, place: usize) -> &Self {
-        self.as_array().and_then(|list| list.get(place)).unwrap_or(&NULL)
+    fn index(&self, position: usize) -> &Self {
+        self.as_array()
+            .and_then(|list| list.get(position))
+            .unwrap_or(&NULL)
     }
 }
 
 impl IndexMut<&str> for Value {
-    /// Null becomes a map with that field; so does anything else that has no fields, which is a mistake of who asks.
+    /// Null becomes a map with that field. So does any other value, which is a caller's mistake.
     fn index_mut(&mut self, key: &str) -> &mut Self {
         if !self.is_object() {
             debug_assert!(self.is_null(), "a field {key:?} of {self}");
@@ -330,7 +304,7 @@ impl PartialEq for Value {
             (Self::Bool(one), Self::Bool(other)) => one == other,
             (Self::Number(one), Self::Number(other)) => one == other,
             (Self::String(one), Self::String(other)) => one == other,
-            // What is shared need not be looked into: that is what makes the comparison of two versions cheap.
+            // Shared parts are equal without a look inside, which makes it cheap to compare two versions.
             (Self::Array(one), Self::Array(other)) => Arc::ptr_eq(one, other) || one == other,
             (Self::Object(one), Self::Object(other)) => Arc::ptr_eq(&one.0, &other.0) || one.0 == other.0,
             _ => false,

@@ -1,10 +1,10 @@
-//! The kubelets of all nodes, played by one hand. A pod's life is `podlife`; here is how it meets the cluster: which pods a
-//! node has, when each is looked at, and what is written.
+//! The kubelets of all nodes. `pod_lifecycle` decides what a pod does; this connects it with the cluster: which pods a
+//! node has, when to sync each of them, and what to write.
 
-pub mod act;
-mod live;
+pub mod container_task;
 mod pod;
 mod prepare;
+mod sync;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,24 +13,23 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Taint;
 use serde::Deserialize as _;
 
-use super::podlife::{Boot, Defaults, Machine, Power, STEERING_PREFIX};
+use super::pod_lifecycle::{Boot, Defaults, Machine, Power, STEERING_PREFIX};
 use super::store::{Change, Object};
-use act::Errand;
+use container_task::ContainerTask;
 use pod::Pod;
 
-/// How long a machine takes to boot.
+/// Duration of a boot.
 const BOOT: SignedDuration = SignedDuration::from_mins(2);
 
-/// How the pods of a cluster behave, and its machines.
 #[derive(Clone, Debug)]
-pub struct Habits {
-    /// What a pod does that nothing steers, and how long a machine takes to boot.
+pub struct DefaultBehaviour {
+    /// The default behaviour of a pod, and the duration of a boot.
     pub defaults: Defaults,
-    /// Steering of all pods, keys with their prefix (see `podlife`).
+    /// Steering for all pods, by annotation key with prefix (see `pod_lifecycle`).
     pub steering: BTreeMap<String, String>,
 }
 
-impl Default for Habits {
+impl Default for DefaultBehaviour {
     fn default() -> Self {
         Self {
             defaults: Defaults {
@@ -45,72 +44,73 @@ impl Default for Habits {
     }
 }
 
-/// A node and its pods.
 #[derive(Debug)]
 struct Node {
     machine: Machine,
-    /// Steering that stands on the Node.
+    /// Steering from the Node's annotations.
     steering: BTreeMap<String, String>,
     pods: BTreeSet<String>,
-    /// How the machine comes back from the reboot that it is in.
+    /// How the machine comes back, while it reboots.
     rebooting: Option<Boot>,
-    /// Since when the machine is off, if it is.
+    /// Set while the machine is off.
     silent_since: Timestamp,
-    /// Pods that were started, by the UID of their owner.
+    /// Number of started pods by the UID of their owner.
     pods_of_owners: BTreeMap<String, i32>,
-    /// Starts by container.
+    /// Number of starts by container.
     runs: BTreeMap<String, u32>,
 }
 
-/// All kubelets.
 #[derive(Debug)]
 pub struct Kubelets {
-    habits: Habits,
+    default_behaviour: DefaultBehaviour,
     nodes: BTreeMap<String, Node>,
-    /// By UID, in nobody's order. Pods are large, and a map leaves room between what it holds.
+    /// By UID, unordered. Boxed, because pods are large and a map has spare capacity.
     pods: HashMap<String, Box<Pod>>,
-    errands: Vec<Errand>,
+    new_tasks: Vec<ContainerTask>,
 }
 
 impl Kubelets {
-    /// Kubelets of no nodes yet.
-    pub fn new(habits: Habits) -> Self {
+    pub fn new(default_behaviour: DefaultBehaviour) -> Self {
         Self {
-            habits,
+            default_behaviour,
             nodes: BTreeMap::new(),
             pods: HashMap::new(),
-            errands: Vec::new(),
+            new_tasks: Vec::new(),
         }
     }
 
-    /// How many machines there are.
     pub fn count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The machine of a node.
     pub fn machine(&self, node: &str) -> Option<&Machine> {
         self.nodes.get(node).map(|node| &node.machine)
     }
 
-    /// All machines, by name.
+    /// Removes all sentinels from a machine.
+    pub(super) fn forget_sentinels(&mut self, node: &str) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.machine.sentinels.clear();
+        }
+    }
+
     pub fn machines(&self) -> impl Iterator<Item = &Machine> {
         self.nodes.values().map(|node| &node.machine)
     }
 
-    /// How often containers of this name were started on a node.
+    /// Number of starts of containers with this name on a node.
     pub fn runs_of(&self, node: &str, container: &str) -> u32 {
         let node = self.nodes.get(node);
         node.and_then(|node| node.runs.get(container).copied())
             .unwrap_or_default()
     }
 
-    /// Takes over what the API server says of a node.
-    pub(super) fn node_changed(&mut self, change: &Change) {
+    /// Processes a change of a Node. Returns the UIDs of pods that behave differently from now on.
+    pub(super) fn node_changed(&mut self, change: &Change) -> Vec<String> {
         let (object, gone) = (&change.new, change.gone);
         let name = object.meta("name");
         if !gone && change.old.as_ref().is_some_and(|old| is_same(old, object)) {
-            return;
+            return Vec::new();
         }
         if gone {
             if let Some(node) = self.nodes.remove(name) {
@@ -118,7 +118,7 @@ impl Kubelets {
                     self.pods.remove(uid);
                 }
             }
-            return;
+            return Vec::new();
         }
         let address = object.value["status"]["addresses"]
             .as_array()
@@ -155,15 +155,23 @@ impl Kubelets {
         node.machine.taints = Vec::<Taint>::deserialize(&object.value["spec"]["taints"]).unwrap_or_default();
         let mut steering = texts("annotations");
         steering.retain(|key, _| key.starts_with(STEERING_PREFIX));
-        node.steering = steering;
         if node.machine.boot_id.is_empty() {
             object
                 .text("/status/nodeInfo/bootID")
                 .clone_into(&mut node.machine.boot_id);
         }
+        if std::mem::replace(&mut node.steering, steering) == node.steering {
+            return Vec::new();
+        }
+        for uid in &node.pods {
+            if let Some(pod) = self.pods.get_mut(uid) {
+                pod.steer(node, &self.default_behaviour);
+            }
+        }
+        node.pods.iter().cloned().collect()
     }
 
-    /// Takes over what the API server says of a pod that is bound. Its UID, if its kubelet has to look at it.
+    /// Processes a change of a bound pod. Returns its UID if its kubelet has to sync it.
     pub(super) fn pod_changed(&mut self, object: &Object, gone: bool) -> Option<String> {
         let uid = object.uid();
         if gone {
@@ -185,26 +193,26 @@ impl Kubelets {
             }
         }
         let pod = self.pods.get_mut(uid)?;
-        pod.steer(node, &self.habits);
+        pod.steer(node, &self.default_behaviour);
         Some(uid.to_owned())
     }
 
-    /// Containers that were started and whose effect is real.
-    pub(super) fn errands(&mut self) -> Vec<Errand> {
-        std::mem::take(&mut self.errands)
+    /// Takes the started containers that have a real effect.
+    pub(super) fn take_tasks(&mut self) -> Vec<ContainerTask> {
+        std::mem::take(&mut self.new_tasks)
     }
 
-    /// Such a container runs: this ends it.
-    pub(super) fn runs(&mut self, errand: &Errand, abort: AbortHandle) {
-        let pod = self.pods.get_mut(&errand.pod_uid);
-        match pod.and_then(|pod| pod.act(&errand.started)) {
-            Some(act) => act.task = Some(abort),
+    /// Registers the task of such a container, so that it can be aborted.
+    pub(super) fn task_started(&mut self, task: &ContainerTask, abort: AbortHandle) {
+        let pod = self.pods.get_mut(&task.pod_uid);
+        match pod.and_then(|pod| pod.running_task(&task.started)) {
+            Some(act) => act.abort = Some(abort),
             None => abort.abort(),
         }
     }
 }
 
-/// Whether nothing has changed for the kubelet of a node.
+/// Whether the change does not concern the kubelet.
 fn is_same(old: &Object, new: &Object) -> bool {
     let same = |pointer: &str| old.value.pointer(pointer) == new.value.pointer(pointer);
     let known = !new.text("/status/nodeInfo/bootID").is_empty();

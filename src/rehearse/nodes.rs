@@ -1,8 +1,9 @@
-//! A cluster that nobody has: so many nodes, some of them the control plane, in zones, with workloads on them. The nodes have
-//! the labels that the Plans ask for, as far as one set of labels can have them; what was assumed is told.
+//! Generates a cluster: nodes, some of them control-plane nodes, in zones and with workloads. The nodes get the labels
+//! that the Plans select by, as far as these do not conflict; assumptions are reported.
 //!
 //! Pure: the same Plans and the same number give the same objects.
 
+mod distribution;
 mod labels;
 mod workloads;
 
@@ -12,123 +13,169 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::rehearse::json::{Value, json};
 
-pub(crate) use workloads::told as workloads_told;
+pub(crate) use workloads::describe as describe_workloads;
 pub use workloads::workloads;
 
+use super::run::is_kubelet_version;
 use crate::api::names::{LABEL_HOSTNAME, LABEL_OS};
-use labels::{Class, Profile, profiles};
+use crate::version::Version;
+use distribution::Roles;
+use labels::{NodeRole, Profile, profiles};
 
-/// Kubelet version of the nodes before they are upgraded.
-pub const KUBELET_VERSION: &str = "v1.33.5";
+/// Kubelet version before the upgrade, unless the Plans start from an older one.
+const KUBELET: &str = "v1.33.5";
+/// The newest minor version to which nodes of that version can be upgraded without a skip.
+const NEXT_MINOR: u64 = 34;
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 const ARCH: &str = "kubernetes.io/arch";
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
-/// Labels of a control plane: what K3s and RKE2 give their servers.
-const CONTROL_ROLES: [&str; 3] = [
-    "node-role.kubernetes.io/control-plane",
-    "node-role.kubernetes.io/etcd",
-    "node-role.kubernetes.io/master",
-];
-const WORKER_ROLE: &str = "node-role.kubernetes.io/worker";
+const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+const ETCD: &str = "node-role.kubernetes.io/etcd";
+const MASTER: &str = "node-role.kubernetes.io/master";
+const WORKER: &str = "node-role.kubernetes.io/worker";
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 
-/// A Plan, as far as it says which nodes it is for.
-#[derive(Clone, Debug)]
-pub struct Asks<'a> {
-    /// Its name.
+/// The part of a Plan that determines its nodes.
+#[derive(Clone, Debug, Default)]
+pub struct PlanSelector<'a> {
     pub plan: &'a str,
-    /// `spec.nodeSelector`.
     pub selector: Option<&'a LabelSelector>,
+    /// Image of `upgrade`.
+    pub image: &'a str,
+    /// The version that the Plan will resolve to.
+    pub version: Option<&'a str>,
+    pub channel: Option<&'a str>,
 }
 
-/// Nodes that were made up.
 #[derive(Clone, Debug, Default)]
 pub struct Generated {
-    /// The nodes.
     pub nodes: Vec<Value>,
-    /// What was assumed of them, a sentence each.
+    /// Assumptions about them, a sentence each.
     pub assumed: Vec<String>,
 }
 
-/// Makes up nodes, labelled so that the Plans select some of them.
-pub fn generate(count: usize, plans: &[Asks<'_>]) -> Generated {
+/// Generates nodes, labelled so that the Plans select some of them; `kubelet` is the version that they run.
+pub fn generate(count: usize, plans: &[PlanSelector<'_>], kubelet: Option<&str>) -> Generated {
     let control = match count {
         0..=2 => count.min(1),
         3..=6 => 1,
         _ => 3,
     };
-    let mut nodes: Vec<Draft> = (0..count).map(|index| Draft::new(index, control)).collect();
+    let roles = Roles::of(plans);
+    let etcd = if roles.has_etcd_nodes() && count > 2 * control {
+        control
+    } else {
+        0
+    };
+    let kubelet = kubelet.map_or_else(|| older_kubelet(plans, &roles), str::to_owned);
+    let role_of = |index: usize| match index {
+        index if index < control => (NodeRole::Control, index),
+        index if index < control + etcd => (NodeRole::Etcd, index - control),
+        index => (NodeRole::Worker, index - control - etcd),
+    };
+    let mut nodes: Vec<Draft> = (0..count)
+        .map(|index| Draft::new(index, role_of(index), &roles))
+        .collect();
+    let etcd_told = match etcd {
+        0 => String::new(),
+        etcd => format!(", {}", pluralized(etcd, "etcd node")),
+    };
     let mut assumed = vec![format!(
-        "{} and {} in {} zones, Linux, kubelet {KUBELET_VERSION}",
-        counted(control, "control-plane node"),
-        counted(count - control, "worker"),
+        "{}{etcd_told} and {} in {} zones, Linux, kubelet {kubelet} (change it with --kubelet)",
+        pluralized(control, "control-plane node"),
+        pluralized(count - control - etcd, "worker"),
         ZONES.len().min(count)
     )];
-    name_as_asked(&mut nodes, plans, &mut assumed);
-    for class in [Class::Control, Class::Worker] {
-        let of_class: Vec<usize> = (0..count).filter(|index| nodes[*index].class == class).collect();
-        let profiles = profiles(class, plans, &base(class));
+    assumed.push(roles.told());
+    name_as_asked(&mut nodes, plans, &roles, &mut assumed);
+    for role in NodeRole::ALL {
+        let of_class: Vec<usize> = (0..count).filter(|index| nodes[*index].role == role).collect();
+        if of_class.is_empty() {
+            continue;
+        }
+        let profiles = profiles(role, plans, &base(role, &roles), &roles);
         for (place, index) in of_class.iter().enumerate() {
             if let Some(profile) = profiles.get(place % profiles.len().max(1)) {
-                nodes[*index].wear(profile);
+                nodes[*index].apply_profile(profile);
             }
         }
-        if profiles.len() > of_class.len() && !of_class.is_empty() {
+        if profiles.len() > of_class.len() {
             assumed.push(format!(
-                "the Plans ask for {} kinds of {}, and there are {}: more --nodes, or fewer Plans at a time, would show all",
+                "the Plans select {} kinds of {}, but only {} exist; to rehearse all, use more --nodes or fewer Plans",
                 profiles.len(),
-                class.word(),
+                role.word(),
                 of_class.len()
             ));
         }
     }
-    assumed.extend(told_labels(&nodes, plans));
+    assumed.extend(describe_labels(&nodes, plans));
     Generated {
-        nodes: nodes.iter().map(Draft::object).collect(),
+        nodes: nodes.iter().map(|node| node.object(&kubelet)).collect(),
         assumed,
     }
 }
 
-/// Why a Plan can select no node at all, whatever labels nodes have.
-pub fn contradiction(plan: &Asks<'_>) -> Option<String> {
+/// A kubelet version from which the oldest version of the Plans is an upgrade that skips no minor version.
+fn older_kubelet(plans: &[PlanSelector<'_>], roles: &Roles) -> String {
+    let versions = plans.iter().filter_map(|plan| plan.version);
+    let versions = versions.filter(|version| is_kubelet_version(version));
+    let versions = versions.filter_map(|version| version.parse::<Version>().ok());
+    let oldest = versions.min_by(Version::compare_numbers);
+    let usual: Option<Version> = KUBELET.parse().ok();
+    let is_next = |oldest: &Version| {
+        let is_newer = |usual: &Version| oldest.compare_numbers(usual).is_gt();
+        usual.as_ref().is_some_and(is_newer) && oldest.minor() <= Some(NEXT_MINOR)
+    };
+    let version = match oldest {
+        Some(oldest) if !is_next(&oldest) => {
+            format!("v1.{}.0", oldest.minor().unwrap_or_default().saturating_sub(1))
+        }
+        _ => KUBELET.to_owned(),
+    };
+    version + roles.build()
+}
+
+/// Why a Plan cannot select any node, whatever its labels.
+pub fn contradiction(plan: &PlanSelector<'_>) -> Option<String> {
     labels::contradiction(plan)
 }
 
-fn counted(number: usize, word: &str) -> String {
+fn pluralized(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A node that is being made up.
 #[derive(Clone, Debug)]
 struct Draft {
     name: String,
-    class: Class,
+    role: NodeRole,
     index: usize,
     labels: BTreeMap<String, String>,
-    /// Labels that are there for the Plans' sake.
+    /// Labels added for the Plans.
     asked: BTreeMap<String, String>,
 }
 
 impl Draft {
-    fn new(index: usize, control: usize) -> Self {
-        let (class, name) = if index < control {
-            (Class::Control, format!("control-{}", index + 1))
-        } else {
-            (Class::Worker, format!("node-{}", index - control + 1))
+    fn new(index: usize, (role, place): (NodeRole, usize), roles: &Roles) -> Self {
+        let prefix = match role {
+            NodeRole::Control => "control",
+            NodeRole::Etcd => "etcd",
+            NodeRole::Worker => "node",
         };
-        let mut labels = base(class);
+        let name = format!("{prefix}-{}", place + 1);
+        let mut labels = base(role, roles);
         labels.insert(ZONE.to_owned(), ZONES[index % ZONES.len()].to_owned());
         Self {
             name,
-            class,
+            role,
             index,
             labels,
             asked: BTreeMap::new(),
         }
     }
 
-    fn wear(&mut self, profile: &Profile) {
+    fn apply_profile(&mut self, profile: &Profile) {
         for (key, value) in profile {
             match value {
                 Some(value) => {
@@ -142,7 +189,7 @@ impl Draft {
         }
     }
 
-    fn object(&self) -> Value {
+    fn object(&self, kubelet: &str) -> Value {
         let mut labels = self.labels.clone();
         labels.insert(LABEL_HOSTNAME.to_owned(), self.name.clone());
         let (high, low) = (self.index / 250, self.index % 250 + 1);
@@ -162,7 +209,7 @@ impl Draft {
                 }],
                 "nodeInfo": {
                     "bootID": format!("00000000-0000-4000-8000-{:012x}", self.index + 1),
-                    "kubeletVersion": KUBELET_VERSION,
+                    "kubeletVersion": kubelet,
                     "operatingSystem": labels.get(LABEL_OS),
                     "architecture": labels.get(ARCH),
                 },
@@ -171,40 +218,35 @@ impl Draft {
     }
 }
 
-/// Labels of a node before anybody asks for any.
-fn base(class: Class) -> BTreeMap<String, String> {
+/// The default labels of a node.
+fn base(role: NodeRole, roles: &Roles) -> BTreeMap<String, String> {
     let mut labels: BTreeMap<String, String> = [
         (LABEL_OS, "linux"),
         (ARCH, "amd64"),
         (REGION, "region-1"),
         (ZONE, ZONES[0]),
-        (INSTANCE_TYPE, "standard"),
+        (INSTANCE_TYPE, roles.instance_type()),
         (LABEL_HOSTNAME, "any"),
     ]
     .into_iter()
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .collect();
-    match class {
-        Class::Control => labels.extend(CONTROL_ROLES.map(|role| (role.to_owned(), "true".to_owned()))),
-        Class::Worker => {
-            labels.insert(WORKER_ROLE.to_owned(), "true".to_owned());
-        }
-    }
+    labels.extend(roles.labels(role));
     labels
 }
 
-/// Plans that name hostnames get nodes of these names.
-fn name_as_asked(nodes: &mut [Draft], plans: &[Asks<'_>], assumed: &mut Vec<String>) {
+/// Gives nodes the hostnames that Plans name.
+fn name_as_asked(nodes: &mut [Draft], plans: &[PlanSelector<'_>], roles: &Roles, assumed: &mut Vec<String>) {
     let mut given = Vec::new();
     for plan in plans {
-        let class = labels::class_of(plan, &base);
+        let role = labels::role_of(plan, roles);
         for name in labels::hostnames(plan) {
             if given.contains(&name) {
                 continue;
             }
             let free = nodes
                 .iter_mut()
-                .find(|node| node.class == class && !given.contains(&node.name));
+                .find(|node| node.role == role && !given.contains(&node.name));
             if let Some(node) = free {
                 node.name.clone_from(&name);
                 given.push(name);
@@ -213,14 +255,14 @@ fn name_as_asked(nodes: &mut [Draft], plans: &[Asks<'_>], assumed: &mut Vec<Stri
     }
     if !given.is_empty() {
         assumed.push(format!(
-            "nodes have the names that Plans ask for: {}",
+            "nodes have the names that Plans select: {}",
             given.join(", ")
         ));
     }
 }
 
-/// Which labels were added, on how many nodes.
-fn told_labels(nodes: &[Draft], plans: &[Asks<'_>]) -> Vec<String> {
+/// Describes the added labels and the number of their nodes.
+fn describe_labels(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Vec<String> {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for (key, value) in nodes.iter().flat_map(|node| &node.asked) {
         *counts.entry((key, value)).or_default() += 1;
@@ -229,8 +271,8 @@ fn told_labels(nodes: &[Draft], plans: &[Asks<'_>]) -> Vec<String> {
         .into_iter()
         .map(|((key, value), count)| {
             format!(
-                "label {key}={value} on {}, which a Plan asks for",
-                counted(count, "node")
+                "label {key}={value} on {}, which a Plan selects",
+                pluralized(count, "node")
             )
         })
         .collect();

@@ -1,109 +1,105 @@
-//! What happens in a rehearsal, read off the changes of objects: which Plan is on which node since when, in which phase, what
-//! it waits for, and how it ends. It only looks; what it makes of it are facts with times.
+//! Records a roll-out from changes of objects: which Plan works on which node since when, in which phase, what it waits
+//! for, and how it ends. It only observes.
 
-mod facts;
+mod events;
 mod read;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use facts::{Effect, Happening, Standing, Stay, Turn, Wait, What};
+pub use events::{Effect, EventKind, NodeRun, PhaseSpan, RolloutEvent, RunState, VersionStep, Wait};
 use jiff::Timestamp;
-pub use read::{dependency, is_complete};
+pub use read::is_complete;
 use read::{environment, has_ended, has_succeeded, of_plan, text};
 
 use super::resources::Kind;
 use super::store::{Change, Object};
-use crate::api::DrainNote;
+use super::upgrade_script::{PrepareWait, dependency};
 use crate::api::names::{ANNOTATION_DRAIN, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN};
+use crate::api::{DrainNote, NodePhase, OpenEnum, Reason};
 use crate::job::name::plan_label_key;
 use crate::rehearse::json::Value;
 
-/// Phase of a node that has no slot yet (`status.active[].phase`).
-const WAITING: &str = "Waiting";
-/// Phase of a node on which the Plan failed.
-const FAILED: &str = "Failed";
-/// Phase in which a payload may wait for another Plan.
-const PREPARING: &str = "Preparing";
-/// Reasons of waiting nodes that are no news: others are worked on, or the Plan is being read.
-const ORDINARY: [&str; 2] = ["NoSlot", "NotReady"];
-/// Reasons that are known better from the drain's own note.
-const NOTED: [&str; 1] = ["DrainWaiting"];
-/// Reasons of a single node; the others are those of its Plan.
-const OF_NODES: [&str; 7] = [
-    "NodeNotReady",
-    "NodeBusy",
-    "NameTaken",
-    "JobLeaving",
-    "PodLeaving",
-    "JobRefused",
-    "SettingMissing",
+/// Phases in which `prepare` may wait; status may lag behind the start of the container.
+const BEFORE_THE_UPGRADE: [NodePhase; 3] = [NodePhase::Pending, NodePhase::Starting, NodePhase::Preparing];
+/// Reasons that are no news: the node waits for a slot, or the Plan is being processed.
+const ORDINARY: [Reason; 2] = [Reason::NoSlot, Reason::NotReady];
+/// Reasons of a single node; the others concern the whole Plan.
+const OF_NODES: [Reason; 7] = [
+    Reason::NodeNotReady,
+    Reason::NodeBusy,
+    Reason::NameTaken,
+    Reason::JobLeaving,
+    Reason::PodLeaving,
+    Reason::JobRefused,
+    Reason::SettingMissing,
 ];
 
-/// A Plan that is looked at.
 #[derive(Clone, Debug, Default)]
-struct Seen {
-    /// Its label on nodes that are done.
+struct PlanRecord {
+    /// Its label on done nodes.
     label: String,
     hash: Option<String>,
     version: Option<String>,
     /// The Plan that its `prepare` waits for.
     depends: Option<String>,
     complete: bool,
-    turns: BTreeMap<String, Turn>,
+    turns: BTreeMap<String, NodeRun>,
+    /// Nodes with a slot whose Job has not been seen yet. It saves a search of all runs at each change of the Plan.
+    without_job: BTreeSet<String>,
 }
 
 type WaitKey = (String, Option<String>, String);
 
-/// Looks, and remembers.
+/// The state of the recording.
 #[derive(Debug)]
 pub struct Recorder {
-    plans: BTreeMap<String, Seen>,
+    plans: BTreeMap<String, PlanRecord>,
     open: BTreeMap<WaitKey, Wait>,
     closed: Vec<Wait>,
     progress: Timestamp,
-    news: Vec<Happening>,
+    events: Vec<RolloutEvent>,
+    steps: Vec<VersionStep>,
 }
 
 impl Recorder {
-    /// Looks from now on.
     pub fn new(now: Timestamp) -> Self {
         Self {
             plans: BTreeMap::new(),
             open: BTreeMap::new(),
             closed: Vec::new(),
             progress: now,
-            news: Vec::new(),
+            events: Vec::new(),
+            steps: Vec::new(),
         }
     }
 
-    /// When something last came closer to its end.
+    /// When the roll-out last made progress.
     pub fn progress(&self) -> Timestamp {
         self.progress
     }
 
-    /// What happened since this was last asked.
-    pub fn news(&mut self) -> Vec<Happening> {
-        std::mem::take(&mut self.news)
+    /// Takes the events since the last call.
+    pub fn take_events(&mut self) -> Vec<RolloutEvent> {
+        std::mem::take(&mut self.events)
     }
 
-    /// Whether a Plan is complete.
     pub fn is_complete(&self, plan: &str) -> bool {
         self.plans.get(plan).is_some_and(|seen| seen.complete)
     }
 
-    /// The Plan that the nodes of a Plan wait for in `prepare`.
+    /// The Plan that nodes of a Plan wait for in `prepare`.
     pub fn depends(&self, plan: &str) -> Option<&str> {
         self.plans.get(plan)?.depends.as_deref()
     }
 
-    /// A Plan's nodes that were begun with, by name.
-    pub fn turns(&self, plan: &str) -> impl Iterator<Item = (&String, &Turn)> {
+    /// The nodes that a Plan has started, by name.
+    pub fn node_runs(&self, plan: &str) -> impl Iterator<Item = (&String, &NodeRun)> {
         self.plans.get(plan).into_iter().flat_map(|seen| &seen.turns)
     }
 
-    /// All that was waited for, in the order in which it began.
+    /// All waits, in the order of their starts.
     pub fn waits(&self) -> Vec<Wait> {
         let mut all: Vec<Wait> = self.closed.iter().chain(self.open.values()).cloned().collect();
         all.sort_by(|a, b| {
@@ -112,20 +108,20 @@ impl Recorder {
         all
     }
 
-    /// Looks at a change.
-    pub fn see(&mut self, kind: Kind, change: &Change, now: Timestamp) -> Option<Effect> {
+    /// Records a change.
+    pub fn observe(&mut self, kind: Kind, change: &Change, now: Timestamp) -> Option<Effect> {
         match kind {
-            Kind::Plan if !change.gone => self.see_plan(&change.new.value, now),
-            Kind::Node if !change.gone => self.see_node(change, now),
-            Kind::Job if !change.gone => self.see_job(change, now),
-            Kind::Pod => return self.see_pod(change, now),
+            Kind::Plan if !change.gone => self.observe_plan(&change.new.value, now),
+            Kind::Node if !change.gone => self.observe_node(change, now),
+            Kind::Job if !change.gone => self.observe_job(change, now),
+            Kind::Pod => return self.observe_pod(change, now),
             _ => {}
         }
         None
     }
 
-    fn tell(&mut self, at: Timestamp, plan: &str, node: Option<&str>, what: What) {
-        self.news.push(Happening {
+    fn emit(&mut self, at: Timestamp, plan: &str, node: Option<&str>, what: EventKind) {
+        self.events.push(RolloutEvent {
             at,
             plan: plan.to_owned(),
             node: node.map(str::to_owned),
@@ -133,127 +129,169 @@ impl Recorder {
         });
     }
 
-    fn see_plan(&mut self, plan: &Value, now: Timestamp) {
+    fn observe_plan(&mut self, plan: &Value, now: Timestamp) {
         let name = text(&plan["metadata"], "name").to_owned();
         let status = &plan["status"];
         let seen = self.plans.entry(name.clone()).or_default();
         seen.label = plan_label_key(&name);
         seen.depends = dependency(&plan["spec"]["prepare"]);
-        let depends = seen.depends.clone();
         seen.hash = status["latestHash"].as_str().map(str::to_owned);
         let version = status["latestVersion"].as_str().map(str::to_owned);
         if version.is_some() && seen.version != version {
             seen.version.clone_from(&version);
             self.progress = now;
-            self.tell(now, &name, None, What::Resolved(version.unwrap_or_default()));
+            self.emit(now, &name, None, EventKind::Resolved(version.unwrap_or_default()));
         }
         let mut waited: BTreeSet<WaitKey> = BTreeSet::new();
         let mut here: BTreeSet<&str> = BTreeSet::new();
+        let mut preparing: BTreeSet<&str> = BTreeSet::new();
         for entry in status["active"].as_array().into_iter().flatten() {
-            let (node, phase) = (text(entry, "name"), text(entry, "phase"));
-            let (reason, message) = (text(entry, "reason"), text(entry, "message"));
-            if phase == WAITING {
-                if reason.is_empty() || ORDINARY.contains(&reason) {
+            let (node, message) = (text(entry, "name"), text(entry, "message"));
+            let phase = OpenEnum::<NodePhase>::from(text(entry, "phase"));
+            let reason = OpenEnum::<Reason>::from(text(entry, "reason"));
+            let is_one_of = |list: &[Reason]| reason.known().is_some_and(|known| list.contains(&known));
+            if phase == NodePhase::Waiting {
+                if reason.is_empty() || is_one_of(&ORDINARY) {
                     continue;
                 }
-                let of = OF_NODES.contains(&reason).then_some(node);
-                waited.insert(self.waits_for(&name, of, reason, reason, message, now));
+                let of = is_one_of(&OF_NODES).then_some(node);
+                waited.insert(self.waits_for(&name, of, &reason, &reason, message, now));
                 continue;
             }
             here.insert(node);
-            self.see_active(&name, node, phase, (reason, message), now);
-            if phase == FAILED {
+            self.observe_active(&name, node, &phase, (&reason, message), now);
+            if phase == NodePhase::Failed {
                 continue;
             }
-            if let Some(other) = depends.as_deref().filter(|_| phase == PREPARING)
-                && !self.is_complete(other)
+            if phase
+                .known()
+                .is_some_and(|phase| BEFORE_THE_UPGRADE.contains(&phase))
             {
-                let blocker = format!("Plan {other}");
-                let message = format!("for Plan {other}, in `prepare`");
-                waited.insert(self.waits_for(&name, Some(node), "Prepare", &blocker, &message, now));
+                preparing.insert(node);
             }
-            if !reason.is_empty() && !NOTED.contains(&reason) {
-                waited.insert(self.waits_for(&name, Some(node), reason, reason, message, now));
+            let is_unscheduled = || {
+                let mut open = self.open_waits(&name, Reason::Unschedulable);
+                open.any(|wait| wait.node.as_deref() == Some(node))
+            };
+            let is_known_better = match reason.known() {
+                // The drain's own note is more precise.
+                Some(Reason::DrainWaiting) => true,
+                Some(Reason::PodWaiting) => is_unscheduled(),
+                _ => false,
+            };
+            if !reason.is_empty() && !is_known_better {
+                waited.insert(self.waits_for(&name, Some(node), &reason, &reason, message, now));
             }
         }
-        self.let_go_of(&name, &here);
+        self.drop_unstarted(&name, &here);
         self.close_waits(now, |key, wait| {
-            key.0 == name && wait.reason != BUDGET && !waited.contains(key)
+            let is_noted_elsewhere = match wait.reason.known() {
+                Some(Reason::DrainWaiting) => true,
+                Some(Reason::Prepare | Reason::Unschedulable) => {
+                    wait.node.as_deref().is_some_and(|node| preparing.contains(node))
+                }
+                _ => false,
+            };
+            key.0 == name && !is_noted_elsewhere && !waited.contains(key)
         });
         let is_complete = is_complete(plan);
         let seen = self.plans.entry(name.clone()).or_default();
         let was_complete = std::mem::replace(&mut seen.complete, is_complete);
         if is_complete && !was_complete {
             self.progress = now;
-            self.tell(now, &name, None, What::Complete);
+            self.emit(now, &name, None, EventKind::Complete);
         }
     }
 
-    /// A node that has its slot.
-    fn see_active(&mut self, plan: &str, node: &str, phase: &str, why: (&str, &str), now: Timestamp) {
-        let turn = self.turn(plan, node, now);
+    /// Records a node with a slot.
+    fn observe_active(
+        &mut self,
+        plan: &str,
+        node: &str,
+        phase: &OpenEnum<NodePhase>,
+        why: (&OpenEnum<Reason>, &str),
+        now: Timestamp,
+    ) {
+        let turn = self.node_run(plan, node, now);
         let (reason, message) = why;
-        let said = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        if turn.standing != Standing::Done {
-            turn.reason = said(reason);
-            turn.message = said(message);
+        if turn.state != RunState::Done {
+            turn.reason = Some(reason.clone()).filter(|reason| !reason.is_empty());
+            turn.message = Some(message.to_owned()).filter(|text| !text.is_empty());
         }
-        if turn.stays.last().is_some_and(|stay| stay.phase == phase) {
+        if turn
+            .phases
+            .last()
+            .is_some_and(|phase_span| phase_span.phase == *phase)
+        {
             return;
         }
-        if let Some(last) = turn.stays.last_mut() {
+        if let Some(last) = turn.phases.last_mut() {
             last.until = Some(now);
         }
-        turn.stays.push(Stay {
-            phase: phase.to_owned(),
+        turn.phases.push(PhaseSpan {
+            phase: phase.clone(),
             since: now,
             until: None,
         });
         self.progress = now;
-        if phase == FAILED {
-            let turn = self.turn(plan, node, now);
-            turn.standing = Standing::Failed;
+        if *phase == NodePhase::Failed {
+            let turn = self.node_run(plan, node, now);
+            turn.state = RunState::Failed;
             turn.until = Some(now);
-            let what = What::Failed {
-                reason: reason.to_owned(),
+            let what = EventKind::Failed {
+                reason: reason.clone(),
                 message: message.to_owned(),
             };
-            self.tell(now, plan, Some(node), what);
+            self.emit(now, plan, Some(node), what);
         } else {
-            let turn = self.turn(plan, node, now);
-            if turn.standing == Standing::Failed {
-                turn.standing = Standing::Working;
+            let turn = self.node_run(plan, node, now);
+            if turn.state == RunState::Failed {
+                turn.state = RunState::Working;
                 turn.until = None;
             }
-            self.tell(now, plan, Some(node), What::Phase(phase.to_owned()));
+            self.emit(now, plan, Some(node), EventKind::Phase(phase.clone()));
         }
     }
 
-    /// The turn of a Plan on a node, which begins now if it has not.
-    fn turn(&mut self, plan: &str, node: &str, now: Timestamp) -> &mut Turn {
+    /// The run of a Plan on a node, created if needed.
+    fn node_run(&mut self, plan: &str, node: &str, now: Timestamp) -> &mut NodeRun {
         let begun = self
             .plans
             .get(plan)
             .is_some_and(|seen| seen.turns.contains_key(node));
         if !begun {
             self.progress = now;
-            self.tell(now, plan, Some(node), What::Begins);
+            self.emit(now, plan, Some(node), EventKind::NodeStarted);
         }
         let seen = self.plans.entry(plan.to_owned()).or_default();
-        let begins = || Turn::new(now, None, Standing::Working);
+        if !begun {
+            seen.without_job.insert(node.to_owned());
+        }
+        let begins = || NodeRun::new(now, None, RunState::Working);
         seen.turns.entry(node.to_owned()).or_insert_with(begins)
     }
 
-    /// Nodes that had a slot and gave it back before anything was begun are as if they had never had it.
-    fn let_go_of(&mut self, plan: &str, here: &BTreeSet<&str>) {
-        if let Some(seen) = self.plans.get_mut(plan) {
-            seen.turns.retain(|node, turn| {
-                turn.has_job || turn.standing != Standing::Working || here.contains(node.as_str())
-            });
-        }
+    /// Removes nodes that got a slot and lost it before anything started.
+    fn drop_unstarted(&mut self, plan: &str, here: &BTreeSet<&str>) {
+        let Some(PlanRecord {
+            turns, without_job, ..
+        }) = self.plans.get_mut(plan)
+        else {
+            return;
+        };
+        without_job.retain(|node| {
+            let is_open = turns
+                .get(node)
+                .is_some_and(|turn| !turn.has_job && turn.state == RunState::Working);
+            let phases = here.contains(node.as_str());
+            if is_open && !phases {
+                turns.remove(node);
+            }
+            is_open && phases
+        });
     }
 
-    fn see_node(&mut self, change: &Change, now: Timestamp) {
+    fn observe_node(&mut self, change: &Change, now: Timestamp) {
         let node = change.new.meta("name");
         let done: Vec<String> = self
             .plans
@@ -267,32 +305,32 @@ impl Recorder {
             .map(|(plan, _)| plan.clone())
             .collect();
         for plan in done {
-            let turn = self.turn(&plan, node, now);
-            turn.standing = Standing::Done;
+            let turn = self.node_run(&plan, node, now);
+            turn.state = RunState::Done;
             turn.until = Some(now);
             (turn.reason, turn.message) = (None, None);
-            if let Some(last) = turn.stays.last_mut() {
+            if let Some(last) = turn.phases.last_mut() {
                 last.until = Some(now);
             }
             self.progress = now;
-            self.tell(now, &plan, Some(node), What::Done);
+            self.emit(now, &plan, Some(node), EventKind::Done);
             self.close_waits(now, |key, _| key.0 == plan && key.1.as_deref() == Some(node));
         }
     }
 
-    fn see_job(&mut self, change: &Change, now: Timestamp) {
+    fn observe_job(&mut self, change: &Change, now: Timestamp) {
         let Some((plan, node)) = of_plan(&change.new) else {
             return;
         };
         let failures = |object: &Object| object.value["status"]["failed"].as_i64().unwrap_or_default();
         let before = change.old.as_deref().map(failures);
         let after = failures(&change.new);
-        let is_done = |turn: &Turn| turn.standing == Standing::Done;
+        let is_done = |turn: &NodeRun| turn.state == RunState::Done;
         let known = self.plans.get(&plan).and_then(|seen| seen.turns.get(&node));
         if known.is_some_and(is_done) {
             return;
         }
-        let turn = self.turn(&plan, &node, now);
+        let turn = self.node_run(&plan, &node, now);
         turn.has_job = true;
         turn.failures = turn.failures.max(after);
         if before != Some(after) {
@@ -300,18 +338,28 @@ impl Recorder {
         }
     }
 
-    fn see_pod(&mut self, change: &Change, now: Timestamp) -> Option<Effect> {
+    fn observe_pod(&mut self, change: &Change, now: Timestamp) -> Option<Effect> {
         change.new.label(LABEL_CONTROLLER)?;
         let plan = change.new.label(LABEL_PLAN)?.to_owned();
         let node = change.new.text("/spec/nodeName").to_owned();
+        if !node.is_empty()
+            && change
+                .old
+                .as_deref()
+                .is_some_and(|old| old.text("/spec/nodeName").is_empty())
+        {
+            self.close_waits(now, |key, wait| {
+                wait.reason == Reason::Unschedulable && key.0 == plan && key.1.as_deref() == Some(&*node)
+            });
+        }
         let drained = |object: &Object| {
             let text = object.value["metadata"]["annotations"][ANNOTATION_DRAIN].as_str()?;
             DrainNote::parse(text)
         };
         let (before, after) = (change.old.as_deref().and_then(drained), drained(&change.new));
-        let ended = change.gone || has_ended(&change.new, "drain") || super::state::is_over(&change.new);
+        let ended = change.gone || has_ended(&change.new, "drain") || super::state::has_ended(&change.new);
         if before != after || ended {
-            self.see_drain(&plan, &node, after.as_ref().filter(|_| !ended), now);
+            self.observe_drain(&plan, &node, after.as_ref().filter(|_| !ended), now);
             if before.map(|note| note.evicted) != after.map(|note| note.evicted) {
                 self.progress = now;
             }
@@ -324,11 +372,11 @@ impl Recorder {
             return None;
         }
         let version = environment(&change.new, "upgrade", ENV_PLAN_LATEST_VERSION)?;
-        Some(Effect::Upgraded { node, version })
+        Some(Effect::Upgraded { plan, node, version })
     }
 
-    /// What a drain says of itself, or that it has ended.
-    fn see_drain(&mut self, plan: &str, node: &str, drain: Option<&DrainNote>, now: Timestamp) {
+    /// Records the note of a drain, or its end.
+    fn observe_drain(&mut self, plan: &str, node: &str, drain: Option<&DrainNote>, now: Timestamp) {
         let mut waited = BTreeSet::new();
         for wait in drain.into_iter().flat_map(|drain| &drain.waiting) {
             let namespace = wait.pod.split('/').next().unwrap_or_default();
@@ -337,23 +385,89 @@ impl Recorder {
                 None => format!("Pod {}", wait.pod),
             };
             let message = format!("{blocker} holds {} ({})", wait.pod, wait.why);
-            let key = self.waits_for(plan, Some(node), BUDGET, &blocker, &message, now);
+            let key = self.waits_for(
+                plan,
+                Some(node),
+                &Reason::DrainWaiting.into(),
+                &blocker,
+                &message,
+                now,
+            );
             if let Some(open) = self.open.get_mut(&key) {
                 open.since = open.since.min(wait.since);
             }
             waited.insert(key);
         }
         self.close_waits(now, |key, wait| {
-            key.0 == plan && key.1.as_deref() == Some(node) && wait.reason == BUDGET && !waited.contains(key)
+            key.0 == plan
+                && key.1.as_deref() == Some(node)
+                && wait.reason == Reason::DrainWaiting
+                && !waited.contains(key)
         });
     }
 
-    /// Something is waited for. Whoever closes what is not waited for any more needs its key.
+    /// Records what `prepare` of a Plan waits for on a node.
+    pub fn see_prepare(&mut self, plan: &str, node: &str, wait: Option<&PrepareWait>, now: Timestamp) {
+        let key = wait.map(|wait| {
+            let message = wait.to_string();
+            let awaited = self.depends(plan).filter(|other| !self.is_complete(other));
+            let blocker = match (wait, awaited) {
+                // Between two of its nodes the awaited Plan applies to none; it is still the same wait.
+                (PrepareWait::VersionDiffers { .. }, Some(other)) => format!("Plan {other}"),
+                _ => wait.blocker(),
+            };
+            let key = self.waits_for(plan, Some(node), &Reason::Prepare.into(), &blocker, &message, now);
+            if let Some(open) = self.open.get_mut(&key) {
+                open.prepare = Some(wait.clone());
+            }
+            key
+        });
+        self.close_waits(now, |open, wait| {
+            let is_of_node = open.0 == plan && open.1.as_deref() == Some(node);
+            is_of_node && wait.reason == Reason::Prepare && Some(open) != key.as_ref()
+        });
+    }
+
+    /// Records that the pod of a Plan's Job does not tolerate these taints of its node.
+    pub fn see_untolerated(&mut self, plan: &str, node: &str, taints: &[String], now: Timestamp) {
+        let all = taints.join(", ");
+        let word = if taints.len() == 1 { "taint" } else { "taints" };
+        let message = format!("the node has the {word} {all}, which the Plan does not tolerate");
+        let key = self.waits_for(
+            plan,
+            Some(node),
+            &Reason::Unschedulable.into(),
+            &format!("{word} {all}"),
+            &message,
+            now,
+        );
+        if let Some(open) = self.open.get_mut(&key) {
+            open.taints = taints.to_vec();
+        }
+    }
+
+    /// Waits for a reason that have not ended.
+    pub fn open_waits(&self, plan: &str, reason: Reason) -> impl Iterator<Item = &Wait> {
+        let is_it = move |wait: &&Wait| wait.plan == plan && wait.reason == reason;
+        self.open.values().filter(is_it)
+    }
+
+    /// Records that an upgrade changed a kubelet's version.
+    pub fn see_version(&mut self, step: VersionStep) {
+        self.steps.push(step);
+    }
+
+    /// Changes of kubelet versions, in their order.
+    pub fn version_steps(&self) -> &[VersionStep] {
+        &self.steps
+    }
+
+    /// Records a wait. Its key is needed to end it.
     fn waits_for(
         &mut self,
         plan: &str,
         node: Option<&str>,
-        reason: &str,
+        reason: &OpenEnum<Reason>,
         blocker: &str,
         message: &str,
         now: Timestamp,
@@ -368,18 +482,20 @@ impl Recorder {
         let wait = Wait {
             plan: plan.to_owned(),
             node: node.map(str::to_owned),
-            reason: reason.to_owned(),
+            reason: reason.clone(),
             blocker: blocker.to_owned(),
             message: message.to_owned(),
+            prepare: None,
+            taints: Vec::new(),
             since: now,
             until: None,
         };
         self.open.insert(key.clone(), wait);
-        let what = What::Waits {
-            reason: reason.to_owned(),
+        let what = EventKind::Waits {
+            reason: reason.clone(),
             message: message.to_owned(),
         };
-        self.tell(now, plan, node, what);
+        self.emit(now, plan, node, what);
         key
     }
 
@@ -393,12 +509,9 @@ impl Recorder {
         for key in over {
             if let Some(mut wait) = self.open.remove(&key) {
                 wait.until = Some(now);
-                self.tell(now, &wait.plan, wait.node.as_deref(), What::GoesOn);
+                self.emit(now, &wait.plan, wait.node.as_deref(), EventKind::Resumed);
                 self.closed.push(wait);
             }
         }
     }
 }
-
-/// Reason of a wait for somebody else's pods.
-pub const BUDGET: &str = "DrainWaiting";

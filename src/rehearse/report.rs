@@ -1,155 +1,168 @@
-//! What a rehearsal tells, for people and for programs: the same facts in one structure, and how they look as text. Pure.
+//! The result of a rehearsal in one structure, printed as text or JSON. Pure.
 
+mod control_plane;
 #[cfg(test)]
 mod tests;
 mod text;
+mod times;
+mod waits;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+pub use control_plane::ControlPlaneReport;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 pub use text::offset;
+pub use times::TimeFormat;
+pub use waits::{NodeWait, WaitGroup};
 
-use super::play::{Outcome, PlanEnd};
-use super::record::{Standing, Turn, Wait};
+use super::record::{NodeRun, RunState, Wait};
+use super::run::{Outcome, PlanOutcome};
+use super::upgrade_script::PrepareWait;
 use super::verdict::{Verdict, judge};
+use super::version_change::{Unusual, unusual};
 use crate::api::window::Window;
+use crate::api::{NodePhase, OpenEnum, Reason};
 
-/// What a rehearsal tells.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// What it amounts to.
     pub verdict: Verdict,
-    /// What everything that was drawn follows from.
+    /// The seed of everything random.
     pub seed: u64,
-    /// When the controller was started.
     pub start: Timestamp,
-    /// When all was complete, or something last came closer to that.
+    /// When all Plans were complete, or when the roll-out last made progress.
     pub end: Timestamp,
-    /// Between the two, in seconds.
+    /// From start to end.
     pub seconds: i64,
-    /// What was taken for granted.
+    /// Assumptions, a sentence each.
     pub assumed: Vec<String>,
-    /// How many nodes there are.
     pub nodes: usize,
-    /// The Plans.
     pub plans: Vec<PlanReport>,
-    /// Nodes that were begun with, in that order.
-    pub turns: Vec<TurnReport>,
-    /// What was waited for, the longest first.
+    /// Runs of nodes, in the order of their starts.
+    pub turns: Vec<NodeRunReport>,
+    /// Waits, the longest first.
     pub waits: Vec<WaitReport>,
-    /// Disruption budgets that allow nothing, though all their pods are ready.
+    /// The same, grouped by Plan and blocker.
+    pub wait_groups: Vec<WaitGroup>,
+    /// Maximum number of control-plane nodes that were down at once; absent if none was upgraded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<ControlPlaneReport>,
+    /// Nodes that skip a minor version, are downgraded, or change the distribution.
+    pub version_changes: Vec<VersionChange>,
+    /// Disruption budgets that allow no eviction although all their pods are ready.
     pub budgets_that_never_allow: Vec<String>,
     /// Nodes that are still cordoned for a Plan.
     pub cordoned: Vec<String>,
+    /// How the text writes times.
+    #[serde(skip)]
+    pub times: TimeFormat,
 }
 
-/// A Plan.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanReport {
-    /// Its name.
     pub name: String,
-    /// Whether it was to be rehearsed, or was on the cluster anyway.
+    /// False for a Plan that was on the cluster anyway.
     pub rehearsed: bool,
-    /// Whether it is complete.
     pub complete: bool,
-    /// The version that it is about.
     pub version: Option<String>,
     /// `status.latestHash`.
     pub hash: Option<String>,
-    /// Nodes that it is for.
+    /// Number of selected nodes.
     pub selected: i64,
-    /// Those that are done.
     pub done: i64,
-    /// Those on which it failed.
     pub failed: i64,
-    /// Those that have not been begun with.
+    /// Number of nodes that have not started.
     pub waiting: i64,
-    /// When its first node began.
     pub start: Option<Timestamp>,
-    /// When its last one ended.
     pub end: Option<Timestamp>,
-    /// How its window went.
+    /// Its window, and how it was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowReport>,
 }
 
-/// How the window of a Plan went.
+/// The use of a Plan's window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowReport {
-    /// The window.
     pub window: String,
-    /// In how many of its openings nodes were begun with.
+    /// That of this machine for `Local`.
+    pub time_zone: String,
+    /// Number of openings in which nodes started.
     pub used: usize,
-    /// Nodes that ended after it had closed.
+    /// Number of nodes that ended after the window had closed.
     pub late: usize,
-    /// By how many seconds, at most.
+    /// Maximum delay after the end of the window.
     pub late_seconds: i64,
-    /// Whether it is shorter than the work on a single node.
+    /// Whether it is shorter than the upgrade of a single node.
     pub shorter_than_a_node: bool,
 }
 
-/// A Plan on a node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TurnReport {
-    /// Name of the Plan.
+pub struct NodeRunReport {
     pub plan: String,
-    /// Name of the node.
     pub node: String,
-    /// When it got its slot.
     pub start: Timestamp,
-    /// When it was done or had failed.
     pub end: Option<Timestamp>,
     /// `done`, `failed` or `working`.
     pub result: &'static str,
-    /// Why it failed, or is held up.
+    /// Why it failed, or cannot continue.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The same in a sentence.
+    pub reason: Option<OpenEnum<Reason>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Pods of its Job that failed.
+    /// Number of failed pods of its Job.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures: i64,
-    /// What it went through, in seconds.
     pub phases: Vec<PhaseReport>,
 }
 
-/// A phase of a node.
+/// Nodes that a Plan takes to a version other than the next one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VersionChange {
+    pub plan: String,
+    pub kind: Unusual,
+    /// Kubelet version before.
+    pub from: String,
+    /// Kubelet version after.
+    pub to: String,
+    pub nodes: Vec<String>,
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct PhaseReport {
-    /// As `status.active[].phase`.
-    pub phase: String,
-    /// How long.
+    /// The value of `status.active[].phase`.
+    pub phase: OpenEnum<NodePhase>,
     pub seconds: i64,
 }
 
-/// Something that was waited for.
+/// A wait.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitReport {
-    /// Name of the Plan.
     pub plan: String,
-    /// Name of the node; nothing where the whole Plan waits.
+    /// Absent if the whole Plan waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// One word.
-    pub reason: String,
+    pub reason: OpenEnum<Reason>,
     /// What was waited for.
     pub blocker: String,
-    /// The same in a sentence.
     pub message: String,
-    /// From when.
+    /// The details of a wait in `prepare`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<PrepareWait>,
+    /// Taints of the node that its pod does not tolerate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<String>,
     pub start: Timestamp,
-    /// Until when; nothing where it is still waited for.
+    /// Absent if the wait continues.
     pub end: Option<Timestamp>,
-    /// How long, as far as was looked.
+    /// Duration until the end of the wait or of the rehearsal.
     pub seconds: i64,
 }
 
@@ -158,17 +171,17 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// Puts together what there is to tell.
-pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>) -> Report {
-    let mut turns: Vec<TurnReport> = outcome
+/// Builds the report.
+pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFormat) -> Report {
+    let mut turns: Vec<NodeRunReport> = outcome
         .plans
         .iter()
         .flat_map(|plan| {
-            let turns = outcome.record.turns(plan.name());
-            turns.map(|(node, turn)| turn_report(plan.name(), node, turn, outcome.end))
+            let turns = outcome.record.node_runs(plan.name());
+            turns.map(|(node, turn)| node_run_report(plan.name(), node, turn, outcome.end))
         })
         .collect();
-    // Stable: what began at the same time is in the order of the Plans.
+    // A stable sort: runs with equal starts keep the order of the Plans.
     turns.sort_by_key(|turn| turn.start);
     let mut waits: Vec<WaitReport> = outcome
         .record
@@ -179,7 +192,7 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>) -> Report {
     waits.sort_by_key(|wait| (wait.end.is_some(), Reverse(wait.seconds)));
     let never = outcome.budgets.iter().filter(|budget| budget.never_allows());
     Report {
-        verdict: judge(outcome),
+        verdict: judge(outcome, &times),
         seed,
         start: outcome.start,
         end: outcome.end,
@@ -192,9 +205,13 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>) -> Report {
             .map(|plan| plan_report(plan, outcome))
             .collect(),
         turns,
+        wait_groups: waits::groups(&waits),
         waits,
+        control_plane: control_plane::report(outcome),
+        version_changes: version_changes(outcome),
         budgets_that_never_allow: never.map(|budget| budget.name.clone()).collect(),
         cordoned: outcome.cordoned.clone(),
+        times,
     }
 }
 
@@ -202,29 +219,56 @@ fn seconds(since: Timestamp, until: Timestamp) -> i64 {
     until.duration_since(since).as_secs().max(0)
 }
 
-fn turn_report(plan: &str, node: &str, turn: &Turn, end: Timestamp) -> TurnReport {
-    let phases = turn.stays.iter().map(|stay| PhaseReport {
-        phase: stay.phase.clone(),
+fn node_run_report(plan: &str, node: &str, turn: &NodeRun, end: Timestamp) -> NodeRunReport {
+    let phases = turn.phases.iter().map(|phase_span| PhaseReport {
+        phase: phase_span.phase.clone(),
         seconds: seconds(
-            stay.since,
-            stay.until.or(turn.until).unwrap_or(end).max(stay.since),
+            phase_span.since,
+            phase_span
+                .until
+                .or(turn.until)
+                .unwrap_or(end)
+                .max(phase_span.since),
         ),
     });
-    TurnReport {
+    NodeRunReport {
         plan: plan.to_owned(),
         node: node.to_owned(),
         start: turn.since,
         end: turn.until,
-        result: match turn.standing {
-            Standing::Working => "working",
-            Standing::Done => "done",
-            Standing::Failed => "failed",
+        result: match turn.state {
+            RunState::Working => "working",
+            RunState::Done => "done",
+            RunState::Failed => "failed",
         },
         reason: turn.reason.clone(),
         message: turn.message.clone(),
         failures: turn.failures,
         phases: phases.collect(),
     }
+}
+
+/// Unusual version changes, grouped.
+fn version_changes(outcome: &Outcome) -> Vec<VersionChange> {
+    let mut changes: Vec<VersionChange> = Vec::new();
+    for step in outcome.record.version_steps() {
+        let Some(kind) = unusual(&step.from, &step.to) else {
+            continue;
+        };
+        let same =
+            |one: &&mut VersionChange| (&one.plan, &one.from, &one.to) == (&step.plan, &step.from, &step.to);
+        match changes.iter_mut().find(same) {
+            Some(known) => known.nodes.push(step.node.clone()),
+            None => changes.push(VersionChange {
+                plan: step.plan.clone(),
+                kind,
+                from: step.from.clone(),
+                to: step.to.clone(),
+                nodes: vec![step.node.clone()],
+            }),
+        }
+    }
+    changes
 }
 
 fn wait_report(wait: Wait, seen: Timestamp) -> WaitReport {
@@ -235,15 +279,21 @@ fn wait_report(wait: Wait, seen: Timestamp) -> WaitReport {
         reason: wait.reason,
         blocker: wait.blocker,
         message: wait.message,
+        prepare: wait.prepare,
+        taints: wait.taints,
         start: wait.since,
         end: wait.until,
     }
 }
 
-fn plan_report(end: &PlanEnd, outcome: &Outcome) -> PlanReport {
+fn plan_report(end: &PlanOutcome, outcome: &Outcome) -> PlanReport {
     let status = end.plan.status.clone().unwrap_or_default();
     let counts = status.nodes.unwrap_or_default();
-    let turns: Vec<&Turn> = outcome.record.turns(end.name()).map(|(_, turn)| turn).collect();
+    let turns: Vec<&NodeRun> = outcome
+        .record
+        .node_runs(end.name())
+        .map(|(_, turn)| turn)
+        .collect();
     PlanReport {
         name: end.name().to_owned(),
         rehearsed: end.rehearsed,
@@ -260,14 +310,14 @@ fn plan_report(end: &PlanEnd, outcome: &Outcome) -> PlanReport {
     }
 }
 
-fn window_report(end: &PlanEnd, turns: &[&Turn]) -> Option<WindowReport> {
+fn window_report(end: &PlanOutcome, turns: &[&NodeRun]) -> Option<WindowReport> {
     let window = Window::parse(end.plan.spec.window.as_ref()?, &TimeZone::system()).ok()?;
     Some(used(&window, turns))
 }
 
-/// How the turns of a Plan went with its window.
-fn used(window: &Window, turns: &[&Turn]) -> WindowReport {
-    // Nodes that were begun with in one opening have one end of it.
+/// How the runs of a Plan used its window.
+fn used(window: &Window, turns: &[&NodeRun]) -> WindowReport {
+    // All nodes that started in one opening have the same end of the window.
     let mut openings: BTreeMap<Option<Timestamp>, usize> = BTreeMap::new();
     let (mut late, mut late_seconds) = (0, 0);
     let mut shorter = !turns.is_empty();
@@ -286,6 +336,7 @@ fn used(window: &Window, turns: &[&Turn]) -> WindowReport {
     }
     WindowReport {
         window: window.to_string(),
+        time_zone: window.zone().iana_name().unwrap_or("UTC").to_owned(),
         used: openings.len(),
         late,
         late_seconds,
@@ -293,7 +344,7 @@ fn used(window: &Window, turns: &[&Turn]) -> WindowReport {
     }
 }
 
-/// How long the opening lasts that comes after a time.
+/// The length of the next opening after a time.
 fn length(window: &Window, at: Timestamp) -> Option<SignedDuration> {
     let closes = window.closes(at)?;
     let opens = window.next_open(closes)?;

@@ -1,7 +1,6 @@
-//! The types of objects that the cluster in the process has, and what may be asked of each: what refit asks and no more. A
-//! request that is not in this table is a mistake of the rehearsal, and is told as one.
+//! The types of objects in the simulated cluster, and the verbs that it implements for each: those that refit uses. A
+//! request outside of this table is a defect of the rehearsal, and is reported as one.
 
-/// A type of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Namespace,
@@ -19,7 +18,7 @@ pub enum Kind {
     Budget,
 }
 
-/// What may be asked of objects over the API.
+/// Verbs of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Get,
@@ -33,24 +32,20 @@ pub enum Verb {
     Evict,
 }
 
-/// What is known of a type.
 #[derive(Debug)]
-pub struct Type {
-    /// Group, empty for the core's.
+pub struct ResourceType {
+    /// Empty for the core group.
     pub group: &'static str,
-    /// Version.
     pub version: &'static str,
-    /// Kind, as objects name it.
+    /// As in `kind` of objects.
     pub kind: &'static str,
-    /// Plural, as paths name it.
+    /// As in paths.
     pub plural: &'static str,
-    /// Whether objects are in a namespace.
     pub namespaced: bool,
-    /// Whether `metadata.generation` counts changes of the spec.
+    /// Whether a change of the spec increments `metadata.generation`.
     pub counts_generations: bool,
-    /// Whether status is written apart from the rest.
+    /// Whether there is a status subresource.
     pub has_status: bool,
-    /// What may be asked.
     pub verbs: &'static [Verb],
 }
 
@@ -58,8 +53,8 @@ const fn of(
     (group, version, kind, plural): (&'static str, &'static str, &'static str, &'static str),
     [namespaced, counts_generations, has_status]: [bool; 3],
     verbs: &'static [Verb],
-) -> Type {
-    Type {
+) -> ResourceType {
+    ResourceType {
         group,
         version,
         kind,
@@ -73,7 +68,7 @@ const fn of(
 
 use Verb::{Create, Delete, Evict, Get, List, Patch, PatchStatus, Replace, Watch};
 
-static TYPES: [Type; 13] = [
+static TYPES: [ResourceType; 13] = [
     of(
         ("", "v1", "Namespace", "namespaces"),
         [false, false, true],
@@ -143,7 +138,7 @@ static TYPES: [Type; 13] = [
 ];
 
 impl Kind {
-    /// All of them, in the order of the table.
+    /// In the order of the table.
     pub const ALL: [Self; 13] = [
         Self::Namespace,
         Self::Node,
@@ -160,29 +155,28 @@ impl Kind {
         Self::Budget,
     ];
 
-    /// What is known of it.
-    pub fn facts(self) -> &'static Type {
+    pub fn resource_type(self) -> &'static ResourceType {
         &TYPES[self as usize]
     }
 
-    /// The type that a path means.
+    /// The type that a path names.
     pub fn of_path(group: &str, version: &str, plural: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| {
-            let facts = kind.facts();
+            let facts = kind.resource_type();
             (facts.group, facts.version, facts.plural) == (group, version, plural)
         })
     }
 
-    /// The type of an object that names itself.
+    /// The type of an object, from its own fields.
     pub fn of_object(api_version: &str, kind: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
-            .find(|one| one.facts().kind == kind && one.facts().api_version() == api_version)
+            .find(|one| one.resource_type().kind == kind && one.resource_type().api_version() == api_version)
     }
 }
 
-impl Type {
-    /// `group/version`, or the version alone.
+impl ResourceType {
+    /// `group/version`, or only the version.
     pub fn api_version(&self) -> String {
         match self.group {
             "" => self.version.to_owned(),
@@ -190,12 +184,12 @@ impl Type {
         }
     }
 
-    /// `jobs.batch`, as error messages have it.
+    /// `jobs.batch`, as in error messages.
     pub fn qualified(&self) -> String {
         qualified(self.plural, self.group)
     }
 
-    /// `Job.batch`, as messages about invalid objects have it.
+    /// `Job.batch`, as in messages about invalid objects.
     pub fn qualified_kind(&self) -> String {
         qualified(self.kind, self.group)
     }
@@ -217,7 +211,7 @@ mod tests {
         for (place, kind) in Kind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, place);
         }
-        assert_eq!(Kind::Job.facts().qualified(), "jobs.batch");
+        assert_eq!(Kind::Job.resource_type().qualified(), "jobs.batch");
         assert_eq!(Kind::of_path("", "v1", "nodes"), Some(Kind::Node));
         assert_eq!(Kind::of_object("apps/v1", "DaemonSet"), Some(Kind::DaemonSet));
         assert_eq!(Kind::of_path("apps", "v1", "deployments"), None);

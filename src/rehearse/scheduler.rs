@@ -1,27 +1,28 @@
-//! The scheduler: a node for each pod that has none. It looks at selectors and affinity, taints, and the anti-affinity of pods;
-//! nothing here runs out of anything. Of the nodes that will do, the one with the fewest pods is taken.
+//! The scheduler. It checks selectors, affinity, taints and the anti-affinity of pods, but no resources, and chooses
+//! the node with the fewest pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm};
+use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, Taint};
 use serde::Deserialize as _;
 
-use super::podlife::{Machine, selects, tolerates};
+use super::journal::JournalEvent;
+use super::pod_lifecycle::{Machine, selects, tolerates};
 use super::resources::Kind;
-use super::state::{State, is_over, seconds};
+use super::state::{State, has_ended, seconds};
 use super::store::{Key, Object};
-use super::write::Part;
-use crate::api::names::FIELD_NODE_NAME;
+use super::write::WriteTarget;
+use crate::api::names::{FIELD_NODE_NAME, LABEL_PLAN};
 use crate::api::selector::Selector;
 use crate::rehearse::json::{Value, json};
 
-/// Why a node will not do, in the scheduler's words.
+/// Messages of the scheduler.
 const AFFINITY: &str = "node(s) didn't match Pod's node affinity/selector";
 const TAINT: &str = "node(s) had untolerated taint(s)";
 const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
 const OTHERS_ANTI_AFFINITY: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 
-/// How many pods each node has been given, and the nodes in that order.
+/// The number of pods per node, and the nodes in that order.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     pods: BTreeMap<String, usize>,
@@ -33,17 +34,16 @@ impl Loads {
         self.pods.get(node).copied().unwrap_or_default()
     }
 
-    /// There is such a node from now on.
     pub(super) fn add_node(&mut self, node: &str) {
         self.order.insert((self.of(node), node.to_owned()));
     }
 
-    /// There is none any more. Its pods are still counted, for who comes under its name.
+    /// Removes a node. Its pods stay counted for a new node with the same name.
     pub(super) fn remove_node(&mut self, node: &str) {
         self.order.remove(&(self.of(node), node.to_owned()));
     }
 
-    /// A node has one pod more, or less.
+    /// Counts a pod of a node, or removes it from the count.
     pub(super) fn change(&mut self, node: &str, more: bool) {
         let before = self.of(node);
         let after = if more {
@@ -57,26 +57,26 @@ impl Loads {
         }
     }
 
-    /// Nodes, those with the fewest pods first.
+    /// Nodes with the fewest pods first.
     fn ascending(&self) -> impl Iterator<Item = &str> {
         self.order.iter().map(|(_, node)| node.as_str())
     }
 }
 
 impl State {
-    /// Tries again what found no node.
+    /// Retries all pods without a node.
     pub(super) fn schedule_all(&mut self) {
         for key in self.unscheduled.clone() {
             self.schedule(&key);
         }
     }
 
-    /// Gives a pod a node.
+    /// Binds a pod to a node.
     pub(super) fn schedule(&mut self, key: &Key) {
         let Some(object) = self.store.get(Kind::Pod, key).cloned() else {
             return;
         };
-        if super::state::is_bound(&object) || object.is_leaving() || is_over(&object) {
+        if super::state::is_bound(&object) || object.is_being_deleted() || has_ended(&object) {
             self.unscheduled.remove(key);
             return;
         }
@@ -90,7 +90,7 @@ impl State {
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         let all = self.kubelets.count();
         let named = only_node(&pod);
-        // The first that will do is the one with the fewest pods.
+        // The first suitable node is the one with the fewest pods.
         let candidates = match named {
             Some(_) => either(named.into_iter()),
             None => either(self.loads.ascending()),
@@ -106,35 +106,40 @@ impl State {
         if let Some(node) = best {
             return self.bind(key, &object, &node);
         }
+        if reasons.contains_key(TAINT)
+            && let Some(machine) = named.and_then(|name| self.kubelets.machine(name))
+            && let Some(plan) = object.label(LABEL_PLAN)
+        {
+            let what = JournalEvent::Untolerated {
+                node: machine.name.clone(),
+                plan: plan.to_owned(),
+                taints: untolerated(&pod, machine).map(written).collect(),
+            };
+            self.append_journal(what);
+        }
         let rest = all - reasons.values().sum::<usize>();
         if rest > 0 {
             *reasons.entry(AFFINITY).or_default() += rest;
         }
-        self.say_why_not(key, all, &reasons);
+        self.mark_unschedulable(key, all, &reasons);
     }
 
-    /// Why the pod cannot be on this machine.
+    /// Why the pod cannot run on this machine.
     fn unfit(&self, pod: &Pod, object: &Object, machine: &Machine) -> Option<&'static str> {
         if !selects(pod, machine) {
             return Some(AFFINITY);
         }
-        let tolerations = pod.spec.as_ref()?.tolerations.as_deref().unwrap_or_default();
-        let keeps_off = |effect: &str| matches!(effect, "NoSchedule" | "NoExecute");
-        let untolerated = machine
-            .taints
-            .iter()
-            .any(|taint| keeps_off(&taint.effect) && !tolerations.iter().any(|one| tolerates(one, taint)));
-        if untolerated {
+        if untolerated(pod, machine).next().is_some() {
             return Some(TAINT);
         }
         let terms = anti_affinity(&object.value);
-        for neighbour in self.store.pods_on(&machine.name).filter(|one| !is_over(one)) {
-            if terms.iter().any(|term| means(term, object, neighbour)) {
+        for neighbour in self.store.pods_on(&machine.name).filter(|one| !has_ended(one)) {
+            if terms.iter().any(|term| term_matches(term, object, neighbour)) {
                 return Some(ANTI_AFFINITY);
             }
             if anti_affinity(&neighbour.value)
                 .iter()
-                .any(|term| means(term, neighbour, object))
+                .any(|term| term_matches(term, neighbour, object))
             {
                 return Some(OTHERS_ANTI_AFFINITY);
             }
@@ -154,7 +159,7 @@ impl State {
         self.commit(Kind::Pod, key, Some(new));
     }
 
-    fn say_why_not(&mut self, key: &Key, all: usize, reasons: &BTreeMap<&str, usize>) {
+    fn mark_unschedulable(&mut self, key: &Key, all: usize, reasons: &BTreeMap<&str, usize>) {
         self.unscheduled.insert(key.clone());
         let reasons: Vec<String> = reasons
             .iter()
@@ -165,7 +170,7 @@ impl State {
             all_reasons => format!("0/{all} nodes are available: {}.", all_reasons.join(", ")),
         };
         let now = seconds(self.now());
-        let _ = self.update(Kind::Pod, key, Part::Status, false, |old| {
+        let _ = self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
             let mut new = old.clone();
             let known = new["status"]["conditions"].as_array().into_iter().flatten();
             let said = known
@@ -183,6 +188,24 @@ impl State {
     }
 }
 
+/// Taints of a machine that the pod does not tolerate.
+fn untolerated<'m>(pod: &'m Pod, machine: &'m Machine) -> impl Iterator<Item = &'m Taint> {
+    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref());
+    let tolerations = tolerations.unwrap_or_default();
+    machine.taints.iter().filter(move |taint| {
+        let keeps_off = matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
+        keeps_off && !tolerations.iter().any(|one| tolerates(one, taint))
+    })
+}
+
+/// `key=value:Effect`, as in `kubectl taint`.
+fn written(taint: &Taint) -> String {
+    match taint.value.as_deref() {
+        None | Some("") => format!("{}:{}", taint.key, taint.effect),
+        Some(value) => format!("{}={value}:{}", taint.key, taint.effect),
+    }
+}
+
 fn set_condition(pod: &mut Value, condition: Value) {
     let mut conditions = pod["status"]["conditions"]
         .as_array()
@@ -197,7 +220,7 @@ fn either<'a>(names: impl Iterator<Item = &'a str> + 'a) -> Box<dyn Iterator<Ite
     Box::new(names)
 }
 
-/// The one node whose name the pod asks for, as refit's Jobs do.
+/// The only node that the pod may run on, by name, as for refit's Jobs.
 fn only_node(pod: &Pod) -> Option<&str> {
     let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
     let required = affinity
@@ -217,7 +240,7 @@ fn only_node(pod: &Pod) -> Option<&str> {
     }
 }
 
-/// Terms by which a pod keeps others off its host. Only the host counts as a neighbourhood here.
+/// Anti-affinity terms of a pod. Only the topology of host names is simulated.
 fn anti_affinity(pod: &Value) -> Vec<PodAffinityTerm> {
     let terms = pod.pointer("/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution");
     terms
@@ -228,8 +251,8 @@ fn anti_affinity(pod: &Value) -> Vec<PodAffinityTerm> {
         .collect()
 }
 
-/// Whether a term of `whose` pod means `other`.
-fn means(term: &PodAffinityTerm, whose: &Object, other: &Object) -> bool {
+/// Whether a term of the pod `whose` matches `other`.
+fn term_matches(term: &PodAffinityTerm, whose: &Object, other: &Object) -> bool {
     let same_namespace = match term.namespaces.as_deref() {
         None | Some([]) => whose.meta("namespace") == other.meta("namespace"),
         Some(namespaces) => namespaces.iter().any(|one| one == other.meta("namespace")),

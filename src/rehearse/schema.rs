@@ -1,50 +1,48 @@
-//! Custom resources against the schema of their definition: fields that it does not know are dropped or refused, values that
-//! it does not allow are refused. As far as the Plan's definition goes; a keyword that it does not use is not looked at.
+//! Validates and prunes Plans by the schema of their CRD. Only keywords that this CRD uses are implemented.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::fault::Fault;
 use super::resources::Kind;
 use super::state::State;
+use super::status_error::StatusError;
 use super::store::{Key, Object};
 use crate::api::crd;
 use crate::rehearse::json::Value;
 
 impl State {
-    /// The definition of Plans on the cluster, and with it their schema.
+    /// The schema of the served CRD of Plans.
     pub(super) fn plan_schema(&self) -> Option<PlanSchema> {
         let definition = self.store.get(Kind::Definition, &Key::new("", crd::NAME))?;
         let schema = PlanSchema(Arc::clone(definition));
         schema.root().is_object().then_some(schema)
     }
 
-    /// Shows Plans as the definition has them that is served from now on. What it does not know is hidden, and comes back
-    /// with a definition that does, unless the Plan is written in between. Watches begin anew, as those of a real server do.
+    /// Presents Plans as the served CRD has them. Unknown fields are hidden, and return with a CRD that has them unless
+    /// the Plan is written in between. Watches are restarted, as by a real server.
     pub(super) fn serve_plans(&mut self) {
         let Some(schema) = self.plan_schema() else { return };
         let plans: Vec<Arc<Object>> = self.store.all(Kind::Plan).cloned().collect();
         let mut changed = false;
         for plan in plans {
             let key = plan.key();
-            let rest = self.at_rest.remove(&key);
+            let rest = self.stored_plans.remove(&key);
             let rest = rest.unwrap_or_else(|| plan.value.clone());
             let mut shown = rest.clone();
             if !prune(&schema, &mut shown).is_empty() {
-                self.at_rest.insert(key.clone(), rest);
+                self.stored_plans.insert(key.clone(), rest);
             }
             if shown != plan.value {
                 changed = true;
-                self.store.show(Kind::Plan, &key, shown);
+                self.store.replace_in_place(Kind::Plan, &key, shown);
             }
         }
         if changed {
-            self.store.begin_anew(Kind::Plan);
+            self.store.expire_watches(Kind::Plan);
         }
     }
 }
 
-/// The schema of Plans.
 pub(super) struct PlanSchema(Arc<Object>);
 
 impl PlanSchema {
@@ -56,7 +54,7 @@ impl PlanSchema {
     }
 }
 
-/// Where something is: most of what is looked at is right, and nobody asks.
+/// A path that is only rendered for an error, because most values are valid.
 #[derive(Clone, Copy)]
 enum Path<'a> {
     Root,
@@ -75,7 +73,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Fields of a Plan that the schema does not know, by their paths. They are taken out.
+/// Removes fields that the schema does not know, and returns their paths.
 pub(super) fn prune(schema: &PlanSchema, plan: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     for part in ["spec", "status"] {
@@ -83,7 +81,7 @@ pub(super) fn prune(schema: &PlanSchema, plan: &mut Value) -> Vec<String> {
         if known.is_null() {
             continue;
         }
-        // A look copies nothing, and nearly always there is nothing to take out.
+        // Checked without a copy, because there is rarely anything to remove.
         if plan.get(part).is_some_and(|value| !knows(known, value))
             && let Some(value) = plan.get_mut(part)
         {
@@ -139,13 +137,13 @@ fn walk(schema: &Value, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<St
     }
 }
 
-/// Refuses a Plan that the schema does not allow. What is as it was is not looked at again.
+/// Fails if the schema does not allow the Plan. Unchanged values are not validated again.
 pub(super) fn validate(
     schema: &PlanSchema,
     name: &str,
     old: Option<&Value>,
     plan: &Value,
-) -> Result<(), Fault> {
+) -> Result<(), StatusError> {
     let mut causes = Vec::new();
     let (root, old) = (schema.root(), old.unwrap_or(&Value::Null));
     for part in ["spec", "status"] {
@@ -156,7 +154,7 @@ pub(super) fn validate(
     if causes.is_empty() {
         Ok(())
     } else {
-        Err(Fault::invalid(Kind::Plan, name, &causes))
+        Err(StatusError::invalid(Kind::Plan, name, &causes))
     }
 }
 

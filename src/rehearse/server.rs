@@ -1,13 +1,13 @@
-//! The API server as a transport for `kube::Client`: reads a request off its path, finds who answers it, and writes down both.
-//! What it does not know it refuses and remembers: a rehearsal with such a hole has proved nothing.
+//! The API server as a transport of `kube::Client`: parses requests, dispatches them, and records both. Unsupported
+//! requests are refused and remembered, because they invalidate a rehearsal.
 
 pub(super) mod evict;
 mod read;
 mod route;
 #[cfg(test)]
 mod tests;
-mod watching;
-mod writing;
+mod watch_body;
+mod write;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,45 +21,53 @@ use http_body_util::BodyExt as _;
 use tower::{BoxError, Service};
 
 use super::cluster::Cluster;
-use super::fault::Fault;
 use super::resources::{Kind, Verb};
 use super::state::State;
+use super::status_error::StatusError;
 use crate::rehearse::json::{Value, json};
-use route::Asked;
-use watching::Watching;
+use route::ApiRequest;
+use watch_body::WatchBody;
 
-/// A connection to the API server.
 #[derive(Clone)]
 pub struct Transport {
     cluster: Cluster,
     who: Arc<str>,
+    any_verb: bool,
 }
 
 impl Transport {
-    /// A connection of somebody, by whose name the trace calls it.
+    /// A connection; `who` is its name in the trace.
     pub fn new(cluster: &Cluster, who: &str) -> Self {
         Self {
             cluster: cluster.acting_as(who),
             who: who.into(),
+            any_verb: false,
         }
     }
 
-    /// What it leads to.
+    /// A connection of a user, who also creates, edits and deletes what refit only reads. The table of verbs does not
+    /// apply, which catches new kinds of requests of refit.
+    #[must_use]
+    pub fn of_user(cluster: &Cluster, who: &str) -> Self {
+        Self {
+            any_verb: true,
+            ..Self::new(cluster, who)
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 }
 
-/// The body of an answer.
-pub enum Answer {
-    /// All of it, until it is taken.
+pub enum ResponseBody {
+    /// A complete body, until it is taken.
     Whole(Option<Bytes>),
-    /// A watch.
-    Stream(Box<Watching>),
+    Stream(Box<WatchBody>),
 }
 
-impl HttpBody for Answer {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -81,41 +89,46 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    type Response = Response<Answer>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Answer>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { cluster, who } = self.clone();
+        let Self {
+            cluster,
+            who,
+            any_verb,
+        } = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await.map_err(Into::into)?.to_bytes();
-            let asked = format!("{} {}", parts.method, parts.uri);
+            let request = format!("{} {}", parts.method, parts.uri);
             let (code, answer) = cluster.with(|state| {
-                let reply = Asked::read(&parts).and_then(|asked| state.answer(&asked, &body));
+                let reply =
+                    ApiRequest::read(&parts, any_verb).and_then(|request| state.serve(&request, &body));
                 let (code, body) = match reply {
                     Ok(Reply::Watch(kind, lines)) => (200, Err((kind, lines))),
                     Ok(Reply::Whole(code, bytes)) => (code, Ok(bytes)),
-                    Err(fault) => {
-                        if fault.code == 501 {
-                            state.holes.push(asked.clone());
+                    Err(status_error) => {
+                        if status_error.code == 501 {
+                            state.unsupported_requests.push(request.clone());
                         }
-                        (fault.code, Ok(fault.status().to_bytes()))
+                        (status_error.code, Ok(status_error.status().to_bytes()))
                     }
                 };
                 let now = state.now();
                 if let Some(trace) = &mut state.trace {
-                    trace.push(format!("{now:.3} {who} {asked} {code}"));
+                    trace.push(format!("{now:.3} {who} {request} {code}"));
                 }
                 (code, body)
             });
             let answer = match answer {
-                Ok(bytes) => Answer::Whole(Some(bytes)),
-                Err((kind, lines)) => Answer::Stream(Box::new(Watching::new(cluster, kind, lines))),
+                Ok(bytes) => ResponseBody::Whole(Some(bytes)),
+                Err((kind, lines)) => ResponseBody::Stream(Box::new(WatchBody::new(cluster, kind, lines))),
             };
             Ok(Response::builder()
                 .status(code)
@@ -125,10 +138,13 @@ where
     }
 }
 
-/// What becomes of a request that is not refused.
+/// Bytes of a request that an API server reads (`MaxRequestBodyBytes` of k8s.io/apiserver).
+const MAX_REQUEST_BYTES: usize = 3 * 1_024 * 1_024;
+
+/// The reply to an accepted request.
 enum Reply {
     Whole(u16, Bytes),
-    Watch(Kind, watching::Lines),
+    Watch(Kind, watch_body::WatchEvents),
 }
 
 impl Reply {
@@ -138,32 +154,34 @@ impl Reply {
 }
 
 impl State {
-    fn answer(&mut self, asked: &Asked, body: &Bytes) -> Result<Reply, Fault> {
-        let Asked::Object(asked) = asked else {
+    fn serve(&mut self, request: &ApiRequest, body: &Bytes) -> Result<Reply, StatusError> {
+        let ApiRequest::Object(request) = request else {
             return review(body);
         };
-        match asked.verb {
-            Verb::Get => self.answer_get(asked),
-            Verb::List => self.answer_list(asked),
-            Verb::Watch => self.answer_watch(asked),
-            Verb::Create => self.answer_create(asked, body),
-            Verb::Replace => self.answer_replace(asked, body),
-            Verb::Patch | Verb::PatchStatus => self.answer_patch(asked, body),
-            Verb::Delete => self.answer_delete(asked, body),
-            Verb::Evict => self.answer_eviction(asked, body),
+        if body.len() > MAX_REQUEST_BYTES {
+            return Err(StatusError::entity_too_large(MAX_REQUEST_BYTES));
+        }
+        match request.verb {
+            Verb::Get => self.serve_get(request),
+            Verb::List => self.serve_list(request),
+            Verb::Watch => self.serve_watch(request),
+            Verb::Create => self.serve_create(request, body),
+            Verb::Replace => self.serve_replace(request, body),
+            Verb::Patch | Verb::PatchStatus => self.serve_patch(request, body),
+            Verb::Delete => self.serve_delete(request, body),
+            Verb::Evict => self.serve_eviction(request, body),
         }
     }
 }
 
-/// Everybody may do everything here.
-fn review(body: &Bytes) -> Result<Reply, Fault> {
+/// A `SelfSubjectAccessReview` that allows everything.
+fn review(body: &Bytes) -> Result<Reply, StatusError> {
     let mut review = parse(body)?;
     review["status"] = json!({ "allowed": true });
     Ok(Reply::json(201, &review))
 }
 
-/// A body as JSON.
-fn parse(body: &Bytes) -> Result<Value, Fault> {
+fn parse(body: &Bytes) -> Result<Value, StatusError> {
     serde_json::from_slice(body)
-        .map_err(|error| Fault::bad_request(format!("the object provided is unrecognized: {error}")))
+        .map_err(|error| StatusError::bad_request(format!("the object provided is unrecognized: {error}")))
 }

@@ -1,90 +1,95 @@
-//! A cluster as `kubectl get nodes,pods,pdb,replicasets,jobs,plans -A -o yaml` prints it, made fit to go on in this process:
-//! what is not played is left out, what somebody looks after who is not here is looked after by a `ReplicaSet`, and pods that
-//! were not ready stay so.
+//! A cluster from `kubectl get nodes,pods,pdb,replicasets,jobs,plans -A -o yaml`, adapted to the simulation: objects
+//! that are not simulated are omitted, pods of controllers that are not simulated get a `ReplicaSet`, and unready pods
+//! stay unready.
 //!
-//! UIDs stay, and with them the order in which the controller takes the nodes. Nothing here reads a file.
+//! UIDs are kept, and with them the order in which the controller upgrades the nodes. Nothing here reads a file.
 
-mod sorting;
+mod builder;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
+use builder::SnapshotBuilder;
 use jiff::Timestamp;
-use sorting::Sorting;
 
 use super::cluster::Cluster;
-use super::fault::Fault;
 use super::resources::Kind;
 use super::state::State;
+use super::status_error::StatusError;
 use super::store::Key;
-use crate::rehearse::json::{Value, json};
+use crate::rehearse::json::{Value, json, within_memory};
 
-/// Why a text is no snapshot.
+/// Maximum size of the text of a snapshot, in bytes.
+pub const MAX_TEXT: u64 = 1 << 30;
+/// Memory that the objects of a snapshot may take, in bytes.
+const MAX_MEMORY: usize = 2 << 30;
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// It cannot be read.
+    #[error(
+        "{0}: the snapshot is larger than its memory budget: 1 GiB of text and 2 GiB of objects; leave out objects that do not matter, such as pods of other nodes"
+    )]
+    TooLarge(String),
     #[error("{name}:{line}: this is neither YAML nor JSON: {why}")]
-    Syntax {
-        /// The file.
-        name: String,
-        /// The line.
-        line: u64,
-        /// What is wrong with it.
-        why: String,
-    },
+    Syntax { name: String, line: u64, why: String },
     /// It has no Node.
     #[error(
         "{name}: there is no Node in it, only {found}; a snapshot is what `kubectl get \
          nodes,pods,pdb,replicasets,jobs,plans -A -o yaml` prints"
     )]
     NoNodes {
-        /// The file.
         name: String,
         /// What it has instead.
         found: String,
     },
 }
 
-/// A cluster at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Objects that are played, owners before what they own.
+    /// Simulated objects, owners before their dependents.
     pub objects: Vec<Value>,
-    /// Plans that are on the cluster.
     pub plans: Vec<Value>,
-    /// Names of the nodes.
     pub nodes: Vec<String>,
-    /// Nodes of which nothing is heard.
+    /// Nodes whose kubelet does not report.
     pub lost: Vec<String>,
     /// Name of the controller whose Jobs are in it.
     pub controller: Option<String>,
     /// The newest time in it.
     pub taken: Option<Timestamp>,
-    /// What was changed or left out.
+    /// What was changed or omitted.
     pub notes: Vec<String>,
 }
 
 /// The objects in a text: documents and Lists of YAML or JSON.
 ///
 /// # Errors
-/// It is neither.
+/// Fails if the text is neither.
 pub fn parse(name: &str, text: &str) -> Result<Vec<Value>, SnapshotError> {
+    let (objects, is_whole) = within_memory(MAX_MEMORY, || parse_objects(name, text));
+    if is_whole {
+        objects
+    } else {
+        Err(SnapshotError::TooLarge(name.to_owned()))
+    }
+}
+
+fn parse_objects(name: &str, text: &str) -> Result<Vec<Value>, SnapshotError> {
     let syntax = |line: u64, why: String| SnapshotError::Syntax {
         name: name.to_owned(),
         line,
         why,
     };
-    // A cluster is larger than what a reader of settings guards itself against.
+    // A cluster exceeds the default limits of the YAML parser.
     let yaml = || {
         let mut options = serde_saphyr::Options::default();
-        options.budget = None;
+        options.budget = Some(yaml_budget());
         serde_saphyr::from_multiple_with_options::<Value>(text, options)
     };
     let documents: Vec<Value> = if text.trim_start().starts_with('{') {
         let stream = serde_json::Deserializer::from_str(text).into_iter();
         let read: Result<_, serde_json::Error> = stream.collect();
-        // YAML may begin like that too, and is read much slower.
+        // YAML may begin like JSON, and is parsed much slower.
         read.or_else(|error| {
             let line = u64::try_from(error.line()).unwrap_or_default();
             yaml().map_err(|_| syntax(line, error.to_string()))
@@ -103,6 +108,16 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Value>, SnapshotError> {
     Ok(objects)
 }
 
+/// The limits of the YAML parser, without those of its size. Anchors keep theirs: kubectl prints none.
+fn yaml_budget() -> serde_saphyr::Budget {
+    let mut budget = serde_saphyr::Budget::default();
+    budget.max_events = usize::MAX;
+    budget.max_documents = usize::MAX;
+    budget.max_nodes = usize::MAX;
+    budget.max_total_scalar_bytes = usize::MAX;
+    budget
+}
+
 fn flatten(mut value: Value, objects: &mut Vec<Value>) {
     let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
     let items = value
@@ -118,29 +133,29 @@ fn flatten(mut value: Value, objects: &mut Vec<Value>) {
     }
 }
 
-/// Makes a cluster of objects.
+/// Builds a snapshot from objects.
 ///
 /// # Errors
-/// There is no node among them.
+/// Fails if there is no Node among them.
 pub fn take(name: &str, objects: Vec<Value>) -> Result<Snapshot, SnapshotError> {
-    let mut sorting = Sorting::default();
+    let mut builder = SnapshotBuilder::default();
     for object in objects {
-        sorting.sort(object);
+        builder.add(object);
     }
-    if sorting.nodes.is_empty() {
-        let found = match sorting.found.len() {
+    if builder.nodes.is_empty() {
+        let found = match builder.found.len() {
             0 => "nothing".to_owned(),
-            _ => told(&sorting.found),
+            _ => describe_counts(&builder.found),
         };
         return Err(SnapshotError::NoNodes {
             name: name.to_owned(),
             found,
         });
     }
-    Ok(sorting.snapshot())
+    Ok(builder.build())
 }
 
-fn told(counts: &BTreeMap<String, usize>) -> String {
+fn describe_counts(counts: &BTreeMap<String, usize>) -> String {
     let counts = counts.iter().map(|(kind, count)| format!("{count} {kind}"));
     counts.collect::<Vec<_>>().join(", ")
 }
@@ -154,22 +169,22 @@ fn meta_of<'a>(metadata: &'a Value, field: &str) -> &'a str {
 }
 
 impl State {
-    /// Puts an object there as it was: its UID, its times and its status stay.
-    pub(super) fn restore(&mut self, mut object: Value) -> Result<(), Fault> {
+    /// Stores an object unchanged, with its UID, times and status.
+    pub(super) fn restore(&mut self, mut object: Value) -> Result<(), StatusError> {
         let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
         let (version, kind) = (text("apiVersion"), text("kind"));
         let kind = Kind::of_object(&version, &kind)
-            .ok_or_else(|| Fault::not_played(&format!("objects of kind {kind:?} of {version:?}")))?;
+            .ok_or_else(|| StatusError::unsupported(&format!("objects of kind {kind:?} of {version:?}")))?;
         if meta(&object, "uid").is_empty() {
             object["metadata"]["uid"] = self.ids.uuid().into();
         }
-        if kind.facts().counts_generations && object["metadata"]["generation"].is_null() {
+        if kind.resource_type().counts_generations && object["metadata"]["generation"].is_null() {
             object["metadata"]["generation"] = 1.into();
         }
-        if object["status"].is_null() && kind.facts().has_status {
+        if object["status"].is_null() && kind.resource_type().has_status {
             object["status"] = json!({});
         }
-        let namespace = if kind.facts().namespaced {
+        let namespace = if kind.resource_type().namespaced {
             meta(&object, "namespace")
         } else {
             ""
@@ -181,25 +196,25 @@ impl State {
 }
 
 impl Cluster {
-    /// Goes on from a snapshot. Plans are not put there with it.
+    /// Restores a snapshot without its Plans.
     ///
     /// # Errors
-    /// One of the objects is not played.
-    pub fn restore(&self, snapshot: &Snapshot) -> Result<(), Fault> {
+    /// Fails if an object is not simulated.
+    pub fn restore(&self, snapshot: &Snapshot) -> Result<(), StatusError> {
         for object in &snapshot.objects {
             self.restore_one(object.clone())?;
         }
         for node in &snapshot.lost {
-            self.with(|state| state.power(node, false));
+            self.with(|state| state.set_power(node, false));
         }
         Ok(())
     }
 
-    /// Puts an object there as it was.
+    /// Restores an object unchanged.
     ///
     /// # Errors
-    /// It is not played.
-    pub fn restore_one(&self, object: Value) -> Result<(), Fault> {
+    /// Fails if it is not simulated.
+    pub fn restore_one(&self, object: Value) -> Result<(), StatusError> {
         let namespace = meta(&object, "namespace").to_owned();
         if !namespace.is_empty() && self.get(Kind::Namespace, "", &namespace).is_none() {
             self.put(json!({

@@ -1,5 +1,5 @@
-//! What is stored: the objects in their newest version, one counter for all versions, a bounded history of changes, and who
-//! is told of them. What may be written is decided before it comes here.
+//! Storage: objects in their newest version, one version counter, a bounded history, and watches. Writes are validated
+//! before they come here.
 
 pub mod object;
 pub mod select;
@@ -19,20 +19,19 @@ pub use select::Filter;
 
 use super::resources::Kind;
 
-/// A change of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The version that it made.
+    /// The version of the change.
     pub version: u64,
-    /// What was there before.
+    /// The previous object.
     pub old: Option<Arc<Object>>,
-    /// What is there now; where that is nothing, the object as it was with the version of its end.
+    /// The new object; for a deletion, the last one with the version of the deletion.
     pub new: Arc<Object>,
-    /// Whether it is gone.
+    /// Whether the object was deleted.
     pub gone: bool,
 }
 
-/// Somebody who is told of changes.
+/// A watcher.
 #[derive(Debug)]
 struct Watcher {
     filter: Filter,
@@ -44,40 +43,45 @@ struct Watcher {
 struct Table {
     objects: BTreeMap<Key, Arc<Object>>,
     history: VecDeque<Change>,
-    /// Changes up to this version are forgotten.
+    /// Changes up to this version have been dropped.
     forgotten: u64,
     watchers: Vec<Watcher>,
 }
 
-/// Pages of a list that has begun: all of them are of one version.
+/// The remaining pages of a list, all of one version.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// The version.
+pub struct SavedList {
     pub version: u64,
-    /// What is left of the list.
     pub rest: Arc<[Arc<Object>]>,
 }
 
-/// How many lists that have begun are remembered.
-const SNAPSHOTS: usize = 64;
+/// All objects at one moment.
+#[cfg(test)]
+#[derive(Clone)]
+pub struct Backup {
+    version: u64,
+    tables: [BTreeMap<Key, Arc<Object>>; Kind::ALL.len()],
+}
 
-/// All objects.
+/// Maximum number of unfinished lists.
+const MAX_SAVED_LISTS: usize = 64;
+
 #[derive(Debug)]
 pub struct Store {
     version: u64,
     tables: [Table; Kind::ALL.len()],
-    /// How many changes of a kind are remembered.
+    /// Number of changes kept per kind.
     history: usize,
-    // These are only asked, never gone through: their order is nobody's.
+    // Only looked up, never iterated, so their order does not matter.
     by_owner: HashMap<String, BTreeSet<(Kind, Key)>>,
     by_uid: HashMap<String, (Kind, Key)>,
     pods_by_node: HashMap<String, BTreeSet<Key>>,
-    snapshots: VecDeque<(u64, Snapshot)>,
+    saved_lists: VecDeque<(u64, SavedList)>,
     lists: u64,
 }
 
 impl Store {
-    /// An empty store that remembers so many changes of each kind.
+    /// An empty store that keeps so many changes per kind.
     pub fn new(history: usize) -> Self {
         Self {
             version: 1,
@@ -86,27 +90,25 @@ impl Store {
             by_owner: HashMap::new(),
             by_uid: HashMap::new(),
             pods_by_node: HashMap::new(),
-            snapshots: VecDeque::new(),
+            saved_lists: VecDeque::new(),
             lists: 0,
         }
     }
 
-    /// The newest version of all.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// An object.
     pub fn get(&self, kind: Kind, key: &Key) -> Option<&Arc<Object>> {
         self.tables[kind as usize].objects.get(key)
     }
 
-    /// All objects of a kind, in the order of their keys.
+    /// All objects of a kind, sorted by key.
     pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Arc<Object>> {
         self.tables[kind as usize].objects.values()
     }
 
-    /// Objects of a kind in a namespace, in the order of their names.
+    /// Objects of a kind in a namespace, sorted by name.
     pub fn in_namespace<'a>(
         &'a self,
         kind: Kind,
@@ -120,23 +122,22 @@ impl Store {
             .map(|(_, object)| object)
     }
 
-    /// Where the object with this UID is.
+    /// Kind and key of the object with this UID.
     pub fn find(&self, uid: &str) -> Option<&(Kind, Key)> {
         self.by_uid.get(uid)
     }
 
-    /// Objects that name this UID as an owner's.
+    /// Objects with this UID among their owner references.
     pub fn owned_by(&self, uid: &str) -> impl Iterator<Item = &(Kind, Key)> {
         self.by_owner.get(uid).into_iter().flatten()
     }
 
-    /// Pods that are bound to a node.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Object>> {
         let keys = self.pods_by_node.get(node).into_iter().flatten();
         keys.filter_map(|key| self.get(Kind::Pod, key))
     }
 
-    /// Objects that a filter lets through, in the order of their keys.
+    /// Objects that match a filter, sorted by key.
     pub fn list(&self, kind: Kind, filter: &Filter) -> Vec<Arc<Object>> {
         if let (Kind::Pod, Some(node)) = (kind, filter.node()) {
             return self
@@ -156,7 +157,7 @@ impl Store {
         }
     }
 
-    /// Writes what an object is now, or that it is gone, and tells those who watch.
+    /// Stores a change or a deletion, and notifies watchers.
     pub fn commit(&mut self, kind: Kind, key: &Key, new: Option<Value>) -> Change {
         self.version += 1;
         let version = self.version;
@@ -164,10 +165,10 @@ impl Store {
         let gone = new.is_none();
         let value = new.unwrap_or_else(|| old.as_ref().map(|old| old.value.clone()).unwrap_or_default());
         let new = Arc::new(Object::new(value, version));
-        let found_as_before = |old: &Arc<Object>| !gone && is_found_as(old, &new);
+        let found_as_before = |old: &Arc<Object>| !gone && is_indexed_alike(old, &new);
         let found_as_before = old.as_ref().is_some_and(found_as_before);
         if let Some(old) = old.as_ref().filter(|_| !found_as_before) {
-            self.unlist(kind, key, old);
+            self.unindex(kind, key, old);
         }
         let table = &mut self.tables[kind as usize];
         if gone {
@@ -175,7 +176,7 @@ impl Store {
         } else {
             table.objects.insert(key.clone(), new.clone());
             if !found_as_before {
-                self.enlist(kind, key, &new);
+                self.index(kind, key, &new);
             }
         }
         let change = Change {
@@ -198,32 +199,60 @@ impl Store {
         change
     }
 
-    /// Forgets all changes up to now, as an API server does that has been compacted or started anew.
+    /// The objects of a kind, for [`Store::restore`].
+    #[cfg(test)]
+    pub fn backup(&self) -> Backup {
+        Backup {
+            version: self.version,
+            tables: self.tables.each_ref().map(|table| table.objects.clone()),
+        }
+    }
+
+    /// Restores etcd from a backup: versions go back, and all watches end.
+    #[cfg(test)]
+    pub fn restore(&mut self, backup: Backup) {
+        self.version = backup.version;
+        for (table, objects) in self.tables.iter_mut().zip(backup.tables) {
+            *table = Table {
+                objects,
+                ..Table::default()
+            };
+        }
+        self.saved_lists.clear();
+        (self.by_owner, self.by_uid, self.pods_by_node) = Default::default();
+        for kind in Kind::ALL {
+            let objects = self.tables[kind as usize].objects.clone();
+            for (key, object) in &objects {
+                self.index(kind, key, object);
+            }
+        }
+    }
+
+    /// Drops the history, as an API server does after compaction or a restart.
     pub fn forget(&mut self) {
         for table in &mut self.tables {
             table.history.clear();
             table.forgotten = self.version;
         }
-        self.snapshots.clear();
+        self.saved_lists.clear();
     }
 
-    /// Shows an object as another one than before, without a new version and without a word.
-    pub fn show(&mut self, kind: Kind, key: &Key, value: Value) {
+    /// Replaces an object without a new version or a notification.
+    pub fn replace_in_place(&mut self, kind: Kind, key: &Key, value: Value) {
         if let Some(object) = self.tables[kind as usize].objects.get_mut(key) {
             *object = Arc::new(Object::new(value, object.version));
         }
     }
 
-    /// Ends all watches of a kind, and forgets its changes.
-    pub fn begin_anew(&mut self, kind: Kind) {
+    /// Ends all watches of a kind, and drops its history.
+    pub fn expire_watches(&mut self, kind: Kind) {
         let table = &mut self.tables[kind as usize];
         table.watchers.clear();
         table.history.clear();
         table.forgotten = self.version;
     }
 
-    /// All objects of a kind as they were so many versions ago, and which version that was; no further back than what is
-    /// remembered.
+    /// All objects of a kind as they were `lag` versions ago, limited by the history, and that version.
     pub fn earlier(&self, kind: Kind, filter: &Filter, lag: u64) -> (u64, Vec<Arc<Object>>) {
         let table = &self.tables[kind as usize];
         let version = self.version.saturating_sub(lag).max(table.forgotten).max(1);
@@ -240,7 +269,7 @@ impl Store {
         (version, objects.into_values().collect())
     }
 
-    /// Tells `to` of all changes after `since`, and of those to come. The oldest version that is known is the error.
+    /// Sends all changes after `since` to `to`. Fails with the oldest known version if `since` is older.
     pub fn watch(
         &mut self,
         kind: Kind,
@@ -256,7 +285,7 @@ impl Store {
         let later = table.history.partition_point(|change| change.version <= since);
         for change in table.history.range(later..) {
             if let Some(event) = event(change, &filter, metadata_only) {
-                let _ = to.send(event); // whoever has gone by now is dropped with the next change
+                let _ = to.send(event); // a closed watcher is removed with the next change
             }
         }
         table.watchers.push(Watcher {
@@ -267,23 +296,23 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps the rest of a list, and says under which number.
-    pub fn keep(&mut self, snapshot: Snapshot) -> u64 {
+    /// Stores the rest of a list, and returns its number.
+    pub fn save_list(&mut self, snapshot: SavedList) -> u64 {
         self.lists += 1;
-        self.snapshots.push_back((self.lists, snapshot));
-        if self.snapshots.len() > SNAPSHOTS {
-            self.snapshots.pop_front();
+        self.saved_lists.push_back((self.lists, snapshot));
+        if self.saved_lists.len() > MAX_SAVED_LISTS {
+            self.saved_lists.pop_front();
         }
         self.lists
     }
 
-    /// What was kept under a number.
-    pub fn kept(&self, number: u64) -> Option<Snapshot> {
-        let found = self.snapshots.iter().find(|(known, _)| *known == number);
+    /// The rest of a list by its number.
+    pub fn saved_list(&self, number: u64) -> Option<SavedList> {
+        let found = self.saved_lists.iter().find(|(known, _)| *known == number);
         found.map(|(_, snapshot)| snapshot.clone())
     }
 
-    fn enlist(&mut self, kind: Kind, key: &Key, object: &Object) {
+    fn index(&mut self, kind: Kind, key: &Key, object: &Object) {
         self.by_uid.insert(object.uid().to_owned(), (kind, key.clone()));
         for owner in object.owners() {
             let owned = self.by_owner.entry(owner.to_owned()).or_default();
@@ -296,7 +325,7 @@ impl Store {
         }
     }
 
-    fn unlist(&mut self, kind: Kind, key: &Key, object: &Object) {
+    fn unindex(&mut self, kind: Kind, key: &Key, object: &Object) {
         self.by_uid.remove(object.uid());
         for owner in object.owners() {
             if let Some(owned) = self.by_owner.get_mut(owner) {
@@ -314,13 +343,13 @@ impl Store {
     }
 }
 
-/// Whether an object is found by what the other one was.
-fn is_found_as(old: &Object, new: &Object) -> bool {
+/// Whether both versions have the same index entries.
+fn is_indexed_alike(old: &Object, new: &Object) -> bool {
     let same = |field: &str| old.value["metadata"][field] == new.value["metadata"][field];
     same("uid") && same("ownerReferences") && old.text("/spec/nodeName") == new.text("/spec/nodeName")
 }
 
-/// A line of a watch: what the change is to somebody who sees only what the filter lets through.
+/// The watch event of a change, as a watcher with this filter sees it.
 fn event(change: &Change, filter: &Filter, metadata_only: bool) -> Option<Bytes> {
     let before = change.old.as_ref().is_some_and(|old| filter.matches(old));
     let after = !change.gone && filter.matches(&change.new);
@@ -331,15 +360,12 @@ fn event(change: &Change, filter: &Filter, metadata_only: bool) -> Option<Bytes>
         (true, false) => "DELETED",
     };
     if type_ == "DELETED" && !change.gone {
-        // It is shown as it was when it could last be seen, with the version of the change.
+        // The last version that matched the filter, with the version of the change.
         let old = change.old.as_ref()?;
         let seen = Object::new(old.value.clone(), change.version);
         return Some(line(type_, seen.json(metadata_only)));
     }
-    Some(line(
-        type_,
-        change.new.json_after(change.old.as_deref(), metadata_only),
-    ))
+    Some(line(type_, change.new.json(metadata_only)))
 }
 
 /// A line of a watch.

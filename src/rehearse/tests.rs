@@ -1,4 +1,10 @@
-//! Whole roll-outs: the real controller, on a cluster in this process, in virtual time.
+//! Whole roll-outs of the real controller on a simulated cluster in virtual time.
 
+mod definition;
+mod engine;
+mod faults;
+mod load;
+mod marks;
+mod rng;
 mod rollout;
-mod storm;
+mod simulation;

@@ -1,66 +1,61 @@
-//! What a rehearsal amounts to: through, or why not, in one line that names the Plan and what is in its way. Pure.
+//! The verdict of a rehearsal in one line, which names the Plan and its blocker. Pure.
+
+mod waits;
 
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 
-use super::nodes::{Asks, contradiction};
-use super::play::{Ending, Outcome, PlanEnd};
-use super::record::{BUDGET, Wait};
-use crate::api::selector::Selector;
+use super::nodes::{PlanSelector, contradiction};
+use super::report::TimeFormat;
+use super::run::{Ending, Outcome, PlanOutcome};
+use crate::api::selector::explain;
 use crate::api::window::Window;
-use crate::api::{NodeProgress, PlanStatus};
+use crate::api::{ConditionType, NodePhase, NodeProgress, PlanStatus};
 
-/// Whether a Plan fails, or only gets no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum How {
-    /// A node failed, or the Plan cannot be carried out as it is.
+pub enum Problem {
+    /// A node failed, or the Plan is invalid.
     Fails,
-    /// It waits for something that does not come.
+    /// It waits for something that will not happen.
     Stalls,
 }
 
-/// Why a Plan is not through.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reason {
-    /// Name of the Plan.
+pub struct UnfinishedPlan {
     pub plan: String,
-    /// Whether it fails or stalls.
-    pub how: How,
-    /// Why, as a sentence about the Plan without its subject.
+    pub how: Problem,
+    /// The predicate of a sentence about the Plan.
     pub why: String,
-    /// The Plan that it waits for, if that is why.
+    /// The Plan that it waits for, if that is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
 }
 
-/// What a rehearsal amounts to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// All Plans would be complete.
     pub complete: bool,
-    /// The last line: that they would be, or the reason why not.
+    /// The last line of the report.
     pub line: String,
-    /// Why which Plan would not, the cause first.
+    /// The incomplete Plans, causes first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<UnfinishedPlan>,
 }
 
-/// Judges a rehearsal.
-pub fn judge(outcome: &Outcome) -> Verdict {
-    let mut reasons: Vec<Reason> = outcome
+/// Decides about the outcome of a rehearsal.
+pub fn judge(outcome: &Outcome, times: &TimeFormat) -> Verdict {
+    let mut reasons: Vec<UnfinishedPlan> = outcome
         .plans
         .iter()
         .filter(|plan| plan.rehearsed)
         .filter_map(|plan| reason(plan, outcome))
         .collect();
-    // What others wait for comes before those who wait.
+    // A Plan comes before those that wait for it.
     let waiting: BTreeMap<String, String> = reasons
         .iter()
         .filter_map(|reason| Some((reason.plan.clone(), reason.waits_for.clone()?)))
@@ -74,19 +69,19 @@ pub fn judge(outcome: &Outcome) -> Verdict {
     });
     let line = match (reasons.first(), outcome.ending) {
         (Some(first), Ending::Limit(limit)) => format!(
-            "would not be through within {}: Plan {} {}",
+            "would not complete within {}: Plan {} {}",
             duration(limit),
             first.plan,
             first.why
         ),
         (Some(first), _) => {
             let would = match first.how {
-                How::Fails => "would fail",
-                How::Stalls => "would stall",
+                Problem::Fails => "would fail",
+                Problem::Stalls => "would stall",
             };
             format!("{would}: Plan {} {}", first.plan, first.why)
         }
-        (None, _) => through(outcome),
+        (None, _) => through(outcome, times),
     };
     Verdict {
         complete: reasons.is_empty(),
@@ -95,100 +90,98 @@ pub fn judge(outcome: &Outcome) -> Verdict {
     }
 }
 
-fn through(outcome: &Outcome) -> String {
+fn through(outcome: &Outcome, times: &TimeFormat) -> String {
     let done: usize = outcome
         .plans
         .iter()
         .filter(|plan| plan.rehearsed)
-        .map(|plan| outcome.record.turns(plan.name()).count())
+        .map(|plan| outcome.record.node_runs(plan.name()).count())
         .sum();
     let plans = outcome.plans.iter().filter(|plan| plan.rehearsed).count();
-    let plans = counted(plans, "Plan");
+    let plans = pluralized(plans, "Plan");
     if done == 0 {
         return format!("complete: {plans}, and nothing to do: all nodes are done already");
     }
     format!(
         "complete: {plans}, {}, in {}, at {}",
-        counted(done, "node"),
+        pluralized(done, "node"),
         duration(outcome.end.duration_since(outcome.start)),
-        outcome.end.strftime("%Y-%m-%d %H:%M:%S UTC")
+        times.end(outcome.end)
     )
 }
 
-/// Why a Plan is not through, if it is not.
-fn reason(end: &PlanEnd, outcome: &Outcome) -> Option<Reason> {
+/// Why a Plan is not complete.
+fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
     let status = end.plan.status.clone().unwrap_or_default();
     let says = |how, why: String| {
-        Some(Reason {
+        Some(UnfinishedPlan {
             plan: end.name().to_owned(),
             how,
             why,
             waits_for: None,
         })
     };
-    if let Some(why) = denied(&status, "Validated") {
-        return says(How::Fails, format!("is not valid: {why}"));
+    if let Some(why) = denied(&status, ConditionType::Validated) {
+        return says(Problem::Fails, format!("is not valid: {why}"));
     }
-    if let Some(why) = denied(&status, "LatestResolved") {
-        return says(How::Fails, format!("has no version: {why}"));
+    if let Some(why) = denied(&status, ConditionType::LatestResolved) {
+        return says(Problem::Fails, format!("has no version: {why}"));
     }
     let active = status.active.as_deref().unwrap_or_default();
-    let failed: Vec<&NodeProgress> = active.iter().filter(|node| node.phase == "Failed").collect();
+    let failed: Vec<&NodeProgress> = active
+        .iter()
+        .filter(|node| node.phase == NodePhase::Failed)
+        .collect();
     if let Some(first) = failed.first() {
-        let reason = first.reason.as_deref().unwrap_or("Failed");
+        let reason = first.reason.as_deref().unwrap_or(NodePhase::Failed.name());
         let message = first.message.as_deref().unwrap_or_default();
         let others = match failed.len() - 1 {
             0 => String::new(),
-            others => format!(" (and on {})", counted(others, "more node")),
+            others => format!(" (and on {})", pluralized(others, "more node")),
         };
-        return says(
-            How::Fails,
-            format!(
-                "failed on {}{others}: {reason}: {}{}{}",
-                first.name,
-                one_line(message),
-                waited(end.name(), &first.name, outcome),
-                left(&status)
-            ),
+        let (waited, waits_for) = match waits::waited(end, &first.name, outcome) {
+            Some((waited, plan)) => (format!("; {waited}"), plan),
+            None => (String::new(), None),
+        };
+        let why = format!(
+            "failed on {}{others}: {reason}: {}{waited}{}",
+            first.name,
+            one_line(message),
+            left(&status)
         );
+        return says(Problem::Fails, why).map(|reason| UnfinishedPlan { waits_for, ..reason });
     }
     let counts = status.nodes.unwrap_or_default();
     if end.complete {
         return if counts.selected + counts.disabled == 0 {
-            says(How::Fails, format!("selects no node: {}", nobody(end, outcome)))
+            says(
+                Problem::Fails,
+                format!("selects no node: {}", nobody(end, outcome)),
+            )
         } else {
             None
         };
     }
-    let at_work: Vec<&NodeProgress> = active.iter().filter(|node| node.phase != "Waiting").collect();
-    if let Some(other) = &end.depends {
-        let preparing: Vec<_> = at_work.iter().filter(|node| node.phase == "Preparing").collect();
-        if let Some(first) = preparing.first() {
-            let nodes = match preparing.len() {
-                1 => format!("{} waits", first.name),
-                count => format!("{} wait", counted(count, "node")),
-            };
-            return Some(Reason {
-                plan: end.name().to_owned(),
-                how: How::Stalls,
-                why: format!(
-                    "gets no further: {nodes} in `prepare` for {}",
-                    depends(end, other, outcome)
-                ),
-                waits_for: Some(other.clone()),
-            });
-        }
+    let at_work: Vec<&NodeProgress> = active
+        .iter()
+        .filter(|node| node.phase != NodePhase::Waiting)
+        .collect();
+    if let Some(reason) = waits::stalled_in_prepare(end, outcome) {
+        return Some(reason);
+    }
+    if let Some(reason) = waits::stalled_unscheduled(end, outcome, &left(&status)) {
+        return Some(reason);
     }
     let held_up = at_work.iter().find(|node| node.reason.is_some());
     if let Some(node) = held_up.or(at_work.first()) {
         let why = match (&node.reason, &node.message) {
             (Some(reason), Some(message)) => format!("{reason}: {}", one_line(message)),
-            (Some(reason), None) => reason.clone(),
-            (None, _) => format!("it is {} for ever", node.phase),
+            (Some(reason), None) => reason.to_string(),
+            (None, _) => format!("it stays {}", node.phase),
         };
         return says(
-            How::Stalls,
-            format!("gets no further on {}: {why}{}", node.name, left(&status)),
+            Problem::Stalls,
+            format!("makes no progress on {}: {why}{}", node.name, left(&status)),
         );
     }
     let waiting = active.iter().find(|node| node.reason.is_some());
@@ -196,7 +189,10 @@ fn reason(end: &PlanEnd, outcome: &Outcome) -> Option<Reason> {
     let why = if let Some((reason, message)) = told {
         format!("starts no node: {reason}: {}", one_line(message))
     } else {
-        let complete = status.conditions.iter().find(|one| one.type_ == "Complete");
+        let complete = status
+            .conditions
+            .iter()
+            .find(|one| one.type_ == ConditionType::Complete);
         let text = complete.map(|one| {
             let reason = one.reason.as_deref().unwrap_or_default();
             format!(
@@ -205,39 +201,18 @@ fn reason(end: &PlanEnd, outcome: &Outcome) -> Option<Reason> {
             )
         });
         format!(
-            "is not looked at{}",
+            "is not reconciled{}",
             text.map_or_else(String::new, |text| format!(": {text}"))
         )
     };
     says(
-        How::Stalls,
+        Problem::Stalls,
         format!("{why}{}{}", short_window(end), left(&status)),
     )
 }
 
-/// The budget that a node waited for until the Plan failed there, so that its upgrade never began.
-fn waited(plan: &str, node: &str, outcome: &Outcome) -> String {
-    let turn = outcome.record.turns(plan).find(|(name, _)| *name == node);
-    let Some((_, turn)) = turn else {
-        return String::new();
-    };
-    let failed = turn.until.unwrap_or(outcome.end);
-    let was_over = |wait: &Wait| {
-        let mut upgrades = turn.stays.iter().filter(|stay| stay.phase == "Upgrading");
-        upgrades.any(|stay| stay.since >= wait.since)
-    };
-    let waits = outcome.record.waits().into_iter().filter(|wait| {
-        wait.plan == plan && wait.node.as_deref() == Some(node) && wait.reason == BUDGET && !was_over(wait)
-    });
-    let last = waits.max_by_key(|wait| wait.until.unwrap_or(failed));
-    last.map_or_else(String::new, |wait| {
-        let long = wait.until.unwrap_or(failed).duration_since(wait.since);
-        format!("; it waited {} for {}", duration(long), wait.blocker)
-    })
-}
-
-/// What a condition says that does not hold.
-fn denied(status: &PlanStatus, type_: &str) -> Option<String> {
+/// The message of a condition that is False.
+fn denied(status: &PlanStatus, type_: ConditionType) -> Option<String> {
     let found = status
         .conditions
         .iter()
@@ -253,80 +228,32 @@ fn left(status: &PlanStatus) -> String {
     }
 }
 
-/// What nodes wait for that wait for another Plan, as K3s' and RKE2's `prepare` do.
-fn depends(end: &PlanEnd, other: &str, outcome: &Outcome) -> String {
-    let Some(plan) = outcome.plans.iter().find(|plan| plan.name() == other) else {
-        return format!("Plan {other}, which is neither in the files nor on the cluster");
-    };
-    if !plan.complete {
-        return format!("Plan {other}, which does not complete");
-    }
-    let version = end
-        .plan
-        .status
-        .as_ref()
-        .and_then(|status| status.latest_version.clone());
-    let version = version.unwrap_or_default();
-    let behind = outcome.nodes.iter().find_map(|(name, labels)| {
-        let kubelet = outcome.kubelets.get(name)?;
-        let is_control = labels.contains_key(CONTROL_PLANE);
-        (is_control && kubelet.replace('+', "-") != version).then(|| format!("{name} runs {kubelet}"))
-    });
-    match behind {
-        Some(behind) => format!("control-plane nodes of version {version}, and {behind}"),
-        None => format!("control-plane nodes of version {version}, of which there are none"),
-    }
-}
-
-/// Label of the nodes whose versions a `prepare` looks at.
+/// Label of the nodes whose versions `prepare` checks.
 pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// Why a Plan selects no node: the first thing that it asks for and that no node has.
-fn nobody(end: &PlanEnd, outcome: &Outcome) -> String {
-    let asks = Asks {
+/// Why a Plan selects no node: the first requirement that no node meets.
+fn nobody(end: &PlanOutcome, outcome: &Outcome) -> String {
+    let selector = PlanSelector {
         plan: end.name(),
         selector: end.plan.spec.node_selector.as_ref(),
+        ..PlanSelector::default()
     };
-    if let Some(why) = contradiction(&asks) {
+    if let Some(why) = contradiction(&selector) {
         return why;
     }
     let selector = end.plan.spec.node_selector.clone().unwrap_or_default();
-    let labels = selector.match_labels.iter().flatten().map(|(key, value)| {
-        let one = LabelSelector {
-            match_labels: Some([(key.clone(), value.clone())].into()),
-            match_expressions: None,
-        };
-        (format!("the label {key}={value}"), one)
-    });
-    let expressions = selector.match_expressions.iter().flatten().map(|expression| {
-        let one = LabelSelector {
-            match_labels: None,
-            match_expressions: Some(vec![expression.clone()]),
-        };
-        let (key, values) = (
-            &expression.key,
-            expression.values.as_deref().unwrap_or_default().join(", "),
-        );
-        let text = match expression.operator.as_str() {
-            "In" => format!("the label {key} with one of {values}"),
-            "NotIn" => format!("the label {key} without one of {values}"),
-            "DoesNotExist" => format!("no label {key}"),
-            _ => format!("the label {key}"),
-        };
-        (text, one)
-    });
-    let missing = labels.chain(expressions).find(|(_, one)| {
-        Selector::new(Some(one)).is_ok_and(|one| !outcome.nodes.values().any(|labels| one.matches(labels)))
-    });
-    let of = counted(outcome.nodes.len(), "node");
+    let requirements = explain::requirements(&selector);
+    let mut requirements = requirements.iter();
+    let missing = requirements.find(|one| !outcome.nodes.values().any(|labels| one.matches(labels)));
+    let of = pluralized(outcome.nodes.len(), "node");
     match missing {
-        Some((text, _)) => format!("none of {of} has {text}"),
-        None => format!("none of {of} has all that spec.nodeSelector asks for"),
+        Some(one) => format!("none of {of} has {}", one.text),
+        None => format!("none of {of} meets all requirements of spec.nodeSelector"),
     }
 }
 
-/// A window that is too short to be of use is worth saying.
-fn short_window(end: &PlanEnd) -> String {
+/// A remark about a window that is too short.
+fn short_window(end: &PlanOutcome) -> String {
     let Some(spec) = &end.plan.spec.window else {
         return String::new();
     };
@@ -336,12 +263,12 @@ fn short_window(end: &PlanEnd) -> String {
     }
 }
 
-/// Messages of several lines are told as one.
+/// Joins the lines of a message.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn counted(number: usize, word: &str) -> String {
+pub(super) fn pluralized(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 

@@ -1,27 +1,25 @@
-//! What an API server does with a write before it stores it: metadata that is its own, preconditions, what may change and what
-//! a change counts as.
+//! Processing of a write before it is stored: server-side metadata, preconditions, validation and the generation.
 
 use std::sync::Arc;
 
-use super::fault::Fault;
 use super::resources::Kind;
-use super::rules;
 use super::state::{State, seconds};
-use super::store::object::{has_finalizers, is_leaving, text};
+use super::status_error::StatusError;
+use super::store::object::{has_finalizers, is_being_deleted, text};
 use super::store::{Key, Object};
+use super::strategy;
 use crate::rehearse::json::{Map, Value};
 
-/// How many names are tried that `generateName` may become (`maxNameGenerationCreateAttempts`, KEP-4420).
+/// Number of attempts to generate a name (`maxNameGenerationCreateAttempts`, KEP-4420).
 const GENERATED_TRIES: usize = 8;
-/// Longest name that `generateName` leaves room for (`maxGeneratedNameLength`).
+/// Maximum length of the prefix for `generateName` (`maxGeneratedNameLength`).
 const MAX_GENERATED: usize = 58;
 
-/// What of an object is written.
+/// The part of an object that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// All but its status.
+pub(super) enum WriteTarget {
+    /// Everything but its status.
     Whole,
-    /// Its status.
     Status,
 }
 
@@ -37,31 +35,31 @@ pub(super) fn merge(target: &mut Value, patch: &Value) {
     let Some(target) = target.as_object_mut() else {
         return;
     };
-    for (key, value) in fields {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            merge(target.or_insert(key, Value::Null), value);
-        }
+    // Each change of a map's size copies it: once for all fields.
+    if fields.iter().any(|(_, value)| value.is_null()) {
+        target.retain(|key| !fields.get(key).is_some_and(Value::is_null));
+    }
+    target.insert_missing(fields.iter().filter(|(_, value)| !value.is_null()));
+    for (key, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+        merge(target.or_insert(key, Value::Null), value);
     }
 }
 
 impl State {
-    /// Makes an object.
     pub(super) fn create(
         &mut self,
         kind: Kind,
         namespace: &str,
         mut value: Value,
         dry_run: bool,
-    ) -> Result<Arc<Object>, Fault> {
+    ) -> Result<Arc<Object>, StatusError> {
         self.name(kind, namespace, &mut value)?;
         let key = Key::new(namespace, text(&value, "/metadata/name"));
-        if kind.facts().namespaced && self.get(Kind::Namespace, "", namespace).is_none() {
-            return Err(Fault::not_found(Kind::Namespace, namespace));
+        if kind.resource_type().namespaced && self.get(Kind::Namespace, "", namespace).is_none() {
+            return Err(StatusError::not_found(Kind::Namespace, namespace));
         }
         if self.store.get(kind, &key).is_some() {
-            return Err(Fault::already_exists(kind, &key.name));
+            return Err(StatusError::already_exists(kind, &key.name));
         }
         let (uid, now) = (self.ids.uuid(), seconds(self.now()));
         let meta = &mut value["metadata"];
@@ -72,21 +70,21 @@ impl State {
                 meta.remove(field);
             }
         }
-        if kind.facts().counts_generations {
+        if kind.resource_type().counts_generations {
             value["metadata"]["generation"] = 1.into();
         }
-        rules::default(kind, &mut value);
+        strategy::default(kind, &mut value);
         self.check(kind, &key.name, None, &value)?;
-        tidy(&mut value);
+        drop_empty_metadata(&mut value);
         if dry_run {
             return Ok(Arc::new(Object::new(value, 0)));
         }
         Ok(self.commit(kind, &key, Some(value)).new)
     }
 
-    /// Checks what an object says of itself, and gives it a name where it has none.
-    fn name(&mut self, kind: Kind, namespace: &str, value: &mut Value) -> Result<(), Fault> {
-        let facts = kind.facts();
+    /// Validates the metadata, and generates a name if there is none.
+    fn name(&mut self, kind: Kind, namespace: &str, value: &mut Value) -> Result<(), StatusError> {
+        let facts = kind.resource_type();
         if !value["metadata"].is_object() {
             value["metadata"] = Map::new().into();
         }
@@ -96,7 +94,7 @@ impl State {
         ] {
             let said = value[field].as_str().unwrap_or_default();
             if !said.is_empty() && said != right {
-                return Err(Fault::bad_request(format!(
+                return Err(StatusError::bad_request(format!(
                     "the {field} in the data ({said}) does not match the expected {field} ({right})"
                 )));
             }
@@ -104,12 +102,12 @@ impl State {
         }
         let said = text(value, "/metadata/namespace");
         if !said.is_empty() && said != namespace {
-            return Err(Fault::bad_request(
+            return Err(StatusError::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
         }
         if !text(value, "/metadata/resourceVersion").is_empty() {
-            return Err(Fault::bad_request(
+            return Err(StatusError::bad_request(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
@@ -121,7 +119,7 @@ impl State {
             if base.is_empty() {
                 let why = "Required value: name or generateName is required".to_owned();
                 let cause = ("metadata.name".to_owned(), "FieldValueRequired", why);
-                return Err(Fault::invalid(kind, "", &[cause]));
+                return Err(StatusError::invalid(kind, "", &[cause]));
             }
             base.truncate(MAX_GENERATED);
             let mut name = format!("{base}{}", self.ids.suffix());
@@ -136,22 +134,22 @@ impl State {
         Ok(())
     }
 
-    /// Writes a part of an object. `make` gives what it is to be from what it is.
+    /// Writes a part of an object. `make` computes the new value from the old one.
     pub(super) fn update(
         &mut self,
         kind: Kind,
         key: &Key,
-        part: Part,
+        part: WriteTarget,
         dry_run: bool,
-        make: impl FnOnce(&Value) -> Result<Value, Fault>,
-    ) -> Result<Arc<Object>, Fault> {
+        make: impl FnOnce(&Value) -> Result<Value, StatusError>,
+    ) -> Result<Arc<Object>, StatusError> {
         let Some(old) = self.store.get(kind, key).cloned() else {
-            return Err(Fault::not_found(kind, &key.name));
+            return Err(StatusError::not_found(kind, &key.name));
         };
         let mut new = make(&old.value)?;
         let said = text(&new, "/metadata/resourceVersion");
         if said != old.meta("resourceVersion") {
-            return Err(Fault::modified(kind, &key.name));
+            return Err(StatusError::modified(kind, &key.name));
         }
         for (field, right) in [
             ("/metadata/name", &*key.name),
@@ -162,12 +160,12 @@ impl State {
                     "the name of the object ({}) does not match the name on the URL",
                     text(&new, field)
                 );
-                return Err(Fault::bad_request(why));
+                return Err(StatusError::bad_request(why));
             }
         }
         if text(&new, "/metadata/uid") != old.uid() {
             let value = &new["metadata"]["uid"];
-            return Err(Fault::immutable(kind, &key.name, "metadata.uid", value));
+            return Err(StatusError::immutable(kind, &key.name, "metadata.uid", value));
         }
         let own = &old.value["metadata"];
         for field in [
@@ -182,28 +180,29 @@ impl State {
             restore(&mut new, field, &old.value);
         }
         match part {
-            Part::Whole if kind.facts().has_status => restore(&mut new, "status", &old.value),
-            Part::Whole => {}
-            // Of a custom resource nothing else is taken; Kubernetes' own types take labels and annotations too.
-            Part::Status if kind == Kind::Plan => restore_all_but_status(&mut new, &old.value),
-            Part::Status => {
+            WriteTarget::Whole if kind.resource_type().has_status => restore(&mut new, "status", &old.value),
+            WriteTarget::Whole => {}
+            // A status write of a custom resource changes nothing else; Kubernetes' own types also take labels and
+            // annotations.
+            WriteTarget::Status if kind == Kind::Plan => restore_all_but_status(&mut new, &old.value),
+            WriteTarget::Status => {
                 restore(&mut new, "spec", &old.value);
                 restore(&mut new["metadata"], "ownerReferences", own);
             }
         }
-        tidy(&mut new);
+        drop_empty_metadata(&mut new);
         self.check(kind, &key.name, Some(&old.value), &new)?;
         if new == old.value {
             return Ok(old);
         }
-        if kind.facts().counts_generations && rules::is_another(&old.value, &new) {
+        if kind.resource_type().counts_generations && strategy::is_another(&old.value, &new) {
             new["metadata"]["generation"] = (generation(&old.value) + 1).into();
         }
         if dry_run {
             return Ok(Arc::new(Object::new(new, old.version)));
         }
-        // What was only kept by a finalizer goes with it.
-        let over = is_leaving(&new)
+        // An object that only a finalizer kept is deleted with its last finalizer.
+        let over = is_being_deleted(&new)
             && !has_finalizers(&new)
             && new["metadata"]["deletionGracePeriodSeconds"]
                 .as_i64()
@@ -216,9 +215,8 @@ impl State {
         Ok(change.new)
     }
 
-    /// Whether the object may be like that.
-    fn check(&self, kind: Kind, name: &str, old: Option<&Value>, new: &Value) -> Result<(), Fault> {
-        rules::check(kind, name, old, new)?;
+    fn check(&self, kind: Kind, name: &str, old: Option<&Value>, new: &Value) -> Result<(), StatusError> {
+        strategy::check(kind, name, old, new)?;
         if kind == Kind::Plan
             && let Some(schema) = self.plan_schema()
         {
@@ -228,12 +226,12 @@ impl State {
     }
 }
 
-/// How often what an object asks for has changed.
+/// The `generation` of an object.
 pub(super) fn generation(value: &Value) -> i64 {
     value["metadata"]["generation"].as_i64().unwrap_or_default()
 }
 
-/// A field that is not the writer's is as it was.
+/// Restores a field that the client may not write.
 fn restore(new: &mut Value, field: &str, old: &Value) {
     let Some(new) = new.as_object_mut() else { return };
     match old.get(field) {
@@ -260,8 +258,8 @@ fn restore_all_but_status(new: &mut Value, old: &Value) {
     }
 }
 
-/// Maps and lists of metadata that hold nothing are not stored, and who has written which field is not kept here.
-fn tidy(value: &mut Value) {
+/// Empty maps and lists of metadata are not stored. Field management is not simulated.
+fn drop_empty_metadata(value: &mut Value) {
     let Some(meta) = value["metadata"].as_object_mut() else {
         return;
     };

@@ -1,115 +1,117 @@
-//! Why a node, or a whole Plan, does not start. Each reason is a variant, never a string.
+//! Typed reasons why a node, or a whole Plan, does not start. [`Reason`] has the general meaning; the variants add the
+//! details of the message.
 
 use std::fmt;
 
 use jiff::Timestamp;
 
-use super::facts::Text;
+use super::facts::{NodeName, Text};
+use crate::api::Reason;
 
-/// A typed reason why a node is not started.
+/// Maximum number of nodes named in a message.
+const NODES_IN_MESSAGE: usize = 3;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
-    /// `concurrency` or `maxConcurrent` is used up.
+    /// All slots of `concurrency` or `maxConcurrent` are in use.
     NoSlot {
-        /// Nodes that may be worked on at a time.
         limit: i64,
+    },
+    /// The stored status has no room for another slot.
+    StatusFull {
+        /// The nodes with a slot.
+        slots: usize,
+    },
+    /// As many nodes are unavailable as `maxUnavailable` allows, and not all of them because of this Plan.
+    MaxUnavailable {
+        limit: i64,
+        /// Unavailable nodes that this Plan does not work on.
+        nodes: Vec<NodeName>,
     },
     /// `concurrency` and `maxConcurrent` are 0 or absent.
     ConcurrencyZero,
     /// The node is not Ready, and the Plan does not tolerate that.
     NodeNotReady,
-    /// Another disruptive Plan works on the node.
     NodeBusy {
-        /// The other Plan.
         plan: String,
     },
-    /// The window is closed.
     WindowClosed {
-        /// When it opens, if it ever does.
+        /// The next opening, if there is one.
         opens: Option<Timestamp>,
     },
-    /// `suspend` is true.
     Suspended,
-    /// The Plan is not valid, or its version is not known, or it has to be read again.
+    /// The Plan is invalid, has no version yet, or must be read again.
     NotReady,
-    /// The CRD that is served lacks fields.
+    /// The served CRD lacks fields of refit.
     SchemaOutdated {
-        /// Which.
+        /// The missing fields.
         missing: String,
     },
-    /// The Plan has lost fields that it had.
+    /// The Plan has lost fields to an old CRD.
     SpecPruned,
-    /// The controller may not do what it has to.
     MissingPermission {
         /// Verb and resource.
         what: String,
     },
-    /// An image cannot be read, or the version is no tag.
+    /// An image reference is invalid, or the version cannot be its tag.
     ImageInvalid {
-        /// Why.
         why: String,
     },
-    /// A setting of the controller is needed and empty.
     SettingMissing {
-        /// Name of the environment variable.
+        /// The environment variable.
         name: &'static str,
     },
-    /// Jobs that are not ours have both names that the Job could have.
+    /// Jobs that are not refit's have both names that the Job could have.
     NameTaken {
-        /// The name.
         job: String,
     },
-    /// A Job of an earlier Plan, or of an earlier machine, of this name is going away.
+    /// A Job of an earlier Plan or Node with the same name is being deleted.
     JobLeaving {
-        /// The Job.
         job: String,
     },
-    /// A pod of a Job that is gone is still at work on the node.
+    /// A pod of a deleted Job still runs on the node.
     PodLeaving {
-        /// The pod.
         pod: String,
     },
-    /// The channel gives an older version than the Plan has.
+    /// The channel offers an older version than the Plan has.
     ChannelWithdrawn {
-        /// What the channel gives.
         offered: String,
-        /// What the Plan has.
         current: String,
     },
-    /// The version that the Plan has is not in the range that its policy has.
+    /// The version of the Plan is outside of `versionPolicy.range`.
     VersionOutOfRange {
-        /// The version.
         version: String,
-        /// The range.
         range: String,
     },
-    /// Nobody has said yet what the tag of an image stands for.
+    /// The digest of an image tag has not been resolved yet.
     DigestUnknown {
-        /// The image.
         image: String,
-        /// Why not.
+        /// Empty while the request is in flight.
         why: String,
     },
-    /// The node's kubelet is further from the Plan's version than its policy allows, or cannot be compared with it.
+    /// The kubelet's version is too far from the Plan's version, or cannot be compared with it.
     MinorSkip {
-        /// Version of the kubelet.
         kubelet: Text,
-        /// Version of the Plan.
         version: Text,
-        /// By how many minor versions the two differ, where that can be said.
+        /// The difference in minor versions, if the two can be compared.
         skip: Option<u64>,
-        /// How many it may be.
+        /// `versionPolicy.maxMinorSkip`.
         limit: u64,
     },
-    /// The API server does not take the Job.
+    /// The Node cannot be read.
+    NodeUnreadable {
+        why: String,
+    },
+    /// The API server refused the Job.
     JobRefused {
-        /// What it said.
+        /// Its message.
         why: String,
     },
 }
 
 impl Blocker {
-    /// It keeps nodes from being begun with, and is no reason to leave one half done.
+    /// Whether the blocker only keeps new nodes from starting. Nodes that have started continue, because stopping would
+    /// leave them half upgraded.
     pub(super) fn is_for_new_nodes(&self) -> bool {
         matches!(
             self,
@@ -121,30 +123,42 @@ impl Blocker {
         )
     }
 
-    /// One word for conditions, events and metrics.
-    pub fn reason(&self) -> &'static str {
+    /// Whether the node waits only for other nodes to finish. A node that could not start anyway reports its own
+    /// blocker instead.
+    pub(super) fn is_for_want_of_room(&self) -> bool {
+        matches!(
+            self,
+            Self::NoSlot { .. } | Self::StatusFull { .. } | Self::MaxUnavailable { .. }
+        )
+    }
+
+    /// The reason for conditions, events and metrics.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::NoSlot { .. } => "NoSlot",
-            Self::ConcurrencyZero => "ConcurrencyZero",
-            Self::NodeNotReady => "NodeNotReady",
-            Self::NodeBusy { .. } => "NodeBusy",
-            Self::WindowClosed { .. } => "WindowClosed",
-            Self::Suspended => "Suspended",
-            Self::NotReady => "NotReady",
-            Self::SchemaOutdated { .. } => "SchemaOutdated",
-            Self::SpecPruned => "SpecPruned",
-            Self::MissingPermission { .. } => "MissingPermission",
-            Self::ImageInvalid { .. } => "ImageInvalid",
-            Self::SettingMissing { .. } => "SettingMissing",
-            Self::NameTaken { .. } => "NameTaken",
-            Self::JobLeaving { .. } => "JobLeaving",
-            Self::PodLeaving { .. } => "PodLeaving",
-            Self::ChannelWithdrawn { .. } => "ChannelWithdrawn",
-            Self::VersionOutOfRange { .. } => "VersionOutOfRange",
-            Self::DigestUnknown { why, .. } if why.is_empty() => "DigestPending",
-            Self::DigestUnknown { .. } => "DigestUnknown",
-            Self::MinorSkip { .. } => "MinorSkip",
-            Self::JobRefused { .. } => "JobRefused",
+            Self::NoSlot { .. } => Reason::NoSlot,
+            Self::StatusFull { .. } => Reason::StatusFull,
+            Self::MaxUnavailable { .. } => Reason::MaxUnavailable,
+            Self::ConcurrencyZero => Reason::ConcurrencyZero,
+            Self::NodeNotReady => Reason::NodeNotReady,
+            Self::NodeBusy { .. } => Reason::NodeBusy,
+            Self::WindowClosed { .. } => Reason::WindowClosed,
+            Self::Suspended => Reason::Suspended,
+            Self::NotReady => Reason::NotReady,
+            Self::SchemaOutdated { .. } => Reason::SchemaOutdated,
+            Self::SpecPruned => Reason::SpecPruned,
+            Self::MissingPermission { .. } => Reason::MissingPermission,
+            Self::ImageInvalid { .. } => Reason::ImageInvalid,
+            Self::SettingMissing { .. } => Reason::SettingMissing,
+            Self::NameTaken { .. } => Reason::NameTaken,
+            Self::JobLeaving { .. } => Reason::JobLeaving,
+            Self::PodLeaving { .. } => Reason::PodLeaving,
+            Self::ChannelWithdrawn { .. } => Reason::ChannelWithdrawn,
+            Self::VersionOutOfRange { .. } => Reason::VersionOutOfRange,
+            Self::DigestUnknown { why, .. } if why.is_empty() => Reason::DigestPending,
+            Self::DigestUnknown { .. } => Reason::DigestUnknown,
+            Self::MinorSkip { .. } => Reason::MinorSkip,
+            Self::NodeUnreadable { .. } => Reason::ObjectUnreadable,
+            Self::JobRefused { .. } => Reason::JobRefused,
         }
     }
 }
@@ -154,6 +168,22 @@ impl fmt::Display for Blocker {
         match self {
             Self::NoSlot { limit: 1 } => write!(f, "1 node at a time, and it is taken"),
             Self::NoSlot { limit } => write!(f, "{limit} nodes at a time, and all are taken"),
+            Self::StatusFull { slots } => {
+                write!(
+                    f,
+                    "the status of the Plan has no room for more than the {slots} nodes in progress"
+                )
+            }
+            Self::MaxUnavailable { limit, nodes } => {
+                write!(f, "spec.maxUnavailable is {limit}: no further node starts while ")?;
+                let (named, more) = nodes.split_at(nodes.len().min(NODES_IN_MESSAGE));
+                f.write_str(&named.join(", "))?;
+                match (nodes.len(), more.len()) {
+                    (1, _) => f.write_str(" is unavailable"),
+                    (_, 0) => f.write_str(" are unavailable"),
+                    (_, more) => write!(f, " and {more} more are unavailable"),
+                }
+            }
             Self::ConcurrencyZero => write!(f, "spec.concurrency is 0 or absent, so that no node is started"),
             Self::NodeNotReady => write!(f, "the node is not Ready"),
             Self::NodeBusy { plan } => write!(f, "Plan {plan} is at work on the node"),
@@ -208,6 +238,7 @@ impl fmt::Display for Blocker {
                 f,
                 "{version} cannot be compared with the node's kubelet, {kubelet}, as spec.versionPolicy.maxMinorSkip, {limit}, asks"
             ),
+            Self::NodeUnreadable { why } => write!(f, "the Node cannot be read: {why}"),
             Self::JobRefused { why } => write!(f, "the Job cannot be made: {why}"),
         }
     }

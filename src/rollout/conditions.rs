@@ -6,105 +6,105 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decide::Report;
-use super::facts::Text;
-use super::node::{Standing, failure_text};
-use super::plan::PlanView;
-use super::resolve::{Resolution, Resolved, Source};
+use super::facts::NodeName;
+use super::node::{NodeState, failure_text};
+use super::plan::PlanState;
+use super::resolve::Resolution;
+use super::state::ClusterState;
 use super::step::Key;
-use super::world::World;
-use crate::api::status::PlanCondition;
+use crate::api::text::{MAX_CONDITION_MESSAGE, shorten};
+use crate::api::{ConditionType, OpenEnum, PlanCondition, Reason};
 use crate::version::policy::Choice;
 
-/// Condition types, in the order in which status shows them: the Message column prints the first message.
-pub(super) const COMPLETE: &str = "Complete";
-pub(super) const VALIDATED: &str = "Validated";
-pub(super) const LATEST_RESOLVED: &str = "LatestResolved";
-/// Our own, of Plans that have a policy and follow a channel.
-pub(super) const UP_TO_DATE: &str = "UpToDate";
-
-/// What a condition is to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Says {
-    pub(super) type_: &'static str,
-    pub(super) status: bool,
-    pub(super) reason: String,
+pub(super) struct ConditionUpdate {
+    pub(super) type_: ConditionType,
+    pub(super) reason: Reason,
     pub(super) message: String,
 }
 
-impl Says {
-    pub(super) fn new(type_: &'static str, status: bool, reason: &str, message: impl Into<String>) -> Self {
+impl ConditionUpdate {
+    pub(super) fn new(type_: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
         Self {
             type_,
-            status,
-            reason: reason.to_owned(),
+            reason,
             message: message.into(),
         }
     }
 
-    /// The condition, with the times of the stored one where it says the same.
-    pub(super) fn write(self, stored: &[PlanCondition], now: Timestamp) -> PlanCondition {
-        let status = if self.status { "True" } else { "False" };
+    /// The condition. If it is unchanged, it keeps the times of the stored one.
+    pub(super) fn into_condition(self, stored: &[PlanCondition], now: Timestamp) -> PlanCondition {
+        let status = if self.reason.is_true() { "True" } else { "False" };
+        // Before it is compared with the stored one, which was shortened, too.
+        let message = shorten(&self.message, MAX_CONDITION_MESSAGE).into_owned();
         let known = find(stored, self.type_);
         let same_status = known.filter(|c| c.status == status);
         let same = same_status.filter(|c| {
-            c.reason.as_deref().unwrap_or_default() == self.reason
-                && c.message.as_deref().unwrap_or_default() == self.message
+            c.reason.as_ref().is_some_and(|reason| *reason == self.reason)
+                && c.message.as_deref().unwrap_or_default() == message
         });
         let stamp = || Some(seconds(now));
         PlanCondition {
-            type_: self.type_.to_owned(),
+            type_: self.type_.into(),
             status: status.to_owned(),
             last_update_time: same.and_then(|c| c.last_update_time.clone()).or_else(stamp),
             last_transition_time: same_status
                 .and_then(|c| c.last_transition_time.clone())
                 .or_else(stamp),
-            reason: Some(self.reason),
-            message: Some(self.message).filter(|m| !m.is_empty()),
+            reason: Some(self.reason.into()),
+            message: Some(message).filter(|m| !m.is_empty()),
         }
     }
 }
 
-/// The conditions of a Plan.
 pub(super) fn conditions(
-    world: &World,
-    plan: &PlanView,
-    nodes: &BTreeMap<Text, Standing>,
+    cluster: &ClusterState,
+    plan: &PlanState,
+    nodes: &BTreeMap<NodeName, NodeState>,
     report: &Report,
     now: Timestamp,
 ) -> Vec<PlanCondition> {
     let stored = plan.facts.status();
     let known = |type_| find(&stored.conditions, type_).cloned();
-    let write = |says: Says| says.write(&stored.conditions, now);
-    let unreadable = unreadable(world, plan);
+    let write = |update: ConditionUpdate| update.into_condition(&stored.conditions, now);
+    let unreadable = unreadable(cluster, plan);
     let invalid = match (&plan.invalid, &plan.resolution) {
         (Some(why), _) | (None, Resolution::MissingSecrets(why)) => Some(why.as_str()),
         _ => unreadable.as_deref(),
     };
-    // What is not known yet changes nothing: what was said of this very spec stands until it is.
+    // Until validation has finished, the stored result for the same spec stays.
     let pending = invalid.is_none() && plan.resolution == Resolution::Pending;
     let same_spec = stored
         .observed_generation
         .is_none_or(|seen| seen == plan.facts.generation());
-    let complete = known(COMPLETE)
+    let complete = known(ConditionType::Complete)
         .filter(|_| pending && same_spec)
-        .unwrap_or_else(|| write(complete(world, plan, nodes, report)));
+        .unwrap_or_else(|| write(complete(cluster, plan, nodes, report)));
     let validated = match invalid {
-        None => Says::new(VALIDATED, true, "PlanIsValid", ""),
-        Some(why) => Says::new(VALIDATED, false, "Error", why),
+        None => ConditionUpdate::new(ConditionType::Validated, Reason::PlanIsValid, ""),
+        Some(why) => ConditionUpdate::new(ConditionType::Validated, Reason::Error, why),
     };
     let resolved = match &plan.resolution {
-        Resolution::Resolved(Resolved {
-            source: Source::Version,
-            ..
-        }) => Some(write(Says::new(LATEST_RESOLVED, true, "Version", ""))),
-        Resolution::Resolved(Resolved {
-            source: Source::Channel,
-            ..
-        }) => Some(write(Says::new(LATEST_RESOLVED, true, "Channel", ""))),
-        Resolution::Failed(why) => Some(write(Says::new(LATEST_RESOLVED, false, "Error", why))),
-        Resolution::Held(why) => Some(write(Says::new(LATEST_RESOLVED, false, "Held", why))),
+        Resolution::Resolved(resolved) => {
+            let reason = resolved.source.reason();
+            Some(write(ConditionUpdate::new(
+                ConditionType::LatestResolved,
+                reason,
+                "",
+            )))
+        }
+        Resolution::Failed(why) => Some(write(ConditionUpdate::new(
+            ConditionType::LatestResolved,
+            Reason::Error,
+            why,
+        ))),
+        Resolution::Held(why) => Some(write(ConditionUpdate::new(
+            ConditionType::LatestResolved,
+            Reason::Held,
+            why,
+        ))),
         Resolution::Pending | Resolution::Reading(_) | Resolution::MissingSecrets(_) => {
-            known(LATEST_RESOLVED)
+            known(ConditionType::LatestResolved)
         }
     };
     let up_to_date = plan
@@ -112,8 +112,8 @@ pub(super) fn conditions(
         .as_ref()
         .filter(|_| plan.spec().version_policy.is_some());
     let up_to_date = up_to_date.and_then(|_| match plan.choice.as_ref().filter(|_| plan.policy.is_some()) {
-        Some(choice) => Some(write(up_to_date_says(choice))),
-        None => known(UP_TO_DATE),
+        Some(choice) => Some(write(up_to_date_update(choice))),
+        None => known(ConditionType::UpToDate),
     });
     [complete, write(validated)]
         .into_iter()
@@ -122,27 +122,42 @@ pub(super) fn conditions(
         .collect()
 }
 
-/// Whether the Plan is at the version that its channel offers, and if not, what keeps it from there.
-fn up_to_date_says(choice: &Choice) -> Says {
+/// Whether the Plan has the version that its channel offers, and otherwise what holds it back.
+fn up_to_date_update(choice: &Choice) -> ConditionUpdate {
     match (&choice.held, &choice.fault) {
-        (Some(held), _) => Says::new(UP_TO_DATE, false, held.refusal.reason(), held.message.clone()),
-        (None, Some(fault)) => Says::new(UP_TO_DATE, false, "NoVersion", fault.clone()),
-        (None, None) => Says::new(UP_TO_DATE, true, "Latest", ""),
+        (Some(held), _) => ConditionUpdate::new(
+            ConditionType::UpToDate,
+            (&held.refusal).into(),
+            held.message.clone(),
+        ),
+        (None, Some(fault)) => {
+            ConditionUpdate::new(ConditionType::UpToDate, Reason::NoVersion, fault.clone())
+        }
+        (None, None) => ConditionUpdate::new(ConditionType::UpToDate, Reason::Latest, ""),
     }
 }
 
-/// Why a secret that the Plan needs cannot be read.
-pub(super) fn unreadable(world: &World, plan: &PlanView) -> Option<String> {
+/// Why a Secret that the Plan needs cannot be read.
+pub(super) fn unreadable(cluster: &ClusterState, plan: &PlanState) -> Option<String> {
     let Resolution::Reading(name) = &plan.resolution else {
         return None;
     };
-    let trouble = world.troubles.get(&Key::Secret(name.clone()))?;
-    Some(format!("secrets {name:?} cannot be read: {}", trouble.message))
+    let failure = cluster.failures_by_step.get(&Key::Secret(name.clone()))?;
+    Some(format!("secrets {name:?} cannot be read: {}", failure.message))
 }
 
-fn complete(world: &World, plan: &PlanView, nodes: &BTreeMap<Text, Standing>, report: &Report) -> Says {
+fn complete(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    nodes: &BTreeMap<NodeName, NodeState>,
+    report: &Report,
+) -> ConditionUpdate {
     if plan.invalid.is_some() || plan.resolution.resolved().is_none() {
-        return Says::new(COMPLETE, false, "NotReady", "plan is not valid and resolved");
+        return ConditionUpdate::new(
+            ConditionType::Complete,
+            Reason::NotReady,
+            "plan is not valid and resolved",
+        );
     }
     if let Some((node, failed)) = nodes
         .iter()
@@ -150,48 +165,51 @@ fn complete(world: &World, plan: &PlanView, nodes: &BTreeMap<Text, Standing>, re
         .max_by_key(|(_, s)| s.since)
     {
         let text = failure_text(
-            &world.defaults.namespace,
+            &cluster.defaults.namespace,
             failed.job.as_deref().unwrap_or_default(),
             node,
             failed.reason.as_deref().unwrap_or_default(),
             failed.message.as_deref().unwrap_or_default(),
         );
-        return Says::new(COMPLETE, false, "JobFailed", text);
+        return ConditionUpdate::new(ConditionType::Complete, Reason::JobFailed, text);
     }
     if !nodes.is_empty() {
-        let refused = nodes
+        let known = |s: &NodeState| s.reason.as_ref().and_then(OpenEnum::known);
+        let refusal = |(node, s)| Some((node, s, known(s).filter(|reason| is_refusal(*reason))?));
+        let text = nodes
             .iter()
-            .find(|(_, s)| s.reason.as_deref().is_some_and(is_refusal));
-        let text = refused.map_or_else(String::new, |(node, s)| {
-            let why = s.message.as_deref().unwrap_or_default();
-            match s.reason.as_deref() {
-                Some("SettingMissing") => format!("{NO_JOB_FOR_NODE} {node}: {why}"),
-                _ => format!("Node {node}: {why}"),
-            }
-        });
-        return Says::new(COMPLETE, false, "SyncJob", text);
+            .find_map(refusal)
+            .map_or_else(String::new, |(node, s, reason)| {
+                let why = s.message.as_deref().unwrap_or_default();
+                match reason {
+                    Reason::SettingMissing => format!("{NO_JOB_FOR_NODE} {node}: {why}"),
+                    _ => format!("Node {node}: {why}"),
+                }
+            });
+        return ConditionUpdate::new(ConditionType::Complete, Reason::SyncJob, text);
     }
     if let Some(why) = &plan.selector_error {
-        return Says::new(
-            COMPLETE,
-            false,
-            SELECT_NODES_FAILED,
+        return ConditionUpdate::new(
+            ConditionType::Complete,
+            Reason::SelectNodesFailed,
             format!("Failed to select Nodes: {why}"),
         );
     }
     if report.waiting == 0 {
         let spec = plan.spec();
-        let text = match (&spec.node_selector, plan.nodes.selected() + plan.nodes.disabled()) {
+        let text = match (
+            &spec.node_selector,
+            plan.targets.selected() + plan.targets.disabled(),
+        ) {
             (None, _) => "spec.nodeSelector is absent, which selects no node",
             (Some(_), 0) => "spec.nodeSelector matches no node",
             _ => "",
         };
-        return Says::new(COMPLETE, true, "Complete", text);
+        return ConditionUpdate::new(ConditionType::Complete, Reason::Complete, text);
     }
-    let of_node = |(node, blocker): (&Text, &Blocker)| {
-        Says::new(
-            COMPLETE,
-            false,
+    let of_node = |(node, blocker): (&NodeName, &Blocker)| {
+        ConditionUpdate::new(
+            ConditionType::Complete,
             blocker.reason(),
             format!("Node {node}: {blocker}"),
         )
@@ -204,48 +222,46 @@ fn complete(world: &World, plan: &PlanView, nodes: &BTreeMap<Text, Standing>, re
             } else {
                 ""
             };
-            Says::new(COMPLETE, false, "Waiting", format!("{text}{never}"))
+            ConditionUpdate::new(ConditionType::Complete, Reason::Waiting, format!("{text}{never}"))
         }
         Some(Blocker::NodeNotReady) | None => {
             let not_ready = plan
-                .nodes
+                .targets
                 .not_ready()
                 .next()
                 .map(|node| (node, &Blocker::NodeNotReady));
             let first = report.nodes.iter().next().or(not_ready);
-            first.map_or_else(|| Says::new(COMPLETE, false, "Resolved", ""), of_node)
+            first.map_or_else(
+                || ConditionUpdate::new(ConditionType::Complete, Reason::Resolved, ""),
+                of_node,
+            )
         }
-        Some(blocker) => Says::new(COMPLETE, false, blocker.reason(), blocker.to_string()),
+        Some(blocker) => ConditionUpdate::new(ConditionType::Complete, blocker.reason(), blocker.to_string()),
     }
 }
 
-/// Reasons for which somebody has to do something before a node that has its slot goes on.
-fn is_refusal(reason: &str) -> bool {
+/// Whether a node with this reason, which has a slot, needs a person before it can continue.
+pub(super) fn is_refusal(reason: Reason) -> bool {
     matches!(
         reason,
-        "JobRefused"
-            | "PodRefused"
-            | "NameTaken"
-            | "ImageInvalid"
-            | "SettingMissing"
-            | "MissingPermission"
-            | NODE_REFUSED
+        Reason::JobRefused
+            | Reason::PodRefused
+            | Reason::NameTaken
+            | Reason::ImageInvalid
+            | Reason::SettingMissing
+            | Reason::MissingPermission
+            | Reason::NodeRefused
     )
 }
 
-/// Reason of a Plan whose `nodeSelector` cannot be read, of condition and event (S63).
-pub(super) const SELECT_NODES_FAILED: &str = "SelectNodesFailed";
-/// How the message begins of a node for which a setting of the controller is missing (S63, `ValidationFailed`).
-pub(super) const NO_JOB_FOR_NODE: &str = "Failed to create job for node";
-/// Reason of a node that cannot be patched.
-pub(super) const NODE_REFUSED: &str = "NodeRefused";
+/// Start of the message for a node when a setting of the controller is missing (S63).
+const NO_JOB_FOR_NODE: &str = "Failed to create job for node";
 
-/// The condition of a type.
-pub(super) fn find<'a>(conditions: &'a [PlanCondition], type_: &str) -> Option<&'a PlanCondition> {
+pub(super) fn find(conditions: &[PlanCondition], type_: ConditionType) -> Option<&PlanCondition> {
     conditions.iter().find(|c| c.type_ == type_)
 }
 
-/// A time as conditions have it: RFC 3339, whole seconds.
+/// A time in the format of conditions: RFC 3339, whole seconds.
 pub(super) fn seconds(at: Timestamp) -> String {
     format!("{at:.0}")
 }

@@ -1,157 +1,182 @@
-//! The decision: observe → validate → resolve → decide → act → report is the pipeline, and this is its middle.
+//! The decision. The pipeline is observe → validate → resolve → decide → act → report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::conditions::NODE_REFUSED;
-use super::event::{Event, EventType};
-use super::facts::{SecretFacts, Text};
-use super::node::{Question, Stand, Standing};
-use super::plan::PlanView;
-use super::start::{self, Busy, Standings};
-use super::status::{WAITING, report};
-use super::step::{Key, Step};
-use super::world::{Hold, World};
-use super::{digests, give_back, next, resolve};
-use crate::api::NodeProgress;
-use crate::api::names::ANNOTATION_POLL_NOW;
-use crate::channel::Named;
+use super::facts::{BootId, JobFacts, NodeName, PlanName, PodFacts, PodUid, SecretFacts};
+use super::node::{NodeDecision, NodeReconciler, NodeState};
+use super::plan::PlanState;
+use super::poll::{self, Poll};
+use super::start::{self, DisruptionLocks, NodeStates};
+use super::state::{ClusterState, WriteBlock};
+use super::status::report;
+use super::step::{Key, Query, Step};
+use super::{digests, release};
+use crate::api::{NodePhase, NodeProgress, OpenEnum, Reason};
 use crate::job::digest;
 
-/// What is to be done now, why the rest waits, and when to look again.
+/// The steps to take now, why the other nodes wait, and the time of the next decision.
 #[must_use = "a decision does nothing by itself"]
 #[derive(Debug, Default, PartialEq)]
 pub struct Decision {
-    /// What is to be done, in no order.
+    /// Steps, in no particular order.
     pub steps: Vec<Step>,
-    /// When to look again, if nothing happens before.
-    pub wake: Option<Timestamp>,
+    /// When to decide again, if nothing happens before.
+    pub requeue_at: Option<Timestamp>,
     /// Why nodes wait, by Plan.
-    pub reports: BTreeMap<Text, Report>,
+    pub reports: BTreeMap<PlanName, Report>,
 }
 
 /// Why the nodes of a Plan wait.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Why those wait of which nothing else is said; absent when none waits.
+    /// Default blocker for waiting nodes that `nodes` does not list. Absent if no node waits.
     pub blocker: Option<Blocker>,
-    /// Why single nodes wait.
-    pub nodes: BTreeMap<Text, Blocker>,
-    /// How many wait.
+    /// Blockers of single nodes.
+    pub nodes: BTreeMap<NodeName, Blocker>,
+    /// Number of waiting nodes.
     pub waiting: usize,
 }
 
 impl Decision {
-    pub(super) fn wake_at(&mut self, at: Timestamp) {
-        self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
+    pub(super) fn requeue(&mut self, at: Timestamp) {
+        self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
     }
 }
 
-/// Decides for all Plans at once. [`World::settle`] comes first.
-pub fn decide(world: &World, now: Timestamp) -> Decision {
+/// Decides for all Plans at once. Call [`ClusterState::refresh`] before.
+pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
-    ask(world, now, &mut decision);
-    if let Some(hold) = world.hold(now) {
-        // Writing a status now could store a spec that has lost our fields for good.
-        hold_still(world, hold, &mut decision);
+    add_queries(cluster, now, &mut decision);
+    if let Some(block) = cluster.write_block(now) {
+        // A status write now could store a spec that has lost refit's fields for good.
+        decide_while_blocked(cluster, block, &mut decision);
         return decision;
     }
 
-    // Where every node stands that a Plan has begun with.
-    let mut standings = Standings::new();
+    // The state of every node that a Plan has started.
+    let mut node_states = NodeStates::new();
     let mut gates = BTreeMap::new();
-    for (name, plan) in world.plans.iter().filter(|(_, p)| !p.facts.deleting()) {
-        let gate = start::gate(world, plan, now, &mut decision.wake);
-        let mut nodes = stand(world, plan, gate.as_ref(), now, &mut decision);
-        next::step_back(plan, &mut nodes, &mut decision.steps);
-        standings.insert(name.clone(), nodes);
+    for (name, plan) in cluster.plans.iter().filter(|(_, p)| !p.facts.deleting()) {
+        let gate = start::gate(cluster, plan, now, &mut decision.requeue_at);
+        let nodes = reconcile_nodes(cluster, plan, gate.as_ref(), now, &mut decision);
+        node_states.insert(name.clone(), nodes);
         gates.insert(name.clone(), gate);
     }
-    leftovers(world, &mut decision);
-    idle_pods(world, &standings, &mut decision);
-    decision.steps.extend(give_back::tidy(world, Some(&standings)));
+    delete_orphaned_jobs(cluster, &mut decision);
+    delete_idle_pods(cluster, &node_states, &mut decision);
+    decision
+        .steps
+        .extend(release::cleanup(cluster, Some(&node_states)));
 
-    // Who goes on: those that have a slot, before anybody starts.
-    let mut busy = Busy::new(world, &standings);
-    busy.begin(&mut standings);
-    for (node, standing) in standings.values_mut().flatten() {
-        let patches = standing
+    // Nodes that have a slot continue before others start.
+    let mut locks = DisruptionLocks::new(cluster, &node_states);
+    locks.begin_held_slots(&mut node_states);
+    for (node, state) in node_states.values_mut().flatten() {
+        let patches = state
             .steps
             .iter()
             .any(|step| matches!(step, Step::PatchNode { .. }));
-        if let Some(trouble) = world
-            .troubles
+        if let Some(failure) = cluster
+            .failures_by_step
             .get(&Key::Node(node.clone()))
             .filter(|t| patches && t.refused)
         {
-            standing.is_held_up(
-                NODE_REFUSED,
-                format!("the node cannot be patched: {}", trouble.message),
+            state.set_reason(
+                Reason::NodeRefused,
+                format!("the node cannot be patched: {}", failure.message),
             );
         }
-        decision.steps.append(&mut standing.steps);
-        if let Some(at) = standing.wake {
-            decision.wake_at(at);
+        decision.steps.append(&mut state.steps);
+        if let Some(at) = state.requeue_at {
+            decision.requeue(at);
         }
     }
 
-    // Who starts next: Plan by Plan, each seeing what the ones before it took.
-    for (name, mut nodes) in standings {
-        let Some(plan) = world.plans.get(&name) else {
+    marks(cluster, now, &mut decision);
+
+    // Then other nodes start, Plan by Plan; each Plan sees the slots and locks that earlier Plans took.
+    for (name, mut nodes) in node_states {
+        let Some(plan) = cluster.plans.get(&name) else {
             continue;
         };
         let gate = gates.remove(&name).flatten();
-        let is_shut = gate.is_some();
-        let steps = &mut decision.steps;
-        let waits = start::start(world, plan, gate, &mut nodes, &mut busy, now, steps);
-        next::leave_out_unsure(world, plan, is_shut, &mut nodes);
-        report(world, plan, &nodes, &waits, now, &mut decision);
+        let waits = start::start(cluster, plan, gate, &mut nodes, &mut locks, now);
+        report(cluster, plan, &nodes, &waits, now, &mut decision);
         decision.reports.insert(name, waits);
     }
     decision
 }
 
-/// All that can be done while something may not be listed that a decision has to see: to ask what the controller may not do,
-/// and to tell each Plan of it. Of what was not listed nothing is known, so nothing is written and nothing begins.
-pub fn decide_blind(world: &World) -> Decision {
+/// Maximum number of background updates of recorded Jobs per decision: more than can be in flight at once.
+const MARKS: usize = 32;
+
+/// Records the Jobs for which only the annotation `refit.rs/recorded` is missing.
+fn marks(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
+    let readable = |job: &&JobFacts| !cluster.is_unreadable(&job.node);
+    for job in cluster.unmarked().filter(readable).take(MARKS) {
+        let plan = cluster
+            .plans
+            .get(&job.plan)
+            .filter(|plan| plan.facts.uid == job.plan_uid);
+        let (Some(plan), Some(node)) = (plan, cluster.nodes.get(&job.node)) else {
+            decision.steps.push(delete_leftover(job));
+            continue;
+        };
+        let reconciler = NodeReconciler {
+            cluster,
+            plan,
+            now,
+            gate: None,
+        };
+        let mut mark = reconciler.mark_done(node, job);
+        if let Step::MarkRecorded { background, .. } = &mut mark {
+            *background = true;
+        }
+        decision.steps.push(mark);
+    }
+}
+
+/// Decides while a kind cannot be listed that a decision needs: only checks which permissions are missing, and reports
+/// them on each Plan. Nothing is known about objects of that kind, so nothing is written and no node starts.
+pub fn decide_degraded(cluster: &ClusterState) -> Decision {
     let mut decision = Decision::default();
     decision
         .steps
-        .extend(world.asks_permissions().then_some(Step::AskPermissions));
-    for plan in world.plans.values() {
-        if let Some(what) = world.missing_permission(plan) {
+        .extend(cluster.asks_permissions().then_some(Step::AskPermissions));
+    for plan in cluster.plans.values() {
+        if let Some(what) = cluster.missing_permission(plan) {
             let blocker = Blocker::MissingPermission { what };
-            decision.steps.extend(tell(world, plan, &blocker));
+            decision.steps.extend(event_once(cluster, plan, &blocker));
         }
     }
     decision
 }
 
-/// No Plan is written and nothing begins. Nodes that Plans held which are gone are given back all the same, and everybody
-/// can be told why the rest waits.
-fn hold_still(world: &World, hold: Hold<'_>, decision: &mut Decision) {
-    let blocker = match hold {
-        Hold::Unread { ask } => {
+/// Writes no Plan and starts no node. Nodes held by deleted Plans are still released, and events explain the pause.
+fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision: &mut Decision) {
+    let blocker = match block {
+        WriteBlock::Unread { ask } => {
             decision.steps.extend(ask.then_some(Step::ReadPlans));
             Blocker::NotReady
         }
-        Hold::Outdated { missing, until } => {
+        WriteBlock::Outdated { missing, until } => {
             if let Some(until) = until {
-                decision.wake_at(until);
+                decision.requeue(until);
             }
-            decision.steps.extend(give_back::tidy(world, None));
+            decision.steps.extend(release::cleanup(cluster, None));
             Blocker::SchemaOutdated {
                 missing: missing.to_owned(),
             }
         }
     };
-    for (name, plan) in &world.plans {
-        if matches!(hold, Hold::Outdated { .. }) {
-            decision.steps.extend(tell(world, plan, &blocker));
+    for (name, plan) in &cluster.plans {
+        if matches!(block, WriteBlock::Outdated { .. }) {
+            decision.steps.extend(event_once(cluster, plan, &blocker));
         }
-        let waiting = plan.nodes.eligible();
+        let waiting = plan.targets.eligible();
         decision.reports.insert(
             name.clone(),
             Report {
@@ -163,168 +188,123 @@ fn hold_still(world: &World, hold: Hold<'_>, decision: &mut Decision) {
     }
 }
 
-/// Tells a Plan why nothing is written to it, once in each edition of the definition.
-fn tell(world: &World, plan: &PlanView, blocker: &Blocker) -> Option<Step> {
-    let (name, uid) = (&plan.facts.name, &plan.facts.uid);
-    let (reason, text) = (blocker.reason(), blocker.to_string());
-    let event = Event::plan(name, uid, EventType::Warning, reason, text, world.edition());
-    (world.told.get(name) != Some(&event.key)).then(|| Step::Tell {
-        plan: name.clone(),
+/// Writes an event about why the Plan is not written, once for each edition of the definition.
+fn event_once(cluster: &ClusterState, plan: &PlanState, blocker: &Blocker) -> Option<Step> {
+    let event = cluster.unwritten_plan_event(&plan.facts, blocker.reason(), blocker.to_string());
+    (!cluster.is_sent(&plan.facts, &event)).then(|| Step::WriteEvents {
+        plan: plan.facts.name.clone(),
         events: vec![event],
     })
 }
 
-/// Questions that have to be answered before Plans can be resolved or started.
-fn ask(world: &World, now: Timestamp, decision: &mut Decision) {
+/// Queries that must be answered before Plans can be resolved or started.
+fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
     let mut channels = BTreeSet::new();
-    for plan in world
+    for plan in cluster
         .plans
         .values()
         .filter(|p| !p.facts.deleting() && p.facts.malformed.is_none())
     {
         for secret in digest::hashed_secrets(plan.spec()) {
-            if matches!(world.secrets.get(secret), None | Some(SecretFacts::Unread)) {
-                decision.steps.push(Step::ReadSecret { name: secret.into() });
+            if matches!(cluster.secrets.get(secret), None | Some(SecretFacts::Unread)) {
+                decision
+                    .steps
+                    .push(Step::Query(Query::ReadSecret { name: secret.into() }));
             }
         }
-        ask_for_digests(plan, decision);
+        add_digest_queries(plan, decision);
         if let Some(due) = plan
             .choice
             .as_ref()
             .and_then(|choice| choice.due)
             .filter(|due| *due > now)
         {
-            decision.wake_at(due);
+            decision.requeue(due);
         }
         let Some(channel) = plan.channel.as_ref().filter(|channel| channels.insert(*channel)) else {
             continue;
         };
-        let asked_by = asked_by(world, channel);
-        // An answer from the future is one from before the clock was set.
-        let known = newest_answer(world, channel).filter(|known| known.polled <= now);
-        match resolve::next_poll(&channel.url, known.as_ref(), world.defaults.polling_interval) {
-            Some(due) if due > now && asked_by.is_empty() && !is_forgotten(world, channel) => {
-                decision.wake_at(due);
-            }
-            _ => decision.steps.push(Step::Poll {
+        match poll::poll(cluster, channel, now) {
+            Poll::Never | Poll::Announce => {}
+            Poll::At(due) => decision.requeue(due),
+            Poll::Now => decision.steps.push(Step::Query(Query::Poll {
                 channel: channel.clone(),
                 latest_version: plan.facts.status().latest_version.clone(),
-                asked_by,
-            }),
+                asked_by: poll::asked_by(cluster, channel),
+            })),
         }
     }
-    if world.asks_permissions() {
+    if cluster.asks_permissions() {
         decision.steps.push(Step::AskPermissions);
     }
 }
 
-fn followers<'a>(world: &'a World, channel: &'a Named) -> impl Iterator<Item = &'a PlanView> {
-    world
-        .plans
-        .values()
-        .filter(move |plan| plan.channel.as_ref() == Some(channel))
-}
-
-/// Plans of a channel that a person wants asked now, and the values that say so: each has it asked once.
-fn asked_by(world: &World, channel: &Named) -> BTreeMap<Text, String> {
-    let wish = |plan: &PlanView| {
-        let value = plan.facts.annotation(ANNOTATION_POLL_NOW)?;
-        let heeded = plan.polled_for.as_deref().or_else(|| {
-            let told = resolve::told(&plan.facts, channel)?;
-            told.polled_for.as_deref()
-        });
-        (heeded != Some(value)).then(|| (plan.facts.name.clone(), value.to_owned()))
-    };
-    followers(world, channel)
-        .filter(|plan| !plan.facts.deleting())
-        .filter_map(wish)
-        .collect()
-}
-
-/// A Plan waits for a version of the channel, and this process does not know what it offers: when it is to be taken cannot be
-/// said before.
-fn is_forgotten(world: &World, channel: &Named) -> bool {
-    let waits = |plan: &PlanView| {
-        let told = resolve::told(&plan.facts, channel);
-        told.is_some_and(|told| told.candidate.is_some() || told.withdrawn.is_some())
-    };
-    !world.channels.contains_key(channel) && followers(world, channel).any(waits)
-}
-
-/// What the tags of a Plan's images stand for is asked once there is a node to start.
-fn ask_for_digests(plan: &PlanView, decision: &mut Decision) {
-    let Some(resolved) = plan.resolution.resolved().filter(|_| plan.nodes.eligible() > 0) else {
+/// Resolves the digests of a Plan's images once a node can start.
+fn add_digest_queries(plan: &PlanState, decision: &mut Decision) {
+    let Some(resolved) = plan.resolution.resolved().filter(|_| plan.targets.eligible() > 0) else {
         return;
     };
     for image in plan.digests.unknown() {
-        decision.steps.push(Step::ReadDigest {
+        decision.steps.push(Step::Query(Query::ReadDigest {
             plan: plan.facts.name.clone(),
             hash: resolved.hash.clone(),
             image: image.clone(),
             access: digests::access(plan.spec(), image),
-        });
+        }));
     }
 }
 
-/// A channel is asked for all its Plans at once, so the newest answer that any of them was told counts.
-fn newest_answer(world: &World, channel: &Named) -> Option<super::ChannelFacts> {
-    followers(world, channel)
-        .map(|plan| resolve::channel(&plan.facts, channel, &world.channels))
-        .try_fold(None, |newest: Option<super::ChannelFacts>, answer| {
-            // A Plan that was told nothing yet has a right to be told now.
-            let answer = answer?;
-            Some(Some(match newest {
-                Some(known) if known.polled >= answer.polled => known,
-                _ => answer,
-            }))
-        })
-        .flatten()
-}
-
-fn stand(
-    world: &World,
-    plan: &PlanView,
+fn reconcile_nodes(
+    cluster: &ClusterState,
+    plan: &PlanState,
     gate: Option<&Blocker>,
     now: Timestamp,
     decision: &mut Decision,
-) -> BTreeMap<Text, Standing> {
-    let mut names = told(world, plan);
-    let jobs = world.open_jobs.of(&plan.facts.name);
-    let jobs = jobs.filter_map(|job| Some(&world.jobs.get(job)?.node));
-    let recorded = world.recorded_on.of(&plan.facts.name);
-    let making = world.making.keys().filter(|(of, _)| *of == plan.facts.name);
-    let others = jobs.chain(recorded).chain(making.map(|(_, node)| node));
+) -> BTreeMap<NodeName, NodeState> {
+    let mut names = stored_slots(cluster, plan);
+    let jobs = cluster.open_jobs.of(&plan.facts.name);
+    let jobs = jobs.filter_map(|job| Some(&cluster.jobs.get(job)?.node));
+    let recorded = cluster.recorded_on.of(&plan.facts.name);
+    let pending_create = cluster
+        .pending_creates
+        .keys()
+        .filter(|(of, _)| *of == plan.facts.name);
+    let others = jobs.chain(recorded).chain(pending_create.map(|(_, node)| node));
     names.extend(others.map(|name| (name, None)));
-    // Stable: what status tells of a node comes first.
+    // Stable, so entries from the stored status stay first.
     names.sort_by_key(|(name, _)| *name);
     names.dedup_by_key(|(name, _)| *name);
-    let question = Question {
-        world,
+    let reconciler = NodeReconciler {
+        cluster,
         plan,
         now,
         gate,
     };
-    let stand = |(name, told): (&Text, Option<&NodeProgress>)| match question.stand(name, told) {
-        Stand::Slot(mut standing) => {
-            let boot = told.and_then(|told| told.boot_id.as_deref());
-            standing.boot = standing.boot.or_else(|| boot.map(Text::from));
-            standing.told = told.is_some();
-            Some((name.clone(), *standing))
+    let reconcile = |(name, stored_entry): (&NodeName, Option<&NodeProgress>)| match reconciler
+        .reconcile(name, stored_entry)
+    {
+        NodeDecision::Slot(mut state) => {
+            let boot = stored_entry.and_then(|entry| entry.boot_id.as_deref());
+            state.boot = state.boot.or_else(|| boot.map(BootId::from));
+            Some((name.clone(), *state))
         }
-        Stand::Tidy(steps) => {
+        NodeDecision::Cleanup(steps) => {
             decision.steps.extend(steps);
             None
         }
     };
-    names.into_iter().filter_map(stand).collect()
+    names.into_iter().filter_map(reconcile).collect()
 }
 
-/// The nodes that stored status gives a slot to. system-upgrade-controller's status names them by hostname only.
-fn told<'a>(world: &'a World, plan: &'a PlanView) -> Vec<(&'a Text, Option<&'a NodeProgress>)> {
+/// The nodes that have a slot in the stored status. The status of system-upgrade-controller has only their hostnames.
+fn stored_slots<'a>(
+    cluster: &'a ClusterState,
+    plan: &'a PlanState,
+) -> Vec<(&'a NodeName, Option<&'a NodeProgress>)> {
     static FOREIGN: NodeProgress = NodeProgress {
         name: String::new(),
         uid: None,
-        phase: String::new(),
+        phase: OpenEnum::Other(String::new()),
         since: None,
         job: None,
         attempt: None,
@@ -336,10 +316,15 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> Vec<(&'a Text, Option<&'a N
     if let Some(active) = &status.active {
         return active
             .iter()
-            .filter(|entry| entry.phase != WAITING)
+            .filter(|entry| entry.phase != NodePhase::Waiting)
             .filter_map(|entry| {
-                let (name, node) = world.nodes.get_key_value(entry.name.as_str())?;
-                (entry.uid.as_deref() == Some(&*node.uid)).then_some((name, Some(entry)))
+                let known = cluster.nodes.get_key_value(entry.name.as_str());
+                let known = known.map(|(name, node)| (name, &node.uid)).or_else(|| {
+                    let unreadable = cluster.unreadable_nodes.get_key_value(entry.name.as_str());
+                    unreadable.map(|(name, node)| (name, &node.uid))
+                });
+                let (name, uid) = known?;
+                (entry.uid.as_deref() == Some(&**uid)).then_some((name, Some(entry)))
             })
             .collect();
     }
@@ -347,10 +332,10 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> Vec<(&'a Text, Option<&'a N
     if hostnames.is_empty() {
         return Vec::new();
     }
-    let named = |(name, node): &(&Text, &super::NodeFacts)| {
-        hostnames.contains(node.hostname()) && plan.nodes.class(name).is_some()
+    let named = |(name, node): &(&NodeName, &super::NodeFacts)| {
+        hostnames.contains(node.hostname()) && plan.targets.state(name).is_some()
     };
-    world
+    cluster
         .nodes
         .iter()
         .filter(named)
@@ -358,15 +343,23 @@ fn told<'a>(world: &'a World, plan: &'a PlanView) -> Vec<(&'a Text, Option<&'a N
         .collect()
 }
 
-/// Pods that were to reboot a node and are of no use any more.
-fn idle_pods(world: &World, standings: &Standings, decision: &mut Decision) {
-    let kept: BTreeSet<&Text> = standings
+/// Deletes reboot Pods that are no longer needed.
+fn delete_idle_pods(cluster: &ClusterState, node_states: &NodeStates, decision: &mut Decision) {
+    let kept: BTreeSet<&PodUid> = node_states
         .values()
         .flat_map(|nodes| nodes.values())
-        .filter_map(|standing| standing.pod.as_ref())
+        .filter_map(|state| state.pod.as_ref())
         .collect();
-    let pods = world.reboot_pods.iter().filter_map(|name| world.pods.get(name));
-    for pod in pods.filter(|pod| !pod.deleting && !kept.contains(&pod.uid)) {
+    let pods = cluster
+        .reboot_pods
+        .iter()
+        .filter_map(|name| cluster.pods.get(name));
+    let is_left_alone = |pod: &PodFacts| {
+        pod.node
+            .as_deref()
+            .is_some_and(|node| cluster.is_unreadable(node))
+    };
+    for pod in pods.filter(|pod| !pod.deleting && !kept.contains(&pod.uid) && !is_left_alone(pod)) {
         decision.steps.push(Step::DeletePod {
             pod: pod.name.clone(),
             uid: pod.uid.clone(),
@@ -375,23 +368,27 @@ fn idle_pods(world: &World, standings: &Standings, decision: &mut Decision) {
     }
 }
 
-/// Jobs of Plans that are no more. Kubernetes collects them too, by their ownerReference, unless somebody took that away.
-fn leftovers(world: &World, decision: &mut Decision) {
-    for (plan, jobs) in world.open_jobs.iter() {
-        if world.plans.contains_key(plan) {
+/// Deletes Jobs of deleted Plans. The garbage collector deletes them too, unless someone removed their ownerReference.
+fn delete_orphaned_jobs(cluster: &ClusterState, decision: &mut Decision) {
+    for (plan, jobs) in cluster.open_jobs.iter() {
+        if cluster.plans.contains_key(plan) {
             continue;
         }
         for job in jobs
             .iter()
-            .filter_map(|job| world.jobs.get(job))
+            .filter_map(|job| cluster.jobs.get(job))
             .filter(|job| !job.deleting)
         {
-            decision.steps.push(Step::DeleteJob {
-                job: job.name.clone(),
-                uid: job.uid.clone(),
-                only_unbound: false,
-                why: "its Plan is gone",
-            });
+            decision.steps.push(delete_leftover(job));
         }
+    }
+}
+
+fn delete_leftover(job: &JobFacts) -> Step {
+    Step::DeleteJob {
+        job: job.name.clone(),
+        uid: job.uid.clone(),
+        only_unbound: false,
+        why: "its Plan is gone",
     }
 }

@@ -1,43 +1,43 @@
-//! What the tags of a Plan's images stand for, where its Jobs run by digest. That is asked once for each hash: the first
-//! answer that is in status is everybody's, and before it is there no Job is made.
+//! The digests of a Plan's images, for Plans with `pinDigest`. Each is resolved once per hash: the first response that
+//! is stored in status applies to all nodes, and no Job is created before.
 
 use std::collections::BTreeMap;
 
-use super::facts::Text;
+use super::facts::{Hash, Text};
 use super::resolve::Resolved;
+use crate::api::image;
 use crate::api::{PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
-use crate::channel::Named;
-use crate::job::image;
+use crate::channel::ChannelRef;
 
-/// With what the registry of an image is asked: as the image is pulled.
-pub(super) fn access(spec: &PlanSpec, image: &str) -> Named {
+/// The credentials for the registry of an image: those with which the kubelet pulls it.
+pub(super) fn access(spec: &PlanSpec, image: &str) -> ChannelRef {
     let name = |name: &str| Some(name).filter(|name| !name.is_empty()).map(Text::from);
     let pull = spec.image_pull_secrets.iter().flatten();
-    Named {
+    ChannelRef {
         ca: spec
             .channel_ca_secret_ref
             .as_ref()
             .and_then(|reference| name(&reference.name)),
         pull: pull.filter_map(|reference| name(&reference.name)).collect(),
-        ..Named::open(image)
+        ..ChannelRef::open(image)
     }
 }
 
 /// The images of a Plan at its version, and their digests.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
-    /// Images whose tag has to be asked for.
+    /// Images with a tag to resolve.
     wanted: Vec<String>,
-    /// Those that are known, by image.
+    /// Known digests, by image.
     pub(super) known: BTreeMap<String, String>,
-    /// Those that this process has been told, and the hash.
-    read: (Option<Text>, BTreeMap<String, String>),
-    /// All that is wanted is in the stored status.
+    /// Digests that this process has resolved, and for which hash.
+    read: (Option<Hash>, BTreeMap<String, String>),
+    /// Whether the stored status has all of them.
     is_stored: bool,
 }
 
 impl Digests {
-    /// The Plan is at another version, or says other things.
+    /// Sets the images for another version or another spec.
     pub(super) fn want(&mut self, spec: &PlanSpec, version: &str) {
         self.wanted.clear();
         if !spec.pins_digests() || version.is_empty() {
@@ -53,8 +53,8 @@ impl Digests {
         }
     }
 
-    /// Looks again at what is known at the hash that the Plan has now. What is stored counts before what was told since.
-    pub(super) fn settle(&mut self, status: &PlanStatus, resolved: Option<&Resolved>) {
+    /// Updates the known digests for the current hash. Stored digests take precedence over newer responses.
+    pub(super) fn refresh(&mut self, status: &PlanStatus, resolved: Option<&Resolved>) {
         if self.wanted.is_empty() {
             self.known.clear();
             self.is_stored = true;
@@ -68,7 +68,7 @@ impl Digests {
             .flat_map(|pinned| &pinned.images)
             .map(|pinned| (pinned.image.as_str(), pinned.digest.as_str()))
             .collect();
-        let told = (self.read.0.as_ref() == hash).then_some(&self.read.1);
+        let read = (self.read.0.as_ref() == hash).then_some(&self.read.1);
         self.is_stored = self
             .wanted
             .iter()
@@ -76,14 +76,14 @@ impl Digests {
         self.known.clear();
         for image in &self.wanted {
             let digest = stored.get(image.as_str()).copied();
-            let digest = digest.or_else(|| told?.get(image).map(String::as_str));
+            let digest = digest.or_else(|| read?.get(image).map(String::as_str));
             if let Some(digest) = digest {
                 self.known.insert(image.clone(), digest.to_owned());
             }
         }
     }
 
-    /// An answer for the hash that the Plan has now.
+    /// Adds a response for the current hash.
     pub(super) fn read(&mut self, hash: &str, image: String, digest: String) {
         if self.read.0.as_deref() != Some(hash) {
             self.read = (Some(hash.into()), BTreeMap::new());
@@ -91,19 +91,19 @@ impl Digests {
         self.read.1.insert(image, digest);
     }
 
-    /// Images of which nobody has said yet what their tag stands for.
+    /// Images without a known digest.
     pub(super) fn unknown(&self) -> impl Iterator<Item = &String> {
         self.wanted
             .iter()
             .filter(|image| !self.known.contains_key(*image))
     }
 
-    /// All is known, and stored status says so.
+    /// Whether all digests are known and in the stored status.
     pub(super) fn is_stored(&self) -> bool {
         self.is_stored
     }
 
-    /// As status shows it.
+    /// The digests as they are stored in status.
     pub(super) fn status(&self, hash: &str) -> Option<PinnedStatus> {
         let image = |(image, digest): (&String, &String)| PinnedImage {
             image: image.clone(),

@@ -3,16 +3,8 @@
 
 use sha2::{Digest, Sha256};
 
-use super::facts::Text;
-
-/// Normal or Warning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventType {
-    /// As it should be.
-    Normal,
-    /// Somebody should look.
-    Warning,
-}
+use super::facts::{PlanName, PlanUid};
+use crate::api::{Reason, Severity};
 
 /// What an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +12,9 @@ pub enum Regarding {
     /// A Plan.
     Plan {
         /// Its name.
-        name: Text,
+        name: PlanName,
         /// Its UID.
-        uid: Text,
+        uid: PlanUid,
     },
 }
 
@@ -31,10 +23,10 @@ pub enum Regarding {
 pub struct Event {
     /// What it is about.
     pub regarding: Regarding,
-    /// Normal or Warning.
-    pub type_: EventType,
+    /// Normal or Warning: that of the reason, unless something else was said.
+    pub severity: Severity,
     /// One word.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// A sentence.
     pub message: String,
     /// Sixteen hex digits that only this occurrence has: part of the event's name.
@@ -44,22 +36,15 @@ pub struct Event {
 impl Event {
     /// An event about a Plan. `occurrence` is what tells this time from another time with the same words, such as the
     /// status that is about to be replaced.
-    pub fn plan(
-        name: &Text,
-        uid: &Text,
-        type_: EventType,
-        reason: &'static str,
-        message: String,
-        occurrence: &str,
-    ) -> Self {
-        let key = key(&[uid, reason, &message, occurrence]);
+    pub fn plan(name: &PlanName, uid: &PlanUid, reason: Reason, message: String, occurrence: &str) -> Self {
+        let key = key(&[uid, reason.name(), &message, occurrence]);
         let regarding = Regarding::Plan {
             name: name.clone(),
             uid: uid.clone(),
         };
         Self {
             regarding,
-            type_,
+            severity: reason.severity(),
             reason,
             message,
             key,
@@ -67,22 +52,15 @@ impl Event {
     }
 
     /// An event about a Job of a Plan. It is told once, whatever is known of the Job when it is told.
-    pub fn job(
-        name: &Text,
-        uid: &Text,
-        type_: EventType,
-        reason: &'static str,
-        message: String,
-        job_uid: &str,
-    ) -> Self {
-        let key = key(&[uid, reason, job_uid]);
+    pub fn job(name: &PlanName, uid: &PlanUid, reason: Reason, message: String, job_uid: &str) -> Self {
+        let key = key(&[uid, reason.name(), job_uid]);
         let regarding = Regarding::Plan {
             name: name.clone(),
             uid: uid.clone(),
         };
         Self {
             regarding,
-            type_,
+            severity: reason.severity(),
             reason,
             message,
             key,

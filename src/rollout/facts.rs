@@ -1,18 +1,21 @@
-//! What is known of each object: a few hundred bytes, not the object. Two versions of an object that give equal facts are
-//! the same to a decision, so that a heartbeat wakes nobody.
+//! What refit keeps of each object: a few hundred bytes instead of the object. A change that leaves the facts equal,
+//! such as a heartbeat, causes no decision.
 
+mod ids;
 mod pod;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 
-use super::record::{Ledger, Record};
+use super::record::Record;
+use crate::api::Ledger;
 use crate::api::{Plan, PlanStatus};
 use crate::version::policy::Offered;
 
-pub use pod::{Found, PodFacts, RebootPod, Stage};
+pub use ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid};
+pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult};
 
 /// A name, UID or label, shared between the facts that mention it.
 pub type Text = Arc<str>;
@@ -22,7 +25,7 @@ pub type Text = Arc<str>;
 pub struct Labels(Box<[(Text, Text)]>);
 
 impl Labels {
-    /// Labels from pairs in any order; of equal keys the last one counts.
+    /// Builds labels from pairs in any order; of equal keys the last one wins.
     pub fn new(pairs: impl IntoIterator<Item = (Text, Text)>) -> Self {
         Self(
             pairs
@@ -33,7 +36,6 @@ impl Labels {
         )
     }
 
-    /// The value of a label.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0
             .binary_search_by(|(k, _)| (**k).cmp(key))
@@ -61,60 +63,59 @@ impl Labels {
     }
 }
 
-/// What is known of a Node.
+/// Facts of a Node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFacts {
     /// `metadata.name`.
-    pub name: Text,
-    /// `metadata.uid`: another one means another machine.
-    pub uid: Text,
+    pub name: NodeName,
+    pub uid: NodeUid,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// Condition Ready is True.
+    /// Whether the condition Ready is True.
     pub ready: bool,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// It has the taint of a node that is not ready or cannot be reached.
+    /// Whether it has the taint of a node that is not ready or unreachable.
     pub tainted: bool,
-    /// Boot that the node is in, as it says. What else is said here was said in this boot.
-    pub boot_id: Text,
-    /// Version of its kubelet.
+    /// Boot ID of the node. The other facts were reported in this boot.
+    pub boot_id: BootId,
+    /// Version of the kubelet.
     pub kubelet: Text,
-    /// What Plans left on the node, by Plan name.
-    pub records: BTreeMap<Text, Record>,
-    /// Who cordoned the node, if refit did.
+    /// Records of Plans, by Plan name.
+    pub records: BTreeMap<PlanName, Record>,
+    /// The ledger, if refit cordoned the node.
     pub ledger: Option<Ledger>,
-    /// A person wants the node to stay cordoned.
+    /// Whether the node has the annotation `refit.rs/keep-cordoned`.
     pub keep_cordoned: bool,
-    /// Plans that a person wants tried again here, separated by commas, or `*`.
+    /// Value of the annotation `refit.rs/retry`: names of Plans, separated by commas, or `*`.
     pub retry: Option<Text>,
 }
 
 impl NodeFacts {
-    /// What `status.applying` calls the node: its hostname label, else its name (S50).
+    /// The name of the node in `status.applying`: its hostname label, or its name (S50).
     pub fn hostname(&self) -> &str {
         self.labels
             .get(crate::api::names::LABEL_HOSTNAME)
             .unwrap_or(&self.name)
     }
 
-    /// Ready, and nothing is left that keeps pods off it for not having been.
-    pub fn is_fit(&self) -> bool {
+    /// Whether the node is Ready and has no taint left from when it was not.
+    pub fn is_ready_and_untainted(&self) -> bool {
         self.ready && !self.tainted
     }
 
-    /// The node runs Windows, as its label says.
+    /// Whether the node runs Windows, by its label.
     pub fn is_windows(&self) -> bool {
         self.labels.get(crate::api::names::LABEL_OS) == Some("windows")
     }
 }
 
-/// How a Job stands.
+/// The outcome of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum JobOutcome {
     /// Not finished.
     Running,
-    /// Condition `FailureTarget`, not `Failed` yet: its pod is still there.
+    /// Condition `FailureTarget` but not yet `Failed`: a pod still exists.
     Failing {
         /// Reason of the condition.
         reason: String,
@@ -123,12 +124,12 @@ pub enum Outcome {
     },
     /// Condition `Complete`.
     Complete {
-        /// When the condition came.
+        /// When the condition was set.
         at: Timestamp,
     },
     /// Condition `Failed`.
     Failed {
-        /// When the condition came.
+        /// When the condition was set.
         at: Timestamp,
         /// Reason of the condition.
         reason: String,
@@ -137,7 +138,7 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl JobOutcome {
     /// When the Job ended.
     pub fn ended(&self) -> Option<Timestamp> {
         match self {
@@ -147,106 +148,90 @@ impl Outcome {
     }
 }
 
-/// What is known of a Job that bears our controller label.
+/// Facts of a Job that has the label of this controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobFacts {
     /// `metadata.name`.
-    pub name: Text,
-    /// `metadata.uid`.
-    pub uid: Text,
-    /// Plan, by label.
-    pub plan: Text,
-    /// UID of the Plan, by annotation or controlling ownerReference.
-    pub plan_uid: Text,
-    /// Node, by annotation, else by label.
-    pub node: Text,
-    /// UID of the node, absent on Jobs that system-upgrade-controller made.
-    pub node_uid: Option<Text>,
-    /// Hash that the Job carries out.
-    pub hash: Text,
-    /// Version that the Job carries out.
+    pub name: JobName,
+    pub uid: JobUid,
+    /// Plan, from the label.
+    pub plan: PlanName,
+    /// UID of the Plan, from the annotation or the controlling ownerReference.
+    pub plan_uid: PlanUid,
+    /// Node, from the annotation, or else from the label.
+    pub node: NodeName,
+    /// UID of the node. Absent on Jobs of system-upgrade-controller.
+    pub node_uid: Option<NodeUid>,
+    /// Hash of the Plan for which the Job runs.
+    pub hash: Hash,
+    /// Version for which the Job runs.
     pub version: Text,
-    /// Digest of the user's part of the template, absent on Jobs that system-upgrade-controller made.
+    /// Digest of the user's part of the template. Absent on Jobs of system-upgrade-controller.
     pub inputs: Option<Text>,
-    /// Which attempt, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: i64,
     /// `spec.parallelism`.
     pub parallelism: i32,
     /// `spec.backoffLimit`.
     pub backoff_limit: i32,
-    /// How many of its pods have failed, as its status counts them.
+    /// Number of failed pods, from `status`.
     pub failures: i32,
-    /// Seconds for which the Job is kept once its result is recorded.
+    /// TTL in seconds that the Job gets when its result is recorded.
     pub ttl: i64,
-    /// The result has been recorded: the Job is spent.
+    /// Whether the result is recorded. Such a Job is never adopted.
     pub recorded: bool,
-    /// `metadata.deletionTimestamp` is set, or a delete of ours was answered.
+    /// Whether `metadata.deletionTimestamp` is set, or a delete request of refit has succeeded.
     pub deleting: bool,
-    /// How it stands.
-    pub outcome: Outcome,
+    pub outcome: JobOutcome,
     /// `metadata.creationTimestamp`.
     pub created: Timestamp,
-    /// What `unschedulable` was before a drain that keeps no ledger.
+    /// Value of `unschedulable` before a drain that keeps no ledger.
     pub unschedulable_before: Option<bool>,
-    /// The Job cordons, drains or reboots, or its Plan was exclusive.
+    /// Whether the Job cordons, drains or reboots, or its Plan was exclusive.
     pub disruptive: bool,
-    /// It has a sentinel: its success is followed by a reboot, where one is required.
+    /// Whether the Job ends with a sentinel, so that a reboot may follow.
     pub sentinel: bool,
-    /// Boots that the node was seen in since the Job is there, the first one when it was made. Empty where nobody noted.
-    pub boots: Box<[Text]>,
+    /// Boot IDs of the node under this Job, beginning with the one at its creation. Empty if none were recorded.
+    pub boots: Box<[BootId]>,
 }
 
 impl JobFacts {
-    /// Made by system-upgrade-controller, before the swap.
-    pub fn is_foreign_make(&self) -> bool {
+    /// Whether system-upgrade-controller created the Job.
+    pub fn is_made_by_suc(&self) -> bool {
         self.node_uid.is_none()
     }
 
-    /// What it cordons or drains with is refit's own, and keeps a ledger: it is not system-upgrade-controller's, and not the
-    /// kubectl of a Windows node.
+    /// Whether the cordon or drain in the Job is refit's own, which keeps a ledger. That of system-upgrade-controller,
+    /// and kubectl on Windows nodes, keeps none.
     pub fn keeps_ledger(&self) -> bool {
-        !self.is_foreign_make() && self.unschedulable_before.is_none()
+        !self.is_made_by_suc() && self.unschedulable_before.is_none()
     }
 
-    /// A pod of it may be running.
+    /// Whether a pod of the Job may be running.
     pub fn is_live(&self) -> bool {
-        matches!(self.outcome, Outcome::Running | Outcome::Failing { .. })
+        matches!(self.outcome, JobOutcome::Running | JobOutcome::Failing { .. })
     }
 }
 
-/// What is known of a Plan.
+/// Facts of a Plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanFacts {
     /// `metadata.name`.
-    pub name: Text,
-    /// `metadata.uid`.
-    pub uid: Text,
-    /// The Plan, without `managedFields` and `resourceVersion`. Where `malformed`, its spec is empty.
+    pub name: PlanName,
+    pub uid: PlanUid,
+    /// The Plan without `managedFields` and `resourceVersion`. If `malformed` is set, its spec is empty.
     pub object: Plan,
-    /// Why the spec cannot be read.
+    /// Why the spec cannot be parsed.
     pub malformed: Option<String>,
 }
 
 impl PlanFacts {
-    /// The status as stored.
+    /// The stored status.
     pub fn status(&self) -> &PlanStatus {
-        static NONE: PlanStatus = PlanStatus {
-            conditions: Vec::new(),
-            latest_version: None,
-            latest_hash: None,
-            applying: None,
-            observed_generation: None,
-            nodes: None,
-            progress: None,
-            active: None,
-            channel: None,
-            pinned: None,
-            next_window: None,
-        };
+        static NONE: LazyLock<PlanStatus> = LazyLock::new(PlanStatus::default);
         self.object.status.as_ref().unwrap_or(&NONE)
     }
 
-    /// The value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         let annotations = self.object.metadata.annotations.as_ref()?;
         annotations.get(key).map(String::as_str)
@@ -257,74 +242,73 @@ impl PlanFacts {
         self.object.metadata.generation.unwrap_or_default()
     }
 
-    /// `metadata.deletionTimestamp` is set.
+    /// Whether `metadata.deletionTimestamp` is set.
     pub fn deleting(&self) -> bool {
         self.object.metadata.deletion_timestamp.is_some()
     }
 }
 
-/// What is known of a Secret that a Plan names.
+/// Facts of a Secret that a Plan names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretFacts {
-    /// It exists, and its content has not been read in this version.
+    /// It exists, but its content at this version has not been read.
     Unread,
     /// Its hash (S42).
     Hash(String),
-    /// It does not exist, as the API server says. Of one that is not known at all that is not said yet: it may have been
-    /// made a moment before the Plan, and the watches tell of the two in any order.
+    /// The API server says that it does not exist. A Secret that is merely unknown is not `Missing`: it may have been
+    /// created just before the Plan, and the two watches report them in any order.
     Missing,
 }
 
-/// What is known of a controller whose pods were evicted.
+/// Facts of a controller whose pods were evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadFacts {
     /// When it was read.
     pub seen: Timestamp,
     /// `status.readyReplicas`.
     pub ready: i32,
-    /// `spec.replicas`. 0 where it is gone.
+    /// `spec.replicas`; 0 if the controller no longer exists.
     pub wanted: i32,
 }
 
 impl WorkloadFacts {
-    /// All pods that are wanted are ready.
-    pub fn is_whole(&self) -> bool {
+    /// Whether all wanted pods are ready.
+    pub fn is_available(&self) -> bool {
         self.ready >= self.wanted
     }
 }
 
-/// What a channel said.
+/// The result of polling a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelFacts {
-    /// When it was asked last.
+    /// When it was last polled.
     pub polled: Timestamp,
-    /// How many times in a row it could not be used.
+    /// Number of consecutive failures.
     pub failures: u32,
-    /// The last answer that could be used.
+    /// The last usable response.
     pub offer: Option<Arc<Offered>>,
-    /// Why the last answer could not be used.
+    /// Why the last response was not usable.
     pub error: Option<String>,
 }
 
-/// What the controller may not do, each a verb and a resource.
+/// Missing permissions of the controller, each a verb and a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// What every Plan takes.
+    /// Permissions that every Plan needs.
     pub for_all: Vec<String>,
-    /// What a Plan takes besides whose hash has Secrets in it.
+    /// Permissions that Plans with Secrets in their hash need in addition.
     pub for_secrets: Vec<String>,
-    /// What a Plan takes besides that reboots its nodes.
+    /// Permissions that Plans with reboots need in addition.
     pub for_reboots: Vec<String>,
-    /// That was asked for at all: not everybody has such Plans.
+    /// Whether the permissions for reboots were checked; they are only if such a Plan exists.
     pub knows_reboots: bool,
-    /// What a Plan takes besides that waits for workloads.
+    /// Permissions that Plans with `settle.workloads` need in addition.
     pub for_workloads: Vec<String>,
-    /// That was asked for at all.
+    /// Whether the permissions for workloads were checked.
     pub knows_workloads: bool,
 }
 
 impl Missing {
-    /// Nothing is missing.
     pub fn is_empty(&self) -> bool {
         self.for_all.is_empty()
             && self.for_secrets.is_empty()
@@ -333,14 +317,14 @@ impl Missing {
     }
 }
 
-/// Whether the served CRD has our fields.
+/// Whether the served CRD has refit's fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Schema {
-    /// Nobody has said so yet: nothing is written and nothing is started.
+    /// Not known yet: nothing is written and no node starts.
     #[default]
     Unknown,
-    /// It has, as far as is known.
+    /// It has them, as far as refit knows.
     Current,
-    /// It lacks these: nothing is written and nothing is started.
+    /// It lacks these fields: nothing is written and no node starts.
     Outdated(String),
 }

@@ -1,7 +1,8 @@
-//! The note on a Plan that says which of refit's own fields it uses. While another controller's CRD is served, our fields
-//! are pruned when the Plan is read, and any write then stores it without them; the note tells such a loss from an edit:
-//! an edit changes `metadata.generation`, pruning does not. What is read is pruned too, though nothing is lost yet: of two
-//! readings of one version, the richer one counts.
+//! The annotation `refit.rs/fields` of a Plan: a digest of refit's own fields in its spec. While another controller's
+//! CRD is served, the API server prunes these fields when a Plan is read, and any write then stores the Plan without
+//! them. The annotation distinguishes such a loss from an edit, because an edit changes `metadata.generation` and
+//! pruning does not. Reads are pruned even while nothing is lost; of two readings of one version, the one with more
+//! fields is right.
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -10,7 +11,7 @@ use super::facts::PlanFacts;
 use crate::api::crd;
 use crate::api::names::ANNOTATION_FIELDS;
 
-/// The fields are not what they were when this generation was noted.
+/// Whether the fields differ from those at the generation in the annotation.
 pub(super) fn are_pruned(plan: &PlanFacts) -> bool {
     let Some((generation, digest)) = noted(plan) else {
         return false;
@@ -18,7 +19,7 @@ pub(super) fn are_pruned(plan: &PlanFacts) -> bool {
     generation == plan.generation() && Some(digest) != digest_of(plan).as_deref()
 }
 
-/// The note as it should be, where it is not: with `None` there should be none.
+/// `Err` with the value that the annotation should have, if it differs; `None` means that it should be absent.
 pub(super) fn note(plan: &PlanFacts) -> Result<(), Option<String>> {
     if plan.malformed.is_some() || are_pruned(plan) {
         return Ok(());
@@ -37,8 +38,8 @@ pub(super) fn note(plan: &PlanFacts) -> Result<(), Option<String>> {
     }
 }
 
-/// Whether a reading of a Plan has more fields than another reading of the same version. What is stored is the same, so
-/// the other one was read through a definition that prunes more.
+/// Whether a reading of a Plan has more fields than another reading of the same version. The stored object is the same,
+/// so the other reading went through a definition that prunes more.
 pub(super) fn is_richer(reading: &PlanFacts, than: &PlanFacts) -> bool {
     let size = |plan: &PlanFacts| {
         let (spec, status) = (&plan.object.spec, &plan.object.status);
@@ -47,7 +48,7 @@ pub(super) fn is_richer(reading: &PlanFacts, than: &PlanFacts) -> bool {
     reading != than && size(reading) > size(than)
 }
 
-/// How many values there are in a value, null aside.
+/// Number of non-null values in a value.
 fn values(value: &Value) -> usize {
     match value {
         Value::Null => 0,
@@ -68,23 +69,23 @@ fn noted(plan: &PlanFacts) -> Option<(i64, &str)> {
     Some((generation.parse().ok()?, digest))
 }
 
-/// Digest of our own fields; nothing where the Plan uses none.
+/// Digest of refit's own fields; `None` if the Plan uses none.
 fn digest_of(plan: &PlanFacts) -> Option<String> {
     let Ok(Value::Object(mut spec)) = serde_json::to_value(&plan.object.spec) else {
-        return None; // a spec is an object, and has no keys that are not strings
+        return None; // a spec is an object with string keys
     };
     let own = crd::OWN_FIELDS.iter().filter(|[part, _]| *part == "spec");
     let mut fields: Map<String, Value> = own.filter_map(|[_, field]| spec.remove_entry(*field)).collect();
     if fields.is_empty() {
         return None;
     }
-    // The first two there were are noted when they are absent, too. Fields that come later must not be: a Plan that uses
-    // none of them keeps its digest.
+    // The first two fields are part of the digest even if absent. Later fields must not be, so that Plans without them
+    // keep their digest.
     for field in ["maxConcurrent", "suspend"] {
         fields.entry(field).or_insert(Value::Null);
     }
     let mut fields = Value::Object(fields);
-    fields.sort_all_objects(); // whatever order serde_json was built to keep
+    fields.sort_all_objects(); // independent of the order that serde_json keeps
     let mut digest = hex::encode(Sha256::digest(fields.to_string()));
     digest.truncate(16);
     Some(digest)
@@ -95,6 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::crd::tests::sample;
     use crate::api::{Plan, PlanSpec};
 
     fn digest(spec: Value) -> Option<String> {
@@ -122,41 +124,19 @@ mod tests {
 
     #[test]
     fn the_loss_of_any_field_of_ours_changes_the_digest() {
-        let whole = json!({
-            "channelCASecretRef": {"name": "a"}, "channelSecretRef": {"name": "b"}, "hostAccess": "Root", "maxConcurrent": 2, "suspend": false,
-            "versionPolicy": {"range": "1.x", "allowDowngrade": true, "maxMinorSkip": 1, "minimumAge": "1h", "pinDigest": true, "propose": true},
-            "settle": {"minReady": "1m", "workloads": true},
-            "reboot": {"when": "IfRequired", "timeout": "20m", "command": ["reboot"], "requiredFiles": ["/a"]},
-        });
-        let mut seen = vec![digest(whole.clone())];
-        let mut without = |pointer: &str, field: &str| {
-            let mut less = whole.clone();
-            let part = less.pointer_mut(pointer).and_then(Value::as_object_mut).unwrap();
-            assert!(part.remove(field).is_some(), "{pointer}/{field}");
+        let mut whole = sample::spec();
+        whole.retain(|field, _| crd::OWN_FIELDS.contains(&["spec", field]));
+        let fields = sample::pointers(&whole);
+        assert!(fields.contains(&"/reboot/requiredFiles".to_owned()), "{fields:?}");
+        let mut seen = vec![digest(whole.clone().into())];
+        for pointer in fields {
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            let mut less = Value::Object(whole.clone());
+            let part = less.pointer_mut(parent).and_then(Value::as_object_mut).unwrap();
+            part.remove(field).unwrap();
             let digest = digest(less);
-            assert!(digest.is_some() && !seen.contains(&digest), "{pointer}/{field}");
+            assert!(digest.is_some() && !seen.contains(&digest), "{pointer}");
             seen.push(digest);
-        };
-        for [part, field] in crd::OWN_FIELDS {
-            if part == "spec" {
-                without("", field);
-            }
-        }
-        for field in ["when", "timeout", "command", "requiredFiles"] {
-            without("/reboot", field);
-        }
-        for field in ["minReady", "workloads"] {
-            without("/settle", field);
-        }
-        for field in [
-            "range",
-            "allowDowngrade",
-            "maxMinorSkip",
-            "minimumAge",
-            "pinDigest",
-            "propose",
-        ] {
-            without("/versionPolicy", field);
         }
     }
 }

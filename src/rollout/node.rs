@@ -1,5 +1,5 @@
-//! One node under one Plan: where it stands, from its Job, its record and what status says, and what is to be done next.
-//! The same facts give the same answer whenever they are looked at, so a controller that was away finds its way.
+//! One node under one Plan: its state, derived from its Job, its record and the stored status, and the next steps. The
+//! result depends only on these facts, so a new controller continues where another one stopped.
 
 mod begin;
 mod boots;
@@ -10,42 +10,46 @@ mod lost;
 mod reboot;
 mod recover;
 mod settle;
-mod standing;
+mod state;
 mod success;
+mod unreadable;
 
 use jiff::{SignedDuration, Timestamp};
 
 pub(super) use fail::failure_text;
 pub(super) use recover::Workload;
-pub(super) use standing::{Next, Stand, Standing};
+pub(super) use state::{NodeDecision, NodeState, Start};
 
 use super::blocker::Blocker;
-use super::event::{Event, EventType};
-use super::facts::{JobFacts, NodeFacts, Outcome, PodFacts, Stage, Text};
-use super::plan::PlanView;
+use super::event::Event;
+use super::facts::{Hash, JobFacts, JobOutcome, NodeFacts, NodeName, PodFacts, PodStage};
+use super::plan::PlanState;
 use super::record::Record;
-use super::status::WAITING;
+use super::state::ClusterState;
 use super::step::{NodeChange, Step};
-use super::view::Class;
-use super::world::World;
-use crate::api::{names, status::NodeProgress};
+use super::targets::TargetState;
+use crate::api::text::{MAX_MESSAGE, shorten};
+use crate::api::{NodePhase, NodeProgress, Reason, names};
 
-/// What is asked of a node under a Plan.
-pub(super) struct Question<'a> {
-    pub(super) world: &'a World,
-    pub(super) plan: &'a PlanView,
+/// Reconciles the nodes of one Plan.
+pub(super) struct NodeReconciler<'a> {
+    pub(super) cluster: &'a ClusterState,
+    pub(super) plan: &'a PlanState,
     pub(super) now: Timestamp,
-    /// Why nothing new may begin on any node of the Plan.
+    /// Why no node of the Plan may start.
     pub(super) gate: Option<&'a Blocker>,
 }
 
-impl Question<'_> {
-    /// `told`: what stored status says of the node, if it has a slot there.
-    pub(super) fn stand(&self, name: &Text, told: Option<&NodeProgress>) -> Stand {
-        let Some(node) = self.world.nodes.get(name) else {
-            return Stand::Tidy(self.without_node(name));
+impl NodeReconciler<'_> {
+    /// `stored_entry` is the node's entry in the stored status, if it has a slot there.
+    pub(super) fn reconcile(&self, name: &NodeName, stored_entry: Option<&NodeProgress>) -> NodeDecision {
+        if let Some(unreadable) = self.cluster.unreadable_nodes.get(name) {
+            return self.leave_alone(name, unreadable, stored_entry);
+        }
+        let Some(node) = self.cluster.nodes.get(name) else {
+            return NodeDecision::Cleanup(self.without_node(name));
         };
-        let mut tidy = Vec::new();
+        let mut cleanup = Vec::new();
         let mut leaving = None;
         let mut live: Vec<&JobFacts> = Vec::new();
         let mut ended: Vec<&JobFacts> = Vec::new();
@@ -56,14 +60,17 @@ impl Question<'_> {
                 leaving = Some(job);
             } else if !right {
                 leaving = Some(job);
-                tidy.push(delete(
+                cleanup.push(delete(
                     job,
                     "it is for another Plan or another machine of the same name",
                 ));
-            } else if job.recorded {
-                // Spent: it is not looked at again.
-            } else if self.world.marking.contains(&job.uid) || self.is_overtaken(job) {
-                tidy.push(self.mark_done(node, job));
+            } else if job.recorded || self.cluster.is_unmarked(job) {
+                // Recorded: the Job needs no further step.
+            } else if self.cluster.is_spent(job)
+                || self.has_left_status(node, job, stored_entry)
+                || self.is_superseded(job)
+            {
+                cleanup.push(self.mark_done(node, job));
             } else if job.is_live() {
                 live.push(job);
             } else {
@@ -77,30 +84,41 @@ impl Question<'_> {
             .or((!live.is_empty()).then_some(0))
         {
             let job = live.swap_remove(first);
-            tidy.extend(live.iter().filter_map(|job| self.replace(job)));
-            tidy.extend(ended.iter().map(|job| self.mark(job, Vec::new())));
-            return Stand::slot(self.live(node, job, told)).and(tidy);
+            cleanup.extend(live.iter().filter_map(|job| self.replace(job)));
+            cleanup.extend(ended.iter().map(|job| self.mark_recorded(job, Vec::new())));
+            return NodeDecision::slot(self.reconcile_live_job(node, job, stored_entry)).and(cleanup);
         }
         let last = ended.pop();
-        // What ended before the last one has been overtaken by it.
-        tidy.extend(ended.iter().map(|job| self.mark(job, Vec::new())));
-        let stand = match last {
-            Some(job) if matches!(job.outcome, Outcome::Complete { .. }) => self.finish_job(node, job),
-            Some(job) => self.fail(node, job, told, leaving),
-            None => self.without_job(node, told, leaving),
+        // A later Job supersedes all Jobs that ended before it.
+        cleanup.extend(ended.iter().map(|job| self.mark_recorded(job, Vec::new())));
+        let decision = match last {
+            Some(job) if matches!(job.outcome, JobOutcome::Complete { .. }) => self.finish_job(node, job),
+            Some(job) => self.fail(node, job, stored_entry, leaving),
+            None => self.without_job(node, stored_entry, leaving),
         };
-        stand.and(tidy)
+        decision.and(cleanup)
     }
 
     fn jobs_on(&self, node: &str) -> impl Iterator<Item = &JobFacts> {
-        self.world
+        self.cluster
             .jobs_on(node)
             .filter(|job| job.plan == self.plan.facts.name)
     }
 
-    /// A Job that was made when this one had ended is recorded already: what this one did on the node is no news, whoever
-    /// may have failed to say so on it.
-    fn is_overtaken(&self, job: &JobFacts) -> bool {
+    /// Whether the result of the Job was recorded by a process that died before it set the annotation on the Job.
+    /// Status names a node from before its Job is created until its label or record is stored, so the Job of a node
+    /// that is not in status has been recorded. If the label is missing, someone removed it to run the Plan again.
+    fn has_left_status(&self, node: &NodeFacts, job: &JobFacts, stored_entry: Option<&NodeProgress>) -> bool {
+        matches!(job.outcome, JobOutcome::Complete { .. })
+            && stored_entry.is_none()
+            && self.plan.facts.status().active.is_some()
+            && self.record(node).is_none()
+            && !job.is_made_by_suc()
+    }
+
+    /// Whether a later Job was created after this one had ended. The controller does that only after it has recorded
+    /// the result, even if the annotation on this Job is missing.
+    fn is_superseded(&self, job: &JobFacts) -> bool {
         let Some(ended) = job.outcome.ended() else {
             return false;
         };
@@ -113,7 +131,7 @@ impl Question<'_> {
         })
     }
 
-    /// The node is gone: so is what its Jobs were for.
+    /// Steps for the Jobs of a node that no longer exists.
     fn without_node(&self, name: &str) -> Vec<Step> {
         self.jobs_on(name)
             .filter(|job| !job.deleting)
@@ -121,19 +139,19 @@ impl Question<'_> {
             .collect()
     }
 
-    fn class(&self, node: &NodeFacts) -> Option<Class> {
-        self.plan.nodes.class(&node.name)
+    fn target_state(&self, node: &NodeFacts) -> Option<TargetState> {
+        self.plan.targets.state(&node.name)
     }
 
     fn is_eligible(&self, node: &NodeFacts) -> bool {
-        matches!(self.class(node), Some(Class::Eligible { .. }))
+        matches!(self.target_state(node), Some(TargetState::Eligible { .. }))
     }
 
     fn can_start(&self, node: &NodeFacts) -> bool {
         node.ready || self.plan.tolerates_not_ready
     }
 
-    fn hash(&self) -> Option<&Text> {
+    fn hash(&self) -> Option<&Hash> {
         self.plan.resolved.as_ref().map(|r| &r.hash)
     }
 
@@ -143,7 +161,7 @@ impl Question<'_> {
             .filter(|record| *record.plan_uid == *self.plan.facts.uid && *record.node_uid == *node.uid)
     }
 
-    /// The Plan asks for just what the Job does. What a spec asks for that cannot be read is not known.
+    /// Whether the Job matches the Plan. An invalid spec matches every Job.
     fn is_wanted(&self, node: &NodeFacts, job: &JobFacts) -> bool {
         self.plan.facts.malformed.is_some()
             || self.is_eligible(node)
@@ -154,80 +172,88 @@ impl Question<'_> {
                     .is_none_or(|inputs| *inputs == self.plan.inputs)
     }
 
-    /// A Job that has not ended. One that the Plan no longer asks for goes while nothing runs on the node, and is told to
-    /// stop while it drains: an upgrade that runs is let finish, whatever has changed.
-    fn live(&self, node: &NodeFacts, job: &JobFacts, told: Option<&NodeProgress>) -> Standing {
-        if let Outcome::Failing { reason, message } = &job.outcome
+    /// Reconciles a Job that has not ended. If the Plan no longer needs it, the controller deletes it before it runs on
+    /// the node, cancels it during the drain, and lets a running upgrade finish.
+    fn reconcile_live_job(
+        &self,
+        node: &NodeFacts,
+        job: &JobFacts,
+        stored_entry: Option<&NodeProgress>,
+    ) -> NodeState {
+        if let JobOutcome::Failing { reason, message } = &job.outcome
             && !node.ready
         {
-            let mut standing = Standing::of_job(node, job, "Failed");
-            standing.failed = true;
+            let mut state = NodeState::of_job(node, job, NodePhase::Failed);
+            state.failed = true;
             let text = format!(
                 "{reason}: {message}; the node is not Ready, so that nothing is known of its pod: bring the node back, or \
                  delete it"
             );
-            return standing.held_up("NodeLost", text);
+            return state.with_reason(Reason::NodeLost, text);
         }
-        if let Some(standing) = self.stopped(node, job) {
-            return standing;
+        if let Some(state) = self.stop_after_reboots(node, job) {
+            return state;
         }
         let pod = self.pod(job);
-        let stage = pod.map_or(Stage::Unbound, |p| p.stage);
-        let mut standing = Standing::of_job(node, job, stage.phase());
+        let pod_stage = pod.map_or(PodStage::Unbound, |p| p.stage);
+        let mut state = NodeState::of_job(node, job, pod_stage.phase());
         if let Some(why) = pod.and_then(|p| p.waiting.clone()) {
-            standing = standing.held_up("PodWaiting", why);
+            state = state.with_reason(Reason::PodWaiting, why);
         }
         if let Some(note) = pod
-            .filter(|p| p.stage == Stage::Drain)
+            .filter(|p| p.stage == PodStage::Drain)
             .and_then(|p| p.drain.as_ref())
         {
-            standing = if note.waiting.is_empty() {
-                standing.goes_on(note.to_string())
+            state = if note.waiting.is_empty() {
+                state.with_message(shorten(&note.to_string(), MAX_MESSAGE).into_owned())
             } else {
-                standing.held_up("DrainWaiting", shortened(note.to_string()))
+                state.with_reason(
+                    Reason::DrainWaiting,
+                    shorten(&note.to_string(), MAX_MESSAGE).into_owned(),
+                )
             };
         }
-        if !node.ready && stage != Stage::Unbound {
-            standing = standing.held_up_by(&Blocker::NodeNotReady);
+        if !node.ready && pod_stage != PodStage::Unbound {
+            state = state.with_blocker(&Blocker::NodeNotReady);
         }
-        if let Some(step) = self.clears(node, job) {
-            standing.steps.push(step);
+        if let Some(step) = self.revoke_late_cancel(node, job) {
+            state.steps.push(step);
         } else if self.is_cancelled(node) {
-            standing = standing.held_up(
-                "Cancelled",
+            state = state.with_reason(
+                Reason::Cancelled,
                 "the Plan no longer asks for what this Job does, and its drain has been told to stop"
                     .to_owned(),
             );
         }
         if !self.is_wanted(node, job) {
-            standing
+            state
                 .steps
                 .extend(self.replace(job).or_else(|| self.cancel(node, job)));
         } else if job.parallelism == 0 {
-            // Made by system-upgrade-controller, which lets it run in a second step: that is how it begins.
-            let may = self.may_begin(told) && self.gate.is_none() && self.can_start(node);
+            // system-upgrade-controller creates Jobs suspended and releases them in a second step.
+            let may = self.may_begin(stored_entry) && self.gate.is_none() && self.can_start(node);
             let step = Step::ReleaseJob {
                 job: job.name.clone(),
                 uid: job.uid.clone(),
             };
-            standing.next = Some(if may { Next::Now(step) } else { Next::Later });
+            state.start = Some(if may { Start::Now(step) } else { Start::Later });
         }
-        // After what ends it, which counts more.
-        if standing.steps.is_empty() && standing.next.is_none() {
-            standing.steps.extend(boots::note_boot(node, job));
+        // Only if no step ends the Job.
+        if state.steps.is_empty() && state.start.is_none() {
+            state.steps.extend(boots::note_boot(node, job));
         }
-        standing
+        state
     }
 
-    /// The pod of a Job that says how far it has come.
+    /// The pod that shows the progress of a Job.
     fn pod(&self, job: &JobFacts) -> Option<&PodFacts> {
-        self.world
+        self.cluster
             .pods_of(&job.uid)
-            .max_by_key(|p| (p.stage != Stage::Ended, p.stage))
+            .max_by_key(|p| (p.stage != PodStage::Ended, p.stage))
     }
 
     fn replace(&self, job: &JobFacts) -> Option<Step> {
-        let unbound = self.pod(job).is_none_or(|pod| pod.stage == Stage::Unbound);
+        let unbound = self.pod(job).is_none_or(|pod| pod.stage == PodStage::Unbound);
         unbound.then(|| Step::DeleteJob {
             job: job.name.clone(),
             uid: job.uid.clone(),
@@ -236,30 +262,22 @@ impl Question<'_> {
         })
     }
 
-    /// Stored status names the machine, at this hash, and the API server has said what this controller may do. A status
-    /// that is on its way must not take back what the stored one gives: another node may have that slot in it. Who is only
-    /// next has no slot there; that there is one for it is asked where slots are given.
-    fn may_begin(&self, told: Option<&NodeProgress>) -> bool {
-        let is_named = |told: &NodeProgress| {
-            if told.phase == WAITING {
-                self.plan.is_sure(self.now)
-            } else {
-                self.plan.keeps_slot(told)
-            }
-        };
-        told.is_some_and(|told| told.uid.is_some() && is_named(told))
+    /// Whether the stored status names the machine at this hash, and the API server has confirmed all permissions. A
+    /// status in flight must not remove the slot that the stored status gives, because another node may get it.
+    fn may_begin(&self, stored_entry: Option<&NodeProgress>) -> bool {
+        stored_entry
+            .is_some_and(|stored_entry| stored_entry.uid.is_some() && self.plan.keeps_slot(stored_entry))
             && self
                 .hash()
                 .is_some_and(|hash| self.plan.facts.status().latest_hash.as_deref() == Some(&**hash))
             && self.plan.digests.is_stored()
-            && self.world.is_permitted(self.plan)
+            && self.cluster.is_permitted(self.plan)
     }
 
-    fn job_event(&self, type_: EventType, reason: &'static str, message: String, job_uid: &str) -> Event {
+    fn job_event(&self, reason: Reason, message: String, job_uid: &str) -> Event {
         Event::job(
             &self.plan.facts.name,
             &self.plan.facts.uid,
-            type_,
             reason,
             message,
             job_uid,
@@ -274,8 +292,8 @@ impl Question<'_> {
         patch(node, change, events)
     }
 
-    /// Says on a finished Job that its result is recorded, and lets its TTL run from now on.
-    fn mark(&self, job: &JobFacts, events: Vec<Event>) -> Step {
+    /// Sets the annotation `refit.rs/recorded` on a finished Job, and starts its TTL.
+    fn mark_recorded(&self, job: &JobFacts, events: Vec<Event>) -> Step {
         let at = job.outcome.ended().unwrap_or(self.now);
         let past = self.now.duration_since(at).max(SignedDuration::ZERO).as_secs();
         let ttl_seconds = i32::try_from(past.saturating_add(job.ttl.max(0))).unwrap_or(i32::MAX);
@@ -284,22 +302,9 @@ impl Question<'_> {
             uid: job.uid.clone(),
             ttl_seconds,
             events,
-            may_wait: false,
+            background: false,
         }
     }
-}
-
-/// How much of what a drain says is shown, in bytes: as much as an event's message holds.
-const DRAIN_SHOWN: usize = 1_024;
-
-/// What a pod says of itself may be of any length.
-fn shortened(mut text: String) -> String {
-    if text.len() > DRAIN_SHOWN {
-        let end = (0..=DRAIN_SHOWN).rev().find(|at| text.is_char_boundary(*at));
-        text.truncate(end.unwrap_or_default());
-        text.push('…');
-    }
-    text
 }
 
 fn delete(job: &JobFacts, why: &'static str) -> Step {

@@ -1,116 +1,98 @@
-//! A Plan in the index: what its spec means, what it resolves to, and which nodes it is for. Kept up to date with each
-//! change, so that a decision need not look at every node again.
+//! A Plan in the index with everything derived from it: the parsed spec, the resolved version, the selected nodes. Each
+//! change updates it, so a decision need not look at every node again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::blocker::Blocker;
+use super::completion::CompletionPolicy;
 use super::digests::Digests;
-use super::facts::{ChannelFacts, NodeFacts, PlanFacts, SecretFacts, Text};
-use super::resolve::{self, Resolution, Resolved};
-use super::status::WAITING;
-use super::terms::Terms;
-use super::view::View;
-use super::world::{Defaults, Table};
-use crate::api::duration::GoDuration;
+use super::facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, SecretFacts, Text};
+use super::resolve::{self, HashCache, Resolution, Resolved};
+use super::state::{Defaults, Table};
+use super::targets::Targets;
 use crate::api::selector::{Selector, SelectorError};
-use crate::api::validate::{MaxConcurrent, validate};
+use crate::api::validate::validate;
 use crate::api::window::Window;
-use crate::api::{NodeProgress, PlanSpec, PlanStatus, names};
-use crate::channel::Named;
+use crate::api::{NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, names};
+use crate::channel::ChannelRef;
+use crate::go::GoDuration;
 use crate::job;
 use crate::version::policy::{Choice, Circumstances, Offered, Policy, choose};
 
-/// A Plan with all that follows from it.
+/// A Plan with everything derived from it.
 #[derive(Debug)]
-pub(super) struct PlanView {
+pub(super) struct PlanState {
     pub(super) version: u64,
     pub(super) listed: bool,
     pub(super) facts: PlanFacts,
-    /// A list has shown it without our status, so that our fields may have been pruned from what was read: no node is
-    /// started before a status of ours is stored, whose answer has them.
+    /// A list has returned the Plan without refit's status, so its fields may have been pruned. No node starts before a
+    /// status of refit is stored, whose response has all fields.
     pub(super) unproven: bool,
-    /// Why the Plan is not valid, secrets aside (S53).
+    /// Why the Plan is invalid, except for missing Secrets (S53).
     pub(super) invalid: Option<String>,
     pub(super) window: Option<Window>,
     pub(super) delay: SignedDuration,
-    /// What it asks of its nodes after their Jobs.
-    pub(super) terms: Terms,
+    /// Conditions for a node to be done after its Job.
+    pub(super) completion: CompletionPolicy,
     pub(super) disruptive: bool,
     pub(super) tolerates_not_ready: bool,
-    /// The channel that decides the version.
-    pub(super) channel: Option<Named>,
-    /// What the Plan asks of a version. Nothing where it cannot be read: then none is taken.
+    pub(super) channel: Option<ChannelRef>,
+    /// The parsed `versionPolicy`; `None` if it is invalid, and then no version is taken.
     pub(super) policy: Option<Policy>,
-    /// What the Plan makes of what the channel offers; nothing while that is not known.
+    /// The chosen version; `None` while the channel's offer is not known.
     pub(super) choice: Option<Choice>,
     chosen: Option<Chosen>,
-    /// The value of the annotation that the channel was asked for last, as far as this process knows.
+    /// Value of `refit.rs/poll-now` at the last requested poll, as far as this process knows.
     pub(super) polled_for: Option<String>,
-    /// What the Plan resolves to.
     pub(super) resolution: Resolution,
-    /// The version and hash, as far as it is resolved.
+    pub(super) hashes: HashCache,
+    /// The version and the hash, once resolved.
     pub(super) resolved: Option<Resolved>,
     /// Digest of the user's part of the template at that version.
     pub(super) inputs: Text,
-    /// What the tags of its images stand for at that version, where they are pinned.
+    /// Digests of the images at that version, with `pinDigest`.
     pub(super) digests: Digests,
-    /// What is wrong with its Jobs at that version.
+    /// Errors that every Job would have at that version.
     pub(super) job_errors: Vec<job::JobError>,
-    /// The nodes that it is for.
-    pub(super) nodes: View,
-    /// The status that this process wrote last.
-    pub(super) written: Option<Written>,
-    /// A status that was sent, and may be the stored one by now.
+    /// The selected nodes.
+    pub(super) targets: Targets,
+    /// When the response to the last status write arrived.
+    pub(super) written: Option<Timestamp>,
+    /// A status that was sent, and may be stored by now.
     pub(super) sent: Option<SentStatus>,
     selector: Selector,
-    /// Why `nodeSelector` cannot be read; it selects none then.
+    /// Why `nodeSelector` is invalid. It selects no node then.
     pub(super) selector_error: Option<String>,
     stale: bool,
 }
 
-/// For how long nodes may begin that status names as next. A status is accepted only if the Plan is as the controller knows
-/// it; what somebody edits afterwards is heeded as soon as the watch tells of it, and after this time in any case.
-const SURE_FOR: SignedDuration = SignedDuration::from_secs(1);
-
-/// For what a choice was made.
+/// The inputs of a choice of version.
 #[derive(Debug)]
 struct Chosen {
     offer: Arc<Offered>,
-    /// What status said that takes part: what the Plan was at, and what is remembered of the channel.
-    told: (Option<String>, BTreeMap<String, Timestamp>, Option<String>),
+    /// From the stored status: the current version, and when versions were first seen.
+    based_on: (Option<String>, BTreeMap<String, Timestamp>, Option<String>),
     from: Timestamp,
-    /// When time alone makes it another one.
+    /// When the choice changes without new inputs.
     until: Option<Timestamp>,
 }
 
-/// A status that was written.
-#[derive(Clone, Copy, Debug)]
-pub struct Written {
-    /// When it was sent.
-    pub sent: Timestamp,
-    /// When the answer was heard.
-    pub at: Timestamp,
-    /// From the first of the events that go before it to the answer.
-    pub took: SignedDuration,
-}
-
-/// A status of which it is not known whether it is stored.
+/// A status that was sent and may be stored.
 #[derive(Debug)]
 pub(super) struct SentStatus {
-    /// Version of the Plan that it replaces, and no other.
+    /// Version of the Plan that it replaces. At any other version the write fails.
     version: u64,
-    /// UIDs of the nodes that have a slot in it, and in each that may still arrive in its place.
+    /// UIDs of the nodes that have a slot in every status that may be stored.
     nodes: BTreeSet<String>,
-    /// UIDs and names of the nodes that have a slot in any of them.
-    any: BTreeMap<String, String>,
 }
 
-impl PlanView {
+impl PlanState {
     pub(super) fn new(version: u64, facts: PlanFacts, defaults: &Defaults) -> Self {
-        let mut view = Self {
+        let mut plan_state = Self {
             version,
             listed: true,
             facts,
@@ -118,7 +100,7 @@ impl PlanView {
             invalid: None,
             window: None,
             delay: SignedDuration::ZERO,
-            terms: Terms::default(),
+            completion: CompletionPolicy::default(),
             disruptive: false,
             tolerates_not_ready: false,
             channel: None,
@@ -127,73 +109,57 @@ impl PlanView {
             chosen: None,
             polled_for: None,
             resolution: Resolution::Pending,
+            hashes: HashCache::default(),
             resolved: None,
             inputs: "".into(),
             digests: Digests::default(),
             job_errors: Vec::new(),
-            nodes: View::default(),
+            targets: Targets::default(),
             written: None,
             sent: None,
             selector: Selector::nothing(),
             selector_error: None,
             stale: true,
         };
-        view.read_spec(defaults);
-        view
+        plan_state.read_spec(defaults);
+        plan_state
     }
 
-    /// A status is on its way. If an earlier one may still arrive in its place, nodes have their slot that both name.
-    pub(super) fn status_sent(&mut self, status: &PlanStatus) {
+    /// Records a status in flight. If an earlier one may be stored instead, a node keeps its slot only if both name it.
+    pub(super) fn record_sent_status(&mut self, status: &PlanStatus) {
         let active = status.active.iter().flatten();
-        let mut any: BTreeMap<_, _> = active
-            .filter(|node| node.phase != WAITING)
-            .filter_map(|node| Some((node.uid.clone()?, node.name.clone())))
+        let mut nodes: BTreeSet<_> = active
+            .filter(|node| node.phase != NodePhase::Waiting)
+            .filter_map(|node| node.uid.clone())
             .collect();
-        let mut nodes: BTreeSet<_> = any.keys().cloned().collect();
         if let Some(earlier) = self.sent.take() {
             nodes.retain(|node| earlier.nodes.contains(node));
-            any.extend(earlier.any);
         }
         self.sent = Some(SentStatus {
             version: self.version,
             nodes,
-            any,
         });
     }
 
-    /// The Plan was seen in this version: what was to replace an earlier one has done so, or never will.
-    pub(super) fn seen_in(&mut self, version: u64) {
+    /// Sets the version of the Plan. Statuses that were to replace an earlier version have done so, or never will.
+    pub(super) fn set_version(&mut self, version: u64) {
         self.version = version;
         self.sent = self.sent.take().filter(|sent| sent.version == version);
     }
 
-    /// The Plan was read as it is known now, by a list or otherwise.
-    pub(super) fn is_read(&mut self, listed: bool) {
+    /// Records that the Plan was read, by a list or otherwise.
+    pub(super) fn note_read(&mut self, listed: bool) {
         let is_ours = self.facts.status().observed_generation.is_some();
         self.unproven = !is_ours && (listed || self.unproven);
     }
 
-    /// The node has its slot whichever status is the stored one.
-    pub(super) fn keeps_slot(&self, told: &NodeProgress) -> bool {
-        let named = |nodes: &BTreeSet<String>| told.uid.as_ref().is_some_and(|uid| nodes.contains(uid));
+    /// Whether the node has its slot in every status that may be stored.
+    pub(super) fn keeps_slot(&self, entry: &NodeProgress) -> bool {
+        let named = |nodes: &BTreeSet<String>| entry.uid.as_ref().is_some_and(|uid| nodes.contains(uid));
         self.sent.as_ref().is_none_or(|sent| named(&sent.nodes))
     }
 
-    /// UIDs and names of the nodes that have a slot as soon as a status has arrived that is on its way.
-    pub(super) fn slots_on_their_way(&self) -> impl Iterator<Item = (&str, &str)> {
-        let sent = self.sent.iter().flat_map(|sent| &sent.any);
-        sent.map(|(uid, name)| (uid.as_str(), name.as_str()))
-    }
-
-    /// Stored status was sent a moment ago, from this process, and accepted: the Plan was then as it is known here.
-    pub(super) fn is_sure(&self, now: Timestamp) -> bool {
-        self.written.is_some_and(|written| {
-            let until = written.sent.checked_add(SURE_FOR);
-            written.sent <= now && until.is_ok_and(|until| now < until)
-        })
-    }
-
-    /// The Plan has changed.
+    /// Applies a change of the Plan.
     pub(super) fn change(&mut self, facts: PlanFacts, defaults: &Defaults) {
         let same_spec = self.facts.uid == facts.uid
             && self.facts.object.spec == facts.object.spec
@@ -201,6 +167,9 @@ impl PlanView {
             && self.facts.object.metadata.labels == facts.object.metadata.labels
             && self.facts.object.metadata.annotations == facts.object.metadata.annotations;
         self.facts = facts;
+        if !same_spec || !job::digest::is_of_spec(&self.facts.object) {
+            self.hashes.clear();
+        }
         if !same_spec {
             self.read_spec(defaults);
         }
@@ -214,12 +183,12 @@ impl PlanView {
         self.stale = true;
         self.inputs = "".into();
         let spec = &self.facts.object.spec;
-        self.invalid = match &self.facts.malformed {
-            Some(why) => Some(why.clone()),
-            None => validate(&self.facts.name, spec)
-                .err()
-                .map(|invalid| invalid.to_string()),
-        };
+        self.invalid = self.facts.malformed.clone().or_else(|| {
+            let invalid = validate(&self.facts.name, spec).err();
+            let fields = || job::digest::check_fields(&self.facts.object).err();
+            let invalid = invalid.map(|invalid| invalid.to_string());
+            invalid.or_else(|| fields().map(|error| error.to_string()))
+        });
         self.window = spec
             .window
             .as_ref()
@@ -233,7 +202,7 @@ impl PlanView {
             || spec.drain.is_some()
             || spec.exclusive.unwrap_or_default()
             || spec.may_reboot();
-        self.terms = Terms::of(spec);
+        self.completion = CompletionPolicy::of(spec);
         self.channel = resolve::channel_of(spec);
         self.policy = spec.version_policy().ok();
         self.chosen = None;
@@ -244,21 +213,29 @@ impl PlanView {
         };
     }
 
-    /// Looks again at what the Plan resolves to and which nodes it is for, where that may have changed.
-    pub(super) fn settle(
+    /// Updates the resolution and the selected nodes if their inputs may have changed.
+    pub(super) fn refresh(
         &mut self,
-        nodes: &Table<NodeFacts>,
-        secrets: &Table<SecretFacts>,
-        channels: &BTreeMap<Named, ChannelFacts>,
+        nodes: &Table<NodeName, NodeUid, NodeFacts>,
+        secrets: &Table<Text, Text, SecretFacts>,
+        channels: &BTreeMap<ChannelRef, ChannelFacts>,
         defaults: &Defaults,
         now: Timestamp,
     ) {
         self.choose(channels, now);
-        let resolution = resolve::resolve(self, secrets, channels);
+        let resolution = resolve::resolve(
+            &self.facts,
+            self.channel.as_ref(),
+            self.choice.as_ref(),
+            self.policy.as_ref().and_then(|policy| policy.range.as_ref()),
+            secrets,
+            channels,
+            &mut self.hashes,
+        );
         if self.stale || resolution != self.resolution {
             let target = match &resolution {
                 Resolution::Resolved(resolved) => Some(resolved.clone()),
-                // While the Plan is not resolved, the nodes are counted by what it was at.
+                // While the Plan is not resolved, nodes are counted at its last hash.
                 Resolution::Pending
                 | Resolution::Reading(_)
                 | Resolution::Failed(_)
@@ -273,44 +250,45 @@ impl PlanView {
             if self.stale || !same {
                 self.read_target(defaults);
                 let hash = self.resolved.as_ref().map(|r| r.hash.clone());
-                self.nodes
+                self.targets
                     .rebuild(hash, &self.facts, &self.selector, self.tolerates_not_ready, nodes);
             }
             self.resolution = resolution;
             self.stale = false;
         }
-        self.digests.settle(self.facts.status(), self.resolved.as_ref());
+        self.digests.refresh(self.facts.status(), self.resolved.as_ref());
     }
 
-    /// Chooses from what the channel offers, where something has changed since.
-    fn choose(&mut self, channels: &BTreeMap<Named, ChannelFacts>, now: Timestamp) {
+    /// Chooses from the channel's offer if an input has changed.
+    fn choose(&mut self, channels: &BTreeMap<ChannelRef, ChannelFacts>, now: Timestamp) {
         let known = self.channel.as_ref().and_then(|channel| channels.get(channel));
         let Some((known, offer)) = known.and_then(|known| Some((known, known.offer.as_ref()?))) else {
             (self.choice, self.chosen) = (None, None);
             return;
         };
         let owned = |text: Option<&str>| text.map(str::to_owned);
-        let told = (
+        let based_on = (
             owned(resolve::current(&self.facts)),
-            resolve::seen(&self.facts, self.channel.as_ref()),
+            resolve::first_seen(&self.facts, self.channel.as_ref()),
             owned(resolve::withdrawn(&self.facts, self.channel.as_ref())),
         );
-        let stands = self.chosen.as_ref().is_some_and(|chosen| {
+        let is_current = self.chosen.as_ref().is_some_and(|chosen| {
             Arc::ptr_eq(&chosen.offer, offer)
-                && chosen.told == told
+                && chosen.based_on == based_on
                 && chosen.from <= now
                 && chosen.until.is_none_or(|until| now < until)
         });
-        if stands {
+        if is_current {
             return;
         }
         let choice = match &self.policy {
             Some(policy) => {
-                let (current, seen, withdrawn) = &told;
+                let (current, seen, withdrawn) = &based_on;
                 let circumstances = Circumstances {
                     current: current.as_deref(),
                     seen,
                     approved: self.facts.annotation(names::ANNOTATION_APPROVE),
+                    distribution: self.facts.object.spec.distribution(),
                     withdrawn: withdrawn.as_deref(),
                     polled: known.polled,
                     now,
@@ -321,15 +299,15 @@ impl PlanView {
         };
         self.chosen = Some(Chosen {
             offer: Arc::clone(offer),
-            told,
+            based_on,
             from: now,
             until: choice.due,
         });
         self.choice = Some(choice);
     }
 
-    /// A registry has said what the tag of an image stands for.
-    pub(super) fn digest_read(&mut self, hash: &str, image: String, digest: String) {
+    /// Adds the digest of an image.
+    pub(super) fn apply_digest(&mut self, hash: &str, image: String, digest: String) {
         if self
             .resolved
             .as_ref()
@@ -350,7 +328,7 @@ impl PlanView {
         };
     }
 
-    /// The Plan's side of a Job.
+    /// The Plan's inputs of a Job.
     pub(super) fn job_input<'a>(&'a self, defaults: &'a Defaults) -> job::PlanInput<'a> {
         job::PlanInput {
             name: &self.facts.name,
@@ -366,20 +344,18 @@ impl PlanView {
         }
     }
 
-    /// A Node has changed.
     pub(super) fn node_changed(&mut self, node: &NodeFacts) {
         if !self.stale {
-            self.nodes
+            self.targets
                 .node_changed(&self.facts, &self.selector, self.tolerates_not_ready, node);
         }
     }
 
-    /// A Node is gone.
-    pub(super) fn node_gone(&mut self, name: &Text) {
-        self.nodes.remove(name);
+    pub(super) fn remove_node(&mut self, name: &NodeName) {
+        self.targets.remove(name);
     }
 
-    /// What stands in the way of a Job for a node, before it is asked for.
+    /// What blocks the Job of a node, before it is requested.
     pub(super) fn job_blocker(&self, windows: bool) -> Option<Blocker> {
         self.job_errors.iter().find_map(|error| match error {
             job::JobError::KubectlImageWindows => windows.then_some(Blocker::SettingMissing {
@@ -395,23 +371,26 @@ impl PlanView {
         })
     }
 
-    /// `postCompleteDelay`, as Go prints it.
+    /// `postCompleteDelay` as Go prints it.
     pub(super) fn delay_text(&self) -> String {
         let nanos = i64::try_from(self.delay.as_nanos()).unwrap_or(i64::MAX);
         GoDuration::from_nanos(nanos).to_string()
     }
 
-    /// How many nodes may be worked on at a time.
+    /// Maximum number of nodes in progress.
     pub(super) fn limit(&self) -> i64 {
         let spec = self.spec();
-        match spec.max_concurrent.as_ref().map(MaxConcurrent::parse) {
-            Some(Ok(limit)) => {
-                let selected = usize::try_from(self.nodes.selected()).unwrap_or_default();
-                i64::try_from(limit.of(selected)).unwrap_or(i64::MAX)
-            }
-            Some(Err(_)) => 0, // not valid, which is said elsewhere
+        match &spec.max_concurrent {
+            Some(limit) => self.nodes_of(limit),
             None => spec.concurrency.unwrap_or(0).max(0),
         }
+    }
+
+    /// How many of the selected nodes a limit is; none where it is not valid, which is said elsewhere.
+    pub(super) fn nodes_of(&self, limit: &IntOrString) -> i64 {
+        let selected = usize::try_from(self.targets.selected()).unwrap_or_default();
+        let nodes = NodeLimit::parse(limit).map_or(0, |limit| limit.of(selected));
+        i64::try_from(nodes).unwrap_or(i64::MAX)
     }
 
     /// No new node is to start.
@@ -420,8 +399,8 @@ impl PlanView {
     }
 }
 
-/// The Plan names the taints of a node that is not Ready, so it is for repairing such nodes. A toleration of everything
-/// does not say so.
+/// Whether the Plan tolerates the taints of nodes that are not Ready by name, which means that it repairs such nodes. A
+/// toleration of all taints does not mean that.
 fn tolerates_not_ready(spec: &PlanSpec) -> bool {
     spec.tolerations.iter().flatten().any(|toleration| {
         matches!(
@@ -431,7 +410,7 @@ fn tolerates_not_ready(spec: &PlanSpec) -> bool {
     })
 }
 
-/// The nodes that a Plan is for have the hostname label too (S13).
+/// Selected nodes must also have the hostname label (S13).
 fn node_selector(spec: &PlanSpec) -> Result<Selector, SelectorError> {
     let selector = Selector::new(spec.node_selector.as_ref())?;
     Ok(selector.and(Selector::exists(names::LABEL_HOSTNAME)?))

@@ -1,40 +1,49 @@
-//! Which version a Plan is at, and its hash: from `version`, or from what it takes of what the channel offers (S15, S40,
-//! S45–S48).
+//! The version and the hash of a Plan: from `version`, or from what the policy permits of the channel's offer (S15,
+//! S40, S45–S48).
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
-use super::conditions::{LATEST_RESOLVED, find};
-use super::facts::{ChannelFacts, PlanFacts, SecretFacts, Text};
-use super::plan::PlanView;
-use super::world::Table;
+use super::conditions::find;
+use super::facts::{ChannelFacts, Hash, PlanFacts, SecretFacts, Text};
+use super::state::Table;
 use crate::api::validate::Invalid;
-use crate::api::{ChannelStatus, PlanSpec};
-use crate::channel::Named;
-use crate::channel::version::munge;
+use crate::api::{ChannelStatus, ConditionType, PlanSpec, Reason};
+use crate::channel::{ChannelRef, redacted};
 use crate::job::digest;
-use crate::version::Version;
+use crate::version::policy::Choice;
+use crate::version::tag::munge;
+use crate::version::{Range, Version};
 
-/// Where a version came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Version,
     Channel,
 }
 
-/// A version and the hash of the Plan at it.
+impl Source {
+    /// Reason of the condition `LatestResolved`.
+    pub(super) fn reason(self) -> Reason {
+        match self {
+            Self::Version => Reason::Version,
+            Self::Channel => Reason::Channel,
+        }
+    }
+}
+
+/// A version, and the hash of the Plan at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resolved {
     pub(super) version: Text,
-    pub(super) hash: Text,
+    pub(super) hash: Hash,
     pub(super) source: Source,
-    /// What the channel gives, where that is older: the Plan stays where it is, and begins with no new node.
+    /// The older version that the channel offers. The Plan keeps its version, and no node starts.
     pub(super) withdrawn: Option<Text>,
-    /// Why the channel's last answer was not taken, though it was a version.
+    /// Why the channel's last version was not taken.
     pub(super) refused: Option<String>,
-    /// The range that the version is not in: no node is begun with for it.
+    /// The range that does not include the version. No node starts.
     pub(super) out_of_range: Option<Text>,
 }
 
@@ -44,20 +53,18 @@ impl Resolved {
     }
 }
 
-/// What a Plan resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Resolution {
-    /// The channel has to be asked first.
+    /// The channel must be polled first.
     Pending,
-    /// A secret that takes part in the hash is being read. That takes a moment, in which nothing is said.
+    /// A Secret that is part of the hash is being read. That takes a moment, so status does not report it.
     Reading(Text),
-    /// There is no version, and why.
+    /// There is no version, for this reason.
     Failed(String),
-    /// There is none yet: the policy holds back what the channel offers, and why.
+    /// There is no version yet: the policy holds back the offer of the channel, for this reason.
     Held(String),
-    /// Secrets that take part in the hash are missing, in S53's words.
+    /// Secrets that are part of the hash are missing; the message is that of S53.
     MissingSecrets(String),
-    /// There is.
     Resolved(Resolved),
 }
 
@@ -72,19 +79,56 @@ impl Resolution {
     }
 }
 
-/// S54's words for a Plan with neither `version` nor `channel`.
+/// The last hash of a Plan, because the fields that the annotation `upgrade.cattle.io/digest` names take milliseconds to
+/// collect, and every decision needs the hash.
+#[derive(Debug, Default)]
+pub(super) struct HashCache {
+    known: Option<(String, Vec<String>, Hash)>,
+    /// Number of computations.
+    #[cfg(test)]
+    pub(super) computed: usize,
+}
+
+impl HashCache {
+    /// Forgets the hash, because the Plan has changed.
+    pub(super) fn clear(&mut self) {
+        self.known = None;
+    }
+
+    fn hash(&mut self, plan: &PlanFacts, version: &str, secrets: Vec<String>) -> Hash {
+        if let Some((of, with, hash)) = &self.known
+            && of == version
+            && *with == secrets
+        {
+            return hash.clone();
+        }
+        #[cfg(test)]
+        {
+            self.computed += 1;
+        }
+        let hash: Hash = digest::plan_hash(&plan.object, version, &secrets).into();
+        self.known = Some((version.to_owned(), secrets, hash.clone()));
+        hash
+    }
+}
+
+/// Message for a Plan with neither `version` nor `channel` (S54).
 pub(super) const UNRESOLVABLE: &str = "cannot resolve plan: missing channel and version";
 
+/// Resolves a Plan from its channel, the version chosen from the channel's offer, and the range of its policy.
 pub(super) fn resolve(
-    view: &PlanView,
-    secrets: &Table<SecretFacts>,
-    channels: &BTreeMap<Named, ChannelFacts>,
+    plan: &PlanFacts,
+    channel: Option<&ChannelRef>,
+    choice: Option<&Choice>,
+    range: Option<&Range>,
+    secrets: &Table<Text, Text, SecretFacts>,
+    channels: &BTreeMap<ChannelRef, ChannelFacts>,
+    cache: &mut HashCache,
 ) -> Resolution {
-    let plan = &view.facts;
     let spec = &plan.object.spec;
-    let found = match (given(spec.version.as_deref()), &view.channel) {
-        (Some(version), _) => Found::at(munge(version), Source::Version),
-        (None, Some(channel)) => match from_channel(view, channel, channels) {
+    let found = match (given(spec.version.as_deref()), channel) {
+        (Some(version), _) => ResolvedVersion::at(munge(version), Source::Version),
+        (None, Some(channel)) => match from_channel(plan, channel, choice, range, channels) {
             Ok(found) => found,
             Err(resolution) => return resolution,
         },
@@ -95,19 +139,19 @@ pub(super) fn resolve(
     let mut unread = None;
     for name in digest::hashed_secrets(spec) {
         match secrets.get(name) {
-            Some(SecretFacts::Hash(hash)) => hashes.push(hash),
+            Some(SecretFacts::Hash(hash)) => hashes.push(hash.clone()),
             Some(SecretFacts::Unread) | None => unread = Some(name.into()),
             Some(SecretFacts::Missing) => missing.push(name.to_owned()),
         }
     }
-    // All that are missing are named at once.
+    // The message names all missing Secrets at once.
     if let Some(name) = unread {
         return Resolution::Reading(name);
     }
     if !missing.is_empty() {
         return Resolution::MissingSecrets(Invalid::SecretsMissing(missing).to_string());
     }
-    let hash = digest::plan_hash(&plan.object, &found.version, hashes).into();
+    let hash = cache.hash(plan, &found.version, hashes);
     Resolution::Resolved(Resolved {
         version: found.version.into(),
         hash,
@@ -118,8 +162,8 @@ pub(super) fn resolve(
     })
 }
 
-/// A version, before its hash is known.
-struct Found {
+/// A version whose hash is not known yet.
+struct ResolvedVersion {
     version: String,
     source: Source,
     withdrawn: Option<String>,
@@ -127,7 +171,7 @@ struct Found {
     out_of_range: Option<Text>,
 }
 
-impl Found {
+impl ResolvedVersion {
     fn at(version: String, source: Source) -> Self {
         Self {
             version,
@@ -140,20 +184,21 @@ impl Found {
 }
 
 fn from_channel(
-    view: &PlanView,
-    channel: &Named,
-    channels: &BTreeMap<Named, ChannelFacts>,
-) -> Result<Found, Resolution> {
-    let plan = &view.facts;
+    plan: &PlanFacts,
+    channel: &ChannelRef,
+    choice: Option<&Choice>,
+    range: Option<&Range>,
+    channels: &BTreeMap<ChannelRef, ChannelFacts>,
+) -> Result<ResolvedVersion, Resolution> {
     let Some(known) = self::channel(plan, channel, channels) else {
         return Err(Resolution::Pending);
     };
-    // The error may have been that the version was withdrawn: the channel is asked first.
+    // The error may have been the withdrawal of the version: poll the channel first.
     if known.error.is_some() && !channels.contains_key(channel) {
         return Err(Resolution::Pending);
     }
     let current = current(plan).map(str::to_owned);
-    let mut found = match &view.choice {
+    let mut found = match choice {
         Some(choice) => {
             let Some(version) = choice.take.clone().or(current) else {
                 let held = choice.held.as_ref().map(|held| held.message.clone());
@@ -163,23 +208,22 @@ fn from_channel(
                     (None, None) => Resolution::Failed("spec.versionPolicy cannot be read".to_owned()),
                 });
             };
-            let mut found = Found::at(version, Source::Channel);
+            let mut found = ResolvedVersion::at(version, Source::Channel);
             found.withdrawn.clone_from(&choice.withdrawn);
             found.refused.clone_from(&choice.fault);
             found
         }
-        // What the channel offers is not known: what it said last counts until it is.
+        // The offer of the channel is not known: its last response counts until then.
         None => match (current, known.error) {
             (Some(version), _) => {
-                let mut found = Found::at(version, Source::Channel);
-                found.withdrawn = told(plan, channel).and_then(|told| told.withdrawn.clone());
+                let mut found = ResolvedVersion::at(version, Source::Channel);
+                found.withdrawn = stored_channel(plan, channel).and_then(|stored| stored.withdrawn.clone());
                 found
             }
             (None, Some(error)) => return Err(Resolution::Failed(error)),
             (None, None) => return Err(Resolution::Pending),
         },
     };
-    let range = view.policy.as_ref().and_then(|policy| policy.range.as_ref());
     found.out_of_range = range
         .filter(|range| {
             let version = found.version.parse::<Version>();
@@ -189,14 +233,15 @@ fn from_channel(
     Ok(found)
 }
 
-/// The version that the Plan is at, as far as it has been told to be.
+/// The current version of the Plan, by its stored status.
 pub(super) fn current(plan: &PlanFacts) -> Option<&str> {
     let status = plan.status();
-    let resolved = find(&status.conditions, LATEST_RESOLVED).is_some_and(|c| c.status == "True");
+    let resolved =
+        find(&status.conditions, ConditionType::LatestResolved).is_some_and(|c| c.status == "True");
     given(status.latest_version.as_deref()).filter(|_| resolved)
 }
 
-/// What status says that the Plan was at.
+/// Version and hash from the stored status.
 pub(super) fn stored(plan: &PlanFacts) -> Option<Resolved> {
     let status = plan.status();
     Some(Resolved {
@@ -209,32 +254,33 @@ pub(super) fn stored(plan: &PlanFacts) -> Option<Resolved> {
     })
 }
 
-/// What the channel of a Plan said, as far as is known: by this process, or by an earlier one that wrote it into status.
+/// The last response of a Plan's channel: from this process, or from the status that an earlier one wrote.
 pub(super) fn channel(
     plan: &PlanFacts,
-    channel: &Named,
-    channels: &BTreeMap<Named, ChannelFacts>,
+    channel: &ChannelRef,
+    channels: &BTreeMap<ChannelRef, ChannelFacts>,
 ) -> Option<ChannelFacts> {
     let known = channels.get(channel).cloned();
     known.or_else(|| {
-        let told = told(plan, channel)?;
+        let stored = stored_channel(plan, channel)?;
         Some(ChannelFacts {
-            polled: told.last_polled.as_deref()?.parse().ok()?,
-            failures: u32::from(told.last_error.is_some()),
+            polled: stored.last_polled.as_deref()?.parse().ok()?,
+            failures: u32::from(stored.last_error.is_some()),
             offer: None,
-            error: told.last_error.clone(),
+            error: stored.last_error.clone(),
         })
     })
 }
 
-/// What status has of this very channel.
-pub(super) fn told<'a>(plan: &'a PlanFacts, channel: &Named) -> Option<&'a ChannelStatus> {
-    let told = plan.status().channel.as_ref()?;
-    (told.url.as_deref() == Some(&*channel.url) && told.secrets == secrets_of(channel)).then_some(told)
+/// The stored status of this channel.
+pub(super) fn stored_channel<'a>(plan: &'a PlanFacts, channel: &ChannelRef) -> Option<&'a ChannelStatus> {
+    let stored = plan.status().channel.as_ref()?;
+    (stored.url.as_deref() == Some(&*redacted(&channel.url)) && stored.secrets == secrets_of(channel))
+        .then_some(stored)
 }
 
-/// The secrets with which a channel is asked, as status names them.
-pub(super) fn secrets_of(channel: &Named) -> Option<String> {
+/// The names of the Secrets of a channel, as status stores them.
+pub(super) fn secrets_of(channel: &ChannelRef) -> Option<String> {
     let names: Vec<&str> = channel
         .secret
         .iter()
@@ -245,32 +291,32 @@ pub(super) fn secrets_of(channel: &Named) -> Option<String> {
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// What the channel gave when it last gave something older, as status has it.
-pub(super) fn withdrawn<'a>(plan: &'a PlanFacts, channel: Option<&Named>) -> Option<&'a str> {
-    told(plan, channel?)?.withdrawn.as_deref()
+/// The older version that the channel last offered, from the stored status.
+pub(super) fn withdrawn<'a>(plan: &'a PlanFacts, channel: Option<&ChannelRef>) -> Option<&'a str> {
+    stored_channel(plan, channel?)?.withdrawn.as_deref()
 }
 
-/// When versions of the channel were seen first, as status has it. Keys are as tags hold them.
-pub(super) fn seen(plan: &PlanFacts, channel: Option<&Named>) -> BTreeMap<String, Timestamp> {
-    let told = channel.and_then(|channel| told(plan, channel));
-    told.map(ChannelStatus::first_seen).unwrap_or_default()
+/// When versions of the channel were first seen, from the stored status. Keys are in the form of tags.
+pub(super) fn first_seen(plan: &PlanFacts, channel: Option<&ChannelRef>) -> BTreeMap<String, Timestamp> {
+    let stored = channel.and_then(|channel| stored_channel(plan, channel));
+    stored.map(ChannelStatus::first_seen).unwrap_or_default()
 }
 
-/// The channel that decides the version of a Plan.
-pub(super) fn channel_of(spec: &PlanSpec) -> Option<Named> {
+/// The channel that gives a Plan its version, if `version` is not set.
+pub(super) fn channel_of(spec: &PlanSpec) -> Option<ChannelRef> {
     match given(spec.version.as_deref()) {
         Some(_) => None,
-        None => Named::of(spec),
+        None => ChannelRef::of(spec),
     }
 }
 
-/// First pause after a channel could not be used; it doubles with each failure in a row.
+/// First delay after a failed poll; it doubles with each consecutive failure.
 const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(5);
-/// Longest pause after failures, the one that system-upgrade-controller ends at (S48).
+/// Longest delay after failed polls, as in system-upgrade-controller (S48).
 const LAST_RETRY: SignedDuration = SignedDuration::from_mins(2);
 
-/// When a channel is to be asked again. Answers are spread over a tenth of the interval, so that clusters that were
-/// started together do not ask together; failures are tried again sooner.
+/// When to poll a channel again. Polls are spread over a tenth of the interval, so that clusters that started together
+/// do not poll together. Failed polls are retried earlier.
 pub(super) fn next_poll(
     url: &str,
     known: Option<&ChannelFacts>,
@@ -288,7 +334,7 @@ pub(super) fn next_poll(
     known.polled.checked_add(pause).ok()
 }
 
-/// A number that differs from channel to channel and from poll to poll, and is the same whenever it is asked for.
+/// A pseudo-random number for a channel and a poll. It is reproducible, because decisions are deterministic.
 fn scatter(url: &str, polled: Timestamp) -> u64 {
     let digest = Sha256::new()
         .chain_update(url)

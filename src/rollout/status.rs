@@ -1,7 +1,11 @@
 //! What a Plan says of itself: conditions, counts, nodes and the events that go with a change. Starts, results and
-//! conditions are written at once, or soon where many nodes have slots; what is mere progress rides along or waits a second.
+//! conditions are written at once, or soon where many nodes have slots; mere progress rides along, or waits for one second, and
+//! for four where many nodes have slots.
 
 mod events;
+mod limits;
+
+pub(super) use limits::SlotRoom;
 
 use std::collections::BTreeMap;
 
@@ -10,61 +14,62 @@ use jiff::{SignedDuration, Timestamp};
 use super::blocker::Blocker;
 use super::conditions::{conditions, seconds, unreadable};
 use super::decide::{Decision, Report};
-use super::facts::Text;
+use super::facts::NodeName;
 use super::fields;
-use super::next;
-use super::node::Standing;
-use super::plan::PlanView;
+use super::node::NodeState;
+use super::plan::PlanState;
+use super::poll;
 use super::resolve::{self, Resolution};
-use super::step::Step;
-use super::world::World;
-use crate::api::{ChannelStatus, FirstSeen, NodeCounts, NodeProgress, PinnedStatus, PlanStatus};
-use crate::channel::version::munge;
+use super::state::ClusterState;
+use super::step::{Key, Step};
+use crate::api::text::{MAX_MESSAGE, shorten};
+use crate::api::{
+    ChannelStatus, FirstSeen, NodeCounts, NodePhase, NodeProgress, PinnedStatus, PlanStatus, Reason,
+};
+use crate::channel::redacted;
 use crate::version::policy::{Held, Refusal};
+use crate::version::tag::munge;
 
-/// Phase of a node that has not been started.
-pub(super) const WAITING: &str = "Waiting";
-/// How many nodes `status.active` shows at least, if there are as many: those that wait fill it up to here.
-const ACTIVE_SHOWN: usize = 100;
+/// Waiting nodes fill `status.active` up to this number of entries.
+const MAX_ACTIVE: usize = 100;
 /// How long mere progress may wait.
-const PROGRESS_PAUSE: SignedDuration = SignedDuration::from_secs(1);
-/// With no more slots than these, news are written at once.
-pub(super) const FEW_SLOTS: usize = 5;
-/// With more, what is news within a while is written together: what a status costs the API server grows with the nodes in
-/// it, and one with a hundred costs as much as several writes of a node. The while is so many times what the last one took,
-/// so that a server that has time tells soon, and one that has none is spared.
-const PATIENCE: i32 = 8;
-/// The same where a node waits for the status to name it, before it can begin.
-const IMPATIENCE: i32 = 2;
-/// At least.
-const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(30);
-/// At most.
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_millis(500);
-/// Works out the status of a Plan and asks for it to be written where it is news.
+const PROGRESS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
+/// With more than [`FEW_SLOTS`]: news come every few seconds then, and progress rides along with them. A drain publishes its
+/// note every four seconds, and what it waits for is to be in status within ten.
+const MANY_SLOTS_PROGRESS_INTERVAL: SignedDuration = SignedDuration::from_secs(4);
+/// With at most this many slots, changes are written at once.
+const FEW_SLOTS: usize = 5;
+/// With more slots, changes are collected for this time after each status write. A status that names a hundred nodes
+/// costs the API server as much as ten writes of a node; without a pause, status writes would be most of its load in a
+/// large roll-out. With a longer pause a free slot would wait more than 100 ms: half the pause, the status, the label
+/// before it and the Job after it.
+const GATHER_NEWS: SignedDuration = SignedDuration::from_millis(30);
+
+/// Computes the status of a Plan, and requests a write if it has changed.
 pub(super) fn report(
-    world: &World,
-    plan: &PlanView,
-    nodes: &BTreeMap<Text, Standing>,
+    cluster: &ClusterState,
+    plan: &PlanState,
+    nodes: &BTreeMap<NodeName, NodeState>,
     report: &Report,
     now: Timestamp,
     decision: &mut Decision,
 ) {
-    if matches!(plan.resolution, Resolution::Reading(_)) && unreadable(world, plan).is_none() {
+    if matches!(plan.resolution, Resolution::Reading(_)) && unreadable(cluster, plan).is_none() {
         return;
     }
-    // Where news have to wait, it is not asked what they are.
-    let awaited = nodes.values().any(|standing| standing.next.is_some());
-    let written = plan.written.filter(|written| written.at <= now);
-    let due = |rest| written.and_then(|written| written.at.checked_add(rest).ok());
-    let news_due = written.and_then(|written| due(pause(nodes.len(), written.took, awaited)));
-    if let Some(due) = news_due.filter(|due| *due > now) {
-        decision.wake_at(due);
+    // During the pause, the status is not computed.
+    let written = plan.written.filter(|written| *written <= now);
+    let due = |rest| written.and_then(|written| written.checked_add(rest).ok());
+    let rest = rest(nodes.len());
+    if let Some(due) = due(rest).filter(|due| *due > now) {
+        decision.requeue(due);
         return;
     }
     let stored = plan.facts.status();
-    let status = status(world, plan, nodes, report, now);
+    let mut status = status(cluster, plan, nodes, report, now);
+    limits::fit(&mut status, |entry| limits::is_recorded(cluster, plan, entry));
     if status == *stored {
-        // Not beside a status that is being written: either would make the other one stale.
+        // Not while a status write is in flight: either write would make the other one stale.
         if let Err(note) = fields::note(&plan.facts) {
             decision.steps.push(Step::NoteFields {
                 plan: plan.facts.name.clone(),
@@ -73,33 +78,69 @@ pub(super) fn report(
         }
         return;
     }
-    let is_progress = essence(&status) == essence(stored);
-    if let Some(due) = due(PROGRESS_PAUSE).filter(|due| is_progress && *due > now) {
-        decision.wake_at(due);
+    let is_progress = significant_fields(&status) == significant_fields(stored);
+    if let Some(due) = due(progress_interval(nodes.len())).filter(|due| is_progress && *due > now) {
+        decision.requeue(due);
         return;
     }
-    let events = events::events(plan, stored, &status);
+    decision.steps.extend(refused_event(cluster, plan));
+    let mut events = events::events(plan, stored, &status);
+    events.retain(|event| {
+        let sent = cluster.unwritten_plan_event(&plan.facts, event.reason, event.message.clone());
+        !cluster.is_sent(&plan.facts, &sent)
+    });
     let plan = plan.facts.name.clone();
     decision.steps.push(Step::WriteStatus {
         plan,
         status: Box::new(status),
         events,
+        background: is_progress,
     });
 }
 
-/// How long news wait after a status was written, which took so long. Some are awaited: a node can begin with them.
-pub(super) fn pause(slots: usize, took: SignedDuration, awaited: bool) -> SignedDuration {
-    if slots <= FEW_SLOTS {
-        return SignedDuration::ZERO;
+/// The event that says that the status cannot be stored. No node starts meanwhile, and status cannot say why.
+fn refused_event(cluster: &ClusterState, plan: &PlanState) -> Option<Step> {
+    let failure = cluster
+        .failures_by_step
+        .get(&Key::Plan(plan.facts.name.clone()))?;
+    let is_too_large = ["too large", "too long"]
+        .iter()
+        .any(|it| failure.message.contains(it));
+    if !failure.refused && !is_too_large {
+        return None;
     }
-    let patience = if awaited { IMPATIENCE } else { PATIENCE };
-    took.saturating_mul(patience).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    let text = format!(
+        "the status cannot be stored, so that no node starts: {}",
+        shorten(&failure.message, MAX_MESSAGE / 2)
+    );
+    let event = cluster.unwritten_plan_event(&plan.facts, Reason::StatusRefused, text);
+    (!cluster.is_sent(&plan.facts, &event)).then(|| Step::WriteEvents {
+        plan: plan.facts.name.clone(),
+        events: vec![event],
+    })
+}
+
+/// How long changes are collected after a status write.
+pub(super) fn rest(slots: usize) -> SignedDuration {
+    if slots <= FEW_SLOTS {
+        SignedDuration::ZERO
+    } else {
+        GATHER_NEWS
+    }
+}
+
+fn progress_interval(slots: usize) -> SignedDuration {
+    if slots <= FEW_SLOTS {
+        PROGRESS_INTERVAL
+    } else {
+        MANY_SLOTS_PROGRESS_INTERVAL
+    }
 }
 
 fn status(
-    world: &World,
-    plan: &PlanView,
-    nodes: &BTreeMap<Text, Standing>,
+    cluster: &ClusterState,
+    plan: &PlanState,
+    nodes: &BTreeMap<NodeName, NodeState>,
     report: &Report,
     now: Timestamp,
 ) -> PlanStatus {
@@ -109,19 +150,19 @@ fn status(
     let failed = nodes.values().filter(|s| s.failed).count();
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let counts = NodeCounts {
-        selected: plan.nodes.selected(),
-        done: plan.nodes.done(),
+        selected: plan.targets.selected(),
+        done: plan.targets.done(),
         applying: count(nodes.len() - failed),
         waiting: count(report.waiting),
         failed: count(failed),
-        disabled: plan.nodes.disabled(),
+        disabled: plan.targets.disabled(),
     };
     let next_window = match &report.blocker {
         Some(Blocker::WindowClosed { opens }) => opens.map(seconds),
         _ => None,
     };
     PlanStatus {
-        conditions: conditions(world, plan, nodes, report, now),
+        conditions: conditions(cluster, plan, nodes, report, now),
         latest_version: resolved
             .map(|r| r.version.to_string())
             .or_else(|| stored.latest_version.clone()),
@@ -132,23 +173,19 @@ fn status(
         observed_generation: Some(plan.facts.generation()),
         nodes: Some(counts),
         progress: Some(format!("{}/{}", counts.done, counts.selected)),
-        active: Some(active(world, plan, nodes, report)),
-        channel: channel(world, plan),
+        active: Some(active(plan, nodes, report)),
+        active_omitted: None,
+        channel: channel(cluster, plan, now),
         pinned: resolved.and_then(|r| plan.digests.status(&r.hash)),
         next_window,
     }
 }
 
-fn active(
-    world: &World,
-    plan: &PlanView,
-    nodes: &BTreeMap<Text, Standing>,
-    report: &Report,
-) -> Vec<NodeProgress> {
-    let entry = |(name, s): (&Text, &Standing)| NodeProgress {
+fn active(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>, report: &Report) -> Vec<NodeProgress> {
+    let entry = |(name, s): (&NodeName, &NodeState)| NodeProgress {
         name: name.to_string(),
         uid: Some(s.uid.to_string()),
-        phase: s.phase.to_owned(),
+        phase: s.phase.into(),
         since: s.since.map(seconds),
         job: s.job.as_deref().map(str::to_owned),
         attempt: s.attempt,
@@ -157,27 +194,19 @@ fn active(
         message: s.message.clone(),
     };
     let mut out: Vec<_> = nodes.iter().map(entry).collect();
-    let mut next = next::count(plan, report);
-    let room = ACTIVE_SHOWN.saturating_sub(out.len()).max(next);
+    let room = MAX_ACTIVE.saturating_sub(out.len());
     let not_ready = Blocker::NodeNotReady;
-    let shut = report
-        .blocker
-        .as_ref()
-        .filter(|b| !matches!(b, Blocker::NoSlot { .. }));
-    let waiting = plan.nodes.ready().map(|name| (name, None));
-    let waiting = waiting.chain(plan.nodes.not_ready().map(|name| (name, Some(&not_ready))));
+    let shut = report.blocker.as_ref().filter(|b| !b.is_for_want_of_room());
+    let waiting = plan.targets.ready().map(|name| (name, None));
+    let waiting = waiting.chain(plan.targets.not_ready().map(|name| (name, Some(&not_ready))));
     let waiting = waiting.filter(|(name, _)| !nodes.contains_key(*name)).take(room);
     out.extend(waiting.map(|(name, own)| {
         let own = report.nodes.get(name).or(shut).or(own);
         let blocker = own.or(report.blocker.as_ref());
-        let is_next = own.is_none() && next > 0;
-        next -= usize::from(is_next);
-        let node = world.nodes.get(name).filter(|_| is_next);
         NodeProgress {
             name: name.to_string(),
-            uid: node.map(|node| node.uid.to_string()),
-            phase: WAITING.to_owned(),
-            reason: blocker.map(|b| b.reason().to_owned()),
+            phase: NodePhase::Waiting.into(),
+            reason: blocker.map(|b| b.reason().into()),
             message: blocker.map(ToString::to_string),
             ..NodeProgress::default()
         }
@@ -185,23 +214,30 @@ fn active(
     out
 }
 
-fn channel(world: &World, plan: &PlanView) -> Option<ChannelStatus> {
+fn channel(cluster: &ClusterState, plan: &PlanState, now: Timestamp) -> Option<ChannelStatus> {
     let channel = plan.channel.as_ref()?;
-    let known = resolve::channel(&plan.facts, channel, &world.channels)?;
-    let told = resolve::told(&plan.facts, channel);
-    let next_poll = resolve::next_poll(&channel.url, Some(&known), world.defaults.polling_interval);
+    let asked = poll::asked(cluster, plan, channel, now).map(seconds);
+    let identity = ChannelStatus {
+        url: Some(redacted(&channel.url).into_owned()),
+        secrets: resolve::secrets_of(channel),
+        asked,
+        ..ChannelStatus::default()
+    };
+    let Some(known) = resolve::channel(&plan.facts, channel, &cluster.channels) else {
+        return identity.asked.is_some().then_some(identity);
+    };
+    let stored_channel = resolve::stored_channel(&plan.facts, channel);
+    let next_poll = resolve::next_poll(&channel.url, Some(&known), cluster.defaults.polling_interval);
     let refused = plan.resolution.resolved().and_then(|r| r.refused.clone());
     let mut status = ChannelStatus {
-        url: Some(channel.url.to_string()),
-        secrets: resolve::secrets_of(channel),
         last_polled: Some(known.polled.to_string()),
-        next_poll: next_poll.map(seconds),
+        next_poll: next_poll.filter(|_| !plan.is_suspended()).map(seconds),
         polled_for: plan
             .polled_for
             .clone()
-            .or_else(|| told.and_then(|told| told.polled_for.clone())),
+            .or_else(|| stored_channel.and_then(|stored_channel| stored_channel.polled_for.clone())),
         last_error: known.error.or(refused),
-        ..ChannelStatus::default()
+        ..identity
     };
     match &plan.choice {
         Some(choice) => {
@@ -214,7 +250,7 @@ fn channel(world: &World, plan: &PlanView) -> Option<ChannelStatus> {
                 status.candidate = Some(held.version.clone());
                 status.since = Some(seconds(held.since));
                 status.due = due;
-                status.reason = Some(held.refusal.reason().to_owned());
+                status.reason = Some(Reason::from(&held.refusal).into());
                 status.message = Some(held.message.clone());
             }
             let seen = choice.seen.iter().map(|(version, since)| FirstSeen {
@@ -227,43 +263,43 @@ fn channel(world: &World, plan: &PlanView) -> Option<ChannelStatus> {
                 .collect();
             status.seen = (!seen.is_empty()).then_some(seen);
         }
-        // What this process has not heard from the channel yet stands as it was told.
+        // Keeps the stored status of a channel that this process has not polled yet.
         None => {
-            if let Some(told) = told {
-                status.candidate.clone_from(&told.candidate);
-                status.since.clone_from(&told.since);
-                status.due.clone_from(&told.due);
-                status.reason.clone_from(&told.reason);
-                status.message.clone_from(&told.message);
-                status.withdrawn.clone_from(&told.withdrawn);
-                status.seen.clone_from(&told.seen);
+            if let Some(stored_channel) = stored_channel {
+                status.candidate.clone_from(&stored_channel.candidate);
+                status.since.clone_from(&stored_channel.since);
+                status.due.clone_from(&stored_channel.due);
+                status.reason.clone_from(&stored_channel.reason);
+                status.message.clone_from(&stored_channel.message);
+                status.withdrawn.clone_from(&stored_channel.withdrawn);
+                status.seen.clone_from(&stored_channel.seen);
             }
         }
     }
     Some(status)
 }
 
-/// It is a version at least. What is none is told as an error.
+/// Whether it is a version at least. Anything else is reported as an error.
 fn is_candidate(held: &Held) -> bool {
     !matches!(held.refusal, Refusal::Accident(_))
 }
 
-/// What of a status is news, and what is mere progress.
+/// The significant part of a status. Everything else is mere progress.
 #[derive(PartialEq)]
-struct Essence<'a> {
+struct SignificantFields<'a> {
     conditions: Vec<(&'a str, &'a str, Option<&'a str>, Option<&'a str>)>,
     version: Option<&'a str>,
     hash: Option<&'a str>,
     applying: Option<&'a [String]>,
     generation: Option<i64>,
     failed: Vec<&'a str>,
-    channel: Option<[Option<&'a str>; 5]>,
+    channel: Option<[Option<&'a str>; 6]>,
     pinned: Option<&'a PinnedStatus>,
     next_window: Option<&'a str>,
 }
 
-fn essence(status: &PlanStatus) -> Essence<'_> {
-    Essence {
+fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
+    SignificantFields {
         conditions: status
             .conditions
             .iter()
@@ -284,7 +320,7 @@ fn essence(status: &PlanStatus) -> Essence<'_> {
             .active
             .iter()
             .flatten()
-            .filter(|n| n.phase == "Failed")
+            .filter(|n| n.phase == NodePhase::Failed)
             .map(|n| n.name.as_str())
             .collect(),
         channel: status.channel.as_ref().map(|channel| {
@@ -294,6 +330,7 @@ fn essence(status: &PlanStatus) -> Essence<'_> {
                 channel.reason.as_deref(),
                 channel.withdrawn.as_deref(),
                 channel.polled_for.as_deref(),
+                channel.asked.as_deref(),
             ]
         }),
         pinned: status.pinned.as_ref(),

@@ -1,47 +1,41 @@
-//! What a decision asks for. Each step is one object to write or one question to ask; the steps of a decision need no
-//! order among themselves.
+//! The steps that a decision requests. Each is one write of one object or one query; the order of the steps of a
+//! decision does not matter.
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
-
 use super::event::Event;
-use super::facts::Text;
+use super::facts::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PodUid, Text};
 use crate::api::PlanStatus;
-use crate::channel::Named;
+use crate::channel::ChannelRef;
 
-/// What a step is about. At most one step per key is under way.
+/// The object of a step. At most one step per key is in flight.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// Status of a Plan.
-    Plan(Text),
-    /// The note on a Plan about its fields.
-    Fields(Text),
-    /// What is told about a Plan that cannot be written.
-    Told(Text),
-    /// A Node.
-    Node(Text),
-    /// A Job that there is.
-    Job(Text),
+    Plan(PlanName),
+    /// The annotation `refit.rs/fields` of a Plan.
+    Fields(PlanName),
+    /// Events about a Plan that cannot be written.
+    Events(PlanName),
+    Node(NodeName),
+    /// An existing Job.
+    Job(JobName),
     /// The next Job of a Plan on a node, whatever its name.
-    NextJob(Text, Text),
-    /// A pod that reboots its node.
+    NextJob(PlanName, NodeName),
+    /// A reboot Pod.
     Pod(Text),
-    /// A Secret.
     Secret(Text),
     /// A controller whose pods were evicted.
     Workload(Text),
-    /// A channel.
-    Channel(Named),
-    /// What a tag of an image of a Plan stands for.
-    Digest(Text, String),
-    /// What the controller may do.
+    Channel(ChannelRef),
+    /// The digest of an image of a Plan.
+    Digest(PlanName, String),
+    /// The controller's permissions.
     Permissions,
     /// All Plans.
     Plans,
 }
 
-/// Changes to a Node that belong together: they are one patch.
+/// Changes to a Node that belong together, sent as one patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeChange {
     /// Labels to set, or with `None` to remove.
@@ -50,232 +44,179 @@ pub struct NodeChange {
     pub annotations: BTreeMap<String, Option<String>>,
     /// `spec.unschedulable` to set.
     pub unschedulable: Option<bool>,
-    /// The change was worked out from what the node was: it must not have changed since.
+    /// Whether the change was computed from the node's state, so that the patch must fail if the node has changed.
     pub exact: bool,
 }
 
 impl NodeChange {
-    /// Nothing to do.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty() && self.unschedulable.is_none()
     }
 }
 
-/// How long after the end of its Job a mark that nobody waits for can wait.
-pub const MARK_WAITS: SignedDuration = SignedDuration::from_secs(60);
-
-/// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Patch the status of a Plan, in the version that the decision saw; before that, write the events.
+    /// Write the events, then patch the status of a Plan at the version that the decision saw.
     WriteStatus {
-        /// The Plan.
-        plan: Text,
-        /// The status as it should be.
+        plan: PlanName,
         status: Box<PlanStatus>,
-        /// What the change means, in words.
+        /// Events for the change.
         events: Vec<Event>,
+        /// Whether no slot, result or condition changes.
+        background: bool,
     },
-    /// Note on a Plan which of our own fields it uses.
+    /// Update the annotation `refit.rs/fields` of a Plan.
     NoteFields {
-        /// The Plan.
-        plan: Text,
+        plan: PlanName,
         /// Value of the annotation `refit.rs/fields`; `None` removes it.
         note: Option<String>,
     },
     /// Write events about a Plan, and nothing else.
-    Tell {
-        /// The Plan.
-        plan: Text,
-        /// What there is to tell.
-        events: Vec<Event>,
-    },
-    /// Make the Job of a node that status says is applying.
+    WriteEvents { plan: PlanName, events: Vec<Event> },
+    /// Create the Job of a node that is applying in status.
     CreateJob {
-        /// The Plan.
-        plan: Text,
-        /// The node.
-        node: Text,
-        /// Name of the Job.
-        job: Text,
-        /// Which attempt, from 1.
+        plan: PlanName,
+        node: NodeName,
+        job: JobName,
+        /// Number of the attempt, from 1.
         attempt: i64,
-    },
-    /// Find out whether a Job is there that was asked for and of which no answer has told.
-    LookForJob {
-        /// The Plan.
-        plan: Text,
-        /// The node.
-        node: Text,
-        /// Name of the Job.
-        job: Text,
     },
     /// Delete a Job with its pods (propagation Background).
     DeleteJob {
-        /// The Job.
-        job: Text,
-        /// Its UID.
-        uid: Text,
-        /// Only if, read once more, no pod of it is bound to a node.
+        job: JobName,
+        uid: JobUid,
+        /// Only if a fresh read shows that no pod of it is bound to a node.
         only_unbound: bool,
-        /// Why, for the log.
+        /// Reason for the log.
         why: &'static str,
     },
-    /// Let a Job run that system-upgrade-controller left at parallelism 0.
-    ReleaseJob {
-        /// The Job.
-        job: Text,
-        /// Its UID.
-        uid: Text,
-    },
-    /// Let no further pod of a Job follow when the one that runs fails. In the version that the decision saw: a limit below
-    /// the failures that there are ends the Job at once, whatever its pod is at.
+    /// Release a Job that system-upgrade-controller left at parallelism 0.
+    ReleaseJob { job: JobName, uid: JobUid },
+    /// Prevent further pods of a Job when the running one fails. Patches at the version that the decision saw, because
+    /// a limit below the number of failures ends the Job at once.
     EndRetries {
-        /// The Job.
-        job: Text,
-        /// Its UID.
-        uid: Text,
-        /// `spec.backoffLimit`: the failures that the Job has, or less to end it.
+        job: JobName,
+        uid: JobUid,
+        /// `spec.backoffLimit`: the number of failures of the Job, or less to end it.
         limit: i32,
     },
-    /// Note on a Job the boots that its node was seen in. In the version that the decision saw.
+    /// Record the boot IDs of the node on a Job. Patches at the version that the decision saw.
     NoteBoots {
-        /// The Job.
-        job: Text,
-        /// Its UID.
-        uid: Text,
-        /// Boot IDs, the first one first.
-        boots: Vec<Text>,
+        job: JobName,
+        uid: JobUid,
+        /// Boot IDs in the order in which they were seen.
+        boots: Vec<BootId>,
     },
-    /// Make the pod that reboots a node, or asks it in which boot its upgrade succeeded.
+    /// Create the pod that reboots a node, or reads its sentinel.
     CreatePod {
-        /// The Plan.
-        plan: Text,
-        /// The node.
-        node: Text,
-        /// Name of the pod.
+        plan: PlanName,
+        node: NodeName,
         pod: Text,
-        /// Hash that the node was upgraded to.
-        hash: Text,
-        /// The boot that is to end; without one the pod only asks.
-        boot_id: Option<Text>,
-        /// How many seconds it has.
+        /// Hash of the upgrade.
+        hash: Hash,
+        /// The boot to end. Without one, the pod only reads the sentinel.
+        boot_id: Option<BootId>,
+        /// Time limit in seconds.
         seconds: i64,
     },
-    /// Delete a pod that reboots a node.
+    /// Delete a reboot Pod.
     DeletePod {
-        /// The pod.
         pod: Text,
-        /// Its UID.
-        uid: Text,
-        /// Why, for the log.
+        uid: PodUid,
+        /// Reason for the log.
         why: &'static str,
     },
-    /// Say on a Job that its result is recorded, and let its TTL run from now; before that, write the event.
+    /// Write the events, then set the annotation `refit.rs/recorded` and the TTL of a Job.
     MarkRecorded {
-        /// The Job.
-        job: Text,
-        /// Its UID.
-        uid: Text,
-        /// `spec.ttlSecondsAfterFinished`, which Kubernetes counts from when the Job finished.
+        job: JobName,
+        uid: JobUid,
+        /// `spec.ttlSecondsAfterFinished`, which Kubernetes counts from the end of the Job.
         ttl_seconds: i32,
-        /// What it means, in words.
+        /// Events for the result.
         events: Vec<Event>,
-        /// Nobody waits for it: the node has been told.
-        may_wait: bool,
+        /// Whether no node waits for it.
+        background: bool,
     },
-    /// Patch a Node; before that, write the events.
+    /// Write the events, then patch a Node.
     PatchNode {
-        /// The Node.
-        node: Text,
-        /// Its UID.
-        uid: Text,
-        /// What to change.
+        node: NodeName,
+        uid: NodeUid,
         change: NodeChange,
-        /// What it means, in words.
+        /// Events for the change.
         events: Vec<Event>,
     },
-    /// Ask a channel.
-    Poll {
-        /// The channel.
-        channel: Named,
-        /// The version that a Plan of it has now.
-        latest_version: Option<String>,
-        /// Plans that a person has had ask at once, and the values of their annotations.
-        asked_by: BTreeMap<Text, String>,
+    /// Read something, and change nothing.
+    Query(Query),
+    /// Check the controller's permissions.
+    AskPermissions,
+    /// Restart the watch of Plans, so that all of them are read again.
+    ReadPlans,
+}
+
+/// A request that changes nothing in the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Query {
+    /// Look up a Job whose creation was not confirmed.
+    GetJob {
+        plan: PlanName,
+        node: NodeName,
+        job: JobName,
     },
-    /// Ask a registry what the tag of an image stands for.
+    /// Poll a channel.
+    Poll {
+        channel: ChannelRef,
+        /// The current version of one of its Plans.
+        latest_version: Option<String>,
+        /// Plans with a new value of the annotation `refit.rs/poll-now`, and that value.
+        asked_by: BTreeMap<PlanName, String>,
+    },
+    /// Resolve the tag of an image in its registry.
     ReadDigest {
-        /// The Plan.
-        plan: Text,
-        /// Its hash, at which that is asked once.
-        hash: Text,
+        plan: PlanName,
+        /// Hash of the Plan; each image is resolved once per hash.
+        hash: Hash,
         /// The image, with its tag.
         image: String,
-        /// The secrets with which it is pulled.
-        access: Named,
+        /// The Secrets with which the image is pulled.
+        access: ChannelRef,
     },
-    /// Read a Secret and tell its hash.
-    ReadSecret {
-        /// Its name.
-        name: Text,
-    },
+    /// Read a Secret and compute its hash.
+    ReadSecret { name: Text },
     /// Read how many pods of a controller are ready.
     ReadWorkload {
         /// Its kind, namespace and name, with `/` between.
         workload: Text,
     },
-    /// Ask what the controller may do.
-    AskPermissions,
-    /// Begin the watch of Plans anew, so that all of them are read again.
-    ReadPlans,
 }
 
-/// In which queue a step stands, where not all can be under way at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The queue of a step. Each has its own limit of requests in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Nodes wait for it to begin.
-    Start,
-    /// Goes on with what has begun.
-    Work,
-    /// Asks somebody else than the API server, who may take long.
-    Outside,
+    /// A node or a user waits for it.
+    Interactive,
+    /// Nothing waits for it: it runs while the API server has room.
+    Background,
+    /// A request to another server than the API server, which may be slow.
+    External,
 }
 
 impl Step {
-    /// Where the step stands.
     pub fn lane(&self) -> Lane {
         match self {
-            Self::WriteStatus { .. }
-            | Self::CreateJob { .. }
-            | Self::LookForJob { .. }
-            | Self::ReleaseJob { .. } => Lane::Start,
-            Self::Poll { .. } | Self::ReadDigest { .. } => Lane::Outside,
-            _ => Lane::Work,
+            Self::WriteStatus { background: true, .. } | Self::MarkRecorded { background: true, .. } => {
+                Lane::Background
+            }
+            Self::Query(Query::Poll { .. } | Query::ReadDigest { .. }) => Lane::External,
+            _ => Lane::Interactive,
         }
     }
 
-    /// Nobody waits for it.
-    pub fn may_wait(&self) -> bool {
-        matches!(self, Self::MarkRecorded { may_wait: true, .. })
-    }
-
-    /// A node begins or is done.
-    pub fn moves_node(&self) -> bool {
-        match self {
-            Self::CreateJob { .. } => true,
-            Self::PatchNode { change, .. } => !change.labels.is_empty(),
-            _ => false,
-        }
-    }
-
-    /// What the step is about.
     pub fn key(&self) -> Key {
         match self {
             Self::WriteStatus { plan, .. } => Key::Plan(plan.clone()),
             Self::NoteFields { plan, .. } => Key::Fields(plan.clone()),
-            Self::Tell { plan, .. } => Key::Told(plan.clone()),
-            Self::CreateJob { plan, node, .. } | Self::LookForJob { plan, node, .. } => {
+            Self::WriteEvents { plan, .. } => Key::Events(plan.clone()),
+            Self::CreateJob { plan, node, .. } | Self::Query(Query::GetJob { plan, node, .. }) => {
                 Key::NextJob(plan.clone(), node.clone())
             }
             Self::DeleteJob { job, .. }
@@ -285,10 +226,10 @@ impl Step {
             | Self::MarkRecorded { job, .. } => Key::Job(job.clone()),
             Self::CreatePod { pod, .. } | Self::DeletePod { pod, .. } => Key::Pod(pod.clone()),
             Self::PatchNode { node, .. } => Key::Node(node.clone()),
-            Self::Poll { channel, .. } => Key::Channel(channel.clone()),
-            Self::ReadDigest { plan, image, .. } => Key::Digest(plan.clone(), image.clone()),
-            Self::ReadSecret { name } => Key::Secret(name.clone()),
-            Self::ReadWorkload { workload } => Key::Workload(workload.clone()),
+            Self::Query(Query::Poll { channel, .. }) => Key::Channel(channel.clone()),
+            Self::Query(Query::ReadDigest { plan, image, .. }) => Key::Digest(plan.clone(), image.clone()),
+            Self::Query(Query::ReadSecret { name }) => Key::Secret(name.clone()),
+            Self::Query(Query::ReadWorkload { workload }) => Key::Workload(workload.clone()),
             Self::AskPermissions => Key::Permissions,
             Self::ReadPlans => Key::Plans,
         }

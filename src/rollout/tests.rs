@@ -1,26 +1,9 @@
-//! The decision in a toy cluster, by hand and by dice.
+//! Tests of single decisions: put facts into a [`ClusterState`](super::ClusterState), and check one result. Tests over
+//! several decisions run the real engine (`rehearse::tests`).
 
-mod adoption;
-mod build;
-mod cancel;
-mod channel;
-mod chaos;
-mod dice;
-mod events;
-mod fail;
-mod finish;
-mod give_back;
-mod jobs;
-mod lost;
-mod next;
-mod policy;
-mod put_off;
-mod reboot;
-mod recover;
-mod schema;
-mod settle;
+pub(crate) mod build;
+mod decide;
+mod hash;
 mod speed;
-mod start;
-mod status;
-mod toy;
-mod world;
+mod state;
+mod unreadable;

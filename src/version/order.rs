@@ -1,29 +1,27 @@
-//! The order of versions: partial, and honest about it.
+//! The partial order of versions.
 //!
-//! It is made of orders that are total or say nothing, one after the other, so that it is antisymmetric and transitive:
-//! numbers, then what comes before a release, then builds.
+//! It is a lexicographic combination of orders (numbers, then prereleases, then builds), each of which is total or
+//! undecided, so it is antisymmetric and transitive.
 
 use std::cmp::Ordering;
 
 use super::{RKE2, Suffix, Token, Version, quoted};
 
-/// Two versions of which nobody knows which is newer.
+/// Two versions that cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} and {} cannot be compared: {why}", quoted(.one), quoted(.other))]
 pub struct Incomparable {
-    /// One of them.
     pub one: String,
-    /// The other one.
     pub other: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
 impl Version {
-    /// How this version stands to another one.
+    /// Compares two versions.
     ///
     /// # Errors
-    /// They are of different kinds, and nobody knows.
+    /// Fails if they are of different kinds.
     pub fn compare(&self, other: &Self) -> Result<Ordering, Incomparable> {
         let none = |why: String| {
             Err(Incomparable {
@@ -35,6 +33,9 @@ impl Version {
         if self.dated != other.dated {
             return none("one is a date and the other is not".to_owned());
         }
+        if self.is_day() != other.is_day() {
+            return none("one is a day in one number, the other a date in several".to_owned());
+        }
         match self.numbers.cmp(&other.numbers) {
             Ordering::Equal => match self.suffix.compare(&other.suffix) {
                 Some(order) => Ok(order),
@@ -44,7 +45,7 @@ impl Version {
         }
     }
 
-    /// How the numbers stand, whatever comes after them and whatever they mean.
+    /// Compares only the numbers.
     pub fn compare_numbers(&self, other: &Self) -> Ordering {
         self.numbers.cmp(&other.numbers)
     }
@@ -58,7 +59,7 @@ impl PartialEq for Version {
 
 impl PartialOrd for Version {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        if self.dated != other.dated {
+        if self.dated != other.dated || self.is_day() != other.is_day() {
             return None;
         }
         match self.numbers.cmp(&other.numbers) {
@@ -69,10 +70,10 @@ impl PartialOrd for Version {
 }
 
 impl Suffix {
-    /// The order of suffixes to the same numbers.
+    /// Compares suffixes of the same numbers.
     pub(super) fn compare(&self, other: &Self) -> Option<Ordering> {
         if self.is_unknown() || other.is_unknown() {
-            // `x2` comes after `x1`, and nothing else is known of it: not even whether it comes before the release.
+            // `x2` comes after `x1`, but an unknown suffix cannot be compared with the release itself.
             let alike = self.is_unknown() && other.is_unknown();
             return alike.then(|| by_numbers(&self.rest, &other.rest)).flatten();
         }
@@ -90,12 +91,12 @@ impl Suffix {
         }
     }
 
-    /// Nothing but what comes before a release.
+    /// Whether it is only a prerelease.
     pub(super) fn is_before_only(&self) -> bool {
         self.build.is_none() && self.rest.is_empty()
     }
 
-    /// The order of what comes before a release, whoever built it.
+    /// Compares prereleases, for any builder.
     pub(super) fn compare_before(&self, other: &Self) -> Option<Ordering> {
         if self.is_unknown() {
             return None;
@@ -103,23 +104,23 @@ impl Suffix {
         before(&self.before, &other.before)
     }
 
-    /// The same builder, and the same words beside it.
+    /// Whether both have the same builder and variant.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let word = |suffix: &Self| suffix.build.as_ref().map(|(word, _)| word.clone());
         word(self) == word(other) && by_numbers(&self.rest, &other.rest).is_some()
     }
 
-    /// It has something that is neither a known build nor known to come before the release.
+    /// Whether it has a part that is neither a known build nor a known prerelease.
     fn is_unknown(&self) -> bool {
         self.before.is_empty() && self.build.is_none() && !self.rest.is_empty()
     }
 
-    /// A number comes first, as in `1.30-1.32`.
+    /// Whether it begins with a number, as in `1.30-1.32`.
     pub(super) fn starts_with_number(&self) -> bool {
         self.before.is_empty() && matches!(self.rest.first(), Some(Token::Number(_)))
     }
 
-    /// Why nobody knows which of the two is newer.
+    /// Why the two cannot be compared.
     fn apart(&self, other: &Self) -> String {
         let builder = |suffix: &Self| {
             let (word, _) = suffix.build.as_ref()?;
@@ -137,10 +138,10 @@ impl Suffix {
     }
 }
 
-/// Words before a release whose order everybody agrees on.
+/// Words of prereleases with a generally accepted order.
 const STAGES: [&str; 3] = ["alpha", "beta", "rc"];
 
-/// The order of what comes before a release; nothing is the release itself, which comes last.
+/// Compares prereleases. The release itself is empty, and comes last.
 fn before(one: &[Token], other: &[Token]) -> Option<Ordering> {
     match (one, other) {
         ([], []) => return Some(Ordering::Equal),
@@ -165,11 +166,11 @@ fn before(one: &[Token], other: &[Token]) -> Option<Ordering> {
             _ => return None,
         }
     }
-    // As in semver.org 2.0.0: what says less comes first.
+    // As in semver.org 2.0.0, the shorter one comes first.
     Some(one.len().cmp(&other.len()))
 }
 
-/// The order by numbers of what is the same otherwise.
+/// Compares the numbers of suffixes that are otherwise equal.
 fn by_numbers(one: &[Token], other: &[Token]) -> Option<Ordering> {
     if one.len() != other.len() {
         return None;

@@ -1,10 +1,10 @@
-//! How a version is read.
+//! Parses versions.
 
 use std::str::FromStr;
 
 use super::{BUILDERS, NotAVersion, Suffix, Token, Version};
 
-/// Words that come before a release.
+/// Words of prereleases.
 pub(super) const BEFORE: [&str; 12] = [
     "alpha",
     "beta",
@@ -19,7 +19,7 @@ pub(super) const BEFORE: [&str; 12] = [
     "snapshot",
     "unstable",
 ];
-/// First numbers that are years. Nothing else that is released has got so far.
+/// First numbers that count as years. No other version number is as large.
 const YEARS: std::ops::RangeInclusive<u64> = 1990..=2999;
 
 impl FromStr for Version {
@@ -28,6 +28,7 @@ impl FromStr for Version {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let body = text.strip_prefix(['v', 'V']).unwrap_or(text);
         let (numbers, rest) = numbers(body).map_err(|problem| problem.of(text))?;
+        let (numbers, rest) = with_iso_date(numbers, rest);
         let suffix = suffix(rest).ok_or_else(|| NotAVersion::Suffix(text.to_owned()))?;
         let mut all = [0; 4];
         all[..numbers.len()].copy_from_slice(&numbers);
@@ -41,7 +42,7 @@ impl FromStr for Version {
     }
 }
 
-/// The numbers begin with a year: `2026.08.1`, or are a day: `20260801`.
+/// Whether the numbers begin with a year (`2026.08.1`), or are a date (`20260801`).
 pub(super) fn is_dated(numbers: &[u64]) -> bool {
     match numbers {
         [day] => is_day(*day),
@@ -59,7 +60,26 @@ fn is_day(number: u64) -> bool {
     is_year(year) && (1..=12).contains(&month) && (1..=31).contains(&day)
 }
 
-/// What is wrong with the numbers.
+/// Parses `2026-08-01` as the numbers of `2026.08.01`.
+fn with_iso_date(mut numbers: Vec<u64>, rest: &str) -> (Vec<u64>, &str) {
+    let part = |rest: &str| -> Option<u64> {
+        let digits = rest.strip_prefix('-')?.get(..2)?;
+        let is_whole = !rest.get(3..)?.starts_with(|c: char| c.is_ascii_alphanumeric());
+        let is_number = is_whole && digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse().ok().filter(|_| is_number)
+    };
+    let month = part(rest).filter(|month| (1..=12).contains(month));
+    let day = rest.get(3..).and_then(part).filter(|day| (1..=31).contains(day));
+    match (numbers.as_slice(), month, day) {
+        ([year], Some(month), Some(day)) if is_year(*year) => {
+            numbers.extend([month, day]);
+            (numbers, rest.get(6..).unwrap_or_default())
+        }
+        _ => (numbers, rest),
+    }
+}
+
+/// An error in the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
     NoNumber,
@@ -78,7 +98,8 @@ impl Problem {
     }
 }
 
-/// One to four numbers with points between them, and what comes after. A point that no number follows is left there.
+/// Parses one to four numbers separated by points, and returns the rest. A point without a following number is part of
+/// the rest.
 pub(super) fn numbers(text: &str) -> Result<(Vec<u64>, &str), Problem> {
     let mut numbers = Vec::with_capacity(4);
     let mut rest = text;
@@ -99,7 +120,7 @@ pub(super) fn numbers(text: &str) -> Result<(Vec<u64>, &str), Problem> {
     }
 }
 
-/// What follows the numbers; nothing where it is no suffix. `rc1` needs no sign before it, all else does.
+/// Parses the text after the numbers; `None` if it is no suffix. `rc1` needs no separator, all else does.
 pub(super) fn suffix(text: &str) -> Option<Suffix> {
     let mut suffix = Suffix::default();
     if text.is_empty() {
@@ -127,12 +148,12 @@ pub(super) fn suffix(text: &str) -> Option<Suffix> {
     };
     suffix.before = tokens(before);
     suffix.rest = tokens(rest);
-    // What follows a `+` is a build. In a tag that reads `-`, and nobody knows.
+    // After `+` it is a build. A tag has `-` instead, and then it is unknown.
     suffix.is_build = suffix.build.is_some() || text.starts_with(['+', '_']);
     Some(suffix)
 }
 
-/// `k3s1` as its word and its number.
+/// Splits `k3s1` into its word and its number.
 fn builder(piece: &str) -> Option<(String, u64)> {
     BUILDERS.iter().find_map(|word| {
         let digits = piece.strip_prefix(word)?;

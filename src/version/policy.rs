@@ -1,7 +1,7 @@
-//! Which of the versions that a channel offers a Plan takes, and what keeps it from the others.
+//! Chooses the version that a Plan takes from a channel's offer, and explains why not another.
 //!
-//! What a Plan is at is never given up for nothing: where no offer passes, the Plan stays. Each refusal says what it refused,
-//! why, and what would let it through. Pure: the time is an argument, and what was seen first when comes from status.
+//! If no version passes, the Plan keeps its own. Each refusal names the version, the reason, and what would let it
+//! through. Pure: the time is an argument, and status stores when versions were first seen.
 
 mod choose;
 mod refusal;
@@ -12,30 +12,29 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{NotAVersion, Range, Version};
-use crate::channel::version::{Refused, check, munge};
-use crate::channel::{Offer, Release};
+use super::tag::{Refused, check, munge};
+use super::{NotAVersion, Offer, Range, Release, Version};
 
 pub use choose::{Choice, Held, Verdict, choose, consider};
-pub use refusal::Refusal;
+pub use refusal::{ANNOTATION_APPROVE, Refusal};
 
-/// What a Plan asks of a version before it takes it.
+/// The conditions of a Plan for a version.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
-    /// The Plan has a policy. One that has none takes what system-upgrade-controller takes, accidents aside: a word in place of
-    /// a version, and a step back.
+    /// Whether the Plan has a policy. Without one, it takes what system-upgrade-controller would take, except for words
+    /// instead of versions, and older versions.
     pub is_given: bool,
-    /// It must be one of these.
+    /// The version must be in this range.
     pub range: Option<Range>,
-    /// It may be older than what the Plan is at, or not to be compared with it.
+    /// The version may be older than the Plan's, or not comparable with it.
     pub allow_downgrade: bool,
-    /// It must have been out for this long.
+    /// The version must be this old.
     pub minimum_age: SignedDuration,
-    /// Somebody must have approved it.
+    /// The version must be approved.
     pub propose: bool,
 }
 
-/// What a channel offers, read.
+/// The parsed offer of a channel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Offered {
     entries: Vec<Entry>,
@@ -45,10 +44,18 @@ pub struct Offered {
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
     release: Release,
-    /// As a tag and a label can hold it.
+    /// The version as a tag and a label.
     munged: String,
     checked: Result<(), Refused>,
     version: Result<Version, NotAVersion>,
+}
+
+impl Offered {
+    /// The version as released, found by its tag.
+    pub fn released(&self, munged: &str) -> Option<&str> {
+        let entry = self.entries.iter().find(|entry| entry.munged == munged)?;
+        Some(&entry.release.version)
+    }
 }
 
 impl From<&Offer> for Offered {
@@ -63,7 +70,7 @@ impl From<&Offer> for Offered {
             }
         };
         let mut entries: Vec<_> = offer.releases.iter().map(entry).collect();
-        // In an order that means nothing, but is always the same: so is then what is made of it.
+        // A stable order, so that the choice is deterministic.
         entries.sort_by(|one, other| one.release.version.cmp(&other.release.version));
         Self {
             entries,
@@ -72,19 +79,20 @@ impl From<&Offer> for Offered {
     }
 }
 
-/// What is so when a version is chosen.
+/// The inputs of a choice besides policy and offer.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
-    /// What the Plan is at, as its status has it.
+    /// The Plan's current version, from its status.
     pub current: Option<&'a str>,
-    /// When versions that the channel does not date were seen first. Keys are as tags hold them.
+    /// When versions that the channel does not date were first seen. Keys are in the form of tags.
     pub seen: &'a BTreeMap<String, Timestamp>,
-    /// The version that somebody has approved.
+    /// The approved version.
     pub approved: Option<&'a str>,
-    /// What the channel gave when it last gave something older than what the Plan is at.
+    /// The distribution that the Plan's image installs, such as `rke2`, if its name says so.
+    pub distribution: Option<&'a str>,
+    /// The version that the channel offered when it last offered an older one than the Plan's.
     pub withdrawn: Option<&'a str>,
     /// When the channel made this offer.
     pub polled: Timestamp,
-    /// Now.
     pub now: Timestamp,
 }

@@ -1,21 +1,28 @@
-//! Ranges of versions, as npm and cargo write them: `>=1.30 <1.32`, `1.31.x`, `~1.31`, `^1`, `1.30 - 1.32`, and several with
-//! `||` between.
+//! Ranges of versions in the syntax of npm and cargo: `>=1.30 <1.32`, `1.31.x`, `~1.31`, `^1`, `1.30 - 1.32`, and
+//! alternatives with `||`.
 //!
-//! A bound without a build holds for all builds of a release: `<=1.31.4` has `v1.31.4+k3s1`. A prerelease is in a range only
-//! if the range names one of the same release (`>=1.32.0-rc1`), as in npm and cargo. Pure.
+//! A bound without a build applies to all builds of a release: `<=1.31.4` includes `v1.31.4+k3s1`. As in npm and cargo,
+//! a prerelease is in a range only if the range names one of the same release (`>=1.32.0-rc1`). Pure.
 
-use std::cmp::Ordering;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::{Ordering, Reverse};
 use std::fmt;
 use std::str::FromStr;
 
 use super::parse::{self, is_year};
-use super::{Suffix, Version, quoted};
+use super::{SHOWN, Suffix, Version, quoted};
 
-/// Versions that a Plan may have.
+/// Maximum length of a range in bytes.
+pub const MAX_LEN: usize = 1 << 10;
+/// Maximum number of bounds. Each is compared with every version that a channel offers, in one go.
+const MAX_BOUNDS: usize = 64;
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
     text: String,
-    /// One of these is enough; of each, all bounds must hold.
+    /// Alternatives, each a conjunction of bounds.
     ways: Vec<Vec<Bound>>,
 }
 
@@ -23,7 +30,6 @@ pub struct Range {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is no range of versions: {why}; write for example \">=1.30 <1.32\", \"1.31.x\" or \"~1.31\"", quoted(.text))]
 pub struct RangeError {
-    /// The whole range.
     text: String,
     why: String,
 }
@@ -32,9 +38,9 @@ pub struct RangeError {
 struct Bound {
     side: Side,
     numbers: [u64; 4],
-    /// The first number is a year; nothing where that cannot be told, since it stands alone.
+    /// Whether the first number is a year; `None` for a single number, which may be anything.
     dated: Option<bool>,
-    /// With a suffix, builds count and prereleases are named.
+    /// If a bound has a suffix, builds are compared and prereleases included.
     suffix: Option<Suffix>,
 }
 
@@ -47,23 +53,22 @@ enum Side {
     Just,
 }
 
-/// A version in a range, of which the end may be left open.
+/// A possibly incomplete version in a range.
 struct Partial {
-    /// The numbers that are there, none for `*`.
+    /// The given numbers; none for `*`.
     numbers: Vec<u64>,
-    /// All are there that a release has.
+    /// Whether the version is complete.
     is_whole: bool,
     dated: Option<bool>,
     suffix: Option<Suffix>,
 }
 
 impl Range {
-    /// As it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether the version is one of these.
+    /// Whether the version is in the range.
     pub fn has(&self, version: &Version) -> bool {
         self.ways.iter().any(|bounds| {
             bounds.iter().all(|bound| bound.holds(version))
@@ -71,12 +76,12 @@ impl Range {
         })
     }
 
-    /// Whether it may have been one of these: where a `+` has become a `-`, a build looks like a prerelease.
+    /// Whether the version may be in the range: in a tag a build may look like a prerelease.
     pub fn may_have(&self, tag: &Version) -> bool {
         self.has(tag) || tag.suffix.before.is_empty() && self.has_release_of(tag)
     }
 
-    /// Whether nothing but being a prerelease keeps the version out.
+    /// Whether only being a prerelease excludes the version.
     pub fn has_release_of(&self, version: &Version) -> bool {
         let mut release = version.clone();
         release.suffix = Suffix::default();
@@ -98,9 +103,22 @@ impl FromStr for Range {
             text: text.to_owned(),
             why,
         };
+        if text.len() > MAX_LEN {
+            let why = format!("it has {} bytes, and at most {MAX_LEN} are read", text.len());
+            return Err(RangeError {
+                text: text.chars().take(SHOWN + 1).collect(),
+                why,
+            });
+        }
         let mut ways = Vec::new();
         for way in text.split("||") {
             ways.push(bounds(way).map_err(error)?);
+        }
+        let count: usize = ways.iter().map(Vec::len).sum();
+        if count > MAX_BOUNDS {
+            return Err(error(format!(
+                "it has {count} bounds, and at most {MAX_BOUNDS} are read"
+            )));
         }
         if ways.iter().all(|bounds| is_empty(bounds)) {
             return Err(error("no version is in it".to_owned()));
@@ -112,7 +130,7 @@ impl FromStr for Range {
     }
 }
 
-/// The bounds that are all to hold.
+/// Parses one alternative.
 fn bounds(way: &str) -> Result<Vec<Bound>, String> {
     let spaced = way.replace(',', " ");
     let mut words = spaced.split_whitespace().peekable();
@@ -209,7 +227,7 @@ impl Partial {
             ));
         }
         Ok(Self {
-            // A year that stands alone may be any number.
+            // A single number that could be a year may be any number.
             dated: (numbers.len() > 1 || !is_year(numbers[0])).then(|| parse::is_dated(&numbers)),
             numbers,
             is_whole,
@@ -217,7 +235,7 @@ impl Partial {
         })
     }
 
-    /// Nothing for `*`.
+    /// `None` for `*`.
     fn bound(&self, side: Side) -> Option<Bound> {
         let mut numbers = [0; 4];
         numbers[..self.numbers.len()].copy_from_slice(&self.numbers);
@@ -229,7 +247,7 @@ impl Partial {
         })
     }
 
-    /// The end of all that begins with its first numbers, as many as `count`.
+    /// The end of all versions that share the first `count` numbers.
     fn next(&self, count: usize) -> Option<Bound> {
         let mut bound = self.bound(Side::Below)?;
         let last = count.checked_sub(1)?;
@@ -247,12 +265,12 @@ impl Partial {
         }
     }
 
-    /// From here on, as long as the first numbers stay, as many as `count`.
+    /// From here on, while the first `count` numbers stay the same.
     fn reach(&self, count: usize) -> impl Iterator<Item = Bound> {
         self.bound(Side::From).into_iter().chain(self.next(count))
     }
 
-    /// How many numbers `^` keeps: up to the first that is not zero.
+    /// Number of leading numbers that `^` keeps: up to the first that is not zero.
     fn first_that_counts(&self) -> usize {
         let zeros = self.numbers.iter().take_while(|number| **number == 0).count();
         (zeros + 1).min(self.numbers.len())
@@ -274,10 +292,10 @@ impl Bound {
         }
         let order = match version.numbers.cmp(&self.numbers) {
             Ordering::Equal => match &self.suffix {
-                // One that names no build holds for all builds.
+                // A prerelease without a build applies to all builds.
                 Some(suffix) if suffix.is_before_only() => version.suffix.compare_before(suffix),
                 Some(suffix) => version.suffix.compare(suffix),
-                // A bound without a suffix is the release, whoever built it.
+                // A bound without a suffix is the release, of any builder.
                 None if version.suffix.before.is_empty() => Some(Ordering::Equal),
                 None => Some(Ordering::Less),
             },
@@ -292,33 +310,32 @@ impl Bound {
         }
     }
 
-    /// It names a prerelease of the version's numbers.
+    /// Whether the bound names a prerelease of the version's numbers.
     fn names(&self, version: &Version) -> bool {
         let is_named = |suffix: &Suffix| !suffix.before.is_empty() || !suffix.rest.is_empty();
         self.numbers == version.numbers && self.suffix.as_ref().is_some_and(is_named)
     }
 }
 
-/// No version is within all of these.
+/// Whether no version can satisfy all bounds. The highest of the lower bounds and the lowest of the upper ones decide.
 fn is_empty(bounds: &[Bound]) -> bool {
     let lower = |bound: &&Bound| matches!(bound.side, Side::Above | Side::From | Side::Just);
     let upper = |bound: &&Bound| matches!(bound.side, Side::Below | Side::UpTo | Side::Just);
+    // Of equal numbers, the stricter bound. With suffixes there may be a version in between.
+    let strictness = |bound: &Bound, strict: Side| (bound.suffix.is_none(), bound.side == strict);
+    let low = bounds.iter().filter(lower);
+    let low = low.max_by_key(|bound| (bound.numbers, strictness(bound, Side::Above)));
+    let high = bounds.iter().filter(upper);
+    let high = high.min_by_key(|bound| (bound.numbers, Reverse(strictness(bound, Side::Below))));
     let apart = |low: &Bound, high: &Bound| match low.numbers.cmp(&high.numbers) {
         Ordering::Less => false,
         Ordering::Greater => true,
-        // With suffixes there may be something between the two.
         Ordering::Equal => {
             low.suffix.is_none()
                 && high.suffix.is_none()
                 && (low.side == Side::Above || high.side == Side::Below)
         }
     };
-    let kinds_differ = |one: &Bound, other: &Bound| matches!((one.dated, other.dated), (Some(one), Some(other)) if one != other);
-    bounds
-        .iter()
-        .filter(lower)
-        .any(|low| bounds.iter().filter(upper).any(|high| apart(low, high)))
-        || bounds
-            .iter()
-            .any(|one| bounds.iter().any(|other| kinds_differ(one, other)))
+    let has_kind = |dated| bounds.iter().any(|bound| bound.dated == Some(dated));
+    low.zip(high).is_some_and(|(low, high)| apart(low, high)) || has_kind(true) && has_kind(false)
 }

@@ -1,35 +1,31 @@
 //! Releases on GitHub: a server that answers as GitHub's REST API and its release pages do.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use http::{Response, StatusCode};
+use http::Response;
 use jiff::Timestamp;
 use refit::channel::{Access, ChannelError};
 use serde_json::{Value, json};
 
-use super::seen::{Asked, Log, answer, bearer, client, offer, versions};
-use crate::support::serve::{Body, Server};
+use super::received::{
+    HTML, ReceivedRequest, Stub, answer, bearer, client, offer, offer_of, refusal_of, versions,
+};
+use crate::testenv::serve::Body;
 
-/// When the server believes to be.
+/// The time of the server.
 const NOW: &str = "Sat, 21 Nov 2026 20:00:00 GMT";
 const RESET: i64 = 1_795_292_000;
 const TOKEN: &str = "ghp_s3cret";
 
-struct Github {
-    server: Server,
-    state: Arc<Mutex<State>>,
-    log: Log,
-}
+type Github = Stub<State>;
 
 #[derive(Default)]
 struct State {
     releases: Vec<Value>,
-    /// Requests that are left, where they are counted.
+    /// Requests left before the rate limit, if there is one.
     left: Option<u32>,
-    /// Whatever else is answered to the API.
+    /// The answer of the API instead of the releases.
     instead: Option<(u16, Vec<(&'static str, String)>, String)>,
     private: bool,
-    /// The tag that the pages call the latest.
+    /// The tag to which the page of the latest release redirects.
     latest: Option<String>,
     renamed: bool,
 }
@@ -44,53 +40,36 @@ fn release(tag: &str, draft: bool, prerelease: bool) -> Value {
 }
 
 impl Github {
-    async fn start(releases: Vec<Value>) -> Self {
-        let state = Arc::new(Mutex::new(State {
+    async fn with(releases: Vec<Value>) -> Self {
+        let state = State {
             releases,
             ..State::default()
-        }));
-        let log = Log::default();
-        let handler = {
-            let (state, log) = (state.clone(), log.clone());
-            move |request| {
-                let asked = log.note(&request);
-                let answer = state
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .answer(&asked);
-                async move { Ok(answer) }
-            }
         };
-        let server = Server::start(None, handler).await.unwrap();
-        Self { server, state, log }
-    }
-
-    fn set(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        Self::start(state, State::answer).await
     }
 
     fn channel(&self) -> String {
-        format!("github://127.0.0.1:{}/k3s-io/k3s", self.server.port())
+        format!("github://127.0.0.1:{}/k3s-io/k3s", self.port())
     }
 
-    fn api(&self) -> Vec<Asked> {
-        let mut asked = self.log.take();
-        asked.retain(|asked| asked.path().starts_with("/api/"));
-        asked
+    fn api(&self) -> Vec<ReceivedRequest> {
+        let mut received = self.log.take();
+        received.retain(|request| request.path().starts_with("/api/"));
+        received
     }
 }
 
 impl State {
-    fn answer(&mut self, asked: &Asked) -> Response<Body> {
-        match asked.path() {
+    fn answer(&mut self, received: &ReceivedRequest) -> Response<Body> {
+        match received.path() {
             "/api/v3/repos/k3s-io/k3s/releases" if self.renamed => {
-                let query = asked.target.split_once('?').unwrap().1;
+                let query = received.target.split_once('?').unwrap().1;
                 let moved = format!("/api/v3/repositories/1/releases?{query}");
                 answer(301, &[("location", moved)], "")
             }
-            "/api/v3/repos/k3s-io/k3s/releases" | "/api/v3/repositories/1/releases" => self.api(asked),
+            "/api/v3/repos/k3s-io/k3s/releases" | "/api/v3/repositories/1/releases" => self.api(received),
             "/k3s-io/k3s/releases/latest" => {
-                assert_eq!(asked.header("authorization"), None, "pages are for everybody");
+                assert_eq!(received.header("authorization"), None, "pages need no token");
                 let location = match &self.latest {
                     Some(tag) => format!("/k3s-io/k3s/releases/tag/{}", tag.replace('+', "%2B")),
                     None => "/k3s-io/k3s/releases".to_owned(),
@@ -103,12 +82,12 @@ impl State {
     }
 
     /// docs.github.com, "List releases", "Using pagination", "Rate limits", "Conditional requests".
-    fn api(&mut self, asked: &Asked) -> Response<Body> {
-        assert_eq!(asked.header("accept"), Some("application/vnd.github+json"));
-        assert_eq!(asked.header("x-github-api-version"), Some("2022-11-28"));
+    fn api(&mut self, received: &ReceivedRequest) -> Response<Body> {
+        assert_eq!(received.header("accept"), Some("application/vnd.github+json"));
+        assert_eq!(received.header("x-github-api-version"), Some("2022-11-28"));
         assert!(
-            asked.header("user-agent").is_some(),
-            "GitHub refuses who does not say what it is"
+            received.header("user-agent").is_some(),
+            "GitHub refuses requests without a user agent"
         );
         let mut headers = vec![
             ("date", NOW.to_owned()),
@@ -118,14 +97,14 @@ impl State {
             headers.extend(more.clone());
             return answer(*code, &headers, body.clone());
         }
-        let authorized = match asked.header("authorization") {
+        let authorized = match received.header("authorization") {
             None if self.private => return answer(404, &headers, r#"{"message":"Not Found"}"#),
             None => false,
             Some(given) if given == format!("Bearer {TOKEN}") => true,
             Some(_) => return answer(401, &headers, r#"{"message":"Bad credentials"}"#),
         };
         let number =
-            |name: &str, default: usize| asked.query(name).map_or(default, |text| text.parse().unwrap());
+            |name: &str, default: usize| received.query(name).map_or(default, |text| text.parse().unwrap());
         let (per_page, page) = (number("per_page", 30).min(100), number("page", 1));
         let visible = self
             .releases
@@ -143,7 +122,7 @@ impl State {
             body.len() * 31 + body.bytes().map(usize::from).sum::<usize>()
         );
         headers.push(("etag", etag.clone()));
-        let unchanged = asked.header("if-none-match") == Some(&etag);
+        let unchanged = received.header("if-none-match") == Some(&etag);
         if let Some(left) = &mut self.left
             && !(unchanged && authorized)
         {
@@ -162,7 +141,7 @@ impl State {
             return answer(304, &headers, "");
         }
         let last = visible.len().div_ceil(per_page);
-        let host = asked.header("host").unwrap();
+        let host = received.header("host").unwrap();
         let link = |page: usize, relation: &str| {
             format!(
                 "<https://{host}/api/v3/repositories/1/releases?per_page={per_page}&page={page}>; rel=\"{relation}\""
@@ -182,7 +161,7 @@ impl State {
     }
 }
 
-/// So many releases, of which some are drafts and prereleases.
+/// This number of releases, of which a tenth are drafts and a tenth prereleases.
 fn many(count: usize) -> Vec<Value> {
     let tag = |patch: usize| format!("v1.33.{patch}+k3s1");
     (0..count)
@@ -192,8 +171,8 @@ fn many(count: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn releases_are_all_but_drafts_and_prereleases_and_say_when_they_were_published() {
-    let github = Github::start(vec![
+async fn releases_are_all_but_drafts_and_prereleases_with_their_dates() {
+    let github = Github::with(vec![
         release("v1.35.0-rc1+k3s1", false, true),
         release("v1.34.2+k3s1", true, false),
         release("v1.34.1+k3s1", false, false),
@@ -202,102 +181,94 @@ async fn releases_are_all_but_drafts_and_prereleases_and_say_when_they_were_publ
     ])
     .await;
     for access in [Access::default(), bearer(TOKEN)] {
-        let offered = offer(&client(), &github.channel(), &access).await.unwrap();
+        let offered = offer_of(&client(), &github.channel(), &access).await;
         assert_eq!(versions(&offered), ["v1.33.4+k3s1", "v1.34.1+k3s1"]);
         assert_eq!(offered.partial, None);
-        let published: Timestamp = "2026-08-02T11:12:13Z".parse().unwrap();
-        assert!(
-            offered
-                .releases
-                .iter()
-                .all(|release| release.published == Some(published))
-        );
+        let published: Option<Timestamp> = "2026-08-02T11:12:13Z".parse().ok();
+        let mut releases = offered.releases.iter();
+        assert!(releases.all(|release| release.published == published));
     }
-    let asked = github.api();
-    let sent: Vec<_> = asked.iter().map(|asked| asked.header("authorization")).collect();
+    let received = github.api();
+    let sent: Vec<_> = received
+        .iter()
+        .map(|request| request.header("authorization"))
+        .collect();
     assert_eq!(sent, [None, Some("Bearer ghp_s3cret")]);
 }
 
 #[tokio::test]
 async fn all_pages_are_read_and_afterwards_only_what_has_changed() {
-    let github = Github::start(many(250)).await;
+    let github = Github::with(many(250)).await;
     github.set(|state| state.left = Some(3));
     let client = client();
     let access = bearer(TOKEN);
-    let offered = offer(&client, &github.channel(), &access).await.unwrap();
-    assert_eq!(offered.releases.len(), 200, "four of five are for everybody");
+    let offered = offer_of(&client, &github.channel(), &access).await;
+    assert_eq!(offered.releases.len(), 200, "a fifth are drafts and prereleases");
     assert_eq!(github.api().len(), 3);
 
-    // Nothing new: all of it is known by its entity tags, and nothing counts towards the limit.
-    let again = offer(&client, &github.channel(), &access).await.unwrap();
+    // Nothing new: every page is known by its entity tag, and nothing counts towards the limit.
+    let again = offer_of(&client, &github.channel(), &access).await;
     assert_eq!(versions(&again), versions(&offered));
-    let asked = github.api();
-    assert_eq!(asked.len(), 3);
-    assert!(asked.iter().all(|asked| asked.header("if-none-match").is_some()));
+    let received = github.api();
+    assert_eq!(received.len(), 3);
+    assert!(
+        received
+            .iter()
+            .all(|request| request.header("if-none-match").is_some())
+    );
 
     github.set(|state| {
         state.releases.insert(0, release("v1.34.0+k3s1", false, false));
         state.left = None;
     });
-    let newer = offer(&client, &github.channel(), &access).await.unwrap();
+    let newer = offer_of(&client, &github.channel(), &access).await;
     assert_eq!(newer.releases.len(), 201);
     assert!(versions(&newer).contains(&"v1.34.0+k3s1"));
 }
 
 #[tokio::test]
-async fn without_a_token_the_later_pages_are_not_asked_again_while_the_first_is_the_same() {
-    let github = Github::start(many(250)).await;
+async fn without_a_token_the_later_pages_are_not_read_again_while_the_first_is_unchanged() {
+    let github = Github::with(many(250)).await;
     let client = client();
-    let first = offer(&client, &github.channel(), &Access::default())
-        .await
-        .unwrap();
+    let first = offer_of(&client, &github.channel(), &Access::default()).await;
     assert_eq!(github.api().len(), 3);
-    let second = offer(&client, &github.channel(), &Access::default())
-        .await
-        .unwrap();
-    assert_eq!(github.api().len(), 1, "each counts towards 60 an hour");
+    let second = offer_of(&client, &github.channel(), &Access::default()).await;
+    assert_eq!(github.api().len(), 1, "each request counts towards 60 an hour");
     assert_eq!(versions(&first), versions(&second));
     github.set(|state| state.releases.insert(0, release("v1.34.0+k3s1", false, false)));
-    let third = offer(&client, &github.channel(), &Access::default())
-        .await
-        .unwrap();
+    let third = offer_of(&client, &github.channel(), &Access::default()).await;
     assert_eq!(github.api().len(), 3);
     assert!(versions(&third).contains(&"v1.34.0+k3s1"));
 }
 
 #[tokio::test]
-async fn what_was_read_with_a_token_is_not_told_to_others() {
-    let github = Github::start(vec![release("v1.0.0", false, false)]).await;
+async fn releases_read_with_a_token_are_not_given_to_others() {
+    let github = Github::with(vec![release("v1.0.0", false, false)]).await;
     github.set(|state| state.private = true);
     let client = client();
     assert!(offer(&client, &github.channel(), &bearer(TOKEN)).await.is_ok());
     github.log.take();
     for access in [Access::default(), bearer("another")] {
-        let error = offer(&client, &github.channel(), &access)
-            .await
-            .unwrap_err()
-            .to_string();
+        let error = refusal_of(&client, &github.channel(), &access).await.to_string();
         assert!(!error.contains("another"), "{error}");
     }
+    let requests = github.api();
     assert!(
-        github
-            .api()
+        requests
             .iter()
-            .all(|asked| asked.header("if-none-match").is_none())
+            .all(|request| request.header("if-none-match").is_none())
     );
 }
 
 #[tokio::test]
-async fn a_used_up_rate_limit_is_not_strained_and_the_page_answers_instead() {
-    let github = Github::start(many(10)).await;
+async fn after_the_rate_limit_is_used_up_the_page_is_read_instead() {
+    let github = Github::with(many(10)).await;
     github.set(|state| {
         state.left = Some(0);
         state.latest = Some("v1.33.9+k3s1".to_owned());
     });
     let client = client();
-    let offered = offer(&client, &github.channel(), &Access::default())
-        .await
-        .unwrap();
+    let offered = offer_of(&client, &github.channel(), &Access::default()).await;
     assert_eq!(versions(&offered), ["v1.33.9+k3s1"]);
     assert_eq!(offered.releases[0].published, None);
     assert_eq!(
@@ -308,56 +279,47 @@ async fn a_used_up_rate_limit_is_not_strained_and_the_page_answers_instead() {
         )
     );
     assert_eq!(github.api().len(), 1);
-    // Until it is lifted, only the page is asked.
-    offer(&client, &github.channel(), &Access::default())
-        .await
-        .unwrap();
+    // Until the limit is lifted, only the page is read.
+    offer_of(&client, &github.channel(), &Access::default()).await;
     assert_eq!(github.api().len(), 0);
-    // Another one has a limit of its own.
+    // Requests with a token have a limit of their own.
     github.set(|state| state.left = Some(9));
-    let offered = offer(&client, &github.channel(), &bearer(TOKEN)).await.unwrap();
+    let offered = offer_of(&client, &github.channel(), &bearer(TOKEN)).await;
     assert_eq!((offered.releases.len(), offered.partial), (8, None));
 }
 
 #[tokio::test]
-async fn what_the_api_said_before_is_not_forgotten_when_only_the_page_answers() {
-    let github = Github::start(many(10)).await;
+async fn releases_from_the_api_are_kept_when_only_the_page_answers() {
+    let github = Github::with(many(10)).await;
     let client = client();
-    offer(&client, &github.channel(), &Access::default())
-        .await
-        .unwrap();
+    offer_of(&client, &github.channel(), &Access::default()).await;
     github.set(|state| {
         state.instead = Some((502, Vec::new(), "<html>Unicorn".to_owned()));
         state.latest = Some("v1.34.0+k3s1".to_owned());
     });
-    let offered = offer(&client, &github.channel(), &Access::default())
-        .await
-        .unwrap();
+    let offered = offer_of(&client, &github.channel(), &Access::default()).await;
     assert_eq!(offered.releases.len(), 9);
     assert!(versions(&offered).contains(&"v1.34.0+k3s1"));
+    let partial = offered.partial.unwrap();
     assert!(
-        offered
-            .partial
-            .unwrap()
-            .contains("unexpected response: HTTP/1.1 502 Bad Gateway")
+        partial.contains("unexpected response: HTTP/1.1 502 Bad Gateway"),
+        "{partial}"
     );
 }
 
 #[tokio::test]
-async fn limits_that_only_say_how_long_are_heeded_too() {
+async fn limits_without_a_time_of_reset_are_respected_too() {
     for (code, header) in [
         (429, ("retry-after", "60")),
         (403, ("retry-after", "60")),
         (429, ("x-other", "1")),
     ] {
-        let github = Github::start(Vec::new()).await;
+        let github = Github::with(Vec::new()).await;
         github
             .set(|state| state.instead = Some((code, vec![(header.0, header.1.to_owned())], String::new())));
         let client = client();
         for _ in 0..2 {
-            let error = offer(&client, &github.channel(), &bearer(TOKEN))
-                .await
-                .unwrap_err();
+            let error = refusal_of(&client, &github.channel(), &bearer(TOKEN)).await;
             assert_eq!(error, ChannelError::RateLimited { until: None });
         }
         assert_eq!(github.api().len(), 1, "{code} {header:?}");
@@ -365,74 +327,52 @@ async fn limits_that_only_say_how_long_are_heeded_too() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_no_reason_to_look_elsewhere() {
-    let github = Github::start(many(3)).await;
+async fn a_refusal_by_the_api_does_not_lead_to_the_page() {
+    let github = Github::with(many(3)).await;
     github.set(|state| state.latest = Some("v9.9.9".to_owned()));
     let client = client();
-    let error = offer(&client, &github.channel(), &bearer("wrong-s3cret"))
-        .await
-        .unwrap_err();
+    let refusal = async |url: &str, token: &str| refusal_of(&client, url, &bearer(token)).await.to_string();
+    let wrong = refusal(&github.channel(), "wrong-s3cret").await;
     assert_eq!(
-        error.to_string(),
+        wrong,
         "the credentials are not accepted (HTTP/1.1 401 Unauthorized)"
     );
-    let missing = github.channel().replace("k3s-io/k3s", "k3s-io/k4s");
-    let error = offer(&client, &missing, &Access::default()).await.unwrap_err();
+    let missing = refusal(&github.channel().replace("k3s-io/k3s", "k3s-io/k4s"), TOKEN).await;
     assert_eq!(
-        error.to_string(),
+        missing,
         "there is no such repository, or not for those who ask (HTTP/1.1 404 Not Found)"
     );
     github.set(|state| state.instead = Some((403, Vec::new(), String::new())));
-    let error = offer(&client, &github.channel(), &bearer(TOKEN))
-        .await
-        .unwrap_err();
+    let forbidden = refusal(&github.channel(), TOKEN).await;
     assert_eq!(
-        error.to_string(),
+        forbidden,
         "the credentials are not accepted (HTTP/1.1 403 Forbidden)"
     );
+    let no_list = "the answer is no list of releases";
+    let none = "the repository has no release that is no draft and no prerelease";
     for (kind, body, why) in [
-        (
-            "text/html",
-            "<html>Sign in",
-            "the answer is an HTML page, not a version",
-        ),
-        (
-            "text/plain",
-            " <!DOCTYPE html>",
-            "the answer is an HTML page, not a version",
-        ),
-        ("application/json", "{}", "the answer is no list of releases"),
-        ("application/json", "", "the answer is no list of releases"),
-        (
-            "application/json",
-            r#"[{"name": "v1"}]"#,
-            "the answer is no list of releases",
-        ),
-        (
-            "application/json",
-            "[]",
-            "the repository has no release that is no draft and no prerelease",
-        ),
+        ("text/html", "<html>Sign in", HTML),
+        ("text/plain", " <!DOCTYPE html>", HTML),
+        ("application/json", "{}", no_list),
+        ("application/json", "", no_list),
+        ("application/json", r#"[{"name": "v1"}]"#, no_list),
+        ("application/json", "[]", none),
     ] {
         github.set(|state| {
             state.instead = Some((200, vec![("content-type", kind.to_owned())], body.to_owned()));
         });
-        let error = offer(&client, &github.channel(), &Access::default())
-            .await
-            .unwrap_err();
+        let error = refusal_of(&client, &github.channel(), &Access::default()).await;
         assert_eq!(error.to_string(), why, "{body}");
     }
 }
 
 #[tokio::test]
-async fn a_page_that_names_no_release_is_no_answer() {
-    let github = Github::start(Vec::new()).await;
+async fn a_page_without_a_release_gives_the_error_of_the_api() {
+    let github = Github::with(Vec::new()).await;
     github.set(|state| state.instead = Some((503, Vec::new(), String::new())));
     for latest in [None, Some("v1%20beta"), Some("a/v1.0.0"), Some("v1?x=1")] {
         github.set(|state| state.latest = latest.map(str::to_owned));
-        let error = offer(&client(), &github.channel(), &Access::default())
-            .await
-            .unwrap_err();
+        let error = refusal_of(&client(), &github.channel(), &Access::default()).await;
         assert_eq!(
             error.to_string(),
             "unexpected response: HTTP/1.1 503 Service Unavailable",
@@ -443,71 +383,56 @@ async fn a_page_that_names_no_release_is_no_answer() {
 
 #[tokio::test]
 async fn a_renamed_repository_is_found_with_its_token() {
-    let github = Github::start(many(120)).await;
+    let github = Github::with(many(120)).await;
     github.set(|state| (state.renamed, state.private) = (true, true));
     let client = client();
     for _ in 0..2 {
-        let offered = offer(&client, &github.channel(), &bearer(TOKEN)).await.unwrap();
+        let offered = offer_of(&client, &github.channel(), &bearer(TOKEN)).await;
         assert_eq!(offered.releases.len(), 96);
     }
 }
 
 #[tokio::test]
 async fn a_token_follows_no_redirect_to_another_host() {
-    let github = Github::start(Vec::new()).await;
-    let evil = Github::start(many(3)).await;
+    let github = Github::with(Vec::new()).await;
+    let evil = Github::with(many(3)).await;
     let there = format!(
         "http://127.0.0.1:{}/api/v3/repositories/1/releases?per_page=100",
-        evil.server.port()
+        evil.port()
     );
     for code in [301, 302, 307, 308] {
         github.set(|state| state.instead = Some((code, vec![("location", there.clone())], String::new())));
         let _ = offer(&client(), &github.channel(), &bearer(TOKEN)).await;
     }
-    let asked = evil.log.take();
-    assert_eq!(asked.len(), 4);
-    for asked in asked {
-        assert!(!format!("{asked:?}").contains("s3cret"), "{asked:?}");
+    let received = evil.log.take();
+    assert_eq!(received.len(), 4);
+    for request in received {
+        assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");
     }
     // Nor is the next page read there.
-    let next = format!("<http://localhost:{}/x?page=2>; rel=\"next\"", evil.server.port());
+    let next = format!("<http://localhost:{}/x?page=2>; rel=\"next\"", evil.port());
     let page = serde_json::to_string(&many(3)).unwrap();
     github.set(|state| state.instead = Some((200, vec![("link", next)], page)));
-    let error = offer(&client(), &github.channel(), &bearer(TOKEN))
-        .await
-        .unwrap_err();
+    let error = refusal_of(&client(), &github.channel(), &bearer(TOKEN)).await;
     assert_eq!(error, ChannelError::Paging);
     assert!(evil.log.take().is_empty());
 }
 
 #[tokio::test]
-async fn pages_that_go_round_and_answers_without_end_are_left() {
-    let github = Github::start(Vec::new()).await;
+async fn pages_in_a_circle_and_answers_without_end_are_errors() {
+    let github = Github::with(Vec::new()).await;
     let page = serde_json::to_string(&many(3)).unwrap();
-    let link = "</api/v3/repos/k3s-io/k3s/releases?per_page=100>; rel=\"next\"".to_owned();
-    github.set(|state| state.instead = Some((200, vec![("link", link)], page)));
-    let error = offer(&client(), &github.channel(), &Access::default())
-        .await
-        .unwrap_err();
+    let link = "</api/v3/repos/k3s-io/k3s/releases?per_page=100>; rel=\"next\"";
+    github.set(|state| state.instead = Some((200, vec![("link", link.to_owned())], page)));
+    let error = refusal_of(&client(), &github.channel(), &Access::default()).await;
     assert_eq!(error, ChannelError::Paging);
-    let link = "</api/v3/repos/k3s-io/k3s/releases?per_page=100>; rel=\"next\"".to_owned();
-    github.set(|state| {
-        state.instead = Some((
-            StatusCode::FOUND.as_u16(),
-            vec![("location", link)],
-            String::new(),
-        ));
-    });
-    let error = offer(&client(), &github.channel(), &bearer(TOKEN))
-        .await
-        .unwrap_err();
+    github.set(|state| state.instead = Some((302, vec![("location", link.to_owned())], String::new())));
+    let error = refusal_of(&client(), &github.channel(), &bearer(TOKEN)).await;
     assert!(
         error == ChannelError::Redirects || error.to_string().contains("404"),
         "{error}"
     );
     github.set(|state| state.instead = Some((200, Vec::new(), " ".repeat((16 << 20) + 1))));
-    let error = offer(&client(), &github.channel(), &Access::default())
-        .await
-        .unwrap_err();
+    let error = refusal_of(&client(), &github.channel(), &Access::default()).await;
     assert_eq!(error.to_string(), "the answer has more than 16 MiB");
 }

@@ -9,47 +9,47 @@ use base64::engine::general_purpose::STANDARD;
 use http::{Method, Response};
 use sha2::{Digest as _, Sha256};
 
-use super::seen::{Asked, Log, answer};
-use crate::support::pki::Authority;
-use crate::support::serve::{Body, Server};
+use super::received::{ReceivedRequest, RequestLog, answer};
+use crate::testenv::pki::Authority;
+use crate::testenv::serve::{Body, Server};
 
 pub(crate) const USER: &str = "puller";
 pub(crate) const PASSWORD: &str = "pa:ss-s3cret";
 const SERVICE: &str = "registry.example";
 const REFRESH: &str = "refresh-s3cret";
 
-/// Who may read.
+/// The credentials that the registry requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum RegistryAuth {
     #[default]
     Open,
-    /// For everybody who has fetched a token.
+    /// A token, which needs no password.
     AnonymousToken,
-    /// For who has fetched a token with a password.
+    /// A token, which needs a password.
     Token,
-    /// For who sends a password.
+    /// A password.
     Basic,
-    /// For who sends this header.
+    /// This header.
     Header(&'static str, &'static str),
 }
 
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) door: Door,
-    /// Of the one repository that there is, `team/k3s`.
+    pub(crate) auth: RegistryAuth,
+    /// Of the only repository, `team/k3s`.
     pub(crate) tags: BTreeSet<String>,
-    /// The most that it gives at a time.
+    /// The most tags of a page.
     pub(crate) page: usize,
     pub(crate) etags: bool,
-    /// How many requests a token is good for.
+    /// The number of requests that a token is valid for.
     pub(crate) token_uses: Option<u32>,
-    /// Whatever else is answered to what is asked of the repository.
+    /// The answer to requests for the repository instead of its own.
     pub(crate) instead: Option<(u16, Vec<(&'static str, String)>, String)>,
-    /// What the challenge says in place of where the token server is.
+    /// The realm of the challenge instead of the token server.
     pub(crate) realm: Option<String>,
-    /// The token server answers only this.
+    /// The answer of the token server instead of a token.
     pub(crate) token_answer: Option<(u16, String)>,
-    /// Manifests do not say their digest.
+    /// Manifests have no header with their digest.
     pub(crate) no_digest: bool,
     pub(crate) tokens: Vec<(String, u32)>,
 }
@@ -58,10 +58,10 @@ pub(crate) struct Registry {
     server: Server,
     tokens: Server,
     state: Arc<Mutex<State>>,
-    /// What the registry was asked.
-    pub(crate) log: Log,
-    /// What the token server was asked, with the bodies of forms as targets.
-    pub(crate) token_log: Log,
+    /// The requests to the registry.
+    pub(crate) log: RequestLog,
+    /// The requests to the token server.
+    pub(crate) token_log: RequestLog,
 }
 
 impl Registry {
@@ -77,17 +77,17 @@ impl Registry {
         let identity = authority.map(|authority| authority.server("registry", &["127.0.0.1"]).unwrap());
         let scheme = if identity.is_some() { "https" } else { "http" };
         let state = Arc::new(Mutex::new(state));
-        let (log, token_log) = (Log::default(), Log::default());
+        let (log, token_log) = (RequestLog::default(), RequestLog::default());
         let tokens = {
             let (state, log) = (state.clone(), token_log.clone());
             let handler = move |request: http::Request<hyper::body::Incoming>| {
                 let (state, log) = (state.clone(), log.clone());
                 async move {
-                    let asked = log.note(&request);
+                    let received = log.note(&request);
                     let form = http_body_util::BodyExt::collect(request.into_body())
                         .await?
                         .to_bytes();
-                    let answer = lock(&state).token(&asked, &form);
+                    let answer = lock(&state).token(&received, &form);
                     Ok(answer)
                 }
             };
@@ -97,8 +97,8 @@ impl Registry {
         let registry = {
             let (state, log) = (state.clone(), log.clone());
             let handler = move |request| {
-                let asked = log.note(&request);
-                let answer = lock(&state).answer(&asked, &realm);
+                let received = log.note(&request);
+                let answer = lock(&state).answer(&received, &realm);
                 async move { Ok(answer) }
             };
             Server::start(identity.as_ref(), handler).await.unwrap()
@@ -160,7 +160,7 @@ pub(crate) fn index_digest() -> String {
 }
 
 impl State {
-    fn token(&mut self, asked: &Asked, form: &[u8]) -> Response<Body> {
+    fn token(&mut self, received: &ReceivedRequest, form: &[u8]) -> Response<Body> {
         if let Some((code, body)) = &self.token_answer {
             return answer(*code, &[], body.clone());
         }
@@ -170,20 +170,20 @@ impl State {
                 .find(|(key, _)| key == name)
                 .map(|(_, value)| value.clone())
         };
-        let parameter = |name: &str| asked.query(name).or_else(|| posted(name));
+        let parameter = |name: &str| received.query(name).or_else(|| posted(name));
         if parameter("service").as_deref() != Some(SERVICE)
             || parameter("scope").as_deref() != Some("repository:team/k3s:pull")
         {
             return answer(400, &[], r#"{"details":"wrong service or scope"}"#);
         }
-        let known = match asked.method {
+        let known = match received.method {
             Method::POST => {
                 posted("grant_type").as_deref() == Some("refresh_token")
                     && posted("refresh_token").as_deref() == Some(REFRESH)
                     && posted("client_id").is_some()
             }
-            _ => match asked.header("authorization") {
-                None => self.door == Door::AnonymousToken,
+            _ => match received.header("authorization") {
+                None => self.auth == RegistryAuth::AnonymousToken,
                 Some(given) => given == basic(),
             },
         };
@@ -197,7 +197,7 @@ impl State {
         let token = format!("token-s3cret-{}", self.tokens.len());
         self.tokens
             .push((token.clone(), self.token_uses.unwrap_or(u32::MAX)));
-        let name = if asked.method == Method::POST {
+        let name = if received.method == Method::POST {
             "access_token"
         } else {
             "token"
@@ -205,13 +205,13 @@ impl State {
         answer(200, &[], format!(r#"{{"{name}":"{token}","expires_in":60}}"#))
     }
 
-    fn answer(&mut self, asked: &Asked, realm: &str) -> Response<Body> {
-        let given = asked.header("authorization");
-        let is_in = match self.door {
-            Door::Open => true,
-            Door::Basic => given == Some(&basic()),
-            Door::Header(name, value) => asked.header(name) == Some(value),
-            Door::Token | Door::AnonymousToken => {
+    fn answer(&mut self, received: &ReceivedRequest, realm: &str) -> Response<Body> {
+        let given = received.header("authorization");
+        let is_in = match self.auth {
+            RegistryAuth::Open => true,
+            RegistryAuth::Basic => given == Some(&basic()),
+            RegistryAuth::Header(name, value) => received.header(name) == Some(value),
+            RegistryAuth::Token | RegistryAuth::AnonymousToken => {
                 let token = given.and_then(|given| given.strip_prefix("Bearer "));
                 let token = self
                     .tokens
@@ -226,9 +226,9 @@ impl State {
         };
         if !is_in {
             let realm = self.realm.as_deref().unwrap_or(realm);
-            let challenge = match self.door {
-                Door::Basic => r#"Basic realm="Registry Realm""#.to_owned(),
-                Door::Header(..) => String::new(),
+            let challenge = match self.auth {
+                RegistryAuth::Basic => r#"Basic realm="Registry Realm""#.to_owned(),
+                RegistryAuth::Header(..) => String::new(),
                 _ => {
                     format!(r#"Bearer realm="{realm}",service="{SERVICE}",scope="repository:team/k3s:pull""#)
                 }
@@ -239,18 +239,18 @@ impl State {
         if let Some((code, headers, body)) = &self.instead {
             return answer(*code, headers, body.clone());
         }
-        match asked.path() {
-            "/v2/team/k3s/tags/list" => self.list(asked),
-            "/v2/team/k3s/manifests/v1.33.4-k3s1" => self.manifest(asked),
+        match received.path() {
+            "/v2/team/k3s/tags/list" => self.list(received),
+            "/v2/team/k3s/manifests/v1.33.4-k3s1" => self.manifest(received),
             _ => answer(404, &[], r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#),
         }
     }
 
     /// "Listing Tags": sorted by their letters, those after `last`, at most `n`.
-    fn list(&self, asked: &Asked) -> Response<Body> {
-        let wanted = asked.query("n").map_or(usize::MAX, |n| n.parse().unwrap());
+    fn list(&self, received: &ReceivedRequest) -> Response<Body> {
+        let wanted = received.query("n").map_or(usize::MAX, |n| n.parse().unwrap());
         let n = wanted.min(if self.page == 0 { usize::MAX } else { self.page });
-        let last = asked.query("last").unwrap_or_default();
+        let last = received.query("last").unwrap_or_default();
         let mut after = self.tags.iter().filter(|tag| **tag > last);
         let tags: Vec<_> = after.by_ref().take(n).collect();
         let body = serde_json::json!({ "name": "team/k3s", "tags": tags }).to_string();
@@ -258,7 +258,7 @@ impl State {
         if self.etags {
             let etag = format!("\"{}\"", hex::encode(&Sha256::digest(&body)[..8]));
             headers.push(("etag", etag.clone()));
-            if asked.header("if-none-match") == Some(&etag) {
+            if received.header("if-none-match") == Some(&etag) {
                 return answer(304, &headers, "");
             }
         }
@@ -272,8 +272,8 @@ impl State {
         answer(200, &headers, body)
     }
 
-    fn manifest(&self, asked: &Asked) -> Response<Body> {
-        let accepted = asked.header("accept").unwrap_or_default();
+    fn manifest(&self, received: &ReceivedRequest) -> Response<Body> {
+        let accepted = received.header("accept").unwrap_or_default();
         assert!(
             accepted.contains("application/vnd.oci.image.index.v1+json"),
             "{accepted}"
@@ -288,7 +288,11 @@ impl State {
         answer(
             200,
             &headers,
-            if asked.method == Method::HEAD { "" } else { index() },
+            if received.method == Method::HEAD {
+                ""
+            } else {
+                index()
+            },
         )
     }
 }

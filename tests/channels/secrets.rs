@@ -1,4 +1,4 @@
-//! Channels that a running controller asks with what Secrets say.
+//! Channels that a running controller queries with the credentials of Secrets.
 
 use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::api::{Api, ListParams};
@@ -6,26 +6,26 @@ use refit::api::Plan;
 use serde_json::{Value, json};
 
 use super::oci::tags;
-use super::registry::{Door, PASSWORD, Registry, State, USER};
+use super::registry::{PASSWORD, Registry, RegistryAuth, State, USER};
 use super::{at_version, last_error, version};
-use crate::support::pki::Authority;
-use crate::support::plan::{plan, says, status};
-use crate::support::wait::SOON;
-use crate::support::world::World;
-use crate::support::world::cluster::create;
+use crate::testenv::context::TestContext;
+use crate::testenv::context::cluster::create;
+use crate::testenv::pki::Authority;
+use crate::testenv::plan::{plan, says, status};
+use crate::testenv::wait::SOON;
 
 const TOKEN: &str = "token-of-the-channel-s3cret";
 
-async fn secret(world: &World, name: &str, kind: &str, data: Value) {
+async fn secret(ctx: &TestContext, name: &str, kind: &str, data: Value) {
     let secret = json!({ "metadata": { "name": name }, "type": kind, "stringData": data });
-    create::<Secret>(&world.secrets(), secret).await;
+    create::<Secret>(&ctx.secrets(), secret).await;
 }
 
-/// Nothing that is secret is anywhere where people look.
-async fn nothing_is_told(world: &World, log: &str) {
+/// Checks that no credential is in Plans, events or the log.
+async fn no_credential_is_shown(ctx: &TestContext, log: &str) {
     let everything = ListParams::default();
-    let plans = world.plans().list(&everything).await.unwrap();
-    let events = Api::<Event>::namespaced(world.client.clone(), world.namespace());
+    let plans = ctx.plans().list(&everything).await.unwrap();
+    let events = Api::<Event>::namespaced(ctx.client.clone(), ctx.namespace());
     let events = events.list(&everything).await.unwrap();
     let texts = [
         serde_json::to_string(&plans.items).unwrap(),
@@ -40,10 +40,10 @@ async fn nothing_is_told(world: &World, log: &str) {
 
 #[tokio::test]
 async fn a_private_registry_is_asked_with_the_plans_pull_secrets_and_authorities() {
-    let world = World::new().await;
+    let ctx = TestContext::new().await;
     let authority = Authority::new("registries").unwrap();
     let state = State {
-        door: Door::Token,
+        auth: RegistryAuth::Token,
         tags: tags(3000),
         page: 1000,
         etags: true,
@@ -51,60 +51,56 @@ async fn a_private_registry_is_asked_with_the_plans_pull_secrets_and_authorities
     };
     let registry = Registry::start_tls(state, &authority).await;
     let config = json!({ ".dockerconfigjson": registry.docker_config() });
-    secret(&world, "pull", "kubernetes.io/dockerconfigjson", config).await;
-    secret(&world, "ca", "Opaque", json!({ "ca.crt": authority.pem() })).await;
-    let controller = world.at_work().await;
+    secret(&ctx, "pull", "kubernetes.io/dockerconfigjson", config).await;
+    secret(&ctx, "ca", "Opaque", json!({ "ca.crt": authority.pem() })).await;
+    let controller = ctx.start_and_warm_up().await;
     let spec = format!(
         "{{channel: {:?}, channelCASecretRef: {{name: ca}}, imagePullSecrets: [{{name: absent}}, {{name: pull}}], upgrade: {{image: \
          i}}}}",
         registry.channel()
     );
-    world.plan(&plan("private", &spec)).await;
-    at_version(&world, "private", "v1.29.99-k3s1").await;
+    ctx.plan(&plan("private", &spec)).await;
+    at_version(&ctx, "private", "v1.29.99-k3s1").await;
     assert_eq!(registry.log.take().len(), 5, "one challenge and one pass");
     let poll_now = json!({ "metadata": { "annotations": { "refit.rs/poll-now": "again" } } });
-    world.edit_plan("private", poll_now).await;
+    ctx.edit_plan("private", poll_now).await;
     let asked_again = |plan: &Plan| {
         let channel = status(plan).channel.unwrap_or_default();
         channel.polled_for.as_deref() == Some("again")
     };
-    let plan = world
+    let plan = ctx
         .plan_until("private", "is asked again", SOON, asked_again)
         .await;
     assert_eq!(
         (version(&plan), last_error(&plan)),
         ("v1.29.99-k3s1".to_owned(), String::new())
     );
-    let asked = registry.log.take();
-    assert_eq!(asked.len(), 5);
+    let received = registry.log.take();
+    assert_eq!(received.len(), 5);
     assert!(
-        asked.iter().all(|asked| asked.header("if-none-match").is_some()),
+        received
+            .iter()
+            .all(|request| request.header("if-none-match").is_some()),
         "nothing that is known is read again"
     );
-    nothing_is_told(&world, &controller.log()).await;
+    no_credential_is_shown(&ctx, &controller.log()).await;
 }
 
 #[tokio::test]
-async fn a_secret_that_does_not_do_is_told_by_its_name_and_looked_at_again() {
-    let world = World::new().await;
+async fn an_unusable_secret_is_named_and_read_again() {
+    let ctx = TestContext::new().await;
     let registry = Registry::start(State {
-        door: Door::Header("authorization", "Bearer token-of-the-channel-s3cret"),
+        auth: RegistryAuth::Header("authorization", "Bearer token-of-the-channel-s3cret"),
         tags: tags(5),
         ..State::default()
     })
     .await;
-    secret(&world, "keys", "Opaque", json!({ "tokn": TOKEN })).await;
-    secret(&world, "wrong", "Opaque", json!({ "token": "another-s3cret" })).await;
-    secret(
-        &world,
-        "right",
-        "Opaque",
-        json!({ "token": format!("{TOKEN}\n") }),
-    )
-    .await;
+    secret(&ctx, "keys", "Opaque", json!({ "tokn": TOKEN })).await;
+    secret(&ctx, "wrong", "Opaque", json!({ "token": "another-s3cret" })).await;
+    secret(&ctx, "right", "Opaque", json!({ "token": format!("{TOKEN}\n") })).await;
     let login = json!({ "username": USER, "password": PASSWORD });
-    secret(&world, "login", "kubernetes.io/basic-auth", login).await;
-    let controller = world.at_work().await;
+    secret(&ctx, "login", "kubernetes.io/basic-auth", login).await;
+    let controller = ctx.start_and_warm_up().await;
     let cases = [
         ("absent", "spec.channelSecretRef: secrets \"absent\" not found"),
         (
@@ -127,14 +123,14 @@ async fn a_secret_that_does_not_do_is_told_by_its_name_and_looked_at_again() {
             "{{channel: {:?}, channelSecretRef: {{name: {name}}}, upgrade: {{image: i}}}}",
             registry.channel()
         );
-        world.plan(&plan(name, &spec)).await;
+        ctx.plan(&plan(name, &spec)).await;
     }
-    at_version(&world, "right", "v1.0.4-k3s1").await;
+    at_version(&ctx, "right", "v1.0.4-k3s1").await;
     for (name, why) in cases {
         if why.is_empty() {
             continue;
         }
-        let plan = world.plan_condition(name, "LatestResolved", "False", SOON).await;
+        let plan = ctx.plan_condition(name, "LatestResolved", "False", SOON).await;
         assert_eq!(
             says(&plan, "LatestResolved"),
             format!("False/Error/{why}"),
@@ -144,10 +140,10 @@ async fn a_secret_that_does_not_do_is_told_by_its_name_and_looked_at_again() {
         assert_eq!(
             version(&plan),
             "",
-            "what another Plan was told with its secret is not for {name}"
+            "{name} got a version that was read with another Secret"
         );
     }
-    secret(&world, "absent", "Opaque", json!({ "token": TOKEN })).await;
-    at_version(&world, "absent", "v1.0.4-k3s1").await;
-    nothing_is_told(&world, &controller.log()).await;
+    secret(&ctx, "absent", "Opaque", json!({ "token": TOKEN })).await;
+    at_version(&ctx, "absent", "v1.0.4-k3s1").await;
+    no_credential_is_shown(&ctx, &controller.log()).await;
 }

@@ -3,48 +3,47 @@
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, Patch, PatchParams};
 use refit::api::{Plan, crd};
 use serde_json::json;
 
 use super::{definitions, established, foreign, serve, take_away, writes_to_definitions};
-use crate::scene::{A_WHILE, Scene, is_cordoned, ledger};
-use crate::support::audit::Requests;
-use crate::support::kubelet::NodeSet;
-use crate::support::plan::{plan, status};
-use crate::support::wait::{self, SOON};
-use crate::support::world::{World, create};
+use crate::harness::{Harness, is_cordoned, is_free};
+use crate::testenv::audit::Requests;
+use crate::testenv::context::{TestContext, create};
+use crate::testenv::kubelet::NodeSet;
+use crate::testenv::plan::{plan, status};
+use crate::testenv::wait::{self, SOON};
 
 /// Sooner than the watch of Plans would try again by itself.
 const PROMPTLY: Duration = Duration::from_secs(8);
 
-/// Writes to definitions by controllers of this world, after those of `before`.
-async fn writes_since(world: &World, before: &Requests) -> Vec<String> {
-    let now = world.controller_requests().await;
+/// Writes to definitions by controllers of this context, after those of `before`.
+async fn writes_since(ctx: &TestContext, before: &Requests) -> Vec<String> {
+    let now = ctx.controller_requests().await;
     writes_to_definitions(&Requests(now.0[before.0.len()..].to_vec()))
 }
 
 /// Takes the printer columns off the definition, which hurts nobody, and leaves a note on it.
-async fn without_columns(world: &World) {
-    let mut versions = serde_json::to_value(established(world).await.spec.versions).unwrap();
+async fn without_columns(ctx: &TestContext) {
+    let mut versions = serde_json::to_value(established(ctx).await.spec.versions).unwrap();
     versions[0]
         .as_object_mut()
         .unwrap()
         .remove("additionalPrinterColumns");
     let patch =
         json!({ "metadata": { "annotations": { "somebody": "else" } }, "spec": { "versions": versions } });
-    let patched = definitions(world)
+    let patched = definitions(ctx)
         .patch(crd::NAME, &PatchParams::default(), &Patch::Merge(patch))
         .await;
     assert_eq!(patched.unwrap().spec.versions[0].additional_printer_columns, None);
 }
 
 /// Allows the controller nothing but to look at the definition.
-async fn may_only_look(world: &World) {
-    let roles = Api::<ClusterRole>::all(world.client.clone());
-    let name = world.local_name("system-upgrade-controller");
+async fn may_only_look(ctx: &TestContext) {
+    let roles = Api::<ClusterRole>::all(ctx.client.clone());
+    let name = ctx.local_name("system-upgrade-controller");
     let mut rules = serde_json::to_value(roles.get(&name).await.unwrap().rules).unwrap();
     for rule in rules.as_array_mut().unwrap() {
         if rule["apiGroups"][0] == "apiextensions.k8s.io" {
@@ -60,10 +59,10 @@ async fn may_only_look(world: &World) {
         )
         .await
         .unwrap();
-    let reviews = Api::<SubjectAccessReview>::all(world.client.clone());
+    let reviews = Api::<SubjectAccessReview>::all(ctx.client.clone());
     for verb in ["create", "update"] {
         let review = json!({ "spec": {
-            "user": world.user(),
+            "user": ctx.user(),
             "resourceAttributes": {
                 "verb": verb, "group": "apiextensions.k8s.io", "resource": "customresourcedefinitions", "name": crd::NAME,
             },
@@ -82,71 +81,70 @@ async fn may_only_look(world: &World) {
 
 #[tokio::test]
 async fn the_definition_is_made_kept_and_never_written_without_need() {
-    let world = World::alone().await;
-    take_away(&world).await;
+    let ctx = TestContext::alone().await;
+    take_away(&ctx).await;
 
     // Not there: it is made, and Plans can be made at once.
-    let controller = world.controller().start();
+    let controller = ctx.controller().start();
     controller.leading().await;
-    let live = established(&world).await;
+    let live = established(&ctx).await;
     assert_eq!(live.spec.versions, crd::plans().spec.versions);
-    world.works(&controller).await;
-    let before = world.controller_requests().await;
+    ctx.wait_until_working(&controller).await;
+    let before = ctx.controller_requests().await;
     assert_eq!(writes_to_definitions(&before), ["create 201"]);
 
     // There, as it should be: it is not written.
     assert!(controller.terminate().await.success());
     let controller = controller.start_again();
-    world.works(&controller).await;
-    assert_eq!(writes_since(&world, &before).await, Vec::<String>::new());
+    ctx.wait_until_working(&controller).await;
+    assert_eq!(writes_since(&ctx, &before).await, Vec::<String>::new());
     assert_eq!(
-        established(&world).await.metadata.generation,
+        established(&ctx).await.metadata.generation,
         live.metadata.generation
     );
 
     // Another one: it is written, and what somebody else has noted on it stays.
     assert!(controller.terminate().await.success());
-    without_columns(&world).await;
-    let before = world.controller_requests().await;
+    without_columns(&ctx).await;
+    let before = ctx.controller_requests().await;
     let controller = controller.start_again();
-    world.works(&controller).await;
-    assert_eq!(writes_since(&world, &before).await, ["update 200"]);
-    let updated = established(&world).await;
+    ctx.wait_until_working(&controller).await;
+    assert_eq!(writes_since(&ctx, &before).await, ["update 200"]);
+    let updated = established(&ctx).await;
     assert_eq!(updated.spec.versions, crd::plans().spec.versions);
     assert_eq!(updated.metadata.annotations.unwrap()["somebody"], "else");
 
     // One that prunes our fields: likewise.
     assert!(controller.terminate().await.success());
-    serve(&world, &foreign()).await;
-    let before = world.controller_requests().await;
+    serve(&ctx, &foreign()).await;
+    let before = ctx.controller_requests().await;
     let controller = controller.start_again();
-    world.works(&controller).await;
-    assert_eq!(writes_since(&world, &before).await, ["update 200"]);
-    world
-        .plan(&plan("ours", "{version: v1, suspend: true, upgrade: {image: i}}"))
+    ctx.wait_until_working(&controller).await;
+    assert_eq!(writes_since(&ctx, &before).await, ["update 200"]);
+    ctx.plan(&plan("ours", "{version: v1, suspend: true, upgrade: {image: i}}"))
         .await;
-    assert_eq!(world.plan_complete("ours", SOON).await.spec.suspend, Some(true));
-    assert!(world.controller_requests().await.forbidden().is_empty());
+    assert_eq!(ctx.plan_complete("ours", SOON).await.spec.suspend, Some(true));
+    assert!(ctx.controller_requests().await.forbidden().is_empty());
     assert!(controller.is_running());
 }
 
 #[tokio::test]
-async fn whoever_owns_the_definition_otherwise_is_let_alone() {
-    let world = World::alone().await;
+async fn a_definition_that_another_manager_owns_is_left_alone() {
+    let ctx = TestContext::alone().await;
     // Of somebody who keeps it in Git: nothing is written, whatever is there, as long as it has our fields.
-    without_columns(&world).await;
-    let controller = world.controller().arg("--manage-crd=false").start();
-    world.works(&controller).await;
+    without_columns(&ctx).await;
+    let controller = ctx.controller().arg("--manage-crd=false").start();
+    ctx.wait_until_working(&controller).await;
     assert!(controller.terminate().await.success());
     assert_eq!(
-        writes_to_definitions(&world.controller_requests().await),
+        writes_to_definitions(&ctx.controller_requests().await),
         Vec::<String>::new()
     );
 
     // Without the right to write it, it is used as it is.
-    may_only_look(&world).await;
-    let controller = world.controller().start();
-    world.works(&controller).await;
+    may_only_look(&ctx).await;
+    let controller = ctx.controller().start();
+    ctx.wait_until_working(&controller).await;
     assert!(
         controller
             .log()
@@ -156,19 +154,19 @@ async fn whoever_owns_the_definition_otherwise_is_let_alone() {
     );
     assert!(controller.terminate().await.success());
     assert_eq!(
-        writes_to_definitions(&world.controller_requests().await),
+        writes_to_definitions(&ctx.controller_requests().await),
         ["update 403"]
     );
-    serve(&world, &crd::plans()).await;
-    let before = world.controller_requests().await;
-    let controller = world.controller().start();
-    world.works(&controller).await;
+    serve(&ctx, &crd::plans()).await;
+    let before = ctx.controller_requests().await;
+    let controller = ctx.controller().start();
+    ctx.wait_until_working(&controller).await;
     assert!(controller.terminate().await.success());
-    assert_eq!(writes_since(&world, &before).await, Vec::<String>::new());
+    assert_eq!(writes_since(&ctx, &before).await, Vec::<String>::new());
 
     // One that prunes our fields cannot be used, and who can help is told how.
-    serve(&world, &foreign()).await;
-    let controller = world.controller().start();
+    serve(&ctx, &foreign()).await;
+    let controller = ctx.controller().start();
     assert_eq!(controller.ended(SOON).await.code(), Some(1));
     for text in [
         "spec.suspend",
@@ -184,15 +182,14 @@ async fn whoever_owns_the_definition_otherwise_is_let_alone() {
 
     // One that is not there is waited for.
     for argument in ["--manage-crd=true", "--manage-crd=false"] {
-        take_away(&world).await;
+        take_away(&ctx).await;
         let looks = async || {
-            world
-                .controller_requests()
+            ctx.controller_requests()
                 .await
                 .count("get", "customresourcedefinitions")
         };
         let before = looks().await;
-        let controller = world.controller().arg(argument).start();
+        let controller = ctx.controller().arg(argument).start();
         wait::eventually("it looks more than once", SOON, async || {
             match looks().await - before {
                 0..=2 => Err("it does not".to_owned()),
@@ -201,8 +198,8 @@ async fn whoever_owns_the_definition_otherwise_is_let_alone() {
         })
         .await;
         assert!(controller.is_running());
-        serve(&world, &crd::plans()).await;
-        world.works(&controller).await;
+        serve(&ctx, &crd::plans()).await;
+        ctx.wait_until_working(&controller).await;
         assert!(controller.terminate().await.success());
     }
 }
@@ -210,43 +207,41 @@ async fn whoever_owns_the_definition_otherwise_is_let_alone() {
 #[tokio::test]
 async fn a_definition_that_is_taken_away_and_comes_back_is_gone_on_with() {
     let never = |nodes: NodeSet| nodes.steer("upgrade.run-delay", "never");
-    let scene = Scene::on(World::alone().await, ["a"], never).await;
-    let (world, a) = (&scene.world, scene.node("a"));
-    let controller = world.at_work().await;
+    let harness = Harness::on(TestContext::alone().await, ["a"], never).await;
+    let (ctx, a) = (&harness.ctx, harness.node("a"));
+    let controller = ctx.start_and_warm_up().await;
     let spec = "{version: v1, concurrency: 1, nodeSelector: {}, cordon: true, upgrade: {image: i}}";
-    world.plan(&plan("before", spec)).await;
-    scene.upgrading("before", "a").await;
-    assert!(is_cordoned(&world.node(&a).await));
+    ctx.plan(&plan("before", spec)).await;
+    harness.upgrading("before", "a").await;
+    assert!(is_cordoned(&ctx.node(&a).await));
 
     // All Plans are gone with it, and so is the reason to keep nodes cordoned once nothing runs there. Kubernetes collects
     // the Job of a Plan that is gone, sooner or later; the controller lets it go on.
-    take_away(world).await;
+    take_away(ctx).await;
     controller.logs("lacks fields; no Plan is written", SOON).await;
     controller.logs("missing=the definition itself", SOON).await;
-    scene.release("a").await;
-    let given_back = |node: &Node| !is_cordoned(node) && ledger(node).is_none();
-    world.node_until(&a, "is given back", A_WHILE, given_back).await;
-    let away = world.controller_requests().await;
+    harness.release("a").await;
+    ctx.node_until(&a, "is given back", SOON, is_free).await;
+    let away = ctx.controller_requests().await;
     let deletes = away.writes().filter(|it| it.verb == "delete").collect::<Vec<_>>();
     assert!(deletes.is_empty(), "{deletes:#?}");
     // Long enough that the next look at Plans would be long in coming.
-    wait::eventually("Plans were looked for in vain", SOON, async || {
-        match controller.log().matches("kind=Plan").count() {
-            0..5 => Err(controller.log()),
-            _ => Ok(()),
-        }
-    })
+    wait::until(
+        "Plans were looked for in vain",
+        async || controller.log().matches("kind=Plan").count(),
+        |it| *it >= 5,
+    )
     .await;
 
     // It is back, and gone on with at once.
-    serve(world, &crd::plans()).await;
-    world.plan(&plan("after", spec)).await;
+    serve(ctx, &crd::plans()).await;
+    ctx.plan(&plan("after", spec)).await;
     let resolved = |plan: &Plan| status(plan).latest_version.is_some();
-    world.plan_until("after", "is seen", PROMPTLY, resolved).await;
-    scene.complete("after").await;
-    let node = world.node_until(&a, "is given back", SOON, given_back).await;
+    ctx.plan_until("after", "is seen", PROMPTLY, resolved).await;
+    harness.complete("after").await;
+    let node = ctx.node_until(&a, "is given back", SOON, is_free).await;
     let notes = node.metadata.annotations.unwrap_or_default();
     assert!(notes.keys().all(|key| !key.contains("refit.rs/")), "{notes:?}");
-    assert_eq!(world.jobs_of("before").await.len(), 0);
+    assert_eq!(ctx.jobs_of("before").await.len(), 0);
     assert!(controller.is_running());
 }

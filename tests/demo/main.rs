@@ -1,12 +1,12 @@
 //! `cargo demo`: a control plane with five fake nodes, the controller, and a roll-out of K3s to watch.
 //!
-//! Everything is real but the nodes, whose kubelets are played, and the release channel, which is a server on
-//! loopback. The controller runs in a process of its own under the manifests of `deploy/`, and carries out
-//! `examples/k3s-upgrade.yaml` as it is, its channel's host aside. Needs Rust and Go.
+//! Everything is real except for the nodes, whose kubelets are simulated, and the release channel, which is a server on
+//! loopback. The controller runs in its own process with the manifests of `deploy/`, and rolls out
+//! `examples/k3s-upgrade.yaml`, in which only the host of the channel is replaced. Needs Rust and Go.
 
 #[path = ".."]
 mod tests {
-    pub(crate) mod support;
+    pub(crate) mod testenv;
 }
 mod view;
 
@@ -19,38 +19,37 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
 use refit::api::Plan;
-use refit::rehearse::podlife::{Defaults, Delay, Exit};
+use refit::rehearse::pod_lifecycle::{Defaults, Delay, Exit};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use tests::support;
+use tests::testenv;
 
-use support::bed::Bed;
-use support::channel::ChannelServer;
-use support::controller::Controller;
-use support::controlplane::Options;
-use support::kubelet::{Act, ContainerAct, Cordons, FakeKubelet, NodeSet};
-use support::manifest;
-use support::process::Run;
-use support::world::World;
+use testenv::channel::ChannelServer;
+use testenv::context::TestContext;
+use testenv::controller::Controller;
+use testenv::controlplane::Options;
+use testenv::environment::TestEnv;
+use testenv::kubelet::{ContainerTask, CordonTasks, FakeKubelet, NodeSet, TaskRunner};
+use testenv::manifest;
+use testenv::process::Run;
 use view::{Nodes, say};
 
-/// The version that the release channel gives.
+/// The version of the release channel.
 const RELEASE: &str = "v1.36.4+k3s1";
-/// Where the channel leads; the version is the last part.
+/// The target of the channel's redirect, without the version.
 const RELEASES: &str = "https://github.com/k3s-io/k3s/releases/tag";
-/// What the nodes run before.
+/// The version of the nodes at the start.
 const RUNNING: &str = "v1.36.3+k3s1";
 const SERVERS: [&str; 1] = ["server-1"];
 const AGENTS: [&str; 4] = ["agent-1", "agent-2", "agent-3", "agent-4"];
 
-/// With this argument the demo is refit itself: the same code as in refit's binary, which cargo would have to
-/// build for it.
+/// With this argument the demo runs as refit itself, because cargo does not build refit's binary for an example.
 const CONTROLLER: &str = "controller";
 
-/// How long each container takes, so that there is something to see.
+/// Duration of each container, so that its step can be seen.
 const STEP_MILLIS: u32 = 1500;
-/// How often the nodes are looked at.
+/// Interval at which the nodes are shown.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// A control plane with five fake nodes, the controller, and a roll-out to watch. Ctrl-C ends it.
@@ -95,43 +94,37 @@ async fn run(args: &Args) -> ExitCode {
 async fn demo(args: &Args) -> Result<()> {
     say("bringing up a control plane");
     let started = Instant::now();
-    let bed = Bed::own(Options::default()).await;
+    let test_env = TestEnv::own(Options::default()).await;
     say(&format!(
         "etcd, kube-apiserver, kube-controller-manager and kube-scheduler are up after {:.1?}",
         started.elapsed()
     ));
-    let world = World::sole(bed).await;
+    let ctx = TestContext::sole(test_env).await;
     let (upgraded, mut restarts) = mpsc::unbounded_channel();
-    let kubelets = world.run(nodes(upgraded)).await;
-    let controller = world
+    let kubelets = ctx.run(nodes(upgraded)).await;
+    let controller = ctx
         .controller()
         .program(std::env::current_exe()?)
         .arg(CONTROLLER)
         .start();
     let channel = ChannelServer::start().await;
-    let plans = apply_example(&world, &channel).await?;
-    introduce(&world, &controller).await;
+    let plans = apply_example(&ctx, &channel).await?;
+    introduce(&ctx, &controller).await;
 
     let started = Instant::now();
     let mut nodes = Nodes::new();
-    while !look(&world, &plans, &mut nodes).await? {
+    while !look(&ctx, &plans, &mut nodes).await? {
         if !controller.is_running() {
-            bail!("the controller has ended\n{}", world.report(&world.client).await);
+            bail!("the controller has ended\n{}", ctx.report(&ctx.client).await);
         }
         if started.elapsed().as_secs() >= args.patience {
-            bail!(
-                "not done after {} s\n{}",
-                args.patience,
-                world.report(&world.client).await
-            );
+            let report = ctx.report(&ctx.client).await;
+            bail!("not done after {} s\n{report}", args.patience);
         }
         pass(&kubelets, &mut restarts).await;
     }
-    say(&format!(
-        "{} nodes were upgraded in {:.0?}",
-        nodes.len(),
-        started.elapsed()
-    ));
+    let (count, took) = (nodes.len(), started.elapsed());
+    say(&format!("{count} nodes were upgraded in {took:.0?}"));
     if args.once {
         return Ok(());
     }
@@ -139,12 +132,12 @@ async fn demo(args: &Args) -> Result<()> {
     say("  kubectl label node agent-1 plan.upgrade.cattle.io/k3s-agent-");
     nodes.start_afresh();
     loop {
-        look(&world, &plans, &mut nodes).await?;
+        look(&ctx, &plans, &mut nodes).await?;
         pass(&kubelets, &mut restarts).await;
     }
 }
 
-/// Lets a moment pass, in which kubelets that were upgraded start again.
+/// Waits for a moment, in which upgraded kubelets restart.
 async fn pass(kubelets: &FakeKubelet, restarts: &mut mpsc::UnboundedReceiver<String>) {
     while let Ok(node) = restarts.try_recv() {
         kubelets.set_kubelet_version(&node, RELEASE).await;
@@ -162,7 +155,7 @@ fn nodes(upgraded: mpsc::UnboundedSender<String>) -> NodeSet {
     NodeSet::named(SERVERS.iter().chain(&AGENTS))
         .label("k3s-upgrade", "enabled")
         .pods(pods)
-        .act(Upgrades { upgraded })
+        .task_runner(Upgrades { upgraded })
         .each(|index, node| {
             RUNNING.clone_into(&mut node.kubelet_version);
             if index < SERVERS.len() {
@@ -174,17 +167,17 @@ fn nodes(upgraded: mpsc::UnboundedSender<String>) -> NodeSet {
         })
 }
 
-/// What containers of K3s' upgrade do to a node.
+/// The containers of K3s' upgrade.
 struct Upgrades {
     upgraded: mpsc::UnboundedSender<String>,
 }
 
-impl ContainerAct for Upgrades {
-    fn acts(&self, container: &str) -> bool {
-        matches!(container, "prepare" | "upgrade") || Cordons.acts(container)
+impl TaskRunner for Upgrades {
+    fn has_task(&self, container: &str) -> bool {
+        matches!(container, "prepare" | "upgrade") || CordonTasks.has_task(container)
     }
 
-    fn run(&self, act: Act) -> BoxFuture<'static, Exit> {
+    fn run(&self, act: ContainerTask) -> BoxFuture<'static, Exit> {
         let upgraded = self.upgraded.clone();
         match act.start.name.as_str() {
             "prepare" => Box::pin(async move {
@@ -198,14 +191,14 @@ impl ContainerAct for Upgrades {
                 let _ = upgraded.send(act.node);
                 Exit::default()
             }),
-            _ => Cordons.run(act),
+            _ => CordonTasks.run(act),
         }
     }
 }
 
-/// What `prepare` of K3s' image waits for: its Plan, the last argument, is applying no node, and all servers
+/// The condition that `prepare` of K3s' image waits for: the Plan in its last argument is applying no node, and all servers
 /// run the new version.
-async fn servers_are_upgraded(act: &Act) -> bool {
+async fn servers_are_upgraded(act: &ContainerTask) -> bool {
     let plans = Api::<Plan>::namespaced(act.client.clone(), &act.namespace);
     let servers = ListParams::default().labels("node-role.kubernetes.io/control-plane");
     let nodes = Api::<Node>::all(act.client.clone());
@@ -224,8 +217,8 @@ async fn servers_are_upgraded(act: &Act) -> bool {
     applying.is_empty() && servers.items.iter().all(|node| version(node) == Some(true))
 }
 
-/// Applies the example with its channel on our server. Gives the names of its Plans.
-async fn apply_example(world: &World, channel: &ChannelServer) -> Result<Vec<String>> {
+/// Applies the example with its channel on our server. Returns the names of its Plans.
+async fn apply_example(ctx: &TestContext, channel: &ChannelServer) -> Result<Vec<String>> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/k3s-upgrade.yaml");
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
     let mut plans = Vec::new();
@@ -236,38 +229,34 @@ async fn apply_example(world: &World, channel: &ChannelServer) -> Result<Vec<Str
         channel.redirects(&path, &format!("{RELEASES}/{RELEASE}"));
         plan["spec"]["channel"] = json!(channel.url(&path));
         plans.push(plan["metadata"]["name"].as_str().unwrap_or_default().to_owned());
-        world.try_apply(plan).await?;
+        ctx.try_apply(plan).await?;
     }
     Ok(plans)
 }
 
-/// How to look around while it goes on.
-async fn introduce(world: &World, controller: &Controller) {
-    let kubectl = world.bed.kubectl().await;
+/// Prints commands for use during the roll-out.
+async fn introduce(ctx: &TestContext, controller: &Controller) {
+    let kubectl = ctx.test_env.kubectl().await;
+    let (kubeconfig, log) = (ctx.test_env.kubeconfig(), controller.log_path());
+    let path = kubectl.parent().unwrap_or(&kubectl);
     say("the controller runs, and examples/k3s-upgrade.yaml is applied. To look around:");
-    say(&format!(
-        "  export KUBECONFIG={}",
-        world.bed.kubeconfig().display()
-    ));
-    say(&format!(
-        "  export PATH={}:$PATH",
-        kubectl.parent().unwrap_or(&kubectl).display()
-    ));
+    say(&format!("  export KUBECONFIG={}", kubeconfig.display()));
+    say(&format!("  export PATH={}:$PATH", path.display()));
     say("  kubectl get plans -A");
     say(&format!(
         "  kubectl describe plan k3s-agent -n {}",
-        world.namespace()
+        ctx.namespace()
     ));
-    say(&format!("  tail -f {}", controller.log_path().display()));
+    say(&format!("  tail -f {}", log.display()));
 }
 
-/// Looks at everything once, shows it, and says whether all nodes are done.
-async fn look(world: &World, plans: &[String], nodes: &mut Nodes) -> Result<bool> {
+/// Shows all nodes once. Returns whether all Plans are Complete.
+async fn look(ctx: &TestContext, plans: &[String], nodes: &mut Nodes) -> Result<bool> {
     let all = ListParams::default();
     let (found, pods, plan_list) = tokio::try_join!(
-        async { world.nodes().list(&all).await },
-        async { world.pods().list(&all).await },
-        async { world.plans().list(&all).await },
+        async { ctx.nodes().list(&all).await },
+        async { ctx.pods().list(&all).await },
+        async { ctx.plans().list(&all).await },
     )?;
     nodes.show(&found.items, &pods.items, &plan_list.items);
     let complete = |plan: &String| {
@@ -275,7 +264,7 @@ async fn look(world: &World, plans: &[String], nodes: &mut Nodes) -> Result<bool
             .items
             .iter()
             .find(|found| found.metadata.name.as_ref() == Some(plan));
-        plan.and_then(|plan| support::world::cluster::find_condition(plan, "Complete"))
+        plan.and_then(|plan| testenv::context::cluster::find_condition(plan, "Complete"))
             .is_some_and(|it| it.status == "True")
     };
     Ok(plans.iter().all(complete))

@@ -1,5 +1,5 @@
-//! What the person in front of the terminal sees: sentences, and below them a line for each node. On a
-//! terminal those lines change in place; in a pipe a line is written when a node has come a step further.
+//! Output: messages, and below them a line for each node. On a terminal the lines change in place; in a pipe a line is
+//! written for each step of a node.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use refit::api::names::{LABEL_NODE, LABEL_PLAN, LABEL_PLAN_PREFIX, LABEL_VERSION};
 use refit::api::{NodeProgress, Plan};
 
-/// A line on standard output. That nobody reads it is no reason to stop.
+/// Prints a line on standard output, and ignores errors such as a closed pipe.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
@@ -37,7 +37,7 @@ impl Nodes {
         self.lines.len()
     }
 
-    /// Leaves the lines where they are, and draws them anew below what has been said since.
+    /// Keeps the current lines, and draws new ones below later messages.
     pub(crate) fn start_afresh(&mut self) {
         self.drawn = false;
     }
@@ -55,7 +55,7 @@ impl Nodes {
         if self.terminal && self.drawn {
             let _ = write!(out, "\x1b[{}A", self.lines.len());
         }
-        // A line that wraps would be two when the cursor goes back up.
+        // The cursor goes up by one row per node, so that no line may wrap.
         let width = rustix::termios::tcgetwinsize(&out).map_or(usize::MAX, |size| size.ws_col.into());
         for (name, state) in &now {
             let line = format!("{name:<12} {state}");
@@ -72,7 +72,7 @@ impl Nodes {
     }
 }
 
-/// Where a node is, in a few words.
+/// The state of a node in a few words.
 fn state(node: &Node, pods: &[Pod], plans: &[Plan]) -> String {
     let cordoned = node
         .spec
@@ -88,25 +88,18 @@ fn step(node: &Node, pods: &[Pod], plans: &[Plan]) -> String {
     for plan in plans {
         let plan_name = plan.metadata.name.as_deref().unwrap_or_default();
         let Some(status) = &plan.status else { continue };
-        let done = label(
-            node.metadata.labels.as_ref(),
-            &format!("{LABEL_PLAN_PREFIX}{plan_name}"),
-        );
+        let done = format!("{LABEL_PLAN_PREFIX}{plan_name}");
+        let done = label(node.metadata.labels.as_ref(), &done);
         if done.is_some() && done == status.latest_hash.as_deref() {
-            return format!(
-                "done: {plan_name} {}",
-                status.latest_version.as_deref().unwrap_or_default()
-            );
+            let version = status.latest_version.as_deref().unwrap_or_default();
+            return format!("done: {plan_name} {version}");
         }
         let of_node = |pod: &&Pod| {
             let labels = pod.metadata.labels.as_ref();
             label(labels, LABEL_PLAN) == Some(plan_name) && label(labels, LABEL_NODE) == Some(name)
         };
-        if let Some(pod) = pods
-            .iter()
-            .filter(of_node)
-            .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|t| t.0))
-        {
+        let created = |pod: &&Pod| pod.metadata.creation_timestamp.as_ref().map(|t| t.0);
+        if let Some(pod) = pods.iter().filter(of_node).max_by_key(created) {
             let version = label(pod.metadata.labels.as_ref(), LABEL_VERSION).unwrap_or_default();
             return format!("{plan_name} {version}: {}", pod_step(pod));
         }
@@ -117,7 +110,7 @@ fn step(node: &Node, pods: &[Pod], plans: &[Plan]) -> String {
     "waiting".to_owned()
 }
 
-/// The container that a pod has come to.
+/// The container that a pod runs.
 fn pod_step(pod: &Pod) -> String {
     let status = pod.status.clone().unwrap_or_default();
     let containers = status
@@ -137,8 +130,8 @@ fn pod_step(pod: &Pod) -> String {
 fn reason(active: &NodeProgress) -> String {
     match (&active.reason, &active.message) {
         (Some(reason), Some(message)) => format!("{reason}: {message}"),
-        (Some(reason), None) => reason.clone(),
-        (None, _) => active.phase.clone(),
+        (Some(reason), None) => reason.to_string(),
+        (None, _) => active.phase.to_string(),
     }
 }
 

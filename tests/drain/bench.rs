@@ -1,14 +1,14 @@
-//! How long a drain takes, beside kubectl.
+//! The time of a drain compared with kubectl.
 
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
-use refit::rehearse::podlife::{Defaults, Delay};
+use refit::rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::json;
 
-use super::{Bench, Tool};
-use crate::support::kubelet::NodeSet;
-use crate::support::wait;
+use super::{DrainHarness, Tool};
+use crate::testenv::kubelet::NodeSet;
+use crate::testenv::wait;
 
 const PODS: usize = 500;
 
@@ -17,25 +17,25 @@ const PODS: usize = 500;
 async fn five_hundred_pods_are_drained_in_no_more_time_than_kubectl_takes() {
     let mut took = Vec::new();
     for (tool, name) in [(Tool::Kubectl, "k"), (Tool::Refit, "r")] {
-        let bench = Bench::new(&[]).await;
+        let harness = DrainHarness::new(&[]).await;
         let pods = Defaults {
             start: Delay::millis(20),
             stop: Delay::millis(100),
             ..Defaults::default()
         };
-        let set = NodeSet::named([bench.node(name)])
+        let set = NodeSet::named([harness.node(name)])
             .pods(pods)
             .each(|_, node| node.pods = 600);
-        let _kubelet = bench.world.run(set).await;
-        let bench = &bench;
+        let _kubelet = harness.ctx.run(set).await;
+        let harness = &harness;
         stream::iter(0..PODS)
             .for_each_concurrent(16, async |number| {
-                bench.pod(name, &format!("pod-{number}"), json!({})).await;
+                harness.pod(name, &format!("pod-{number}"), json!({})).await;
             })
             .await;
         wait::eventually("all pods run", Duration::from_secs(180), async || {
-            let pods = bench
-                .world
+            let pods = harness
+                .ctx
                 .pods()
                 .list(&kube::api::ListParams::default())
                 .await
@@ -46,9 +46,9 @@ async fn five_hundred_pods_are_drained_in_no_more_time_than_kubectl_takes() {
             }
         })
         .await;
-        let out = bench.run(tool, &["drain", &bench.node(name)]).await;
+        let out = harness.run(tool, &["drain", &harness.node(name)]).await;
         assert_eq!(out.code, Some(0), "{tool:?}: {}", out.stderr);
-        assert!(bench.on_node(name).await.is_empty());
+        assert!(harness.on_node(name).await.is_empty());
         eprintln!("{tool:?} drained {PODS} pods in {:?}", out.took);
         took.push(out.took);
     }

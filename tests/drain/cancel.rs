@@ -1,54 +1,41 @@
-//! Drains that the Plan no longer asks for while they wait, and nodes that come out of them as they were.
+//! Drains that are cancelled while they wait. The node is as schedulable afterwards as before.
 
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use super::plans::{drain_waits, given_back, held_up, make, stage, told};
-use super::{A_WHILE, Bench};
-use crate::scene::{has_condition, hash, is_cordoned, is_recorded, label, ledger};
-use crate::support::wait;
+use super::DrainHarness;
+use super::plans::{drain_waits, guarded_node, is_released, make, real_drains};
+use crate::harness::{has_condition, hash, is_free, is_recorded, label};
+use crate::testenv::wait::{self, SOON};
 
 /// The Job of the Plan, once its drain waits.
-async fn drains(bench: &Bench, plan: &str) -> Job {
-    let waits = drain_waits(bench, plan).await;
-    bench.world.jobs().get(&waits.job.unwrap()).await.unwrap()
+async fn drains(harness: &DrainHarness, plan: &str) -> Job {
+    let waits = drain_waits(harness, plan).await;
+    harness.ctx.jobs().get(&waits.job.unwrap()).await.unwrap()
 }
 
-/// Waits until a Job has failed of being cancelled, and says how many pods it had.
-async fn is_stopped(bench: &Bench, job: &Job) -> usize {
+/// Waits until a cancelled Job has failed, and returns the number of its pods.
+async fn is_stopped(harness: &DrainHarness, job: &Job) -> usize {
     let began = Instant::now();
     let (name, uid) = (job.name_any(), job.uid());
-    let mine = ListParams::default().labels(&format!(
-        "batch.kubernetes.io/controller-uid={}",
-        job.uid().unwrap()
-    ));
+    let mine = format!("batch.kubernetes.io/controller-uid={}", job.uid().unwrap());
     let mut pods = 0;
-    wait::eventually(
-        "the drain has ended and its Job is recorded",
-        A_WHILE,
-        async || {
-            pods = pods.max(bench.world.pods().list(&mine).await.unwrap().items.len());
-            match bench.world.jobs().get_opt(&name).await.unwrap() {
-                Some(seen) if seen.uid() == uid => {
-                    if has_condition(&seen, "Failed") && is_recorded(&seen) {
-                        Ok(())
-                    } else {
-                        Err(format!(
-                            "{:?} {:?}",
-                            seen.spec.unwrap().backoff_limit,
-                            seen.status
-                        ))
-                    }
-                }
-                _ => Ok(()), // it has made room for the next one of its name
+    wait::eventually("the drain has ended and its Job is recorded", SOON, async || {
+        pods = pods.max(harness.ctx.pods_with(&mine).await.len());
+        match harness.ctx.jobs().get_opt(&name).await.unwrap() {
+            Some(seen) if seen.uid() == uid => {
+                let is_over = has_condition(&seen, "Failed") && is_recorded(&seen);
+                let limit = seen.spec.unwrap().backoff_limit;
+                is_over
+                    .then_some(())
+                    .ok_or_else(|| format!("{limit:?} {:?}", seen.status))
             }
-        },
-    )
+            _ => Ok(()), // replaced by the next Job of its name
+        }
+    })
     .await;
     let took = began.elapsed();
     assert!(
@@ -58,46 +45,47 @@ async fn is_stopped(bench: &Bench, job: &Job) -> usize {
     pods
 }
 
-async fn no_failure_was_told(bench: &Bench) {
-    assert_eq!(bench.world.events_with("JobFailed").await, []);
+async fn no_failure_was_reported(harness: &DrainHarness) {
+    assert_eq!(harness.ctx.events_with("JobFailed").await, []);
 }
 
 async fn edited_while_it_drains(spec: Value) {
-    let bench = held_up().await;
-    let node = bench.node("one");
-    let _controller = bench.world.controller().start();
-    make(&bench, "k3s", json!({ "drain": {} })).await;
-    let old = drains(&bench, "k3s").await;
+    let harness = guarded_node().await;
+    let node = harness.node("one");
+    let _controller = harness.ctx.controller().start();
+    make(&harness, "k3s", json!({ "drain": {} })).await;
+    let old = drains(&harness, "k3s").await;
     assert_eq!(
         old.spec.as_ref().unwrap().backoff_limit,
         Some(99),
         "it would be tried again"
     );
 
-    bench.world.edit_plan("k3s", json!({ "spec": spec })).await;
-    assert_eq!(is_stopped(&bench, &old).await, 1, "its drain is not tried again");
+    harness.ctx.edit_plan("k3s", json!({ "spec": spec })).await;
+    assert_eq!(
+        is_stopped(&harness, &old).await,
+        1,
+        "its drain is not tried again"
+    );
     assert!(
-        bench.is_cordoned("one").await,
+        harness.is_cordoned("one").await,
         "the next drain goes on from there"
     );
-    let next = told(&bench, "k3s", "waits in its next drain", |node| {
-        node.reason.as_deref() == Some("DrainWaiting")
-    })
-    .await;
-    let next = bench.world.jobs().get(&next.job.unwrap()).await.unwrap();
+    let next = drain_waits(&harness, "k3s").await;
+    let next = harness.ctx.jobs().get(&next.job.unwrap()).await.unwrap();
     assert_ne!(next.uid(), old.uid());
-    assert_eq!(bench.on_node("one").await.get("web-1"), Some(&false));
-    assert_eq!(bench.kubelet.runs(&node, "upgrade").await, 0);
+    assert_eq!(harness.on_node("one").await.get("web-1"), Some(&false));
+    assert_eq!(harness.kubelet.runs(&node, "upgrade").await, 0);
 
-    bench.open("guard").await;
-    let plan = bench.world.plan_complete("k3s", A_WHILE).await;
-    given_back(&bench).await;
-    let done = bench.world.node(&node).await;
+    harness.open("guard").await;
+    let plan = harness.ctx.plan_complete("k3s", SOON).await;
+    is_released(&harness).await;
+    let done = harness.ctx.node(&node).await;
     assert_eq!(done.labels()[&label("k3s")], hash(&plan));
-    assert_eq!(bench.kubelet.runs(&node, "upgrade").await, 1);
-    assert_eq!(bench.kubelet.runs(&node, "drain").await, 2);
-    no_failure_was_told(&bench).await;
-    let requests = bench.world.controller_requests().await;
+    assert_eq!(harness.kubelet.runs(&node, "upgrade").await, 1);
+    assert_eq!(harness.kubelet.runs(&node, "drain").await, 2);
+    no_failure_was_reported(&harness).await;
+    let requests = harness.ctx.controller_requests().await;
     assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
     assert_eq!(requests.jobs_created().len(), 2);
 }
@@ -108,61 +96,58 @@ async fn a_drain_of_an_earlier_version_ends_and_the_node_gets_the_next_one_only(
 }
 
 #[tokio::test]
-async fn a_drain_for_another_container_than_the_plan_has_ends_and_makes_room() {
+async fn a_drain_for_an_outdated_container_is_cancelled_and_its_job_replaced() {
     edited_while_it_drains(json!({ "upgrade": { "args": ["--new"] } })).await;
 }
 
 #[tokio::test]
-async fn a_node_that_leaves_the_plan_while_its_drain_waits_is_given_back() {
-    let bench = held_up().await;
-    let node = bench.node("one");
-    let _controller = bench.world.controller().start();
+async fn a_node_that_leaves_the_plan_while_its_drain_waits_is_released() {
+    let harness = guarded_node().await;
+    let node = harness.node("one");
+    let _controller = harness.ctx.controller().start();
     for disabled in [true, false] {
         let plan = if disabled { "disabled" } else { "deselected" };
-        make(&bench, plan, json!({ "drain": {} })).await;
-        let job = drains(&bench, plan).await;
+        make(&harness, plan, json!({ "drain": {} })).await;
+        let job = drains(&harness, plan).await;
+        let ctx = &harness.ctx;
         if disabled {
-            bench
-                .world
-                .label_node(&node, &label(plan), Some("disabled"))
-                .await;
+            ctx.label_node(&node, &label(plan), Some("disabled")).await;
         } else {
-            let nobody = json!({ "spec": { "nodeSelector": { "matchLabels": { "no": "such" } } } });
-            bench.world.edit_plan(plan, nobody).await;
+            let no_nodes = json!({ "spec": { "nodeSelector": { "matchLabels": { "no": "such" } } } });
+            ctx.edit_plan(plan, no_nodes).await;
         }
-        assert_eq!(is_stopped(&bench, &job).await, 1);
-        given_back(&bench).await;
-        assert_eq!(bench.on_node("one").await.get("web-1"), Some(&false));
-        bench.world.plan_complete(plan, A_WHILE).await;
+        assert_eq!(is_stopped(&harness, &job).await, 1);
+        is_released(&harness).await;
+        assert_eq!(harness.on_node("one").await.get("web-1"), Some(&false));
+        harness.ctx.plan_complete(plan, SOON).await;
     }
-    assert_eq!(bench.kubelet.runs(&node, "upgrade").await, 0);
-    no_failure_was_told(&bench).await;
+    assert_eq!(harness.kubelet.runs(&node, "upgrade").await, 0);
+    no_failure_was_reported(&harness).await;
 }
 
-/// The Plan lets go of the node while the drain is about to say its last word: one of the two is first, and either way the
-/// node is what it was. Each round comes closer to the moment at which they meet.
+/// The Plan releases the node just as the drain ends. Either may be first, and the node is restored in both cases. Each round
+/// comes closer to the moment at which both happen at once.
 #[tokio::test]
-async fn a_drain_that_ends_while_it_is_cancelled_is_upgraded_or_given_back() {
-    let bench = stage(&["one"]).await;
-    let node = bench.node("one");
-    let _controller = bench.world.controller().start();
+async fn a_node_whose_drain_ends_while_it_is_cancelled_is_upgraded_or_released() {
+    let harness = real_drains(&["one"]).await;
+    let node = harness.node("one");
+    let _controller = harness.ctx.controller().start();
     let (mut through, mut stopped) = (0, 0);
     let mut pause = Duration::from_millis(400);
     while through + stopped < 10 || through == 0 || stopped == 0 {
         let round = through + stopped;
         assert!(round < 30, "{through} were through and {stopped} stopped");
         let (plan, pod) = (format!("round-{round}"), format!("pod-{round}"));
-        bench.pods("one", [pod.as_str()], json!({})).await;
-        make(&bench, &plan, json!({ "drain": {} })).await;
-        wait::gone(bench.world.pods(), &pod, A_WHILE).await;
+        harness.pods("one", [pod.as_str()], json!({})).await;
+        make(&harness, &plan, json!({ "drain": {} })).await;
+        wait::gone(harness.ctx.pods(), &pod, SOON).await;
         tokio::time::sleep(pause).await;
-        bench
-            .world
+        harness
+            .ctx
             .label_node(&node, &label(&plan), Some("disabled"))
             .await;
-        let free = |node: &Node| !is_cordoned(node) && ledger(node).is_none();
-        bench.world.node_until(&node, "is free", A_WHILE, free).await;
-        let jobs = bench.world.jobs_of(&plan).await;
+        harness.ctx.node_until(&node, "is free", SOON, is_free).await;
+        let jobs = harness.ctx.jobs_of(&plan).await;
         assert_eq!(jobs.len(), 1, "{jobs:#?}");
         if has_condition(&jobs[0], "Complete") {
             through += 1;
@@ -172,8 +157,8 @@ async fn a_drain_that_ends_while_it_is_cancelled_is_upgraded_or_given_back() {
             stopped += 1;
             pause = pause * 14 / 10 + Duration::from_millis(20);
         }
-        let runs = bench.kubelet.runs(&node, "upgrade").await;
+        let runs = harness.kubelet.runs(&node, "upgrade").await;
         assert_eq!(runs, through, "round {round}: {:?}", jobs[0].status);
     }
-    no_failure_was_told(&bench).await;
+    no_failure_was_reported(&harness).await;
 }

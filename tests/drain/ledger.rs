@@ -1,84 +1,63 @@
-//! A drain for a Plan and the ledger of its node: killed at any point and run again it keeps what the node was before; what a
-//! person says meanwhile counts; who was cancelled does not get through.
+//! A Plan's drain and the ledger of its node: the previous state of the node survives kills and retries, a user's
+//! changes count, and a cancelled drain does not pass.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use refit::rollout::{Holder, Ledger};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use refit::api::{DrainNote, Ledger};
 use rustix::process::Signal;
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use super::{A_WHILE, Bench, Said, Tool, finish, said};
-use crate::scene::ledger;
-use crate::support::faults::Rule;
-use crate::support::process::signal;
-use crate::support::wait;
+use super::{CommandOutput, DrainHarness, Tool, WaitingDrain, finish, output_of};
+use crate::harness::ledger;
+use crate::testenv::faults::Rule;
+use crate::testenv::process::signal;
+use crate::testenv::wait::{self, SOON};
 
 type Env = BTreeMap<String, String>;
 
-fn command(bench: &Bench, verb: &str, env: &Env) -> Command {
-    let node = bench.node("one");
-    let mut command = bench.command(Tool::Refit, &[verb, &node]);
+fn command(harness: &DrainHarness, verb: &str, env: &Env) -> Command {
+    let node = harness.node("one");
+    let mut command = harness.command(Tool::Refit, &[verb, &node]);
     command.envs(env);
     command
 }
 
-async fn run(bench: &Bench, verb: &str, env: &Env) -> Said {
-    finish(command(bench, verb, env)).await
+async fn run(harness: &DrainHarness, verb: &str, env: &Env) -> CommandOutput {
+    finish(command(harness, verb, env)).await
 }
 
-async fn of_node(bench: &Bench) -> (bool, Option<Ledger>) {
-    let node = bench.world.node(&bench.node("one")).await;
-    (crate::scene::is_cordoned(&node), ledger(&node))
+async fn of_node(harness: &DrainHarness) -> (bool, Option<Ledger>) {
+    let node = harness.get("one").await;
+    (crate::harness::is_cordoned(&node), ledger(&node))
 }
 
 fn holders(ledger: &Ledger) -> Vec<(&str, bool)> {
     ledger
         .holders
         .iter()
-        .map(|holder| (holder.plan.as_str(), holder.passed))
+        .map(|holder| (holder.plan.as_str(), holder.completed))
         .collect()
 }
 
-/// One drain that waits for a budget, and what ends the wait.
-struct Waiting {
-    child: tokio::process::Child,
-    // Kept open, so that the child can go on writing.
-    _lines: tokio::io::Lines<BufReader<tokio::process::ChildStderr>>,
-}
-
-async fn waiting(bench: &Bench, env: &Env) -> Waiting {
-    let mut child = command(bench, "drain", env).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let line = lines.next_line().await.unwrap().unwrap();
-    assert!(line.contains("will retry after 5s"), "{line}");
-    Waiting { child, _lines: lines }
-}
-
-async fn guarded(bench: &Bench) {
-    bench.pods("one", ["web-1"], json!({ "app": "web" })).await;
-    bench
-        .budget("guard", "web", json!({ "minAvailable": 1 }), 1)
-        .await;
-}
-
 #[tokio::test]
-async fn cordon_and_ledger_are_one_patch_and_the_last_act_is_another() {
-    let bench = Bench::new(&["one"]).await;
-    bench.pods("one", ["a"], json!({})).await;
-    let own = bench
+async fn cordon_and_ledger_are_one_patch_and_completion_is_another() {
+    let harness = DrainHarness::new(&["one"]).await;
+    harness.pods("one", ["a"], json!({})).await;
+    let own = harness
         .pod("one", "own", json!({ "app": "own", "mirror": true }))
         .await;
-    let env = bench.plan_env("k3s", "one", Some(&own)).await;
-    let out = run(&bench, "drain", &env).await;
+    let env = harness.plan_env("k3s", "one", Some(&own)).await;
+    let out = run(&harness, "drain", &env).await;
     assert_eq!(out.code, Some(0), "{out:?}");
-    let (cordoned, ledger) = of_node(&bench).await;
+    let (cordoned, ledger) = of_node(&harness).await;
     let ledger = ledger.unwrap();
     assert!(cordoned && !ledger.before);
     assert_eq!(holders(&ledger), [("k3s", true)]);
-    let requests = bench.drainer_requests().await.0;
+    let requests = harness.drainer_requests().await.0;
     let patches: Vec<_> = requests
         .iter()
         .filter(|it| it.resource == "nodes" && it.verb == "patch")
@@ -93,12 +72,12 @@ async fn cordon_and_ledger_are_one_patch_and_the_last_act_is_another() {
         let text = patch.sent["metadata"]["annotations"]["refit.rs/cordon"]
             .as_str()
             .unwrap();
-        assert_eq!(Ledger::parse(text).unwrap().holders[0].passed, passed);
+        assert_eq!(Ledger::parse(text).unwrap().holders[0].completed, passed);
     }
-    // A cordon has but one act.
-    let env = bench.plan_env("other", "one", None).await;
-    assert_eq!(run(&bench, "cordon", &env).await.code, Some(0));
-    let (_, ledger) = of_node(&bench).await;
+    // `cordon` has a single write.
+    let env = harness.plan_env("other", "one", None).await;
+    assert_eq!(run(&harness, "cordon", &env).await.code, Some(0));
+    let (_, ledger) = of_node(&harness).await;
     let ledger = ledger.unwrap();
     assert_eq!(
         (ledger.before, holders(&ledger)),
@@ -108,49 +87,44 @@ async fn cordon_and_ledger_are_one_patch_and_the_last_act_is_another() {
 
 #[tokio::test]
 async fn a_drain_that_is_killed_at_any_of_ten_points_keeps_what_was_before() {
-    let bench = Bench::new(&["one"]).await;
-    let node = bench.node("one");
+    let harness = DrainHarness::new(&["one"]).await;
+    let node = harness.node("one");
     for before in [false, true] {
         for point in 0..5 {
             let edit = json!({
                 "metadata": { "annotations": { "refit.rs/cordon": null } },
                 "spec": { "unschedulable": before.then_some(true) },
             });
-            bench.world.edit_node(&node, edit).await;
-            bench.pods("one", ["a", "b"], json!({})).await;
-            let env = bench.plan_env("k3s", "one", None).await;
+            harness.ctx.edit_node(&node, edit).await;
+            harness.pods("one", ["a", "b"], json!({})).await;
+            let env = harness.plan_env("k3s", "one", None).await;
 
-            // The writes are: cordon, two evictions, the last act. Killed before the first, and after each.
-            let faults = bench.world.faults(point).await;
+            // The writes are: cordon, two evictions, `passed`. Killed before the first, and after each.
+            let faults = harness.ctx.faults(point).await;
             faults.add(match point {
                 0 => Rule::write().nth(1).hang(),
                 nth => Rule::write().nth(nth).late(Duration::from_secs(600)),
             });
-            let mut drain = command(&bench, "drain", &env);
-            drain.env("KUBECONFIG", faults.kubeconfig_for(&bench.drainer));
+            let mut drain = command(&harness, "drain", &env);
+            drain.env("KUBECONFIG", faults.kubeconfig_for(&harness.drainer));
             let child = drain.spawn().unwrap();
-            wait::eventually("the write has come", A_WHILE, async || {
-                let acted = faults
+            wait::holds("the write has come", async || {
+                faults
                     .history()
                     .into_iter()
-                    .any(|it| it.effect.is_some() && (point == 0 || it.code.is_some()));
-                if acted {
-                    Ok(())
-                } else {
-                    Err(format!("{} writes", faults.writes()))
-                }
+                    .any(|it| it.effect.is_some() && (point == 0 || it.code.is_some()))
             })
             .await;
             signal(child.id().unwrap(), Signal::KILL).unwrap();
-            let out = said(child, Instant::now()).await;
+            let out = output_of(child, Instant::now()).await;
             assert_eq!(out.code, None, "killed: {out:?}");
-            let (_, noted) = of_node(&bench).await;
+            let (_, noted) = of_node(&harness).await;
             assert_eq!(noted.is_some(), point > 0, "point {point}");
 
-            // The Job makes its pod anew.
-            let out = run(&bench, "drain", &env).await;
+            // The Job creates another pod.
+            let out = run(&harness, "drain", &env).await;
             assert_eq!(out.code, Some(0), "point {point}: {out:?}");
-            let (cordoned, noted) = of_node(&bench).await;
+            let (cordoned, noted) = of_node(&harness).await;
             let noted = noted.unwrap();
             assert!(cordoned);
             assert_eq!(
@@ -158,115 +132,94 @@ async fn a_drain_that_is_killed_at_any_of_ten_points_keeps_what_was_before() {
                 (before, vec![("k3s", true)]),
                 "point {point}"
             );
-            assert!(bench.on_node("one").await.is_empty(), "point {point}");
+            assert!(harness.on_node("one").await.is_empty(), "point {point}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_person_who_uncordons_in_between_is_not_contradicted() {
-    let bench = Bench::new(&["one"]).await;
-    guarded(&bench).await;
-    let env = bench.plan_env("k3s", "one", None).await;
-    let drain = waiting(&bench, &env).await;
-    // As `kubectl uncordon` does: the ledger stays until a controller sees it.
-    bench.world.uncordon(&bench.node("one")).await;
-    bench.open("guard").await;
-    let out = said(drain.child, Instant::now()).await;
+async fn a_node_that_a_user_uncordons_during_a_drain_stays_uncordoned() {
+    let harness = DrainHarness::guarded().await;
+    let env = harness.plan_env("k3s", "one", None).await;
+    let drain = WaitingDrain::start(&harness, &env).await;
+    // Like `kubectl uncordon`: the ledger stays until a controller sees it.
+    harness.ctx.uncordon(&harness.node("one")).await;
+    harness.open("guard").await;
+    let out = drain.ended().await;
     assert_eq!(out.code, Some(0), "{out:?}");
-    let (cordoned, _) = of_node(&bench).await;
-    assert!(!cordoned, "a person's word");
-    // Whoever cordons again begins anew: schedulable is what the node was.
+    let (cordoned, _) = of_node(&harness).await;
+    assert!(!cordoned, "the user has decided");
+    // A user who cordons the node again starts anew: its previous state is schedulable.
     let edit = json!({ "metadata": { "annotations": {
         "refit.rs/cordon": Ledger { before: true, holders: Vec::new() }.to_text(),
     } } });
-    bench.world.edit_node(&bench.node("one"), edit).await;
-    assert_eq!(run(&bench, "cordon", &env).await.code, Some(0));
-    assert!(!of_node(&bench).await.1.unwrap().before);
-    // refit's own uncordon ends the ledger at once.
-    let node = bench.node("one");
-    assert_eq!(bench.run(Tool::Refit, &["uncordon", &node]).await.code, Some(0));
-    assert_eq!(of_node(&bench).await, (false, None));
+    harness.ctx.edit_node(&harness.node("one"), edit).await;
+    assert_eq!(run(&harness, "cordon", &env).await.code, Some(0));
+    assert!(!of_node(&harness).await.1.unwrap().before);
+    // refit's own uncordon clears the ledger at once.
+    let node = harness.node("one");
+    assert_eq!(harness.run(Tool::Refit, &["uncordon", &node]).await.code, Some(0));
+    assert_eq!(of_node(&harness).await, (false, None));
 }
 
 #[tokio::test]
-async fn who_is_cancelled_meanwhile_does_not_get_through() {
-    let bench = Bench::new(&["one"]).await;
-    guarded(&bench).await;
-    let env = bench.plan_env("k3s", "one", None).await;
-    let drain = waiting(&bench, &env).await;
-    let (_, noted) = of_node(&bench).await;
+async fn a_cancelled_holder_does_not_pass_its_drain() {
+    let harness = DrainHarness::guarded().await;
+    let env = harness.plan_env("k3s", "one", None).await;
+    let drain = WaitingDrain::start(&harness, &env).await;
+    let (_, noted) = of_node(&harness).await;
     let mut noted = noted.unwrap();
-    noted.holders = noted
-        .holders
-        .into_iter()
-        .map(|holder| Holder {
-            cancelled: true,
-            ..holder
-        })
-        .collect();
+    for holder in &mut noted.holders {
+        holder.cancelled = true;
+    }
     let edit = json!({ "metadata": { "annotations": { "refit.rs/cordon": noted.to_text() } } });
-    bench.world.edit_node(&bench.node("one"), edit).await;
-    bench.open("guard").await;
-    let out = said(drain.child, Instant::now()).await;
+    harness.ctx.edit_node(&harness.node("one"), edit).await;
+    harness.open("guard").await;
+    let out = drain.ended().await;
     assert_eq!(out.code, Some(1), "{out:?}");
     assert!(!out.stdout.contains(" drained"), "{out:?}");
     assert_eq!(
-        of_node(&bench).await,
+        of_node(&harness).await,
         (true, Some(noted.clone())),
-        "the controller gives it back"
+        "the controller releases it"
     );
     for verb in ["drain", "cordon"] {
-        let out = run(&bench, verb, &env).await;
+        let out = run(&harness, verb, &env).await;
         assert_eq!(out.code, Some(1), "{out:?}");
         assert!(out.last_line().contains("cancelled by the controller"), "{out:?}");
     }
-    assert_eq!(of_node(&bench).await.1, Some(noted));
+    assert_eq!(of_node(&harness).await.1, Some(noted));
 }
 
 #[tokio::test]
 async fn another_machine_of_the_same_name_is_left_alone() {
-    let bench = Bench::new(&["one"]).await;
-    bench.pods("one", ["a"], json!({})).await;
-    let mut env = bench.plan_env("k3s", "one", None).await;
+    let harness = DrainHarness::new(&["one"]).await;
+    harness.pods("one", ["a"], json!({})).await;
+    let mut env = harness.plan_env("k3s", "one", None).await;
     env.insert("REFIT_NODE_UID".to_owned(), "of-the-old-machine".to_owned());
     for verb in ["drain", "cordon"] {
-        let out = run(&bench, verb, &env).await;
+        let out = run(&harness, verb, &env).await;
         assert_eq!(out.code, Some(1), "{out:?}");
         assert!(out.last_line().contains("is another machine now"), "{out:?}");
     }
-    assert_eq!(of_node(&bench).await, (false, None));
-    assert_eq!(bench.on_node("one").await.len(), 1);
+    assert_eq!(of_node(&harness).await, (false, None));
+    assert_eq!(harness.on_node("one").await.len(), 1);
 }
 
 #[tokio::test]
-async fn how_far_it_is_and_what_it_waits_for_is_on_its_own_pod() {
-    let bench = Bench::new(&["one"]).await;
-    guarded(&bench).await;
-    bench.pods("one", ["a"], json!({})).await;
-    let own = bench.pod("one", "own", json!({ "mirror": true })).await;
-    let env = bench.plan_env("k3s", "one", Some(&own)).await;
-    let _drain = waiting(&bench, &env).await;
+async fn a_drain_writes_its_progress_and_blockers_on_its_own_pod() {
+    let harness = DrainHarness::guarded().await;
+    harness.pods("one", ["a"], json!({})).await;
+    let own = harness.pod("one", "own", json!({ "mirror": true })).await;
+    let env = harness.plan_env("k3s", "one", Some(&own)).await;
+    let _drain = WaitingDrain::start(&harness, &env).await;
     let refused = Instant::now();
-    let note = |pod: &k8s_openapi::api::core::v1::Pod| {
-        let text = pod.metadata.annotations.as_ref()?.get("refit.rs/drain")?;
-        refit::api::DrainNote::parse(text)
-    };
-    let names_it =
-        |pod: &k8s_openapi::api::core::v1::Pod| note(pod).is_some_and(|note| !note.waiting.is_empty());
-    let pod = wait::object(
-        bench.world.pods(),
-        "own",
-        "names what it waits for",
-        A_WHILE,
-        names_it,
-    )
-    .await;
-    assert!(
-        refused.elapsed() < Duration::from_secs(9),
-        "{:?}",
-        refused.elapsed()
-    );
+    let note = |pod: &Pod| DrainNote::parse(pod.annotations().get("refit.rs/drain")?);
+    let names_it = |pod: &Pod| note(pod).is_some_and(|note| !note.waiting.is_empty());
+    let what = "names what it waits for";
+    let pod = wait::object(harness.ctx.pods(), "own", what, SOON, names_it).await;
+    let took = refused.elapsed();
+    assert!(took < Duration::from_secs(9), "{took:?}");
     let waits = note(&pod).unwrap().waiting;
     assert_eq!(waits[0].pdb.as_deref(), Some("guard"));
     assert!(waits[0].pod.ends_with("/web-1"), "{waits:?}");

@@ -1,19 +1,19 @@
-//! Plans that let go of a node while the image of its drain is pulled: nothing has been cordoned then, and nobody can tell
-//! when the drain will begin.
+//! Plans that release a node while the image of its drain is pulled: the node is not cordoned yet, and the drain may begin at
+//! any time.
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
 use serde_json::json;
 
-use super::plans::{given_back, held_up, job_pods, make};
-use super::{A_WHILE, Bench};
-use crate::scene::{hash, label};
-use crate::support::wait;
+use super::DrainHarness;
+use super::plans::{guarded_node, is_released, job_pods, make};
+use crate::harness::{hash, label};
+use crate::testenv::wait::{self, SOON};
 
-/// How a Plan lets go of a node.
+/// How a Plan releases a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Release {
     Deleted,
     Deselected,
     Disabled,
@@ -22,40 +22,35 @@ enum Way {
 
 const PLAN: &str = "k3s";
 
-impl Way {
-    async fn go(self, bench: &Bench) {
-        let world = &bench.world;
+impl Release {
+    const ALL: [Self; 4] = [Self::Deleted, Self::Deselected, Self::Disabled, Self::Replaced];
+
+    async fn apply(self, harness: &DrainHarness) {
+        let ctx = &harness.ctx;
         match self {
             Self::Deleted => {
-                world
-                    .plans()
-                    .delete(PLAN, &DeleteParams::default())
-                    .await
-                    .unwrap();
+                ctx.delete_plan(PLAN).await;
             }
             Self::Deselected => {
-                let nobody = json!({ "spec": { "nodeSelector": { "matchLabels": { "no": "such" } } } });
-                world.edit_plan(PLAN, nobody).await;
+                let no_nodes = json!({ "spec": { "nodeSelector": { "matchLabels": { "no": "such" } } } });
+                ctx.edit_plan(PLAN, no_nodes).await;
             }
             Self::Disabled => {
-                world
-                    .label_node(&bench.node("one"), &label(PLAN), Some("disabled"))
+                ctx.label_node(&harness.node("one"), &label(PLAN), Some("disabled"))
                     .await;
             }
             Self::Replaced => {
-                world
-                    .edit_plan(PLAN, json!({ "spec": { "version": "v2" } }))
-                    .await;
+                ctx.edit_plan(PLAN, json!({ "spec": { "version": "v2" } })).await;
             }
         }
     }
 }
 
 /// The pod of the Plan, once it is on the node.
-async fn bound(bench: &Bench) -> Pod {
+async fn bound(harness: &DrainHarness) -> Pod {
     let mut found = None;
-    wait::eventually("the pod is on its node", A_WHILE, async || {
-        found = job_pods(bench, PLAN).await.pop();
+    wait::eventually("the pod is on its node", SOON, async || {
+        found = job_pods(harness, PLAN).await.pop();
         match &found {
             Some(pod) if pod.spec.as_ref().unwrap().node_name.is_some() => Ok(()),
             other => Err(format!("{other:?}")),
@@ -65,92 +60,76 @@ async fn bound(bench: &Bench) -> Pod {
     found.unwrap()
 }
 
-/// `absent`: no controller runs while the Plan lets go and the image comes.
-async fn let_go(way: Way, absent: bool) {
-    let bench = held_up().await;
-    let node = bench.node("one");
-    bench.kubelet.behaviour(&node, &[("start-delay", "never")]).await;
-    let mut controller = bench.world.controller().start();
-    make(&bench, PLAN, json!({ "drain": {} })).await;
-    let pod = bound(&bench).await;
+/// With `absent`, no controller runs while the Plan releases the node and the image is pulled.
+async fn release_node(release: Release, absent: bool) {
+    let harness = guarded_node().await;
+    let node = harness.node("one");
+    harness
+        .kubelet
+        .behaviour(&node, &[("start-delay", "never")])
+        .await;
+    let mut controller = harness.ctx.controller().start();
+    make(&harness, PLAN, json!({ "drain": {} })).await;
+    let pod = bound(&harness).await;
     if absent {
         controller.kill();
     }
-    way.go(&bench).await;
-    if !absent && way != Way::Deleted {
-        let generation = bench.world.plans().get(PLAN).await.unwrap().metadata.generation;
+    release.apply(&harness).await;
+    if !absent && release != Release::Deleted {
+        let generation = harness.ctx.plans().get(PLAN).await.unwrap().metadata.generation;
         let seen = |plan: &refit::api::Plan| {
             let status = plan.status.as_ref().unwrap();
             status.observed_generation == generation
-                && (way != Way::Disabled || status.nodes.unwrap().disabled == 1)
+                && (release != Release::Disabled || status.nodes.unwrap().disabled == 1)
         };
-        bench.world.plan_until(PLAN, "is seen", A_WHILE, seen).await;
+        harness.ctx.plan_until(PLAN, "is seen", SOON, seen).await;
     }
-    bench.kubelet.behaviour(&node, &[("start-delay", "20ms")]).await;
+    harness.kubelet.behaviour(&node, &[("start-delay", "20ms")]).await;
     if absent {
-        if way == Way::Deleted {
-            wait::gone(bench.world.pods(), &pod.name_any(), A_WHILE).await;
+        if release == Release::Deleted {
+            wait::gone(harness.ctx.pods(), &pod.name_any(), SOON).await;
         } else {
-            // Nobody tells the drain: it begins, and its budget holds it.
-            wait::eventually("the drain has cordoned the node", A_WHILE, async || {
-                if bench.is_cordoned("one").await {
-                    Ok(())
-                } else {
-                    Err("it has not".to_owned())
-                }
+            // No controller cancels the drain, so it begins, and waits for its budget.
+            wait::holds("the drain has cordoned the node", async || {
+                harness.is_cordoned("one").await
             })
             .await;
         }
         controller = controller.start_again();
     }
-    wait::eventually("the pod is gone or has failed", A_WHILE, async || {
-        let seen = bench.world.pods().get_opt(&pod.name_any()).await.unwrap();
+    wait::eventually("the pod is gone or has failed", SOON, async || {
+        let seen = harness.ctx.pods().get_opt(&pod.name_any()).await.unwrap();
         match seen.and_then(|pod| pod.status?.phase) {
             Some(phase) if phase != "Failed" => Err(phase),
             _ => Ok(()),
         }
     })
     .await;
-    if way == Way::Replaced {
-        bench.open("guard").await;
-        let plan = bench.world.plan_complete(PLAN, A_WHILE).await;
-        let done = bench.world.node(&node).await;
-        assert_eq!(done.labels()[&label(PLAN)], hash(&plan), "{way:?} {absent}");
+    if release == Release::Replaced {
+        harness.open("guard").await;
+        let plan = harness.ctx.plan_complete(PLAN, SOON).await;
+        let done = harness.ctx.node(&node).await;
+        assert_eq!(done.labels()[&label(PLAN)], hash(&plan), "{release:?} {absent}");
     }
-    given_back(&bench).await;
-    let upgrades = u32::from(way == Way::Replaced);
+    is_released(&harness).await;
+    let upgrades = u32::from(release == Release::Replaced);
     assert_eq!(
-        bench.kubelet.runs(&node, "upgrade").await,
+        harness.kubelet.runs(&node, "upgrade").await,
         upgrades,
-        "{way:?} {absent}"
+        "{release:?} {absent}"
     );
-    assert_eq!(bench.world.events_with("JobFailed").await, []);
+    assert_eq!(harness.ctx.events_with("JobFailed").await, []);
     drop(controller);
 }
 
 #[tokio::test]
-async fn a_plan_that_is_deleted_while_its_drain_is_pulled_leaves_the_node_as_it_was() {
-    let_go(Way::Deleted, false).await;
+async fn a_plan_that_releases_a_node_before_its_drain_begins_leaves_the_node_as_it_was() {
+    join_all(Release::ALL.map(|release| release_node(release, false))).await;
 }
 
 #[tokio::test]
-async fn a_node_that_is_deselected_while_its_drain_is_pulled_is_as_it_was() {
-    let_go(Way::Deselected, false).await;
-}
-
-#[tokio::test]
-async fn a_node_that_is_disabled_while_its_drain_is_pulled_is_as_it_was() {
-    let_go(Way::Disabled, false).await;
-}
-
-#[tokio::test]
-async fn a_plan_that_is_replaced_while_its_drain_is_pulled_upgrades_to_the_new_version_only() {
-    let_go(Way::Replaced, false).await;
-}
-
-#[tokio::test]
-async fn a_controller_that_was_dead_through_all_of_it_gives_the_node_back() {
-    for way in [Way::Deleted, Way::Deselected, Way::Disabled, Way::Replaced] {
-        let_go(way, true).await;
+async fn a_controller_that_did_not_run_during_the_drain_releases_the_node() {
+    for release in Release::ALL {
+        release_node(release, true).await;
     }
 }

@@ -1,126 +1,81 @@
-//! A Plan that waits for what it has evicted: the ledger says whose pods that were, and the node keeps its slot until they are
-//! there again.
+//! `settle.workloads` with a real drain: the ledger names the workloads that were evicted, and the node keeps its slot until
+//! they are whole again.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::Api;
 use serde_json::json;
 
-use super::plans::{given_back, make, stage, told};
-use super::{A_WHILE, Bench};
-use crate::scene::{A_WHILE as LONG, active, hash};
-use crate::support::wait;
-use crate::support::world::cluster::{create, done};
+use super::DrainHarness;
+use super::plans::{make, real_drains};
+use crate::harness::hash;
+use crate::testenv::context::cluster::{create, done};
+use crate::testenv::wait::{self, SOON};
 
-/// A ReplicaSet of so many pods, each on a node of its own among those of the world.
-async fn keeps_apart(bench: &Bench, replicas: i32, ready: i32) -> Api<ReplicaSet> {
+/// Creates a ReplicaSet whose pods each need a node of their own among those of the test, and waits until all are Ready.
+async fn pods_on_separate_nodes(harness: &DrainHarness, replicas: i32) -> Api<ReplicaSet> {
     let labels = json!({ "app": "web" });
     let apart = json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
         { "labelSelector": { "matchLabels": labels }, "topologyKey": "kubernetes.io/hostname" },
     ] } });
-    let api = Api::<ReplicaSet>::namespaced(bench.world.client.clone(), bench.world.namespace());
+    let api = Api::<ReplicaSet>::namespaced(harness.ctx.client.clone(), harness.ctx.namespace());
+    let pod = json!({
+        "affinity": apart,
+        "nodeSelector": harness.ctx.node_labels(),
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{ "name": "main", "image": "example.com/main" }],
+    });
     let set = json!({
-        "metadata": { "name": "web", "namespace": bench.world.namespace() },
+        "metadata": { "name": "web", "namespace": harness.ctx.namespace() },
         "spec": {
             "replicas": replicas,
             "selector": { "matchLabels": labels },
-            "template": {
-                "metadata": { "labels": labels },
-                "spec": {
-                    "affinity": apart,
-                    "nodeSelector": bench.world.node_labels(),
-                    "terminationGracePeriodSeconds": 1,
-                    "containers": [{ "name": "main", "image": "example.com/main" }],
-                },
-            },
+            "template": { "metadata": { "labels": labels }, "spec": pod },
         },
     });
     create(&api, set).await;
-    has_ready(&api, ready).await;
+    all_are_ready(&api, replicas).await;
     api
 }
 
-async fn has_ready(api: &Api<ReplicaSet>, ready: i32) {
-    wait::object(
-        api.clone(),
-        "web",
-        &format!("has {ready} pods ready"),
-        A_WHILE,
-        |set: &ReplicaSet| {
-            set.status
-                .as_ref()
-                .and_then(|status| status.ready_replicas)
-                .unwrap_or(0)
-                == ready
-        },
-    )
-    .await;
+async fn all_are_ready(api: &Api<ReplicaSet>, replicas: i32) {
+    let is_ready = |set: &ReplicaSet| {
+        let status = set.status.as_ref();
+        status.and_then(|status| status.ready_replicas) == Some(replicas)
+    };
+    wait::object(api.clone(), "web", "has all pods ready", SOON, is_ready).await;
 }
 
 #[tokio::test]
 async fn a_pod_that_fits_only_on_the_drained_node_is_back_before_the_next_node_starts() {
-    let bench = stage(&["one", "two"]).await;
-    let web = keeps_apart(&bench, 2, 2).await;
-    let _controller = bench.world.controller().start();
+    let harness = real_drains(&["one", "two"]).await;
+    let web = pods_on_separate_nodes(&harness, 2).await;
+    let _controller = harness.ctx.controller().start();
     let spec = json!({ "drain": {}, "settle": { "workloads": true } });
-    make(&bench, "waits", spec).await;
-    let plan = bench.world.plan_complete("waits", LONG).await;
-    has_ready(&web, 2).await;
+    make(&harness, "waits", spec).await;
+    let plan = harness.ctx.plan_complete("waits", SOON).await;
+    all_are_ready(&web, 2).await;
     for node in ["one", "two"] {
-        let there = bench.world.node(&bench.node(node)).await;
+        let there = harness.get(node).await;
         assert_eq!(done(&there, "waits"), Some(hash(&plan)));
     }
-    // Each was read until it was whole: it cannot have been while its pod had no place.
-    let requests = bench.world.controller_requests().await;
+    // refit reads each workload until it is whole, which it cannot be while one of its pods fits on no node.
+    let requests = harness.ctx.controller_requests().await;
     assert!(
         requests.count("get", "replicasets") >= 2,
         "{:?}",
         requests.tally()
     );
     assert!(requests.forbidden().is_empty());
-    assert_eq!(bench.world.requests().await.most_jobs_at_once("waits"), 1);
+    assert_eq!(harness.ctx.requests().await.most_jobs_at_once("waits"), 1);
 }
 
 #[tokio::test]
-async fn a_workload_that_stays_broken_is_named_in_the_failure_of_a_node_that_is_given_back() {
-    let bench = stage(&["one"]).await;
-    // The second has no place.
-    let web = keeps_apart(&bench, 2, 1).await;
-    let _controller = bench.world.controller().start();
-    let spec = json!({ "drain": {}, "settle": { "workloads": true, "timeout": "8s" } });
-    make(&bench, "waits", spec).await;
-    told(&bench, "waits", "waits for the workload", |node| {
-        node.reason.as_deref() == Some("Workloads")
-    })
-    .await;
-    given_back(&bench).await;
-    let failed = told(&bench, "waits", "has failed", |node| node.phase == "Failed").await;
-    assert_eq!(failed.reason.as_deref(), Some("SettleTimedOut"));
-    let text = failed.message.unwrap();
-    assert!(
-        text.contains("ReplicaSet") && text.contains("/web has 1 of 2 pods ready"),
-        "{text}"
-    );
-
-    // Somebody sees that one is enough.
-    let one = json!({ "spec": { "replicas": 1 } });
-    web.patch("web", &PatchParams::default(), &Patch::Merge(one))
-        .await
-        .unwrap();
-    bench
-        .world
-        .annotate_node(&bench.node("one"), "refit.rs/retry", Some("waits"))
-        .await;
-    let plan = bench.world.plan_complete("waits", LONG).await;
-    assert!(active(&plan, &bench.node("one")).is_none());
-}
-
-#[tokio::test]
-async fn a_plan_that_does_not_wait_notes_nobody_whom_it_evicts() {
-    let bench = stage(&["one"]).await;
-    keeps_apart(&bench, 1, 1).await;
-    let _controller = bench.world.controller().start();
-    make(&bench, "plain", json!({ "drain": {} })).await;
-    bench.world.plan_complete("plain", LONG).await;
-    let requests = bench.world.controller_requests().await;
+async fn a_plan_without_settle_workloads_records_no_evicted_workloads() {
+    let harness = real_drains(&["one"]).await;
+    pods_on_separate_nodes(&harness, 1).await;
+    let _controller = harness.ctx.controller().start();
+    make(&harness, "plain", json!({ "drain": {} })).await;
+    harness.ctx.plan_complete("plain", SOON).await;
+    let requests = harness.ctx.controller_requests().await;
     assert_eq!(requests.count("get", "replicasets"), 0);
 }

@@ -5,19 +5,20 @@ use kube::api::ListParams;
 use refit::api::NodeProgress;
 use serde_json::json;
 
-use super::stage::{RUNS, Stage, stage, waits};
-use crate::support::real::{PATIENCE, REFIT};
-use crate::support::wait;
+use super::harness::{E2eHarness, RUNS, harness, waits};
+use crate::testenv::real::REFIT;
+use crate::testenv::wait;
 
 #[tokio::test]
 #[ignore = "real nodes: just e2e"]
-async fn a_deleted_controller_is_followed_by_another_that_goes_on() {
-    let stage = stage().await;
-    let first = stage.deployed.leading().await;
-    stage.make("os", &waits(), &json!({ "cordon": true })).await;
-    let (begun, other) = stage.first_and_other().await;
-    // Its cordon ran from the controller's own image.
-    let jobs = stage.world.jobs_of("os").await;
+async fn a_deleted_controller_is_replaced_by_another_that_continues() {
+    let harness = harness().await;
+    let first = harness.deployed.leading().await;
+    harness.make("os", &waits(), &json!({ "cordon": true })).await;
+    let (begun, other) = harness.first_and_other().await;
+    assert!(harness.is_cordoned(begun).await && !harness.is_cordoned(other).await);
+    // The cordon container ran the controller's own image.
+    let jobs = harness.ctx.jobs_of("os").await;
     let images: Vec<_> = jobs
         .iter()
         .flat_map(|job| job.spec.iter())
@@ -27,25 +28,22 @@ async fn a_deleted_controller_is_followed_by_another_that_goes_on() {
         .collect();
     assert_eq!(images, [("cordon", Some(REFIT))]);
 
-    stage.deployed.delete(&first).await;
-    // Ends while nobody, or somebody new, looks.
-    Stage::go(begun);
-    let second = stage.deployed.leading().await;
+    harness.deployed.delete(&first).await;
+    // The upgrade ends while no controller or another one runs.
+    E2eHarness::go(begun);
+    let second = harness.deployed.leading().await;
     assert_ne!(second.uid(), first.uid());
-    wait::eventually("the other has begun", PATIENCE, async || {
-        if other.lines(RUNS).is_empty() {
-            Err("it has not".to_owned())
-        } else {
-            Ok(())
-        }
-    })
-    .await;
-    Stage::go(other);
-    stage.complete("os").await;
+    wait::holds("the other has begun", async || !other.lines(RUNS).is_empty()).await;
+    assert!(
+        !harness.is_cordoned(begun).await,
+        "released before the next begins"
+    );
+    E2eHarness::go(other);
+    harness.complete("os").await;
     for node in [begun, other] {
         assert_eq!(node.lines(RUNS), ["v2"]);
     }
-    let events = stage.world.events().list(&ListParams::default()).await.unwrap();
+    let events = harness.ctx.events().list(&ListParams::default()).await.unwrap();
     let refused: Vec<_> = events
         .iter()
         .filter(|event| {
@@ -56,37 +54,42 @@ async fn a_deleted_controller_is_followed_by_another_that_goes_on() {
         })
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
-    let requests = stage.world.controller_requests().await;
+    let requests = harness.ctx.controller_requests().await;
     assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
 }
 
 #[tokio::test]
 #[ignore = "real nodes: just e2e"]
 async fn a_second_replica_leads_when_the_node_of_the_first_loses_its_power() {
-    let stage = stage().await;
+    let harness = harness().await;
     let role = "node-role.kubernetes.io/control-plane";
-    stage.world.label_node(stage.two.name(), role, Some("true")).await;
-    stage.deployed.scale(2).await;
-    let first = stage.deployed.leading().await;
-    let on_one = first.spec.as_ref().unwrap().node_name.as_deref() == Some(stage.one.name());
+    harness
+        .ctx
+        .label_node(harness.two.name(), role, Some("true"))
+        .await;
+    harness.deployed.scale(2).await;
+    let first = harness.deployed.leading().await;
+    let on_one = first.spec.as_ref().unwrap().node_name.as_deref() == Some(harness.one.name());
     let (lost, kept) = if on_one {
-        (&stage.one, &stage.two)
+        (&harness.one, &harness.two)
     } else {
-        (&stage.two, &stage.one)
+        (&harness.two, &harness.one)
     };
     lost.power_off().await;
-    let second = stage.deployed.leading_instead_of(&first).await;
+    let second = harness.deployed.leading_instead_of(&first).await;
     assert_eq!(second.spec.unwrap().node_name.as_deref(), Some(kept.name()));
 
-    // The node that is away is passed over, and done when it is back.
-    stage.make("os", &waits(), &json!({ "cordon": true })).await;
-    Stage::go(kept);
-    let passed_over = |node: &NodeProgress| node.reason.as_deref() == Some("NodeNotReady");
-    stage.told("os", lost, "is passed over", passed_over).await;
+    // The node without power is skipped, and upgraded when it is back.
+    harness.make("os", &waits(), &json!({ "cordon": true })).await;
+    E2eHarness::go(kept);
+    let is_skipped = |node: &NodeProgress| node.reason.as_deref() == Some("NodeNotReady");
+    harness
+        .wait_for_progress("os", lost, "is skipped", is_skipped)
+        .await;
     lost.power_on();
     lost.wait_ready().await;
-    Stage::go(lost);
-    stage.complete("os").await;
+    E2eHarness::go(lost);
+    harness.complete("os").await;
     for node in [lost, kept] {
         assert_eq!(node.lines(RUNS), ["v2"]);
     }

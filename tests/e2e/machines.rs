@@ -1,10 +1,10 @@
-//! The nodes themselves: that they boot, reboot and die as machines do, and that nothing else does.
+//! The real nodes of the test environment: they boot, reboot and lose power as machines do, without effect on this machine.
 
 use k8s_openapi::api::core::v1::Node;
 
-use crate::support::real::{self, PATIENCE, Service};
+use crate::testenv::real::{self, PATIENCE, Service};
 
-/// What a node must leave as it is on the machine that it runs on.
+/// Kernel settings of this machine, which a node must not change.
 const KERNEL: [&str; 6] = [
     "kernel/random/boot_id",
     "kernel/panic",
@@ -35,8 +35,8 @@ fn is_ready(node: &Node) -> bool {
 #[ignore = "real nodes: just e2e"]
 async fn a_node_reboots_in_each_way_and_keeps_its_disk() {
     let before = kernel();
-    let world = real::world().await;
-    let [one, two] = real::nodes(&world, ["one", "two"]).await;
+    let ctx = real::context().await;
+    let [one, two] = real::nodes(&ctx, ["one", "two"]).await;
     one.write("/var/lib/kept", "on disk\n");
     one.write("/run/lost", "in memory\n");
 
@@ -51,7 +51,7 @@ async fn a_node_reboots_in_each_way_and_keeps_its_disk() {
     assert_eq!(one.read("/var/lib/kept").as_deref(), Some("on disk\n"));
     assert_eq!(one.read("/run/lost"), None);
 
-    // What asks on the host must be gone before it is ended with all else.
+    // The request runs in the background, because the reboot ends all processes of the host.
     one.run(&["sh", "-c", "(sleep 0.3; busybox reboot -f) >/dev/null 2>&1 &"])
         .await;
     one.wait_boots(3).await;
@@ -61,8 +61,7 @@ async fn a_node_reboots_in_each_way_and_keeps_its_disk() {
     assert_eq!(one.boots(), 4);
 
     one.run(&["sh", "-c", "poweroff >/dev/null 2>&1 &"]).await;
-    world
-        .node_until(one.name(), "is NotReady", PATIENCE, |node| !is_ready(node))
+    ctx.node_until(one.name(), "is NotReady", PATIENCE, |node| !is_ready(node))
         .await;
     assert!(!one.is_on());
     assert_eq!(one.boots(), 4, "it stays off");
@@ -78,22 +77,20 @@ async fn a_node_reboots_in_each_way_and_keeps_its_disk() {
 #[tokio::test]
 #[ignore = "real nodes: just e2e"]
 async fn a_node_without_one_of_its_services_is_not_ready_until_it_is_back() {
-    let world = real::world().await;
-    let [one] = real::nodes(&world, ["one"]).await;
+    let ctx = real::context().await;
+    let [one] = real::nodes(&ctx, ["one"]).await;
     for service in [Service::Kubelet, Service::Containerd, Service::Network] {
         one.stop(service);
-        world
-            .node_until(one.name(), "is NotReady", PATIENCE, |node| !is_ready(node))
+        ctx.node_until(one.name(), "is NotReady", PATIENCE, |node| !is_ready(node))
             .await;
         one.resume(service);
         one.wait_ready().await;
     }
-    // Up again, and heard of under its new boot id, but of no use.
+    // Up again with a new boot ID, but not Ready.
     one.keep_from(Service::Network);
     one.power_cycle().await;
-    let heard = |node: &Node| boot_id(node) == one.boot_ids()[1] && !is_ready(node);
-    world
-        .node_until(one.name(), "is heard of, NotReady", PATIENCE, heard)
+    let is_registered = |node: &Node| boot_id(node) == one.boot_ids()[1] && !is_ready(node);
+    ctx.node_until(one.name(), "is registered, NotReady", PATIENCE, is_registered)
         .await;
     one.resume(Service::Network);
     one.wait_ready().await;

@@ -1,8 +1,8 @@
-//! Reboots of real hosts, asked for by the controller of `deploy/`: how often a host was booted is what its supervisor counted,
-//! and how often a payload ran is what it wrote on the host.
+//! Reboots of real hosts by the controller of `deploy/`. The supervisor of a host counts its boots, and payloads record their
+//! runs on the host.
 //!
-//! `tests/reboot/` has the same protocol with kubelets that are played, in more and finer cases. What is shown here is that
-//! kubelet, containerd and a host do what those play.
+//! The engine's scenarios (`src/rehearse/tests/engine`) and `tests/reboot` cover the protocol with simulated kubelets, in more
+//! detail. These tests show that a real kubelet, containerd and host behave as simulated.
 
 mod failures;
 mod loss;
@@ -18,16 +18,16 @@ use refit::api::NodeProgress;
 use refit::api::names::{LABEL_ROLE, ROLE_REBOOT};
 use serde_json::{Value, json};
 
-use super::stage::{RUNS, Stage, merge};
-use crate::scene::{has_condition, hash, is_cordoned, ledger, record};
-use crate::support::real::{PATIENCE, RealNode};
-use crate::support::wait;
-use crate::support::world::done;
+use super::harness::{E2eHarness, RUNS, merge};
+use crate::harness::{has_condition, hash, is_cordoned, ledger, record};
+use crate::testenv::context::done;
+use crate::testenv::real::{PATIENCE, RealNode};
+use crate::testenv::wait;
 
 /// Name of the Plan.
 const PLAN: &str = "os";
 
-/// What a person writes who wants nodes drained and rebooted.
+/// The spec of a Plan that drains and reboots.
 fn reboots() -> Value {
     json!({
         "drain": {},
@@ -36,44 +36,37 @@ fn reboots() -> Value {
     })
 }
 
-/// As [`reboots`], with a command that reboots the node when the test lets it ([`Stage::let_reboot`]), and at once from then
-/// on.
+/// As [`reboots`], with a command that waits for [`E2eHarness::let_reboot`] before it reboots the node.
 fn patiently() -> Value {
     let wait = "until [ -e /var/lib/reboot-now ]; do sleep 0.1; done; systemctl reboot";
     with(reboots(), &json!({ "reboot": { "command": ["sh", "-c", wait] } }))
 }
 
-/// As [`reboots`], within so many seconds by that command.
-fn hastily(seconds: u32, command: &[&str]) -> Value {
-    let reboot = json!({ "reboot": { "timeout": format!("{seconds}s"), "command": command } });
-    with(reboots(), &reboot)
-}
-
-/// One changed by the other.
+/// A spec with a merge patch.
 fn with(mut spec: Value, more: &Value) -> Value {
     merge(&mut spec, more);
     spec
 }
 
-/// For that node only.
+/// A spec for this node only.
 fn on(node: &RealNode, mut spec: Value) -> Value {
     spec["nodeSelector"] = json!({ "matchLabels": { "kubernetes.io/hostname": node.name() } });
     spec
 }
 
-/// A payload that writes on its host which version it is of, and in which boot it runs.
+/// A payload that records its version and its boot on the host.
 fn notes() -> String {
     format!(
         "echo \"$SYSTEM_UPGRADE_PLAN_LATEST_VERSION $(cat /proc/sys/kernel/random/boot_id)\" >>/host{RUNS}"
     )
 }
 
-/// What [`notes`] writes for that version in that boot of the node, from 1.
+/// The line that [`notes`] writes for a version in a boot of the node, counted from 1.
 fn noted(version: &str, node: &RealNode, boot: usize) -> String {
     format!("{version} {}", node.boot_ids()[boot - 1])
 }
 
-/// Whether the pod's container runs, and is to go on.
+/// Whether the pod's container runs, and the pod is not being deleted.
 fn runs(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
     let containers = status.and_then(|status| status.container_statuses.as_ref());
@@ -81,50 +74,44 @@ fn runs(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && containers.into_iter().flatten().any(running)
 }
 
-impl Stage {
+impl E2eHarness {
     /// Lets commands of [`patiently`] reboot the node.
     fn let_reboot(node: &RealNode) {
         node.write("/var/lib/reboot-now", "");
     }
 
-    /// Fails if a command of [`patiently`] runs on the node.
-    async fn nobody_reboots(node: &RealNode) {
-        let processes = node.run(&["busybox", "ps", "-o", "args"]).await;
-        assert!(!processes.contains("reboot-now"), "{processes}");
-    }
-
     /// Waits until status says that the node is in that phase.
     async fn phase(&self, plan: &str, node: &RealNode, phase: &str) -> NodeProgress {
-        self.told(plan, node, &format!("is {phase}"), |node| node.phase == phase)
+        self.wait_for_progress(plan, node, &format!("is {phase}"), |node| node.phase == phase)
             .await
     }
 
-    /// Waits until the Plan has failed on the node for that reason, and fails unless the node is held as it should be then.
-    /// Returns what status says of it.
+    /// Waits until the Plan has failed on the node for this reason. Checks that the node stays cordoned with a record, and
+    /// returns the message in status.
     async fn has_failed(&self, plan: &str, node: &RealNode, reason: &str) -> String {
         let failed = |node: &NodeProgress| node.phase == "Failed";
-        let failed = self.told(plan, node, "has failed", failed).await;
+        let failed = self.wait_for_progress(plan, node, "has failed", failed).await;
         assert_eq!(failed.reason.as_deref(), Some(reason), "{failed:?}");
         let is_recorded = |node: &Node| record(node, plan).is_some_and(|record| record["phase"] == "Failed");
         let there = self
-            .world
-            .node_until(node.name(), "says that it failed", PATIENCE, is_recorded)
+            .ctx
+            .node_until(node.name(), "has a record of the failure", PATIENCE, is_recorded)
             .await;
         assert!(is_cordoned(&there), "a failed node stays cordoned");
-        let asked_for = hash(&self.world.plans().get(plan).await.unwrap());
-        assert_ne!(done(&there, plan), Some(asked_for), "it is not done");
+        let current = hash(&self.ctx.plans().get(plan).await.unwrap());
+        assert_ne!(done(&there, plan), Some(current), "it is not done");
         failed.message.unwrap()
     }
 
-    /// Waits until the Plan is Complete, and fails unless its nodes are done, nothing is left of the way there, and the controller
-    /// was never refused anything.
+    /// Waits until the Plan is Complete. Checks that its nodes are done without records or reboot pods, and that no request of
+    /// the controller was forbidden.
     async fn is_done(&self, plan: &str, nodes: &[&RealNode]) {
         self.is_complete(plan, nodes).await;
-        let requests = self.world.controller_requests().await;
+        let requests = self.ctx.controller_requests().await;
         assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
     }
 
-    /// As [`Self::is_done`], whatever was refused.
+    /// As [`Self::is_done`], except for forbidden requests.
     async fn is_complete(&self, plan: &str, nodes: &[&RealNode]) {
         let complete = self.complete(plan).await;
         for node in nodes {
@@ -135,12 +122,7 @@ impl Stage {
         self.no_reboot_pods().await;
     }
 
-    /// Changes the Plan's version, and more.
-    async fn edit(&self, plan: &str, spec: Value) {
-        self.world.edit_plan(plan, json!({ "spec": spec })).await;
-    }
-
-    /// Waits until a pod that reboots a node is as `good` wants it.
+    /// Waits until a reboot pod is `good`.
     async fn reboot_pod(&self, what: &str, good: impl Fn(&Pod) -> bool) -> Pod {
         wait::eventually(
             &format!("there is a pod that reboots a node, and it {what}"),
@@ -155,33 +137,24 @@ impl Stage {
         .await
     }
 
-    /// Waits until no such pod is left.
+    /// Waits until no reboot pod is left.
     async fn no_reboot_pods(&self) {
-        wait::eventually("the pods that reboot nodes are gone", PATIENCE, async || {
-            let left = self.reboot_pods().await;
-            if left.is_empty() {
-                Ok(())
-            } else {
-                Err(format!(
-                    "{:?}",
-                    left.iter().map(Pod::name_any).collect::<Vec<_>>()
-                ))
-            }
-        })
+        wait::until(
+            "the pods that reboot nodes are gone",
+            async || self.reboot_pods().await,
+            Vec::is_empty,
+        )
         .await;
     }
 
     async fn reboot_pods(&self) -> Vec<Pod> {
-        let role = ListParams::default().labels(&format!("{LABEL_ROLE}={ROLE_REBOOT}"));
-        let pods = self.world.pods().list(&role).await;
-        pods.unwrap_or_else(|error| panic!("cannot list pods: {error}"))
-            .items
+        self.ctx.pods_with(&format!("{LABEL_ROLE}={ROLE_REBOOT}")).await
     }
 
     /// Waits until a Job of the Plan has that condition, and returns it.
     async fn job_is(&self, plan: &str, condition: &str) -> Job {
         wait::eventually(&format!("the Job is {condition}"), PATIENCE, async || {
-            let jobs = self.world.jobs_of(plan).await;
+            let jobs = self.ctx.jobs_of(plan).await;
             let good = |job: &&Job| has_condition(job, condition);
             let found = jobs.iter().find(good).cloned();
             found.ok_or_else(|| format!("{:?}", jobs.iter().map(|job| &job.status).collect::<Vec<_>>()))
@@ -189,32 +162,26 @@ impl Stage {
         .await
     }
 
-    /// Deletes all Jobs of a Plan with their pods, as a person does, and waits until both are gone.
+    /// Deletes all Jobs of a Plan with their pods, and waits until both are gone.
     async fn delete_jobs(&self, plan: &str) {
-        let jobs = self.world.jobs_of(plan).await;
+        let jobs = self.ctx.jobs_of(plan).await;
         assert!(!jobs.is_empty(), "there is a Job to delete");
         for job in jobs {
             let name = job.name_any();
-            let all = self.world.jobs();
+            let all = self.ctx.jobs();
             all.delete(&name, &DeleteParams::background()).await.unwrap();
             wait::gone(all, &name, PATIENCE).await;
             let pods = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={name}"));
-            wait::eventually("its pods are gone", PATIENCE, async || {
-                let left = self.world.pods().list(&pods).await.unwrap().items;
-                if left.is_empty() {
-                    Ok(())
-                } else {
-                    Err(format!(
-                        "{:?}",
-                        left.iter().map(|pod| &pod.status).collect::<Vec<_>>()
-                    ))
-                }
-            })
+            wait::until(
+                "its pods are gone",
+                async || self.ctx.pods().list(&pods).await.unwrap().items,
+                Vec::is_empty,
+            )
             .await;
         }
     }
 
-    /// Fails as soon as the node has been touched: cordoned, or begun.
+    /// Fails as soon as the node is cordoned or its payload has begun.
     async fn untouched(&self, node: &RealNode) -> ! {
         loop {
             let there = self.node(node).await;

@@ -1,18 +1,17 @@
-//! What is left of real nodes when the test process is killed: nothing.
+//! Nothing of real nodes is left when the test process is killed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::process::{Run, lives, signal};
-use crate::support::real::{self, PATIENCE};
-use crate::support::wait;
+use crate::testenv::process::{Run, lives};
+use crate::testenv::real::{self, PATIENCE};
+use crate::testenv::wait;
 
-/// Names the file in which [`holds_nodes_until_it_is_killed`] writes down what it has.
+/// Names the file in which [`holds_nodes_until_it_is_killed`] records its processes.
 const HOLD: &str = "REFIT_TEST_HOLD_NODES";
 
 /// Not a test: others run it in a process of its own, which they kill.
@@ -22,12 +21,11 @@ async fn holds_nodes_until_it_is_killed() {
     let Some(file) = std::env::var_os(HOLD) else {
         return;
     };
-    let world = real::world_alone().await;
-    let nodes = real::nodes(&world, ["one", "two"]).await;
+    let ctx = real::exclusive_context().await;
+    let nodes = real::nodes(&ctx, ["one", "two"]).await;
     let machines: Vec<_> = nodes.iter().map(real::RealNode::machine_pid).collect();
     let held = json!({
         "machines": machines,
-        "watchdog": Run::current().watchdog_pid(),
         "dir": Run::current().dir(),
     });
     std::fs::write(format!("{}.new", file.display()), held.to_string()).unwrap();
@@ -35,7 +33,7 @@ async fn holds_nodes_until_it_is_killed() {
     std::future::pending::<()>().await;
 }
 
-/// What a node could leave on this machine. Other tests may run, so only what nodes make is looked at.
+/// What nodes could leave on this machine, apart from the effects of other tests.
 #[derive(Debug, PartialEq, Eq)]
 struct Machine {
     mounts: BTreeSet<String>,
@@ -83,8 +81,8 @@ fn collect(folder: &Path, run: &str, depth: u32, found: &mut BTreeSet<PathBuf>) 
     }
 }
 
-/// Processes of runs in that folder, told by their environment, whatever namespace they are in: a namespace lives as long as
-/// one of them.
+/// Processes of runs in that folder, in any namespace, identified by their environment. A namespace lives as long as one of
+/// them.
 fn processes_of(runs: &Path) -> BTreeSet<String> {
     let mark = format!("REFIT_TEST_RUN={}", runs.display());
     std::fs::read_dir("/proc")
@@ -108,7 +106,6 @@ struct Holder {
     process: Child,
     runs: TempDir,
     machines: Vec<u32>,
-    watchdog: u32,
     dir: PathBuf,
     before: Machine,
 }
@@ -140,7 +137,6 @@ impl Holder {
         let pid = |value: &Value| u32::try_from(value.as_u64().unwrap()).unwrap();
         let holder = Self {
             machines: held["machines"].as_array().unwrap().iter().map(pid).collect(),
-            watchdog: pid(&held["watchdog"]),
             dir: held["dir"].as_str().unwrap().into(),
             process,
             runs,
@@ -169,18 +165,11 @@ impl Holder {
     }
 
     async fn all_is_as_before(&self) {
-        wait::eventually("all is as before", PATIENCE, async || {
-            let now = self.look();
-            if now == self.before && !self.dir.exists() {
-                Ok(())
-            } else {
-                Err(format!(
-                    "{now:#?}; {} exists: {}",
-                    self.dir.display(),
-                    self.dir.exists()
-                ))
-            }
-        })
+        wait::until(
+            "all is as before",
+            async || self.look(),
+            |now| *now == self.before && !self.dir.exists(),
+        )
         .await;
     }
 }
@@ -191,29 +180,5 @@ async fn nothing_is_left_of_nodes_whose_test_was_killed() {
     let _turn = real::beside_others().await;
     let mut holder = Holder::start().await;
     holder.kill();
-    holder.all_is_as_before().await;
-}
-
-#[tokio::test]
-#[ignore = "real nodes: just e2e"]
-async fn the_next_run_clears_up_when_the_watchdog_was_killed_too() {
-    let _turn = real::beside_others().await;
-    let mut holder = Holder::start().await;
-    signal(holder.watchdog, Signal::KILL).unwrap();
-    wait::eventually("the watchdog is gone", PATIENCE, async || {
-        if lives(holder.watchdog) {
-            Err("it lives".to_owned())
-        } else {
-            Ok(())
-        }
-    })
-    .await;
-    holder.kill();
-    assert!(
-        holder.machines.iter().all(|pid| lives(*pid)),
-        "nobody is left to end them"
-    );
-    let next = Run::begin(&holder.runs.path().join("runs")).unwrap();
-    next.end();
     holder.all_is_as_before().await;
 }

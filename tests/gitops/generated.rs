@@ -1,19 +1,19 @@
-//! `refit pin` on files that nobody has written: whatever the style, what comes out is what the same file would be if it had
-//! been written with the new version in the first place.
+//! `refit pin` on generated files: in every style, the result is the file that the same generator writes for the new
+//! version.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 use refit::gitops::Source;
 use refit::gitops::check::{Options, check};
-use refit::gitops::pin::{Want, plans, rewrite};
+use refit::gitops::pin::{PinRequest, plans, rewrite};
 use refit::gitops::yaml::is_text_to_all;
 
 use super::{files, source};
 
-/// How many files are made. `refit pin` has to be right in 10,000 of them.
+/// Number of generated files.
 const CASES: u32 = 10_000;
 
-/// How a version is written.
+/// The style of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spelling {
     Plain,
@@ -29,7 +29,7 @@ enum Spelling {
     EmptyQuotes,
 }
 
-/// How a Plan is written.
+/// The style of a Plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Block,
@@ -55,7 +55,7 @@ struct PlanShape {
 #[derive(Clone, Debug)]
 enum Doc {
     Plan(PlanShape),
-    /// A List; with `shared`, an anchor in the first Plan gives all of them their version.
+    /// A List; with `shared`, all Plans use the version of an anchor in the first one.
     List {
         plans: Vec<PlanShape>,
         shared: bool,
@@ -97,7 +97,7 @@ fn plan_shape() -> impl Strategy<Value = PlanShape> {
         "v1.33.3-k3s1",
         "1.33",
         "24.04",
-        "stable",
+        "1.2.3-alpine",
         "v1.34.1+k3s1",
         "2026.08.1",
     ];
@@ -164,7 +164,7 @@ fn file_shape() -> impl Strategy<Value = FileShape> {
 const FIELDS: usize = 6;
 const CHANNEL: &str = "https://update.k3s.io/v1-release/channels/stable";
 
-/// The version as refit writes it where no style is given.
+/// The version in refit's default style.
 fn bare(version: &str) -> String {
     if is_text_to_all(version) {
         version.to_owned()
@@ -193,7 +193,7 @@ impl PlanShape {
             .map_or(String::new(), |comment| format!(" # {comment}"))
     }
 
-    /// The Plan, with the old version or `new` in its place.
+    /// The Plan with the old version, or with `new`.
     fn lines(&self, step: usize, new: Option<&str>, anchor: &str, alias: bool) -> Vec<String> {
         match self.form {
             Form::Block => self.block(step, new, anchor, alias),
@@ -281,7 +281,7 @@ impl PlanShape {
     fn version(&self, step: usize, new: Option<&str>, anchor: &str) -> Vec<String> {
         let (colon, trailing, pad) = (self.colon("version"), self.trailing(), " ".repeat(step));
         let version = new.unwrap_or(self.old);
-        // What is no text is written without quotes only by those who do not know better.
+        // Values that are not strings to YAML are left unquoted only by mistake.
         let plain = new.map_or_else(|| self.old.to_owned(), bare);
         let one = |text: String| vec![format!("{colon}{anchor}{text}{trailing}")];
         match self.spelling {
@@ -435,7 +435,7 @@ impl FileShape {
         text
     }
 
-    /// An anchor wants something to stand at.
+    /// An anchor needs a value.
     fn in_list(plan: &PlanShape, shared: bool) -> PlanShape {
         let mut plan = plan.clone();
         if shared {
@@ -449,7 +449,7 @@ impl FileShape {
 fn pinned(source: &Source, version: &str) -> Result<String, String> {
     let wants: Vec<_> = plans(source)
         .into_iter()
-        .map(|plan| Want {
+        .map(|plan| PinRequest {
             plan,
             version: version.to_owned(),
             images: false,
@@ -472,7 +472,7 @@ proptest! {
         prop_assert_eq!(&old.stream.errors, &[], "{}", before);
         let found = pinned(&old, new);
         prop_assert_eq!(found.as_deref(), Ok(after.as_str()), "{}", before);
-        // Otherwise the same document: every Plan at the new version, and nothing else.
+        // Otherwise the same document: only the versions differ.
         let now = old.with_text(after.clone());
         prop_assert_eq!(now.stream.documents.len(), old.stream.documents.len());
         for (before, after) in old.stream.documents.iter().zip(&now.stream.documents) {
@@ -496,7 +496,7 @@ fn at(mut document: serde_json::Value, version: &str) -> serde_json::Value {
     document
 }
 
-/// A file of the corpora with a piece of it gone, doubled or replaced.
+/// A file of the corpora with a part removed, repeated or replaced.
 fn damaged() -> impl Strategy<Value = String> {
     let texts: Vec<_> = ["pin/before", "pin/refused", "broken", "suc"]
         .into_iter()
@@ -526,15 +526,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_file_holds_it_is_judged_and_what_is_pinned_can_be_read(text in damaged()) {
+    fn damaged_files_are_validated_and_pinned_files_can_be_parsed(text in damaged()) {
         let source = source("damaged.yaml", &text);
         for found in check(std::slice::from_ref(&source), &Options::default()).findings {
             let line = text.split('\n').nth(found.place.line - 1);
-            // Where lines end with CR alone there are more of them than LFs.
+            // With CR alone as line break there are more lines than LFs.
             prop_assert!(line.is_some() || text.contains('\r'), "{found:?}");
         }
         for plan in plans(&source) {
-            let wants = [Want { plan: plan.clone(), version: "v9.9.9+k3s9".to_owned(), images: true, digests: std::collections::BTreeMap::new() }];
+            let wants = [PinRequest { plan: plan.clone(), version: "v9.9.9+k3s9".to_owned(), images: true, digests: std::collections::BTreeMap::new() }];
             let Ok(changed) = rewrite(&source, &wants) else { continue };
             let changed = source.with_text(changed);
             prop_assert_eq!(&changed.stream.errors, &[]);

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::command;
+use crate::workdir::Workdir;
 
-/// How many files a run writes, so that most kills fall between or into writes.
+/// Number of files that a run writes, so that most kills happen between or during writes.
 const FILES: usize = 30;
-/// How many runs are killed.
+/// Number of killed runs.
 const KILLS: usize = 30;
 
 fn text(version: &str) -> String {
-    // Long enough that a write takes more than one go.
+    // Long enough to need several write calls.
     let padding = "# a comment that makes the file longer than one write\n".repeat(500);
     format!(
         "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {{name: a}}\nspec:\n  version: {version}\n  upgrade: {{image: \
@@ -29,7 +29,7 @@ fn fill(folder: &Path, text: &str) {
     }
 }
 
-/// How many of the files are the new one; each must be one of the two.
+/// The number of files with the new text; each must be old or new.
 fn written(folder: &Path, old: &str, new: &str) -> usize {
     (0..FILES)
         .filter(|number| {
@@ -47,18 +47,18 @@ fn written(folder: &Path, old: &str, new: &str) -> usize {
 
 #[test]
 fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_goes_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+    let folder = Workdir::new([]);
+    let dir = folder.path();
     let (old, new) = (text("v1.33.3"), text("v1.34.1"));
-    let arguments = ["pin", "--to=v1.34.1", "."];
+    let pin = || folder.command("pin --to=v1.34.1 .");
 
     let mut stopped_at = BTreeSet::new();
     for kill in 0..KILLS {
         fill(dir, &old);
         let watched = dir.join(format!("{:02}.yaml", kill * FILES / KILLS));
         let before = fs::metadata(&watched).unwrap().ino();
-        let mut child = command(dir, &arguments).stdout(Stdio::null()).spawn().unwrap();
-        // Each time a little further on, and a little later after that file was written.
+        let mut child = pin().stdout(Stdio::null()).spawn().unwrap();
+        // Each kill comes at a later file, and later after its write.
         while fs::metadata(&watched).unwrap().ino() == before && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -67,16 +67,16 @@ fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_goes_on() {
         child.wait().unwrap();
         stopped_at.insert(written(dir, &old, &new));
     }
-    // Most were killed in the middle, or this test has shown nothing.
+    // The test shows nothing unless most kills happened in the middle.
     let midway = stopped_at
         .iter()
         .filter(|count| (1..FILES).contains(*count))
         .count();
     assert!(midway >= 10, "{stopped_at:?}");
 
-    // What killed runs have left beside a file goes with the next write of that file.
+    // The next write of a file removes what killed runs left beside it.
     fill(dir, &old);
-    assert!(command(dir, &arguments).output().unwrap().status.success());
+    assert!(pin().output().unwrap().status.success());
     assert_eq!(written(dir, &old, &new), FILES);
     assert_eq!(fs::read_dir(dir).unwrap().count(), FILES);
 }

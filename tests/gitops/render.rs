@@ -1,18 +1,16 @@
-//! `refit render`: the Job, offline by what is in the files, and on a real cluster the very Job that the controller makes.
-
-use std::fs;
-use std::path::Path;
+//! `refit render`: the Job, offline from files, and on a real cluster the same Job that the controller creates.
 
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::{command, folder, refit, stderr, stdout};
-use crate::scene::Scene;
-use crate::support::bed::Bed;
-use crate::support::channel::ChannelServer;
-use crate::support::world::cluster::create;
+use super::folder;
+use crate::harness::Harness;
+use crate::testenv::channel::ChannelServer;
+use crate::testenv::context::cluster::create;
+use crate::testenv::environment::TestEnv;
+use crate::workdir::{Ran, Workdir};
 
-/// The vectors of S29 and S43 are about this one.
+/// The Plan of the vectors in S29 and S43.
 const PLAN: &str = "apiVersion: upgrade.cattle.io/v1
 kind: Plan
 metadata: {name: k3s-server, namespace: system-upgrade, labels: {team: a}}
@@ -26,47 +24,51 @@ spec:
 ";
 const JOB: &str = "apply-k3s-server-on-node1-with-21c75c607087495cc7f2c945c5-43b87";
 
-fn render(dir: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let output = refit(dir, &[&["render"], arguments].concat());
-    (output.status.code().unwrap(), stdout(&output), stderr(&output))
+/// A folder with a Plan.
+fn written(text: &str) -> Workdir {
+    Workdir::new([("plan.yaml", text)])
 }
 
-fn written(text: &str) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("plan.yaml"), text).unwrap();
-    dir
+fn render(dir: &Workdir, arguments: &str) -> Ran {
+    dir.run(&format!("render plan.yaml {arguments}"))
 }
 
-fn job(dir: &Path, arguments: &[&str]) -> Value {
-    let (code, out, err) = render(dir, &[&["-o", "json", "plan.yaml"], arguments].concat());
-    assert_eq!(code, 0, "{err}");
-    serde_json::from_str(&out).unwrap()
+#[track_caller]
+fn job(dir: &Workdir, arguments: &str) -> Value {
+    render(dir, &format!("-o json {arguments}")).ends(0).json()
+}
+
+fn own_image(job: &Value) -> &Value {
+    &job["spec"]["template"]["spec"]["initContainers"][0]["image"]
 }
 
 #[test]
 fn a_job_is_made_offline_with_the_name_and_hash_that_the_controller_gives() {
     let dir = written(PLAN);
-    let (code, out, err) = render(dir.path(), &["plan.yaml", "--node", "node1.example.com"]);
-    assert_eq!(code, 0, "{err}");
-    let from_yaml: Value = serde_saphyr::from_str(&out).unwrap();
-    let job = job(dir.path(), &["--node", "node1.example.com"]);
-    assert_eq!(from_yaml, job);
-    assert_eq!(job["apiVersion"], "batch/v1");
-    assert_eq!(job["kind"], "Job");
-    assert_eq!(job["metadata"]["name"], JOB);
-    assert_eq!(job["metadata"]["namespace"], "system-upgrade");
-    assert_eq!(job["metadata"]["labels"]["team"], "a");
-    assert_eq!(
-        job["metadata"]["labels"]["plan.upgrade.cattle.io/k3s-server"],
-        "21c75c607087495cc7f2c945c508a36de1f8661ce8c6b4d5989a883c"
-    );
+    // The UID of the Plan is assumed.
+    let ran = render(&dir, "--node node1.example.com")
+        .ends(0)
+        .err_has("00000000-0000-0000-0000-000000000000");
+    let job = job(&dir, "--node node1.example.com");
+    assert_eq!(serde_saphyr::from_str::<Value>(&ran.out).unwrap(), job);
     let pod = &job["spec"]["template"]["spec"];
-    assert_eq!(pod["containers"][0]["image"], "rancher/k3s-upgrade:v1.20.11-k3s1");
-    assert_eq!(pod["initContainers"][0]["args"][1], "node1.example.com");
-    assert!(
-        err.contains("00000000-0000-0000-0000-000000000000"),
-        "what is assumed is said: {err}"
-    );
+    let labels = &job["metadata"]["labels"];
+    let hash = "21c75c607087495cc7f2c945c508a36de1f8661ce8c6b4d5989a883c";
+    for (found, expected) in [
+        (&job["apiVersion"], "batch/v1"),
+        (&job["kind"], "Job"),
+        (&job["metadata"]["name"], JOB),
+        (&job["metadata"]["namespace"], "system-upgrade"),
+        (&labels["team"], "a"),
+        (&labels["plan.upgrade.cattle.io/k3s-server"], hash),
+        (
+            &pod["containers"][0]["image"],
+            "rancher/k3s-upgrade:v1.20.11-k3s1",
+        ),
+        (&pod["initContainers"][0]["args"][1], "node1.example.com"),
+    ] {
+        assert_eq!(found, expected);
+    }
 }
 
 #[test]
@@ -76,83 +78,68 @@ fn settings_are_the_controllers_by_environment_and_by_its_config_map() {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "default-controller-env" },
         "data": { "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT": "99", "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS": "900" },
     });
-    fs::write(dir.path().join("config.yaml"), config.to_string()).unwrap();
-    let arguments = [
-        "render",
-        "-o=json",
-        "--node=a",
-        "--config=config.yaml",
-        "--name=mine",
-        "plan.yaml",
+    dir.write("config.yaml", config.to_string());
+    let line = "render -o=json --node=a --config=config.yaml --name=mine plan.yaml";
+    let variables = [
+        ("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7"),
+        ("REFIT_IMAGE", "example.com/refit:v9"),
     ];
-    let output = command(dir.path(), &arguments)
-        .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7")
-        .env("REFIT_IMAGE", "example.com/refit:v9")
-        .output()
-        .unwrap();
-    let job: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!(job["spec"]["backoffLimit"], 7, "the environment counts more");
+    let job = dir.run_with(line, &variables, "").json();
+    // The environment takes precedence.
+    assert_eq!(job["spec"]["backoffLimit"], 7);
     assert_eq!(job["spec"]["activeDeadlineSeconds"], 900);
     assert_eq!(job["metadata"]["labels"]["upgrade.cattle.io/controller"], "mine");
-    assert_eq!(
-        job["spec"]["template"]["spec"]["initContainers"][0]["image"],
-        "example.com/refit:v9"
-    );
+    assert_eq!(own_image(&job), "example.com/refit:v9");
 }
 
 #[test]
-fn a_node_that_is_given_is_held_against_the_selector_and_windows_is_another_thing() {
+fn a_given_node_must_match_the_selector_and_windows_has_its_own_job() {
     let dir = written(PLAN);
     let node = |labels: Value| {
-        let node = json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": { "name": "node1", "uid": "node-uid", "labels": labels },
-        });
-        fs::write(dir.path().join("node.yaml"), node.to_string()).unwrap();
+        let metadata = json!({ "name": "node1", "uid": "node-uid", "labels": labels });
+        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata });
+        dir.write("node.yaml", node.to_string());
     };
+    let unschedulable = "refit.rs/unschedulable-before";
     node(json!({ "kubernetes.io/hostname": "node1", "k3s-upgrade": "enabled", "kubernetes.io/os": "linux" }));
-    let job = job(dir.path(), &["--node-file", "node.yaml"]);
-    assert_eq!(job["metadata"]["annotations"]["refit.rs/node-uid"], "node-uid");
-    assert_eq!(
-        job["metadata"]["annotations"].get("refit.rs/unschedulable-before"),
-        None
-    );
+    let linux = job(&dir, "--node-file node.yaml");
+    assert_eq!(linux["metadata"]["annotations"]["refit.rs/node-uid"], "node-uid");
+    assert_eq!(linux["metadata"]["annotations"].get(unschedulable), None);
+    let host = ("kubernetes.io/hostname", "node1");
+    let enabled = ("k3s-upgrade", "enabled");
+    for (labels, why) in [
+        (
+            vec![host],
+            "Plan k3s-server does not select node node1: spec.nodeSelector requires the label k3s-upgrade=enabled, and it has \
+             no such label; the controller would create no Job",
+        ),
+        (
+            vec![host, ("k3s-upgrade", "no")],
+            "the label k3s-upgrade=enabled, and it has k3s-upgrade=no",
+        ),
+        (vec![enabled], "the node has no label kubernetes.io/hostname"),
+        (
+            vec![host, enabled, ("plan.upgrade.cattle.io/k3s-server", "disabled")],
+            "plan.upgrade.cattle.io/k3s-server=disabled excludes it from the Plan",
+        ),
+    ] {
+        node(labels.into_iter().collect());
+        render(&dir, "--node-file node.yaml")
+            .ends(1)
+            .prints("")
+            .err_has(why);
+    }
+    render(&dir, "--node=node1 --label=k3s-upgrade=disabled").ends(1);
 
-    node(json!({ "kubernetes.io/hostname": "node1" }));
-    let (code, out, err) = render(dir.path(), &["--node-file", "node.yaml", "plan.yaml"]);
-    assert_eq!((code, out.as_str()), (1, ""));
-    assert!(err.contains("does not select node node1"), "{err}");
-    let (code, ..) = render(
-        dir.path(),
-        &["--node=node1", "--label=k3s-upgrade=disabled", "plan.yaml"],
-    );
-    assert_eq!(code, 1);
-
-    let (code, _, err) = render(dir.path(), &["--node=node1", "--os=windows", "plan.yaml"]);
-    assert_eq!(code, 1);
-    assert!(
-        err.contains("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required"),
-        "{err}"
-    );
-    let output = command(
-        dir.path(),
-        &["render", "-o=json", "--node=node1", "--os=windows", "plan.yaml"],
-    )
-    .env(
-        "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
-        "example.com/kubectl:v1",
-    )
-    .output()
-    .unwrap();
-    let job: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!(
-        job["metadata"]["annotations"]["refit.rs/unschedulable-before"],
-        "false"
-    );
-    assert_eq!(
-        job["spec"]["template"]["spec"]["initContainers"][0]["image"],
-        "example.com/kubectl:v1"
-    );
+    let image = "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS";
+    let without = render(&dir, "--node=node1 --os=windows").ends(1);
+    without.err_has(&format!("{image} is required"));
+    let line = "render -o=json --node=node1 --os=windows plan.yaml";
+    let job = dir
+        .run_with(line, &[(image, "example.com/kubectl:v1")], "")
+        .json();
+    assert_eq!(job["metadata"]["annotations"][unschedulable], "false");
+    assert_eq!(own_image(&job), "example.com/kubectl:v1");
 }
 
 #[test]
@@ -172,25 +159,19 @@ spec:
   secrets: [{name: test, path: /a}]
   upgrade: {image: ubuntu}
 ";
-    let dir = written(text);
     let hash = |job: &Value| job["metadata"]["labels"]["plan.upgrade.cattle.io/bionic"].clone();
-    let rendered = job(dir.path(), &["--node=a"]);
-    assert_eq!(
-        hash(&rendered),
-        "95450d71b15c26e5794af5b4d6cd1daf20a090727be74570816c5eba"
-    );
-    let dir = written(text.split_once("---\n").unwrap().1);
-    let (code, out, err) = render(dir.path(), &["--node=a", "-o=json", "plan.yaml"]);
-    assert_eq!(code, 0);
-    assert_ne!(hash(&serde_json::from_str(&out).unwrap()), hash(&rendered));
-    assert!(err.contains("Secret test is not known"), "{err}");
+    let expected = "95450d71b15c26e5794af5b4d6cd1daf20a090727be74570816c5eba";
+    assert_eq!(hash(&job(&written(text), "--node=a")), expected);
+    let (_, plan) = text.split_once("---\n").unwrap();
+    let ran = render(&written(plan), "--node=a -o=json").ends(0);
+    assert_ne!(hash(&ran.json()), expected);
+    ran.err_has("no file has Secret test");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_version_is_the_one_given_the_plans_own_or_what_the_channel_says() {
+async fn the_version_is_the_one_given_the_plans_own_or_that_of_its_channel() {
     let server = ChannelServer::start().await;
     server.redirects("/stable", "/v1.34.1+k3s1").fails("/gone", 404);
-    let version = |job: &Value| job["metadata"]["labels"]["upgrade.cattle.io/version"].clone();
     let following = |path: &str| {
         PLAN.replace(
             "version: v1.20.11+k3s1",
@@ -198,58 +179,36 @@ async fn the_version_is_the_one_given_the_plans_own_or_what_the_channel_says() {
         )
     };
     let dir = written(&following("/stable"));
-    assert_eq!(version(&job(dir.path(), &["--node=a"])), "v1.34.1-k3s1");
-    assert_eq!(
-        version(&job(dir.path(), &["--node=a", "--version=v1.30.0+k3s1"])),
-        "v1.30.0-k3s1"
-    );
-    assert_eq!(
-        server.asked("/stable").len(),
-        1,
-        "nobody is asked for what is given"
-    );
-    // What the Plan's policy does not let the controller take is not rendered either.
-    let dir = written(&format!(
-        "{}  versionPolicy: {{range: <1.34}}\n",
-        following("/stable")
-    ));
-    let (code, out, err) = render(dir.path(), &["--node=a", "plan.yaml"]);
-    assert_eq!((code, out.as_str()), (1, ""), "{err}");
-    assert!(
-        err.contains("v1.34.1+k3s1 is not in the range <1.34; --version gives"),
-        "{err}"
-    );
-
-    let dir = written(&following("/gone"));
-    let (code, _, err) = render(dir.path(), &["--node=a", "plan.yaml"]);
-    assert_eq!(code, 1);
-    assert!(
-        err.contains("404 Not Found") && err.contains("--version gives one"),
-        "{err}"
-    );
+    for (arguments, version) in [
+        ("--node=a", "v1.34.1-k3s1"),
+        ("--node=a --version=v1.30.0+k3s1", "v1.30.0-k3s1"),
+    ] {
+        let job = job(&dir, arguments);
+        assert_eq!(job["metadata"]["labels"]["upgrade.cattle.io/version"], version);
+    }
+    assert_eq!(server.asked("/stable").len(), 1, "not queried with --version");
+    // A version that the Plan's policy holds back is not rendered.
+    let held = following("/stable") + "  versionPolicy: {range: <1.34}\n";
+    let ran = render(&written(&held), "--node=a").ends(1).prints("");
+    ran.err_has("v1.34.1+k3s1 is not in the range <1.34; set one with --version");
+    let ran = render(&written(&following("/gone")), "--node=a").ends(1);
+    ran.err_has("404 Not Found").err_has("set one with --version");
 }
 
 #[test]
-fn what_would_be_refused_is_not_rendered_and_one_plan_can_be_chosen() {
+fn an_invalid_plan_is_not_rendered_and_one_plan_can_be_chosen() {
     let dir = written(&PLAN.replace("concurrency: 1", "concurrency: one"));
-    let (code, out, err) = render(dir.path(), &["--node=a", "plan.yaml"]);
-    assert_eq!((code, out.as_str()), (1, ""));
-    assert!(
-        err.contains("plan.yaml:5:16: spec.concurrency is text, and must be a whole number [wrong-type]"),
-        "{err}"
-    );
-    let dir = written(&format!(
-        "{PLAN}---\n{}",
-        PLAN.replace("name: k3s-server", "name: other")
-    ));
-    let both: Value = job(dir.path(), &["--node=a"]);
-    assert_eq!(both["items"].as_array().unwrap().len(), 2);
-    let one = job(dir.path(), &["--node=a", "--plan=other"]);
+    let ran = render(&dir, "--node=a").ends(1).prints("");
+    ran.err_has("plan.yaml:5:16: spec.concurrency must be a whole number, but is text [wrong-type]");
+    let other = PLAN.replace("name: k3s-server", "name: other");
+    let dir = written(&format!("{PLAN}---\n{other}"));
+    assert_eq!(job(&dir, "--node=a")["items"].as_array().unwrap().len(), 2);
+    let one = job(&dir, "--node=a --plan=other");
     assert_eq!(one["metadata"]["labels"]["upgrade.cattle.io/plan"], "other");
-    assert_eq!(render(dir.path(), &["--node=a", "--plan=none", "plan.yaml"]).0, 2);
+    render(&dir, "--node=a --plan=none").ends(2);
 }
 
-/// What is in `expected` is in `found`; the API server may have added to it.
+/// Whether `found` contains `expected`; the API server may have added fields.
 fn holds(found: &Value, expected: &Value, at: &str, wrong: &mut Vec<String>) {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
@@ -274,103 +233,83 @@ fn the_pod_that_reboots_the_node_follows_the_job_of_a_plan_that_may_reboot() {
     let node = "apiVersion: v1\nkind: Node\nmetadata: {name: node1, uid: uid-of-the-node, labels: {k3s-upgrade: enabled, kubernetes.io/hostname: node1}}\nstatus:\n  nodeInfo: {bootID: \
                 boot-1, architecture: amd64, containerRuntimeVersion: x, kernelVersion: x, kubeProxyVersion: x, \
                 kubeletVersion: v1, machineID: x, operatingSystem: linux, osImage: x, systemUUID: x}\n";
-    for reboot in [
-        "{when: Always, timeout: 7m, command: [halt]}",
-        "{when: IfRequired, timeout: 7m, command: [halt]}",
-    ] {
-        let dir = written(&with(reboot));
-        fs::write(dir.path().join("node.yaml"), node).unwrap();
-        let list = job(dir.path(), &["--node-file", "node.yaml"]);
-        let kinds: Vec<_> = list["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|item| &item["kind"])
-            .collect();
+    for when in ["Always", "IfRequired"] {
+        let dir = written(&with(&format!("{{when: {when}, timeout: 7m, command: [halt]}}")));
+        dir.write("node.yaml", node);
+        let list = job(&dir, "--node-file node.yaml");
+        let items = list["items"].as_array().unwrap();
+        let kinds: Vec<_> = items.iter().map(|item| &item["kind"]).collect();
         assert_eq!(kinds, ["Job", "Pod"], "{list:#}");
-        let pod = &list["items"][1];
-        assert_eq!(pod["spec"]["nodeName"], "node1", "{pod:#}");
-        assert_eq!(pod["spec"]["activeDeadlineSeconds"], 420);
-        let args = pod["spec"]["containers"][0]["args"].to_string();
+        let pod = &items[1]["spec"];
+        assert_eq!(
+            (&pod["nodeName"], &pod["activeDeadlineSeconds"]),
+            (&json!("node1"), &json!(420))
+        );
+        let args = pod["containers"][0]["args"].to_string();
         assert!(
             args.contains("--boot-id=boot-1") && args.contains("halt"),
             "{args}"
         );
 
-        let (code, out, err) = render(dir.path(), &["plan.yaml", "--node", "node1"]);
-        assert_eq!(code, 0, "{err}");
-        assert_eq!(out.matches("\nkind: ").count(), 2, "{out}");
-        assert!(err.contains("the boot of the node"), "{err}");
+        let ran = render(&dir, "--node node1")
+            .ends(0)
+            .err_has("the boot ID of the node");
+        assert_eq!(ran.out.matches("\nkind: ").count(), 2, "{ran:#?}");
     }
-    let dir = written(&with("{when: Never}"));
-    assert_eq!(job(dir.path(), &["--node", "node1"])["kind"], "Job");
+    let never = job(&written(&with("{when: Never}")), "--node node1");
+    assert_eq!(never["kind"], "Job");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_rendered_live_is_the_job_that_the_controller_makes() {
-    let scene = Scene::new(["one"]).await;
+async fn a_job_rendered_live_is_the_job_that_the_controller_makes() {
+    let harness = Harness::new(["one"]).await;
     let secret = json!({ "metadata": { "name": "watched" }, "stringData": { "config": "first" } });
-    create(&scene.world.secrets(), secret).await;
-    let _controller = scene
-        .world
-        .controller()
-        .env("REFIT_IMAGE", "example.com/refit:v9")
-        .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7")
-        .start();
+    create(&harness.ctx.secrets(), secret).await;
+    let settings = [
+        ("REFIT_IMAGE", "example.com/refit:v9"),
+        ("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7"),
+    ];
+    let setup = harness.ctx.controller();
+    let setup = settings
+        .iter()
+        .fold(setup, |setup, (name, value)| setup.env(name, value));
+    let _controller = setup.start();
     let spec = json!({
         "secrets": [{ "name": "watched", "path": "/run/watched" }], "cordon": true, "jobActiveDeadlineSecs": 300,
     });
-    scene
+    harness
         .plan(
             "rendered",
             json!({ "spec": spec, "metadata": { "labels": { "team": "a" } } }),
         )
         .await;
-    let made = scene.job_until("rendered", "one", "is there", |_| true).await;
+    let made = harness.job_until("rendered", "one", "is there", |_| true).await;
 
-    // The Plan as it would be in a repository.
-    let mut plan = serde_json::to_value(scene.world.plans().get("rendered").await.unwrap()).unwrap();
+    // The Plan as in a repository.
+    let mut plan = serde_json::to_value(harness.ctx.plans().get("rendered").await.unwrap()).unwrap();
     plan.as_object_mut().unwrap().remove("status");
     plan["metadata"]
         .as_object_mut()
         .unwrap()
         .retain(|key, _| ["name", "namespace", "labels"].contains(&key.as_str()));
     let dir = written(&plan.to_string());
-    let (node, controller) = (
-        scene.node("one"),
-        made.labels()["upgrade.cattle.io/controller"].clone(),
+    // The settings of the tests' controllers.
+    let line = format!(
+        "render -o=json --live plan.yaml --node {} --name {} --config {} --kubeconfig {}",
+        harness.node("one"),
+        made.labels()["upgrade.cattle.io/controller"],
+        folder("").join("../../deploy/config.yaml").display(),
+        TestEnv::shared().await.kubeconfig().display(),
     );
-    let output = command(
-        dir.path(),
-        &[
-            "render",
-            "-o=json",
-            "--live",
-            "plan.yaml",
-            "--node",
-            &node,
-            "--name",
-            &controller,
-        ],
-    )
-    // What the tests' controllers are set by.
-    .arg("--config")
-    .arg(folder("").join("../../deploy/config.yaml"))
-    .arg("--kubeconfig")
-    .arg(Bed::shared().await.kubeconfig())
-    .env("REFIT_IMAGE", "example.com/refit:v9")
-    .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7")
-    .output()
-    .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let rendered: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let ran = dir.run_with(&line, &settings, "").ends(0);
     let mut wrong = Vec::new();
     holds(
         &serde_json::to_value(&made).unwrap(),
-        &rendered,
+        &ran.json(),
         "job",
         &mut wrong,
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(stderr(&output), "", "nothing had to be assumed");
+    // Nothing had to be assumed.
+    ran.reports("");
 }

@@ -1,12 +1,10 @@
-//! `refit validate` as it is run: arguments, forms of output, exit codes, standard input, channels.
+//! `refit validate` as a command: arguments, output formats, exit codes, standard input and channels.
 
-use std::io::Write as _;
-use std::process::Stdio;
+use serde_json::json;
 
-use serde_json::Value;
-
-use super::{command, folder, refit, stderr, stdout};
-use crate::support::channel::ChannelServer;
+use super::folder;
+use crate::testenv::channel::ChannelServer;
+use crate::workdir::Workdir;
 
 const GOOD: &str = "apiVersion: upgrade.cattle.io/v1
 kind: Plan
@@ -19,182 +17,122 @@ spec:
   upgrade: {image: i}
 ";
 
-fn write(name: &str, text: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join(name), text).unwrap();
-    folder
-}
-
-fn validate(arguments: &[&str], folder: &tempfile::TempDir) -> (i32, String, String) {
-    let output = refit(folder.path(), &[&["validate"], arguments].concat());
-    (output.status.code().unwrap(), stdout(&output), stderr(&output))
+/// A folder with the good Plan, of which one text is replaced.
+fn edited(from: &str, to: &str) -> Workdir {
+    assert!(GOOD.contains(from));
+    Workdir::new([("plan.yaml", &GOOD.replace(from, to))])
 }
 
 #[test]
 fn a_clean_file_ends_with_0_and_a_mistake_with_1_and_its_line() {
-    let dir = write("plan.yaml", GOOD);
-    assert_eq!(
-        validate(&["plan.yaml"], &dir),
-        (
-            0,
-            String::new(),
-            "1 Plan in 1 file: 0 errors, 0 warnings, 0 notes\n".to_owned()
-        )
-    );
-    let dir = write("plan.yaml", &GOOD.replace("serviceAccountName", "serviceAccount"));
-    let (code, out, err) = validate(&["plan.yaml"], &dir);
-    assert_eq!(code, 1, "{err}");
-    assert_eq!(
-        out,
+    let clean = edited("good", "good")
+        .run("validate plan.yaml")
+        .ends(0)
+        .prints("");
+    clean.reports("1 Plan in 1 file: 0 errors, 0 warnings, 0 notes\n");
+    let ran = edited("serviceAccountName", "serviceAccount")
+        .run("validate plan.yaml")
+        .ends(1);
+    let ran = ran.reports("1 Plan in 1 file: 1 error, 0 warnings, 0 notes\n");
+    ran.prints(
         "plan.yaml:8:3: error: a Plan has no field spec.serviceAccount [unknown-field]\n  hint: did you mean \
-         `serviceAccountName`?\n"
+         `serviceAccountName`?\n",
     );
-    assert_eq!(err, "1 Plan in 1 file: 1 error, 0 warnings, 0 notes\n");
 }
 
 #[test]
-fn what_cannot_be_read_ends_with_2_and_the_rest_is_still_told() {
-    let dir = write("plan.yaml", &GOOD.replace("concurrency: 1", "concurrency: 0"));
-    let (code, out, err) = validate(&["none.yaml", "plan.yaml"], &dir);
-    assert_eq!(code, 2);
-    assert!(
-        out.contains("plan.yaml:5:16: warning:") && out.contains("[no-concurrency]"),
-        "{out}"
-    );
-    assert!(
-        err.starts_with("error: none.yaml: no such file or folder\n"),
-        "{err}"
-    );
-    let (code, _, err) = validate(&[], &dir);
-    assert_eq!(code, 2, "{err}");
-    let (code, _, err) = validate(&["--allow=no-concurency", "plan.yaml"], &dir);
-    assert_eq!(code, 2);
-    assert!(err.contains("did you mean no-concurrency?"), "{err}");
+fn an_unreadable_file_ends_with_2_and_the_other_findings_are_still_printed() {
+    let dir = edited("concurrency: 1", "concurrency: 0");
+    let ran = dir.run("validate none.yaml plan.yaml").ends(2);
+    let ran = ran
+        .out_has("plan.yaml:5:16: warning:")
+        .out_has("[no-concurrency]");
+    ran.err_starts("error: none.yaml: no such file or folder\n");
+    dir.run("validate").ends(2);
+    let typo = dir.run("validate --allow=no-concurency plan.yaml").ends(2);
+    typo.err_has("did you mean no-concurrency?");
 }
 
 #[test]
-fn rules_are_switched_off_and_weighed_anew_by_their_names() {
-    let dir = write(
-        "plan.yaml",
-        &GOOD.replace("concurrency: 1", "concurrency: 0\n  suspend: true"),
-    );
-    assert_eq!(validate(&["plan.yaml"], &dir).0, 1);
-    let (code, out, _) = validate(&["--allow", "no-concurrency,suspended", "plan.yaml"], &dir);
-    assert_eq!((code, out.as_str()), (0, ""));
-    let (code, out, _) = validate(&["--allow", "no-concurrency", "plan.yaml"], &dir);
-    assert_eq!(code, 0, "a note is no failure");
-    assert!(out.contains("note: "), "{out}");
-    let (code, out, _) = validate(
-        &["--allow", "no-concurrency", "--deny", "suspended", "plan.yaml"],
-        &dir,
-    );
-    assert_eq!(code, 1);
-    assert!(out.contains("error: ") && out.contains("[suspended]"), "{out}");
+fn rules_are_switched_off_and_change_their_severity_by_name() {
+    let dir = edited("concurrency: 1", "concurrency: 0\n  suspend: true");
+    dir.run("validate plan.yaml").ends(1);
+    dir.run("validate --allow no-concurrency,suspended plan.yaml")
+        .ends(0)
+        .prints("");
+    // A note is no failure.
+    dir.run("validate --allow no-concurrency plan.yaml")
+        .ends(0)
+        .out_has("note: ");
+    let ran = dir.run("validate --allow no-concurrency --deny suspended plan.yaml");
+    ran.ends(1).out_has("error: ").out_has("[suspended]");
 }
 
 #[test]
 fn json_has_all_that_is_found_and_github_gets_annotations() {
-    let dir = write("plan.yaml", &GOOD.replace("image: i", "image: i, imgae: x"));
-    let (code, out, _) = validate(&["-o", "json", "plan.yaml"], &dir);
-    assert_eq!(code, 1);
-    let report: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(
-        (&report["plans"], &report["files"], &report["errors"]),
-        (&1.into(), &1.into(), &1.into())
-    );
-    let found = &report["findings"][0];
-    assert_eq!(
-        (
-            &found["file"],
-            &found["line"],
-            &found["column"],
-            &found["rule"],
-            &found["severity"],
-            &found["plan"],
-            &found["field"]
-        ),
-        (
-            &"plan.yaml".into(),
-            &9.into(),
-            &23.into(),
-            &"unknown-field".into(),
-            &"error".into(),
-            &"system-upgrade/good".into(),
-            &"spec.upgrade.imgae".into()
-        )
-    );
-    assert_eq!(found["hint"], "did you mean `image`?");
-    let (code, out, _) = validate(&["-o", "github", "plan.yaml"], &dir);
-    assert_eq!(code, 1);
-    assert_eq!(
-        out,
+    let dir = edited("image: i", "image: i, imgae: x");
+    let report = dir.run("validate -o json plan.yaml").ends(1).json();
+    let finding = json!({
+        "file": "plan.yaml", "line": 9, "column": 23, "rule": "unknown-field", "severity": "error",
+        "plan": "system-upgrade/good", "field": "spec.upgrade.imgae", "hint": "remove it; image is there already",
+    });
+    let counts = json!({ "plans": 1, "files": 1, "errors": 1 });
+    for (found, expected) in [(&report["findings"][0], finding), (&report, counts)] {
+        for (key, value) in expected.as_object().unwrap() {
+            assert_eq!(&found[key], value, "{key}");
+        }
+    }
+    dir.run("validate -o github plan.yaml").ends(1).prints(
         "::error file=plan.yaml,line=9,col=23,title=refit%3A unknown-field::a Plan has no field \
-         spec.upgrade.imgae%0Ahint: did you mean `image`?\n"
+         spec.upgrade.imgae%0Ahint: remove it; image is there already\n",
     );
 }
 
 #[test]
 fn standard_input_is_read_as_kustomize_writes_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut child = command(dir.path(), &["validate", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
     let text = format!(
         "apiVersion: v1\nkind: Namespace\nmetadata: {{name: a}}\n---\n{}",
         GOOD.replace("version: v1\n", "\n")
     );
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let out = stdout(&output);
-    assert!(
-        out.starts_with("<stdin>:8:1: error: cannot resolve plan: missing channel and version [no-version]"),
-        "{out}"
-    );
+    let ran = Workdir::new([]).run_with("validate -", &[], &text).ends(1);
+    ran.out_starts("<stdin>:8:1: error: cannot resolve plan: missing channel and version [no-version]");
 }
 
 #[test]
-fn a_plan_in_two_files_is_told_where_it_is_for_the_second_time() {
-    let dir = write("a.yaml", GOOD);
-    std::fs::write(dir.path().join("b.yaml"), format!("# later\n{GOOD}")).unwrap();
-    let (code, out, _) = validate(&["."], &dir);
-    assert_eq!(code, 1);
-    assert!(
-        out.starts_with("./b.yaml:4:18: warning: Plan \"system-upgrade/good\" is already in ./a.yaml:3"),
-        "{out}"
-    );
-    let (code, out, _) = validate(&["--namespace=cattle-system", "a.yaml"], &dir);
-    assert_eq!(code, 1);
-    assert!(
-        out.starts_with("a.yaml:3:35: warning:") && out.contains("[other-namespace]"),
-        "{out}"
-    );
+fn a_plan_in_two_files_is_reported_in_the_second_file() {
+    let dir = Workdir::new([("a.yaml", GOOD), ("b.yaml", &format!("# later\n{GOOD}"))]);
+    let ran = dir.run("validate .").ends(1);
+    ran.out_starts("./b.yaml:4:18: warning: Plan \"system-upgrade/good\" is defined in ./a.yaml:3");
+    let ran = dir.run("validate --namespace=cattle-system a.yaml").ends(1);
+    ran.out_starts("a.yaml:3:35: warning:")
+        .out_has("[other-namespace]");
 }
 
 #[test]
-fn patches_of_kustomize_are_passed_over_in_a_folder_and_judged_when_named() {
-    let dir = write("plan.yaml", GOOD);
-    let patch = "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: good}\nspec: {version: v2}\n";
-    std::fs::write(dir.path().join("patch.yaml"), patch).unwrap();
-    let kustomization = "resources: [plan.yaml]\npatches: [{path: patch.yaml}]\n";
-    std::fs::write(dir.path().join("kustomization.yaml"), kustomization).unwrap();
-    let (code, out, err) = validate(&["."], &dir);
-    assert_eq!((code, out.as_str()), (0, ""));
-    assert!(
-        err.starts_with("./patch.yaml is a patch of Kustomize, and passed over\n1 Plan in 2 files"),
-        "{err}"
-    );
-    assert_eq!(validate(&["patch.yaml"], &dir).0, 1);
+fn patches_of_kustomize_are_skipped_in_a_folder_and_validated_when_named() {
+    let dir = Workdir::new([
+        ("plan.yaml", GOOD),
+        (
+            "patch.yaml",
+            "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: good}\nspec: {version: v2}\n",
+        ),
+        (
+            "kustomization.yaml",
+            "resources: [plan.yaml]\npatches: [{path: patch.yaml}]\n",
+        ),
+    ]);
+    let skipped = "./patch.yaml: skipped, a patch of Kustomize\n";
+    let ran = dir.run("validate .").ends(0).prints("");
+    ran.err_starts(&format!("{skipped}1 Plan in 2 files"));
+    dir.run("validate patch.yaml").ends(1);
+    for line in ["resolve .", "render --node n ."] {
+        dir.run(line).ends(0).err_starts(skipped).out_lacks("v2");
+    }
 }
 
 #[test]
 fn all_rules_are_listed_and_documented() {
-    let dir = tempfile::tempdir().unwrap();
-    let (code, out, _) = validate(&["--rules"], &dir);
-    assert_eq!(code, 0);
+    let out = Workdir::new([]).run("validate --rules").ends(0).out;
     let docs = std::fs::read_to_string(folder("").join("../../docs/gitops.md")).unwrap();
     for rule in refit::gitops::Rule::ALL {
         assert!(
@@ -213,29 +151,123 @@ fn all_rules_are_listed_and_documented() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn channels_are_asked_only_online_and_one_that_gives_no_version_is_told() {
+async fn channels_are_queried_only_with_online_and_one_without_a_version_is_reported() {
     let server = ChannelServer::start().await;
     server.redirects("/good", "/v1.2.3").is_a_page("/page");
-    let text = format!(
-        "{}---\n{}",
-        GOOD.replace("version: v1", &format!("channel: {}", server.url("/good"))),
-        GOOD.replace("version: v1", &format!("channel: {}", server.url("/page")))
+    let good = format!("channel: {}", server.url("/good"));
+    // A channel beside a version only tells whether there is a newer one.
+    let page = format!("channel: {}", server.url("/page"));
+    let text = [
+        GOOD.replace("version: v1", &good),
+        GOOD.replace("version: v1", &page)
             .replace("name: good", "name: page"),
-    );
-    let dir = write("plan.yaml", &text);
-    assert_eq!(validate(&["plan.yaml"], &dir).0, 0);
+        GOOD.replace("version: v1", &format!("version: v1\n  {page}"))
+            .replace("name: good", "name: both"),
+    ];
+    let dir = Workdir::new([("plan.yaml", &text.join("---\n"))]);
+    dir.run("validate plan.yaml").ends(0);
     assert!(
         server.asked("/good").is_empty(),
-        "nobody is asked without --online"
+        "no channel is queried without --online"
     );
-    let (code, out, _) = validate(&["--online", "plan.yaml"], &dir);
-    assert_eq!(code, 1, "{out}");
-    assert!(
-        out.starts_with(
-            "plan.yaml:16:12: warning: spec.channel gives no version: the answer is an HTML page"
+    let ran = dir.run("validate --online plan.yaml").ends(1);
+    let why = "warning: spec.channel gives no version: the answer is an HTML page";
+    let ran = ran.out_starts(&format!("plan.yaml:16:12: {why}"));
+    let ran = ran.out_has(&format!("plan.yaml:27:12: {why}"));
+    assert_eq!(ran.out.matches("warning").count(), 2, "{ran:#?}");
+    ran.out_has("refit pin cannot tell whether there is a newer one");
+    assert_eq!((server.asked("/good").len(), server.asked("/page").len()), (1, 1));
+}
+
+#[test]
+fn a_template_without_a_plan_is_skipped_and_one_with_a_plan_is_not() {
+    let template = "metadata:\n  name: {{ .Release.Name }}\n";
+    let dir = Workdir::new([
+        ("plan.yaml", GOOD),
+        ("service.yaml", &format!("kind: Service\n{template}")),
+        (
+            "loop.yaml",
+            "{% for node in nodes %}\n- {{ node }}\n{% endfor %}\n",
         ),
-        "{out}"
+    ]);
+    dir.run("validate .").ends(0).prints("").err_starts(
+        "./loop.yaml: skipped, a template without a Plan\n./service.yaml: skipped, a template without a Plan\n1 Plan in 1 file",
     );
-    assert_eq!(out.matches("warning").count(), 1, "{out}");
-    assert_eq!(server.asked("/good").len(), 1);
+    let plan = format!("apiVersion: upgrade.cattle.io/v1\nkind: Plan\n{template}");
+    dir.write("upgrade.yaml", plan);
+    let ran = dir.run("validate .").ends(1).out_starts("./upgrade.yaml:4:");
+    ran.out_has("helm template");
+    for line in [
+        "resolve upgrade.yaml",
+        "render --node n upgrade.yaml",
+        "rehearse upgrade.yaml",
+    ] {
+        dir.run(line)
+            .err_has("this looks like a template, so render it first, as with `helm template`");
+    }
+}
+
+#[test]
+fn a_file_of_utf_16_is_named_as_such() {
+    let dir = Workdir::new([]);
+    let units = format!("\u{feff}{GOOD}")
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect::<Vec<u8>>();
+    dir.write("plan.yaml", units);
+    let ran = dir.run("validate plan.yaml").ends(2);
+    ran.err_starts("error: plan.yaml: the file is UTF-16; save it as UTF-8\n");
+}
+
+#[test]
+fn placeholders_of_all_tools_are_notes_in_every_field() {
+    for (field, placeholder) in [
+        ("version: v1", "version: \"{{ .Values.version }}\""),
+        ("version: v1", "version: $(VERSION)"),
+        ("version: v1", "version: <version>"),
+        ("version: v1", "version: \"@VERSION@\""),
+        ("version: v1", "version: __VERSION__"),
+        ("version: v1", "version: TODO"),
+        ("version: v1", "version: ENC[AES256_GCM,data:AA==,type:str]"),
+        ("version: v1", "version: #@ data.values.version"),
+        ("version: v1", "channel: https://update.k3s.io/channels/@CHANNEL@"),
+        ("concurrency: 1", "concurrency: ${nodes}"),
+        ("concurrency: 1", "concurrency: #@ data.values.nodes"),
+        ("image: i", "image: \"<registry>/k3s-upgrade\""),
+    ] {
+        let ran = edited(field, placeholder).run("validate plan.yaml").ends(0);
+        let ran = ran.out_has("is the placeholder");
+        assert_eq!(ran.out.matches("note:").count(), 1, "{placeholder}: {ran:#?}");
+    }
+    let sops = format!("{GOOD}sops: {{mac: \"ENC[x]\", version: 3.9.0}}\n");
+    let dir = Workdir::new([("plan.yaml", &sops)]);
+    dir.run("validate plan.yaml").ends(0).out_has("sops decrypt");
+}
+
+#[test]
+fn a_directive_and_a_range_have_a_hint_what_to_do() {
+    let directive = edited("apiVersion", "%YAML 1.2\n---\napiVersion").run("validate plan.yaml");
+    directive.out_has("hint: remove the line that begins with `%`");
+    let range = edited("version: v1", "version: \">=1.33 <1.34\"").run("validate plan.yaml");
+    range.out_has("hint: move the range to spec.versionPolicy.range");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_of_another_distribution_than_the_image_is_reported_online() {
+    let server = ChannelServer::start().await;
+    server
+        .redirects("/rke2", "/v1.34.1+rke2r1")
+        .redirects("/k3s", "/v1.34.1+k3s1");
+    let run = |path: &str| {
+        let channel = format!("channel: {}", server.url(path));
+        let text = GOOD.replace("version: v1", &channel);
+        let dir = Workdir::new([(
+            "plan.yaml",
+            &text.replace("image: i", "image: rancher/k3s-upgrade"),
+        )]);
+        dir.run("validate --online plan.yaml")
+    };
+    let other = run("/rke2").ends(1);
+    other.out_has("v1.34.1+rke2r1 is a version of rke2, and the image installs k3s");
+    run("/k3s").ends(0);
 }

@@ -9,9 +9,23 @@ use refit::job::digest::plan_hash;
 use refit::job::name::job_name;
 use serde_json::{Value, json};
 
-use crate::scene::{A_WHILE, Scene, applying, has_condition, hash, is_cordoned, is_recorded, label, ledger};
-use crate::support::wait::{self, SOON};
-use crate::support::world::cluster::{create, find_condition};
+use crate::harness::{Harness, applying, has_condition, hash, is_cordoned, label, ledger};
+use crate::scenario::Backend;
+use crate::testenv::context::cluster::{create, find_condition};
+use crate::testenv::wait::{self, SOON};
+
+scenarios! {
+    both {
+        nodes_that_system_upgrade_controller_has_done_stay_done,
+        a_job_that_runs_is_adopted_finished_and_not_run_again,
+        a_failed_job_is_recorded_and_not_run_again_at_start_or_restart,
+    }
+    in_process {
+        a_job_that_was_left_paused_is_released,
+        a_finished_job_within_its_ttl_is_left_where_it_is,
+        a_job_that_finished_while_nobody_looked_makes_its_node_done,
+    }
+}
 
 /// Plans, and the Jobs that system-upgrade-controller itself made of them.
 const SUC_JOBS: &str = include_str!("../../src/job/render/suc_jobs.yaml");
@@ -20,10 +34,10 @@ const SUC_JOBS: &str = include_str!("../../src/job/render/suc_jobs.yaml");
 const THEN: &str = "2026-01-02T03:04:05Z";
 
 /// The k3OS Plan as system-upgrade-controller left it: its spec, and its status with these nodes under way.
-async fn plan_of_suc(scene: &Scene, under_way: &[&str]) -> Plan {
+async fn plan_of_suc(harness: &Harness, under_way: &[&str]) -> Plan {
     let selector = json!({ "matchExpressions": [{ "key": "kubernetes.io/os", "operator": "Exists" }] });
     let spec = json!({ "nodeSelector": selector, "drain": { "force": true } });
-    let plan = scene.plan("k3os-latest", json!({ "spec": spec })).await;
+    let plan = harness.plan_with("k3os-latest", spec).await;
     let hash = plan_hash(&plan, "v1", std::iter::empty::<&str>());
     let condition = |type_: &str, status: &str, reason: &str| json!({ "type": type_, "status": status, "reason": reason, "lastUpdateTime": THEN });
     let (status, reason) = if under_way.is_empty() {
@@ -41,11 +55,11 @@ async fn plan_of_suc(scene: &Scene, under_way: &[&str]) -> Plan {
         "latestHash": hash,
     });
     if !under_way.is_empty() {
-        left["applying"] = under_way.iter().map(|node| scene.node(node)).collect();
+        left["applying"] = under_way.iter().map(|node| harness.node(node)).collect();
     }
     let patch = Patch::Merge(json!({ "status": left }));
-    scene
-        .world
+    harness
+        .ctx
         .plans()
         .patch_status("k3os-latest", &PatchParams::default(), &patch)
         .await
@@ -53,13 +67,13 @@ async fn plan_of_suc(scene: &Scene, under_way: &[&str]) -> Plan {
 }
 
 /// The Job that system-upgrade-controller made for that Plan on a node.
-async fn job_of_suc(scene: &Scene, plan: &Plan, node: &str, parallelism: i32) -> Job {
+async fn job_of_suc(harness: &Harness, plan: &Plan, node: &str, parallelism: i32) -> Job {
     let made: Vec<Value> = serde_saphyr::from_str(SUC_JOBS).unwrap();
     let made = made
         .iter()
         .find(|made| made["plan"]["metadata"]["name"] == "k3os-latest")
         .unwrap();
-    let (plan_hash, node) = (hash(plan), scene.node(node));
+    let (plan_hash, node) = (hash(plan), harness.node(node));
     let recorded = &made["plan"]["status"];
     let text = made["job"].to_string();
     let text = text
@@ -71,7 +85,7 @@ async fn job_of_suc(scene: &Scene, plan: &Plan, node: &str, parallelism: i32) ->
         .replace("k3os-upgrade", "system-upgrade");
     let mut job: Value = serde_json::from_str(&text).unwrap();
     job["metadata"]["name"] = json!(job_name("k3os-latest", &node, &plan_hash));
-    job["metadata"]["namespace"] = json!(scene.world.namespace());
+    job["metadata"]["namespace"] = json!(harness.ctx.namespace());
     // What its library adds (S32).
     let library = "objectset.rio.cattle.io";
     job["metadata"]["labels"][format!("{library}/hash")] = json!("9f2ac612f7e407418de10c3f7b09695f3acb1dfa");
@@ -79,7 +93,7 @@ async fn job_of_suc(scene: &Scene, plan: &Plan, node: &str, parallelism: i32) ->
         ("id", "system-upgrade-controller"),
         ("owner-gvk", "upgrade.cattle.io/v1, Kind=Plan"),
         ("owner-name", "k3os-latest"),
-        ("owner-namespace", scene.world.namespace()),
+        ("owner-namespace", harness.ctx.namespace()),
         ("applied", "H4sIAAAAAAAA"),
     ] {
         job["metadata"]["annotations"][format!("{library}/{key}")] = json!(value);
@@ -94,22 +108,22 @@ async fn job_of_suc(scene: &Scene, plan: &Plan, node: &str, parallelism: i32) ->
         .as_object_mut()
         .unwrap()
         .retain(|_, value| !value.is_null());
-    create(&scene.world.jobs(), job).await
+    create(&harness.ctx.jobs(), job).await
 }
 
 /// Waits until a Job has that condition.
-async fn ended(scene: &Scene, job: &Job, condition: &str) -> Job {
+async fn ended(harness: &Harness, job: &Job, condition: &str) -> Job {
     let what = format!("is {condition}");
-    wait::object(scene.world.jobs(), &job.name_any(), &what, A_WHILE, |job| {
+    wait::object(harness.ctx.jobs(), &job.name_any(), &what, SOON, |job| {
         has_condition(job, condition)
     })
     .await
 }
 
 /// Waits until the controller has seen the Plan and written its status.
-async fn taken_up(scene: &Scene) -> Plan {
-    scene
-        .world
+async fn taken_up(harness: &Harness) -> Plan {
+    harness
+        .ctx
         .plan_until("k3os-latest", "is taken up", SOON, |plan| {
             plan.status
                 .as_ref()
@@ -118,18 +132,17 @@ async fn taken_up(scene: &Scene) -> Plan {
         .await
 }
 
-#[tokio::test]
-async fn nodes_that_system_upgrade_controller_has_done_stay_done() {
-    let scene = Scene::new(["one", "two"]).await;
-    let plan = plan_of_suc(&scene, &[]).await;
+async fn nodes_that_system_upgrade_controller_has_done_stay_done(on: Backend) {
+    let harness = on.harness(["one", "two"]).await;
+    let plan = plan_of_suc(&harness, &[]).await;
     for node in ["one", "two"] {
-        scene
-            .world
-            .label_node(&scene.node(node), &label("k3os-latest"), Some(&hash(&plan)))
+        harness
+            .ctx
+            .label_node(&harness.node(node), &label("k3os-latest"), Some(&hash(&plan)))
             .await;
     }
-    let _controller = scene.world.controller().start();
-    let now = taken_up(&scene).await;
+    let _controller = harness.ctx.controller().start();
+    let now = taken_up(&harness).await;
 
     // Its values are taken over: the hash, and since when each condition has said what it says.
     assert_eq!(hash(&now), hash(&plan));
@@ -146,98 +159,89 @@ async fn nodes_that_system_upgrade_controller_has_done_stay_done() {
     }
     assert_eq!(now.status.as_ref().unwrap().progress.as_deref(), Some("2/2"));
     // A node that comes later is done, and only that one.
-    let _late = scene.more(["late"], |set| set).await;
-    scene.done("k3os-latest", "late", &hash(&plan)).await;
-    scene.made_once_each([("late", &hash(&plan))]).await;
+    let _late = harness.more(["late"], |set| set).await;
+    harness.done("k3os-latest", "late", &hash(&plan)).await;
+    harness.made_once_each([("late", &hash(&plan))]).await;
 }
 
-#[tokio::test]
-async fn a_job_that_runs_is_adopted_finished_and_not_run_again() {
-    let scene = Scene::held(["one", "two"]).await;
-    let plan = plan_of_suc(&scene, &["one"]).await;
-    let job = job_of_suc(&scene, &plan, "one", 1).await;
-    wait::eventually("the upgrade runs", A_WHILE, async || {
-        match scene.runs("one", "upgrade").await {
-            0 => Err("it does not".to_owned()),
-            _ => Ok(()),
-        }
-    })
+async fn a_job_that_runs_is_adopted_finished_and_not_run_again(on: Backend) {
+    let harness = on.held(["one", "two"]).await;
+    let plan = plan_of_suc(&harness, &["one"]).await;
+    let job = job_of_suc(&harness, &plan, "one", 1).await;
+    wait::until(
+        "the upgrade runs",
+        async || harness.runs("one", "upgrade").await,
+        |it| *it > 0,
+    )
     .await;
     assert!(
-        is_cordoned(&scene.world.node(&scene.node("one")).await),
+        is_cordoned(&harness.get("one").await),
         "by kubectl, which keeps no ledger"
     );
 
-    let _controller = scene.world.controller().start();
-    let adopted = scene.upgrading("k3os-latest", "one").await;
+    let _controller = harness.ctx.controller().start();
+    let adopted = harness.upgrading("k3os-latest", "one").await;
     assert_eq!(adopted.job.as_deref(), Some(&*job.name_any()));
-    scene.release("one").await;
-    scene.release("two").await;
-    let plan_hash = scene.complete("k3os-latest").await;
-    let node = scene.done("k3os-latest", "one", &plan_hash).await;
+    harness.release("one").await;
+    harness.release("two").await;
+    let plan_hash = harness.complete("k3os-latest").await;
+    let node = harness.done("k3os-latest", "one", &plan_hash).await;
     assert!(!is_cordoned(&node), "as system-upgrade-controller does (S60)");
-    assert_eq!(scene.runs("one", "upgrade").await, 1);
-    let recorded = scene.world.jobs().get(&job.name_any()).await.unwrap();
+    assert_eq!(harness.runs("one", "upgrade").await, 1);
+    let recorded = harness.ctx.jobs().get(&job.name_any()).await.unwrap();
     assert_eq!(recorded.uid(), job.uid());
     // The other one came after it, and is refit's.
-    scene.made_once_each([("two", &plan_hash)]).await;
-    let most = scene
-        .world
+    harness.made_once_each([("two", &plan_hash)]).await;
+    let most = harness
+        .ctx
         .controller_requests()
         .await
         .most_applying("k3os-latest");
     assert_eq!(most, 1);
-    scene.told_complete(["one", "two"]).await;
+    harness.expect_complete_events(["one", "two"]).await;
 }
 
-#[tokio::test]
-async fn a_job_that_was_left_paused_is_released() {
-    let scene = Scene::new(["one"]).await;
-    let plan = plan_of_suc(&scene, &["one"]).await;
-    let job = job_of_suc(&scene, &plan, "one", 0).await;
-    let _controller = scene.world.controller().start();
-    let plan_hash = scene.complete("k3os-latest").await;
-    scene.done("k3os-latest", "one", &plan_hash).await;
-    let now = scene.world.jobs().get(&job.name_any()).await.unwrap();
+async fn a_job_that_was_left_paused_is_released(on: Backend) {
+    let harness = on.harness(["one"]).await;
+    let plan = plan_of_suc(&harness, &["one"]).await;
+    let job = job_of_suc(&harness, &plan, "one", 0).await;
+    let _controller = harness.ctx.controller().start();
+    let plan_hash = harness.complete("k3os-latest").await;
+    harness.done("k3os-latest", "one", &plan_hash).await;
+    let now = harness.ctx.jobs().get(&job.name_any()).await.unwrap();
     assert_eq!(now.uid(), job.uid());
     assert_eq!(now.spec.unwrap().parallelism, Some(1));
-    assert_eq!(scene.runs("one", "upgrade").await, 1);
-    scene.made_once_each([]).await;
+    assert_eq!(harness.runs("one", "upgrade").await, 1);
+    harness.made_once_each([]).await;
 }
 
-#[tokio::test]
-async fn a_failed_job_is_recorded_and_not_run_again_at_start_or_restart() {
-    let scene = Scene::with(["one"], |set| set.steer("upgrade.exit-code", "3")).await;
-    let plan = plan_of_suc(&scene, &["one"]).await;
-    let job = job_of_suc(&scene, &plan, "one", 1).await;
-    ended(&scene, &job, "Failed").await;
+async fn a_failed_job_is_recorded_and_not_run_again_at_start_or_restart(on: Backend) {
+    let harness = on
+        .harness_with(["one"], |set| set.steer("upgrade.exit-code", "3"))
+        .await;
+    let plan = plan_of_suc(&harness, &["one"]).await;
+    let job = job_of_suc(&harness, &plan, "one", 1).await;
+    ended(&harness, &job, "Failed").await;
 
-    let mut controller = scene.world.controller().start();
+    let mut controller = harness.ctx.controller().start();
     for _ in 0..2 {
-        let failed = scene.phase("k3os-latest", "one", "Failed").await;
+        let failed = harness.phase("k3os-latest", "one", "Failed").await;
         assert_eq!(failed.job.as_deref(), Some(&*job.name_any()));
         assert_eq!(failed.reason.as_deref(), Some("BackoffLimitExceeded"));
-        let plan = scene
-            .world
+        let plan = harness
+            .ctx
             .plan_condition("k3os-latest", "Complete", "False", SOON)
             .await;
         assert_eq!(
             find_condition(&plan, "Complete").unwrap().reason.as_deref(),
             Some("JobFailed")
         );
-        wait::object(
-            scene.world.jobs(),
-            &job.name_any(),
-            "is recorded",
-            SOON,
-            is_recorded,
-        )
-        .await;
+        harness.recorded(&job.name_any()).await;
         controller.kill();
         controller = controller.start_again();
         controller.leading().await;
         // It has decided at least once when it has answered to this.
-        let edited = scene.edit(
+        let edited = harness.edit(
             "k3os-latest",
             json!({ "postCompleteLabels": { "round": controller.pid().to_string() } }),
         );
@@ -247,89 +251,77 @@ async fn a_failed_job_is_recorded_and_not_run_again_at_start_or_restart() {
                 .as_ref()
                 .is_some_and(|status| status.observed_generation >= generation)
         };
-        scene.world.plan_until("k3os-latest", "is seen", SOON, seen).await;
+        harness.ctx.plan_until("k3os-latest", "is seen", SOON, seen).await;
     }
-    scene.made_once_each([]).await;
-    assert_eq!(scene.runs("one", "upgrade").await, 1);
-    assert_eq!(scene.told("JobFailed").await.len(), 1);
+    harness.made_once_each([]).await;
+    assert_eq!(harness.runs("one", "upgrade").await, 1);
+    assert_eq!(harness.event_lines("JobFailed").await.len(), 1);
 
     // An edit of what runs is a reason to try again (S61).
-    scene
-        .kubelet
-        .behaviour(&scene.node("one"), &[("upgrade.exit-code", "0")])
-        .await;
-    scene
+    harness.behave("one", &[("upgrade.exit-code", "0")]).await;
+    harness
         .edit("k3os-latest", json!({ "upgrade": { "args": ["again"] } }))
         .await;
-    let plan_hash = scene.complete("k3os-latest").await;
-    scene.made_once_each([("one", &plan_hash)]).await;
-    assert_eq!(scene.runs("one", "upgrade").await, 2);
+    let plan_hash = harness.complete("k3os-latest").await;
+    harness.made_once_each([("one", &plan_hash)]).await;
+    assert_eq!(harness.runs("one", "upgrade").await, 2);
 }
 
-#[tokio::test]
-async fn a_finished_job_within_its_ttl_is_left_where_it_is() {
-    let scene = Scene::new(["one"]).await;
-    let plan = plan_of_suc(&scene, &["one"]).await;
-    let job = job_of_suc(&scene, &plan, "one", 1).await;
-    ended(&scene, &job, "Complete").await;
+async fn a_finished_job_within_its_ttl_is_left_where_it_is(on: Backend) {
+    let harness = on.harness(["one"]).await;
+    let plan = plan_of_suc(&harness, &["one"]).await;
+    let job = job_of_suc(&harness, &plan, "one", 1).await;
+    ended(&harness, &job, "Complete").await;
     // The last things that system-upgrade-controller did.
-    let one = scene.node("one");
+    let one = harness.node("one");
     let done = json!({ "metadata": { "labels": { label("k3os-latest"): hash(&plan) } }, "spec": { "unschedulable": null } });
-    scene.world.edit_node(&one, done).await;
-    let plan = plan_of_suc(&scene, &[]).await;
+    harness.ctx.edit_node(&one, done).await;
+    let plan = plan_of_suc(&harness, &[]).await;
     let forget = json!({ "status": { "applying": null } });
-    let plans = scene.world.plans();
+    let plans = harness.ctx.plans();
     plans
         .patch_status("k3os-latest", &PatchParams::default(), &Patch::Merge(forget))
         .await
         .unwrap();
 
-    let _controller = scene.world.controller().start();
-    taken_up(&scene).await;
-    let still = wait::object(
-        scene.world.jobs(),
-        &job.name_any(),
-        "is recorded",
-        SOON,
-        is_recorded,
-    )
-    .await;
+    let _controller = harness.ctx.controller().start();
+    taken_up(&harness).await;
+    let still = harness.recorded(&job.name_any()).await;
     assert_eq!(still.uid(), job.uid());
     assert!(
         still.spec.unwrap().ttl_seconds_after_finished.unwrap() >= 900,
         "its logs stay as long as they would"
     );
-    scene.complete("k3os-latest").await;
-    scene.made_once_each([]).await;
-    let requests = scene.world.controller_requests().await;
+    harness.complete("k3os-latest").await;
+    harness.made_once_each([]).await;
+    let requests = harness.ctx.controller_requests().await;
     assert_eq!(requests.count("delete", "jobs"), 0);
     assert_eq!(requests.count("patch", "nodes"), 0);
-    // What has been told before the swap is not told again.
-    assert_eq!(scene.told("JobComplete").await, [""; 0]);
-    assert_eq!(scene.told("Complete").await, [""; 0]);
+    // Events from before the migration are not written again.
+    assert_eq!(harness.event_lines("JobComplete").await, [""; 0]);
+    assert_eq!(harness.event_lines("Complete").await, [""; 0]);
 
     // It is spent: the label taken off runs the Plan again, with a Job of our own under that name.
-    scene.world.label_node(&one, &label("k3os-latest"), None).await;
-    scene.done("k3os-latest", "one", &hash(&plan)).await;
-    scene.made_once_each([("one", &hash(&plan))]).await;
-    assert_eq!(scene.made().await[0].name, job.name_any());
+    harness.ctx.label_node(&one, &label("k3os-latest"), None).await;
+    harness.done("k3os-latest", "one", &hash(&plan)).await;
+    harness.made_once_each([("one", &hash(&plan))]).await;
+    assert_eq!(harness.made().await[0].name, job.name_any());
 }
 
-#[tokio::test]
-async fn a_job_that_finished_while_nobody_looked_makes_its_node_done() {
-    let scene = Scene::new(["one"]).await;
-    let plan = plan_of_suc(&scene, &["one"]).await;
-    let job = job_of_suc(&scene, &plan, "one", 1).await;
-    ended(&scene, &job, "Complete").await;
-    assert!(is_cordoned(&scene.world.node(&scene.node("one")).await));
+async fn a_job_that_finished_while_nobody_looked_makes_its_node_done(on: Backend) {
+    let harness = on.harness(["one"]).await;
+    let plan = plan_of_suc(&harness, &["one"]).await;
+    let job = job_of_suc(&harness, &plan, "one", 1).await;
+    ended(&harness, &job, "Complete").await;
+    assert!(is_cordoned(&harness.get("one").await));
 
-    let _controller = scene.world.controller().start();
-    let node = scene.done("k3os-latest", "one", &hash(&plan)).await;
+    let _controller = harness.ctx.controller().start();
+    let node = harness.done("k3os-latest", "one", &hash(&plan)).await;
     assert!(!is_cordoned(&node));
     assert_eq!(ledger(&node), None);
-    let plan = scene.world.plan_complete("k3os-latest", SOON).await;
+    let plan = harness.ctx.plan_complete("k3os-latest", SOON).await;
     assert_eq!(applying(&plan), [""; 0]);
-    scene.made_once_each([]).await;
-    assert_eq!(scene.runs("one", "upgrade").await, 1);
-    scene.told_complete(["one"]).await;
+    harness.made_once_each([]).await;
+    assert_eq!(harness.runs("one", "upgrade").await, 1);
+    harness.expect_complete_events(["one"]).await;
 }

@@ -3,17 +3,17 @@
 
 use serde_json::json;
 
-use crate::scene::{Scene, held};
-use crate::support::manifest::Manifests;
-use crate::support::world::World;
-use crate::support::world::cluster::find_condition;
+use crate::harness::{Harness, held};
+use crate::testenv::context::TestContext;
+use crate::testenv::context::cluster::find_condition;
+use crate::testenv::manifest::Manifests;
 
 const KUBECTL: &str = "rancher/kuberlr-kubectl:v8.1.2";
 
 #[tokio::test]
 async fn ranchers_chart_needs_another_image_and_no_other_change() {
-    let world = World::with(Manifests::Suc).await;
-    let scene = Scene::on(world, ["master", "worker"], |set| {
+    let ctx = TestContext::with(Manifests::Suc).await;
+    let harness = Harness::on(ctx, ["master", "worker"], |set| {
         held(set).each(|index, node| {
             if index == 0 {
                 node.labels
@@ -37,7 +37,7 @@ async fn ranchers_chart_needs_another_image_and_no_other_change() {
     ];
     let controller = controller
         .iter()
-        .fold(scene.world.controller(), |setup, (name, value)| {
+        .fold(harness.ctx.controller(), |setup, (name, value)| {
             setup.env(name, value)
         });
     let controller = controller.start();
@@ -53,12 +53,12 @@ async fn ranchers_chart_needs_another_image_and_no_other_change() {
         "upgrade": { "image": "rancher/k3s-upgrade" },
         "drain": { "force": true, "skipWaitForDeleteTimeout": 60 },
     });
-    scene.plan("k3s-master-plan", json!({ "spec": spec })).await;
+    harness.plan_with("k3s-master-plan", spec).await;
 
     // What Rancher reads while nodes are under way, and when they are done.
-    scene.upgrading("k3s-master-plan", "master").await;
-    let plan = scene.world.plans().get("k3s-master-plan").await.unwrap();
-    assert_eq!(crate::scene::applying(&plan), [scene.node("master")]);
+    harness.upgrading("k3s-master-plan", "master").await;
+    let plan = harness.ctx.plans().get("k3s-master-plan").await.unwrap();
+    assert_eq!(crate::harness::applying(&plan), [harness.node("master")]);
     assert_eq!(
         plan.status.as_ref().unwrap().latest_version.as_deref(),
         Some("v1.31.0-k3s1")
@@ -68,11 +68,11 @@ async fn ranchers_chart_needs_another_image_and_no_other_change() {
         (&*complete.status, complete.reason.as_deref()),
         ("False", Some("SyncJob"))
     );
-    scene.release("master").await;
-    let plan_hash = scene.complete("k3s-master-plan").await;
-    scene.made_once_each([("master", &plan_hash)]).await;
+    harness.release("master").await;
+    let plan_hash = harness.complete("k3s-master-plan").await;
+    harness.made_once_each([("master", &plan_hash)]).await;
 
-    let pod = scene
+    let pod = harness
         .job("k3s-master-plan", "master")
         .await
         .spec

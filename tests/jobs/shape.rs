@@ -3,21 +3,38 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use kube::ResourceExt as _;
-use kube::api::ListParams;
 use refit::api::{Plan, SentinelReport};
 use refit::job::name::job_name;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, has_condition, hash, is_recorded};
-use crate::support::kubelet::NodeSet;
-use crate::support::wait::{self, SOON};
-use crate::support::world::cluster::create;
+use crate::harness::{Harness, has_condition, hash, is_recorded};
+use crate::scenario::Backend;
+use crate::testenv::context::cluster::create;
+use crate::testenv::kubelet::NodeSet;
+use crate::testenv::wait::{self, SOON};
+
+scenarios! {
+    both {
+        cordon_and_drain_are_init_containers_with_kubectls_arguments,
+        a_windows_node_gets_host_processes_and_the_kubectl_image,
+        a_finished_job_goes_when_its_ttl_is_over_and_its_node_stays_done,
+    }
+    in_process {
+        a_job_has_the_deadline_of_its_plan,
+        without_a_maximum_zero_means_no_deadline,
+        images_get_the_version_as_their_tag_unless_they_have_one,
+        a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why,
+        a_plan_may_not_choose_a_security_context_where_that_is_forbidden,
+        a_plans_own_security_context_is_taken_as_it_is,
+        another_service_account_is_another_hash_and_runs_the_plan_again,
+    }
+}
 
 /// A Plan that uses every field that ends up in a Job.
 const FULL: &str = include_str!("full.yaml");
 
 /// A Job, without what is another in each run.
-fn at_rest(scene: &Scene, job: &Job, known: &[(String, &str)]) -> String {
+fn stored_job(harness: &Harness, job: &Job, known: &[(String, &str)]) -> String {
     let mut job = serde_json::to_value(job).unwrap();
     job.as_object_mut().unwrap().remove("status");
     let metadata = job["metadata"].as_object_mut().unwrap();
@@ -39,7 +56,7 @@ fn at_rest(scene: &Scene, job: &Job, known: &[(String, &str)]) -> String {
     }
     let text = serde_saphyr::to_string(&job).unwrap();
     let text = known.iter().fold(text, |text, (is, name)| text.replace(is, name));
-    text.replace(&scene.world.id, "WORLD")
+    text.replace(&harness.ctx.id, "WORLD")
 }
 
 fn pod(job: &Job) -> &PodSpec {
@@ -56,90 +73,88 @@ fn container<'a>(job: &'a Job, name: &str) -> &'a Container {
 }
 
 /// The Job of a Plan on the only node, however it stands.
-async fn job(scene: &Scene, plan: &str) -> Job {
-    scene.job_until(plan, "one", "is there", |_| true).await
+async fn job(harness: &Harness, plan: &str) -> Job {
+    harness.job_until(plan, "one", "is there", |_| true).await
 }
 
 #[tokio::test]
 async fn the_job_of_a_plan_that_says_everything() {
-    let scene = Scene::new(["one"]).await;
+    let harness = Harness::new(["one"]).await;
     for (name, kind) in [
         ("plain", "Opaque"),
         ("not-watched", "Opaque"),
         ("with.dots", "Opaque"),
     ] {
         let secret = json!({ "metadata": { "name": name }, "type": kind, "data": { "config": "dGVzdA==" } });
-        create(&scene.world.secrets(), secret).await;
+        create(&harness.ctx.secrets(), secret).await;
     }
-    let _controller = scene
-        .world
+    let _controller = harness
+        .ctx
         .controller()
         .env("REFIT_IMAGE", "example.com/refit:v9")
         .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "7")
         .env("SYSTEM_UPGRADE_JOB_POD_REPLACEMENT_POLICY", "Failed")
         .start();
-    let plan = scene.world.plan(FULL).await;
-    scene.upgrading("full", "one").await;
-    let job = scene.job("full", "one").await;
+    let plan = harness.ctx.plan(FULL).await;
+    harness.upgrading("full", "one").await;
+    let job = harness.job("full", "one").await;
 
-    let plan_hash = hash(&scene.world.plans().get("full").await.unwrap());
-    assert_eq!(job.name_any(), job_name("full", &scene.node("one"), &plan_hash));
-    let node_uid = scene.world.node(&scene.node("one")).await.uid().unwrap();
+    let plan_hash = hash(&harness.ctx.plans().get("full").await.unwrap());
+    assert_eq!(job.name_any(), job_name("full", &harness.node("one"), &plan_hash));
+    let node_uid = harness.get("one").await.uid().unwrap();
     // Hash and inputs depend on the Plan and its secrets alone, so they are the same in every run.
     let known = [
         (job.name_any(), "JOB"),
         (plan.uid().unwrap(), "PLAN-UID"),
         (node_uid, "NODE-UID"),
-        (scene.kubelet.boot_id(&scene.node("one")).await, "BOOT-ID"),
+        (harness.kubelet.boot_id(&harness.node("one")).await, "BOOT-ID"),
     ];
-    insta::assert_snapshot!(at_rest(&scene, &job, &known));
+    insta::assert_snapshot!(stored_job(&harness, &job, &known));
 
     // The pod bears the same labels (S30), and is called by names that others rely on (S70).
-    let of_plan = ListParams::default().labels("upgrade.cattle.io/plan=full");
-    let pods = scene.world.pods().list(&of_plan).await.unwrap().items;
+    let pods = harness.ctx.pods_with("upgrade.cattle.io/plan=full").await;
     let [pod] = &pods[..] else {
         panic!("{} pods", pods.len())
     };
-    assert_eq!(pod.labels()["upgrade.cattle.io/node"], scene.node("one"));
+    assert_eq!(pod.labels()["upgrade.cattle.io/node"], harness.node("one"));
     assert_eq!(
         pod.spec.as_ref().unwrap().node_name.as_deref(),
-        Some(&*scene.node("one"))
+        Some(&*harness.node("one"))
     );
     assert_eq!(pod.spec.as_ref().unwrap().containers[0].name, "upgrade");
 }
 
 #[tokio::test]
 async fn the_job_of_a_plan_that_may_reboot_its_node() {
-    let scene = Scene::with(["one"], |set| set.steer("probe.run-delay", "never")).await;
-    let controller = scene.world.controller();
+    let harness = Harness::with(["one"], |set| set.steer("probe.run-delay", "never")).await;
+    let controller = harness.ctx.controller();
     let _controller = controller.env("REFIT_IMAGE", "example.com/refit:v9").start();
     let spec = json!({
         "cordon": true,
         "hostAccess": "Root",
         "reboot": {"when": "IfRequired", "requiredFiles": ["/etc/reboot wanted"], "command": ["/sbin/reboot", "--force"]},
     });
-    let plan = scene.plan("may-reboot", json!({ "spec": spec })).await;
-    let job = job(&scene, "may-reboot").await;
-    let node = scene.node("one");
+    let plan = harness.plan_with("may-reboot", spec).await;
+    let job = job(&harness, "may-reboot").await;
+    let node = harness.node("one");
     let known = [
         (job.name_any(), "JOB"),
         (plan.uid().unwrap(), "PLAN-UID"),
-        (scene.world.node(&node).await.uid().unwrap(), "NODE-UID"),
-        (scene.kubelet.boot_id(&node).await, "BOOT-ID"),
+        (harness.ctx.node(&node).await.uid().unwrap(), "NODE-UID"),
+        (harness.kubelet.boot_id(&node).await, "BOOT-ID"),
         (
-            hash(&scene.world.plans().get("may-reboot").await.unwrap()),
+            hash(&harness.ctx.plans().get("may-reboot").await.unwrap()),
             "HASH",
         ),
     ];
-    insta::assert_snapshot!(at_rest(&scene, &job, &known));
+    insta::assert_snapshot!(stored_job(&harness, &job, &known));
     // Its pod runs, and the sentinel says in which boot, and that nothing asks for another one.
-    scene
+    harness
         .kubelet
         .behaviour(&node, &[("probe.run-delay", "10ms")])
         .await;
     let message = wait::eventually("the sentinel has spoken", SOON, async || {
-        let of_plan = ListParams::default().labels("upgrade.cattle.io/plan=may-reboot");
-        let pods = scene.world.pods().list(&of_plan).await.unwrap().items;
+        let pods = harness.ctx.pods_with("upgrade.cattle.io/plan=may-reboot").await;
         let message = pods.iter().find_map(|pod| {
             let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
             let ended = statuses
@@ -151,18 +166,19 @@ async fn the_job_of_a_plan_that_may_reboot_its_node() {
     })
     .await;
     let report = SentinelReport::parse(&message).unwrap();
-    assert_eq!(report.boot_id, scene.kubelet.boot_id(&node).await);
+    assert_eq!(report.boot_id, harness.kubelet.boot_id(&node).await);
     assert!(!report.required);
     for container in ["probe", "upgrade", "sentinel"] {
-        assert_eq!(scene.kubelet.runs(&node, container).await, 1, "{container}");
+        assert_eq!(harness.kubelet.runs(&node, container).await, 1, "{container}");
     }
 }
 
-#[tokio::test]
-async fn how_long_a_job_may_take() {
-    let scene = Scene::with(["one"], |set| set.steer("run-delay", "never")).await;
-    let _controller = scene
-        .world
+async fn a_job_has_the_deadline_of_its_plan(on: Backend) {
+    let harness = on
+        .harness_with(["one"], |set| set.steer("run-delay", "never"))
+        .await;
+    let _controller = harness
+        .ctx
         .controller()
         .env("SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS", "700")
         .env("SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX", "800")
@@ -176,159 +192,112 @@ async fn how_long_a_job_may_take() {
         ("too-long", json!(801), 800),
     ];
     for (name, seconds, _) in &cases {
-        scene
-            .plan(name, json!({ "spec": { "jobActiveDeadlineSecs": seconds } }))
+        harness
+            .plan_with(name, json!({ "jobActiveDeadlineSecs": seconds }))
             .await;
     }
     for (name, _, expected) in cases {
-        let deadline = job(&scene, name).await.spec.unwrap().active_deadline_seconds;
+        let deadline = job(&harness, name).await.spec.unwrap().active_deadline_seconds;
         assert_eq!(deadline, Some(expected), "{name}");
     }
 }
 
-#[tokio::test]
-async fn without_a_maximum_zero_means_no_deadline() {
-    let scene = Scene::with(["one"], |set| set.steer("run-delay", "never")).await;
-    let _controller = scene.world.controller().start();
-    scene
-        .plan("none", json!({ "spec": { "jobActiveDeadlineSecs": 0 } }))
+async fn without_a_maximum_zero_means_no_deadline(on: Backend) {
+    let harness = on
+        .harness_with(["one"], |set| set.steer("run-delay", "never"))
+        .await;
+    let _controller = harness.ctx.controller().start();
+    harness
+        .plan_with("none", json!({ "jobActiveDeadlineSecs": 0 }))
         .await;
     assert_eq!(
-        job(&scene, "none").await.spec.unwrap().active_deadline_seconds,
+        job(&harness, "none").await.spec.unwrap().active_deadline_seconds,
         None
     );
 }
 
-#[tokio::test]
-async fn cordon_and_drain_are_init_containers_with_kubectls_arguments() {
-    let scene = Scene::with(["one"], |set| {
-        set.steer("init-delay", "never")
-            .act(crate::support::kubelet::Nothing)
-    })
-    .await;
-    let controller = scene.world.controller();
+async fn cordon_and_drain_are_init_containers_with_kubectls_arguments(on: Backend) {
+    let harness = on
+        .harness_with(["one"], |set| {
+            set.steer("init-delay", "never")
+                .task_runner(crate::testenv::kubelet::NoTasks)
+        })
+        .await;
+    let controller = harness.ctx.controller();
     let controller = controller.env("REFIT_IMAGE", "example.com/refit:v9").start();
-    let one = scene.node("one");
-    let none = "!upgrade.cattle.io/controller";
-    let cases: [(&str, Value, Vec<&str>); 7] = [
-        ("cordon", json!({ "cordon": true }), vec!["cordon", &one]),
+    let drain = format!(
+        "drain|{}|--pod-selector|!upgrade.cattle.io/controller",
+        harness.node("one")
+    );
+    let selector = json!({ "matchExpressions": [
+        { "key": "component", "operator": "NotIn", "values": ["sonobuoy"] },
+    ] });
+    // Arguments, in one text.
+    let cases = [
+        (
+            "cordon",
+            json!({ "cordon": true }),
+            format!("cordon|{}", harness.node("one")),
+        ),
         (
             "drain",
             json!({ "drain": {} }),
-            vec![
-                "drain",
-                &one,
-                "--pod-selector",
-                none,
-                "--ignore-daemonsets",
-                "--delete-emptydir-data",
-            ],
+            format!("{drain}|--ignore-daemonsets|--delete-emptydir-data"),
         ),
         // With both it is the drain, which cordons.
         (
             "both",
             json!({ "cordon": true, "drain": { "force": true } }),
-            vec![
-                "drain",
-                &one,
-                "--pod-selector",
-                none,
-                "--ignore-daemonsets",
-                "--delete-emptydir-data",
-                "--force",
-            ],
+            format!("{drain}|--ignore-daemonsets|--delete-emptydir-data|--force"),
         ),
         (
             "all",
             json!({ "drain": {
                 "timeout": "5m", "gracePeriod": 20, "deleteLocalData": true, "ignoreDaemonSets": false, "force": true,
-                "disableEviction": true, "skipWaitForDeleteTimeout": 60,
-                "podSelector": { "matchExpressions": [
-                    { "key": "component", "operator": "NotIn", "values": ["sonobuoy"] },
-                ] },
+                "disableEviction": true, "skipWaitForDeleteTimeout": 60, "podSelector": selector,
             } }),
-            vec![
-                "drain",
-                &one,
-                "--pod-selector",
-                "component notin (sonobuoy),!upgrade.cattle.io/controller",
-                "--delete-emptydir-data",
-                "--force",
-                "--timeout",
-                "5m",
-                "--grace-period",
-                "20",
-                "--disable-eviction=true",
-                "--skip-wait-for-delete-timeout",
-                "60",
-            ],
+            drain.replace('!', "component notin (sonobuoy),!")
+                + "|--delete-emptydir-data|--force|--timeout|5m|--grace-period|20|--disable-eviction=true\
+                   |--skip-wait-for-delete-timeout|60",
         ),
         // Nanoseconds, more of them than 32 bits hold (W4).
         (
             "a-minute",
             json!({ "drain": { "timeout": 60_000_000_000_i64, "deleteEmptydirData": false } }),
-            vec![
-                "drain",
-                &one,
-                "--pod-selector",
-                none,
-                "--ignore-daemonsets",
-                "--timeout",
-                "1m0s",
-            ],
+            format!("{drain}|--ignore-daemonsets|--timeout|1m0s"),
         ),
         (
             "sixty",
             json!({ "drain": { "timeout": 60, "deleteEmptydirData": false } }),
-            vec![
-                "drain",
-                &one,
-                "--pod-selector",
-                none,
-                "--ignore-daemonsets",
-                "--timeout",
-                "60ns",
-            ],
+            format!("{drain}|--ignore-daemonsets|--timeout|60ns"),
         ),
         (
             "longest",
             json!({ "drain": { "timeout": i64::MAX, "deleteEmptydirData": false } }),
-            vec![
-                "drain",
-                &one,
-                "--pod-selector",
-                none,
-                "--ignore-daemonsets",
-                "--timeout",
-                "2562047h47m16.854775807s",
-            ],
+            format!("{drain}|--ignore-daemonsets|--timeout|2562047h47m16.854775807s"),
         ),
     ];
     for (name, spec, expected) in cases {
         // One after the other: on a node there is one such Plan at a time.
-        scene.plan(name, json!({ "spec": spec })).await;
-        let job = job(&scene, name).await;
+        harness.plan_with(name, spec).await;
+        let job = job(&harness, name).await;
         let init = pod(&job).init_containers.as_deref().unwrap();
         assert_eq!(init.len(), 1, "{name}");
-        assert_eq!(init[0].name, expected[0], "{name}");
-        assert_eq!(init[0].args.as_deref().unwrap(), expected, "{name}");
+        assert!(expected.starts_with(&format!("{}|", init[0].name)), "{name}");
+        assert_eq!(init[0].args.as_deref().unwrap().join("|"), expected, "{name}");
         assert_eq!(init[0].image.as_deref(), Some("example.com/refit:v9"), "{name}");
         assert_eq!(init[0].command, None, "{name}: the entrypoint is refit");
-        scene
-            .world
-            .plans()
-            .delete(name, &Default::default())
-            .await
-            .unwrap();
-        wait::gone(scene.world.plans(), name, SOON).await;
+        harness.ctx.delete_plan(name).await;
+        wait::gone(harness.ctx.plans(), name, SOON).await;
     }
     assert!(controller.is_running());
 }
 
-#[tokio::test]
-async fn images_get_the_version_as_their_tag_unless_they_have_one() {
-    let scene = Scene::with(["one"], |set| set.steer("run-delay", "never")).await;
-    let _controller = scene.world.controller().start();
+async fn images_get_the_version_as_their_tag_unless_they_have_one(on: Backend) {
+    let harness = on
+        .harness_with(["one"], |set| set.steer("run-delay", "never"))
+        .await;
+    let _controller = harness.ctx.controller().start();
     let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
     let with_digest = format!("example.com/upgrade@{digest}");
     let cases = [
@@ -344,15 +313,15 @@ async fn images_get_the_version_as_their_tag_unless_they_have_one() {
     ];
     for (name, image, _) in cases {
         let upgrade = json!({ "image": image });
-        scene
-            .plan(
+        harness
+            .plan_with(
                 name,
-                json!({ "spec": { "version": "v1.2.3+k3s1", "prepare": upgrade, "upgrade": upgrade } }),
+                json!({ "version": "v1.2.3+k3s1", "prepare": upgrade, "upgrade": upgrade }),
             )
             .await;
     }
     for (name, _, expected) in cases {
-        let job = job(&scene, name).await;
+        let job = job(&harness, name).await;
         for part in ["prepare", "upgrade"] {
             assert_eq!(container(&job, part).image.as_deref(), Some(expected), "{name}");
         }
@@ -360,35 +329,34 @@ async fn images_get_the_version_as_their_tag_unless_they_have_one() {
     }
 }
 
-#[tokio::test]
-async fn a_windows_node_gets_host_processes_and_the_kubectl_image() {
+async fn a_windows_node_gets_host_processes_and_the_kubectl_image(on: Backend) {
     let windows = |set: NodeSet| {
         set.steer("run-delay", "never")
             .each(|_, node| "windows".clone_into(&mut node.os))
     };
-    let scene = Scene::with(["one"], windows).await;
+    let harness = on.harness_with(["one"], windows).await;
     let container_of_plan = json!({ "image": "i:1", "securityContext": { "runAsUser": 5 } });
     let spec = json!({ "spec": { "cordon": true, "prepare": container_of_plan } });
 
     // Without the image nothing can cordon such a node, and status says what is missing (S63).
-    let controller = scene.world.controller().start();
-    scene.plan("windows", spec).await;
-    let waits = scene.held_up("windows", "one", "SettingMissing").await;
+    let controller = harness.ctx.controller().start();
+    harness.plan("windows", spec).await;
+    let waits = harness.held_up("windows", "one", "SettingMissing").await;
     assert_eq!(
         waits.message.unwrap(),
         "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required when targeting Windows nodes"
     );
-    assert!(scene.made().await.is_empty());
+    assert!(harness.made().await.is_empty());
 
     controller.terminate().await;
-    let setup = scene.world.controller();
+    let setup = harness.ctx.controller();
     let _controller = setup
         .env(
             "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
             "example.com/kubectl:windows",
         )
         .start();
-    let job = job(&scene, "windows").await;
+    let job = job(&harness, "windows").await;
     let host_process = json!({ "hostProcess": true, "runAsUserName": "NT AUTHORITY\\SYSTEM" });
     for name in ["prepare", "cordon", "upgrade"] {
         let context = serde_json::to_value(&container(&job, name).security_context).unwrap();
@@ -396,13 +364,12 @@ async fn a_windows_node_gets_host_processes_and_the_kubectl_image() {
     }
     let cordon = container(&job, "cordon");
     assert_eq!(cordon.image.as_deref(), Some("example.com/kubectl:windows"));
-    assert_eq!(cordon.args.as_deref().unwrap(), ["cordon", &scene.node("one")]);
+    assert_eq!(cordon.args.as_deref().unwrap(), ["cordon", &harness.node("one")]);
     // kubectl keeps no ledger, so the Job remembers what the node was.
     assert_eq!(job.annotations()["refit.rs/unschedulable-before"], "false");
 }
 
-#[tokio::test]
-async fn a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why() {
+async fn a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why(on: Backend) {
     let one_is_windows = |set: NodeSet| {
         set.steer("upgrade.run-delay", "never").each(|index, node| {
             if index == 1 {
@@ -410,8 +377,8 @@ async fn a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why() {
             }
         })
     };
-    let scene = Scene::with(["linux", "windows"], one_is_windows).await;
-    let setup = scene.world.controller();
+    let harness = on.harness_with(["linux", "windows"], one_is_windows).await;
+    let setup = harness.ctx.controller();
     let _controller = setup
         .env(
             "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
@@ -419,28 +386,28 @@ async fn a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why() {
         )
         .start();
     let spec = json!({ "concurrency": 2, "reboot": { "when": "Always" } });
-    scene.plan("mixed", json!({ "spec": spec })).await;
-    let waits = scene.held_up("mixed", "windows", "JobRefused").await;
+    harness.plan_with("mixed", spec).await;
+    let waits = harness.held_up("mixed", "windows", "JobRefused").await;
     assert_eq!(
         waits.message.unwrap(),
         "the Job cannot be made: spec.reboot.when is Always, and a Windows node cannot be rebooted: leave such nodes out with \
          spec.nodeSelector"
     );
-    scene.job("mixed", "linux").await;
-    assert_eq!(scene.made_for().await, ["linux"]);
+    harness.job("mixed", "linux").await;
+    assert_eq!(harness.made_for().await, ["linux"]);
 }
 
 #[tokio::test]
 async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
-    let scene = Scene::held(["one"]).await;
-    let _controller = scene
-        .world
+    let harness = Harness::held(["one"]).await;
+    let _controller = harness
+        .ctx
         .controller()
         .env("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "1234")
         .start();
-    scene.plan("once", json!({})).await;
-    scene.upgrading("once", "one").await;
-    let running = scene.job("once", "one").await;
+    harness.plan("once", json!({})).await;
+    harness.upgrading("once", "one").await;
+    let running = harness.job("once", "one").await;
     assert_eq!(
         running.spec.as_ref().unwrap().parallelism,
         Some(1),
@@ -457,9 +424,9 @@ async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
     );
     assert!(running.metadata.managed_fields.is_some());
 
-    scene.release("one").await;
-    let plan_hash = scene.complete("once").await;
-    let finished = scene.job_until("once", "one", "is recorded", is_recorded).await;
+    harness.release("one").await;
+    let plan_hash = harness.complete("once").await;
+    let finished = harness.job_until("once", "one", "is recorded", is_recorded).await;
     assert!(has_condition(&finished, "Complete"));
     assert_eq!(
         finished.metadata.managed_fields, None,
@@ -476,58 +443,55 @@ async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
         "{ttl}: from when it is recorded"
     );
 
-    scene.made_once_each([("one", &plan_hash)]).await;
-    let requests = scene.world.controller_requests().await;
+    harness.made_once_each([("one", &plan_hash)]).await;
+    let requests = harness.ctx.controller_requests().await;
     assert_eq!(requests.count("create", "jobs"), 1, "also none that was refused");
     assert_eq!(requests.count("delete", "jobs"), 0);
     assert_eq!(requests.count("patch", "jobs"), 1, "what records the result");
     assert_eq!(requests.count("get", "jobs"), 0);
     assert_eq!(requests.count("list", "jobs"), 1, "the first");
-    scene.told_complete(["one"]).await;
+    harness.expect_complete_events(["one"]).await;
 }
 
-#[tokio::test]
-async fn a_finished_job_goes_when_its_ttl_is_over_and_its_node_stays_done() {
-    let scene = Scene::new(["one"]).await;
-    let controller = scene
-        .world
+async fn a_finished_job_goes_when_its_ttl_is_over_and_its_node_stays_done(on: Backend) {
+    let harness = on.harness(["one"]).await;
+    let controller = harness
+        .ctx
         .controller()
         .env("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "0")
         .start();
-    scene.plan("gone", json!({})).await;
-    let plan_hash = scene.complete("gone").await;
-    wait::eventually("the Job is gone", SOON, async || {
-        let jobs = scene.world.jobs_of("gone").await;
-        if jobs.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{jobs:#?}"))
-        }
-    })
+    harness.plan("gone", json!({})).await;
+    let plan_hash = harness.complete("gone").await;
+    wait::until(
+        "the Job is gone",
+        async || harness.ctx.jobs_of("gone").await,
+        Vec::is_empty,
+    )
     .await;
     // Neither the loss of the Job nor a restart runs it again.
     controller.kill();
     let next = controller.start_again();
     next.leading().await;
-    scene.edit("gone", json!({ "concurrency": 2 })).await;
-    scene.complete("gone").await;
-    scene.made_once_each([("one", &plan_hash)]).await;
+    harness.edit("gone", json!({ "concurrency": 2 })).await;
+    harness.complete("gone").await;
+    harness.made_once_each([("one", &plan_hash)]).await;
 }
 
-#[tokio::test]
-async fn a_plan_may_not_choose_a_security_context_where_that_is_forbidden() {
-    let scene = Scene::with(["one"], |set| set.steer("run-delay", "never")).await;
-    let _controller = scene
-        .world
+async fn a_plan_may_not_choose_a_security_context_where_that_is_forbidden(on: Backend) {
+    let harness = on
+        .harness_with(["one"], |set| set.steer("run-delay", "never"))
+        .await;
+    let _controller = harness
+        .ctx
         .controller()
         .env("ALLOW_USER_DEFINED_SECURITY_CONTEXT", "false")
         .env("SYSTEM_UPGRADE_JOB_PRIVILEGED", "false")
         .start();
     let own = json!({ "image": "i:1", "securityContext": { "privileged": true } });
-    scene
-        .plan("forbidden", json!({ "spec": { "prepare": own, "upgrade": own } }))
+    harness
+        .plan_with("forbidden", json!({ "prepare": own, "upgrade": own }))
         .await;
-    let job = job(&scene, "forbidden").await;
+    let job = job(&harness, "forbidden").await;
     assert_eq!(container(&job, "prepare").security_context, None);
     let upgrade = serde_json::to_value(&container(&job, "upgrade").security_context).unwrap();
     assert_eq!(
@@ -536,24 +500,25 @@ async fn a_plan_may_not_choose_a_security_context_where_that_is_forbidden() {
     );
 }
 
-#[tokio::test]
-async fn a_plans_own_security_context_is_taken_as_it_is() {
-    let scene = Scene::with(["one"], |set| set.steer("run-delay", "never")).await;
-    let _controller = scene.world.controller().start();
+async fn a_plans_own_security_context_is_taken_as_it_is(on: Backend) {
+    let harness = on
+        .harness_with(["one"], |set| set.steer("run-delay", "never"))
+        .await;
+    let _controller = harness.ctx.controller().start();
     let of =
         |user: i64| json!({ "runAsUser": user, "capabilities": { "drop": ["ALL"] }, "privileged": false });
     let container_with = |user: i64| json!({ "image": "i:1", "securityContext": of(user) });
     let spec = json!({ "prepare": container_with(1), "upgrade": container_with(2) });
-    scene.plan("own", json!({ "spec": spec })).await;
-    scene
-        .plan("none", json!({ "spec": { "prepare": { "image": "i:1" } } }))
+    harness.plan_with("own", spec).await;
+    harness
+        .plan_with("none", json!({ "prepare": { "image": "i:1" } }))
         .await;
-    let own = job(&scene, "own").await;
+    let own = job(&harness, "own").await;
     for (name, user) in [("prepare", 1), ("upgrade", 2)] {
         let context = serde_json::to_value(&container(&own, name).security_context).unwrap();
         assert_eq!(context, of(user), "{name}");
     }
-    let none = job(&scene, "none").await;
+    let none = job(&harness, "none").await;
     assert_eq!(container(&none, "prepare").security_context, None);
     let upgrade = serde_json::to_value(&container(&none, "upgrade").security_context).unwrap();
     assert_eq!(
@@ -562,34 +527,30 @@ async fn a_plans_own_security_context_is_taken_as_it_is() {
     );
 }
 
-#[tokio::test]
-async fn another_service_account_is_another_hash_and_runs_the_plan_again() {
-    let scene = Scene::new(["one"]).await;
-    let _controller = scene.world.controller().start();
-    scene
-        .plan(
-            "account",
-            json!({ "spec": { "serviceAccountName": "system-upgrade" } }),
-        )
+async fn another_service_account_is_another_hash_and_runs_the_plan_again(on: Backend) {
+    let harness = on.harness(["one"]).await;
+    let _controller = harness.ctx.controller().start();
+    harness
+        .plan_with("account", json!({ "serviceAccountName": "system-upgrade" }))
         .await;
-    let first = scene.complete("account").await;
-    scene
+    let first = harness.complete("account").await;
+    harness
         .edit("account", json!({ "serviceAccountName": "default" }))
         .await;
     let has_another = |plan: &Plan| hash(plan) != first;
-    scene
-        .world
+    harness
+        .ctx
         .plan_until("account", "has another hash", SOON, has_another)
         .await;
-    let second = scene.complete("account").await;
-    scene.made_once_each([("one", &first), ("one", &second)]).await;
+    let second = harness.complete("account").await;
+    harness.made_once_each([("one", &first), ("one", &second)]).await;
     // And what takes no part in the hash does not, where the node is done.
-    scene
+    harness
         .edit(
             "account",
             json!({ "concurrency": 2, "upgrade": { "args": ["other"] } }),
         )
         .await;
-    assert_eq!(scene.complete("account").await, second);
-    scene.made_once_each([("one", &first), ("one", &second)]).await;
+    assert_eq!(harness.complete("account").await, second);
+    harness.made_once_each([("one", &first), ("one", &second)]).await;
 }

@@ -1,8 +1,8 @@
-//! Scenarios: objects that are given, requests, and what their answers look like.
+//! Scenarios: given objects, requests, and the expected responses.
 //!
-//! A shape is a part of an answer: an object has at least these fields, a list has these items in this order, `null` means that
-//! there is nothing, `"*"` anything, and a text that begins with `~` is contained. `${ns}` and `${id}` are the namespace of the
-//! scenario and a word that only its names begin with; `save` names more of such.
+//! A shape is a part of a response: an object has at least these fields, a list has these items in this order, `null` is an
+//! absent value, `"*"` any value, and a text that begins with `~` is contained. `${ns}` is the namespace of the scenario, `${id}`
+//! a prefix of its names, and `save` defines more variables.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,30 +17,30 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::support::manifest::TEST_LABEL;
+use crate::testenv::manifest::TEST_LABEL;
 
-/// Longer than controllers on a busy machine take.
+/// Longer than controllers take on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// One story.
+/// A scenario.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenario {
     /// What it shows, as a sentence.
     #[serde(rename = "scenario")]
     pub(super) title: String,
-    /// Objects that are there, with their status.
+    /// Existing objects, with their status.
     #[serde(default)]
     given: Vec<Value>,
-    steps: Vec<Step>,
-    /// It shows what the cluster in the process does not play; a real one is not asked.
+    steps: Vec<ScenarioStep>,
+    /// It consists of requests that the simulated cluster does not support. A real cluster does not run it.
     #[serde(default)]
-    pub(super) is_a_hole: bool,
+    pub(super) is_unsupported: bool,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Step {
+struct ScenarioStep {
     /// Method and path.
     request: String,
     #[serde(default)]
@@ -54,16 +54,16 @@ struct Step {
     answer: u16,
     #[serde(default)]
     shape: Option<Value>,
-    /// Parts of the answer by name, as JSON pointers.
+    /// Variables from the response, as JSON pointers.
     #[serde(default)]
     save: BTreeMap<String, String>,
-    /// It is asked again until it is answered like that.
+    /// Repeated until the response is the expected one.
     #[serde(default)]
     eventually: bool,
 }
 
-/// Where a scenario is played.
-pub(super) enum Place {
+/// The cluster that runs a scenario.
+pub(super) enum Target {
     InProcess(Cluster, Client),
     Real(Client),
 }
@@ -83,18 +83,18 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     files.iter().flat_map(read).collect()
 }
 
-/// Plays a scenario. The error says which step went how.
-pub(super) async fn play(scenario: &Scenario, place: &Place, ns: &str, id: &str) -> Result<(), String> {
-    let mut words: BTreeMap<String, String> = BTreeMap::new();
-    words.insert("ns".to_owned(), ns.to_owned());
-    words.insert("id".to_owned(), id.to_owned());
+/// Runs a scenario. The error names the step and the difference.
+pub(super) async fn play(scenario: &Scenario, target: &Target, ns: &str, id: &str) -> Result<(), String> {
+    let mut variables: BTreeMap<String, String> = BTreeMap::new();
+    variables.insert("ns".to_owned(), ns.to_owned());
+    variables.insert("id".to_owned(), id.to_owned());
     for object in &scenario.given {
-        give(place, fill_in(object, &words), ns)
+        give(target, fill_in(object, &variables), ns)
             .await
             .map_err(|why| format!("given: {why}"))?;
     }
     for (number, step) in scenario.steps.iter().enumerate() {
-        let answer = take(step, place, &words)
+        let answer = take(step, target, &variables)
             .await
             .map_err(|why| format!("step {}, {}: {why}", number + 1, step.request))?;
         for (name, pointer) in &step.save {
@@ -102,18 +102,22 @@ pub(super) async fn play(scenario: &Scenario, place: &Place, ns: &str, id: &str)
             let text = value.and_then(Value::as_str).map(str::to_owned);
             let text =
                 text.ok_or_else(|| format!("step {}: no text at {pointer} in {answer}", number + 1))?;
-            words.insert(name.clone(), text);
+            variables.insert(name.clone(), text);
         }
     }
     Ok(())
 }
 
-async fn take(step: &Step, place: &Place, words: &BTreeMap<String, String>) -> Result<Value, String> {
-    let (Place::InProcess(_, client) | Place::Real(client)) = place;
+async fn take(
+    step: &ScenarioStep,
+    target: &Target,
+    variables: &BTreeMap<String, String>,
+) -> Result<Value, String> {
+    let (Target::InProcess(_, client) | Target::Real(client)) = target;
     let deadline = Instant::now() + SOON;
     loop {
-        let (code, answer) = send(client, step, words).await?;
-        let shape = step.shape.as_ref().map(|shape| fill_in(shape, words));
+        let (code, answer) = send(client, step, variables).await?;
+        let shape = step.shape.as_ref().map(|shape| fill_in(shape, variables));
         let wrong = if code == step.answer {
             shape.and_then(|shape| differs(&shape, &answer, ""))
         } else {
@@ -131,10 +135,10 @@ async fn take(step: &Step, place: &Place, words: &BTreeMap<String, String>) -> R
 
 async fn send(
     client: &Client,
-    step: &Step,
-    words: &BTreeMap<String, String>,
+    step: &ScenarioStep,
+    variables: &BTreeMap<String, String>,
 ) -> Result<(u16, Value), String> {
-    let request = substitute(&step.request, words);
+    let request = substitute(&step.request, variables);
     let (method, path) = request.split_once(' ').ok_or("no path")?;
     let content = match (&step.content, method) {
         (Some(content), _) => content,
@@ -144,7 +148,7 @@ async fn send(
     let body = step
         .body
         .as_ref()
-        .map(|body| fill_in(body, words).to_string().into_bytes());
+        .map(|body| fill_in(body, variables).to_string().into_bytes());
     let mut request = Request::builder()
         .method(method)
         .uri(path)
@@ -173,24 +177,24 @@ async fn send(
     Ok((code, value.unwrap_or(Value::String(text))))
 }
 
-/// Puts an object there, with its status.
-async fn give(place: &Place, mut object: Value, ns: &str) -> Result<(), String> {
+/// Creates an object with its status.
+async fn give(target: &Target, mut object: Value, ns: &str) -> Result<(), String> {
     let plural = match object["kind"].as_str().unwrap_or_default() {
         "PodDisruptionBudget" => "poddisruptionbudgets".to_owned(),
         kind => format!("{}s", kind.to_lowercase()),
     };
     let cluster_wide = plural == "nodes";
     if cluster_wide {
-        // By this a world knows what is to go with it; its namespace is its name.
+        // The cleanup of the test finds cluster-wide objects by this label.
         object["metadata"]["labels"][TEST_LABEL] = ns.into();
     } else {
         object["metadata"]["namespace"] = ns.into();
     }
-    let client = match place {
-        Place::InProcess(cluster, _) => {
+    let client = match target {
+        Target::InProcess(cluster, _) => {
             return cluster.put(object).map(drop).map_err(|fault| fault.message);
         }
-        Place::Real(client) => client,
+        Target::Real(client) => client,
     };
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let root = if version.contains('/') { "/apis" } else { "/api" };
@@ -201,33 +205,31 @@ async fn give(place: &Place, mut object: Value, ns: &str) -> Result<(), String> 
     };
     let path = format!("{root}/{version}{within}/{plural}");
     let status = object.get("status").cloned();
-    let step = |request: String, body: Value, answer| Step {
-        request,
-        accept: None,
-        content: None,
-        body: Some(body),
-        answer,
-        shape: None,
-        save: BTreeMap::new(),
-        eventually: true, // the namespace's service account may not be there yet
+    let target = Target::Real(client.clone());
+    let send = async |request: String, body: Value, answer| {
+        let step = ScenarioStep {
+            request,
+            body: Some(body),
+            answer,
+            eventually: true, // the namespace's service account may not exist yet
+            ..ScenarioStep::default()
+        };
+        take(&step, &target, &BTreeMap::new()).await
     };
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let words = BTreeMap::new();
-    let place = Place::Real(client.clone());
-    take(&step(format!("POST {path}"), object, 201), &place, &words).await?;
+    send(format!("POST {path}"), object, 201).await?;
     if let Some(status) = status {
-        let patch = json!({ "status": status });
-        take(
-            &step(format!("PATCH {path}/{name}/status"), patch, 200),
-            &place,
-            &words,
+        send(
+            format!("PATCH {path}/{name}/status"),
+            json!({ "status": status }),
+            200,
         )
         .await?;
     }
     Ok(())
 }
 
-/// What of an answer is not as the shape says.
+/// The first difference between a response and its shape.
 fn differs(shape: &Value, answer: &Value, path: &str) -> Option<String> {
     match (shape, answer) {
         (Value::String(any), found) if any == "*" => found.is_null().then(|| format!("{path} is not there")),
@@ -251,21 +253,21 @@ fn differs(shape: &Value, answer: &Value, path: &str) -> Option<String> {
     }
 }
 
-fn fill_in(value: &Value, words: &BTreeMap<String, String>) -> Value {
+fn fill_in(value: &Value, variables: &BTreeMap<String, String>) -> Value {
     match value {
-        Value::String(text) => substitute(text, words).into(),
-        Value::Array(items) => items.iter().map(|item| fill_in(item, words)).collect(),
+        Value::String(text) => substitute(text, variables).into(),
+        Value::Array(items) => items.iter().map(|item| fill_in(item, variables)).collect(),
         Value::Object(fields) => fields
             .iter()
-            .map(|(name, value)| (substitute(name, words), fill_in(value, words)))
+            .map(|(name, value)| (substitute(name, variables), fill_in(value, variables)))
             .collect::<serde_json::Map<_, _>>()
             .into(),
         other => other.clone(),
     }
 }
 
-fn substitute(text: &str, words: &BTreeMap<String, String>) -> String {
-    words.iter().fold(text.to_owned(), |text, (name, word)| {
+fn substitute(text: &str, variables: &BTreeMap<String, String>) -> String {
+    variables.iter().fold(text.to_owned(), |text, (name, word)| {
         text.replace(&format!("${{{name}}}"), word)
     })
 }

@@ -1,6 +1,7 @@
-//! What is read, and what is wrong with it: exit code 2, with file, line or flag.
+//! Input and its errors: exit code 2, with file, line or flag.
 
-use super::{plan, rehearse, with_input, write};
+use super::{plan, with_plan};
+use crate::workdir::{Ran, Workdir};
 
 /// A cluster of two nodes with two pods, as kubectl prints it.
 const CLUSTER: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
@@ -30,213 +31,154 @@ const CLUSTER: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
  "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}
 ]}"#;
 
-/// What is told on standard error of a rehearsal that ends with 2.
-fn refused(folder: &tempfile::TempDir, arguments: &[&str]) -> String {
-    let ended = rehearse(folder.path(), arguments);
-    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{}", ended.stderr);
-    ended.stderr
+/// A rehearsal that is refused because of its input.
+#[track_caller]
+fn refused(dir: &Workdir, arguments: &str) -> Ran {
+    dir.run(&format!("rehearse {arguments}")).ends(2).prints("")
 }
 
 #[test]
 fn mistakes_in_files_have_their_place() {
-    let folder = write(&[
+    let dir = Workdir::new([
         ("typo.yaml", &plan("a", "  cordn: true\n")),
         ("broken.yaml", "a: [\n"),
         ("empty.yaml", "kind: ConfigMap\n"),
         ("good.yaml", &plan("a", "")),
         ("twice.yaml", &plan("a", "")),
     ]);
-    for (arguments, told) in [
-        (&["none.yaml"][..], "error: none.yaml: no such file or folder"),
+    for (arguments, message) in [
+        ("none.yaml", "none.yaml: no such file or folder"),
+        ("typo.yaml", "typo.yaml:10:3: a Plan has no field spec.cordn"),
+        ("broken.yaml", "broken.yaml:"),
+        ("empty.yaml", "there is no Plan in these files"),
         (
-            &["typo.yaml"],
-            "error: typo.yaml:10:3: a Plan has no field spec.cordn",
-        ),
-        (&["broken.yaml"], "error: broken.yaml:"),
-        (&["empty.yaml"], "error: there is no Plan in these files"),
-        (
-            &["good.yaml", "twice.yaml"],
-            "error: twice.yaml:1: Plan system-upgrade/a is already in good.yaml:1",
+            "good.yaml twice.yaml",
+            "twice.yaml:1: Plan system-upgrade/a is defined in good.yaml:1 already",
         ),
         (
-            &["good.yaml", "--plan", "b"],
-            "error: --plan b: there is no such Plan in these files, only a",
+            "good.yaml --plan b",
+            "there is no Plan \"b\" in these files; the Plans are system-upgrade/a",
         ),
         (
-            &["good.yaml", "-n", "other"],
-            "error: --namespace other: there is no Plan in it, only in system-upgrade",
+            "good.yaml -n other",
+            "--namespace other: this namespace has no Plan; the Plans are in system-upgrade",
         ),
         (
-            &["good.yaml", "--config", "none.yaml"],
-            "error: none.yaml: No such file or directory",
+            "good.yaml --config none.yaml",
+            "none.yaml: No such file or directory",
         ),
     ] {
-        let error = refused(&folder, arguments);
-        assert!(error.starts_with(told), "{arguments:?}: {error}");
+        refused(&dir, arguments).err_starts(&format!("error: {message}"));
     }
 }
 
 #[test]
 fn mistakes_in_flags_say_what_is_allowed() {
-    let folder = write(&[("plan.yaml", &plan("a", ""))]);
-    for (arguments, told) in [
-        (&["--nodes", "0"][..], "must be a number from 1 to 20000"),
-        (&["--upgrade", "9m..4m"], "the range ends before it begins"),
+    let dir = with_plan("a", "");
+    for (arguments, message) in [
+        ("--nodes 0", "must be a number from 1 to 20000"),
+        ("--upgrade 9m..4m", "the range ends before it begins"),
+        ("--drain 5", "\"5\" is not a duration such as 90s, 5m or 1h30m"),
+        ("--fail 200%", "\"200%\" is not a share from 1% to 100%"),
         (
-            &["--drain", "5"],
-            "\"5\" is not a duration such as 90s, 5m or 1h30m",
+            "--fail nod-1",
+            "--fail nod-1: the cluster has no such node; did you mean node-1?",
         ),
-        (&["--fail", "200%"], "\"200%\" is not a share from 1% to 100%"),
-        (
-            &["--fail", "nod-1"],
-            "--fail nod-1: there is no such node; did you mean node-1?",
-        ),
-        (
-            &["--start", "tomorrow"],
-            "write a time such as 2026-03-06T22:00:00Z",
-        ),
-        (&["--nodes", "3", "--snapshot", "x"], "cannot be used with"),
-        (&["--version", "v1", "--online"], "cannot be used with"),
-        (&["--seed", "x"], "invalid digit"),
+        ("--start tomorrow", "write a time such as 2026-03-06T22:00:00Z"),
+        ("--nodes 3 --snapshot x", "cannot be used with"),
+        ("--version v1 --online", "cannot be used with"),
+        ("--seed x", "invalid digit"),
     ] {
-        let error = refused(&folder, &[&["plan.yaml"], arguments].concat());
-        assert!(error.contains(told), "{arguments:?}: {error}");
+        refused(&dir, &format!("plan.yaml {arguments}")).err_has(message);
     }
-    assert!(
-        refused(&folder, &[]).contains("<PLAN>"),
-        "a Plan or a snapshot is needed"
-    );
+    // A Plan or a snapshot is needed.
+    refused(&dir, "").err_has("<PLAN>");
 }
 
 #[test]
 fn mistakes_in_snapshots_say_what_was_found() {
-    let folder = write(&[
-        ("plan.yaml", &plan("a", "")),
-        ("pods.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n"),
-        ("broken.json", "{\"a\":\n[}"),
-    ]);
-    let of = |name: &str| refused(&folder, &["plan.yaml", "--snapshot", name]);
-    assert!(
-        of("pods.yaml")
-            .starts_with("error: pods.yaml: there is no Node in it, only 1 Pod; a snapshot is what")
-    );
-    assert!(of("broken.json").starts_with("error: broken.json:2: this is neither YAML nor JSON"));
-    assert!(of("none.yaml").starts_with("error: none.yaml: No such file"));
-    let error = refused(&folder, &["-", "--snapshot", "-"]);
-    assert!(error.contains("cannot both come from standard input"), "{error}");
+    let dir = with_plan("a", "");
+    dir.write("pods.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n");
+    dir.write("broken.json", "{\"a\":\n[}");
+    for (name, message) in [
+        (
+            "pods.yaml",
+            ": there is no Node in it, only 1 Pod; a snapshot is what",
+        ),
+        ("broken.json", ":2: this is neither YAML nor JSON"),
+        ("none.yaml", ": No such file"),
+    ] {
+        let ran = refused(&dir, &format!("plan.yaml --snapshot {name}"));
+        ran.err_starts(&format!("error: {name}{message}"));
+    }
+    refused(&dir, "- --snapshot -").err_has("cannot both come from standard input");
 }
 
 #[test]
 fn plans_come_from_standard_input_with_what_they_need() {
-    let folder = write(&[]);
     let secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: system-upgrade}\n";
     let text = plan("a", "  secrets: [{name: s, path: /s}]\n");
-    let ended = with_input(
-        folder.path(),
-        &["-", "--nodes", "3", "-q"],
-        &format!("{text}{secret}"),
-    );
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(!ended.stderr.contains("Secret"), "{}", ended.stderr);
-    let ended = with_input(folder.path(), &["-", "--nodes", "3", "-q"], &text);
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(
-        ended
-            .stderr
-            .contains("assumed: Secret system-upgrade/s is there, and empty"),
-        "{}",
-        ended.stderr
-    );
+    let rehearse = |input: &str| {
+        Workdir::new([])
+            .run_with("rehearse - --nodes 3 -q", &[], input)
+            .ends(0)
+    };
+    rehearse(&format!("{text}{secret}")).err_lacks("Secret");
+    rehearse(&text).err_has("assumed: Secret system-upgrade/s exists and is empty");
 }
 
 #[test]
 fn plans_of_several_namespaces_need_a_choice() {
     let other = plan("b", "").replace("namespace: system-upgrade", "namespace: other");
-    let folder = write(&[("plans.yaml", &format!("{}---\n{other}", plan("a", "")))]);
-    let error = refused(&folder, &["plans.yaml"]);
-    assert!(
-        error.contains("in 2 namespaces (other, system-upgrade)") && error.contains("--namespace"),
-        "{error}"
-    );
-    let ended = rehearse(
-        folder.path(),
-        &["plans.yaml", "--namespace", "other", "--nodes", "3", "-o", "json"],
-    );
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert_eq!(ended.json()["plans"].as_array().unwrap().len(), 1);
-    assert!(
-        ended
-            .stderr
-            .contains("Plan system-upgrade/a is not in the controller's namespace"),
-        "{}",
-        ended.stderr
-    );
+    let dir = Workdir::new([("plans.yaml", &format!("{}---\n{other}", plan("a", "")))]);
+    let ran = refused(&dir, "plans.yaml").err_has("--namespace");
+    ran.err_has("in 2 namespaces (other, system-upgrade)");
+    let ran = dir
+        .run("rehearse plans.yaml --namespace other --nodes 3 -o json")
+        .ends(0);
+    assert_eq!(ran.json()["plans"].as_array().unwrap().len(), 1);
+    ran.err_has("Plan system-upgrade/a: skipped, it is not in the controller's namespace");
 }
 
 #[test]
-fn a_version_that_somebody_else_fills_in_is_assumed() {
+fn a_version_that_a_tool_fills_in_is_assumed() {
     let text = plan("a", "").replace("version: v1.34.1", "version: ${VERSION}");
-    let folder = write(&[("plan.yaml", &text)]);
-    let ended = rehearse(
-        folder.path(),
-        &["plan.yaml", "--nodes", "3", "--version", "v1.40.2", "-o", "json"],
-    );
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert_eq!(ended.json()["plans"][0]["version"], "v1.40.2");
-    assert!(
-        ended
-            .stderr
-            .contains("assumed: Plan a: version v1.40.2 for ${VERSION}"),
-        "{}",
-        ended.stderr
-    );
+    let dir = Workdir::new([("plan.yaml", &text)]);
+    let ran = dir
+        .run("rehearse plan.yaml --nodes 3 --version v1.40.2 -o json")
+        .ends(0);
+    assert_eq!(ran.json()["plans"][0]["version"], "v1.40.2");
+    ran.err_has("assumed: Plan a: version v1.40.2 replaces ${VERSION}");
 }
 
 #[test]
 fn a_snapshot_goes_on_where_the_cluster_was() {
-    let text = plan("a", "  drain: {}\n");
-    let folder = write(&[
-        ("plan.yaml", &text),
-        ("ready.json", &CLUSTER.replace("WEB2", "True")),
-        (
-            "unready.json",
-            &CLUSTER.replace("WEB2", "False").replace(
-                r#""Ready", "status": "True"}]}}"#,
-                r#""Ready", "status": "False"}]}}"#,
-            ),
-        ),
-    ]);
-    let run = |name: &str| rehearse(folder.path(), &["plan.yaml", "--snapshot", name, "-o", "json"]);
-    let ended = run("ready.json");
-    let report = ended.json();
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert_eq!(report["start"], "2026-02-02T10:00:00Z", "the newest time in it");
+    let dir = with_plan("a", "  drain: {}\n");
+    dir.write("ready.json", CLUSTER.replace("WEB2", "True"));
+    let ready = r#""Ready", "status": "True"}]}}"#;
+    let none_is_ready = CLUSTER
+        .replace("WEB2", "False")
+        .replace(ready, &ready.replace("True", "False"));
+    dir.write("unready.json", none_is_ready);
+    let ran = dir
+        .run("rehearse plan.yaml --snapshot ready.json -o json")
+        .ends(0);
+    let report = ran.json();
+    // The newest time in the snapshot.
+    assert_eq!(report["start"], "2026-02-02T10:00:00Z");
     assert_eq!(
         (&report["nodes"], &report["plans"][0]["done"]),
         (&2.into(), &2.into())
     );
-    assert!(
-        ended
-            .stderr
-            .contains("assumed: 2 nodes as they were at 2026-02-02T10:00:00Z"),
-        "{}",
-        ended.stderr
-    );
-    // Where no pod is ready, and none will be, the budget lets none of them go.
-    let ended = run("unready.json");
-    assert_eq!(ended.code, 1, "{}", ended.stdout);
-    assert!(
-        ended
-            .stderr
-            .contains("assumed: 2 pods are not ready, which does not change"),
-        "{}",
-        ended.stderr
-    );
-    let line = ended.stderr.lines().last().unwrap();
-    assert!(
-        line.starts_with("would fail: Plan a failed on ") && line.contains("shop/web"),
-        "{line}"
-    );
+    ran.err_has("assumed: 2 nodes as in the snapshot of 2026-02-02T10:00:00Z");
+    // No pod is Ready or will be, so the budget allows no eviction.
+    let ran = dir
+        .run("rehearse plan.yaml --snapshot unready.json -o json")
+        .ends(1);
+    let ran = ran.err_has("assumed: 2 pods are not ready and stay so");
+    let line = ran.err.lines().last().unwrap();
+    let is_named = line.starts_with("would fail: Plan a failed on ") && line.contains("shop/web");
+    assert!(is_named, "{line}");
 }
 
 #[test]
@@ -246,53 +188,102 @@ fn a_snapshot_with_plans_needs_no_files() {
  "spec": {"concurrency": 1, "channel": "https://example.com/c", "nodeSelector": {}, "upgrade": {"image": "i"}},
  "status": {"latestVersion": "v1.33.9"}}
 ]}"#;
-    let text = CLUSTER.replace("WEB2", "True").replace("\n]}", on_cluster);
-    let folder = write(&[("cluster.json", &text), ("plan.yaml", &plan("a", ""))]);
-    let ended = rehearse(folder.path(), &["--snapshot", "cluster.json", "-o", "json"]);
-    let report = ended.json();
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert_eq!(report["plans"][0]["name"], "live");
-    assert_eq!(
-        report["plans"][0]["version"], "v1.33.9",
-        "what the channel said last"
+    let dir = with_plan("a", "");
+    dir.write(
+        "cluster.json",
+        CLUSTER.replace("WEB2", "True").replace("\n]}", on_cluster),
     );
-    assert_eq!(report["turns"].as_array().unwrap().len(), 2);
-    // The order follows from the UIDs, which are those of the cluster: another seed changes times and nothing else.
-    let order = |seed: &str| -> Vec<String> {
-        let report = rehearse(
-            folder.path(),
-            &["--snapshot", "cluster.json", "-o", "json", "--seed", seed],
-        )
-        .json();
-        let turns = report["turns"].as_array().unwrap();
+    let rehearse = |arguments: &str| {
+        let line = format!("rehearse {arguments} --snapshot cluster.json -o json");
+        dir.run(&line).ends(0).json()
+    };
+    let report = rehearse("");
+    assert_eq!(report["plans"][0]["name"], "live");
+    // The version that the channel gave last.
+    assert_eq!(report["plans"][0]["version"], "v1.33.9");
+    // The order follows from the cluster's UIDs; another seed changes only times.
+    let order = |seed: u8| -> Vec<String> {
+        let report = rehearse(&format!("--seed {seed}"));
+        let turns = report["turns"].as_array().unwrap().iter();
         turns
-            .iter()
             .map(|turn| turn["node"].as_str().unwrap().to_owned())
             .collect()
     };
-    for seed in ["2", "3", "4", "5"] {
-        assert_eq!(order(seed), order("1"));
+    let first = order(1);
+    assert_eq!(first.len(), 2);
+    for seed in 2..=5 {
+        assert_eq!(order(seed), first);
     }
-    let ended = rehearse(
-        folder.path(),
-        &["plan.yaml", "--snapshot", "cluster.json", "-o", "json"],
-    );
-    let report = ended.json();
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    let plans: Vec<_> = report["plans"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|plan| {
-            (
-                plan["name"].as_str().unwrap(),
-                plan["rehearsed"].as_bool().unwrap(),
-            )
-        })
+    // The Plans of the cluster run beside those of the files.
+    let report = rehearse("plan.yaml");
+    let plans = report["plans"].as_array().unwrap().iter();
+    let plans: Vec<_> = plans
+        .map(|plan| (plan["name"].as_str().unwrap(), &plan["rehearsed"]))
         .collect();
-    assert_eq!(
-        plans,
-        [("a", true), ("live", false)],
-        "what is on the cluster goes on beside it"
-    );
+    assert_eq!(plans, [("a", &true.into()), ("live", &false.into())]);
+}
+
+#[test]
+fn a_null_field_is_dropped_and_placeholders_are_replaced_or_left_out() {
+    for (from, to, note) in [
+        ("", "  cordon: null\n", ""),
+        ("", "  drain:\n", ""),
+        (
+            "",
+            "  jobActiveDeadlineSecs: ${SECONDS}\n",
+            "left out, spec.jobActiveDeadlineSecs is the placeholder",
+        ),
+        (
+            "",
+            "  suspend: #@ data.values.suspend\n",
+            "left out, spec.suspend is the placeholder",
+        ),
+        (
+            "concurrency: 2",
+            "concurrency: ${N}",
+            "assumed: Plan a: concurrency 1 replaces the placeholder in concurrency",
+        ),
+        (
+            "concurrency: 2",
+            "concurrency: #@ n",
+            "assumed: Plan a: concurrency 1 replaces the placeholder in concurrency",
+        ),
+        (
+            "concurrency: 2",
+            "maxConcurrent: '{{ .Values.n }}'",
+            "assumed: Plan a: concurrency 1 replaces the placeholder in maxConcurrent",
+        ),
+        (
+            "version: v1.34.1",
+            "version: #@ data.values.version",
+            "version v1.34.1 replaces #@ data.values.version",
+        ),
+        (
+            "version: v1.34.1",
+            "version: \"@VERSION@\"",
+            "version v1.34.1 replaces @VERSION@",
+        ),
+        (
+            "version: v1.34.1",
+            "version: TODO",
+            "version v1.34.1 replaces TODO",
+        ),
+    ] {
+        let text = match from {
+            "" => plan("a", to),
+            from => plan("a", "").replace(from, to),
+        };
+        assert!(text.contains(to), "{text}");
+        let dir = Workdir::new([("plan.yaml", &text)]);
+        dir.run("rehearse plan.yaml --nodes 2").ends(0).err_has(note);
+    }
+}
+
+#[test]
+fn plan_takes_a_name_with_its_namespace() {
+    let dir = with_plan("a", "");
+    for (name, code) in [("system-upgrade/a", 0), ("a", 0), ("other/a", 2)] {
+        dir.run(&format!("rehearse plan.yaml --nodes 2 --plan {name}"))
+            .ends(code);
+    }
 }

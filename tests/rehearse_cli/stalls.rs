@@ -1,8 +1,9 @@
-//! Plans that would not come to their end: each ends with 1, and the last line says why.
+//! Plans that would stall: exit code 1, and the reason in the last line.
 
-use super::{plan, rehearse, write};
+use super::{plan, with_plan};
+use crate::workdir::{Ran, Workdir};
 
-/// A Deployment of two pods whose budget lets none of them go.
+/// A Deployment of two pods whose budget allows no eviction.
 const LOCKED: &str = "---
 apiVersion: apps/v1
 kind: Deployment
@@ -18,52 +19,56 @@ metadata: {name: db, namespace: data}
 spec: {maxUnavailable: 0, selector: {matchLabels: {app: db}}}
 ";
 
+/// A rehearsal of these Plans on four nodes.
+fn rehearsed(text: &str, arguments: &str) -> Ran {
+    let dir = Workdir::new([("plan.yaml", text)]);
+    dir.run(&format!("rehearse plan.yaml -q --nodes 4 {arguments}"))
+}
+
 /// The last line of a rehearsal that ends with 1.
-fn reason(text: &str, arguments: &[&str]) -> String {
-    let folder = write(&[("plan.yaml", text)]);
-    let ended = rehearse(folder.path(), &[&["plan.yaml", "-q"], arguments].concat());
-    assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);
-    ended.last_line().to_owned()
+#[track_caller]
+fn reason(text: &str, arguments: &str) -> String {
+    rehearsed(text, arguments).ends(1).last_line().to_owned()
+}
+
+/// Checks the beginning of a line, and what is in it.
+#[track_caller]
+fn says(line: &str, begins: &str, parts: &[&str]) {
+    assert!(line.starts_with(begins), "{line}");
+    for part in parts {
+        assert!(line.contains(part), "{part:?} is not in {line}");
+    }
 }
 
 #[test]
 fn a_budget_that_never_allows_is_named() {
     let forever = plan("locked", "  jobActiveDeadlineSecs: 0\n  drain: {}\n") + LOCKED;
-    let line = reason(&forever, &["--nodes", "4"]);
-    assert!(
-        line.starts_with("would stall: Plan locked gets no further on node-"),
-        "{line}"
+    let waits = [" waits for PodDisruptionBudget db "];
+    says(
+        &reason(&forever, ""),
+        "would stall: Plan locked makes no progress on node-",
+        &waits,
     );
-    assert!(line.contains(" waits for PodDisruptionBudget db "), "{line}");
-    let ends = plan("locked", "  drain: {}\n") + LOCKED;
-    let line = reason(&ends, &["--nodes", "4"]);
-    assert!(
-        line.starts_with("would fail: Plan locked failed on node-"),
-        "{line}"
+    let ran = rehearsed(&(plan("locked", "  drain: {}\n") + LOCKED), "").ends(1);
+    let failed = "would fail: Plan locked failed on node-";
+    says(
+        ran.last_line(),
+        failed,
+        &["DeadlineExceeded", "PodDisruptionBudget data/db"],
     );
-    assert!(
-        line.contains("DeadlineExceeded") && line.contains("PodDisruptionBudget data/db"),
-        "{line}"
-    );
-    let folder = write(&[("plan.yaml", &ends)]);
-    let text = rehearse(folder.path(), &["plan.yaml", "-q", "--nodes", "4"]).stdout;
-    assert!(
-        text.contains("PodDisruptionBudget data/db never lets a pod go"),
-        "{text}"
-    );
-    let past = plan("locked", "  drain: {disableEviction: true}\n") + LOCKED;
-    let folder = write(&[("plan.yaml", &past)]);
-    assert_eq!(
-        rehearse(folder.path(), &["plan.yaml", "-q", "--nodes", "4"]).code,
-        0
-    );
+    ran.out_has("PodDisruptionBudget data/db allows no eviction");
+    rehearsed(
+        &(plan("locked", "  drain: {disableEviction: true}\n") + LOCKED),
+        "",
+    )
+    .ends(0);
 }
 
 #[test]
-fn a_window_that_never_opens_is_told() {
+fn a_window_that_never_opens_is_reported() {
     let never = "  window: {startTime: '22:00', endTime: '23:00'}\n";
     assert_eq!(
-        reason(&plan("closed", never), &["--nodes", "4"]),
+        reason(&plan("closed", never), ""),
         "would stall: Plan closed starts no node: WindowClosed: spec.window is closed and never opens (never \
          22:00:00-23:00:00 UTC); 3 nodes are left waiting"
     );
@@ -85,37 +90,93 @@ fn a_dependency_that_never_completes_is_followed_to_its_cause() {
     let prepare = "  jobActiveDeadlineSecs: 0\n  prepare: {image: i, args: [prepare, servers]}\n";
     let agents = plan("agents", prepare);
     assert_eq!(
-        reason(&agents, &["--nodes", "4"]),
-        "would stall: Plan agents gets no further: 2 nodes wait in `prepare` for Plan servers, which is neither in the files \
-         nor on the cluster"
+        reason(&agents, ""),
+        "would stall: Plan agents makes no progress: 2 nodes wait in `prepare` for Plan servers, which is neither in the files \
+         nor on the cluster; apply Plan servers too, or name another one in spec.prepare.args"
     );
     let both = agents + SERVERS;
-    let line = reason(&both, &["--nodes", "4", "--fail", "control-1"]);
-    assert!(
-        line.starts_with("would fail: Plan servers failed on control-1: "),
-        "{line}"
+    let failed = "would fail: Plan servers failed on control-1: ";
+    says(
+        &reason(&both, "--fail control-1"),
+        failed,
+        &["made to fail by --fail"],
     );
-    assert!(line.contains("made to fail by --fail"), "{line}");
     let suspended = both.clone() + "  suspend: true\n";
     assert_eq!(
-        reason(&suspended, &["--nodes", "4"]),
+        reason(&suspended, ""),
         "would stall: Plan servers starts no node: Suspended: spec.suspend is true; 1 node is left waiting"
     );
-    let folder = write(&[("plan.yaml", &both)]);
+    rehearsed(&both, "").ends(0);
+}
+
+/// If the Plan of the servers has another name, the control plane is upgraded nevertheless, but the script of K3s and
+/// RKE2 looks for the Plan first.
+#[test]
+fn a_prepare_that_waits_for_a_plan_that_does_not_exist_never_ends() {
+    let agents = |args: &str, more: &str| {
+        let prepare = format!("  prepare: {{image: rancher/k3s-upgrade, args: {args}}}\n{more}");
+        plan("agents", &prepare) + SERVERS
+    };
+    let forever = "  jobActiveDeadlineSecs: 0\n";
     assert_eq!(
-        rehearse(folder.path(), &["plan.yaml", "-q", "--nodes", "4"]).code,
-        0
+        reason(&agents("[prepare, server]", forever), ""),
+        "would stall: Plan agents makes no progress: 2 nodes wait in `prepare` for Plan server, which is neither in the files \
+         nor on the cluster; did you mean Plan servers?"
+    );
+    let failed = "would fail: Plan agents failed on node-";
+    let waited = "; `prepare` waited 15m15s for Plan server, which is neither in the files nor on the cluster; did you";
+    says(
+        &reason(&agents("[prepare, server]", ""), ""),
+        failed,
+        &["DeadlineExceeded", waited],
+    );
+    assert_eq!(
+        reason(&agents("[prepare, agents]", forever), ""),
+        "would stall: Plan agents makes no progress: 2 nodes wait in `prepare` for Plan agents itself, which is applying while \
+         it waits; name the Plan of the control-plane nodes in spec.prepare.args"
+    );
+    let nameless = reason(&agents("[prepare]", ""), "");
+    says(&nameless, failed, &["without the name of a Plan"]);
+    let newer = agents("[prepare, servers]", forever).replacen("v1.34.1", "v1.34.2", 1);
+    let line = reason(&newer, "");
+    assert!(
+        line.ends_with(
+            "wait in `prepare` for control-plane nodes of version v1.34.2, and control-1 runs v1.34.1; Plan servers has v1.34.1; \
+             give both Plans the same version"
+        ),
+        "{line}"
     );
 }
 
 #[test]
-fn a_selector_that_finds_nothing_is_told() {
+fn two_plans_that_wait_for_each_other_never_end() {
+    let prepare = |plan: &str| {
+        format!("  jobActiveDeadlineSecs: 0\n  prepare: {{image: i, args: [prepare, {plan}]}}\n")
+    };
+    let both = plan("agents", &prepare("servers")) + SERVERS + &prepare("agents");
+    let line = reason(&both, "");
+    assert!(line.starts_with("would stall: Plan "), "{line}");
+    assert!(line.ends_with("; remove `prepare` from one of the two"), "{line}");
+}
+
+#[test]
+fn a_plan_that_is_left_out_is_named_where_another_one_waits_for_it() {
+    let prepare = "  jobActiveDeadlineSecs: 0\n  prepare: {image: i, args: [prepare, servers]}\n";
+    rehearsed(&(plan("agents", prepare) + SERVERS), "--plan agents")
+        .ends(1)
+        .err_has(
+            "Plan agents waits in `prepare` for Plan servers, which --plan leaves out: add --plan servers",
+        );
+}
+
+#[test]
+fn a_selector_without_a_match_is_reported() {
     let none = plan("none", "").replace(
         "operator: DoesNotExist}",
         "operator: DoesNotExist}, {key: node-role.kubernetes.io/control-plane, operator: Exists}",
     );
     assert_eq!(
-        reason(&none, &[]),
+        reason(&none, ""),
         "would fail: Plan none selects no node: its spec.nodeSelector contradicts itself about \
          node-role.kubernetes.io/control-plane"
     );
@@ -125,35 +186,29 @@ fn a_selector_that_finds_nothing_is_told() {
         "{matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]}",
         "{matchLabels: {gpu: 'yes'}}",
     );
-    let folder = write(&[("plan.yaml", &text), ("cluster.yaml", snapshot)]);
-    let ended = rehearse(folder.path(), &["plan.yaml", "--snapshot", "cluster.yaml"]);
-    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    let dir = Workdir::new([("plan.yaml", &text), ("cluster.yaml", snapshot)]);
+    let ran = dir.run("rehearse plan.yaml --snapshot cluster.yaml").ends(1);
     assert_eq!(
-        ended.last_line(),
+        ran.last_line(),
         "would fail: Plan gpu selects no node: none of 1 node has the label gpu=yes"
     );
 }
 
 #[test]
-fn a_failed_node_keeps_its_slot_and_is_told_with_its_last_words() {
-    let line = reason(
-        &plan("some", "  cordon: true\n"),
-        &["--nodes", "8", "--fail", "node-2"],
-    );
-    assert!(
-        line.starts_with("would fail: Plan some failed on node-2: "),
-        "{line}"
-    );
-    assert!(
-        line.ends_with("made to fail by --fail"),
-        "all others are done: {line}"
-    );
-    let line = reason(
-        &plan("some", ""),
-        &["--nodes", "12", "--fail", "node-1,node-2,50%"],
-    );
-    assert!(
-        line.contains(" (and on 1 more node): ") && line.contains("nodes are left waiting"),
-        "{line}"
+fn a_failed_node_keeps_its_slot_and_is_reported_with_its_termination_message() {
+    let ran = with_plan("some", "  cordon: true\n")
+        .run("rehearse plan.yaml -q --nodes 8 --fail node-2")
+        .ends(1);
+    let line = ran.last_line();
+    says(line, "would fail: Plan some failed on node-2: ", &[]);
+    // All others are done.
+    assert!(line.ends_with("made to fail by --fail"), "{line}");
+    let ran = with_plan("some", "")
+        .run("rehearse plan.yaml -q --nodes 12 --fail node-1,node-2,50%")
+        .ends(1);
+    says(
+        ran.last_line(),
+        "would fail: ",
+        &[" (and on 1 more node): ", "nodes are left waiting"],
     );
 }

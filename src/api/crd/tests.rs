@@ -1,13 +1,17 @@
-//! The definition against `tests/fixtures/suc-schema.txt`: every fact of system-upgrade-controller's schema (type, format,
-//! bounds, defaults, required fields), one line a field, without its descriptions. The cluster test `schema` asks an API
-//! server the same.
+//! Compares the definition with `tests/fixtures/suc-schema.txt`, which lists type, format, bounds, defaults and
+//! required fields of system-upgrade-controller's schema, one line per field. The cluster test `schema` checks the same
+//! with an API server.
+
+mod reference;
+pub(crate) mod sample;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::*;
+use crate::api::{PlanSpec, PlanStatus};
 
-/// One line for each schema from `path` down: its type, then everything else in it but the description, by name.
+/// One line for each schema from `path` down: its type and its other properties by name, without the description.
 fn facts(schema: &JSONSchemaProps, path: &str, lines: &mut Vec<String>) {
     let json = serde_json::to_value(schema).unwrap();
     let words: BTreeMap<_, _> = json.as_object().unwrap().iter().collect();
@@ -42,12 +46,8 @@ fn facts(schema: &JSONSchemaProps, path: &str, lines: &mut Vec<String>) {
 }
 
 fn list(value: &serde_json::Value, sorted: bool) -> String {
-    let mut words: Vec<_> = value
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|word| word.as_str().unwrap())
-        .collect();
+    let words = value.as_array().unwrap().iter();
+    let mut words: Vec<_> = words.map(|word| word.as_str().unwrap()).collect();
     if sorted {
         words.sort_unstable();
     }
@@ -74,19 +74,15 @@ fn nothing_of_system_upgrade_controller_s_schema_is_changed_and_only_our_fields_
         .filter(|line| !line.starts_with('#'))
         .map(str::to_owned)
         .collect();
-    let ours: Vec<_> = facts_of(&plans())
-        .into_iter()
-        .filter(|line| !is_own(line))
-        .collect();
+    let mut ours = facts_of(&plans());
+    ours.retain(|line| !is_own(line));
     assert_eq!(ours.join("\n"), theirs.join("\n"));
 }
 
 #[test]
 fn our_own_fields_have_no_default_and_are_not_required() {
-    let own: Vec<_> = facts_of(&plans())
-        .into_iter()
-        .filter(|line| is_own(line))
-        .collect();
+    let mut own = facts_of(&plans());
+    own.retain(|line| is_own(line));
     assert!(own.len() > OWN_FIELDS.len(), "{own:#?}");
     for line in own {
         for word in ["default=", "required=", "nullable=", "validations=", "uint"] {
@@ -142,35 +138,33 @@ fn every_field_is_described() {
     walk(served_schema(&plans()).unwrap(), "");
 }
 
-#[test]
-fn the_committed_definition_is_the_one_that_is_registered() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds/plans.upgrade.cattle.io.yaml");
-    let yaml = to_yaml().unwrap();
+fn assert_committed(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os("REFIT_UPDATE").is_some() {
-        std::fs::write(&path, &yaml).unwrap();
+        std::fs::write(&path, text).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        committed == yaml,
-        "{} is stale: REFIT_UPDATE=1 cargo test --lib crd",
-        path.display()
-    );
+    assert!(committed == text, "{file} is stale: just generate");
+}
+
+#[test]
+fn the_committed_reference_has_every_field() {
+    assert_committed("docs/plan.md", &reference::markdown());
+}
+
+#[test]
+fn the_committed_definition_is_the_one_that_is_registered() {
+    let yaml = to_yaml().unwrap();
+    assert_committed("crds/plans.upgrade.cattle.io.yaml", &yaml);
     let read: CustomResourceDefinition = serde_saphyr::from_str(&yaml).unwrap();
     assert_eq!(read, plans());
 }
 
-/// Our definition, changed at one place of the schema.
+/// refit's CRD with a change of the schema.
 fn changed(change: impl FnOnce(&mut JSONSchemaProps)) -> CustomResourceDefinition {
     let mut crd = plans();
-    change(
-        crd.spec.versions[0]
-            .schema
-            .as_mut()
-            .unwrap()
-            .open_api_v3_schema
-            .as_mut()
-            .unwrap(),
-    );
+    let validation = crd.spec.versions[0].schema.as_mut().unwrap();
+    change(validation.open_api_v3_schema.as_mut().unwrap());
     crd
 }
 
@@ -183,14 +177,12 @@ fn a_definition_that_prunes_our_fields_is_told_from_one_that_does_not() {
     assert_eq!(missing_fields(&plans()), Vec::<String>::new());
 
     let of_suc = changed(|root| {
-        for [name, field] in OWN_FIELDS {
+        for &[name, field] in OWN_FIELDS.iter() {
             part(root, name).properties.as_mut().unwrap().remove(field);
         }
     });
-    assert_eq!(
-        missing_fields(&of_suc),
-        OWN_FIELDS.map(|[part, field]| format!("{part}.{field}"))
-    );
+    let own = OWN_FIELDS.iter().map(|[part, field]| format!("{part}.{field}"));
+    assert_eq!(missing_fields(&of_suc), own.collect::<Vec<_>>());
 
     let of_an_older_refit = changed(|root| {
         let active = part(part(root, "status"), "active");
@@ -208,16 +200,53 @@ fn a_definition_that_prunes_our_fields_is_told_from_one_that_does_not() {
             .unwrap()
             .remove("exclusive");
     });
-    assert_eq!(missing_fields(&without_a_field_of_suc), Vec::<String>::new());
-}
-
-#[test]
-fn a_definition_that_keeps_unknown_fields_misses_nothing() {
     let keeps_all = changed(|root| {
         root.properties = None;
         root.x_kubernetes_preserve_unknown_fields = Some(true);
     });
-    assert_eq!(missing_fields(&keeps_all), Vec::<String>::new());
+    for complete in [without_a_field_of_suc, keeps_all] {
+        assert_eq!(missing_fields(&complete), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn every_field_of_the_spec_is_read_and_written_under_the_name_that_the_schema_has() {
+    let sample = sample::spec();
+    let read: PlanSpec = serde_json::from_value(sample.clone().into()).unwrap();
+    assert_eq!(
+        serde_json::to_value(read).unwrap(),
+        serde_json::Value::Object(sample)
+    );
+}
+
+#[test]
+fn a_patch_of_the_whole_status_clears_what_it_does_not_have() {
+    let empty = status_patch(&PlanStatus::default());
+    for [part, field] in OWN_FIELDS.iter().filter(|[part, _]| *part == "status") {
+        assert_eq!(empty.get(field), Some(&json!(null)), "{part}.{field}");
+    }
+    let status: PlanStatus = serde_json::from_value(json!({
+        "conditions": [{"type": "Complete", "status": "True"}],
+        "applying": ["a"],
+        "channel": {"url": "u"},
+        "active": [{"name": "a", "phase": "Waiting"}],
+    }))
+    .unwrap();
+    let patch = status_patch(&status);
+    assert_eq!(
+        patch["conditions"],
+        json!([{"type": "Complete", "status": "True"}]),
+        "a merge patch replaces lists"
+    );
+    assert_eq!(patch["active"], json!([{"name": "a", "phase": "Waiting"}]));
+    assert_eq!(patch["applying"], json!(["a"]));
+    assert_eq!(patch["latestHash"], json!(null));
+    let mut channel = patch["channel"].as_object().unwrap().clone();
+    assert_eq!(channel.remove("url"), Some(json!("u")));
+    assert!(
+        channel.len() >= 12 && channel.values().all(serde_json::Value::is_null),
+        "{channel:?}"
+    );
 }
 
 #[test]

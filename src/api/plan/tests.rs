@@ -1,10 +1,10 @@
-//! Reading what an API server stores: every Plan of `tests/fixtures/schema-cases.yaml` that one admits.
+//! Parses what an API server stores: every Plan of `tests/fixtures/schema-cases.yaml` that one admits.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// Plans and statuses as they come from an API server, with what each case is about.
+/// Plans and statuses from an API server, with the description of each case.
 fn stored() -> Vec<(String, Value)> {
     let cases: Vec<Value> =
         serde_saphyr::from_str(include_str!("../../../tests/fixtures/schema-cases.yaml")).unwrap();
@@ -46,7 +46,7 @@ fn whatever_an_api_server_stores_can_be_read_and_written_back_unchanged() {
             assert_eq!(written["spec"], json!({"upgrade": {"image": ""}}), "{case}");
             written.as_object_mut().unwrap().remove("spec");
         }
-        // A quantity is text to us: the number 1 comes back as "1", which Kubernetes takes to be the same.
+        // refit keeps quantities as text: the number 1 comes back as "1", which is the same to Kubernetes.
         let same = |value: &Value| value.to_string().replace(r#""divisor":"1""#, r#""divisor":1"#);
         assert_eq!(same(&written), same(&stored), "{case}");
         compared += 1;

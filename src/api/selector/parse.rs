@@ -12,7 +12,6 @@ enum Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// The text of the token, for messages.
     fn text(self) -> &'a str {
         match self {
             Self::Word(text) | Self::Symbol(text) => text,
@@ -21,7 +20,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Reads a list of requirements, in the order of the text.
+/// Parses a list of requirements, in the order of the text.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut parser = Parser { rest: text };
     let mut requirements = Vec::new();
@@ -72,7 +71,7 @@ impl<'a> Parser<'a> {
             return found(token, ", expected: identifier");
         };
         let mut problems = Vec::new();
-        syntax::check_key("<nil>", key, &mut problems); // Go prints the path it does not have
+        syntax::check_key("<nil>", key, &mut problems); // Go prints the missing path as this
         if let Some(problem) = syntax::aggregate(problems) {
             return Err(SelectorError(problem));
         }
@@ -105,7 +104,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The one value of a comparison; none at all is the empty one.
+    /// The value of a comparison, which may be empty.
     fn value(&mut self) -> Result<&'a str, SelectorError> {
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return Ok("");
@@ -116,7 +115,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The values between parentheses. Where there is nothing before or after a comma there is an empty one.
+    /// The values between parentheses. Between two commas there is an empty value.
     fn set(&mut self) -> Result<Vec<&'a str>, SelectorError> {
         match self.next() {
             Token::Symbol("(") => {}
@@ -161,7 +160,7 @@ fn found<T>(token: Token<'_>, expected: &str) -> Result<T, SelectorError> {
     Err(SelectorError(format!("found '{}'{expected}", token.text())))
 }
 
-/// The first token of `text`, and what comes after it.
+/// Splits off the first token of `text`.
 fn lex(text: &str) -> (Token<'_>, &str) {
     let text = text.trim_start_matches(is_space);
     let Some(first) = text.chars().next() else {

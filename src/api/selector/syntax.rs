@@ -1,4 +1,4 @@
-//! What label keys and values look like, and how apimachinery words what is wrong with them.
+//! Syntax of label keys and values, with apimachinery's error messages.
 
 const MAX_LEN: usize = 63;
 const MAX_PREFIX_LEN: usize = 253;
@@ -13,7 +13,7 @@ const SUBDOMAIN_PROBLEM: &str = "a lowercase RFC 1123 subdomain must consist of 
      '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
      is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// All that keeps `key` from being the key of a label, in apimachinery's words.
+/// All errors of a label key, with apimachinery's messages.
 pub fn label_key_problems(key: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let name = match key.split_once('/') {
@@ -47,7 +47,7 @@ pub fn label_key_problems(key: &str) -> Vec<String> {
     problems
 }
 
-/// All that keeps `value` from being the value of a label, in apimachinery's words.
+/// All errors of a label value, with apimachinery's messages.
 pub fn label_value_problems(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if value.len() > MAX_LEN {
@@ -59,12 +59,12 @@ pub fn label_value_problems(value: &str) -> Vec<String> {
     problems
 }
 
-/// Adds what is wrong with a label key that stands at `path`.
+/// Adds the errors of a label key at `path`.
 pub(super) fn check_key(path: &str, key: &str, problems: &mut Vec<String>) {
     add_invalid(path, key, &label_key_problems(key), problems);
 }
 
-/// Adds what is wrong with a label value that stands at `path`.
+/// Adds the errors of a label value at `path`.
 pub(super) fn check_value(path: &str, value: &str, problems: &mut Vec<String>) {
     add_invalid(path, value, &label_value_problems(value), problems);
 }
@@ -79,7 +79,7 @@ fn add_invalid(path: &str, text: &str, details: &[String], problems: &mut Vec<St
     }
 }
 
-/// Several problems as one text: each once, in brackets when there is more than one.
+/// Joins errors without duplicates, in brackets if there are several.
 pub(super) fn aggregate(mut problems: Vec<String>) -> Option<String> {
     let mut seen = std::collections::BTreeSet::new();
     problems.retain(|problem| seen.insert(problem.clone()));
@@ -90,7 +90,7 @@ pub(super) fn aggregate(mut problems: Vec<String>) -> Option<String> {
     }
 }
 
-/// Starts and ends with a letter or digit, and has nothing but those and `-_.` between.
+/// Whether the text begins and ends with a letter or digit, and contains only those and `-_.`.
 fn is_word(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)
@@ -109,7 +109,7 @@ pub(in crate::api) fn is_subdomain(text: &str) -> bool {
     })
 }
 
-/// A list as JSON, which is how apimachinery shows a bad one; its empty list is a nil.
+/// A list as JSON, as apimachinery prints it; an empty list is nil there.
 pub(super) fn json_list(values: &[String]) -> String {
     if values.is_empty() {
         return "null".to_owned();
@@ -121,7 +121,7 @@ pub(super) fn json_list(values: &[String]) -> String {
     format!("[{}]", quoted.join(","))
 }
 
-/// Quotes as Go's `%q` does.
+/// Quotes as Go's `%q`.
 pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

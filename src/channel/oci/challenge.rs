@@ -2,16 +2,15 @@
 
 use http::HeaderValue;
 
-/// One way to say who asks.
+/// One authentication scheme with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Challenge {
-    /// `Basic`, `Bearer`, and what else there is.
+    /// `Basic`, `Bearer` or another scheme.
     pub(crate) scheme: String,
     parameters: Vec<(String, String)>,
 }
 
 impl Challenge {
-    /// The value of a parameter.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let found = self
             .parameters
@@ -21,7 +20,7 @@ impl Challenge {
     }
 }
 
-/// All challenges of an answer, in their order. What cannot be read ends its header.
+/// All challenges of a response, in their order. A syntax error ends its header.
 pub(crate) fn challenges<'a>(headers: impl IntoIterator<Item = &'a HeaderValue>) -> Vec<Challenge> {
     let mut all = Vec::new();
     for header in headers {
@@ -34,7 +33,7 @@ pub(crate) fn challenges<'a>(headers: impl IntoIterator<Item = &'a HeaderValue>)
     all
 }
 
-/// What is left of a header.
+/// The rest of a header.
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
@@ -43,7 +42,7 @@ impl<'a> Rest<'a> {
         let scheme = self.token()?.to_owned();
         let mut parameters = Vec::new();
         loop {
-            // A comma parts parameters as well as challenges: what follows it is a parameter if it has a `=`.
+            // Commas separate parameters as well as challenges: what follows is a parameter if it has a `=`.
             let before = self.0;
             self.0 = self.0.trim_start_matches([',', ' ', '\t']);
             let Some(parameter) = self.parameter() else {
@@ -52,7 +51,7 @@ impl<'a> Rest<'a> {
             };
             parameters.push(parameter);
         }
-        // The one value that some schemes have in place of parameters.
+        // Some schemes have one value instead of parameters.
         if parameters.is_empty() && self.0.starts_with(' ') {
             let end = self.0.find(',').unwrap_or(self.0.len());
             self.0 = &self.0[end..];
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_passed_over() {
+    fn an_unreadable_challenge_is_skipped() {
         assert_eq!(read(&["", " , ", "=", "\"x\""]), []);
         assert_eq!(read(&[r#"Bearer realm="open"#]), [challenge("Bearer", &[])]);
     }

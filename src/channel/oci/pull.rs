@@ -1,6 +1,6 @@
-//! Pull secrets: which login a docker configuration has for a repository, as kubelets search it. Pure.
+//! Pull secrets: finds the login for a repository in a Docker configuration, as kubelets do. Pure.
 //!
-//! Logins that a program on the host would have to be asked for (`credsStore`, `credHelpers`) are none here.
+//! Credential helpers (`credsStore`, `credHelpers`) are ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::channel::access::{Access, Credentials};
 use crate::channel::kind::Repository;
 
-/// docker writes padding; people leave it out.
+/// Docker writes padding; users sometimes omit it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     PAD.with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -22,29 +22,29 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Names of Docker Hub.
 const HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
 
-/// The content of a pull secret, or of docker's `config.json`. `Debug` does not show it.
+/// The content of a pull secret, or of Docker's `config.json`. `Debug` does not show it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct DockerConfig {
     entries: Vec<(Place, Login)>,
 }
 
-/// For which repositories an entry is.
+/// The repositories to which an entry applies.
 #[derive(Clone, PartialEq, Eq)]
 struct Place {
-    /// With `*` in it, perhaps; and its port.
+    /// May contain `*`, and a port.
     host: String,
     path: String,
 }
 
-/// How a registry is told who asks.
+/// How to log in to a registry.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Login {
     None,
     /// Sent with every request.
     Header(Credentials),
-    /// Given for a token, or sent where the registry wants it.
+    /// Exchanged for a token, or sent if the registry demands it.
     Basic(Credentials),
-    /// A refresh token, given for a token.
+    /// A refresh token, exchanged for a token.
     Identity(String),
 }
 
@@ -64,20 +64,20 @@ struct Entry {
 }
 
 impl DockerConfig {
-    /// Reads a `.dockerconfigjson`.
+    /// Parses a `.dockerconfigjson`.
     ///
     /// # Errors
-    /// It is none.
+    /// Fails if it is malformed.
     pub fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let file: File = serde_json::from_slice(text)
             .map_err(|_| "it is no JSON with an object \"auths\" of registries")?;
         Ok(Self::of(file.auths))
     }
 
-    /// Reads a `.dockercfg`, the older form.
+    /// Parses a `.dockercfg`, the older format.
     ///
     /// # Errors
-    /// It is none.
+    /// Fails if it is malformed.
     pub fn parse_legacy(text: &[u8]) -> Result<Self, &'static str> {
         let entries = serde_json::from_slice(text).map_err(|_| "it is no JSON object of registries")?;
         Ok(Self::of(entries))
@@ -87,7 +87,7 @@ impl DockerConfig {
         let entries = auths.into_iter();
         let entries = entries.filter_map(|(name, entry)| Some((Place::parse(&name), entry.login()?)));
         let mut entries: Vec<_> = entries.collect();
-        // The longest path says most, and a name more than a pattern.
+        // The longest path takes precedence, and a name over a pattern.
         entries.sort_by_key(|(place, _)| (std::cmp::Reverse(place.path.len()), place.host.contains('*')));
         Self { entries }
     }
@@ -133,7 +133,7 @@ impl Place {
     fn has(&self, repository: &Repository) -> bool {
         let port = |host: &str| {
             let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
-            // `[::1]` has colons, and no port.
+            // `[::1]` contains colons, but no port.
             if port.ends_with(']') {
                 (host.to_owned(), String::new())
             } else {
@@ -152,16 +152,27 @@ impl Place {
     }
 }
 
-/// Whether a part of a host's name is like a pattern, in which `*` stands for any text.
+/// Whether a part of a host name matches a pattern with `*`. Only the last `*` is ever tried again, so the time is at
+/// most the product of both lengths, however many there are.
 fn matches(pattern: &str, text: &str) -> bool {
-    let Some((before, after)) = pattern.split_once('*') else {
-        return pattern == text;
-    };
-    let Some(text) = text.strip_prefix(before) else {
-        return false;
-    };
-    let starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-    starts.into_iter().any(|at| matches(after, &text[at..]))
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut at, mut in_text) = (0, 0);
+    let mut star = None;
+    while in_text < text.len() {
+        if pattern.get(at) == Some(&b'*') {
+            star = Some((at, in_text));
+            at += 1;
+        } else if pattern.get(at) == Some(&text[in_text]) {
+            at += 1;
+            in_text += 1;
+        } else if let Some((behind, tried)) = star {
+            star = Some((behind, tried + 1));
+            (at, in_text) = (behind + 1, tried + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
 impl Entry {
@@ -177,7 +188,7 @@ impl Entry {
             let bytes = BASE64.decode(auth.trim()).ok()?;
             let text = String::from_utf8(bytes).ok()?;
             let (username, password) = text.split_once(':')?;
-            // docker pads what it encodes with zeros.
+            // Docker pads the encoded value with zeros.
             Some((username.to_owned(), password.trim_end_matches('\0').to_owned()))
         });
         let (username, password) = match (pair, given(self.username), given(self.password)) {
@@ -190,7 +201,7 @@ impl Entry {
 }
 
 impl Login {
-    /// For the channel itself: its own credentials, or else those of the pull secrets.
+    /// The login for a channel: its own credentials, or those of the pull secrets.
     pub(crate) fn of(access: &Access, repository: &Repository) -> Self {
         match &access.credentials {
             Some(basic @ Credentials::Basic { .. }) => Self::Basic(basic.clone()),
@@ -199,13 +210,13 @@ impl Login {
         }
     }
 
-    /// For an image: those of the pull secrets.
+    /// The login for an image: that of the pull secrets.
     pub(crate) fn for_pull(access: &Access, repository: &Repository) -> Self {
         let logins = access.pull.iter().find_map(|config| config.login(repository));
         logins.cloned().unwrap_or(Self::None)
     }
 
-    /// What tells it from others.
+    /// What distinguishes this login in a cache key.
     pub(crate) fn parts(&self) -> Vec<String> {
         match self {
             Self::None => Vec::new(),
@@ -228,6 +239,28 @@ mod tests {
             Login::Identity(token) => Some(format!("identity {token}")),
             Login::Header(Credentials::Bearer(token)) => Some(format!("bearer {token}")),
             _ => panic!(),
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_many_stars_takes_no_more_time_than_its_length() {
+        // With one try for each way to divide the text this takes longer than the universe has existed.
+        let pattern = "a*".repeat(30_000);
+        assert!(!matches(&format!("{pattern}b"), &"a".repeat(30_000)));
+        assert!(matches(&pattern, &"a".repeat(30_000)));
+        for (pattern, text, is_match) in [
+            ("*", "", true),
+            ("**", "x", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abcb", false),
+            ("*b*", "abc", true),
+            ("a*b*c", "aXbXbc", true),
+            ("a*b*c", "acb", false),
+            ("", "", true),
+            ("", "a", false),
+            ("ä*", "äb", true),
+        ] {
+            assert_eq!(matches(pattern, text), is_match, "{pattern} {text}");
         }
     }
 
@@ -273,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_configuration_is_told_without_its_words() {
+    fn an_invalid_docker_configuration_is_reported_without_its_content() {
         for text in ["", "s3cret", "[]", "{}", r#"{"auths": "s3cret"}"#] {
             let error = DockerConfig::parse(text.as_bytes()).unwrap_err();
             assert!(!error.contains("s3cret"), "{error}");

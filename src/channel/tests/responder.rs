@@ -1,4 +1,4 @@
-//! A server that says what a test tells it to say, byte for byte, and keeps what it was sent.
+//! A server with scripted responses, byte for byte, that records its requests.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -19,10 +19,10 @@ pub(super) struct Responder {
 #[derive(Clone, Default)]
 struct Script {
     answer: String,
-    /// Goes on after the answer without an end.
+    /// Text to repeat after the response without an end.
     pour: Option<(String, Duration)>,
     hang: bool,
-    /// Each answer is a page with a link to one of another number.
+    /// Whether each response links to another page.
     pages: bool,
     tunnel_to: Option<SocketAddr>,
     seen: String,
@@ -40,7 +40,7 @@ impl Responder {
         .await
     }
 
-    /// An HTTP proxy whose every tunnel ends at `target`.
+    /// An HTTP proxy whose tunnels all end at `target`.
     pub(super) async fn tunnel_to(target: SocketAddr) -> Self {
         let answer = "HTTP/1.1 200 Connection established\r\n\r\n".to_owned();
         Self::with(
@@ -105,14 +105,14 @@ impl Responder {
         self.script.lock().unwrap().hang = true;
     }
 
-    /// From then on connections are refused.
+    /// Stops the server; later connections are refused.
     pub(super) async fn stop(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 }
 
-/// Answers one request, or says nothing, or never stops.
+/// Sends one response, or none, or an endless one.
 async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: Arc<Mutex<Script>>) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
@@ -143,7 +143,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: Arc<Mute
     if script.hang {
         std::future::pending::<()>().await;
     }
-    // Whoever asked may have gone: that is its business.
+    // The client may have closed the connection.
     let _ = stream.write_all(script.answer.as_bytes()).await;
     let _ = stream.flush().await;
     if let Some(target) = script.tunnel_to {
@@ -159,7 +159,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: Arc<Mute
     let _ = stream.shutdown().await;
 }
 
-/// A server with TLS for `localhost` and `channel.invalid`, and the certificate that vouches for it, as PEM.
+/// A TLS server for `localhost` and `channel.invalid`, and its certificate as PEM.
 pub(super) async fn tls_responder(answer: &str) -> (Responder, String) {
     let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

@@ -1,13 +1,13 @@
-//! The cluster of a context, read once. Nothing is written there.
+//! Reads the cluster of a kubeconfig context once. It writes nothing.
 
 use anyhow::{Context as _, anyhow};
 use http::Request;
 
 use crate::cli::cluster::Connection;
-use crate::controller::client::brief;
+use crate::kube::brief;
 use crate::rehearse::json::Value;
 
-/// What is read: paths, and the kind of their items. The last three may not be there, or not be allowed.
+/// Paths, the kinds of their items, and whether a list is optional: its type may be missing, or reading it forbidden.
 const LISTS: [(&str, &str, bool); 7] = [
     ("/api/v1/nodes", "Node", true),
     ("/api/v1/pods", "Pod", true),
@@ -22,7 +22,7 @@ const LISTS: [(&str, &str, bool); 7] = [
     ("/apis/upgrade.cattle.io/v1/plans", "Plan", false),
 ];
 
-/// The objects of the cluster, and what could not be read of it.
+/// The objects of the cluster, and notes about what could not be read.
 pub(super) fn objects(connection: &Connection) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -34,7 +34,7 @@ pub(super) fn objects(connection: &Connection) -> anyhow::Result<(Vec<Value>, Ve
         for (path, kind, needed) in LISTS {
             let (group, _) = path.rsplit_once('/').unwrap_or_default();
             let version = group.trim_start_matches("/apis/").trim_start_matches("/api/");
-            // What the watch cache has is good enough.
+            // `resourceVersion=0` allows the API server to answer from its cache.
             let request = Request::get(format!("{path}?resourceVersion=0")).body(Vec::new());
             let list = client
                 .request::<Value>(request.map_err(|error| anyhow!(error))?)
@@ -53,7 +53,7 @@ pub(super) fn objects(connection: &Connection) -> anyhow::Result<(Vec<Value>, Ve
                 .as_array_mut()
                 .map(std::mem::take)
                 .unwrap_or_default();
-            // The items of a list do not say what they are.
+            // Items of a list have neither apiVersion nor kind.
             objects.extend(items.into_iter().map(|mut item| {
                 item["apiVersion"] = version.into();
                 item["kind"] = kind.into();

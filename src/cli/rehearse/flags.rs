@@ -7,21 +7,21 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
-use crate::cli::ask::Asking;
+use crate::cli::channel_access::ChannelFlags;
 use crate::cli::cluster::Connection;
-use crate::rehearse::assume::{Fail, Span};
+use crate::rehearse::assumptions::{Fail, Span};
+use crate::rehearse::run::is_kubelet_version;
 
-/// More nodes than any cluster has.
-const MOST_NODES: usize = 20_000;
+/// Well above the 5,000 nodes that Kubernetes supports.
+const MAX_NODES: usize = 20_000;
 
-/// Arguments of `refit rehearse`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct Flags {
-    /// Files, folders, patterns, or - for standard input. Not needed with --snapshot: then its own Plans are played
+    /// Files, folders, patterns, or - for standard input. Not needed with --snapshot, which contains Plans
     #[arg(value_name = "PLAN", required_unless_present = "snapshot")]
     pub(super) files: Vec<String>,
 
-    /// Make up so many nodes, with labels that the Plans ask for, and workloads [default: 12]
+    /// Generate this many nodes, with labels that the Plans select, and workloads [default: 12]
     #[arg(long, value_name = "NUMBER", conflicts_with = "snapshot", value_parser = node_count)]
     pub(super) nodes: Option<usize>,
 
@@ -30,11 +30,11 @@ pub(in crate::cli) struct Flags {
     #[arg(long, value_name = "FILE|-|context")]
     pub(super) snapshot: Option<String>,
 
-    /// Only the Plan of this name. May be repeated
-    #[arg(long, value_name = "NAME")]
+    /// Only the Plan of this name, such as k3s-server or system-upgrade/k3s-server. May be repeated
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub(super) plan: Vec<String>,
 
-    /// Namespace of the controller: only Plans in it count [default: that of the Plans]
+    /// Namespace of the controller, which ignores Plans in others [default: that of the Plans]
     #[arg(long, short = 'n', value_name = "NAME")]
     pub(super) namespace: Option<String>,
 
@@ -42,11 +42,15 @@ pub(in crate::cli) struct Flags {
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
+    /// Print clock times in the time zone of the Plans' windows (UTC where there is none), and not times since the start
+    #[arg(long)]
+    pub(super) times: bool,
+
     /// Print only the result
     #[arg(long, short = 'q')]
     pub(super) quiet: bool,
 
-    /// How the result is printed
+    /// Format of the result
     #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub(super) output: Format,
 
@@ -57,22 +61,21 @@ pub(in crate::cli) struct Flags {
     pub(super) connection: Connection,
 
     #[command(flatten)]
-    pub(super) asking: Asking,
+    pub(super) channels: ChannelFlags,
 }
 
-/// What is taken for granted.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Assumptions")]
 pub(in crate::cli) struct Assumed {
-    /// How long `prepare` takes, once the Plan that it waits for is through
+    /// How long `prepare` runs after the Plan that it waits for is complete
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub(super) prepare: Span,
 
-    /// How long a pod takes to end when it is evicted; its own grace period is the limit
+    /// How long an evicted pod takes to terminate; its grace period is the limit
     #[arg(long, value_name = "TIME", default_value = "20s")]
     pub(super) drain: Span,
 
-    /// How long `upgrade` takes, the same for each node every time
+    /// How long `upgrade` takes; for a given seed always the same on a node
     #[arg(long, value_name = "TIME", default_value = "2m..5m")]
     pub(super) upgrade: Span,
 
@@ -84,11 +87,11 @@ pub(in crate::cli) struct Assumed {
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub(super) pod_start: Span,
 
-    /// Nodes whose upgrade fails: names, or a share such as 5%. May be repeated, or given several with commas between them
+    /// Nodes whose upgrade fails: names, or a share such as 5%. May be repeated or comma-separated
     #[arg(long, value_name = "NODE|SHARE", value_delimiter = ',')]
     pub(super) fail: Vec<Fail>,
 
-    /// What everything that is random follows from
+    /// Seed of the random numbers
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(super) seed: u64,
 
@@ -97,28 +100,32 @@ pub(in crate::cli) struct Assumed {
     #[arg(long, value_name = "TIME", value_parser = start)]
     pub(super) start: Option<Start>,
 
-    /// How long to look into the future
+    /// Maximum simulated time
     #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
     pub(super) limit: u16,
 
-    /// Version that channels give [default: what the Plan has resolved to in the snapshot, or v1.34.1]
+    /// Kubernetes version of generated nodes before their upgrade, such as v1.32.4 or v1.32.4+k3s1 [default: one from
+    /// which the Plans skip no minor version]
+    #[arg(long, value_name = "VERSION", conflicts_with = "snapshot", value_parser = kubelet)]
+    pub(super) kubelet: Option<String>,
+
+    /// Version that channels give [default: the Plan's version in the snapshot, or v1.34.1]
     #[arg(long, value_name = "VERSION", conflicts_with = "online")]
     pub(super) version: Option<String>,
 
-    /// Ask the channels for their version
+    /// Query the channels for their versions
     #[arg(long)]
     pub(super) online: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// What happens line by line, then tables and the verdict
+    /// Events line by line, then tables and the verdict
     Text,
     /// One object with everything
     Json,
 }
 
-/// When a rehearsal starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     Now,
@@ -139,9 +146,17 @@ fn start(text: &str) -> Result<Start, String> {
     Ok(Start::At(zoned.timestamp()))
 }
 
+fn kubelet(text: &str) -> Result<String, String> {
+    if is_kubelet_version(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("write a version of Kubernetes such as v1.32.4 or v1.32.4+k3s1".to_owned())
+    }
+}
+
 fn node_count(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=MOST_NODES).contains(count));
-    count.ok_or_else(|| format!("must be a number from 1 to {MOST_NODES}"))
+    let count = text.parse().ok().filter(|count| (1..=MAX_NODES).contains(count));
+    count.ok_or_else(|| format!("must be a number from 1 to {MAX_NODES}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What `refit render` reads from a cluster. It writes nothing there.
+//! Reads what `refit render` needs from a cluster. It writes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,17 +13,16 @@ use tokio::runtime::Runtime;
 
 use crate::api::Plan;
 use crate::cli::cluster::Connection;
-use crate::controller::client::brief;
-use crate::controller::own_image::MARK;
+use crate::controller::own_image::CONTROLLER_NAME_VARIABLE;
 use crate::job::JobSettings;
+use crate::kube::brief;
 
-/// A cluster.
-pub(super) struct Live {
+pub(super) struct LiveCluster {
     runtime: Runtime,
     client: Client,
 }
 
-impl Live {
+impl LiveCluster {
     pub(super) fn connect(connection: &Connection) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -52,7 +51,7 @@ impl Live {
 
     pub(super) fn node(&self, name: &str) -> anyhow::Result<Node> {
         self.get(&Api::all(self.client.clone()), name)?
-            .with_context(|| format!("there is no Node {name}"))
+            .with_context(|| format!("the cluster has no Node {name}"))
     }
 
     pub(super) fn plan(&self, namespace: &str, name: &str) -> anyhow::Result<Option<Plan>> {
@@ -63,20 +62,20 @@ impl Live {
         self.get(&self.namespaced(namespace), name)
     }
 
-    /// The pod that the controller's Deployment describes, if there is one.
+    /// The pod template of the controller's Deployment, if there is one.
     pub(super) fn deployed(&self, namespace: &str, controller: &str) -> anyhow::Result<Option<PodSpec>> {
         let deployment: Option<Deployment> = self.get(&self.namespaced(namespace), controller)?;
         Ok(deployment.and_then(|deployment| deployment.spec.template.spec))
     }
 
-    /// The variables of the controller's container, those of its `ConfigMaps` among them.
+    /// The variables of the controller's container, including those of its `ConfigMaps`.
     pub(super) fn environment(
         &self,
         namespace: &str,
         pod: &PodSpec,
     ) -> anyhow::Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
-        let Some(container) = of_controller(pod) else {
+        let Some(container) = controller_container(pod) else {
             return Ok(found);
         };
         let sources = container.env_from.iter().flatten();
@@ -90,9 +89,9 @@ impl Live {
     }
 }
 
-/// The image that the controller runs from, which is what it cordons and drains with, and what that is pulled with.
+/// Sets the image for cordon and drain, and its pull secrets: those of the controller itself.
 pub(super) fn fill_in_image(jobs: &mut JobSettings, pod: PodSpec) {
-    let image = of_controller(&pod).and_then(|container| container.image.clone());
+    let image = controller_container(&pod).and_then(|container| container.image.clone());
     if jobs.own_image.is_empty() {
         jobs.own_image = image.unwrap_or_default();
     }
@@ -100,13 +99,13 @@ pub(super) fn fill_in_image(jobs: &mut JobSettings, pod: PodSpec) {
     jobs.own_image_pull_secrets = secrets.map(|secret| secret.name).collect();
 }
 
-fn of_controller(pod: &PodSpec) -> Option<&Container> {
+fn controller_container(pod: &PodSpec) -> Option<&Container> {
     let is_ours = |container: &&Container| {
         container
             .env
             .iter()
             .flatten()
-            .any(|variable| variable.name == MARK)
+            .any(|variable| variable.name == CONTROLLER_NAME_VARIABLE)
     };
     pod.containers.iter().find(is_ours)
 }

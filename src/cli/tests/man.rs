@@ -1,24 +1,133 @@
-//! The man pages, one for each command, are written from the same words as `--help`.
+//! Generates the man pages, one for each command, from the text of `--help`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::super::*;
 
-/// The pages by their file names.
+/// Commands that refer to each other under SEE ALSO.
+const RELATED: [&[&str]; 4] = [
+    &["pin", "validate", "resolve", "render", "rehearse"],
+    &["cordon", "uncordon", "drain"],
+    &["probe", "sentinel", "reboot"],
+    &["controller", "crd", "rehearse"],
+];
+
 fn pages() -> BTreeMap<String, Vec<u8>> {
-    let mut root = Cli::command();
+    let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
-    let commands = root.get_subcommands().cloned().chain([root.clone()]);
+    let commands: Vec<clap::Command> = root.get_subcommands().cloned().chain([root.clone()]).collect();
+    let names: Vec<String> = commands.iter().map(page_name).collect();
     commands
-        .map(|command| {
-            let name = command.get_display_name().unwrap_or("refit").to_owned();
-            let page = clap_mangen::Man::new(command);
-            let mut text = Vec::new();
-            page.render(&mut text).unwrap();
-            (format!("{name}.1"), text)
-        })
+        .into_iter()
+        .map(|command| (format!("{}.1", page_name(&command)), page(command, &names)))
         .collect()
+}
+
+fn page_name(command: &clap::Command) -> String {
+    command.get_display_name().unwrap_or("refit").to_owned()
+}
+
+fn page(command: clap::Command, names: &[String]) -> Vec<u8> {
+    let name = page_name(&command);
+    let examples = command.get_after_help().map(ToString::to_string);
+    let about = command.get_long_about().or(command.get_about());
+    let (about, status) = split_status(&about.map(ToString::to_string).unwrap_or_default());
+    let has_commands = command.has_subcommands();
+    let man = clap_mangen::Man::new(command.long_about(about));
+    let mut text = Vec::new();
+    man.render_title(&mut text).unwrap();
+    man.render_name_section(&mut text).unwrap();
+    man.render_synopsis_section(&mut text).unwrap();
+    man.render_description_section(&mut text).unwrap();
+    man.render_options_section(&mut text).unwrap();
+    if has_commands {
+        man.render_subcommands_section(&mut text).unwrap();
+    }
+    let mut text = String::from_utf8(text).unwrap();
+    text.extend([format!(".SH \"EXIT STATUS\"\n{}\n", roff(&status))]);
+    if let Some(examples) = examples {
+        let lines = examples.trim().strip_prefix("Examples:").unwrap_or(&examples);
+        // Unfilled, because a script must keep its line breaks and hyphens.
+        let lines = roff(lines.trim_matches('\n'));
+        text.extend([format!(".SH EXAMPLES\n.nf\n{lines}\n.fi\n")]);
+    }
+    let related = names
+        .iter()
+        .filter(|other| **other != name && is_related(&name, other));
+    let related: Vec<String> = related
+        .map(|other| format!("\\fB{}\\fR(1)", roff(other)))
+        .collect();
+    text.extend([format!(".SH \"SEE ALSO\"\n{}\n", related.join(", "))]);
+    text.into_bytes()
+}
+
+/// The root and every command refer to each other.
+fn is_related(one: &str, other: &str) -> bool {
+    let of = |page: &str| page.strip_prefix("refit-").map(str::to_owned);
+    let (Some(one), Some(other)) = (of(one), of(other)) else {
+        return true;
+    };
+    RELATED
+        .iter()
+        .any(|group| group.contains(&one.as_str()) && group.contains(&other.as_str()))
+}
+
+/// Splits the description from the exit status.
+fn split_status(about: &str) -> (String, String) {
+    let mut rest = Vec::new();
+    let mut status = Vec::new();
+    for paragraph in about.split("\n\n") {
+        match paragraph.find("Ends with ") {
+            None => rest.push(paragraph.trim()),
+            Some(0) => status.push(paragraph.trim()),
+            Some(at) => {
+                rest.push(paragraph[..at].trim());
+                status.push(paragraph[at..].trim());
+            }
+        }
+    }
+    let status = match status.as_slice() {
+        [] => "0 when all is done, 1 when it is not, and 2 when the arguments are wrong. Of a command, its own page says more."
+            .to_owned(),
+        status => status.join("\n\n"),
+    };
+    (rest.join("\n\n"), status)
+}
+
+/// Escapes text for roff.
+fn roff(text: &str) -> String {
+    let line = |line: &str| {
+        let line = line
+            .replace('\\', "\\e")
+            .replace('-', "\\-")
+            .replace('\'', "\\(aq");
+        let is_request = line.starts_with('.') || line.starts_with("\\(aq");
+        if is_request { format!("\\&{line}") } else { line }
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_page_has_its_exit_status_its_examples_as_they_are_and_what_to_read_next() {
+    let pages = pages();
+    for (name, page) in &pages {
+        let page = String::from_utf8(page.clone()).unwrap();
+        assert!(page.contains("\n.SH \"EXIT STATUS\"\n"), "{name}");
+        assert!(page.contains("\n.SH \"SEE ALSO\"\n\\fBrefit"), "{name}");
+        assert!(!page.contains(".SH EXTRA"), "{name}");
+        let (head, _) = page.split_once(".SH \"EXIT STATUS\"").unwrap();
+        assert!(
+            !head.contains("Ends with "),
+            "{name} says twice what it ends with"
+        );
+    }
+    let pin = String::from_utf8(pages["refit-pin.1"].clone()).unwrap();
+    assert!(
+        pin.contains("\n.SH EXAMPLES\n.nf\n  refit pin clusters/"),
+        "{pin}"
+    );
+    assert!(pin.contains("\\fBrefit\\-validate\\fR(1)"), "{pin}");
 }
 
 #[test]
@@ -54,27 +163,38 @@ fn the_committed_man_pages_say_what_help_says() {
         .keys()
         .filter(|name| !pages.contains_key(*name))
         .collect();
-    assert_eq!(
-        left,
-        Vec::<&String>::new(),
-        "pages of commands that there are not"
-    );
+    assert_eq!(left, [""; 0], "pages of commands that do not exist");
 }
 
 #[test]
-fn each_shell_gets_a_script_that_knows_every_command() {
-    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let shell: clap_complete::Shell = shell.parse().unwrap();
+fn each_shell_completes_every_command_and_the_usual_ones_the_names_of_rules() {
+    for (name, has_rules) in [
+        ("bash", true),
+        ("zsh", true),
+        ("fish", true),
+        ("powershell", false),
+        ("elvish", false),
+    ] {
+        let shell: clap_complete::Shell = name.parse().unwrap();
         let mut script = Vec::new();
         let mut command = Cli::command();
         clap_complete::generate(shell, &mut command, "refit", &mut script);
         let script = String::from_utf8(script).unwrap();
-        for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
-            assert!(
-                script.contains(command.get_name()),
-                "{shell}: {}",
-                command.get_name()
-            );
+        let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let rules = crate::gitops::Rule::ALL.iter().filter(|_| has_rules);
+        let words = commands
+            .map(clap::Command::get_name)
+            .chain(rules.map(|rule| rule.name()));
+        for word in words {
+            assert!(script.contains(word), "{name} does not know {word}");
         }
+    }
+}
+
+#[test]
+fn help_takes_the_name_of_a_command() {
+    for line in ["refit help pin", "refit help", "refit help rehearse"] {
+        let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+        assert_eq!(error.kind(), clap::error::ErrorKind::DisplayHelp, "{line}");
     }
 }

@@ -4,84 +4,72 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::permissions::Wishes;
-use crate::api::{PlanStatus, names};
-use crate::channel::Named;
-use crate::job::{self, Errand, JobInput, NodeInput, RebootInput};
-use crate::rollout::facts::Text;
-use crate::rollout::{Event, NodeChange, NodeFacts, Step, World};
+use super::permissions::OptionalPermissions;
+use crate::api::{crd, names};
+use crate::job::{self, JobInput, NodeInput, RebootInput, RebootPodMode};
+use crate::rollout::facts::{JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
+use crate::rollout::{ClusterState, Event, NodeChange, NodeFacts, Query, Step};
 
 /// A step that is ready to be sent.
 #[derive(Debug)]
 pub enum Prepared {
     /// Patch the status of a Plan.
     Status {
-        plan: Text,
-        uid: Text,
+        plan: PlanName,
+        uid: PlanUid,
         body: Value,
         events: Vec<Event>,
     },
     /// Patch a Plan.
-    Plan { plan: Text, uid: Text, body: Value },
+    Plan {
+        plan: PlanName,
+        uid: PlanUid,
+        body: Value,
+    },
     /// Write events only.
-    Tell { plan: Text, events: Vec<Event> },
+    WriteEvents { plan: PlanName, events: Vec<Event> },
     /// Make a Job.
-    CreateJob { job: Text, body: Vec<u8> },
-    /// Look for a Job.
-    LookForJob { job: Text },
+    CreateJob { job: JobName, body: Vec<u8> },
     /// Delete a Job.
     DeleteJob {
-        job: Text,
-        uid: Text,
+        job: JobName,
+        uid: JobUid,
         only_unbound: bool,
     },
     /// Make a pod: as one that its node cannot do without, and where that is not allowed as any other.
     CreatePod { pod: Text, bodies: [Vec<u8>; 2] },
     /// Delete a pod.
-    DeletePod { pod: Text, uid: Text },
+    DeletePod { pod: Text, uid: PodUid },
     /// Patch a Job.
     Job {
-        job: Text,
-        uid: Text,
+        job: JobName,
+        uid: JobUid,
         body: Value,
         events: Vec<Event>,
     },
     /// Patch a Node.
     Node {
-        node: Text,
-        uid: Text,
+        node: NodeName,
+        uid: NodeUid,
         body: Value,
         events: Vec<Event>,
     },
-    /// Ask a channel.
-    Poll {
-        channel: Named,
-        latest_version: Option<String>,
-        asked_by: BTreeMap<Text, String>,
-    },
-    /// Ask a registry for a digest.
-    ReadDigest {
-        plan: Text,
-        hash: Text,
-        image: String,
-        access: Named,
-    },
-    /// Read a Secret.
-    ReadSecret { name: Text },
+    /// Read something; nothing is added to the step.
+    Query(Query),
     /// Ask for permissions.
-    AskPermissions(Wishes),
-    /// Read a controller whose pods were evicted.
-    ReadWorkload { workload: Text },
+    AskPermissions(OptionalPermissions),
 }
 
 /// The request for a step; nothing where what it is about is not there any more, and why where it cannot be made.
-pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
+pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, String> {
     Ok(match step {
-        Step::WriteStatus { plan, status, events } => world.plan(&plan).map(|facts| {
-            let version = world.plan_version(&plan).unwrap_or_default();
+        Step::WriteStatus {
+            plan, status, events, ..
+        } => cluster.plan(&plan).map(|facts| {
+            let version = cluster.plan_version(&plan).unwrap_or_default();
             let body = json!({
                 "metadata": { "uid": &*facts.uid, "resourceVersion": version.to_string() },
-                "status": status_patch(&status),
+                "status": crd::status_patch(&status),
             });
             Prepared::Status {
                 plan,
@@ -90,8 +78,8 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 events,
             }
         }),
-        Step::NoteFields { plan, note } => world.plan(&plan).map(|facts| {
-            let version = world.plan_version(&plan).unwrap_or_default();
+        Step::NoteFields { plan, note } => cluster.plan(&plan).map(|facts| {
+            let version = cluster.plan_version(&plan).unwrap_or_default();
             let body = json!({
                 "metadata": {
                     "uid": &*facts.uid,
@@ -108,14 +96,13 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 body,
             }
         }),
-        Step::Tell { plan, events } => Some(Prepared::Tell { plan, events }),
+        Step::WriteEvents { plan, events } => Some(Prepared::WriteEvents { plan, events }),
         Step::CreateJob {
             plan,
             node,
             job,
             attempt,
-        } => create_job(world, &plan, &node, job, attempt)?,
-        Step::LookForJob { job, .. } => Some(Prepared::LookForJob { job }),
+        } => create_job(cluster, &plan, &node, job, attempt)?,
         Step::DeleteJob {
             job,
             uid,
@@ -132,7 +119,7 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
         step @ (Step::ReleaseJob { .. }
         | Step::EndRetries { .. }
         | Step::NoteBoots { .. }
-        | Step::MarkRecorded { .. }) => job_patch(world, step),
+        | Step::MarkRecorded { .. }) => job_patch(cluster, step),
         Step::CreatePod {
             plan,
             node,
@@ -140,7 +127,7 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
             hash,
             boot_id,
             seconds,
-        } => create_pod(world, &plan, &node, pod, &hash, boot_id.as_deref(), seconds)?,
+        } => create_pod(cluster, &plan, &node, pod, &hash, boot_id.as_deref(), seconds)?,
         Step::DeletePod { pod, uid, why } => {
             tracing::info!(pod = &*pod, why, "deleting a pod");
             Some(Prepared::DeletePod { pod, uid })
@@ -151,7 +138,7 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
             change,
             events,
         } => {
-            let version = world.node_version(&node).unwrap_or_default();
+            let version = cluster.node_version(&node).unwrap_or_default();
             let body = node_patch(&uid, version, &change);
             Some(Prepared::Node {
                 node,
@@ -160,56 +147,23 @@ pub fn prepare(world: &World, step: Step) -> Result<Option<Prepared>, String> {
                 events,
             })
         }
-        step @ (Step::Poll { .. }
-        | Step::ReadDigest { .. }
-        | Step::ReadSecret { .. }
-        | Step::ReadWorkload { .. }
-        | Step::AskPermissions) => question(world, step),
+        Step::Query(query) => Some(Prepared::Query(query)),
+        Step::AskPermissions => Some(Prepared::AskPermissions(OptionalPermissions {
+            reboots: cluster.has_reboots(),
+            workloads: cluster.has_workloads(),
+        })),
         Step::ReadPlans => None, // the watch does
     })
 }
 
-/// What is asked, and changes nothing.
-fn question(world: &World, step: Step) -> Option<Prepared> {
-    Some(match step {
-        Step::Poll {
-            channel,
-            latest_version,
-            asked_by,
-        } => Prepared::Poll {
-            channel,
-            latest_version,
-            asked_by,
-        },
-        Step::ReadDigest {
-            plan,
-            hash,
-            image,
-            access,
-        } => Prepared::ReadDigest {
-            plan,
-            hash,
-            image,
-            access,
-        },
-        Step::ReadSecret { name } => Prepared::ReadSecret { name },
-        Step::ReadWorkload { workload } => Prepared::ReadWorkload { workload },
-        Step::AskPermissions => Prepared::AskPermissions(Wishes {
-            reboots: world.has_reboots(),
-            workloads: world.has_workloads(),
-        }),
-        _ => return None,
-    })
-}
-
 /// What is patched of a Job.
-fn job_patch(world: &World, step: Step) -> Option<Prepared> {
+fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
     match step {
         Step::ReleaseJob { job, uid } => {
             let body = json!({ "metadata": { "uid": &*uid }, "spec": { "parallelism": 1 } });
             Some(patch_job(job, uid, body, Vec::new()))
         }
-        Step::EndRetries { job, uid, limit } => world.job_version(&job).map(|version| {
+        Step::EndRetries { job, uid, limit } => cluster.job_version(&job).map(|version| {
             tracing::info!(
                 job = &*job,
                 limit,
@@ -221,7 +175,7 @@ fn job_patch(world: &World, step: Step) -> Option<Prepared> {
             });
             patch_job(job, uid, body, Vec::new())
         }),
-        Step::NoteBoots { job, uid, boots } => world.job_version(&job).map(|version| {
+        Step::NoteBoots { job, uid, boots } => cluster.job_version(&job).map(|version| {
             tracing::info!(job = &*job, boots = boots.len(), "the node of a Job has rebooted");
             let body = json!({
                 "metadata": {
@@ -255,7 +209,7 @@ fn job_patch(world: &World, step: Step) -> Option<Prepared> {
     }
 }
 
-fn patch_job(job: Text, uid: Text, body: Value, events: Vec<Event>) -> Prepared {
+fn patch_job(job: JobName, uid: JobUid, body: Value, events: Vec<Event>) -> Prepared {
     Prepared::Job {
         job,
         uid,
@@ -265,13 +219,13 @@ fn patch_job(job: Text, uid: Text, body: Value, events: Vec<Event>) -> Prepared 
 }
 
 fn create_job(
-    world: &World,
-    plan: &Text,
-    node: &Text,
-    job: Text,
+    cluster: &ClusterState,
+    plan: &PlanName,
+    node: &NodeName,
+    job: JobName,
     attempt: i64,
 ) -> Result<Option<Prepared>, String> {
-    let (Some(plan), Some(facts)) = (world.job_input(plan), world.node(node)) else {
+    let (Some(plan), Some(facts)) = (cluster.job_input(plan), cluster.node(node)) else {
         return Ok(None);
     };
     let input = JobInput {
@@ -282,7 +236,7 @@ fn create_job(
         // A drain of ours keeps a ledger on the node; kubectl, on Windows, does not.
         unschedulable_before: facts.is_windows().then_some(facts.unschedulable),
     };
-    let mut manifest = job::render(&input, world.job_settings()).map_err(|error| error.to_string())?;
+    let mut manifest = job::render(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
     if !facts.boot_id.is_empty() {
         // The first of those that the node is seen in while the Job is there.
         let annotations = manifest.metadata.annotations.get_or_insert_default();
@@ -300,15 +254,15 @@ fn create_job(
 }
 
 fn create_pod(
-    world: &World,
-    plan: &Text,
-    node: &Text,
+    cluster: &ClusterState,
+    plan: &PlanName,
+    node: &NodeName,
     pod: Text,
     hash: &str,
     boot_id: Option<&str>,
     seconds: i64,
 ) -> Result<Option<Prepared>, String> {
-    let (Some(plan), Some(facts)) = (world.job_input(plan), world.node(node)) else {
+    let (Some(plan), Some(facts)) = (cluster.job_input(plan), cluster.node(node)) else {
         return Ok(None);
     };
     let body = |critical| {
@@ -316,11 +270,11 @@ fn create_pod(
             plan,
             node: node_input(facts),
             hash,
-            errand: boot_id.map_or(Errand::Ask, |boot_id| Errand::Reboot { boot_id }),
+            mode: boot_id.map_or(RebootPodMode::Ask, |boot_id| RebootPodMode::Reboot { boot_id }),
             seconds,
             critical,
         };
-        let manifest = job::reboot_pod(&input, world.job_settings()).map_err(|error| error.to_string())?;
+        let manifest = job::reboot_pod(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
         serde_json::to_vec(&manifest).map_err(|error| error.to_string())
     };
     let bodies = [body(true)?, body(false)?];
@@ -340,54 +294,6 @@ fn node_input(facts: &NodeFacts) -> NodeInput<'_> {
         uid: &facts.uid,
         os: facts.labels.get(names::LABEL_OS),
     }
-}
-
-/// Fields of `status.channel`.
-const CHANNEL_FIELDS: [&str; 13] = [
-    "url",
-    "secrets",
-    "lastPolled",
-    "nextPoll",
-    "polledFor",
-    "lastError",
-    "candidate",
-    "since",
-    "due",
-    "reason",
-    "message",
-    "withdrawn",
-    "seen",
-];
-
-/// The whole status as a merge patch: a field that is absent is null, so that what somebody else left there goes.
-fn status_patch(status: &PlanStatus) -> Value {
-    const FIELDS: [&str; 11] = [
-        "conditions",
-        "latestVersion",
-        "latestHash",
-        "applying",
-        "observedGeneration",
-        "nodes",
-        "progress",
-        "active",
-        "channel",
-        "pinned",
-        "nextWindow",
-    ];
-    let mut patch: Map<String, Value> = FIELDS
-        .iter()
-        .map(|field| ((*field).to_owned(), Value::Null))
-        .collect();
-    if let Ok(Value::Object(mut fields)) = serde_json::to_value(status) {
-        // Within an object a merge patch keeps what it does not name.
-        if let Some(Value::Object(channel)) = fields.get_mut("channel") {
-            for field in CHANNEL_FIELDS {
-                channel.entry(field).or_insert(Value::Null);
-            }
-        }
-        patch.append(&mut fields);
-    }
-    Value::Object(patch)
 }
 
 fn node_patch(uid: &str, version: u64, change: &NodeChange) -> Value {

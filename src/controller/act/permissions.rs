@@ -1,23 +1,12 @@
-//! Asks the API server, before anything is begun, whether this controller may do what a roll-out takes.
+//! Checks with the API server, before a node starts, whether the controller has the permissions for a roll-out.
 
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
-use kube::api::{Api, PostParams};
 use kube::{Client, Error};
 
+use crate::api::Reason;
+use crate::kube::permissions::{Need, may, phrase};
 use crate::rollout::Missing;
 
-/// One thing that may be allowed.
-pub(crate) struct Need {
-    pub(crate) group: &'static str,
-    pub(crate) resource: &'static str,
-    pub(crate) subresource: &'static str,
-    pub(crate) namespaced: bool,
-    pub(crate) verbs: &'static [&'static str],
-}
-
-/// What a roll-out takes, lists and watches aside: they are not worth a question until one of them is refused.
+/// Permissions for every roll-out, except for lists and watches, which are checked once one of them was refused.
 const NEEDS: &[Need] = &[
     Need {
         group: "upgrade.cattle.io",
@@ -49,7 +38,7 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// What a Plan takes besides that reboots its nodes.
+/// Additional permissions for Plans with reboots.
 const REBOOT_NEEDS: &[Need] = &[Need {
     group: "",
     resource: "pods",
@@ -58,7 +47,7 @@ const REBOOT_NEEDS: &[Need] = &[Need {
     verbs: &["get", "create", "delete"],
 }];
 
-/// What a Plan takes besides that waits for workloads.
+/// Additional permissions for Plans with `settle.workloads`.
 const WORKLOAD_NEEDS: &[Need] = &[
     Need {
         group: "apps",
@@ -76,17 +65,17 @@ const WORKLOAD_NEEDS: &[Need] = &[
     },
 ];
 
-/// What is asked for only where there are Plans that take it.
+/// Permissions that are checked only if a Plan needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wishes {
-    /// Some reboot nodes.
+pub struct OptionalPermissions {
+    /// Whether a Plan reboots nodes.
     pub reboots: bool,
-    /// Some wait for workloads.
+    /// Whether a Plan waits for workloads.
     pub workloads: bool,
 }
 
-/// The lists and watches without which nobody knows how a roll-out stands.
-const EYES: &[Need] = &[
+/// Lists and watches without which the state of a roll-out is unknown.
+const WATCHED: &[Need] = &[
     Need {
         group: "",
         resource: "nodes",
@@ -133,35 +122,35 @@ async fn look(client: &Client, namespace: &str, need: &Need, list: &mut Vec<Stri
     Ok(())
 }
 
-/// What is missing. `blind`: lists and watches are asked for, too.
+/// The missing permissions. With `degraded`, lists and watches are checked too.
 pub(super) async fn ask(
     client: &Client,
     namespace: &str,
-    blind: bool,
-    wishes: Wishes,
+    degraded: bool,
+    optional: OptionalPermissions,
 ) -> Result<Missing, Error> {
     let mut missing = Missing {
-        knows_reboots: wishes.reboots,
-        knows_workloads: wishes.workloads,
+        knows_reboots: optional.reboots,
+        knows_workloads: optional.workloads,
         ..Missing::default()
     };
-    for need in NEEDS.iter().chain(EYES.iter().filter(|_| blind)) {
+    for need in NEEDS.iter().chain(WATCHED.iter().filter(|_| degraded)) {
         let list = match need.resource {
             "secrets" => &mut missing.for_secrets,
             _ => &mut missing.for_all,
         };
         look(client, namespace, need, list).await?;
     }
-    for need in REBOOT_NEEDS.iter().filter(|_| wishes.reboots) {
+    for need in REBOOT_NEEDS.iter().filter(|_| optional.reboots) {
         look(client, namespace, need, &mut missing.for_reboots).await?;
     }
-    for need in WORKLOAD_NEEDS.iter().filter(|_| wishes.workloads) {
+    for need in WORKLOAD_NEEDS.iter().filter(|_| optional.workloads) {
         look(client, namespace, need, &mut missing.for_workloads).await?;
     }
     Ok(missing)
 }
 
-/// What the log says of it.
+/// The missing permissions as a sentence for the log.
 pub(super) fn sentence(missing: &Missing) -> String {
     let mut parts = Vec::new();
     if !missing.for_all.is_empty() {
@@ -181,10 +170,10 @@ pub(super) fn sentence(missing: &Missing) -> String {
             "no node of a Plan that waits for workloads is started: {what}"
         ));
     }
-    format!("MissingPermission: {}", parts.join("; "))
+    format!("{}: {}", Reason::MissingPermission, parts.join("; "))
 }
 
-/// Whether pods may be watched; system-upgrade-controller's roles let them be listed only.
+/// Whether pods may be watched: system-upgrade-controller's roles permit only lists of them.
 pub async fn may_watch_pods(client: &Client, namespace: &str) -> Result<bool, Error> {
     let pods = Need {
         group: "",
@@ -194,49 +183,4 @@ pub async fn may_watch_pods(client: &Client, namespace: &str) -> Result<bool, Er
         verbs: &[],
     };
     may(client, Some(namespace), &pods, "watch").await
-}
-
-/// Whether the one who asks may do that, in a namespace or in all.
-pub(crate) async fn may(
-    client: &Client,
-    namespace: Option<&str>,
-    need: &Need,
-    verb: &str,
-) -> Result<bool, Error> {
-    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let review = SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(ResourceAttributes {
-                group: text(need.group),
-                resource: text(need.resource),
-                subresource: text(need.subresource),
-                namespace: namespace.map(str::to_owned),
-                verb: text(verb),
-                ..ResourceAttributes::default()
-            }),
-            ..SelfSubjectAccessReviewSpec::default()
-        },
-        ..SelfSubjectAccessReview::default()
-    };
-    let answer = Api::<SelfSubjectAccessReview>::all(client.clone())
-        .create(&PostParams::default(), &review)
-        .await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
-}
-
-/// What is missing, in RBAC's words.
-pub(crate) fn phrase(need: &Need, verb: &str, namespace: &str) -> String {
-    let mut resource = need.resource.to_owned();
-    if !need.group.is_empty() {
-        resource = format!("{resource}.{}", need.group);
-    }
-    if !need.subresource.is_empty() {
-        resource = format!("{resource}/{}", need.subresource);
-    }
-    let place = if need.namespaced {
-        format!(" in namespace {namespace}")
-    } else {
-        String::new()
-    };
-    format!("{verb} {resource}{place}")
 }

@@ -1,17 +1,17 @@
-//! The pods that reboot nodes: made and deleted by name, and of no Job.
+//! Reboot Pods, which belong to no Job: creation and deletion.
 
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Resource, ResourceExt};
 
-use super::{Actor, Outcome, Told, is_forbidden, stale, trouble, worth_a_look};
+use super::{Actor, StepResult, is_forbidden, is_worth_a_read, stale, step_error};
 use crate::api::names;
-use crate::controller::client::{Failure, failure};
-use crate::controller::objects::{SlimPod, version};
-use crate::controller::observe::Seen;
-use crate::rollout::facts::Text;
+use crate::kube::objects::{SlimPod, version};
+use crate::kube::{Failure, failure};
+use crate::rollout::facts::{PodUid, Text};
+use crate::rollout::{Observation, StepEffect};
 
-/// How long a pod has to stop. It only sleeps, or has done what it was made for.
+/// Grace period of a pod, in seconds. It only sleeps, or has finished.
 const GRACE_SECONDS: u32 = 1;
 
 impl Actor {
@@ -19,31 +19,34 @@ impl Actor {
         Api::namespaced(self.client.clone(), &self.source.namespace)
     }
 
-    fn pod_seen(&self, pod: &SlimPod) -> Told {
-        Told::Seen(Seen::Pod(version(pod.meta()), Box::new(pod.facts(&self.intern))))
+    fn observed_pod(&self, pod: &SlimPod) -> StepEffect {
+        StepEffect::Observed(Observation::Pod(
+            version(pod.meta()),
+            Box::new(pod.facts(&self.intern)),
+        ))
     }
 
-    /// The name is of no other Plan, node and hash: a pod that has it is the one that is meant.
-    pub(super) async fn create_pod(&self, name: &Text, bodies: [Vec<u8>; 2]) -> Outcome {
+    /// The name is unique to the Plan, the node and the hash: an existing pod with the name is the wanted one.
+    pub(super) async fn create_pod(&self, name: &Text, bodies: [Vec<u8>; 2]) -> StepResult {
         let [critical, plain] = bodies;
         let mut answer = self.post_pod(critical).await;
-        // The class may be kept for other namespaces, by a quota.
+        // A quota may reserve the priority class for other namespaces.
         if answer.as_ref().is_err_and(is_forbidden) {
             answer = self.post_pod(plain).await;
         }
         let error = match answer {
-            Ok(pod) => return Ok(vec![self.pod_seen(&pod)]),
+            Ok(pod) => return Ok(vec![self.observed_pod(&pod)]),
             Err(error) => error,
         };
         let exists = matches!(&error, kube::Error::Api(status) if status.is_already_exists());
         if !exists && failure(&error) != Failure::Unknown {
-            return Err((Vec::new(), trouble(&error)));
+            return Err((Vec::new(), step_error(&error)));
         }
         match self.pods().get_opt(name).await {
-            Ok(Some(pod)) if pod.is_of(&self.source.controller) => Ok(vec![self.pod_seen(&pod)]),
+            Ok(Some(pod)) if pod.is_of(&self.source.controller) => Ok(vec![self.observed_pod(&pod)]),
             Ok(None) if exists => Err((Vec::new(), stale(&error))),
-            Ok(_) => Err((Vec::new(), trouble(&error))),
-            Err(again) => Err((Vec::new(), trouble(&again))),
+            Ok(_) => Err((Vec::new(), step_error(&error))),
+            Err(again) => Err((Vec::new(), step_error(&again))),
         }
     }
 
@@ -55,8 +58,8 @@ impl Actor {
         self.client.request::<SlimPod>(request).await
     }
 
-    /// It is gone when a watch says so: its node may be away.
-    pub(super) async fn delete_pod(&self, name: &Text, uid: &Text) -> Outcome {
+    /// The pod is gone once a watch says so, because its node may be down.
+    pub(super) async fn delete_pod(&self, name: &Text, uid: &PodUid) -> StepResult {
         let params = DeleteParams {
             grace_period_seconds: Some(GRACE_SECONDS),
             preconditions: Some(Preconditions {
@@ -66,25 +69,26 @@ impl Actor {
             ..DeleteParams::default()
         };
         let Err(error) = self.pods().delete(name, &params).await else {
-            return Ok(vec![Told::PodLeaving(name.clone(), uid.clone())]);
+            return Ok(vec![StepEffect::PodDeleting(name.clone(), uid.clone())]);
         };
-        if !worth_a_look(&error) {
-            return Err((Vec::new(), trouble(&error)));
+        if !is_worth_a_read(&error) {
+            return Err((Vec::new(), step_error(&error)));
         }
-        let gone = Told::Seen(Seen::PodGone(name.clone(), uid.clone()));
+        let gone = StepEffect::Observed(Observation::PodDeleted(name.clone(), uid.clone()));
         match self.pods().get_opt(name).await {
             Ok(Some(pod)) if pod.meta().uid.as_deref() == Some(&**uid) => {
-                Err((vec![self.pod_seen(&pod)], trouble(&error)))
+                Err((vec![self.observed_pod(&pod)], step_error(&error)))
             }
-            Ok(Some(other)) if other.is_of(&self.source.controller) => Ok(vec![gone, self.pod_seen(&other)]),
+            Ok(Some(other)) if other.is_of(&self.source.controller) => {
+                Ok(vec![gone, self.observed_pod(&other)])
+            }
             Ok(_) => Ok(vec![gone]),
-            Err(again) => Err((Vec::new(), trouble(&again))),
+            Err(again) => Err((Vec::new(), step_error(&again))),
         }
     }
 }
 
 impl SlimPod {
-    /// Whether the pod is of the controller of this name.
     fn is_of(&self, controller: &str) -> bool {
         self.labels()
             .get(names::LABEL_CONTROLLER)

@@ -1,46 +1,57 @@
-//! Asks a channel, with the secrets that its Plans name. They are read each time: what a Secret says is kept nowhere.
+//! Polls channels with the Secrets that their Plans name. The Secrets are read each time, and not kept.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-use super::{Actor, Outcome, Told, Trouble, TroubleKind};
+use super::{Actor, StepError, StepErrorKind, StepResult};
 use crate::channel::Access;
-use crate::channel::{Ask, Named, Offer};
-use crate::rollout::facts::Text;
+use crate::channel::{ChannelRef, ChannelRequest};
+use crate::rollout::StepEffect;
+use crate::rollout::facts::{Hash, PlanName, Text};
+use crate::version::Offer;
 
 impl Actor {
-    /// Asks a channel for all its Plans.
+    /// Polls a channel for all its Plans.
     pub(super) async fn ask_channel(
         &self,
-        channel: Named,
+        channel: ChannelRef,
         latest_version: Option<String>,
-        asked_by: BTreeMap<Text, String>,
-    ) -> Vec<Told> {
+        asked_by: BTreeMap<PlanName, String>,
+    ) -> Vec<StepEffect> {
         let offer = self.poll(&channel, latest_version.as_deref()).await;
-        vec![Told::Channel(channel, self.clock.now(), offer, asked_by)]
+        vec![StepEffect::Channel(channel, self.clock.now(), offer, asked_by)]
     }
 
-    /// Asks a registry what the tag of a Plan's image stands for. Where it does not say, it is asked again after a pause.
-    pub(super) async fn ask_digest(&self, plan: Text, hash: Text, image: String, access: &Named) -> Outcome {
-        let kind = TroubleKind::Refused;
+    /// Resolves the tag of an image in its registry. Retried after a delay if the registry does not answer.
+    pub(super) async fn ask_digest(
+        &self,
+        plan: PlanName,
+        hash: Hash,
+        image: String,
+        access: &ChannelRef,
+    ) -> StepResult {
+        let kind = StepErrorKind::Refused;
         match self.digest(&image, access).await {
-            Ok(digest) => Ok(vec![Told::Digest(plan, hash, image, digest)]),
-            Err(message) => Err((Vec::new(), Trouble { message, kind })),
+            Ok(digest) => Ok(vec![StepEffect::Digest(plan, hash, image, digest)]),
+            Err(message) => Err((Vec::new(), StepError { message, kind })),
         }
     }
 
-    /// What a channel offers now, or why nothing, in words for status and events.
-    async fn poll(&self, channel: &Named, latest_version: Option<&str>) -> Result<Offer, String> {
+    /// The offer of a channel, or the error for status and events.
+    async fn poll(&self, channel: &ChannelRef, latest_version: Option<&str>) -> Result<Offer, String> {
         let answer = match self.access(channel).await {
             Ok(access) => {
-                let ask = Ask {
+                let request = ChannelRequest {
                     url: &channel.url,
                     latest_version,
                     access: &access,
                 };
-                self.channels.offer(ask).await.map_err(|error| error.to_string())
+                self.channels
+                    .offer(request)
+                    .await
+                    .map_err(|error| error.to_string())
             }
             Err(why) => Err(why),
         };
@@ -50,14 +61,14 @@ impl Actor {
         answer
     }
 
-    /// The digest that the tag of an image stands for now, or why nobody says.
-    async fn digest(&self, image: &str, access: &Named) -> Result<String, String> {
+    /// The current digest of an image, or why it cannot be resolved.
+    async fn digest(&self, image: &str, access: &ChannelRef) -> Result<String, String> {
         let access = self.access(access).await?;
         let digest = self.channels.digest(image, &access).await;
         digest.map_err(|error| error.to_string())
     }
 
-    async fn access(&self, channel: &Named) -> Result<Access, String> {
+    async fn access(&self, channel: &ChannelRef) -> Result<Access, String> {
         let mut access = Access::default();
         if let Some(name) = &channel.secret {
             let secret = self.needed("spec.channelSecretRef", name).await?;
@@ -72,7 +83,7 @@ impl Actor {
                 .map_err(|error| format!("spec.channelCASecretRef: {error}"))?;
         }
         for name in &channel.pull {
-            // A kubelet pulls without one that is missing, and so do we.
+            // Like a kubelet, refit pulls without a Secret that does not exist.
             if let Some(secret) = self.secret("spec.imagePullSecrets", name).await? {
                 access
                     .read_pull_secret(&secret)

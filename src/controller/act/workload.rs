@@ -1,15 +1,15 @@
-//! Reads how many pods are ready of a controller whose pods were evicted.
+//! Reads how many pods of a controller are ready whose pods were evicted.
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use kube::Resource as _;
 use kube::api::{GetParams, Request};
 use serde::Deserialize;
 
-use super::{Actor, Outcome, Told, Trouble, TroubleKind, trouble};
-use crate::rollout::WorkloadFacts;
+use super::{Actor, StepError, StepErrorKind, StepResult, step_error};
 use crate::rollout::facts::Text;
+use crate::rollout::{StepEffect, WorkloadFacts};
 
-/// What is read of a `ReplicaSet` or a `StatefulSet`: the rest is mostly the template of its pods.
+/// The fields of a `ReplicaSet` or a `StatefulSet` that are read. Most of the rest is the template of its pods.
 #[derive(Deserialize)]
 struct Workload {
     #[serde(default)]
@@ -30,16 +30,16 @@ struct Status {
 }
 
 impl Actor {
-    /// One that is gone wants no pods.
-    pub(super) async fn read_workload(&self, workload: Text) -> Outcome {
+    /// A controller that no longer exists wants no pods.
+    pub(super) async fn read_workload(&self, workload: Text) -> StepResult {
         let parts: Vec<_> = workload.split('/').collect();
         let (path, name) = match parts[..] {
             ["ReplicaSet", namespace, name] => (ReplicaSet::url_path(&(), Some(namespace)), name),
             ["StatefulSet", namespace, name] => (StatefulSet::url_path(&(), Some(namespace)), name),
             _ => {
                 let message = format!("{workload:?} is no ReplicaSet or StatefulSet with namespace and name");
-                let kind = TroubleKind::Refused;
-                return Err((Vec::new(), Trouble { message, kind }));
+                let kind = StepErrorKind::Refused;
+                return Err((Vec::new(), StepError { message, kind }));
             }
         };
         let answer = match Request::new(path).get(name, &GetParams::default()) {
@@ -47,16 +47,16 @@ impl Actor {
             Err(error) => Err(kube::Error::BuildRequest(error)),
         };
         let (ready, wanted) = match answer {
-            // Without a number it is one.
+            // `spec.replicas` defaults to one.
             Ok(it) => (
                 it.status.ready_replicas.unwrap_or(0),
                 it.spec.replicas.unwrap_or(1),
             ),
             Err(kube::Error::Api(status)) if status.code == 404 => (0, 0),
-            Err(error) => return Err((Vec::new(), trouble(&error))),
+            Err(error) => return Err((Vec::new(), step_error(&error))),
         };
         let seen = self.clock.now();
-        Ok(vec![Told::Workload(
+        Ok(vec![StepEffect::Workload(
             workload,
             WorkloadFacts { seen, ready, wanted },
         )])

@@ -1,8 +1,9 @@
-//! One CRD laid over another: ours wins, and what we say nothing about stays. Pure, on JSON.
+//! Merges two CRDs: refit's values win, and everything else stays. Pure, on JSON.
 
 use serde_json::{Map, Value};
 
-/// `ours` laid over `live`. Equal to `live` when nothing need be written: what the API server has added is in both.
+/// `ours` merged over `live`. Equals `live` if no write is needed, because fields that the API server has added are in
+/// both.
 pub(super) fn crd(live: &Value, ours: &Value) -> Value {
     let mut merged = live.clone();
     for key in ["annotations", "labels"] {
@@ -16,7 +17,7 @@ pub(super) fn crd(live: &Value, ours: &Value) -> Value {
     merged
 }
 
-/// Versions that we do not have stay, and with them the one that is stored.
+/// Keeps other versions, and which version is stored.
 fn versions(live: &Value, ours: &Value) -> Value {
     let mut merged = live.as_array().cloned().unwrap_or_default();
     for ours in ours.as_array().into_iter().flatten() {
@@ -43,8 +44,8 @@ fn versions(live: &Value, ours: &Value) -> Value {
     Value::Array(merged)
 }
 
-/// A schema of ours, with the properties beside ours that are there already: what is taken out is pruned from the
-/// objects. All else, constraints above all, is as we say.
+/// refit's schema, plus existing properties that refit does not know, because a removed property would be pruned from
+/// objects. Constraints and everything else are refit's.
 fn schema(live: &Value, ours: &Value) -> Value {
     let mut merged = ours.clone();
     for key in ["items", "additionalProperties"] {
@@ -64,7 +65,7 @@ fn schema(live: &Value, ours: &Value) -> Value {
     merged
 }
 
-/// Maps are merged, anything else is replaced.
+/// Merges maps, and replaces all other values.
 fn over(live: &mut Value, ours: &Value) {
     match (live, ours) {
         (Value::Object(live), Value::Object(ours)) => {
@@ -82,11 +83,11 @@ fn without(value: &Value, key: &str) -> Value {
     Value::Object(map)
 }
 
-/// Whole numbers as such: our types write `0.0` where the API server writes `0`.
+/// Integers as integers: refit's types write `0.0` where the API server writes `0`.
 pub(super) fn canonical(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
-            // Up to 2^53 every whole number is itself as a float.
+            // Every integer up to 2^53 is exact as a float.
             let whole = number
                 .as_f64()
                 .filter(|n| n.fract() == 0.0 && n.abs() < 9_007_199_254_740_992.0);

@@ -1,4 +1,4 @@
-//! Registration against an API server in memory, in paused time; and the overlay by itself.
+//! Registration with an API server in memory, in paused time; and the overlay alone.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use super::*;
 
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// An API server with room for one CRD.
+/// An API server for one CRD.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
 
@@ -18,12 +18,12 @@ struct Server(Arc<Mutex<State>>);
 struct State {
     crd: Option<Value>,
     version: u64,
-    /// Verbs that are answered with 403.
+    /// Verbs that get 403.
     forbidden: Vec<&'static str>,
-    /// What somebody else does right before the next writes, each once.
+    /// Changes by others just before the next writes, each applied once.
     meanwhile: Vec<fn(&mut Self)>,
     writes: Vec<String>,
-    /// A created or changed CRD is established so many GETs later.
+    /// Number of GETs until a new or changed CRD is established.
     slow: u32,
 }
 
@@ -32,7 +32,7 @@ impl State {
         self.version += 1;
         crd["metadata"]["resourceVersion"] = json!(self.version.to_string());
         crd["metadata"]["uid"] = json!("u");
-        // What an API server fills in.
+        // Defaults that an API server sets.
         crd["spec"]["conversion"] = json!({"strategy": "None"});
         crd["status"] = json!({
             "storedVersions": ["v1"],
@@ -48,20 +48,11 @@ impl State {
             Method::POST => "create",
             _ => "update",
         };
-        assert_eq!(
-            path,
-            if verb == "create" {
-                PATH.to_owned()
-            } else {
-                format!("{PATH}/{}", plan_crd::NAME)
-            }
-        );
+        let one = format!("{PATH}/{}", plan_crd::NAME);
+        assert_eq!(path, if verb == "create" { PATH } else { &one });
         if self.forbidden.contains(&verb) {
-            return failure(
-                403,
-                "Forbidden",
-                &format!("customresourcedefinitions is forbidden: cannot {verb}"),
-            );
+            let message = format!("customresourcedefinitions is forbidden: cannot {verb}");
+            return failure(403, "Forbidden", &message);
         }
         if verb == "get" {
             let Some(mut crd) = self.crd.clone() else {
@@ -106,9 +97,7 @@ fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
 impl Server {
     fn holding(crd: Value) -> Self {
         let server = Self::default();
-        server.state(|state| {
-            state.store(crd);
-        });
+        server.state(|state| drop(state.store(crd)));
         server
     }
 
@@ -125,11 +114,8 @@ impl Server {
                 let body = body.collect_bytes().await?;
                 let (code, answer) =
                     server.state(|state| state.answer(&parts.method, parts.uri.path(), &body));
-                Ok::<_, tower::BoxError>(
-                    Response::builder()
-                        .status(code)
-                        .body(Body::from(answer.to_string().into_bytes()))?,
-                )
+                let answer = Body::from(answer.to_string().into_bytes());
+                Ok::<_, tower::BoxError>(Response::builder().status(code).body(answer)?)
             }
         });
         Client::new(service, "default")
@@ -152,7 +138,7 @@ fn ours() -> Value {
     serde_json::to_value(plan_crd::plans()).unwrap()
 }
 
-/// Ours as an older release had it, or system-upgrade-controller: without `suspend`, with a description that differs.
+/// The definition of an older release, or of system-upgrade-controller: without `suspend`, with another description.
 fn older() -> Value {
     let mut crd = ours();
     let spec = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
@@ -160,6 +146,24 @@ fn older() -> Value {
     spec["description"] = json!("older");
     crd["metadata"]["annotations"] = json!({"meta.helm.sh/release-name": "suc"});
     crd
+}
+
+/// Stores a CRD, or deletes it, after a while.
+fn later(server: &Server, seconds: u64, crd: Option<Value>) {
+    let server = server.clone();
+    tokio::spawn(async move {
+        sleep(Duration::from_secs(seconds)).await;
+        server.state(|state| match crd {
+            Some(crd) => drop(state.store(crd)),
+            None => state.crd = None,
+        });
+    });
+}
+
+/// A server that refuses writes.
+fn read_only(server: Server) -> Server {
+    server.state(|state| state.forbidden = vec!["create", "update"]);
+    server
 }
 
 fn property<'a>(crd: &'a Value, name: &str) -> &'a Value {
@@ -179,21 +183,19 @@ async fn an_absent_crd_is_created_and_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crd_that_is_ours_is_not_written() {
-    let server = Server::holding(ours());
-    assert_eq!(server.register(true).await.unwrap(), Registered::Unchanged);
-    assert!(server.writes().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_written_once_is_not_written_again() {
-    for crd in [
-        older(),
-        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": plan_crd::NAME}, "spec": {}}),
+    let bare = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": plan_crd::NAME}, "spec": {},
+    });
+    for (crd, first, writes) in [
+        (ours(), Registered::Unchanged, &[][..]),
+        (older(), Registered::Updated, &["update"]),
+        (bare, Registered::Updated, &["update"]),
     ] {
         let server = Server::holding(crd);
-        assert_eq!(server.register(true).await.unwrap(), Registered::Updated);
+        assert_eq!(server.register(true).await.unwrap(), first);
         assert_eq!(server.register(true).await.unwrap(), Registered::Unchanged);
-        assert_eq!(server.writes(), ["update"]);
+        assert_eq!(server.writes(), writes);
     }
 }
 
@@ -201,9 +203,10 @@ async fn what_was_written_once_is_not_written_again() {
 async fn an_older_crd_gets_our_fields_and_keeps_its_annotations() {
     let server = Server::holding(older());
     assert_eq!(server.register(true).await.unwrap(), Registered::Updated);
-    assert_eq!(property(&server.crd(), "suspend")["type"], "boolean");
+    let crd = server.crd();
+    assert_eq!(property(&crd, "suspend")["type"], "boolean");
     assert_eq!(
-        server.crd()["metadata"]["annotations"],
+        crd["metadata"]["annotations"],
         json!({"meta.helm.sh/release-name": "suc"})
     );
 }
@@ -216,7 +219,7 @@ async fn a_field_of_a_newer_release_is_not_taken_away() {
     spec["properties"]["drain"]["properties"]["patience"] = json!({"type": "string"});
     spec["properties"]["version"]["maxLength"] = json!(3);
     let server = Server::holding(newer);
-    // Not for the fields, but for the constraint that we do not have.
+    // It is updated because of the constraint, which refit does not have.
     assert_eq!(server.register(true).await.unwrap(), Registered::Updated);
     let crd = server.crd();
     assert_eq!(
@@ -224,42 +227,27 @@ async fn a_field_of_a_newer_release_is_not_taken_away() {
         &json!({"type": "array", "items": {"type": "string"}})
     );
     assert_eq!(
-        property(&crd, "drain")["properties"]["patience"],
-        json!({"type": "string"})
+        property(&crd, "drain")["properties"]["patience"]["type"],
+        "string"
     );
     assert_eq!(property(&crd, "version").get("maxLength"), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_register_at_once_both_go_on() {
+async fn a_crd_that_others_change_meanwhile_is_registered_all_the_same() {
     let server = Server::default();
-    server.state(|state| {
-        state.meanwhile = vec![
-            |state| {
-                state.store(older());
-            },
-            |state| {
-                state.store(older());
-            },
-            |state| state.crd = None,
-        ];
-    });
-    // AlreadyExists, then a conflict, then it is gone, and then nobody interferes.
+    let stored: fn(&mut State) = |state| drop(state.store(older()));
+    server.state(|state| state.meanwhile = vec![stored, stored, |state| state.crd = None]);
+    // AlreadyExists, then a conflict, then a deletion, then no interference.
     assert_eq!(server.register(true).await.unwrap(), Registered::Created);
     assert_eq!(server.writes(), ["create"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_never_first_gives_up() {
+async fn a_crd_registration_that_always_conflicts_fails() {
     let server = Server::holding(older());
-    server.state(|state| {
-        state.meanwhile = vec![
-            |state| {
-                state.store(older());
-            };
-            20
-        ];
-    });
+    let stored: fn(&mut State) = |state| drop(state.store(older()));
+    server.state(|state| state.meanwhile = vec![stored; 20]);
     let error = server.register(true).await.unwrap_err().to_string();
     assert_eq!(
         error,
@@ -268,18 +256,16 @@ async fn who_is_never_first_gives_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_permission_a_crd_that_will_do_is_used() {
+async fn without_permission_a_sufficient_crd_is_used() {
     let mut other = ours();
     other["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = json!("in other words");
-    let server = Server::holding(other);
-    server.state(|state| state.forbidden = vec!["create", "update"]);
+    let server = read_only(Server::holding(other));
     assert_eq!(server.register(true).await.unwrap(), Registered::Unchanged);
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_permission_a_crd_that_lacks_our_fields_is_an_error_that_says_what_to_do() {
-    let server = Server::holding(older());
-    server.state(|state| state.forbidden = vec!["create", "update"]);
+    let server = read_only(Server::holding(older()));
     assert_eq!(
         server.register(true).await.unwrap_err().to_string(),
         "customresourcedefinitions plans.upgrade.cattle.io does not have the fields spec.suspend, and may not be \
@@ -289,29 +275,20 @@ async fn without_permission_a_crd_that_lacks_our_fields_is_an_error_that_says_wh
 
 #[tokio::test(start_paused = true)]
 async fn without_permission_an_absent_crd_is_waited_for() {
-    let server = Server::default();
-    server.state(|state| state.forbidden = vec!["create", "update"]);
+    let server = read_only(Server::default());
     assert_eq!(
         server.register(true).await.unwrap_err().to_string(),
         "customresourcedefinitions plans.upgrade.cattle.io is not there, and may not be created: allow the verb \
          create, or apply the output of `refit crd`"
     );
-    let late = server.clone();
-    tokio::spawn(async move {
-        sleep(Duration::from_secs(30)).await;
-        late.state(|state| state.store(ours()));
-    });
+    later(&server, 30, Some(ours()));
     assert_eq!(server.register(true).await.unwrap(), Registered::Unchanged);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_crd_that_is_not_ours_to_manage_is_only_waited_for() {
     let server = Server::default();
-    let late = server.clone();
-    tokio::spawn(async move {
-        sleep(Duration::from_secs(59)).await;
-        late.state(|state| state.store(older()));
-    });
+    later(&server, 59, Some(older()));
     assert_eq!(server.register(false).await.unwrap(), Registered::Unchanged);
     assert!(server.writes().is_empty());
 }
@@ -329,20 +306,16 @@ async fn a_crd_that_is_never_established_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crd_on_its_way_out_is_made_again_when_it_is_gone() {
+async fn a_crd_that_is_being_deleted_is_created_again_when_it_is_gone() {
     let mut dying = ours();
     dying["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
     let server = Server::holding(dying);
-    let late = server.clone();
-    tokio::spawn(async move {
-        sleep(Duration::from_secs(5)).await;
-        late.state(|state| state.crd = None);
-    });
+    later(&server, 5, None);
     assert_eq!(server.register(true).await.unwrap(), Registered::Created);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permission_to_read_that_is_missing_is_named() {
+async fn a_missing_permission_to_read_is_named() {
     let server = Server::holding(ours());
     server.state(|state| state.forbidden = vec!["get"]);
     assert_eq!(
@@ -368,7 +341,7 @@ fn other_versions_stay_and_keep_what_is_stored() {
 }
 
 #[test]
-fn a_whole_number_is_one_however_it_is_written() {
+fn a_whole_number_has_one_representation() {
     let written = serde_json::from_str::<Value>(r#"{"a":[0.0,1.5,-3.0,7],"b":1e+300}"#).unwrap();
     assert_eq!(
         overlay::canonical(written).to_string(),

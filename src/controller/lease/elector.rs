@@ -1,6 +1,7 @@
-//! The election task: get the Lease, keep it, give it back.
+//! The election task: acquires, renews and releases the Lease.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,15 +9,14 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
-use super::standing::{Renewal, Standing};
-use super::{JITTER_FACTOR, Leadership, LeaseLost, LeaseTiming};
+use super::{JITTER_FACTOR, LeaseLost, LeaseTiming, Progress};
 use crate::clock::Clock;
-use crate::controller::client::brief;
+use crate::kube::{LeaderState, Leadership, Renewal, brief};
 
 /// A candidate for one Lease.
 pub struct Elector {
@@ -26,15 +26,18 @@ pub struct Elector {
     identity: String,
     timing: LeaseTiming,
     clock: Clock,
-    standing: watch::Sender<Standing>,
-    /// The record as last seen, and when it was first seen like that.
+    state: watch::Sender<LeaderState>,
+    /// The last record, and when it was first seen.
     observed: Option<Observed>,
-    /// `acquireTime` of the term in which this process leads or tries to. No other process, not even one with our
-    /// identity, writes the same: it tells our own record from a namesake's.
+    /// `acquireTime` of the term in which this process leads or tries to. It distinguishes this process's record from
+    /// that of a process with the same identity, because no other process writes the same time.
     term: Option<Timestamp>,
-    /// The last complaint, so that an API that is down does not fill the log.
-    complaint: Option<String>,
+    /// The last logged error, so that an outage does not fill the log.
+    last_error: Option<String>,
     jitter: u64,
+    progress: Progress,
+    /// Notified when the Lease shows an older version than before.
+    restored: Arc<Notify>,
 }
 
 struct Observed {
@@ -42,27 +45,27 @@ struct Observed {
     since: Instant,
 }
 
-/// The running election. Dropping it ends the election without giving the Lease back.
+/// The running election. Dropping it ends the election without releasing the Lease.
 #[must_use = "the election ends when its handle is dropped"]
 pub struct LeaseHandle {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-/// What one try came to.
+/// The result of an attempt.
 enum Attempt {
-    /// The Lease is ours.
+    /// This process holds the Lease.
     Held,
-    /// The Lease is somebody else's, or somebody else was faster.
+    /// Another process holds the Lease, or was first.
     Lost,
-    /// Nobody knows: no answer, or an error.
+    /// Unknown: no response, or an error.
     Failed(String),
 }
 
 impl Elector {
-    /// A candidate called `identity` for the Lease `namespace`/`name`. An identity belongs to one process at a time: a
-    /// process that finds its own on the Lease takes it for what its former run left, and leads at once.
-    /// `client` must be exempt from the leader check.
+    /// A candidate named `identity` for the Lease `namespace`/`name`. Only one process at a time may have an identity:
+    /// if the Lease names its own, it takes the record for that of its previous run, and leads at once. `client` must
+    /// be exempt from the leader check.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -80,27 +83,40 @@ impl Elector {
             identity: identity.to_owned(),
             timing,
             clock,
-            standing: watch::Sender::new(Standing::Following),
+            state: watch::Sender::new(LeaderState::Following),
             observed: None,
             term: None,
-            complaint: None,
+            last_error: None,
             jitter: hasher.finish(),
+            progress: Progress::default(),
+            restored: Arc::default(),
         }
     }
 
-    /// A handle that knows whether this candidate leads.
-    pub fn leadership(&self) -> Leadership {
-        Leadership::elected(self.standing.subscribe(), self.clock.clone())
+    /// Has the leadership end when the loop is stuck, and `restored` be notified when the versions of the API server went
+    /// back. A watch does not show the latter: one from a later version is silent.
+    #[must_use]
+    pub fn depending_on(self, progress: Progress, restored: Arc<Notify>) -> Self {
+        Self {
+            progress,
+            restored,
+            ..self
+        }
     }
 
-    /// The error to end the process with when this candidate's leadership is lost.
+    /// Tells whether this candidate leads.
+    pub fn leadership(&self) -> Leadership {
+        Leadership::elected(self.state.subscribe(), self.clock.clone())
+    }
+
+    /// The error with which the process exits when it has lost the leadership.
     pub fn lost(&self) -> LeaseLost {
         LeaseLost {
             name: self.name.clone(),
         }
     }
 
-    /// Starts the election. Called within a tokio runtime.
+    /// Starts the election. Must be called within a tokio runtime.
     pub fn start(self) -> LeaseHandle {
         let (stop, stopped) = oneshot::channel();
         LeaseHandle {
@@ -116,17 +132,17 @@ impl Elector {
             () = self.campaign() => None,
             asked = &mut stopped => Some(asked.is_ok()),
         };
-        let led = matches!(*self.standing.borrow(), Standing::Leading(_));
-        self.standing.send_replace(Standing::Ended);
+        let led = matches!(*self.state.borrow(), LeaderState::Leading(_));
+        self.state.send_replace(LeaderState::Ended);
         match asked {
             None => warn!(lease = %self.name, namespace = %self.namespace, "leadership is lost"),
-            Some(true) if led => self.give_back().await,
-            // Without a word that the writes of this process are over, nothing is given back.
+            Some(true) if led => self.release().await,
+            // The writes of this process may not be over, so the Lease is not released.
             Some(_) => {}
         }
     }
 
-    /// Gets the Lease and keeps it. Returns when it is lost.
+    /// Acquires the Lease and renews it. Returns when it is lost.
     async fn campaign(&mut self) {
         while !self.acquire().await {
             sleep_until(self.next_try()).await;
@@ -140,63 +156,68 @@ impl Elector {
         }
     }
 
-    /// One try to become leader.
+    /// One attempt to become the leader.
     async fn acquire(&mut self) -> bool {
         let start = self.renewal();
-        match timeout(self.patience(), self.take())
+        match timeout(self.request_timeout(), self.try_acquire())
             .await
             .unwrap_or_else(|_| self.no_answer())
         {
             Attempt::Held => {
-                self.complaint = None;
-                self.standing.send_replace(Standing::Leading(start));
+                self.last_error = None;
+                self.state.send_replace(LeaderState::Leading(start));
                 true
             }
             Attempt::Lost => {
-                self.complaint = None;
+                self.last_error = None;
                 false
             }
             Attempt::Failed(error) => {
-                self.complain(error);
+                self.log_error(error);
                 false
             }
         }
     }
 
-    /// One renewal. False when the leadership is lost.
+    /// One renewal. Returns false if the leadership is lost.
     async fn renew(&mut self) -> bool {
-        let Standing::Leading(last) = *self.standing.borrow() else {
+        let LeaderState::Leading(last) = *self.state.borrow() else {
             return false;
         };
         if !last.holds(&self.clock) {
             return false;
         }
+        let stuck_for = self.progress.stuck_for();
+        if stuck_for >= self.timing.renew_deadline {
+            error!(lease = %self.name, ?stuck_for, "the loop is stuck, so the lease is not renewed; this is a bug");
+            return false;
+        }
         let start = self.renewal();
-        let patience = self
-            .patience()
+        let request_timeout = self
+            .request_timeout()
             .min(last.end().saturating_duration_since(start.at));
-        let attempt = timeout(patience, self.put_again())
+        let attempt = timeout(request_timeout, self.renew_lease())
             .await
             .unwrap_or_else(|_| self.no_answer());
-        // However the request went: whoever has asked since the deadline was told that this process does not lead.
+        // Since the deadline this process counts as not leading, whatever the response says.
         let in_time = last.holds(&self.clock);
         match attempt {
             Attempt::Held if in_time => {
-                self.complaint = None;
-                self.standing.send_replace(Standing::Leading(start));
+                self.last_error = None;
+                self.state.send_replace(LeaderState::Leading(start));
                 true
             }
             Attempt::Held | Attempt::Lost => false,
             Attempt::Failed(error) => {
-                self.complain(error);
+                self.log_error(error);
                 in_time
             }
         }
     }
 
-    /// Looks at the Lease and takes it when it is free: absent, given back, ours from a former run, or unchanged for
-    /// the holder's lease duration.
-    async fn take(&mut self) -> Attempt {
+    /// Takes the Lease if it is free: absent, released, held by a previous run of this process, or unchanged for the
+    /// holder's lease duration.
+    async fn try_acquire(&mut self) -> Attempt {
         match self.api.get_opt(&self.name).await {
             Ok(None) => self.create().await,
             Ok(Some(lease)) => {
@@ -205,15 +226,15 @@ impl Elector {
                     return Attempt::Lost;
                 }
                 self.term = Some(self.now());
-                self.put().await
+                self.update().await
             }
             Err(error) => failed(&error),
         }
     }
 
-    /// Renews a Lease that this process holds, without reading it first; reads it only to learn why it has changed.
-    async fn put_again(&mut self) -> Attempt {
-        match self.put().await {
+    /// Renews the Lease without reading it first; reads it only after a conflict.
+    async fn renew_lease(&mut self) -> Attempt {
+        match self.update().await {
             Attempt::Lost => {}
             other => return other,
         }
@@ -222,8 +243,8 @@ impl Elector {
             Ok(Some(lease)) => {
                 let ours = self.is_ours(&lease);
                 self.observe(lease);
-                // Somebody touched its metadata, or a renewal whose answer was lost had arrived.
-                if ours { self.put().await } else { Attempt::Lost }
+                // Someone changed its metadata, or an earlier renewal took effect although its response was lost.
+                if ours { self.update().await } else { Attempt::Lost }
             }
             Err(error) => failed(&error),
         }
@@ -250,12 +271,12 @@ impl Elector {
         }
     }
 
-    /// Writes our record over the one that was observed, and over no other.
+    /// Replaces exactly the observed record.
     #[expect(
         clippy::disallowed_methods,
         reason = "a PUT with the resourceVersion seen is what makes it a lock"
     )]
-    async fn put(&mut self) -> Attempt {
+    async fn update(&mut self) -> Attempt {
         let (Some(observed), Some(term)) = (&self.observed, self.term) else {
             return Attempt::Lost;
         };
@@ -285,9 +306,9 @@ impl Elector {
         }
     }
 
-    /// Gives the Lease back, so that another candidate need not wait. What goes wrong here only costs that wait.
-    async fn give_back(&self) {
-        match timeout(self.patience(), self.vacate()).await {
+    /// Releases the Lease, so that another candidate need not wait. A failure costs only that wait.
+    async fn release(&self) {
+        match timeout(self.request_timeout(), self.vacate()).await {
             Ok(Ok(true)) => info!(lease = %self.name, namespace = %self.namespace, "lease is given back"),
             Ok(Ok(false)) => debug!(lease = %self.name, "lease was not ours to give back"),
             Ok(Err(error)) => {
@@ -297,7 +318,7 @@ impl Elector {
         }
     }
 
-    /// Writes an empty holder over our own record. A conflict is a renewal of ours that was under way: look again.
+    /// Removes the holder from this process's record. A conflict is a renewal that was in flight: try again.
     #[expect(
         clippy::disallowed_methods,
         reason = "a PUT with the resourceVersion seen is what makes it a lock"
@@ -334,8 +355,19 @@ impl Elector {
         }
     }
 
-    /// Notes the Lease. Only a change of the record restarts the wait for it to expire.
+    /// Stores the Lease. Only a change of the record restarts the wait for it to expire.
     fn observe(&mut self, lease: Lease) {
+        let version = |lease: &Lease| lease.metadata.resource_version.as_deref()?.parse::<u64>().ok();
+        let known = self
+            .observed
+            .as_ref()
+            .and_then(|observed| version(&observed.lease));
+        if version(&lease)
+            .zip(known)
+            .is_some_and(|(version, known)| version < known)
+        {
+            self.restored.notify_one();
+        }
         let since = match &self.observed {
             Some(observed) if observed.lease.spec == lease.spec => observed.since,
             _ => Instant::now(),
@@ -359,7 +391,7 @@ impl Elector {
         }
     }
 
-    /// When an unchanged record counts no more. The holder's own lease duration decides: it is what the holder keeps to.
+    /// When an unchanged record expires, by the lease duration of its holder.
     fn expiry(&self, observed: &Observed) -> Instant {
         let seconds = observed
             .lease
@@ -381,19 +413,19 @@ impl Elector {
     fn renewal(&self) -> Renewal {
         Renewal {
             at: Instant::now(),
-            wall: self.clock.now(),
+            running: self.clock.running(),
             deadline: self.timing.renew_deadline,
         }
     }
 
-    /// How long one try may take: three of them fit into the renew deadline, however slow the API is.
-    fn patience(&self) -> Duration {
+    /// Time limit of one attempt: three of them fit into the renew deadline.
+    fn request_timeout(&self) -> Duration {
         self.timing.renew_deadline / 3
     }
 
-    /// When to look again: as client-go after a jittered retry period, but not later than the record expires.
+    /// When to try again: after a jittered retry period, as client-go, but not later than the record expires.
     fn next_try(&mut self) -> Instant {
-        // SplitMix64, seeded with the identity: candidates differ, and a run can be repeated.
+        // SplitMix64, seeded with the identity: candidates differ, and runs are reproducible.
         self.jitter = self.jitter.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.jitter;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -407,20 +439,21 @@ impl Elector {
         }
     }
 
-    /// The time of day as a Lease can hold it: with nanoseconds, what is read back would not equal what was written.
+    /// The time of day in the precision of a Lease. With nanoseconds, the record that is read back would not equal the
+    /// written one.
     fn now(&self) -> Timestamp {
         let now = self.clock.now();
         Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
     }
 
     fn no_answer(&self) -> Attempt {
-        Attempt::Failed(format!("no answer within {:?}", self.patience()))
+        Attempt::Failed(format!("no answer within {:?}", self.request_timeout()))
     }
 
-    fn complain(&mut self, error: String) {
-        if self.complaint.as_ref() != Some(&error) {
+    fn log_error(&mut self, error: String) {
+        if self.last_error.as_ref() != Some(&error) {
             warn!(lease = %self.name, namespace = %self.namespace, %error, "lease cannot be had or renewed");
-            self.complaint = Some(error);
+            self.last_error = Some(error);
         }
     }
 }
@@ -430,10 +463,10 @@ fn failed(error: &kube::Error) -> Attempt {
 }
 
 impl LeaseHandle {
-    /// Ends the election: this process does not lead from now on, and the Lease is given back if it was ours. Call it
-    /// when all writes are over.
+    /// Ends the election: this process no longer leads, and releases the Lease if it held it. Call it when all writes
+    /// are over.
     pub async fn release(self) {
-        // Both fail only when the task is gone, and then there is nothing to give back.
+        // Both fail only if the task has ended, and then there is nothing to release.
         let _ = self.stop.send(());
         let _ = self.task.await;
     }

@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::clock::Clock;
-use store::{Faults, Link, Rng, Store};
+use crate::kube::Leadership;
+use store::{Faults, Link, Store};
 
 const NAME: &str = "system-upgrade-controller";
 
@@ -29,9 +30,16 @@ struct Candidate {
     election: LeaseHandle,
 }
 
-fn candidate_with(store: &Arc<Store>, identity: &str, timing: LeaseTiming, clock: Clock) -> Candidate {
+fn candidate_with(store: &Arc<Store>, identity: &str, clock: Clock) -> Candidate {
     let link = Link::new(store);
-    let elector = Elector::new(link.client(), "kube-upgrade", NAME, identity, timing, clock);
+    let elector = Elector::new(
+        link.client(),
+        "kube-upgrade",
+        NAME,
+        identity,
+        LeaseTiming::default(),
+        clock,
+    );
     Candidate {
         link,
         leadership: elector.leadership(),
@@ -40,16 +48,20 @@ fn candidate_with(store: &Arc<Store>, identity: &str, timing: LeaseTiming, clock
 }
 
 fn candidate(store: &Arc<Store>, identity: &str) -> Candidate {
-    candidate_with(
-        store,
-        identity,
-        LeaseTiming::default(),
-        Clock::following_tokio(epoch()),
-    )
+    let clock = Clock::following_tokio(epoch());
+    candidate_with(store, identity, clock)
+}
+
+/// The leader `a` of a Lease.
+async fn leader() -> (Arc<Store>, Candidate) {
+    let store = Store::empty();
+    let a = candidate(&store, "a");
+    a.leads_after().await;
+    (store, a)
 }
 
 impl Candidate {
-    /// How long it takes until this candidate leads.
+    /// Time until this candidate leads.
     async fn leads_after(&self) -> Duration {
         let start = Instant::now();
         timeout(secs(600), self.leadership.wait_until_leader())
@@ -78,15 +90,13 @@ async fn an_absent_lease_is_created_and_renewed() {
     assert_eq!(store.spec()["renewTime"], "2026-01-02T03:05:05.123456Z");
     assert_eq!(store.spec()["acquireTime"], "2026-01-02T03:04:05.123456Z");
     assert!(a.leadership.is_leader());
-    // One PUT every two seconds and no GET: what client-go and so system-upgrade-controller cost.
+    // One PUT every two seconds and no GET, as for client-go and system-upgrade-controller.
     assert_eq!(a.link.requests(), ["GET 1", "POST 1", "PUT 30"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_takes_over_when_the_record_stood_still_for_the_lease_duration() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+    let (store, a) = leader().await;
     let b = candidate(&store, "b");
     sleep(secs(600)).await;
     assert!(a.leadership.is_leader() && !b.leadership.is_leader());
@@ -109,7 +119,7 @@ async fn the_holders_own_lease_duration_counts() {
         "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.000000Z",
     }));
     let a = candidate(&store, "a");
-    // However old it says it is: its clock may be wrong.
+    // The age in the record does not matter, because its clock may be wrong.
     assert_eq!(a.leads_after().await, secs(100));
     assert_eq!(store.spec()["leaseTransitions"], 7);
 }
@@ -122,19 +132,13 @@ async fn a_lease_without_a_record_is_free() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_without_an_api_leads_no_longer_than_the_renew_deadline() {
-    for fault in [
-        Faults {
-            hang: true,
+    for (hang, refuse) in [(true, false), (false, true)] {
+        let fault = Faults {
+            hang,
+            refuse,
             ..Faults::default()
-        },
-        Faults {
-            refuse: true,
-            ..Faults::default()
-        },
-    ] {
-        let store = Store::empty();
-        let a = candidate(&store, "a");
-        a.leads_after().await;
+        };
+        let (store, a) = leader().await;
         sleep(secs(21)).await;
         let last_renewal = store.last_write();
         a.link.set(fault);
@@ -148,10 +152,8 @@ async fn a_leader_without_an_api_leads_no_longer_than_the_renew_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_outage_costs_nothing() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+async fn a_leader_survives_a_short_outage() {
+    let (_, a) = leader().await;
     sleep(secs(11)).await;
     a.link.cut();
     sleep(secs(15)).await;
@@ -163,11 +165,9 @@ async fn a_short_outage_costs_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_counts_from_before_it_was_sent() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+    let (store, a) = leader().await;
     sleep(secs(3)).await;
-    // The answer takes 9 s, the request no time at all.
+    // The response takes 9 s, the request no time.
     a.link.set(Faults {
         answer_delay: secs(9),
         ..Faults::default()
@@ -180,7 +180,7 @@ async fn a_renewal_counts_from_before_it_was_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_slept_with_the_machine_does_not_lead() {
+async fn a_leader_whose_machine_was_suspended_does_not_lead() {
     let store = Store::empty();
     let offset = Arc::new(std::sync::Mutex::new(SignedDuration::ZERO));
     let base = Clock::following_tokio(epoch());
@@ -188,14 +188,14 @@ async fn a_leader_that_slept_with_the_machine_does_not_lead() {
         let offset = Arc::clone(&offset);
         Clock::new(move || base.now() + *offset.lock().unwrap())
     };
-    let a = candidate_with(&store, "a", LeaseTiming::default(), clock);
+    let a = candidate_with(&store, "a", clock);
     a.leads_after().await;
-    // Set back by NTP: nothing has happened.
+    // NTP has set the clock back.
     *offset.lock().unwrap() = SignedDuration::from_hours(-5);
     assert!(a.leadership.is_leader());
     sleep(secs(20)).await;
     assert!(a.leadership.is_leader());
-    // The monotonic clock stood still meanwhile.
+    // The monotonic clock did not advance.
     *offset.lock().unwrap() = SignedDuration::from_hours(-5) + SignedDuration::from_secs(31);
     assert!(!a.leadership.is_leader());
     timeout(secs(3), a.leadership.lost())
@@ -209,10 +209,8 @@ async fn a_leader_that_slept_with_the_machine_does_not_lead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_given_back_is_taken_at_once() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+async fn a_released_lease_is_acquired_at_once() {
+    let (store, a) = leader().await;
     let b = candidate(&store, "b");
     sleep(secs(100)).await;
     a.election.release().await;
@@ -221,15 +219,13 @@ async fn a_lease_that_is_given_back_is_taken_at_once() {
     assert_eq!(store.spec()["leaseDurationSeconds"], 1);
     assert!(b.leads_after().await < secs(5));
     assert_eq!(store.spec()["leaseDurationSeconds"], 45);
-    // What a has given back it does not take from b by giving back.
+    // A lease that a has released is not taken from b when a releases it again.
     assert_eq!(store.spec()["holderIdentity"], "b");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_that_stops_gives_nothing_back() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+async fn a_follower_that_stops_releases_nothing() {
+    let (store, a) = leader().await;
     let b = candidate(&store, "b");
     sleep(secs(10)).await;
     b.election.release().await;
@@ -238,7 +234,7 @@ async fn a_follower_that_stops_gives_nothing_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_handle_ends_the_leadership_and_gives_nothing_back() {
+async fn a_dropped_handle_ends_the_leadership_without_a_release() {
     let store = Store::empty();
     let Candidate {
         leadership, election, ..
@@ -252,11 +248,10 @@ async fn a_dropped_handle_ends_the_leadership_and_gives_nothing_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_under_way_does_not_stop_the_giving_back() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
-    // The next renewal is on its way for 1.5 s when the Lease is given back, and arrives between GET and PUT of that.
+async fn a_renewal_in_flight_does_not_prevent_the_release() {
+    let (store, a) = leader().await;
+    // The next renewal is in flight for 1.5 s when the Lease is released, and arrives between GET and PUT of the
+    // release.
     a.link.set(Faults {
         request_delay: Duration::from_millis(1500),
         ..Faults::default()
@@ -268,9 +263,7 @@ async fn a_renewal_under_way_does_not_stop_the_giving_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_restarted_process_finds_its_own_lease_and_leads_at_once() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+    let (store, a) = leader().await;
     a.link.cut();
     drop(a.election);
     sleep(secs(1)).await;
@@ -281,11 +274,9 @@ async fn a_restarted_process_finds_its_own_lease_and_leads_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_processes_with_one_identity_the_older_gives_way() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+    let (store, a) = leader().await;
     let later = Clock::following_tokio(epoch() + SignedDuration::from_secs(1));
-    let namesake = candidate_with(&store, "a", LeaseTiming::default(), later);
+    let namesake = candidate_with(&store, "a", later);
     namesake.leads_after().await;
     timeout(secs(3), a.leadership.lost()).await.expect("both lead");
     sleep(secs(600)).await;
@@ -293,10 +284,8 @@ async fn of_two_processes_with_one_identity_the_older_gives_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_survives_whoever_edits_the_leases_metadata() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+async fn a_leader_survives_edits_of_the_metadata_of_its_lease() {
+    let (store, a) = leader().await;
     for _ in 0..20 {
         sleep(secs(3)).await;
         store.label();
@@ -312,10 +301,8 @@ async fn a_leader_survives_whoever_edits_the_leases_metadata() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_makes_a_deleted_lease_again() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+async fn a_leader_recreates_a_deleted_lease() {
+    let (store, a) = leader().await;
     store.delete();
     sleep(secs(60)).await;
     assert!(a.leadership.is_leader());
@@ -323,10 +310,8 @@ async fn a_leader_makes_a_deleted_lease_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_whose_answer_was_lost_is_known_again() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+async fn a_leader_recognizes_its_renewal_whose_response_was_lost() {
+    let (_, a) = leader().await;
     sleep(secs(1)).await;
     a.link.set(Faults {
         answer_delay: secs(3600),
@@ -340,9 +325,7 @@ async fn a_renewal_whose_answer_was_lost_is_known_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deposed_leader_gives_up_at_its_first_conflict() {
-    let store = Store::empty();
-    let a = candidate(&store, "a");
-    a.leads_after().await;
+    let (store, a) = leader().await;
     store.put_spec(&json!({"holderIdentity": "thief", "leaseDurationSeconds": 45}));
     timeout(secs(3), a.leadership.lost()).await.expect("a goes on");
     assert_eq!(store.spec()["holderIdentity"], "thief");
@@ -353,9 +336,9 @@ async fn clocks_that_differ_by_years_change_nothing() {
     let store = Store::empty();
     let past = Clock::following_tokio("1970-01-01T00:00:00Z".parse().unwrap());
     let future = Clock::following_tokio("2199-12-31T00:00:00Z".parse().unwrap());
-    let a = candidate_with(&store, "a", LeaseTiming::default(), past);
+    let a = candidate_with(&store, "a", past);
     a.leads_after().await;
-    let b = candidate_with(&store, "b", LeaseTiming::default(), future);
+    let b = candidate_with(&store, "b", future);
     sleep(secs(3600)).await;
     assert!(a.leadership.is_leader() && !b.leadership.is_leader());
     a.link.cut();
@@ -364,17 +347,18 @@ async fn clocks_that_differ_by_years_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_leads_before_the_api_answers() {
+async fn nobody_leads_before_the_api_server_responds() {
     let store = Store::empty();
     let link = Link::new(&store);
     link.cut();
+    let clock = Clock::following_tokio(epoch());
     let elector = Elector::new(
         link.client(),
         "kube-upgrade",
         NAME,
         "a",
         LeaseTiming::default(),
-        Clock::following_tokio(epoch()),
+        clock,
     );
     let leadership = elector.leadership();
     let _election = elector.start();
@@ -385,7 +369,7 @@ async fn nobody_leads_before_the_api_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_election_one_always_leads() {
+async fn without_an_election_a_process_always_leads() {
     let leadership = Leadership::always();
     assert!(leadership.is_leader());
     leadership.wait_until_leader().await;
@@ -393,7 +377,7 @@ async fn without_an_election_one_always_leads() {
 }
 
 #[test]
-fn the_process_ends_with_client_gos_words() {
+fn the_error_for_a_lost_lease_is_that_of_client_go() {
     let lost = LeaseLost {
         name: NAME.to_owned(),
     };
@@ -412,47 +396,40 @@ fn times_that_let_two_lead_are_refused() {
     };
     assert_eq!(LeaseTiming::default().validate(), Ok(()));
     assert_eq!(timing(45_000, 30_000, 24_999).validate(), Ok(()));
-    let error = |timing: LeaseTiming| timing.validate().unwrap_err().to_string();
-    assert_eq!(
-        error(timing(30_000, 30_000, 2000)),
-        "the lease duration (30s) must be more than the renew deadline (30s)"
-    );
-    assert_eq!(
-        error(timing(45_000, 30_000, 25_000)),
-        "the renew deadline (30s) must be more than 1.2 times the retry period (25s)"
-    );
-    assert_eq!(
-        error(timing(45_000, 30_000, 0)),
-        "the retry period must be more than 0"
-    );
+    for (timing, error) in [
+        (
+            timing(30_000, 30_000, 2000),
+            "the lease duration (30s) must be more than the renew deadline (30s)",
+        ),
+        (
+            timing(45_000, 30_000, 25_000),
+            "the renew deadline (30s) must be more than 1.2 times the retry period (25s)",
+        ),
+        (timing(45_000, 30_000, 0), "the retry period must be more than 0"),
+    ] {
+        assert_eq!(timing.validate().unwrap_err().to_string(), error);
+    }
     assert_eq!(timing(1500, 1000, 100).lease_duration_seconds(), 2);
 }
 
-/// Three candidates, each behind a link of its own that delays, loses and refuses, stopped and started at random: at no
-/// moment do two of them lead, and when the links are well again, one does.
+/// Three candidates, each with a link that delays, loses and refuses requests, are stopped and started at random. No
+/// two ever lead at the same time, and one leads once the links work again.
 #[tokio::test(start_paused = true)]
 async fn never_do_two_lead_at_once() {
     let mut terms = 0;
     for seed in 0..20 {
-        terms += rough_weather(seed).await;
+        terms += random_faults(seed).await;
     }
-    assert!(
-        terms > 60,
-        "only {terms} terms: the weather was too fair to prove anything"
-    );
+    assert!(terms > 60, "only {terms} terms: too few faults to prove anything");
 }
 
-async fn rough_weather(seed: u64) -> usize {
-    let mut rng = Rng(seed);
+async fn random_faults(seed: u64) -> usize {
+    let mut rng = fastrand::Rng::with_seed(seed);
     let store = Store::empty();
-    let start = |name: &str, rng: &mut Rng| {
-        let skew = SignedDuration::from_secs(i64::try_from(rng.below(200_000)).unwrap() - 100_000);
-        candidate_with(
-            &store,
-            name,
-            LeaseTiming::default(),
-            Clock::following_tokio(epoch() + skew),
-        )
+    let start = |name: &str, rng: &mut fastrand::Rng| {
+        let skew = SignedDuration::from_secs(rng.i64(-100_000..100_000));
+        let clock = Clock::following_tokio(epoch() + skew);
+        candidate_with(&store, name, clock)
     };
     let names = ["a", "b", "c"];
     let mut candidates: Vec<Candidate> = names.iter().map(|name| start(name, &mut rng)).collect();
@@ -465,13 +442,13 @@ async fn rough_weather(seed: u64) -> usize {
             leader = leading.first().copied();
             terms += 1;
         }
-        let i = usize::try_from(rng.below(3)).unwrap();
-        match rng.below(1000) {
-            0..10 => candidates[i].link.set(Faults::rough(&mut rng)),
+        let i = rng.usize(..3);
+        match rng.u64(..1000) {
+            0..10 => candidates[i].link.set(Faults::random(&mut rng)),
             10..15 => candidates[i].link.set(Faults::default()),
             15 => {
                 let stopped = std::mem::replace(&mut candidates[i], start(names[i], &mut rng));
-                if rng.below(2) == 0 {
+                if rng.bool() {
                     tokio::spawn(stopped.election.release());
                 } else {
                     drop(stopped.election);
@@ -479,7 +456,7 @@ async fn rough_weather(seed: u64) -> usize {
             }
             _ => {}
         }
-        // A process whose leadership is lost ends, and its pod comes back under another name.
+        // A process that has lost the leadership ends, and its pod comes back under another name.
         for (i, candidate) in candidates.iter_mut().enumerate() {
             if futures::FutureExt::now_or_never(candidate.leadership.lost()).is_some() {
                 *candidate = start(&format!("{}-{step}", names[i]), &mut rng);
@@ -490,10 +467,91 @@ async fn rough_weather(seed: u64) -> usize {
         candidate.link.set(Faults::default());
     }
     sleep(secs(120)).await;
-    let leading = candidates
-        .iter()
-        .filter(|candidate| candidate.leadership.is_leader())
-        .count();
-    assert_eq!(leading, 1, "seed {seed}");
+    let leading = candidates.iter().filter(|one| one.leadership.is_leader());
+    assert_eq!(leading.count(), 1, "seed {seed}");
     terms
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_ends_no_leadership() {
+    let store = Store::empty();
+    let step = Arc::new(std::sync::Mutex::new(SignedDuration::ZERO));
+    let clock = {
+        let step = Arc::clone(&step);
+        Clock::following_tokio(epoch()).stepped(move || *step.lock().unwrap())
+    };
+    let a = candidate_with(&store, "a", clock);
+    let b = candidate(&store, "b");
+    a.leads_after().await;
+    for hours in [1, -1, 24, -24] {
+        *step.lock().unwrap() = SignedDuration::from_hours(hours);
+        assert!(a.leadership.is_leader());
+        sleep(secs(120)).await;
+        assert!(a.leadership.is_leader() && !b.leadership.is_leader(), "{hours} h");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stuck_loop_loses_the_lease_within_its_time() {
+    let store = Store::empty();
+    let link = Link::new(&store);
+    let progress = Progress::default();
+    let clock = Clock::following_tokio(epoch());
+    let elector = Elector::new(
+        link.client(),
+        "kube-upgrade",
+        NAME,
+        "a",
+        LeaseTiming::default(),
+        clock,
+    )
+    .depending_on(progress.clone(), Arc::default());
+    let leadership = elector.leadership();
+    let _election = elector.start();
+    leadership.wait_until_leader().await;
+    // Long decisions with pauses between them are no reason.
+    for _ in 0..20 {
+        progress.busy();
+        sleep(secs(20)).await;
+        progress.idle();
+        assert!(leadership.is_leader());
+        sleep(secs(60)).await;
+    }
+    progress.busy();
+    let start = Instant::now();
+    leadership.lost().await;
+    assert!(
+        start.elapsed() <= LeaseTiming::default().lease_duration,
+        "{:?}",
+        start.elapsed()
+    );
+    let b = candidate(&store, "b");
+    b.leads_after().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_with_an_older_version_than_before_tells_of_a_restore() {
+    let store = Store::empty();
+    let link = Link::new(&store);
+    let restored = Arc::<tokio::sync::Notify>::default();
+    let clock = Clock::following_tokio(epoch());
+    let elector = Elector::new(
+        link.client(),
+        "kube-upgrade",
+        NAME,
+        "a",
+        LeaseTiming::default(),
+        clock,
+    )
+    .depending_on(Progress::default(), Arc::clone(&restored));
+    let leadership = elector.leadership();
+    let _election = elector.start();
+    leadership.wait_until_leader().await;
+    sleep(secs(100)).await;
+    assert!(timeout(secs(1), restored.notified()).await.is_err());
+    store.set_version(1);
+    timeout(secs(10), restored.notified())
+        .await
+        .expect("nobody notices");
+    assert!(leadership.is_leader(), "the Lease is still its own");
 }

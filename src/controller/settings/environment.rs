@@ -1,5 +1,4 @@
-//! Reads environment variables through a function, so that a test need not set any, and keeps what is to be told about
-//! them for when there is a log.
+//! Reads environment variables through a function, so that tests need not set any, and collects the messages to log.
 
 use std::cell::RefCell;
 use std::str::FromStr;
@@ -19,17 +18,17 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// The variable as it is set, even when it is set to nothing.
+    /// The variable, even if it is empty.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         (self.lookup)(name)
     }
 
-    /// The variable, unless it is set to nothing.
+    /// The variable, unless it is empty.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.get(name).filter(|value| !value.is_empty())
     }
 
-    /// The value of a flag: the flag itself, or its variable, which must be readable.
+    /// The value of a flag, or of its variable, which must be valid.
     pub(super) fn flag<T>(
         &self,
         flag: Option<T>,
@@ -47,7 +46,7 @@ impl<'a> Environment<'a> {
             .map_err(|allowed| SettingsError::Variable { name, value, allowed })
     }
 
-    /// The value of a variable about Jobs and Plans: one that cannot be read is told, and `default` is used.
+    /// The value of a variable about Jobs and Plans. If it is invalid, a message is collected and `default` is used.
     pub(super) fn or_default<T>(
         &self,
         name: &'static str,
@@ -58,17 +57,17 @@ impl<'a> Environment<'a> {
             return default;
         };
         parse(&value).unwrap_or_else(|error| {
-            self.tell(Notice::Error(format!("failed to parse ${name}: {error}")));
+            self.add_notice(Notice::Error(format!("failed to parse ${name}: {error}")));
             default
         })
     }
 
-    pub(super) fn tell(&self, notice: Notice) {
+    pub(super) fn add_notice(&self, notice: Notice) {
         self.notices.borrow_mut().push(notice);
     }
 }
 
-/// A whole number within the bounds of `T`.
+/// An integer within the bounds of `T`.
 pub(super) fn integer<T: FromStr>(value: &str) -> Result<T, String> {
     value
         .parse()

@@ -1,4 +1,4 @@
-//! The controller's flags, and how their values are read. A flag's variable is read by the same rules.
+//! The controller's flags and the parsers of their values, which environment variables share.
 
 #![expect(clippy::doc_markdown, reason = "the comments are what --help prints")]
 
@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum as _};
 
-use crate::api::duration::GoDuration;
+use crate::channel::HostPattern;
+use crate::go::{GoDuration, parse_bool};
+use crate::telemetry::LogFormat;
 
-/// Flags of the controller: those of system-upgrade-controller (S2), and refit's own.
+/// Flags of system-upgrade-controller (S2), and refit's own.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Options that system-upgrade-controller has too")]
 pub struct Flags {
@@ -19,7 +21,7 @@ pub struct Flags {
     #[arg(long)]
     pub name: Option<String>,
 
-    /// The only namespace whose Plans are carried out. Required. [env: SYSTEM_UPGRADE_CONTROLLER_NAMESPACE]
+    /// Namespace of the Plans that the controller handles. Required. [env: SYSTEM_UPGRADE_CONTROLLER_NAMESPACE]
     #[arg(long)]
     pub namespace: Option<String>,
 
@@ -29,10 +31,11 @@ pub struct Flags {
 
     /// Lead only while holding the Lease, so that several replicas can run
     /// [env: SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT] [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool)]
     pub leader_elect: Option<bool>,
 
-    /// How many workers carry out work side by side [env: SYSTEM_UPGRADE_CONTROLLER_THREADS] [default: 2]
+    /// Accepted and ignored. In system-upgrade-controller it is the number of workers per kind of object; refit has one
+    /// loop [env: SYSTEM_UPGRADE_CONTROLLER_THREADS]
     #[arg(long, value_name = "NUMBER", value_parser = threads)]
     pub threads: Option<usize>,
 
@@ -41,76 +44,63 @@ pub struct Flags {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// URL of the API server, in place of the kubeconfig's; alone, without credentials
+    /// URL of the API server, instead of the one in the kubeconfig; without a kubeconfig, no credentials are sent
     /// [env: SYSTEM_UPGRADE_CONTROLLER_MASTER_URL]
     #[arg(long, value_name = "URL")]
     pub master: Option<String>,
 
     /// Log in more detail [env: SYSTEM_UPGRADE_CONTROLLER_DEBUG] [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool)]
     pub debug: Option<bool>,
 
-    /// Ignored, as it is by system-upgrade-controller.
+    /// Accepted and ignored, as in system-upgrade-controller.
     #[arg(long, hide = true)]
     pub service_account: Option<String>,
 
-    /// Create the CRD of the Plan, and update it when it differs; false leaves that to whoever installs it
-    /// [env: REFIT_MANAGE_CRD] [default: true]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool, help_heading = OWN)]
+    /// Create the CRD of the Plan, and update it when it differs; with false, install the CRD yourself [env:
+    /// REFIT_MANAGE_CRD] [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
     pub manage_crd: Option<bool>,
 
-    /// PEM file of certificate authorities to trust for channels beside the public ones. May be repeated
-    /// [env: REFIT_CA_FILE, several with ':' between them]
+    /// PEM file of certificate authorities to trust for channels beside the public ones. May be repeated [env:
+    /// REFIT_CA_FILE, separated by ':']
     #[arg(long, value_name = "FILE", help_heading = OWN)]
     pub ca_file: Vec<PathBuf>,
 
-    /// What the log looks like [env: REFIT_LOG_FORMAT] [default: text]
+    /// Host that channels and their redirects may point to, such as update.k3s.io or *.example.com, and no other. May
+    /// be repeated [env: REFIT_CHANNEL_HOST, separated by ','] [default: all except for link-local addresses and
+    /// metadata services of clouds]
+    #[arg(long, value_name = "HOST", help_heading = OWN)]
+    pub channel_host: Vec<HostPattern>,
+
+    /// Format of the log [env: REFIT_LOG_FORMAT] [default: text]
     #[arg(long, value_name = "FORMAT", help_heading = OWN)]
     pub log_format: Option<LogFormat>,
 
-    /// Who this process is in the leader election. No two processes may have the same
-    /// [env: REFIT_IDENTITY] [default: the host name, with $POD_UID where that is set]
+    /// Identity in the leader election, unique for each process [env: REFIT_IDENTITY] [default: the host name, and
+    /// $POD_UID if it is set]
     #[arg(long, help_heading = OWN)]
     pub identity: Option<String>,
 
-    /// How long a replica waits on a leader that does not renew its Lease before it takes over
-    /// [env: CATTLE_ELECTION_LEASE_DURATION] [default: 45s]
+    /// Duration without a renewal of the Lease after which another replica takes over [env:
+    /// CATTLE_ELECTION_LEASE_DURATION] [default: 45s]
     #[arg(long, value_name = "DURATION", value_parser = go_duration, help_heading = OWN)]
     pub lease_duration: Option<Duration>,
 
-    /// How long a leader leads after its last renewal; less than --lease-duration
-    /// [env: CATTLE_ELECTION_RENEW_DEADLINE] [default: 30s]
+    /// Duration without a renewal after which the leader stops leading; less than --lease-duration [env:
+    /// CATTLE_ELECTION_RENEW_DEADLINE] [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = go_duration, help_heading = OWN)]
     pub renew_deadline: Option<Duration>,
 
-    /// Wait between two tries to get or renew the Lease; 1.2 times it is less than --renew-deadline
-    /// [env: CATTLE_ELECTION_RETRY_PERIOD] [default: 2s]
+    /// Interval of attempts to acquire or renew the Lease; 1.2 times it is less than --renew-deadline [env:
+    /// CATTLE_ELECTION_RETRY_PERIOD] [default: 2s]
     #[arg(long, value_name = "DURATION", value_parser = go_duration, help_heading = OWN)]
     pub retry_period: Option<Duration>,
 }
 
 const OWN: &str = "Options of refit";
 
-/// What the log looks like.
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Lines for people.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-/// A bool as Go's `strconv.ParseBool` reads it.
-pub(crate) fn go_bool(value: &str) -> Result<bool, String> {
-    match value {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err("must be true or false (also 1, t, T, TRUE, True, 0, f, F, FALSE, False)".to_owned()),
-    }
-}
-
-/// A duration as Go's `time.ParseDuration` reads it, not negative.
+/// A non-negative duration in the syntax of Go's `time.ParseDuration`.
 pub(super) fn go_duration(value: &str) -> Result<Duration, String> {
     let duration =
         GoDuration::from_str(value).map_err(|_| "must be a duration such as 45s or 1m30s".to_owned())?;

@@ -1,24 +1,19 @@
-//! Every flag and every variable of S2 and S3: default, value, bad value.
+//! Every flag and variable of system-upgrade-controller (docs/contract.md, S2 and S3): default, value, invalid value.
 
 use super::*;
 
 const NAME: (&str, &str) = ("SYSTEM_UPGRADE_CONTROLLER_NAME", "system-upgrade-controller");
 const NAMESPACE: (&str, &str) = ("SYSTEM_UPGRADE_CONTROLLER_NAMESPACE", "system-upgrade");
 
-/// Takes one setting out of those about Jobs.
+/// Selects one setting of Jobs.
 type Read<T> = fn(&JobSettings) -> T;
 
 fn resolve_with(flags: Flags, pairs: &[(&str, &str)]) -> Result<(Settings, Vec<Notice>), SettingsError> {
-    let lookup = |name: &str| {
-        pairs
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| (*value).to_owned())
-    };
+    let lookup = |name: &str| Some(pairs.iter().find(|(key, _)| *key == name)?.1.to_owned());
     Settings::resolve(flags, &lookup, "pod-1")
 }
 
-/// With nothing but what is required, and these variables.
+/// Settings from the required flags and these variables.
 fn resolve(pairs: &[(&str, &str)]) -> Result<(Settings, Vec<Notice>), SettingsError> {
     resolve_with(Flags::default(), &[&[NAME, NAMESPACE], pairs].concat())
 }
@@ -33,11 +28,22 @@ fn error(pairs: &[(&str, &str)]) -> String {
     resolve(pairs).unwrap_err().to_string()
 }
 
-/// The one notice that these variables lead to.
+/// The settings and the only notice for these variables.
 fn notice(pairs: &[(&str, &str)]) -> (Settings, Notice) {
     let (settings, mut notices) = resolve(pairs).unwrap();
     assert_eq!(notices.len(), 1, "{notices:?}");
     (settings, notices.remove(0))
+}
+
+/// The settings for a variable that cannot be read, with an error that starts with `text`.
+fn unreadable(name: &str, value: &str, text: &str) -> Settings {
+    let (settings, notice) = notice(&[(name, value)]);
+    let expected = format!("failed to parse ${name}: {text}");
+    assert!(
+        matches!(&notice, Notice::Error(text) if text.starts_with(&expected)),
+        "{notice:?}"
+    );
+    settings
 }
 
 #[test]
@@ -56,11 +62,11 @@ fn the_defaults_are_system_upgrade_controllers() {
                 renew_deadline: Duration::from_secs(30),
                 retry_period: Duration::from_secs(2),
             },
-            threads: 2,
             api: ApiSource::default(),
             proxies: ProxyEnv::default(),
             manage_crd: true,
             ca_files: Vec::new(),
+            channel_hosts: Hosts::default(),
             polling_interval: Duration::from_secs(900),
             image: None,
             jobs: JobSettings {
@@ -83,7 +89,7 @@ fn the_defaults_are_system_upgrade_controllers() {
     );
 }
 
-/// What system-upgrade-controller's own manifest sets.
+/// The environment of system-upgrade-controller's manifest.
 #[test]
 fn the_manifests_environment_is_understood() {
     let (settings, notices) = resolve(&[
@@ -143,6 +149,19 @@ fn name_and_namespace_are_required_and_checked() {
 }
 
 #[test]
+fn a_list_of_hosts_limits_channels_and_one_that_is_wrong_ends_the_program() {
+    let listed = settings(&[("REFIT_CHANNEL_HOST", "update.k3s.io,*.example.com")]);
+    let patterns = ["update.k3s.io", "*.example.com"].map(|host| host.parse().unwrap());
+    assert_eq!(listed.channel_hosts, Hosts::new(patterns.into()));
+    let wrong = [NAME, NAMESPACE, ("REFIT_CHANNEL_HOST", "https://update.k3s.io")];
+    let error = resolve_with(Flags::default(), &wrong).unwrap_err().to_string();
+    assert!(
+        error.contains("REFIT_CHANNEL_HOST") && error.contains("without scheme"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_flag_goes_before_its_variable() {
     let flags = Flags {
         name: Some("n".into()),
@@ -156,6 +175,7 @@ fn a_flag_goes_before_its_variable() {
         service_account: Some("ignored".into()),
         manage_crd: Some(false),
         ca_file: vec!["/a".into(), "/b".into()],
+        channel_host: vec!["a.test".parse().unwrap()],
         log_format: Some(LogFormat::Json),
         identity: Some("me".into()),
         lease_duration: Some(Duration::from_secs(9)),
@@ -173,6 +193,7 @@ fn a_flag_goes_before_its_variable() {
         ("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "false"),
         ("REFIT_MANAGE_CRD", "true"),
         ("REFIT_CA_FILE", "/c"),
+        ("REFIT_CHANNEL_HOST", "b.test"),
         ("REFIT_LOG_FORMAT", "text"),
         ("REFIT_IDENTITY", "you"),
         ("POD_UID", "uid"),
@@ -181,29 +202,22 @@ fn a_flag_goes_before_its_variable() {
         ("CATTLE_ELECTION_RETRY_PERIOD", "1h"),
     ];
     let (settings, notices) = resolve_with(flags, &environment).unwrap();
-    assert_eq!(
-        (
-            settings.name.as_str(),
-            settings.namespace.as_str(),
-            settings.node_name.as_str()
-        ),
-        ("n", "ns", "node")
-    );
+    let names = [&settings.name, &settings.namespace, &settings.node_name];
+    assert_eq!(names, ["n", "ns", "node"]);
     assert!(!settings.leader_elect && settings.debug && !settings.manage_crd);
-    assert_eq!(settings.threads, 7);
     assert_eq!(settings.api.kubeconfig, Some("/flag".into()));
     assert_eq!(settings.api.master.as_deref(), Some("https://flag"));
     assert_eq!(settings.ca_files, [PathBuf::from("/a"), PathBuf::from("/b")]);
+    assert_eq!(
+        settings.channel_hosts,
+        Hosts::new(vec!["a.test".parse().unwrap()])
+    );
     assert_eq!(settings.log_format, LogFormat::Json);
     assert_eq!(settings.identity, "me");
     assert_eq!(settings.lease.retry_period, Duration::from_secs(1));
     assert_eq!(settings.jobs.controller_name, "n");
-    assert_eq!(
-        notices,
-        [Notice::Info(
-            "--service-account is deprecated and has no effect".into()
-        )]
-    );
+    let notice = "--service-account is deprecated and has no effect";
+    assert_eq!(notices, [Notice::Info(notice.into())]);
 }
 
 #[test]
@@ -246,42 +260,32 @@ fn a_variable_goes_before_the_default() {
 
 #[test]
 fn a_flags_variable_that_cannot_be_read_is_an_error() {
-    for name in [
-        "SYSTEM_UPGRADE_CONTROLLER_DEBUG",
-        "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT",
-        "REFIT_MANAGE_CRD",
+    let bool = "true or false (also 1, t, T, TRUE, True, 0, f, F, FALSE, False)";
+    let threads = "a whole number from 1 to 1000";
+    let duration = "a duration such as 45s or 1m30s";
+    for (name, value, expected) in [
+        ("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "yes", bool),
+        ("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "yes", bool),
+        ("REFIT_MANAGE_CRD", "yes", bool),
+        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "", threads),
+        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "x", threads),
+        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "0", threads),
+        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "-1", threads),
+        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "2.5", threads),
+        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "1001", threads),
+        ("REFIT_LOG_FORMAT", "xml", "text or json"),
+        ("CATTLE_ELECTION_LEASE_DURATION", "bomb", duration),
+        ("CATTLE_ELECTION_RENEW_DEADLINE", "bomb", duration),
+        ("CATTLE_ELECTION_RETRY_PERIOD", "bomb", duration),
     ] {
-        assert_eq!(
-            error(&[(name, "yes")]),
-            format!(
-                "the environment variable {name} is \"yes\"; it must be true or false (also 1, t, T, TRUE, True, 0, f, F, FALSE, False)"
-            )
-        );
-    }
-    for value in ["", "x", "0", "-1", "2.5", "1001"] {
-        assert_eq!(
-            error(&[("SYSTEM_UPGRADE_CONTROLLER_THREADS", value)]),
-            format!(
-                "the environment variable SYSTEM_UPGRADE_CONTROLLER_THREADS is {value:?}; it must be a whole number from 1 to 1000"
-            )
-        );
-    }
-    assert_eq!(
-        error(&[("REFIT_LOG_FORMAT", "xml")]),
-        "the environment variable REFIT_LOG_FORMAT is \"xml\"; it must be text or json"
-    );
-    for name in [
-        "CATTLE_ELECTION_LEASE_DURATION",
-        "CATTLE_ELECTION_RENEW_DEADLINE",
-        "CATTLE_ELECTION_RETRY_PERIOD",
-    ] {
-        assert_eq!(
-            error(&[(name, "bomb")]),
-            format!(
-                "the environment variable {name} is \"bomb\"; it must be a duration such as 45s or 1m30s"
-            )
-        );
-        assert!(error(&[(name, "-1s")]).ends_with("it must not be negative"));
+        let text = format!("the environment variable {name} is {value:?}; it must be {expected}");
+        assert_eq!(error(&[(name, value)]), text);
+        if expected == duration {
+            assert!(
+                error(&[(name, "-1s")]).ends_with("it must not be negative"),
+                "{name}"
+            );
+        }
     }
     assert_eq!(
         error(&[("HTTPS_PROXY", "ftp://u:s3cret@p")]),
@@ -290,15 +294,19 @@ fn a_flags_variable_that_cannot_be_read_is_an_error() {
 }
 
 #[test]
-fn a_bool_is_what_go_takes_for_one() {
+fn a_bool_is_what_go_accepts_as_one() {
+    let name = "SYSTEM_UPGRADE_CONTROLLER_DEBUG";
     for value in ["1", "t", "T", "TRUE", "true", "True"] {
-        assert!(settings(&[("SYSTEM_UPGRADE_CONTROLLER_DEBUG", value)]).debug);
+        assert!(settings(&[(name, value)]).debug, "{value}");
     }
     for value in ["0", "f", "F", "FALSE", "false", "False", ""] {
-        assert!(!settings(&[("SYSTEM_UPGRADE_CONTROLLER_DEBUG", value)]).debug);
+        assert!(!settings(&[(name, value)]).debug, "{value}");
     }
     for value in ["tRUE", "on", "yes", " true"] {
-        assert!(error(&[("SYSTEM_UPGRADE_CONTROLLER_DEBUG", value)]).contains("must be true or false"));
+        assert!(
+            error(&[(name, value)]).contains("must be true or false"),
+            "{value}"
+        );
     }
 }
 
@@ -308,7 +316,7 @@ fn times_of_the_election_that_cannot_work_are_an_error() {
         error(&[("CATTLE_ELECTION_LEASE_DURATION", "30s")]),
         "the times of the leader election cannot work: the lease duration (30s) must be more than the renew deadline (30s)"
     );
-    // wrangler's own test has these, and client-go then refuses them.
+    // wrangler's own test uses these, which client-go then refuses.
     assert_eq!(
         error(&[
             ("CATTLE_ELECTION_LEASE_DURATION", "1s"),
@@ -324,48 +332,44 @@ fn times_of_the_election_that_cannot_work_are_an_error() {
 }
 
 #[test]
-fn a_number_about_jobs_is_read_or_told() {
+fn a_number_for_jobs_is_read_or_reported() {
+    let [i64_max, i32_max] = ["9223372036854775808", "2147483648"]; // each one too large
     let cases: [(&str, Read<i64>, i64, &str); 4] = [
         (
-            "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS",
+            "ACTIVE_DEADLINE_SECONDS",
             |jobs| jobs.active_deadline_seconds,
             600,
-            "9223372036854775808",
+            i64_max,
         ),
         (
-            "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX",
+            "ACTIVE_DEADLINE_SECONDS_MAX",
             |jobs| jobs.active_deadline_seconds_max,
             0,
-            "9223372036854775808",
+            i64_max,
         ),
+        ("BACKOFF_LIMIT", |jobs| jobs.backoff_limit.into(), 2, i32_max),
         (
-            "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT",
-            |jobs| jobs.backoff_limit.into(),
-            2,
-            "2147483648",
-        ),
-        (
-            "SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH",
+            "TTL_SECONDS_AFTER_FINISH",
             |jobs| jobs.ttl_seconds_after_finish.into(),
             900,
-            "2147483648",
+            i32_max,
         ),
     ];
     for (name, value_of, default, too_large) in cases {
-        assert_eq!(value_of(&settings(&[(name, "77")]).jobs), 77, "{name}");
-        assert_eq!(value_of(&settings(&[(name, "-5")]).jobs), -5, "{name}");
-        assert_eq!(value_of(&settings(&[(name, "+5")]).jobs), 5, "{name}");
+        let name = format!("SYSTEM_UPGRADE_JOB_{name}");
+        let name = name.as_str();
+        for (text, value) in [("77", 77), ("-5", -5), ("+5", 5)] {
+            assert_eq!(value_of(&settings(&[(name, text)]).jobs), value, "{name}");
+        }
         for bad in ["", "x", "1.5", " 1", "1_000", "0x10", too_large] {
-            let (settings, notice) = notice(&[(name, bad)]);
+            let settings = unreadable(name, bad, &format!("{bad:?} is not a whole number, or too large"));
             assert_eq!(value_of(&settings.jobs), default, "{name} {bad}");
-            let text = format!("failed to parse ${name}: {bad:?} is not a whole number, or too large");
-            assert_eq!(notice, Notice::Error(text));
         }
     }
 }
 
 #[test]
-fn a_bool_about_jobs_is_read_or_told() {
+fn a_bool_for_jobs_is_read_or_reported() {
     let cases: [(&str, Read<bool>); 2] = [
         ("SYSTEM_UPGRADE_JOB_PRIVILEGED", |jobs| jobs.privileged),
         ("ALLOW_USER_DEFINED_SECURITY_CONTEXT", |jobs| {
@@ -376,39 +380,34 @@ fn a_bool_about_jobs_is_read_or_told() {
         assert!(!value_of(&settings(&[(name, "false")]).jobs));
         assert!(value_of(&settings(&[(name, "T")]).jobs));
         for bad in ["", "no", "enabled"] {
-            let (settings, notice) = notice(&[(name, bad)]);
-            assert!(value_of(&settings.jobs));
-            let Notice::Error(text) = notice else {
-                panic!("{notice:?}")
-            };
-            assert!(
-                text.starts_with(&format!("failed to parse ${name}: {bad:?} must be true or false")),
-                "{text}"
-            );
+            let settings = unreadable(name, bad, &format!("{bad:?} must be true or false"));
+            assert!(value_of(&settings.jobs), "{name} {bad}");
         }
     }
 }
 
 #[test]
-fn a_text_about_jobs_is_passed_on_and_nothing_is_the_default() {
+fn a_text_for_jobs_is_passed_on_unless_it_is_empty() {
     let cases: [(&str, Read<String>, &str); 3] = [
         (
-            "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY",
+            "IMAGE_PULL_POLICY",
             |jobs| jobs.image_pull_policy.clone(),
             "IfNotPresent",
         ),
         (
-            "SYSTEM_UPGRADE_JOB_POD_REPLACEMENT_POLICY",
+            "POD_REPLACEMENT_POLICY",
             |jobs| jobs.pod_replacement_policy.clone(),
             "TerminatingOrFailed",
         ),
         (
-            "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
+            "KUBECTL_IMAGE_WINDOWS",
             |jobs| jobs.kubectl_image_windows.clone(),
             "",
         ),
     ];
     for (name, value_of, default) in cases {
+        let name = format!("SYSTEM_UPGRADE_JOB_{name}");
+        let name = name.as_str();
         assert_eq!(value_of(&settings(&[(name, "Whatever")]).jobs), "Whatever");
         assert_eq!(value_of(&settings(&[(name, "")]).jobs), default);
     }
@@ -427,27 +426,17 @@ fn a_polling_interval_counts_when_it_is_longer_than_a_minute() {
         ("0", 900),
         ("-1h", 900),
     ] {
-        assert_eq!(
-            settings(&[(name, value)]).polling_interval,
-            Duration::from_secs(seconds),
-            "{value}"
-        );
+        let interval = settings(&[(name, value)]).polling_interval;
+        assert_eq!(interval, Duration::from_secs(seconds), "{value}");
     }
     for value in ["", "15", "15 minutes"] {
-        let (settings, notice) = notice(&[(name, value)]);
-        assert_eq!(settings.polling_interval, Duration::from_secs(900));
-        let Notice::Error(text) = notice else {
-            panic!("{notice:?}")
-        };
-        assert!(
-            text.starts_with("failed to parse $SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL: time: "),
-            "{text}"
-        );
+        let settings = unreadable(name, value, "time: ");
+        assert_eq!(settings.polling_interval, Duration::from_secs(900), "{value}");
     }
 }
 
 #[test]
-fn what_has_no_effect_is_said_once() {
+fn a_setting_without_effect_is_reported_once() {
     assert!(
         settings(&[("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE", ""), ("CATTLE_DEV_MODE", "")])
             .ca_files
@@ -459,7 +448,7 @@ fn what_has_no_effect_is_said_once() {
 }
 
 #[test]
-fn an_empty_flag_is_as_good_as_none() {
+fn an_empty_flag_is_the_same_as_none() {
     let flags = Flags {
         master: Some(String::new()),
         kubeconfig: Some(PathBuf::new()),

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::drain::answer::{Answer, Refusal};
+use crate::drain::outcome::{EvictionOutcome, Refusal};
 use crate::drain::pods::{PodId, Rules};
 
 fn id(name: &str) -> PodId {
@@ -12,20 +12,20 @@ fn id(name: &str) -> PodId {
     }
 }
 
-/// A board on which each pod has had its answer.
-fn board(answers: &[(&str, Answer)]) -> Board {
+/// A tracker in which each pod has its response.
+fn tracker(answers: &[(&str, EvictionOutcome)]) -> EvictionTracker {
     let pods: Vec<_> = answers.iter().map(|(name, _)| id(name)).collect();
-    let mut board = Board::new(pods, Rules::default(), "2026-01-01T09:00:00Z".parse().unwrap());
+    let mut tracker = EvictionTracker::new(pods, Rules::default(), "2026-01-01T09:00:00Z".parse().unwrap());
     for _ in 0..answers.len() {
-        let (pod, _) = board.next(Duration::ZERO).unwrap();
+        let (pod, _) = tracker.next(Duration::ZERO).unwrap();
         let (_, answer) = answers.iter().find(|(name, _)| *name == pod.name).unwrap();
-        board.answered(&pod, answer.clone(), Duration::ZERO, false);
+        tracker.apply_outcome(&pod, answer.clone(), Duration::ZERO, false);
     }
-    board
+    tracker
 }
 
-fn refused(pdb: &str) -> Answer {
-    Answer::Refused(Refusal {
+fn refused(pdb: &str) -> EvictionOutcome {
+    EvictionOutcome::Refused(Refusal {
         pdb: Some(pdb.to_owned()),
         why: format!("The disruption budget {pdb} needs 2 healthy pods and has 2 currently"),
     })
@@ -33,14 +33,14 @@ fn refused(pdb: &str) -> Answer {
 
 #[test]
 fn the_last_line_says_what_is_gone_and_why_the_others_are_not() {
-    let board = board(&[
-        ("a", Answer::Gone),
+    let tracker = tracker(&[
+        ("a", EvictionOutcome::Gone),
         ("b", refused("web")),
-        ("c", Answer::Accepted),
-        ("d", Answer::TwoBudgets("two".to_owned())),
+        ("c", EvictionOutcome::Accepted),
+        ("d", EvictionOutcome::TwoBudgets("two".to_owned())),
     ]);
     assert_eq!(
-        last_line("global timeout reached: 30s", &board),
+        last_line("global timeout reached: 30s", &tracker),
         "global timeout reached: 30s; 1 of 4 pods are gone; shop/d: two; shop/b waits for PodDisruptionBudget web since \
          2026-01-01T09:00:00Z (The disruption budget web needs 2 healthy pods and has 2 currently); shop/c is still \
          terminating"
@@ -51,7 +51,7 @@ fn the_last_line_says_what_is_gone_and_why_the_others_are_not() {
 fn the_last_line_is_no_longer_than_what_status_shows_of_it() {
     let names: Vec<_> = (0..300).map(|number| format!("pod-{number:03}")).collect();
     let answers: Vec<_> = names.iter().map(|name| (name.as_str(), refused("web"))).collect();
-    let line = last_line("ended by SIGTERM", &board(&answers));
+    let line = last_line("ended by SIGTERM", &tracker(&answers));
     assert!(
         line.len() < 512 - "error: unable to drain node".len(),
         "{}: {line}",
@@ -68,22 +68,18 @@ fn the_last_line_is_no_longer_than_what_status_shows_of_it() {
 }
 
 #[test]
-fn one_failure_tells_of_all_nodes() {
+fn one_failure_names_all_nodes() {
     let failed = |text: &str| Failure::Failed(text.to_owned());
     assert_eq!(all_or("drain", &[]), Ok(()));
     let two = vec![("one".to_owned(), failed("x")), ("two".to_owned(), failed("y"))];
-    assert_eq!(
-        all_or("drain", &two),
-        Err(failed(
-            "unable to drain node \"one\": x\nerror: unable to drain node \"two\": y"
-        ))
-    );
+    let expected = "unable to drain node \"one\": x\nerror: unable to drain node \"two\": y";
+    assert_eq!(all_or("drain", &two), Err(failed(expected)));
     let stopped = Failure::Stopped {
         signal: "SIGTERM",
         message: "z".to_owned(),
     };
     let Err(Failure::Stopped { message, .. }) = all_or("drain", &[("one".to_owned(), stopped)]) else {
-        panic!("a signal is told as one")
+        panic!("a signal is reported as one")
     };
     assert_eq!(message, "unable to drain node \"one\": z");
 }

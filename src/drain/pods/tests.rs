@@ -55,19 +55,19 @@ fn refused(message: &str) -> Verdict {
 }
 
 #[test]
-fn a_pod_with_a_controller_goes() {
+fn a_pod_with_a_controller_is_evicted() {
     assert_eq!(plain(&pod(&json!({})), ""), Verdict::Goes);
 }
 
 #[test]
-fn a_pod_that_nobody_makes_again_goes_by_force_only() {
+fn a_pod_without_a_controller_is_evicted_by_force_only() {
     let alone = pod(&json!({ "ownerReferences": [] }));
     assert_eq!(plain(&alone, "ie"), refused(UNMANAGED_FATAL));
     assert_eq!(
         plain(&alone, "f"),
         Verdict::GoesWithWarning(UNMANAGED_WARNING.to_owned())
     );
-    // An owner that is not in charge is none.
+    // Only a controlling owner counts.
     let owned = pod(
         &json!({ "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c" }] }),
     );
@@ -78,7 +78,7 @@ fn a_pod_that_nobody_makes_again_goes_by_force_only() {
 }
 
 #[test]
-fn local_data_goes_when_that_is_said() {
+fn local_data_is_deleted_with_the_flag_only() {
     let volumes = json!([{ "name": "a", "configMap": {} }, { "name": "b", "emptyDir": {} }]);
     let keeps = pod(&json!({ "volumes": volumes }));
     assert_eq!(plain(&keeps, "if"), refused(LOCAL_STORAGE_FATAL));
@@ -93,13 +93,13 @@ fn local_data_goes_when_that_is_said() {
 }
 
 #[test]
-fn a_finished_pod_goes_whatever_it_was() {
+fn a_finished_pod_is_evicted_without_flags() {
     for phase in ["Succeeded", "Failed"] {
         let done =
             json!({ "phase": phase, "ownerReferences": [], "volumes": [{ "name": "a", "emptyDir": {} }] });
         assert_eq!(plain(&pod(&done), ""), Verdict::Goes);
         let of_daemon_set = pod(&json!({ "phase": phase, "ownerReferences": owner("apps/v1", "DaemonSet") }));
-        assert_eq!(of_daemon_set.daemon_set(), None, "nobody is asked");
+        assert_eq!(of_daemon_set.daemon_set(), None, "no DaemonSet is read");
         assert_eq!(plain(&of_daemon_set, ""), Verdict::Goes);
         let mirror = pod(&json!({ "phase": phase, "annotations": { MIRROR: "x" } }));
         assert_eq!(plain(&mirror, ""), Verdict::Stays);
@@ -124,14 +124,14 @@ fn a_pod_of_a_daemon_set_stays_and_stops_the_drain_unless_ignored() {
 }
 
 #[test]
-fn another_groups_daemon_set_is_a_controller_like_any_other() {
+fn a_daemon_set_of_another_group_is_a_controller_like_any_other() {
     let pod = pod(&json!({ "ownerReferences": owner("apps.kruise.io/v1alpha1", "DaemonSet") }));
     assert_eq!(pod.daemon_set(), None);
     assert_eq!(plain(&pod, ""), Verdict::Goes);
 }
 
 #[test]
-fn a_pod_that_was_to_be_gone_long_ago_is_left_where_that_is_asked_for() {
+fn a_pod_that_has_been_terminating_for_long_is_left_with_the_flag() {
     let leaving = pod(&json!({ "deletionTimestamp": "2026-01-01T08:59:30Z", "ownerReferences": [] }));
     let after = |seconds| Rules {
         skip_wait_for_delete: seconds,
@@ -151,7 +151,7 @@ fn a_pod_that_was_to_be_gone_long_ago_is_left_where_that_is_asked_for() {
 }
 
 #[test]
-fn warnings_and_errors_name_all_pods_they_are_about() {
+fn warnings_and_errors_name_all_their_pods() {
     let id = |name: &str| PodId {
         namespace: "shop".to_owned(),
         name: name.to_owned(),

@@ -2,23 +2,28 @@
 //!
 //! It names the first mistake only. So the field that it names is put right in a copy, and it is asked again.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use serde_json::{Value, json};
 
-use super::{Subject, is_placeholder, remove, replace};
+use super::instead::{self, Unit, yaml};
+use super::{Subject, remove, replace};
 use crate::api::selector::Selector;
 use crate::api::validate::{Invalid, validate};
 use crate::api::window::WindowError;
 use crate::api::{Plan, PlanSpec};
 use crate::channel;
 use crate::gitops::Rule;
+use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::yaml::{Entry, Node};
+use crate::nearest::nearest;
+use crate::version::{Range, Version};
 
 /// S54's words for a Plan with neither `version` nor `channel`.
-const UNRESOLVABLE: &str = "cannot resolve plan: missing channel and version";
+pub(super) const UNRESOLVABLE: &str = "cannot resolve plan: missing channel and version";
 /// A name that is valid, in place of one that is not.
 const ANY_NAME: &str = "plan";
 /// More mistakes than this are not told of one Plan. It also ends a round that finds no way on.
-const MAX_MISTAKES: usize = 100;
+const MAX_ERRORS: usize = 100;
 
 impl Subject<'_> {
     pub(super) fn check_as_controller(&mut self, plan: &Plan) {
@@ -30,54 +35,105 @@ impl Subject<'_> {
     fn check_validity(&mut self, plan: &Plan) {
         let mut name = plan.metadata.name.clone().unwrap_or_default();
         let mut copy = json!({ "spec": plan.spec });
-        for _ in 0..MAX_MISTAKES {
+        for _ in 0..MAX_ERRORS {
             let spec: Result<PlanSpec, _> = serde_json::from_value(copy["spec"].clone());
             let Ok(spec) = spec else { return };
             let Err(invalid) = validate(&name, &spec) else {
                 return;
             };
-            let field = self.field_of(&invalid);
-            self.invalid(&field, &invalid);
+            let field = self.field_of(&invalid, &copy);
+            self.report_invalid(&field, &invalid);
             if field.starts_with("metadata.") {
                 ANY_NAME.clone_into(&mut name);
-            } else if !put_right(&mut copy, &field) {
+            } else if !fix(&mut copy, &field) {
                 return;
             }
         }
     }
 
-    fn invalid(&mut self, field: &str, invalid: &Invalid) {
+    fn report_invalid(&mut self, field: &str, invalid: &Invalid) {
         if let Some(node) = self
             .node(field)
             .filter(|node| node.text().is_some_and(is_placeholder))
         {
-            self.placeholder(field, node);
+            self.report_placeholder(field, node);
             return;
         }
+        // A time that was refused for its type is absent here.
+        let is_refused = self
+            .node(field)
+            .is_some_and(|node| !node.is_null() && node.text().is_none());
+        if is_refused && matches!(invalid, Invalid::Window(WindowError::Time(_))) {
+            return;
+        }
+        let hint = self.invalid_hint(field, invalid);
+        self.report(Rule::InvalidPlan, field, invalid.to_string(), hint);
+    }
+
+    fn invalid_hint(&self, field: &str, invalid: &Invalid) -> Option<String> {
+        let text = self.node(field).and_then(Node::text).unwrap_or_default();
+        let write = |yaml: &str| format!("write `{yaml}`");
         let hint = match invalid {
-            Invalid::DeleteFlags => Some("keep `deleteEmptydirData`, the newer name".to_owned()),
+            Invalid::DeleteFlags => "remove it; deleteEmptydirData is the newer name".to_owned(),
             Invalid::Window(WindowError::Time(_)) => {
-                Some("write it as `22:00`, `22:00:30` or `10pm`, in quotes".to_owned())
+                let last = field.rsplit('.').next().unwrap_or_default();
+                let example = if last == "endTime" { "04:00" } else { "22:00" };
+                match instead::time_of_day(text) {
+                    _ if !self.has(field) => format!("add `{last}: \"{example}\"`"),
+                    Some(time) => write(&format!("\"{time}\"")),
+                    None => format!("write a time such as `\"{example}\"`"),
+                }
             }
-            Invalid::Window(WindowError::Zone(zone)) => Some(zone_hint(zone)),
-            Invalid::Delay(_) | Invalid::NegativeDelay | Invalid::DrainTimeout(_) => {
-                Some("write a Go duration such as `30s` or `1h30m`".to_owned())
+            Invalid::Window(WindowError::Zone(zone)) => zone_hint(zone),
+            Invalid::Window(WindowError::ZoneIsPath) => {
+                let name = text.split_once("zoneinfo/").map_or(text, |(_, name)| name);
+                zone_hint(name.trim_start_matches('/'))
             }
-            Invalid::PlanName(_) => Some("give it a shorter name".to_owned()),
-            Invalid::MaxConcurrent(_) => {
-                Some("write a number without quotes, or a share such as `25%`".to_owned())
+            Invalid::NoRequiredFiles | Invalid::NoCommand => "remove it".to_owned(),
+            Invalid::RequiredFile { path, .. } | Invalid::CommandProgram(path) => {
+                write(&yaml(&clean_path(path)?.into()))
             }
-            _ => None,
+            Invalid::PlanName(_) => "choose a shorter name".to_owned(),
+            Invalid::NodeLimit { .. } => match instead::node_limit(text) {
+                Some(limit) => write(&limit),
+                None => "write a number from 1 on, or a share such as `25%`".to_owned(),
+            },
+            Invalid::Version(version) => {
+                let version = version.trim().trim_start_matches('=');
+                if version.parse::<Range>().is_ok() && version.parse::<Version>().is_err() {
+                    return Some(
+                        "move the range to spec.versionPolicy.range, and remove the line".to_owned(),
+                    );
+                }
+                validate(
+                    "plan",
+                    &PlanSpec {
+                        version: Some(version.to_owned()),
+                        ..PlanSpec::default()
+                    },
+                )
+                .ok()?;
+                write(&yaml(&version.into()))
+            }
+            Invalid::NoTime { .. } | Invalid::NegativeMinReady | Invalid::NegativeDelay => {
+                "write a duration such as `30s` or `15m`".to_owned()
+            }
+            Invalid::MinReady { field, .. } => format!("shorten spec.settle.minReady, or lengthen {field}"),
+            _ if Unit::of(field) == Unit::Duration => match instead::duration(text) {
+                Some(duration) => write(&duration),
+                None => "write a duration such as `30s` or `15m`".to_owned(),
+            },
+            _ => return None,
         };
-        self.tell(Rule::InvalidPlan, field, invalid.to_string(), hint);
+        Some(hint)
     }
 
     /// The field that is meant, as near as can be told.
-    fn field_of(&self, invalid: &Invalid) -> String {
+    fn field_of(&self, invalid: &Invalid, copy: &Value) -> String {
         match invalid {
             Invalid::DeleteFlags => "spec.drain.deleteLocalData".to_owned(),
             Invalid::PodSelector(_) => "spec.drain.podSelector".to_owned(),
-            Invalid::Window(error) => self.field_of_window(error),
+            Invalid::Window(error) => self.field_of_window(error, copy),
             // All others name their field.
             other => {
                 let text = other.to_string();
@@ -89,9 +145,7 @@ impl Subject<'_> {
         }
     }
 
-    fn field_of_window(&self, error: &WindowError) -> String {
-        let says =
-            |field: &str, text: &str| self.node(field).and_then(Node::text).unwrap_or_default() == text;
+    fn field_of_window(&self, error: &WindowError, copy: &Value) -> String {
         match error {
             WindowError::Day(day) | WindowError::DayOutOfRange(day) => {
                 let days = self.node("spec.window.days").map_or(&[][..], Node::items);
@@ -102,17 +156,14 @@ impl Subject<'_> {
             }
             WindowError::Zone(_) | WindowError::ZoneIsPath => "spec.window.timeZone".to_owned(),
             WindowError::Time(text) => {
-                // Start is looked at first; once it was put right, the other one is meant.
-                let told = |field: &str| {
-                    self.found
-                        .iter()
-                        .any(|found| found.field.as_deref() == Some(field))
+                // Start is looked at first; once it was put right in the copy, the other one is meant.
+                let is_start = copy["spec"]["window"]["startTime"].as_str().unwrap_or_default() == text;
+                let field = if is_start {
+                    "spec.window.startTime"
+                } else {
+                    "spec.window.endTime"
                 };
-                ["spec.window.startTime", "spec.window.endTime"]
-                    .into_iter()
-                    .find(|field| says(field, text) && !told(field))
-                    .unwrap_or("spec.window")
-                    .to_owned()
+                field.to_owned()
             }
         }
     }
@@ -125,17 +176,32 @@ impl Subject<'_> {
             return;
         }
         if !given(&spec.version) && !given(&spec.channel) {
-            let hint = "give it `version: v1.33.4+k3s1`, or a `channel` that says one".to_owned();
-            self.tell(Rule::NoVersion, "spec", UNRESOLVABLE.to_owned(), Some(hint));
+            let verb = if self.has("spec.version") { "write" } else { "add" };
+            let hint = format!("{verb} `version: v1.33.4+k3s1`, or a channel that gives one");
+            self.report(
+                Rule::NoVersion,
+                "spec.version",
+                UNRESOLVABLE.to_owned(),
+                Some(hint),
+            );
         }
         let channel = spec.channel.as_deref().filter(|url| !url.is_empty());
         if let Some(url) = channel {
             if let Some(node) = self.node("spec.channel").filter(|_| is_placeholder(url)) {
-                self.placeholder("spec.channel", node);
+                self.report_placeholder("spec.channel", node);
             } else if let Err(error) = channel::check_url(url) {
-                let hint =
-                    "write a URL such as `https://update.k3s.io/v1-release/channels/stable`".to_owned();
-                self.tell(
+                let with_scheme = format!("https://{}", url.trim());
+                let is_host = url
+                    .trim()
+                    .split('/')
+                    .next()
+                    .is_some_and(|host| host.contains('.'));
+                let hint = if is_host && !url.contains("://") && channel::check_url(&with_scheme).is_ok() {
+                    format!("write `{with_scheme}`")
+                } else {
+                    "write a URL such as `https://update.k3s.io/v1-release/channels/stable`".to_owned()
+                };
+                self.report(
                     Rule::BadChannel,
                     "spec.channel",
                     format!("spec.channel: {error}"),
@@ -158,7 +224,7 @@ impl Subject<'_> {
             if let Some(error) = selector_error(one) {
                 told = true;
                 let field = "spec.nodeSelector.matchLabels";
-                self.tell_at(
+                self.report_at(
                     Rule::BadSelector,
                     key.span.start,
                     Some(field),
@@ -168,23 +234,21 @@ impl Subject<'_> {
             }
         }
         for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
-            if expression.key.is_empty() {
-                told = true; // it is missing, which the schema has said
+            let values = format!("spec.nodeSelector.matchExpressions[{index}].values");
+            let is_refused = expression.values.is_none() && self.has(&values);
+            if expression.key.is_empty() || is_refused {
+                told = true; // it is missing or has the wrong type, which the schema has said
             } else if let Some(error) = selector_error(json!({ "matchExpressions": [expression] })) {
                 told = true;
                 let field = format!("spec.nodeSelector.matchExpressions[{index}]");
-                let hint = (!matches!(
-                    expression.operator.as_str(),
-                    "In" | "NotIn" | "Exists" | "DoesNotExist"
-                ))
-                .then(|| "the operators are In, NotIn, Exists and DoesNotExist".to_owned());
-                self.tell(Rule::BadSelector, &field, format!("{field}: {error}"), hint);
+                let (place, hint) = expression_hint(&field, expression);
+                self.report(Rule::BadSelector, &place, format!("{field}: {error}"), hint);
             }
         }
         if let Err(error) = Selector::new(Some(selector))
             && !told
         {
-            self.tell(
+            self.report(
                 Rule::BadSelector,
                 "spec.nodeSelector",
                 format!("spec.nodeSelector: {error}"),
@@ -202,7 +266,7 @@ fn selector_error(selector: Value) -> Option<String> {
 }
 
 /// Takes the mistake out of the copy, so that the next one shows.
-fn put_right(copy: &mut Value, field: &str) -> bool {
+fn fix(copy: &mut Value, field: &str) -> bool {
     if let "spec.window.startTime" | "spec.window.endTime" = field
         && let Some(window) = copy["spec"]["window"].as_object_mut()
     {
@@ -220,12 +284,92 @@ fn put_right(copy: &mut Value, field: &str) -> bool {
     remove(copy, field)
 }
 
+/// The field of a requirement that is wrong, and what was meant.
+fn expression_hint(field: &str, expression: &LabelSelectorRequirement) -> (String, Option<String>) {
+    const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
+    let values = expression.values.as_deref().unwrap_or_default();
+    match expression.operator.as_str() {
+        "Exists" | "DoesNotExist" if !values.is_empty() => (
+            format!("{field}.values"),
+            Some("remove it; the operator takes no values".to_owned()),
+        ),
+        "In" | "NotIn" if values.is_empty() => {
+            let hint = "add `values: [\"true\"]`, or the values that are meant".to_owned();
+            (format!("{field}.values"), Some(hint))
+        }
+        operator if !OPERATORS.contains(&operator) => {
+            let meant = match operator {
+                "=" | "==" | "Equal" | "Equals" | "Is" => Some("In"),
+                "!=" | "NotEqual" | "NotEquals" | "IsNot" => Some("NotIn"),
+                "!" | "NotExists" | "NotExist" => Some("DoesNotExist"),
+                _ => nearest(operator, OPERATORS),
+            };
+            let hint = meant.map_or_else(
+                || "the operators are In, NotIn, Exists and DoesNotExist".to_owned(),
+                |meant| format!("did you mean `{meant}`?"),
+            );
+            (format!("{field}.operator"), Some(hint))
+        }
+        _ => (field.to_owned(), None),
+    }
+}
+
+/// An absolute path that says the same plainly.
+fn clean_path(path: &str) -> Option<String> {
+    let mut parts = Vec::new();
+    for part in path.trim().split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part if part.contains('\0') => return None,
+            part => parts.push(part),
+        }
+    }
+    (!parts.is_empty()).then(|| format!("/{}", parts.join("/")))
+}
+
 fn zone_hint(zone: &str) -> String {
     let database = jiff::tz::TimeZoneDatabase::bundled();
     let names: Vec<_> = database.available().map(|name| name.to_string()).collect();
-    let near = super::nearest(zone, names.iter().map(String::as_str));
+    let same = |name: &&String| {
+        let city = name.rsplit('/').next().unwrap_or_default();
+        let zone = zone.trim().replace(' ', "_");
+        name.eq_ignore_ascii_case(&zone) || city.eq_ignore_ascii_case(&zone)
+    };
+    let near = names.iter().find(same).cloned().or_else(|| offset_zone(zone));
+    // Three letters are near to many zones.
+    let near = near.or_else(|| {
+        let near = nearest(zone, names.iter().map(String::as_str));
+        near.filter(|near| near.contains('/') && zone.contains('/'))
+            .map(str::to_owned)
+    });
     near.map_or_else(
-        || "write an IANA name such as `Europe/Berlin`; case counts".to_owned(),
+        || "write an IANA name such as `Europe/Berlin`; upper and lower case differ".to_owned(),
         |near| format!("did you mean `{near}`?"),
     )
+}
+
+/// The zone of a fixed offset, such as `UTC+2`. Its name has the other sign, as in POSIX.
+fn offset_zone(zone: &str) -> Option<String> {
+    let upper = zone.trim().to_uppercase();
+    let offset = upper.trim_start_matches("UTC").trim_start_matches("GMT");
+    let (sign, hours) = match (offset.strip_prefix('+'), offset.strip_prefix('-')) {
+        (Some(hours), _) => ('-', hours),
+        (_, Some(hours)) => ('+', hours),
+        _ => return (upper == "UTC" || upper == "GMT" || upper == "Z").then(|| "UTC".to_owned()),
+    };
+    let hours = hours.trim_end_matches(":00");
+    let hours: u8 = hours
+        .strip_suffix("00")
+        .filter(|hours| !hours.is_empty())
+        .unwrap_or(hours)
+        .parse()
+        .ok()?;
+    match hours {
+        0 => Some("UTC".to_owned()),
+        1..=12 => Some(format!("Etc/GMT{sign}{hours}")),
+        _ => None,
+    }
 }

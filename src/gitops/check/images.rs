@@ -1,24 +1,27 @@
 //! Images, and the version that is to be their tag.
 
+use super::Subject;
 use super::jobs::{ANY_VERSION, containers};
-use super::{Subject, is_placeholder};
+use super::suspicious::MOVING_TAGS;
 use crate::api::PlanSpec;
-use crate::channel::version::{is_semver, munge};
+use crate::api::image;
 use crate::gitops::Rule;
-use crate::job::image;
+use crate::gitops::placeholder::is_placeholder;
+use crate::version::tag::{is_semver, munge};
 
 impl Subject<'_> {
     pub(super) fn check_images(&mut self, spec: &PlanSpec) {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (version, channel) = (given(&spec.version), given(&spec.channel));
-        if version.is_none() && self.has("spec.version") && spec.version.is_none() {
+        let is_refused = |field: &str, read: &Option<String>| read.is_none() && self.has(field);
+        if is_refused("spec.version", &spec.version) || is_refused("spec.channel", &spec.channel) {
             return; // one that was refused for its type
         }
         for (container, of) in containers(spec) {
             let field = format!("spec.{container}.image");
             if is_placeholder(&of.image) {
                 if let Some(node) = self.node(&field) {
-                    self.placeholder(&field, node);
+                    self.report_placeholder(&field, node);
                 }
                 continue;
             }
@@ -27,34 +30,48 @@ impl Subject<'_> {
             };
             match (&version, &channel) {
                 (None, None) if reference.is_name_only => {
-                    let message = format!("{field} is {:?}, and there is no version to be its tag", of.image);
-                    let hint = "give the Plan a `version` or a `channel`, or the image a tag".to_owned();
-                    self.tell(Rule::UntaggedImage, &field, message, Some(hint));
+                    let message = format!(
+                        "{field} is {:?} without a tag, and the Plan has no version to use as the tag",
+                        of.image
+                    );
+                    let hint = "give the Plan a version or a channel, or give the image a tag".to_owned();
+                    self.report(Rule::UntaggedImage, &field, message, Some(hint));
                 }
                 (None, Some(_)) if !reference.is_name_only => {
-                    let message = format!("{field} is {:?}, whatever version the channel says", of.image);
-                    let hint = format!(
-                        "take it off: `{}` alone gets the version as its tag",
-                        reference.name
+                    let message = format!(
+                        "{field} is {:?}, so a new version from spec.channel does not change what runs",
+                        of.image
                     );
-                    self.tell(Rule::TagBesideChannel, &field, message, Some(hint));
+                    let hint = version_becomes_tag(reference.name);
+                    self.report(Rule::TagBesideChannel, &field, message, Some(hint));
                 }
                 (Some(version), _) => {
                     let version = munge(version);
                     let tag = reference.tag.unwrap_or_default();
                     if tag != version && is_semver(tag) && is_semver(&version) {
-                        let message = format!("{field} has the tag {tag:?}, and spec.version is {version:?}");
-                        let hint = format!(
-                            "take off the tag: `{}` gets the version as its tag",
-                            reference.name
-                        );
-                        self.tell(Rule::TagDiffers, &field, message, Some(hint));
+                        let message = format!("{field} has the tag {tag:?}, but spec.version is {version:?}");
+                        let hint = version_becomes_tag(reference.name);
+                        self.report(Rule::TagDiffers, &field, message, Some(hint));
+                    } else if tag != version
+                        && MOVING_TAGS.contains(&tag)
+                        // Of other images the tag is often no version of what they upgrade.
+                        && reference.name.ends_with("-upgrade")
+                        && !of.image.contains('@')
+                    {
+                        let message =
+                            format!("{field} has the tag {tag:?}, so spec.version does not choose what runs");
+                        let hint = version_becomes_tag(reference.name);
+                        self.report(Rule::MovingTag, &field, message, Some(hint));
                     }
                 }
                 _ => {}
             }
         }
     }
+}
+
+fn version_becomes_tag(name: &str) -> String {
+    format!("write `{name}`: refit adds the version as the tag")
 }
 
 /// The parts of an image that count here.

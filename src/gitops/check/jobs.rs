@@ -1,22 +1,25 @@
-//! What keeps the API server from taking the Plan's Jobs: `job::check` is asked, and what it leaves to the API server is
-//! looked at here.
+//! Why the API server would refuse the Plan's Jobs: what `job::check` finds, and some of what it leaves to the API
+//! server.
 
-use super::{Subject, is_placeholder};
+use super::Subject;
+use super::images::Reference;
+use super::instead::yaml;
 use crate::api::selector::{label_key_problems, label_value_problems};
 use crate::api::{ContainerSpec, Plan, PlanSpec, SecretSpec};
 use crate::gitops::Rule;
+use crate::gitops::placeholder::is_placeholder;
 use crate::job::{self, JobError, JobSettings, PlanInput, Remark, inputs};
 
-/// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS` as refit's and system-upgrade-controller's manifests set it.
+/// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS` in the manifests of refit and of system-upgrade-controller.
 const DEADLINE: i64 = 900;
-/// A version that is valid, where the Plan's is not known.
+/// A valid version, used if the Plan's version is unknown.
 pub(super) const ANY_VERSION: &str = "v0";
-/// A UID, which only a cluster gives.
+/// A valid UID: only a cluster assigns real ones.
 const ANY_UID: &str = "00000000-0000-0000-0000-000000000000";
-/// A hash, which has 56 digits.
+/// A hash of the usual length, 56 digits.
 const ANY_HASH: &str = "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f";
 
-/// How Jobs are made where nobody says otherwise.
+/// The default Job settings of the controller.
 pub(super) fn settings() -> JobSettings {
     JobSettings {
         active_deadline_seconds: DEADLINE,
@@ -24,11 +27,11 @@ pub(super) fn settings() -> JobSettings {
     }
 }
 
-/// The version as a tag, or one that will do where there is none.
+/// The version as a tag, or [`ANY_VERSION`].
 pub(super) fn version_of(spec: &PlanSpec) -> String {
     let version = spec.version.as_deref().unwrap_or_default();
-    let munged = crate::channel::version::munge(version);
-    if crate::channel::version::check(&munged).is_ok() {
+    let munged = crate::version::tag::munge(version);
+    if crate::version::tag::check(&munged).is_ok() {
         munged
     } else {
         ANY_VERSION.to_owned()
@@ -52,13 +55,13 @@ impl Subject<'_> {
         };
         let found = job::check(&input, &settings);
         for error in found.errors {
-            self.job_error(spec, &error);
+            self.report_job_error(spec, &error);
         }
         for remark in found.remarks {
-            // The other depends on the controller's environment, which nobody knows here.
+            // The deadline depends on the controller's environment, which is unknown here.
             if remark == Remark::DrainTimeoutExceedsDeadline {
-                let hint = "the Job ends first, and the drain is tried again from the start; raise `jobActiveDeadlineSecs`";
-                self.tell(
+                let hint = "raise spec.jobActiveDeadlineSecs; otherwise the Job ends first, and the next one drains from the start";
+                self.report(
                     Rule::DrainTimeoutPastDeadline,
                     "spec.drain.timeout",
                     format!("spec.drain.timeout: {remark}"),
@@ -74,10 +77,10 @@ impl Subject<'_> {
         self.check_post_complete_labels(spec, &version);
     }
 
-    fn job_error(&mut self, spec: &PlanSpec, error: &JobError) {
+    fn report_job_error(&mut self, spec: &PlanSpec, error: &JobError) {
         let volume = |named: &dyn Fn(&str, &str) -> bool| {
             containers(spec).find_map(|(container, of)| {
-                // Of two that are in each other's way, the second is the mistake.
+                // If two volumes conflict, the second one is the mistake.
                 let volumes = of.volumes.as_deref().unwrap_or_default();
                 let index = volumes
                     .iter()
@@ -86,23 +89,32 @@ impl Subject<'_> {
             })
         };
         if error.is_for_windows() {
-            return; // nobody knows here whether there are such nodes
+            return; // whether the cluster has such nodes is unknown here
         }
         let field = match error {
             JobError::Image { container, image, .. } => {
                 let field = format!("spec.{container}.image");
-                // What is not there, or somebody else fills in, is told elsewhere.
-                if !is_placeholder(image) && self.has(&field) {
-                    self.tell(Rule::BadImage, &field, error.to_string(), None);
+                // A missing image and a placeholder are reported elsewhere.
+                if !is_placeholder(image) && self.node(&field).is_some_and(|node| !node.is_null()) {
+                    let bare = image.trim();
+                    let bare = bare
+                        .strip_prefix("https://")
+                        .or(bare.strip_prefix("http://"))
+                        .unwrap_or(bare);
+                    let is_image = bare != image && Reference::read(bare).is_some();
+                    let hint = is_image.then(|| format!("write `{}`", yaml(&bare.into())));
+                    self.report(Rule::BadImage, &field, error.to_string(), hint);
                 }
                 return;
             }
+            // What is missing, the schema has said.
+            JobError::VolumeName(name) if name.is_empty() && self.has_missing_field() => return,
             JobError::VolumeName(name) | JobError::VolumeConflict(name) => {
                 volume(&|volume, _| volume == name)
             }
             JobError::VolumePath { name, .. } => volume(&|volume, _| volume == name),
             JobError::MountConflict { path, .. } => volume(&|_, destination| destination == path),
-            // Not about the Plan, or told by what the controller says of it.
+            // Not about the Plan, or already reported by the controller's validation.
             JobError::PlanName(_)
             | JobError::ControllerName(_)
             | JobError::Version(_)
@@ -111,12 +123,16 @@ impl Subject<'_> {
             | JobError::PodSelector(_) => return,
             _ => None,
         };
-        self.tell(
+        self.report(
             Rule::BadJob,
             field.as_deref().unwrap_or("spec"),
             error.to_string(),
             None,
         );
+    }
+
+    fn has_missing_field(&self) -> bool {
+        self.found.iter().any(|found| found.rule == Rule::MissingField)
     }
 
     fn check_tolerations(&mut self, spec: &PlanSpec) {
@@ -127,16 +143,31 @@ impl Subject<'_> {
             );
             let operator = toleration.operator.as_deref().unwrap_or_default();
             let effect = toleration.effect.as_deref().unwrap_or_default();
+            let mut field = format!("spec.tolerations[{index}]");
+            let mut hint = None;
             let problem = if !matches!(operator, "" | "Equal" | "Exists" | "Lt" | "Gt") {
+                hint = match operator {
+                    "=" | "==" | "Is" | "In" => Some("did you mean `Equal`?".to_owned()),
+                    _ => did_you_mean(operator, &["Exists", "Equal"]),
+                };
+                field.push_str(".operator");
                 format!("its operator is {operator:?}; it must be Exists or Equal")
             } else if key.is_empty() && operator != "Exists" {
-                "it has no key, for which its operator must be Exists".to_owned()
+                if operator.is_empty() {
+                    field.push_str(".operator");
+                    hint = Some("add `operator: Exists`".to_owned());
+                }
+                "it has no key, so its operator must be Exists".to_owned()
             } else if operator == "Exists" && !value.is_empty() {
-                format!("its operator is Exists, for which there is no value ({value:?})")
+                field.push_str(".value");
+                hint = Some("remove it".to_owned());
+                format!("its operator is Exists, which takes no value ({value:?})")
             } else if !matches!(effect, "" | "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
+                hint = did_you_mean(effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
+                field.push_str(".effect");
                 format!("its effect is {effect:?}; it must be NoSchedule, PreferNoSchedule or NoExecute")
             } else if toleration.toleration_seconds.is_some() && effect != "NoExecute" {
-                "it has tolerationSeconds, for which its effect must be NoExecute".to_owned()
+                "it has tolerationSeconds, so its effect must be NoExecute".to_owned()
             } else if let Some(problem) = Some(key)
                 .filter(|key| !key.is_empty())
                 .and_then(|key| label_key_problems(key).into_iter().next())
@@ -147,8 +178,12 @@ impl Subject<'_> {
             } else {
                 continue;
             };
-            let field = format!("spec.tolerations[{index}]");
-            self.tell(Rule::BadJob, &field, format!("{field}: {problem}"), None);
+            self.report(
+                Rule::BadJob,
+                &field,
+                format!("spec.tolerations[{index}]: {problem}"),
+                hint,
+            );
         }
     }
 
@@ -171,13 +206,13 @@ impl Subject<'_> {
             } else {
                 continue;
             };
-            self.tell(Rule::BadJob, &field, format!("{field}: {problem}"), None);
+            self.report(Rule::BadJob, &field, format!("{field}: {problem}"), None);
         }
         for (index, volume) in of.volumes.iter().flatten().enumerate() {
             let field = format!("spec.{container}.volumes[{index}].destination");
             if volume.destination.contains(':') {
                 let message = format!("{field} is {:?}; it must not contain ':'", volume.destination);
-                self.tell(Rule::BadJob, &field, message, None);
+                self.report(Rule::BadJob, &field, message, None);
             }
         }
         let context = of.security_context.as_ref();
@@ -185,7 +220,7 @@ impl Subject<'_> {
         if context.is_some_and(|c| is(c.privileged, true) && is(c.allow_privilege_escalation, false)) {
             let field = format!("spec.{container}.securityContext");
             let message = format!("{field} is privileged, and cannot have allowPrivilegeEscalation: false");
-            self.tell(Rule::BadJob, &field, message, None);
+            self.report(Rule::BadJob, &field, message, None);
         }
     }
 
@@ -195,7 +230,7 @@ impl Subject<'_> {
             let field = format!("spec.secrets[{index}].path");
             if secret.path.contains(':') {
                 let message = format!("{field} is {:?}; it must not contain ':'", secret.path);
-                self.tell(Rule::BadJob, &field, message, None);
+                self.report(Rule::BadJob, &field, message, None);
             } else if !secret.path.is_empty()
                 && !secret.path.starts_with('/')
                 && !is_placeholder(&secret.path)
@@ -204,8 +239,11 @@ impl Subject<'_> {
                     "{field} is relative: the secret is mounted at /run/system-upgrade/secrets/{}",
                     secret.path
                 );
-                let hint = "write the whole path; below /host it is on the node".to_owned();
-                self.tell(Rule::RelativeSecretPath, &field, message, Some(hint));
+                let hint = format!(
+                    "write `{}` for that path in the container, or a path below /host for one on the node",
+                    yaml(&format!("/run/system-upgrade/secrets/{}", secret.path).into())
+                );
+                self.report(Rule::RelativeSecretPath, &field, message, Some(hint));
             }
         }
     }
@@ -215,18 +253,18 @@ impl Subject<'_> {
             return;
         };
         let written = self.written(node);
-        // Three digits, each of which could be octal, by somebody who thinks of `chmod`.
+        // Three digits, each of which can be octal: the author probably thought of `chmod`.
         let as_octal = u32::from_str_radix(written, 8)
             .ok()
             .filter(|_| written.len() == 3 && !written.starts_with('0'));
         let hint = as_octal
-            .map(|octal| format!("write `0{written}`, or {octal}, for the mode that chmod calls {written}"));
+            .map(|octal| format!("write `0{written}` (or {octal}) for the mode that chmod calls {written}"));
         if !(0..=0o777).contains(&mode) {
             let message = format!("{field} is {mode}; it must be from 0 to 511, which is 0777");
-            self.tell(Rule::BadJob, field, message, hint);
+            self.report(Rule::BadJob, field, message, hint);
         } else if hint.is_some() {
-            let message = format!("{field} is {mode} in decimal, which is 0{mode:o}");
-            self.tell(Rule::SecretMode, field, message, hint);
+            let message = format!("{field} is {mode} in decimal, which is the mode 0{mode:o}");
+            self.report(Rule::SecretMode, field, message, hint);
         }
     }
 
@@ -247,12 +285,16 @@ impl Subject<'_> {
                 .contains("$(")
                 .then(|| "what is filled in is $(LATEST_VERSION) and $(LATEST_HASH)".to_owned());
             let message = format!("the value {value:?} of {FIELD}.{key}: {problem}");
-            self.tell_at(Rule::BadLabel, offset, Some(FIELD), message, hint);
+            self.report_at(Rule::BadLabel, offset, Some(FIELD), message, hint);
         }
     }
 }
 
-/// The containers that a Plan describes.
+fn did_you_mean(text: &str, words: &[&str]) -> Option<String> {
+    let near = crate::nearest::nearest(text, words.iter().copied())?;
+    Some(format!("did you mean `{near}`?"))
+}
+
 pub(super) fn containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
     let prepare = spec.prepare.iter().map(|prepare| ("prepare", prepare));
     prepare.chain(std::iter::once(("upgrade", &spec.upgrade)))

@@ -1,16 +1,18 @@
-//! Names, labels and annotations: what Kubernetes takes, and what has no business in a file.
+//! Names, labels and annotations: what Kubernetes accepts, and what does not belong in a file.
 
-use super::{Subject, is_placeholder};
+use super::Subject;
+use super::instead::yaml;
 use crate::api::selector::{label_key_problems, label_value_problems};
 use crate::gitops::Rule;
+use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::yaml::{Entry, Node};
 use crate::job::name::is_dns_label;
 
-/// The longest DNS subdomain.
+/// Maximum length of a DNS subdomain.
 const MAX_NAME: usize = 253;
 
-/// Fields of the metadata that only the API server writes.
-const OF_SERVER: [&str; 6] = [
+/// Metadata fields that only the API server sets.
+const SERVER_FIELDS: [&str; 6] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -22,8 +24,9 @@ const OF_SERVER: [&str; 6] = [
 impl Subject<'_> {
     pub(super) fn check_metadata(&mut self, namespace: Option<&str>) {
         if !self.has("metadata.name") && !self.has("metadata.generateName") {
-            let hint = "every Plan has a name: it is part of the label that marks a finished node".to_owned();
-            self.tell(
+            let hint =
+                "add `name: my-plan`; the label that marks a finished node contains the name".to_owned();
+            self.report(
                 Rule::MissingField,
                 "metadata.name",
                 "metadata.name is missing".to_owned(),
@@ -34,10 +37,10 @@ impl Subject<'_> {
         self.check_namespace(namespace);
         self.check_label_map("metadata.labels", "metadata.labels", true);
         self.check_label_map("metadata.annotations", "metadata.annotations", false);
-        for field in OF_SERVER {
+        for field in SERVER_FIELDS {
             let field = format!("metadata.{field}");
             if self.has(&field) {
-                self.of_server(&field);
+                self.check_server_fields(&field);
             }
         }
         if self
@@ -45,7 +48,7 @@ impl Subject<'_> {
             .and_then(Node::object)
             .is_some_and(|status| !status.entries.is_empty())
         {
-            self.of_server("status");
+            self.check_server_fields("status");
         }
         for field in ["spec.serviceAccountName", "spec.priorityClassName"] {
             self.check_name(field);
@@ -57,12 +60,12 @@ impl Subject<'_> {
         }
     }
 
-    fn of_server(&mut self, field: &str) {
-        self.tell(
+    fn check_server_fields(&mut self, field: &str) {
+        self.report(
             Rule::ServerField,
             field,
             format!("{field} is written by the API server"),
-            Some("remove it: it was left over from reading the Plan off a cluster".to_owned()),
+            Some("remove it; `kubectl get` printed it, and the API server ignores it".to_owned()),
         );
     }
 
@@ -70,19 +73,19 @@ impl Subject<'_> {
         let Some(name) = self.node(field).and_then(Node::text) else {
             return;
         };
-        // An empty account or class is as good as none.
+        // An empty account or class means the default.
         let may_be_empty = matches!(field, "spec.serviceAccountName" | "spec.priorityClassName");
         if is_placeholder(name) || is_subdomain(name) || (name.is_empty() && may_be_empty) {
             return;
         }
-        self.tell(
+        self.report(
             Rule::BadName,
             field,
             format!(
                 "{field} is {name:?}; it must be lower-case letters, digits, '-' and '.', with a letter or digit at each end \
                  and beside each '.', and at most {MAX_NAME} characters"
             ),
-            None,
+            (field == "metadata.name").then(|| name_hint(name)).flatten(),
         );
     }
 
@@ -94,11 +97,12 @@ impl Subject<'_> {
             .filter(|text| !text.is_empty());
         let Some(namespace) = namespace else {
             if !self.has(FIELD) {
-                let hint = "Plans are carried out in the controller's namespace only, which is `system-upgrade` in most places";
-                self.tell(
+                let hint = "add `namespace: system-upgrade`, or the namespace of your controller, which ignores Plans elsewhere";
+                self.report(
                     Rule::NoNamespace,
                     FIELD,
-                    "the Plan has no metadata.namespace".to_owned(),
+                    "metadata.namespace is missing, so `kubectl apply` decides where the Plan goes"
+                        .to_owned(),
                     Some(hint.to_owned()),
                 );
             }
@@ -112,15 +116,20 @@ impl Subject<'_> {
                 "{FIELD} is {namespace:?}; it must be at most 63 lower-case letters, digits and '-', with a letter or digit at \
                  each end"
             );
-            self.tell(Rule::BadName, FIELD, message, None);
+            self.report(Rule::BadName, FIELD, message, None);
         } else if let Some(expected) = expected.filter(|expected| *expected != namespace) {
             let message =
-                format!("{FIELD} is {namespace:?}, and the controller looks after {expected:?} only");
-            self.tell(Rule::OtherNamespace, FIELD, message, None);
+                format!("{FIELD} is {namespace:?}, but the controller handles only Plans in {expected:?}");
+            self.report(
+                Rule::OtherNamespace,
+                FIELD,
+                message,
+                Some(format!("write `{expected}`")),
+            );
         }
     }
 
-    /// Keys of labels or annotations, and the values of labels.
+    /// Checks the keys of labels or annotations, and with `values` the values too.
     pub(super) fn check_label_map(&mut self, field: &str, path: &str, values: bool) {
         let Some(object) = self.node(field).and_then(Node::object) else {
             return;
@@ -128,7 +137,7 @@ impl Subject<'_> {
         for Entry { key, value, .. } in &object.entries {
             if let [problem, ..] = label_key_problems(&key.name).as_slice() {
                 let message = format!("the key {:?} of {path}: {problem}", key.name);
-                self.tell_at(Rule::BadLabel, key.span.start, Some(path), message, None);
+                self.report_at(Rule::BadLabel, key.span.start, Some(path), message, None);
             }
             let text = value.text().filter(|text| values && !is_placeholder(text));
             if let Some([problem, ..]) = text.map(label_value_problems).as_deref() {
@@ -137,13 +146,26 @@ impl Subject<'_> {
                     text.unwrap_or_default(),
                     key.name
                 );
-                self.tell_at(Rule::BadLabel, value.offset(), Some(path), message, None);
+                self.report_at(Rule::BadLabel, value.offset(), Some(path), message, None);
             }
         }
     }
 }
 
-/// Whether the text is a DNS subdomain (RFC 1123), as names of most objects are.
+fn name_hint(name: &str) -> Option<String> {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '.' {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    let name: String = name.chars().map(plain).collect();
+    let name = name.trim_matches(['-', '.']);
+    is_subdomain(name).then(|| format!("write `{}`", yaml(&name.into())))
+}
+
+/// Whether the text is a DNS subdomain (RFC 1123), as the names of most objects must be.
 fn is_subdomain(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     text.len() <= MAX_NAME

@@ -1,7 +1,7 @@
-//! What the API server makes of a Plan: types, required fields, bounds, and fields that nobody knows.
+//! What the API server does with a Plan: types, required fields, bounds and unknown fields.
 //!
-//! The fields come from the CustomResourceDefinition itself, so that one which is added there is known here. The words
-//! are ours: a person reads them, and they say what to write.
+//! The fields come from the CustomResourceDefinition, so a field that is added there is known here. The messages are
+//! refit's own, because they also suggest what to write.
 
 use std::sync::LazyLock;
 
@@ -13,13 +13,15 @@ use regex::Regex;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use super::nearest::nearest;
-use super::{Subject, is_placeholder};
+use super::Subject;
+use super::instead::{self, Unit, instead, is_script_flag, yaml};
 use crate::api::crd;
 use crate::gitops::Rule;
-use crate::gitops::yaml::{Entry, Kind, Node, Object, Style, is_plain_bool};
+use crate::gitops::placeholder::{in_comment, is_placeholder, syntax};
+use crate::gitops::yaml::{Entry, Kind, Node, Object, is_plain_bool};
+use crate::nearest::nearest;
 
-/// The schema of a Plan, with that of its metadata, which definitions leave out.
+/// The schema of a Plan, with that of its metadata, which a CRD omits.
 static PLAN: LazyLock<JSONSchemaProps> = LazyLock::new(|| {
     let mut versions = crd::plans().spec.versions.into_iter();
     let mut plan = versions
@@ -34,7 +36,7 @@ static PLAN: LazyLock<JSONSchemaProps> = LazyLock::new(|| {
     if let Ok(metadata) = metadata {
         properties.insert("metadata".to_owned(), metadata);
     }
-    // What it says, nobody asks: the API server drops it.
+    // The API server drops this field, so its content does not matter.
     properties.insert(
         "status".to_owned(),
         JSONSchemaProps {
@@ -46,14 +48,14 @@ static PLAN: LazyLock<JSONSchemaProps> = LazyLock::new(|| {
 });
 
 impl Subject<'_> {
-    /// The Plan as JSON, without what is refused: that is told.
+    /// The Plan as JSON, without the refused fields, which are reported.
     pub(super) fn read_by_schema(&mut self) -> Value {
         let node = self.object.node;
         let read = self.read("", &PLAN, node, node.offset());
         read.unwrap_or_else(|| Value::Object(Map::new()))
     }
 
-    /// The value of a field, if it is one that the field takes. `key` is where the field begins.
+    /// The value of a field, if the field accepts it. `key` is the offset of the field.
     fn read(&mut self, field: &str, schema: &JSONSchemaProps, node: &Node, key: usize) -> Option<Value> {
         if schema.x_kubernetes_preserve_unknown_fields == Some(true) {
             return Some(node.to_json());
@@ -97,80 +99,222 @@ impl Subject<'_> {
         key: usize,
     ) -> Option<Value> {
         let Some(object) = node.object() else {
-            self.wrong_type(field, "an object", node, key, None);
+            if node.text().is_some_and(is_placeholder) {
+                self.report_placeholder(field, node);
+                return None;
+            }
+            let hint = if matches!(node.kind, Kind::Bool(false)) {
+                Some("remove it".to_owned())
+            } else {
+                self.write_instead(field, schema, node)
+            };
+            self.report_wrong_type(field, "an object", node, key, hint);
             return None;
         };
         let mut read = Map::new();
+        let labels = self.labels_of_a_pod(field, schema, object, key);
         for entry in &object.entries {
             let path = below(field, &entry.key.name);
             let Some(schema) = schema_of(schema, &entry.key.name) else {
-                self.unknown(&path, schema, entry);
+                if path == "sops" && entry.value.get("mac").is_some() {
+                    self.report_sops(&path, entry);
+                } else if !labels.contains(&entry.key.name.as_str()) {
+                    self.report_unknown(&path, schema, object, entry);
+                }
                 continue;
             };
             let at = entry.key.span.start;
             if entry.value.is_null() {
-                // The API server drops it before it looks at anything.
-                self.null(&path, schema, &entry.value, at);
+                match in_comment(self.source, entry) {
+                    Some((comment, syntax)) => self.report_placeholder_at(&path, at, &comment, syntax),
+                    // The API server drops nulls before it validates.
+                    None => self.report_null(&path, &entry.value, at),
+                }
                 continue;
             }
             let value = self.read(&path, schema, &entry.value, at);
             read.extend(value.map(|value| (entry.key.name.clone(), value)));
         }
-        self.missing(field, schema, object, key);
+        self.report_missing(field, schema, object, key);
         Some(Value::Object(read))
     }
 
-    fn missing(&mut self, field: &str, schema: &JSONSchemaProps, object: &Object, key: usize) {
+    /// Reports the metadata that SOPS adds to the file, and removes when it decrypts the file.
+    fn report_sops(&mut self, field: &str, entry: &Entry) {
+        let message = "sops is the metadata of SOPS; refit does not check encrypted values".to_owned();
+        let hint =
+            "validate the decrypted file, as in `sops decrypt plan.yaml | refit validate -`".to_owned();
+        self.report_at(
+            Rule::Placeholder,
+            entry.key.span.start,
+            Some(field),
+            message,
+            Some(hint),
+        );
+    }
+
+    fn report_missing(&mut self, field: &str, schema: &JSONSchemaProps, object: &Object, key: usize) {
         for name in schema.required.iter().flatten() {
-            let is_there = object.entry(name).is_some_and(|entry| !entry.value.is_null());
+            let is_there = object.entry(name).is_some_and(|entry| self.is_given(entry));
             if !is_there {
                 let path = below(field, name);
-                self.tell_at(
+                self.report_at(
                     Rule::MissingField,
                     key,
                     Some(&path),
                     format!("{path} is missing"),
-                    about(schema_of(schema, name)),
+                    self.line_for(&path, object)
+                        .or_else(|| about(schema_of(schema, name))),
                 );
             }
         }
     }
 
-    fn null(&mut self, field: &str, schema: &JSONSchemaProps, node: &Node, key: usize) {
-        // Quiet about what means the same either way.
+    fn report_null(&mut self, field: &str, node: &Node, key: usize) {
+        // Not reported: the result is the same without these fields.
         if field == "status" || field == "metadata.creationTimestamp" {
             return;
         }
-        let how = match schema.type_.as_deref() {
-            Some("object") => "`{}`",
-            Some("array") => "`[]`",
-            Some("string") => "`\"\"`",
-            _ => "a value",
+        // This is the one field whose mere presence has an effect.
+        let hint = if field == "spec.drain" {
+            "write `{}` to drain with the defaults, or remove it"
+        } else {
+            "remove it, or give it a value"
         };
         let written = if self.written(node).is_empty() {
             "empty"
         } else {
             "null"
         };
-        self.tell_at(
+        self.report_at(
             Rule::NullField,
             key,
             Some(field),
-            format!("{field} is {written}, which is as if it were not there"),
-            Some(format!("remove it, or write {how}")),
+            format!("{field} is {written}, which is the same as leaving it out"),
+            Some(hint.to_owned()),
         );
     }
 
-    fn unknown(&mut self, field: &str, schema: &JSONSchemaProps, entry: &Entry) {
+    /// A line to paste for a field that is missing from `object`.
+    fn line_for(&self, field: &str, object: &Object) -> Option<String> {
+        let text = |name: &str| object.entry(name).and_then(|entry| entry.value.text());
+        let last = field.rsplit('.').next().unwrap_or_default();
+        let image = || {
+            let version = self.node("spec.version").and_then(Node::text).unwrap_or_default();
+            let program = if version.contains("rke2") { "rke2" } else { "k3s" };
+            format!("rancher/{program}-upgrade")
+        };
+        let value = match last {
+            "spec" => "{concurrency: 1, version: v1.33.4+k3s1, nodeSelector: {}, upgrade: {image: rancher/k3s-upgrade}}".to_owned(),
+            "upgrade" => format!("{{image: {}}}", image()),
+            "image" => image(),
+            "source" => yaml(&text("destination")?.into()),
+            "destination" => yaml(&text("source")?.into()),
+            "path" if field.starts_with("spec.secrets") => {
+                yaml(&format!("/host/run/system-upgrade/secrets/{}", text("name")?).into())
+            }
+            "name" if text("path").is_some() || text("source").is_some() => {
+                let path = text("path").or(text("source"))?.trim_end_matches('/');
+                let name = path.rsplit('/').next()?.to_lowercase().replace(['.', '_'], "-");
+                yaml(&Some(name.trim_matches('-')).filter(|name| !name.is_empty())?.into())
+            }
+            "operator" if object.entry("values").is_some() => "In".to_owned(),
+            "operator" => "Exists".to_owned(),
+            "type" if field.ends_with("seccompProfile.type") || field.ends_with("appArmorProfile.type") => {
+                "RuntimeDefault".to_owned()
+            }
+            "fieldPath" => "spec.nodeName".to_owned(),
+            "resource" => "limits.memory".to_owned(),
+            _ => return None,
+        };
+        Some(format!("add `{last}: {value}`"))
+    }
+
+    /// The suggestion of `instead` as a hint.
+    fn write_instead(&self, field: &str, schema: &JSONSchemaProps, node: &Node) -> Option<String> {
+        let of = field.rsplit_once('.').filter(|(_, name)| *name == "args");
+        let is_script = of.is_some_and(|(container, _)| {
+            let command = self.node(&format!("{container}.command"));
+            let last = command.and_then(|command| command.items().last());
+            last.and_then(Node::text).is_some_and(is_script_flag)
+        });
+        let yaml = instead(field, schema, node, self.written(node), is_script)?;
+        Some(format!("write `{yaml}`"))
+    }
+
+    /// Labels written in a selector as in a pod's `nodeSelector`, which are reported together.
+    fn labels_of_a_pod<'n>(
+        &mut self,
+        field: &str,
+        schema: &JSONSchemaProps,
+        object: &'n Object,
+        key: usize,
+    ) -> Vec<&'n str> {
+        let is_selector = ["matchLabels", "matchExpressions"].iter().all(|name| {
+            schema
+                .properties
+                .as_ref()
+                .is_some_and(|properties| properties.contains_key(*name))
+        });
+        if !is_selector {
+            return Vec::new();
+        }
+        let is_label = |entry: &&Entry| {
+            schema_of(schema, &entry.key.name).is_none()
+                && matches!(entry.value.kind, Kind::Text(_) | Kind::Bool(_) | Kind::Number(_))
+        };
+        let labels: Vec<_> = object.entries.iter().filter(is_label).collect();
+        let Some(first) = labels.first() else {
+            return Vec::new();
+        };
+        let mut whole = Map::new();
+        let mut all = Map::new();
+        for entry in &object.entries {
+            if entry.key.name == "matchLabels" {
+                all.extend(entry.value.to_json().as_object().cloned().unwrap_or_default());
+            } else if !is_label(&entry) {
+                whole.insert(entry.key.name.clone(), entry.value.to_json());
+            }
+        }
+        all.extend(labels.iter().map(|entry| {
+            let text = entry.value.text().unwrap_or_else(|| self.written(&entry.value));
+            (entry.key.name.clone(), Value::from(text))
+        }));
+        whole.insert("matchLabels".to_owned(), Value::Object(all));
+        let last = field.rsplit('.').next().unwrap_or_default();
+        let message = format!(
+            "{field} has the label {:?} as a field; labels belong below matchLabels",
+            first.key.name
+        );
+        let hint = format!("write `{last}: {}`", yaml(&Value::Object(whole)));
+        self.report_at(Rule::UnknownField, key, Some(field), message, Some(hint));
+        labels.iter().map(|entry| entry.key.name.as_str()).collect()
+    }
+
+    fn report_unknown(&mut self, field: &str, schema: &JSONSchemaProps, object: &Object, entry: &Entry) {
         let name = entry.key.name.as_str();
         let names = schema.properties.iter().flatten().map(|(name, _)| name.as_str());
         let near = nearest(name, names);
-        let elsewhere = || places_of(name).into_iter().find(|place| place != field);
-        // An exact name in another place is meant rather than a similar name in this one.
-        let hint = match (near, elsewhere()) {
-            (Some(near), _) if near.eq_ignore_ascii_case(name) => format!("did you mean `{near}`?"),
+        // Of several places, first those that the Plan already has.
+        let mut places: Vec<_> = places_of(name)
+            .into_iter()
+            // The name of a Secret is what nobody means who writes `name` elsewhere.
+            .filter(|place| place != field && !place.contains("Ref."))
+            .collect();
+        places.sort_by_key(|place| !self.has(place.rsplit_once('.').map_or("", |(parent, _)| parent)));
+        let rename = |near: &str| {
+            if object.entry(near).is_some() {
+                return format!("remove it; {near} is there already");
+            }
+            let (parent, _) = field.rsplit_once('.').unwrap_or_default();
+            self.rename(&below(parent, near), schema_of(schema, near), &entry.value)
+        };
+        // The exact name in another place is more likely than a similar name in this place.
+        let hint = match (near, places.first()) {
+            (Some(near), _) if near.eq_ignore_ascii_case(name) => rename(near),
+            (_, Some(place)) if self.has(place) => format!("remove it; {place} is there already"),
             (_, Some(place)) => format!("did you mean `{place}`?"),
-            (Some(near), None) => format!("did you mean `{near}`?"),
+            (Some(near), None) => rename(near),
             (None, None) => {
                 let parent = field.rsplit_once('.').map_or("", |(parent, _)| parent);
                 let explain = if parent.is_empty() {
@@ -178,10 +322,10 @@ impl Subject<'_> {
                 } else {
                     format!("plan.{}", no_indices(parent))
                 };
-                format!("`kubectl explain {explain}` lists what there is")
+                format!("`kubectl explain {explain}` lists the fields that exist")
             }
         };
-        self.tell_at(
+        self.report_at(
             Rule::UnknownField,
             entry.key.span.start,
             Some(field),
@@ -192,20 +336,18 @@ impl Subject<'_> {
 
     fn read_list(&mut self, field: &str, schema: &JSONSchemaProps, node: &Node, key: usize) -> Option<Value> {
         let Kind::List(items) = &node.kind else {
-            let hint = node
-                .object()
-                .is_none()
-                .then(|| format!("write `[{}]`", self.written(node)));
-            self.wrong_type(field, "a list", node, key, hint);
+            if node.text().is_some_and(is_placeholder) {
+                self.report_placeholder(field, node);
+                return None;
+            }
+            let hint = self.write_instead(field, schema, node);
+            self.report_wrong_type(field, "a list", node, key, hint);
             return None;
         };
         let least = usize::try_from(schema.min_items.unwrap_or_default()).unwrap_or_default();
         if items.len() < least {
-            let message = format!(
-                "{field} has {} items, and must have at least {least}",
-                items.len()
-            );
-            self.tell_at(Rule::NotAllowed, key, Some(field), message, about(Some(schema)));
+            let message = format!("{field} has {} items; it needs at least {least}", items.len());
+            self.report_at(Rule::NotAllowed, key, Some(field), message, about(Some(schema)));
         }
         let Some(JSONSchemaPropsOrArray::Schema(of_item)) = &schema.items else {
             return Some(node.to_json());
@@ -214,7 +356,7 @@ impl Subject<'_> {
         for (index, item) in items.iter().enumerate() {
             let path = format!("{field}[{index}]");
             let value = self.read(&path, of_item, item, item.offset());
-            // The others keep their places, by which they are told.
+            // The other items keep their indices, which the findings name.
             let refused = || (of_item.type_.as_deref() == Some("string")).then(|| Value::from(""));
             read.extend(value.or_else(refused));
         }
@@ -230,12 +372,12 @@ impl Subject<'_> {
         fits: impl Fn(&Node) -> bool,
     ) -> Option<Value> {
         if node.text().is_some_and(is_placeholder) && schema.type_.as_deref() != Some("string") {
-            self.placeholder(field, node);
+            self.report_placeholder(field, node);
             return None;
         }
         if !fits(node) {
-            let hint = self.type_hint(wanted, node);
-            self.wrong_type(field, wanted, node, node.offset(), hint);
+            let hint = self.type_hint(field, schema, wanted, node);
+            self.report_wrong_type(field, wanted, node, node.offset(), hint);
             return None;
         }
         let value = node.to_json();
@@ -244,16 +386,17 @@ impl Subject<'_> {
         {
             let words: Vec<_> = allowed.iter().filter_map(|one| one.0.as_str()).collect();
             let text = value.as_str().unwrap_or_default();
-            let hint = nearest(text, words.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+            let hint = instead::word(schema, text).map(|near| format!("did you mean `{near}`?"));
             let message = format!("{field} is {value}; it must be one of {}", words.join(", "));
-            self.tell_at(Rule::NotAllowed, node.offset(), Some(field), message, hint);
+            self.report_at(Rule::NotAllowed, node.offset(), Some(field), message, hint);
             return None;
         }
         if let (Some(pattern), Some(text)) = (&schema.pattern, node.text())
             && Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(text))
         {
-            let message = format!("{field} is {text:?}, which is not of the form that it takes");
-            self.tell_at(
+            let message =
+                format!("{field} is {text:?}, which does not have the form that the field requires");
+            self.report_at(
                 Rule::NotAllowed,
                 node.offset(),
                 Some(field),
@@ -266,7 +409,7 @@ impl Subject<'_> {
             let (least, most) = bounds(schema);
             if i128::from(number) < least || i128::from(number) > most {
                 let message = format!("{field} is {number}; it must be from {least} to {most}");
-                self.tell_at(
+                self.report_at(
                     Rule::NotAllowed,
                     node.offset(),
                     Some(field),
@@ -279,17 +422,36 @@ impl Subject<'_> {
         Some(value)
     }
 
-    pub(super) fn placeholder(&mut self, field: &str, node: &Node) {
-        let message = format!(
-            "{field} is {}, which somebody else has to fill in",
-            node.to_json()
-        );
-        let hint =
-            "validate what comes out, as in `kustomize build | flux envsubst | refit validate -`".to_owned();
-        self.tell_at(Rule::Placeholder, node.offset(), Some(field), message, Some(hint));
+    pub(super) fn report_placeholder(&mut self, field: &str, node: &Node) {
+        let syntax = node.text().and_then(syntax).unwrap_or("which a program replaces");
+        self.report_placeholder_at(field, node.offset(), &node.to_json().to_string(), syntax);
     }
 
-    fn wrong_type(&mut self, field: &str, wanted: &str, node: &Node, offset: usize, hint: Option<String>) {
+    fn report_placeholder_at(&mut self, field: &str, offset: usize, shown: &str, syntax: &str) {
+        let message =
+            format!("{field} is the placeholder {shown} ({syntax}); refit does not check what it becomes");
+        let hint = if shown.contains("${") {
+            "validate the result, as in `kustomize build | flux envsubst | refit validate -`"
+        } else {
+            "validate the file that has the values"
+        };
+        self.report_at(
+            Rule::Placeholder,
+            offset,
+            Some(field),
+            message,
+            Some(hint.to_owned()),
+        );
+    }
+
+    fn report_wrong_type(
+        &mut self,
+        field: &str,
+        wanted: &str,
+        node: &Node,
+        offset: usize,
+        hint: Option<String>,
+    ) {
         let found = match &node.kind {
             Kind::Null => "nothing".to_owned(),
             Kind::Bool(value) => format!("the bool {value}"),
@@ -299,42 +461,63 @@ impl Subject<'_> {
             Kind::Map(_) => "an object".to_owned(),
         };
         let field = if field.is_empty() { "the Plan" } else { field };
-        let message = format!("{field} is {found}, and must be {wanted}");
-        self.tell_at(Rule::WrongType, offset, Some(field), message, hint);
+        let message = format!("{field} must be {wanted}, but is {found}");
+        self.report_at(Rule::WrongType, offset, Some(field), message, hint);
     }
 
-    fn type_hint(&self, wanted: &str, node: &Node) -> Option<String> {
-        let written = self.written(node);
-        match &node.kind {
-            Kind::Number(_) | Kind::Bool(_) if wanted == "text" => {
-                Some(format!("put it in quotes: `\"{written}\"`"))
-            }
-            Kind::Text(text) if matches!(node.style, Style::Single | Style::Double) => {
-                let bare = (wanted == "true or false" && is_plain_bool(text))
-                    || (wanted == "a whole number" && text.parse::<i64>().is_ok());
-                bare.then(|| format!("take off the quotes: `{text}`"))
-            }
-            Kind::Number(_) | Kind::Text(_) if wanted == "true or false" => {
-                Some("write `true` or `false`".to_owned())
-            }
-            _ => None,
+    fn type_hint(&self, field: &str, schema: &JSONSchemaProps, wanted: &str, node: &Node) -> Option<String> {
+        self.write_instead(field, schema, node).or_else(|| {
+            let hint = match Unit::of(field) {
+                Unit::Duration => "write a duration such as `30s`, `15m` or `1h30m`",
+                Unit::Seconds => "write a number of seconds, such as `900`",
+                Unit::Time => "write a time such as `\"22:00\"`",
+                Unit::Mode => "write the mode as a number, such as `0400`",
+                Unit::None if wanted == "true or false" => "write `true` or `false`",
+                Unit::None => return None,
+            };
+            Some(hint.to_owned())
+        })
+    }
+
+    /// A hint to rename a field, with its value if that has to change too.
+    fn rename(&self, field: &str, schema: Option<&JSONSchemaProps>, node: &Node) -> String {
+        let name = field.rsplit('.').next().unwrap_or_default();
+        let is_number = matches!(node.kind, Kind::Number(_));
+        let fits = schema.is_none_or(|schema| match schema.type_.as_deref() {
+            Some("string") => node.text().is_some(),
+            Some("integer") => integer(node).is_some(),
+            Some("boolean") => matches!(node.kind, Kind::Bool(_)),
+            Some("array") => matches!(node.kind, Kind::List(_)),
+            Some("object") => node.object().is_some(),
+            // Nobody writes a number of nanoseconds on purpose.
+            _ => !(is_number && Unit::of(field) == Unit::Duration),
+        });
+        let value = if fits {
+            None
+        } else if is_number && Unit::of(field) == Unit::Duration {
+            instead::duration(self.written(node))
+        } else {
+            schema.and_then(|schema| instead(field, schema, node, self.written(node), false))
+        };
+        match value {
+            Some(value) => format!("write `{name}: {value}`"),
+            None => format!("did you mean `{name}`?"),
         }
     }
 
     fn check_bool(&mut self, field: &str, node: &Node) {
         if matches!(node.kind, Kind::Bool(_)) && !is_plain_bool(self.written(node)) {
             let (written, node) = (self.written(node).to_owned(), node.to_json());
-            self.tell(
+            self.report(
                 Rule::PlainBool,
                 field,
-                format!("{field} is `{written}`, a bool by YAML 1.1 and text by YAML 1.2"),
+                format!("{field} is `{written}`, which is a bool in YAML 1.1 and text in YAML 1.2"),
                 Some(format!("write `{node}`")),
             );
         }
     }
 }
 
-/// The path of a field below another.
 fn below(field: &str, name: &str) -> String {
     if field.is_empty() {
         name.to_owned()
@@ -343,7 +526,7 @@ fn below(field: &str, name: &str) -> String {
     }
 }
 
-/// The schema of a field, or of the values of a map; nothing for a field that nobody knows.
+/// The schema of a field, or of the values of a map; `None` for an unknown field.
 fn schema_of<'s>(schema: &'s JSONSchemaProps, name: &str) -> Option<&'s JSONSchemaProps> {
     let property = schema
         .properties
@@ -355,14 +538,14 @@ fn schema_of<'s>(schema: &'s JSONSchemaProps, name: &str) -> Option<&'s JSONSche
     })
 }
 
-/// What the definition says of a field: its first sentence.
+/// The first sentence of the field's description in the CRD.
 fn about(schema: Option<&JSONSchemaProps>) -> Option<String> {
     let text = schema?.description.as_deref()?;
     let sentence = text.split_once(". ").map_or(text, |(first, _)| first);
     Some(sentence.trim_end_matches('.').to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The number, if it is whole. One that is written as a fraction, such as `2.0`, is whole to the API server too.
+/// The number if it is an integer. The API server also accepts an integer written as a fraction, such as `2.0`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::float_cmp,
@@ -378,7 +561,7 @@ fn integer(node: &Node) -> Option<i64> {
     })
 }
 
-/// The least and the greatest number.
+/// Minimum and maximum.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "bounds in the definition are whole numbers"
@@ -394,8 +577,7 @@ fn bounds(schema: &JSONSchemaProps) -> (i128, i128) {
     )
 }
 
-/// Where else in a Plan's spec there is a field of that name, the nearest to the top first. Inside of Kubernetes' own
-/// types nobody looks.
+/// Other places in a Plan's spec with a field of that name, the shallowest first. Types of Kubernetes are not searched.
 fn places_of(name: &str) -> Vec<String> {
     fn collect(
         schema: &JSONSchemaProps,
@@ -418,23 +600,24 @@ fn places_of(name: &str) -> Vec<String> {
     if let Some(spec) = schema_of(&PLAN, "spec") {
         collect(spec, "spec", 0, name, &mut found);
     }
-    // `upgrade` before `prepare`: every Plan has one.
+    // `upgrade` before `prepare`, because every Plan has `upgrade`.
     found.sort_by_key(|(depth, path)| (*depth, path.contains(".prepare"), path.clone()));
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-fn no_indices(field: &str) -> String {
+/// The path of a field without list indices.
+pub(super) fn no_indices(field: &str) -> String {
     let without = |part: &str| part.split('[').next().unwrap_or_default().to_owned();
     field.split('.').map(without).collect::<Vec<_>>().join(".")
 }
 
-/// What is wrong with a path of the annotation `upgrade.cattle.io/digest`, and what to write instead. It leads through
-/// objects only, and nothing in it is trimmed (S41).
+/// The problem with a path in the annotation `upgrade.cattle.io/digest`, and the intended path if it is clear. A path
+/// goes through objects only and is not trimmed (S41).
 pub(super) fn digest_problem(path: &str) -> Option<(String, String)> {
     if path.trim() != path {
         return Some((
-            "blanks count, and no field begins or ends with one".to_owned(),
-            format!("write `{}`, with no blank beside the comma", path.trim()),
+            "spaces count, and no field begins or ends with one".to_owned(),
+            path.trim().to_owned(),
         ));
     }
     let mut schema = &*PLAN;
@@ -442,17 +625,16 @@ pub(super) fn digest_problem(path: &str) -> Option<(String, String)> {
     for part in path.split('.') {
         if schema.type_.as_deref() == Some("array") {
             return Some((
-                format!("{way} is a list, and a path does not lead through a list"),
-                format!("write `{way}`, of which the first item counts"),
+                format!(
+                    "{way} is a list, and a path cannot continue into a list; of {way} itself, the first item counts"
+                ),
+                way,
             ));
         }
         let Some(next) = schema_of(schema, part) else {
             let names = schema.properties.iter().flatten().map(|(name, _)| name.as_str());
-            let hint = nearest(part, names).map_or_else(
-                || "write a field of the Plan, such as `spec.upgrade.args`".to_owned(),
-                |near| format!("did you mean `{}`?", below(&way, near)),
-            );
-            return Some(("a Plan has no such field".to_owned(), hint));
+            let near = nearest(part, names).map(|near| below(&way, near));
+            return Some(("a Plan has no such field".to_owned(), near.unwrap_or_default()));
         };
         way = below(&way, part);
         schema = next;

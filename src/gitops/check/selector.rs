@@ -1,25 +1,27 @@
-//! Selectors that no node can match, and such as match every node.
+//! Selectors that match no node, and those that match every node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Subject;
+use super::control_plane::several_at_once;
 use crate::api::names::{LABEL_HOSTNAME, LABEL_VALUE_DISABLED};
 use crate::api::selector::Selector;
 use crate::api::{Plan, names};
 use crate::gitops::Rule;
+use crate::gitops::yaml::Kind;
 
-/// What a selector asks of the label with one key.
+/// What a selector requires of the label with one key.
 #[derive(Default)]
-struct Asked {
+struct LabelConstraint {
     present: bool,
     absent: bool,
-    /// The values that it may have; any where nothing is said.
+    /// The allowed values; `None` allows any.
     allowed: Option<BTreeSet<String>>,
     denied: BTreeSet<String>,
 }
 
-impl Asked {
-    fn one_of(&mut self, values: impl IntoIterator<Item = String>) {
+impl LabelConstraint {
+    fn restrict_to(&mut self, values: impl IntoIterator<Item = String>) {
         let values: BTreeSet<_> = values.into_iter().collect();
         self.present = true;
         self.allowed = Some(match self.allowed.take() {
@@ -42,33 +44,38 @@ impl Subject<'_> {
         const FIELD: &str = "spec.nodeSelector";
         let Some(selector) = &plan.spec.node_selector else {
             if !self.has(FIELD) {
-                let message = "spec.nodeSelector is missing: the Plan selects no node".to_owned();
-                let hint = "write `nodeSelector: {}` for all nodes, or say which ones".to_owned();
-                self.tell(Rule::NoNodeSelector, FIELD, message, Some(hint));
+                let message = "spec.nodeSelector is missing, so the Plan selects no node".to_owned();
+                let hint = "add `nodeSelector: {}` to select all nodes, or select some of them".to_owned();
+                self.report(Rule::NoNodeSelector, FIELD, message, Some(hint));
             }
             return;
         };
         let Ok(read) = Selector::new(Some(selector)) else {
-            return; // told already
+            return; // the controller's validation has reported it
         };
         if read.is_everything() {
-            // What was refused for its type is not there any more.
+            // A field of the wrong type has been removed, so it only looks empty.
             let is_empty = self.node(FIELD).is_some_and(|node| {
                 let entries = node.object().map_or(&[][..], |object| &object.entries);
-                entries.iter().all(|entry| {
-                    entry.value.items().is_empty()
-                        && entry.value.object().is_none_or(|o| o.entries.is_empty())
+                entries.iter().all(|entry| match &entry.value.kind {
+                    Kind::Null => true,
+                    Kind::List(items) => items.is_empty(),
+                    Kind::Map(object) => object.entries.is_empty(),
+                    _ => false,
                 })
             });
             if is_empty {
+                let several = several_at_once(&plan.spec).map_or(String::new(), |(field, limit)| {
+                    format!("; with {field} {limit}, several of those may be down at the same time")
+                });
                 let message =
-                    "spec.nodeSelector selects every node, those of the control plane too".to_owned();
-                self.tell(Rule::SelectsEveryNode, FIELD, message, None);
+                    format!("spec.nodeSelector selects every node, control-plane nodes included{several}");
+                self.report(Rule::SelectsEveryNode, FIELD, message, None);
             }
             return;
         }
-        let mut asked = BTreeMap::<&str, Asked>::new();
-        // The controller adds these (S13, S49).
+        let mut asked = BTreeMap::<&str, LabelConstraint>::new();
+        // The controller adds these requirements (S13, S49).
         asked.entry(LABEL_HOSTNAME).or_default().present = true;
         let own_label = format!(
             "{}{}",
@@ -80,7 +87,7 @@ impl Subject<'_> {
 
         let mut told = BTreeSet::new();
         for (key, value) in selector.match_labels.iter().flatten() {
-            asked.entry(key).or_default().one_of([value.clone()]);
+            asked.entry(key).or_default().restrict_to([value.clone()]);
         }
         let impossible: Vec<_> = asked
             .iter()
@@ -89,13 +96,13 @@ impl Subject<'_> {
             .collect();
         for key in impossible {
             told.insert(key.clone());
-            self.never_matches("spec.nodeSelector.matchLabels", &key);
+            self.report_never_matches("spec.nodeSelector.matchLabels", &key);
         }
         for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
             let one = asked.entry(&expression.key).or_default();
             let values = expression.values.clone().unwrap_or_default();
             match expression.operator.as_str() {
-                "In" => one.one_of(values),
+                "In" => one.restrict_to(values),
                 "NotIn" => one.denied.extend(values),
                 "Exists" => one.present = true,
                 "DoesNotExist" => one.absent = true,
@@ -103,18 +110,20 @@ impl Subject<'_> {
             }
             if one.is_impossible() && told.insert(expression.key.clone()) {
                 let field = format!("spec.nodeSelector.matchExpressions[{index}]");
-                self.never_matches(&field, &expression.key);
+                self.report_never_matches(&field, &expression.key);
             }
         }
     }
 
-    fn never_matches(&mut self, field: &str, key: &str) {
+    fn report_never_matches(&mut self, field: &str, key: &str) {
         let message = if key == LABEL_HOSTNAME {
-            format!("{field} asks for nodes without the label {key:?}, which every node of a Plan must have")
+            format!(
+                "{field} selects nodes without the label {key:?}, but a Plan selects only nodes that have it"
+            )
         } else {
-            format!("{field}: no node can have a label {key:?} for which all of the selector holds")
+            format!("{field}: no value of the label {key:?} meets all conditions of the selector")
         };
-        let hint = "all conditions of a selector must hold at once".to_owned();
-        self.tell(Rule::SelectorMatchesNothing, field, message, Some(hint));
+        let hint = "a node must meet all conditions of a selector at once".to_owned();
+        self.report(Rule::SelectorMatchesNothing, field, message, Some(hint));
     }
 }

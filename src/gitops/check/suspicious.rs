@@ -1,15 +1,20 @@
-//! What is taken, and hardly what is meant.
+//! Values that are accepted but probably not intended.
 
+use std::collections::BTreeSet;
+
+use super::Subject;
 use super::schema::digest_problem;
-use super::{Subject, is_placeholder};
-use crate::api::duration::GoDuration;
 use crate::api::names::ANNOTATION_DIGEST;
 use crate::api::{DrainTimeout, Plan, PlanSpec};
 use crate::gitops::Rule;
+use crate::gitops::placeholder::{is_placeholder, syntax};
 use crate::gitops::yaml::Kind;
+use crate::go::GoDuration;
+use crate::job::digest::check_fields;
+use crate::version::tag::{check, munge};
 
-/// Versions that mean another thing from time to time.
-const MOVING: [&str; 8] = [
+/// Tags that name different versions over time.
+pub(super) const MOVING_TAGS: [&str; 8] = [
     "latest", "stable", "testing", "edge", "nightly", "main", "master", "dev",
 ];
 const SECOND: i64 = 1_000_000_000;
@@ -23,43 +28,51 @@ impl Subject<'_> {
         self.check_prepare_volumes(spec);
         self.check_digest(plan);
         if let Some(version) = &spec.version {
-            if is_placeholder(version) {
-                // Told where the version is judged.
-            } else if MOVING.contains(&version.as_str()) {
-                let message = format!("spec.version is {version:?}, whatever that is at the time");
+            if let Some(node) = self.node("spec.version").filter(|_| syntax(version).is_some()) {
+                // An invalid version has been reported by the controller's validation.
+                if check(&munge(version)).is_ok() {
+                    self.report_placeholder("spec.version", node);
+                }
+            } else if MOVING_TAGS.contains(&version.as_str()) {
+                let message = format!("spec.version is {version:?}, which means another version over time");
                 let hint =
-                    "write the version itself; a node that is done is not run again when it moves".to_owned();
-                self.tell(Rule::MovingVersion, "spec.version", message, Some(hint));
+                    "pin a version, or follow a channel; a finished node is not upgraded again when the tag moves".to_owned();
+                self.report(Rule::MovingVersion, "spec.version", message, Some(hint));
             }
             if !version.is_empty() && self.has("spec.channel") {
-                let message = "spec.channel is not asked, since there is spec.version".to_owned();
-                let hint =
-                    "keep both for `refit pin`, which writes the version that the channel gives".to_owned();
-                self.tell(Rule::VersionAndChannel, "spec.channel", message, Some(hint));
+                let message = "the controller ignores spec.channel while spec.version is set".to_owned();
+                let hint = "keep both if you use `refit pin`, which asks the channel and writes the version"
+                    .to_owned();
+                self.report(Rule::VersionAndChannel, "spec.channel", message, Some(hint));
             }
         }
         if spec.suspend == Some(true) {
-            let message = "spec.suspend is true: no node is started".to_owned();
-            self.tell(Rule::Suspended, "spec.suspend", message, None);
+            let message = "spec.suspend is true: the controller starts no node".to_owned();
+            self.report(Rule::Suspended, "spec.suspend", message, None);
         }
     }
 
     fn check_concurrency(&mut self, spec: &PlanSpec) {
         let replaced = self.has("spec.maxConcurrent");
         if replaced && self.has("spec.concurrency") {
-            let message = "spec.concurrency has no effect, since there is spec.maxConcurrent".to_owned();
-            let hint = "keep it for the way back to system-upgrade-controller only".to_owned();
-            self.tell(Rule::ConcurrencyReplaced, "spec.concurrency", message, Some(hint));
+            let message = "spec.concurrency has no effect beside spec.maxConcurrent".to_owned();
+            let hint = "remove it, unless you may go back to system-upgrade-controller".to_owned();
+            self.report(Rule::ConcurrencyReplaced, "spec.concurrency", message, Some(hint));
         } else if !replaced {
             let found = match spec.concurrency {
                 Some(1..) => return,
                 Some(number) => number.to_string(),
-                None if self.has("spec.concurrency") => return, // told for its type
-                None => "absent".to_owned(),
+                None if self.has("spec.concurrency") => return, // reported by the schema check
+                None => "missing".to_owned(),
             };
-            let message = format!("spec.concurrency is {found}: no node is ever started");
-            let hint = "write `concurrency: 1`, or `suspend: true` where no node is to start".to_owned();
-            self.tell(Rule::NoConcurrency, "spec.concurrency", message, Some(hint));
+            let message = format!("spec.concurrency is {found}: the controller never starts a node");
+            let verb = if spec.concurrency.is_some() {
+                "write"
+            } else {
+                "add"
+            };
+            let hint = format!("{verb} `concurrency: 1`; to start no node, say `suspend: true`");
+            self.report(Rule::NoConcurrency, "spec.concurrency", message, Some(hint));
         }
     }
 
@@ -68,20 +81,34 @@ impl Subject<'_> {
         let word = if spec.drain.is_some() { "drain" } else { "cordon" };
         if cordon && spec.drain.is_some() {
             let message = "spec.cordon has no effect beside spec.drain, which cordons too".to_owned();
-            self.tell(Rule::CordonBesideDrain, "spec.cordon", message, None);
+            self.report(
+                Rule::CordonBesideDrain,
+                "spec.cordon",
+                message,
+                Some("remove it".to_owned()),
+            );
         }
         let account = self.has("spec.serviceAccountName") && spec.service_account_name.as_deref() != Some("");
         if (cordon || spec.drain.is_some()) && !account {
-            let field = format!("spec.{word}");
-            let message = format!("{field} runs as the account `default`, which is not allowed to {word}");
+            let is_empty = self.has("spec.serviceAccountName");
+            let field = if is_empty {
+                "spec.serviceAccountName".to_owned()
+            } else {
+                format!("spec.{word}")
+            };
+            let message =
+                format!("spec.{word} runs as the service account \"default\", which may not {word} nodes");
+            let verb = if is_empty { "write" } else { "add" };
             let hint =
-                "write `serviceAccountName: system-upgrade`, or another account with those rights".to_owned();
-            self.tell(Rule::DrainWithoutServiceAccount, &field, message, Some(hint));
+                format!("{verb} `serviceAccountName: system-upgrade`, or another account with those rights");
+            self.report(Rule::DrainWithoutServiceAccount, &field, message, Some(hint));
         }
         if self.has("spec.drain.deleteLocalData") && !self.has("spec.drain.deleteEmptydirData") {
             let field = "spec.drain.deleteLocalData";
             let message = format!("{field} is the old name of deleteEmptydirData");
-            self.tell(Rule::OldFieldName, field, message, None);
+            let value = self.node(field).filter(|node| matches!(node.kind, Kind::Bool(_)));
+            let hint = value.map(|value| format!("write `deleteEmptydirData: {}`", value.to_json()));
+            self.report(Rule::OldFieldName, field, message, hint);
         }
     }
 
@@ -100,15 +127,15 @@ impl Subject<'_> {
         }
         let field = "spec.drain.timeout";
         let message = format!(
-            "{field} is {}: every drain that has to wait fails",
+            "{field} is {}, so every drain that has to wait for a pod fails",
             GoDuration::from_nanos(nanos)
         );
         let hint = if is_number && nanos > 0 {
-            format!("a number is nanoseconds; write `{nanos}s` for seconds")
+            format!("write `{nanos}s` for seconds; a plain number is nanoseconds")
         } else {
             "write a duration such as `5m`".to_owned()
         };
-        self.tell(Rule::DrainTimeoutTooShort, field, message, Some(hint));
+        self.report(Rule::DrainTimeoutTooShort, field, message, Some(hint));
     }
 
     fn check_prepare_volumes(&mut self, spec: &PlanSpec) {
@@ -123,12 +150,12 @@ impl Subject<'_> {
             }
             let field = format!("spec.prepare.volumes[{index}]");
             let message = format!(
-                "{field} ({:?}) is not among the volumes of upgrade: refit mounts it, and system-upgrade-controller makes Jobs \
-                 that are refused",
+                "{field} ({:?}) is not in spec.upgrade.volumes: refit mounts it, but the API server refuses the Jobs of \
+                 system-upgrade-controller",
                 volume.name
             );
-            let hint = "declare it in `upgrade.volumes` too".to_owned();
-            self.tell(Rule::PrepareVolume, &field, message, Some(hint));
+            let hint = "add it to spec.upgrade.volumes too".to_owned();
+            self.report(Rule::PrepareVolume, &field, message, Some(hint));
         }
     }
 
@@ -145,13 +172,30 @@ impl Subject<'_> {
             Kind::Text(_) => entry.value.offset(),
             _ => entry.key.span.start,
         };
+        if let Err(error) = check_fields(plan) {
+            let hint = Some("name fields of the Plan, such as spec.upgrade.args".to_owned());
+            let field = Some("metadata.annotations");
+            self.report_at(Rule::InvalidPlan, offset, field, error.to_string(), hint);
+            return;
+        }
+        let mut seen = BTreeSet::new();
         for path in paths
             .split(',')
             .filter(|_| !paths.is_empty() && !is_placeholder(paths))
+            .filter(|path| seen.insert(*path))
         {
-            if let Some((problem, hint)) = digest_problem(path) {
+            if let Some((problem, meant)) = digest_problem(path) {
                 let message = format!("{ANNOTATION_DIGEST} names {path:?}: {problem}");
-                self.tell_at(
+                let hint = if meant.is_empty() {
+                    "name fields of the Plan, such as spec.upgrade.args".to_owned()
+                } else {
+                    let whole: Vec<_> = paths
+                        .split(',')
+                        .map(|one| if one == path { &meant } else { one })
+                        .collect();
+                    format!("write `{}`", whole.join(","))
+                };
+                self.report_at(
                     Rule::DigestField,
                     offset,
                     Some("metadata.annotations"),

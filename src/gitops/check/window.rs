@@ -1,4 +1,4 @@
-//! Windows that never open, and such as are shorter than a Job.
+//! Windows that never open, and windows that are shorter than a Job may run.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -9,8 +9,8 @@ use crate::api::window::Window;
 use crate::gitops::Rule;
 use crate::job::render::active_deadline_seconds;
 
-/// An instant from which on windows are tried: any will do that is in no change of summer time, as a Monday in the
-/// middle of winter is.
+/// The instant from which windows are tried: any instant without a change of daylight saving time nearby, such as a
+/// Monday in winter.
 const MONDAY: i64 = 1_768_780_800; // 2026-01-19T00:00:00Z
 
 impl Subject<'_> {
@@ -27,14 +27,14 @@ impl Subject<'_> {
             return;
         };
         let Some(opens) = window.next_open(now) else {
-            let message = "spec.window has no days, and never opens".to_owned();
-            let hint = "give it `days: [mo, tu, we, th, fr, sa, su]`, or those that are meant".to_owned();
+            let message = "spec.window has no days, so it never opens".to_owned();
+            let hint = "add `days: [mo, tu, we, th, fr, sa, su]`, or the days that you want".to_owned();
             if !self.has("spec.window.days") {
-                self.tell(Rule::WindowNeverOpens, "spec.window", message, Some(hint));
+                self.report(Rule::WindowNeverOpens, "spec.window.days", message, Some(hint));
             }
             return;
         };
-        // The window may be open already: its length is that of the next one.
+        // The window may be open at that instant, so the length is that of the next one.
         let Some(opens) = window.closes(opens).and_then(|closes| window.next_open(closes)) else {
             return; // it never closes
         };
@@ -49,16 +49,16 @@ impl Subject<'_> {
         let says = if spec.job_active_deadline_secs.is_some_and(|seconds| seconds > 0) {
             "spec.jobActiveDeadlineSecs"
         } else {
-            "the usual deadline of a Job"
+            "the default deadline of a Job"
         };
         let message = format!(
-            "spec.window is open for {} seconds, and {says} is {}: a Job may go on long after it",
+            "spec.window is open for {} seconds, but {says} is {} seconds: a Job may run long after the window closes",
             length.as_secs(),
             deadline.as_secs()
         );
-        let hint = "make the window longer, or the deadline shorter; nodes under way finish, window or not"
+        let hint = "make the window longer or the deadline shorter; a Job that runs when the window closes is not stopped"
             .to_owned();
-        self.tell(
+        self.report(
             Rule::WindowShorterThanDeadline,
             "spec.window",
             message,

@@ -1,13 +1,13 @@
-//! What a plain scalar is: text, a number, a bool, or nothing.
+//! Resolves a plain scalar to text, a number, a bool or null.
 //!
-//! By the rules of the reader in kubectl and the API server (sigs.k8s.io/yaml over go-yaml v2), which are those of YAML
-//! 1.1 with exceptions: `yes` is true and `010` is eight, but `12:30` is text and so is a date.
+//! The rules are those of kubectl and the API server (sigs.k8s.io/yaml over go-yaml v2): YAML 1.1 with exceptions.
+//! `yes` is true and `010` is eight, but `12:30` and dates are text.
 
 use serde_json::Number;
 
 use super::Kind;
 
-/// What `text` is when it stands there without quotes.
+/// The value of `text` without quotes.
 pub(super) fn resolve(text: &str) -> Kind {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
@@ -22,33 +22,59 @@ pub(super) fn resolve(text: &str) -> Kind {
     number(text).map_or_else(|| Kind::Text(text.to_owned()), Kind::Number)
 }
 
-/// Whether readers of YAML 1.1 and of YAML 1.2 see the same bool in this text.
+/// The value of `text` with a YAML tag such as `!!int`; `None` if it does not have that type.
+pub(super) fn tagged(tag: &str, text: &str) -> Option<Kind> {
+    let kind = resolve(text);
+    match (tag, &kind) {
+        ("int", Kind::Number(number)) => (!number.is_f64()).then_some(kind),
+        ("float", Kind::Number(_)) | ("bool", Kind::Bool(_)) | ("null", Kind::Null) => Some(kind),
+        ("int" | "float" | "bool" | "null", _) => None,
+        _ => Some(kind),
+    }
+}
+
+/// Whether the number has no JSON form, so that kubectl refuses it.
+pub(super) fn is_not_finite(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN")
+}
+
+/// A number as an object key, as Go prints it.
+pub(super) fn key(number: &Number) -> String {
+    let text = number.to_string();
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+/// Whether both YAML 1.1 and YAML 1.2 parse the text as the same bool.
 pub fn is_plain_bool(text: &str) -> bool {
     matches!(text, "true" | "True" | "TRUE" | "false" | "False" | "FALSE")
 }
 
-/// Whether the text, without quotes, is this very text to every reader: no number, no bool, no date, no time, no null.
+/// Whether every YAML reader takes the unquoted text for a string: not a number, bool, date, time or null.
 pub fn is_text_to_all(text: &str) -> bool {
     let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-');
     let mut chars = text.chars();
     let starts_with_letter = chars.next().is_some_and(|c| c.is_ascii_alphabetic());
-    // A digit further on may make a number of it (`1.33`), a date (`2026-08-01`) or, in YAML 1.1, a number in base 60.
+    // Digits after these characters may make it a number (`1.33`), a date (`2026-08-01`) or, in YAML 1.1, a base-60
+    // number.
     let several_dots = text.split('.').count() > 2 && text.bytes().all(|b| b != b'_');
     (starts_with_letter || (several_dots && text.starts_with(|c: char| c.is_ascii_digit())))
         && text.chars().all(safe)
         && matches!(resolve(text), Kind::Text(_))
 }
 
-fn number(text: &str) -> Option<Number> {
+/// The number that the unquoted `text` is.
+pub fn number(text: &str) -> Option<Number> {
     let first = text.bytes().next()?;
     if !(first.is_ascii_digit() || matches!(first, b'+' | b'-' | b'.')) {
         return None;
     }
     let plain = text.replace('_', "");
-    integer(&plain).or_else(|| float(if first == b'.' { text } else { &plain }))
+    let is_fraction = text.starts_with("._");
+    integer(&plain).or_else(|| float(if is_fraction { text } else { &plain }))
 }
 
-/// An integer as Go reads it in base 0: `0x1f`, `0o17`, `017`, `0b1`, `31`.
+/// An integer in Go's base-0 syntax: `0x1f`, `0o17`, `017`, `0b1`, `31`.
 fn integer(text: &str) -> Option<Number> {
     let (negative, digits) = match text.strip_prefix(['-', '+']) {
         Some(digits) => (text.starts_with('-'), digits),
@@ -68,10 +94,11 @@ fn integer(text: &str) -> Option<Number> {
     if negative {
         return 0_i64.checked_sub_unsigned(magnitude).map(Number::from);
     }
-    Some(Number::from(magnitude))
+    // The API server would receive a larger one as a floating-point number.
+    i64::try_from(magnitude).ok().map(Number::from)
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`. What is no number in JSON, such as `.inf`, stays text.
+/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`. A value without a JSON form, such as `.inf`, stays text.
 fn float(text: &str) -> Option<Number> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
@@ -129,7 +156,10 @@ mod tests {
             ("1_000", "1000"),
             ("+1", "1"),
             ("-9223372036854775808", "-9223372036854775808"),
-            ("18446744073709551615", "18446744073709551615"),
+            ("9223372036854775807", "9223372036854775807"),
+            ("9223372036854775808", "9.223372036854776e+18"),
+            (".1_1", "0.11"),
+            ("._1", r#""._1""#),
             ("18446744073709551616", "1.8446744073709552e+19"),
             ("-", r#""-""#),
             ("+", r#""+""#),

@@ -1,3 +1,5 @@
+mod limits;
+
 use std::fmt::Write as _;
 
 use super::*;
@@ -9,7 +11,7 @@ fn one(text: &str) -> Node {
     stream.documents.remove(0)
 }
 
-/// What stands in the text for the value at the end of the path.
+/// The source text of the value at a path.
 fn written<'t>(text: &'t str, path: &[&str]) -> &'t str {
     let steps: Vec<_> = path.iter().map(|key| Step::from(*key)).collect();
     let node = one(text).at(&steps).unwrap().clone();
@@ -30,12 +32,12 @@ fn a_scalar_has_its_bytes_whatever_its_style_and_its_neighbours() {
     ] {
         assert_eq!(written(text, &["a", "b"]), expected, "{text}");
     }
-    // Of a block scalar the content, without its indicator.
+    // A block scalar is its content, without the indicator.
     assert_eq!(written("a: |-\n  v1\nb: 2\n", &["a"]).trim_end(), "v1");
 }
 
 #[test]
-fn what_is_not_there_is_null_and_has_no_bytes() {
+fn an_empty_value_is_null_and_has_no_bytes() {
     for text in [
         "a:\nb: 1\n",
         "a:",
@@ -71,7 +73,7 @@ fn aliases_and_merge_keys_are_followed_and_keep_their_places() {
 }
 
 #[test]
-fn a_key_that_is_there_twice_is_told_and_the_last_one_counts() {
+fn a_repeated_key_is_reported_and_the_last_one_counts() {
     let text = "a: {b: 1, c: 2, b: 3}\n";
     let node = one(text);
     assert_eq!(node.to_json()["a"]["b"], 3);
@@ -85,18 +87,11 @@ fn a_document_that_cannot_be_read_does_not_hide_the_next() {
     let stream = read("a: 1\n---\nb: [1\n---\nc: 3\n...\n---\n");
     assert_eq!(stream.errors.len(), 1, "{stream:?}");
     let json: Vec<_> = stream.documents.iter().map(Node::to_json).collect();
-    assert_eq!(
-        json,
-        [
-            serde_json::json!({"a": 1}),
-            serde_json::json!({"c": 3}),
-            Value::Null
-        ]
-    );
+    assert_eq!(json, [serde_json::json!({"a": 1}), serde_json::json!({"c": 3})]);
 }
 
 #[test]
-fn what_has_no_end_is_an_error_and_no_memory_is_lost_to_it() {
+fn an_endless_document_is_an_error_within_bounded_memory() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
         let below = format!("*a{}, ", level - 1).repeat(10);
@@ -105,15 +100,75 @@ fn what_has_no_end_is_an_error_and_no_memory_is_lost_to_it() {
     let error = &read(&bomb).errors[0];
     assert!(error.message.contains("more than"), "{error}");
     let error = &read("a: &a [*a]").errors[0];
-    assert!(error.message.contains("within"), "{error}");
+    assert!(error.message.contains("within its own"), "{error}");
     let deep = "[".repeat(10_000);
     assert_eq!(read(&deep).errors.len(), 1);
     assert_eq!(read(&"- ".repeat(10_000)).errors.len(), 1);
 }
 
 #[test]
-fn nothing_at_all_is_no_document() {
+fn an_empty_text_has_no_document() {
     assert!(read("").documents.is_empty());
     assert!(read("# only words\n").documents.is_empty());
-    assert_eq!(read("---\n---\n").documents.len(), 2);
+    assert!(read("---\n---\n").documents.is_empty());
+    assert_eq!(read("null\n---\n~\n").documents.len(), 2);
+}
+
+#[test]
+fn a_file_is_cut_where_kubectl_cuts_it() {
+    let documents = |text: &str| read(text).documents.iter().map(Node::to_json).collect::<Vec<_>>();
+    let (a, b) = (serde_json::json!({"a": 1}), serde_json::json!({"b": 2}));
+    for text in [
+        "{\"a\": 1}{\"b\": 2}",
+        "{\"a\": 1}\n\n{\"b\": 2}\n",
+        "{\"a\": 1}\n---\nb: 2\n",
+        "a: 1\n--- # the next\n{\"b\": 2}",
+        "---\n---\na: 1\n---\n# nothing\n---\nb: 2\n",
+        "a: 1\n---\n\u{feff}b: 2\n",
+    ] {
+        let stream = read(text);
+        assert_eq!(
+            (stream.errors, documents(text)),
+            (vec![], vec![a.clone(), b.clone()]),
+            "{text}"
+        );
+    }
+    for (text, line) in [
+        ("%YAML 1.2\n---\na: 1\n", 2),
+        ("a: 1\n--- b\n", 2),
+        ("a: 1\n...\nb: 2\n", 3),
+        ("{\"a\": 1}\nb: 2\n", 2),
+        ("a:\n\tb: 1\n", 2),
+        ("a: .inf\n", 1),
+        ("a: !!int x\n", 1),
+        ("a: \"\\/\"\n", 1),
+    ] {
+        let stream = read(text);
+        let error = stream.errors.first().unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(
+            text[..error.offset].matches('\n').count() + 1,
+            line,
+            "{text}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn places_behind_other_line_breaks_and_documents_are_those_of_the_text() {
+    let text = "a: 1\n---\n# one\u{2028}# two\nb: v\u{e4}\nc: {d: e}\n";
+    let document = &read(text).documents[1];
+    assert_eq!(&text[document.get("b").unwrap().span.clone()], "v\u{e4}");
+    assert_eq!(
+        &text[document.at(&["c".into(), "d".into()]).unwrap().span.clone()],
+        "e"
+    );
+    let error = &read("a: 1\n---\nb: [1\n").errors[0];
+    assert!(error.offset >= 9, "{error:?}");
+}
+
+#[test]
+fn a_merge_key_overrides_what_stands_above_it() {
+    let node = one("a: &a {x: 1, z: 1}\nb: {x: 2, <<: *a, z: 2}\n");
+    assert_eq!(node.to_json()["b"], serde_json::json!({"x": 1, "z": 2}));
+    assert!(node.repeated().is_empty());
 }

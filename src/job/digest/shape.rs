@@ -1,28 +1,28 @@
-//! The Plan as system-upgrade-controller's Go types write it (S41).
+//! The Plan as system-upgrade-controller's Go types serialize it (S41).
 //!
-//! Go leaves a field out when it is `omitempty` and has the zero of its type, whatever the user wrote: `force: false` is
-//! nothing, but `deleteLocalData: false`, a pointer, is `false`. The tables below are those fields; a field that is not
-//! listed is a pointer, or is always written. Fields of refit's own stay as they are.
+//! Go omits a field that is `omitempty` and has the zero value of its type, whatever the user wrote: `force: false` is
+//! omitted, but `deleteLocalData: false`, a pointer, is `false`. The tables below list these fields; any other field is
+//! a pointer, or always written. refit's own fields stay as they are.
 
 use serde_json::{Map, Value};
 
-use crate::api::duration::GoDuration;
 use crate::api::{Plan, PlanSpec};
+use crate::go::GoDuration;
 
 type Fields = &'static [(&'static str, Rule)];
 
-/// How Go writes a field.
+/// How Go serializes a field.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// Not at all when it is `""`, `0`, `false`, `[]` or `{}`.
+    /// Omitted if it is `""`, `0`, `false`, `[]` or `{}`.
     Value,
-    /// A list of structs; not at all when it is empty.
+    /// A list of structs, omitted if it is empty.
     List(Fields),
-    /// A pointer to a struct: `{}` stays.
+    /// A pointer to a struct: `{}` is not omitted.
     Struct(Fields),
-    /// `metav1.Duration`: in Go's own form, `90s` as `1m30s`.
+    /// `metav1.Duration`: in Go's format, `90s` as `1m30s`.
     Duration,
-    /// `resource.Quantity`: never left out.
+    /// `resource.Quantity`: never omitted.
     Quantity,
 }
 use Rule::{Duration, List, Quantity, Struct};
@@ -112,16 +112,16 @@ const DRAIN: Fields = &[
     ("podSelector", Struct(SELECTOR)),
 ];
 
-/// The spec as Go writes it.
+/// The spec as Go serializes it.
 pub(in crate::job) fn go_spec(spec: &PlanSpec) -> Map<String, Value> {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(spec) else {
-        return Map::new(); // a spec is an object, and has no keys that are not strings
+        return Map::new(); // a spec is an object with string keys
     };
     go_struct(&mut fields, SPEC);
     fields
 }
 
-/// The Plan as Go writes it when the hash is computed: with the version that the hash is for.
+/// The Plan as Go serializes it to compute the hash: with the version of that hash.
 pub(super) fn go_plan(plan: &Plan, latest_version: &str) -> Value {
     let mut document = Map::new();
     document.insert("apiVersion".into(), "upgrade.cattle.io/v1".into());

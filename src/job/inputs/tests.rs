@@ -1,47 +1,41 @@
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
+use serde_json::Map;
 
 use super::*;
-
-/// Fields that say when and where Jobs are made, not what is in them.
-const OTHER_FIELDS: &[&str] = &[
-    "channel",
-    "channelCASecretRef",
-    "channelSecretRef",
-    "concurrency",
-    "maxConcurrent",
-    "nodeSelector",
-    "postCompleteDelay",
-    "postCompleteLabels",
-    "settle",
-    "suspend",
-    "version",
-    "versionPolicy",
-    "window",
-];
+use crate::api::crd::tests::sample;
+use crate::job::render;
+use crate::job::render::tests::{LINUX, job_input, plan_input, settings};
 
 fn spec(yaml: &str) -> PlanSpec {
     serde_saphyr::from_str(yaml).unwrap()
 }
 
+/// The Job of a spec, apart from its digest.
+fn job(spec: &Map<String, Value>) -> Value {
+    let spec: PlanSpec = serde_json::from_value(spec.clone().into()).unwrap();
+    let job = render(&job_input(plan_input(&spec), LINUX), &settings()).unwrap();
+    serde_json::to_value(job).unwrap()
+}
+
 #[test]
-fn every_field_of_the_spec_is_known_to_be_in_the_job_or_not() {
-    let schema = PlanSpec::json_schema(&mut schemars::SchemaGenerator::default());
-    let fields: BTreeSet<&str> = schema
-        .get("properties")
-        .unwrap()
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
-    let known: BTreeSet<&str> = FIELDS.iter().chain(OTHER_FIELDS).copied().collect();
-    assert_eq!(
-        fields, known,
-        "say in FIELDS or in OTHER_FIELDS whether a new field is in the Job"
-    );
-    assert_eq!(known.len(), FIELDS.len() + OTHER_FIELDS.len());
+fn what_changes_the_job_is_in_the_digest_and_nothing_else_is() {
+    let base = Map::from_iter([("upgrade".to_owned(), json!({"image": "i"}))]);
+    for (field, value) in sample::spec() {
+        let mut edited = base.clone();
+        edited.insert(field.clone(), value);
+        assert_eq!(
+            FIELDS_IN_JOB.contains(&field),
+            job(&edited) != job(&base),
+            "mark spec.{field} as x-in-job, or do not"
+        );
+        let spec = |spec: Map<String, Value>| serde_json::from_value::<PlanSpec>(spec.into()).unwrap();
+        assert_eq!(
+            inputs(&spec(edited), "v1") != inputs(&spec(base.clone()), "v1"),
+            FIELDS_IN_JOB.contains(&field),
+            "spec.{field}"
+        );
+    }
 }
 
 #[test]
@@ -86,27 +80,27 @@ fn an_edit_of_what_is_in_the_job_changes_the_digest() {
 
 #[test]
 fn an_edit_of_anything_else_changes_nothing() {
-    let base = spec("{upgrade: {image: x}, drain: {}}");
-    let other = spec(
-        "{upgrade: {image: x}, drain: {force: false}, cordon: false, exclusive: false, serviceAccountName: '',
-          concurrency: 5, maxConcurrent: 25%, suspend: true, nodeSelector: {}, channel: 'https://example.com',
-          version: v2, window: {days: [mo]}, postCompleteDelay: 30s, postCompleteLabels: {a: b}, secrets: [],
-          hostAccess: Full, settle: {minReady: 1m}, reboot: {when: Never, command: [reboot], timeout: 1h}}",
-    );
-    assert_eq!(inputs(&base, "v1"), inputs(&other, "v1"));
-    let base = spec("{upgrade: {image: x}, reboot: {when: Always}}");
-    let other = spec("{upgrade: {image: x}, reboot: {when: Always, timeout: 1h, requiredFiles: [/unused]}}");
-    assert_eq!(inputs(&base, "v1"), inputs(&other, "v1"));
-    let base = spec("{upgrade: {image: x}, reboot: {when: IfRequired}}");
-    let other = spec(
-        "{upgrade: {image: x}, reboot: {when: IfRequired,
-          requiredFiles: [/run/reboot-required, /var/run/reboot-required]}}",
-    );
-    assert_eq!(
-        inputs(&base, "v1"),
-        inputs(&other, "v1"),
-        "what is written out is what is absent"
-    );
+    for (base, other) in [
+        (
+            "{upgrade: {image: x}, drain: {}}",
+            "{upgrade: {image: x}, drain: {force: false}, cordon: false, exclusive: false, serviceAccountName: '',
+              concurrency: 5, maxConcurrent: 25%, suspend: true, nodeSelector: {}, channel: 'https://example.com',
+              version: v2, window: {days: [mo]}, postCompleteDelay: 30s, postCompleteLabels: {a: b}, secrets: [],
+              hostAccess: Full, settle: {minReady: 1m}, reboot: {when: Never, command: [reboot], timeout: 1h}}",
+        ),
+        (
+            "{upgrade: {image: x}, reboot: {when: Always}}",
+            "{upgrade: {image: x}, reboot: {when: Always, timeout: 1h, requiredFiles: [/unused]}}",
+        ),
+        // The default, written out.
+        (
+            "{upgrade: {image: x}, reboot: {when: IfRequired}}",
+            "{upgrade: {image: x}, reboot: {when: IfRequired,
+              requiredFiles: [/run/reboot-required, /var/run/reboot-required]}}",
+        ),
+    ] {
+        assert_eq!(inputs(&spec(base), "v1"), inputs(&spec(other), "v1"), "{other}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::*;
 
 const HASH: &str = "21c75c607087495cc7f2c945c508a36de1f8661ce8c6b4d5989a883c";
 
-/// A DNS subdomain: what the API server admits as the name of a Plan, a node or a secret.
+/// A DNS subdomain, which the API server accepts as the name of a Plan, a node or a Secret.
 fn subdomain() -> impl Strategy<Value = String> {
     prop::collection::vec("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", 1..5).prop_map(|labels| {
         let mut name = labels.join(".");
@@ -69,8 +69,9 @@ fn nodes_with_one_short_name_share_the_first_job_name_and_not_the_second() {
 
 #[test]
 fn a_second_name_has_no_dash_or_dot_before_its_digest() {
-    let plan = format!("{}.b", "a".repeat(39)); // the cut falls on the dot
-    assert!(second_job_name(&plan, "u", "n", "v", HASH).starts_with(&format!("apply-{}-", "a".repeat(39))));
+    let plan = format!("{}.b", "a".repeat(39)); // is cut at the dot
+    let name = second_job_name(&plan, "u", "n", "v", HASH);
+    assert!(name.starts_with(&format!("apply-{}-", "a".repeat(39))), "{name}");
 }
 
 #[test]
@@ -124,14 +125,9 @@ proptest! {
     }
 
     #[test]
-    fn every_volume_of_a_secret_is_a_dns_label(secret in subdomain()) {
-        let name = secret_volume_name(&secret);
-        prop_assert!(is_dns_label(&name), "{}", name);
-    }
-
-    #[test]
-    fn every_node_has_a_label(node in subdomain()) {
-        let value = label_value(&node);
-        prop_assert!(is_label_value(&value), "{}", value);
+    fn every_secret_has_a_volume_and_every_node_a_label(name in subdomain()) {
+        let (volume, label) = (secret_volume_name(&name), label_value(&name));
+        prop_assert!(is_dns_label(&volume), "{}", volume);
+        prop_assert!(is_label_value(&label), "{}", label);
     }
 }

@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::PlanSpec;
 use crate::job::name::{job_name, second_job_name};
+use crate::job::render::tests::{LINUX, plan_input};
 
 const BOOT: &str = "5e1b0d4e-0a9a-4a52-b7a3-0d2f3a4b5c6d";
+const REBOOT_MODE: RebootPodMode<'_> = RebootPodMode::Reboot { boot_id: BOOT };
 
 fn settings() -> JobSettings {
     JobSettings {
@@ -21,27 +23,20 @@ fn spec(spec: Value) -> PlanSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn input<'a>(spec: &'a PlanSpec, errand: Errand<'a>) -> RebootInput<'a> {
+fn input<'a>(spec: &'a PlanSpec, mode: RebootPodMode<'a>) -> RebootInput<'a> {
     RebootInput {
         plan: PlanInput {
             name: "os",
-            namespace: "system-upgrade",
-            uid: "plan-uid",
-            labels: None,
-            annotations: None,
-            spec,
             latest_version: "v2",
             latest_hash: "of-the-next-version",
-            inputs: "inputs",
-            digests: &crate::job::NO_DIGESTS,
+            ..plan_input(spec)
         },
         node: NodeInput {
             name: "node1.example.com",
-            uid: "node-uid",
-            os: Some("linux"),
+            ..LINUX
         },
         hash: "hash",
-        errand,
+        mode,
         seconds: 900,
         critical: true,
     }
@@ -57,14 +52,10 @@ fn the_pod_that_reboots() {
         "serviceAccountName": "system-upgrade", "imagePullSecrets": [{"name": "registry"}], "exclusive": true,
         "reboot": {"when": "Always", "command": ["sh", "-c", "sleep $(DELAY) && kill -s $$SIG 1"]},
     }));
-    let mut input = input(&spec, Errand::Reboot { boot_id: BOOT });
-    let of_plan = |key: &str| BTreeMap::from([(key.to_owned(), "x".to_owned())]);
-    let labels: BTreeMap<_, _> = [of_plan("team"), of_plan("a.cattle.io/b")]
-        .into_iter()
-        .flatten()
-        .collect();
+    let mut input = input(&spec, REBOOT_MODE);
+    let labels = BTreeMap::from(["team", "a.cattle.io/b"].map(|key| (key.to_owned(), "x".to_owned())));
     input.plan.labels = Some(&labels);
-    let annotations = of_plan("sidecar.istio.io/inject");
+    let annotations = [("sidecar.istio.io/inject".to_owned(), "x".to_owned())].into();
     input.plan.annotations = Some(&annotations);
     insta::assert_yaml_snapshot!(made(&input));
 }
@@ -72,37 +63,29 @@ fn the_pod_that_reboots() {
 #[test]
 fn the_pod_that_asks() {
     let spec = spec(json!({"reboot": {"when": "Always"}}));
-    insta::assert_yaml_snapshot!(made(&input(&spec, Errand::Ask)));
+    insta::assert_yaml_snapshot!(made(&input(&spec, RebootPodMode::Ask)));
 }
 
 #[test]
-fn the_command_is_the_plan_s_to_the_letter_or_left_to_refit() {
-    use crate::rehearse::podlife::ContainerStart;
+fn the_reboot_command_is_that_of_the_plan_or_the_default() {
+    use crate::rehearse::pod_lifecycle::ContainerStart;
     let args = |reboot: Value| {
         let spec = spec(json!({"reboot": reboot}));
-        let pod = reboot_pod(&input(&spec, Errand::Reboot { boot_id: BOOT }), &settings()).unwrap();
-        // As a kubelet hands them to the process.
+        let pod = reboot_pod(&input(&spec, REBOOT_MODE), &settings()).unwrap();
+        // As a kubelet passes them to the process.
         ContainerStart::render(&pod, REBOOT, 0).unwrap().args
     };
-    let always = [
-        "reboot".to_owned(),
-        format!("--boot-id={BOOT}"),
-        "--sentinel=plan-uid.node-uid.hash".to_owned(),
-    ];
+    let boot = format!("--boot-id={BOOT}");
+    let always = ["reboot", &boot, "--sentinel=plan-uid.node-uid.hash"];
     assert_eq!(args(json!({"when": "Always"})), always);
     assert_eq!(args(Value::Null), always, "the Plan was edited meanwhile");
     let command = ["/opt/x", "$(SYSTEM_UPGRADE_NODE_NAME)", "$$", "--help", "$(X"];
-    let all: Vec<&str> = always
-        .iter()
-        .map(String::as_str)
-        .chain(["--"])
-        .chain(command)
-        .collect();
+    let all = [&always[..], &["--"], &command].concat();
     assert_eq!(args(json!({"when": "Always", "command": command})), all);
 }
 
 #[test]
-fn a_pod_is_told_apart_by_plan_node_and_hash_and_by_nothing_else() {
+fn the_name_of_a_reboot_pod_depends_on_plan_node_and_hash_only() {
     let name =
         |plan: [&str; 2], node: [&str; 2], hash| reboot_pod_name(plan[0], plan[1], node[0], node[1], hash);
     let base = name(["os", "p1"], ["node1", "n1"], "h1");
@@ -112,7 +95,7 @@ fn a_pod_is_told_apart_by_plan_node_and_hash_and_by_nothing_else() {
         name(["os", "p2"], ["node1", "n1"], "h1"),
         name(["os", "p1"], ["node1", "n2"], "h1"),
         name(["os", "p1"], ["node1", "n1"], "h2"),
-        ask_pod_name("os", "p1", "node1", "n1", "h1"),
+        query_pod_name("os", "p1", "node1", "n1", "h1"),
         job_name("os", "node1", "h1"),
         second_job_name("os", "p1", "node1", "n1", "h1"),
     ]);
@@ -125,55 +108,55 @@ fn a_pod_is_told_apart_by_plan_node_and_hash_and_by_nothing_else() {
         let is_label = |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-');
         assert!(name.split('.').all(is_label), "{name}");
     }
-    // Another boot is another attempt of the same: it must not stand beside the first.
+    // Another boot is another attempt of the same reboot: the two pods must not exist together.
     let spec = spec(json!({}));
     let other = "6f2c1e5f-1bab-4b63-88b4-1e3f4b5c6d7e";
     assert_eq!(
-        input(&spec, Errand::Reboot { boot_id: BOOT }).name(),
-        input(&spec, Errand::Reboot { boot_id: other }).name()
+        input(&spec, REBOOT_MODE).name(),
+        input(&spec, RebootPodMode::Reboot { boot_id: other }).name()
     );
 }
 
 #[test]
-fn drains_of_jobs_leave_it_alone_and_that_of_a_person_needs_no_flag() {
+fn a_reboot_pod_is_skipped_by_drains_of_jobs_and_evicted_without_flags_by_users() {
     use crate::api::selector::Selector;
     use crate::drain::pods::{self, Rules, Verdict, triage};
     let spec = spec(json!({}));
-    for errand in [Errand::Reboot { boot_id: BOOT }, Errand::Ask] {
-        let pod = reboot_pod(&input(&spec, errand), &settings()).unwrap();
-        // What refit and system-upgrade-controller drain, whatever else a Plan selects (S37).
+    for mode in [REBOOT_MODE, RebootPodMode::Ask] {
+        let pod = reboot_pod(&input(&spec, mode), &settings()).unwrap();
+        // The selector of refit's and system-upgrade-controller's drains, whatever else a Plan selects (docs/contract.md, S37).
         let drained: Selector = "!upgrade.cattle.io/controller".parse().unwrap();
         assert!(!drained.matches(pod.metadata.labels.as_ref().unwrap()));
-        // Nothing in it needs --force or --delete-emptydir-data: it is evicted, and made again.
-        let pod: pods::Pod = serde_json::from_value(made(&input(&spec, errand))).unwrap();
+        // It needs neither --force nor --delete-emptydir-data: it is evicted, and recreated.
+        let pod: pods::Pod = serde_json::from_value(made(&input(&spec, mode))).unwrap();
         let now = "2026-01-02T03:04:05Z".parse().unwrap();
         assert_eq!(triage(&pod, None, Rules::default(), now), Verdict::Goes);
     }
 }
 
 #[test]
-fn its_deadline_is_one_that_kubernetes_takes() {
+fn the_deadline_of_a_reboot_pod_is_one_that_kubernetes_accepts() {
     let spec = spec(json!({}));
     for (seconds, expected) in [(-5, 1), (0, 1), (900, 900), (i64::MAX, 2_147_483_647)] {
-        let mut input = input(&spec, Errand::Reboot { boot_id: BOOT });
+        let mut input = input(&spec, REBOOT_MODE);
         input.seconds = seconds;
         assert_eq!(made(&input)["spec"]["activeDeadlineSeconds"], json!(expected));
     }
 }
 
 #[test]
-fn where_the_critical_class_is_refused_it_has_the_plan_s() {
+fn without_the_critical_priority_class_a_reboot_pod_has_that_of_the_plan() {
     let spec = spec(json!({"priorityClassName": "upgrades"}));
-    let mut input = input(&spec, Errand::Reboot { boot_id: BOOT });
+    let mut input = input(&spec, REBOOT_MODE);
     assert_eq!(made(&input)["spec"]["priorityClassName"], "system-node-critical");
     input.critical = false;
     assert_eq!(made(&input)["spec"]["priorityClassName"], "upgrades");
 }
 
 #[test]
-fn what_cannot_be_a_pod_is_said() {
+fn inputs_that_give_no_reboot_pod_are_errors() {
     let spec = spec(json!({"reboot": {"when": "Always"}}));
-    let base = input(&spec, Errand::Reboot { boot_id: BOOT });
+    let base = input(&spec, REBOOT_MODE);
     let failed = |change: &dyn Fn(&mut RebootInput<'_>)| {
         let mut input = base;
         change(&mut input);

@@ -1,95 +1,73 @@
-//! What is wrong with the Jobs of a Plan, before one is made: what the API server would refuse on every node, and what
-//! would fail on every node.
+//! Checks the Jobs of a Plan before one is created, for what the API server would refuse, or what would fail, on every
+//! node.
 
 use super::{PlanInput, active_deadline_seconds, containers, drain, ttl_seconds, volumes};
-use crate::api::duration::{DurationError, GoDuration};
+use crate::api::image::{self, ImageError};
 use crate::api::selector::SelectorError;
 use crate::api::sentinel::NotASentinelName;
 use crate::api::{DrainTimeout, HostAccess, PlanSpec, RebootWhen};
+use crate::go::{DurationError, GoDuration};
 use crate::job::JobSettings;
-use crate::job::image::{self, ImageError};
 use crate::job::name::{is_label_value, is_plan_label};
 
-/// Why there can be no Job.
+/// Why no Job can be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// The Plan's name is too long for its label.
     #[error(
         "the Plan's name {0:?} cannot be part of the label plan.upgrade.cattle.io/<plan>: 63 characters at most"
     )]
     PlanName(String),
-    /// The controller's name is not what a label can hold.
     #[error("the controller's name {0:?} cannot be the value of a label")]
     ControllerName(String),
-    /// The version is not what a label can hold.
     #[error("the version {0:?} cannot be the value of a label")]
     Version(String),
-    /// The Plan has no hash: a Job without one could not be told from that of another version.
+    /// The Plan has no hash, so its Job could not be distinguished from that of another version.
     #[error("the Plan has no hash")]
     NoHash,
-    /// An image is none, or the version is no tag of it.
+    /// An image is invalid, or cannot take the version as its tag.
     #[error("the image {image:?} of {container}: {error}")]
     Image {
-        /// Name of the container.
         container: &'static str,
-        /// The image as the Plan has it.
         image: String,
-        /// What is wrong.
         error: ImageError,
     },
-    /// The delay is no duration.
     #[error("spec.postCompleteDelay: {0}")]
     PostCompleteDelay(DurationError),
-    /// The drain's selector is none.
     #[error("spec.drain.podSelector: {0}")]
     PodSelector(SelectorError),
-    /// A volume has a name that no volume can have.
     #[error("the name of volume {0:?} is no DNS label")]
     VolumeName(String),
-    /// One name stands for two volumes.
+    /// Two volumes have the same name.
     #[error("volume {0:?} has two sources")]
     VolumeConflict(String),
-    /// A host path or a mount path that no volume can have.
+    /// A host path or a mount path is invalid.
     #[error("volume {name:?} has a path that is empty or leads upwards: {path:?}")]
-    VolumePath {
-        /// Name of the volume.
-        name: String,
-        /// The path.
-        path: String,
-    },
-    /// Two volumes are mounted in one place.
+    VolumePath { name: String, path: String },
+    /// Two volumes have the same mount path.
     #[error("two volumes are mounted at {path:?} in {container}")]
-    MountConflict {
-        /// Name of the container.
-        container: &'static str,
-        /// Where they are mounted.
-        path: String,
-    },
-    /// Nothing can cordon or drain a Windows node (S63). Concerns Windows nodes only.
+    MountConflict { container: &'static str, path: String },
+    /// No image is set to cordon or drain Windows nodes (S3, S63). Applies to Windows nodes only.
     #[error("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required when targeting Windows nodes")]
     KubectlImageWindows,
-    /// Nothing proves a reboot of Windows. Concerns Windows nodes only.
+    /// refit cannot prove a reboot of Windows. Applies to Windows nodes only.
     #[error("spec.reboot.when is {}, and a Windows node cannot be rebooted: leave such nodes out with spec.nodeSelector", .0.as_str())]
     RebootOnWindows(RebootWhen),
-    /// What Windows has in place of privileged containers is on the host's network. Concerns Windows nodes only.
+    /// `HostProcess` containers, which replace privileged ones on Windows, always use the host's network. Applies to
+    /// Windows nodes only.
     #[error("spec.hostAccess is {}, and on a Windows node only Full works: leave such nodes out with spec.nodeSelector", .0.as_str())]
     HostAccessOnWindows(HostAccess),
-    /// A UID that no UID looks like, or a hash.
+    /// A UID or the hash is malformed.
     #[error("the name of the sentinel file {error}: found {plan_uid:?}, {node_uid:?}, {hash:?}")]
     SentinelName {
-        /// UID of the Plan.
         plan_uid: String,
-        /// UID of the node.
         node_uid: String,
-        /// The hash.
         hash: String,
-        /// What it must be.
         error: NotASentinelName,
     },
 }
 
 impl JobError {
-    /// Whether it concerns Windows nodes only.
+    /// Whether it applies to Windows nodes only.
     pub const fn is_for_windows(&self) -> bool {
         matches!(
             self,
@@ -98,32 +76,28 @@ impl JobError {
     }
 }
 
-/// What is worth telling, though a Job can be made.
+/// A remark that prevents no Job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Remark {
-    /// The controller does not let Plans choose a security context.
+    /// The controller forbids security contexts in Plans.
     #[error("the security context of {container} is ignored: ALLOW_USER_DEFINED_SECURITY_CONTEXT is false")]
-    SecurityContextIgnored {
-        /// Name of the container.
-        container: &'static str,
-    },
-    /// The drain may take longer than the Job.
+    SecurityContextIgnored { container: &'static str },
     #[error("the drain's timeout exceeds the deadline of the Job")]
     DrainTimeoutExceedsDeadline,
 }
 
-/// What [`check`] finds.
+/// The result of [`check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What keeps Jobs from being made: on all nodes, or on Windows nodes where the error says so.
+    /// Errors that prevent Jobs, on all nodes or on Windows nodes only.
     pub errors: Vec<JobError>,
-    /// What does not.
+    /// Remarks that prevent no Job.
     pub remarks: Vec<Remark>,
 }
 
-/// All that is wrong with the Jobs of a Plan, before a node is chosen.
+/// Checks the Jobs of a Plan before a node is selected.
 ///
-/// It finds all that [`render`] fails on, and the images too that `render` lets pass.
+/// It reports everything on which [`render`] fails, and invalid images, which `render` accepts.
 pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     let spec = plan.spec;
     let mut errors = name_errors(plan, settings);
@@ -163,7 +137,7 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     Findings { errors, remarks }
 }
 
-/// What a Windows node cannot be given.
+/// Errors that apply to Windows nodes only.
 pub(super) fn windows_errors(spec: &PlanSpec) -> Vec<JobError> {
     let mut errors = Vec::new();
     if spec.may_reboot() {
@@ -175,7 +149,7 @@ pub(super) fn windows_errors(spec: &PlanSpec) -> Vec<JobError> {
     errors
 }
 
-/// How long the drain may take, where the Plan says so.
+/// The timeout of the drain, if the Plan sets one.
 fn drain_timeout(spec: &PlanSpec) -> Option<GoDuration> {
     match spec.drain.as_ref()?.timeout.as_ref()? {
         DrainTimeout::Nanoseconds(nanos) => Some(GoDuration::from_nanos(*nanos)),
@@ -183,7 +157,7 @@ fn drain_timeout(spec: &PlanSpec) -> Option<GoDuration> {
     }
 }
 
-/// Names that no label can hold, and a hash that is not there (W12).
+/// Errors of names that are no label value, and of a missing hash (W12).
 pub(super) fn name_errors(plan: &PlanInput<'_>, settings: &JobSettings) -> Vec<JobError> {
     let mut errors = Vec::new();
     if !is_plan_label(plan.name) {

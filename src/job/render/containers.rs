@@ -1,9 +1,9 @@
-//! The containers of the pod: `prepare`, `cordon` or `drain`, then `upgrade` (S21–S24, S35–S38). Where the node may have to
-//! reboot there is `probe` before them and `sentinel` after them.
+//! The containers of the pod: `prepare`, `cordon` or `drain`, then `upgrade` (S21–S24, S35–S38). With `reboot`, `probe`
+//! runs before them and `sentinel` after them.
 //!
-//! The Plan's containers get the host as `spec.hostAccess` says. What cordons and drains is refit itself, and gets
-//! no more than it needs: no host, no secrets, no volumes, no privileges. On Windows it is kubectl, as with
-//! system-upgrade-controller. What probes and keeps the sentinel gets the host's files, and root for them.
+//! The Plan's containers have the access that `spec.hostAccess` gives. `cordon` and `drain` are refit itself, without
+//! access to the host, Secrets or volumes, and without privileges. On Windows they are kubectl, as with
+//! system-upgrade-controller. `probe` and `sentinel` run as root with the host's files.
 
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, EnvVar, EnvVarSource, ObjectFieldSelector, SELinuxOptions, SeccompProfile,
@@ -11,26 +11,26 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{JobError, NodeInput, PlanInput, drain, volumes};
+use crate::api::image;
 use crate::api::{ContainerSpec, HostAccess, PlanSpec, RebootSpec, RebootWhen, SentinelName, names};
-use crate::job::{JobSettings, image};
+use crate::job::JobSettings;
 
-/// Name of the init container that looks whether the node can be rebooted.
+/// Name of the init container that checks whether the node can be rebooted.
 pub const PROBE: &str = "probe";
 const PREPARE: &str = "prepare";
 const CORDON: &str = "cordon";
 const DRAIN: &str = "drain";
-/// Name of the container that upgrades: the last init container where there is a [`SENTINEL`], else the main one.
+/// Name of the container that upgrades: the last init container if there is a [`SENTINEL`], else the main container.
 pub const UPGRADE: &str = "upgrade";
-/// Name of the main container of a Job whose node may have to reboot. Its termination message is a
+/// Name of the main container of a Job with `reboot`. Its termination message is a
 /// [`SentinelReport`](crate::api::SentinelReport).
 pub const SENTINEL: &str = "sentinel";
 
-/// The user and group "nobody", with which refit's image runs.
+/// User and group of refit's image.
 const NOBODY: i64 = 65534;
-/// The user and group "root".
 const ROOT: i64 = 0;
 
-/// The containers that the Plan itself describes, and their names.
+/// The containers that the Plan defines, and their names.
 pub(super) fn of_plan(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
     spec.prepare
         .iter()
@@ -74,13 +74,12 @@ pub(super) fn init(
     Ok(containers)
 }
 
-/// The container that upgrades.
 pub(super) fn upgrade(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Container {
     let upgrade = &plan.spec.upgrade;
     let context = match allowed_context(upgrade, settings) {
         Some(context) => Some(context.clone()),
         None if node.is_windows() => Some(windows_host_process()),
-        // A privileged container has the host's devices, and so the host.
+        // A privileged container can access the host's devices, and so the host.
         None if plan.spec.host_access() == HostAccess::None => None,
         None => Some(SecurityContext {
             privileged: Some(settings.privileged),
@@ -94,7 +93,7 @@ pub(super) fn upgrade(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &Job
     of_user(UPGRADE, upgrade, plan, settings, context)
 }
 
-/// The container that notes that the upgrade has succeeded, in which boot, and whether a reboot is asked for.
+/// The container that records that the upgrade succeeded, in which boot, and whether a reboot is required.
 pub(super) fn sentinel(
     plan: &PlanInput<'_>,
     node: &NodeInput<'_>,
@@ -110,7 +109,6 @@ pub(super) fn sentinel(
     Ok(on_host(SENTINEL, args, settings))
 }
 
-/// Name of the sentinel file for a Plan, a node and a hash.
 pub(in crate::job) fn sentinel_name(
     plan_uid: &str,
     node_uid: &str,
@@ -138,7 +136,7 @@ fn required_file_args(reboot: &RebootSpec) -> impl Iterator<Item = String> {
     files.map(|path| format!("--required-file={}", literal(path)))
 }
 
-/// The Plan's command for refit; nothing where refit's own are meant.
+/// The Plan's reboot command as arguments; empty for refit's default.
 pub(in crate::job) fn command_args(reboot: &RebootSpec) -> Vec<String> {
     let Some(command) = &reboot.command else {
         return Vec::new();
@@ -147,12 +145,11 @@ pub(in crate::job) fn command_args(reboot: &RebootSpec) -> Vec<String> {
     std::iter::once("--".to_owned()).chain(arguments).collect()
 }
 
-/// A text as it is, and not as a reference to a variable: Kubernetes replaces `$(NAME)` in arguments, and `$$` by `$`.
+/// Escapes a text, because Kubernetes expands `$(NAME)` in arguments, and `$$` to `$`.
 pub(in crate::job) fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }
 
-/// A container of the Plan.
 fn of_user(
     name: &str,
     container: &ContainerSpec,
@@ -162,7 +159,7 @@ fn of_user(
 ) -> Container {
     let image =
         image::tagged(&container.image, plan.latest_version).unwrap_or_else(|_| container.image.clone());
-    // The tag is for people: with both, a container runtime looks at the digest alone.
+    // The tag is only for readers: with both, container runtimes use the digest alone.
     let image = match plan.digests.get(&image) {
         Some(digest) => format!("{image}@{digest}"),
         None => image,
@@ -183,7 +180,7 @@ fn of_user(
     }
 }
 
-/// refit itself, whose image's entrypoint it is. It talks to the API server and touches nothing on the node.
+/// A container that runs refit, whose image has it as entrypoint. It uses only the API server, and nothing on the node.
 fn own(
     name: &str,
     args: Vec<String>,
@@ -228,8 +225,8 @@ fn own(
     }
 }
 
-/// refit itself, with the host's files at `/host` and root for them: without capabilities, and outside of the container domain of
-/// `SELinux`, which may not touch them. It needs no variable, no token and no network.
+/// A container that runs refit as root with the host's files at `/host`, without capabilities. It runs outside of
+/// `SELinux`'s container domain, which may not access these files. It has no variables, token or network.
 pub(in crate::job) fn on_host(name: &str, args: Vec<String>, settings: &JobSettings) -> Container {
     Container {
         image: Some(settings.own_image.clone()),
@@ -260,7 +257,7 @@ pub(in crate::job) fn on_host(name: &str, args: Vec<String>, settings: &JobSetti
     }
 }
 
-/// kubectl on a Windows node, with all that system-upgrade-controller gives it: the image is the user's.
+/// kubectl on a Windows node, with the access that system-upgrade-controller gives it. The image is the user's.
 fn kubectl(name: &str, args: Vec<String>, plan: &PlanInput<'_>, settings: &JobSettings) -> Container {
     let mut env = pod_env();
     env.extend(plan_env(plan));
@@ -275,7 +272,7 @@ fn kubectl(name: &str, args: Vec<String>, plan: &PlanInput<'_>, settings: &JobSe
     }
 }
 
-/// What all containers have in common. The last lines of a failed one are its termination message.
+/// What all containers have in common. The last lines of a failed container become its termination message.
 fn bare(name: &str) -> Container {
     Container {
         name: name.to_owned(),
@@ -284,7 +281,7 @@ fn bare(name: &str) -> Container {
     }
 }
 
-/// The Plan's security context, where Plans may have one.
+/// The Plan's security context, if the controller allows it.
 fn allowed_context<'a>(container: &'a ContainerSpec, settings: &JobSettings) -> Option<&'a SecurityContext> {
     container
         .security_context
@@ -292,7 +289,7 @@ fn allowed_context<'a>(container: &'a ContainerSpec, settings: &JobSettings) -> 
         .filter(|_| settings.allow_user_defined_security_context)
 }
 
-/// Windows has no privileged containers; a host process is what comes near.
+/// Windows has no privileged containers; `HostProcess` containers are the equivalent.
 fn windows_host_process() -> SecurityContext {
     SecurityContext {
         windows_options: Some(WindowsSecurityContextOptions {
@@ -304,7 +301,7 @@ fn windows_host_process() -> SecurityContext {
     }
 }
 
-/// Where the container runs; before the Plan's own variables, which can refer to them.
+/// Variables of the pod. They precede the Plan's, which can refer to them.
 fn pod_env() -> Vec<EnvVar> {
     let field = |name: &str, path: &str| EnvVar {
         name: name.to_owned(),
@@ -324,7 +321,7 @@ fn pod_env() -> Vec<EnvVar> {
     ]
 }
 
-/// For which Plan it runs; after the Plan's own variables, which cannot change them.
+/// Variables of the Plan. They follow the Plan's own, which cannot override them.
 fn plan_env(plan: &PlanInput<'_>) -> [EnvVar; 3] {
     [
         variable(names::ENV_PLAN_NAME, plan.name),

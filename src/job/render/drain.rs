@@ -1,17 +1,15 @@
-//! What the cordon and drain containers are told (S23, S37). The arguments are kubectl's, and in system-upgrade-controller's
-//! order: on Windows nodes it is kubectl that gets them.
+//! Arguments of the cordon and drain containers (S23, S37): kubectl's, in system-upgrade-controller's order, because on
+//! Windows nodes they are passed to kubectl.
 
 use super::JobError;
-use crate::api::duration::GoDuration;
 use crate::api::selector::Selector;
 use crate::api::{DrainSpec, DrainTimeout, names};
+use crate::go::GoDuration;
 
-/// Arguments of `cordon`.
 pub(super) fn cordon_args(node: &str) -> Vec<String> {
     ["cordon", node].map(str::to_owned).into()
 }
 
-/// Arguments of `drain`.
 pub(super) fn drain_args(drain: &DrainSpec, node: &str) -> Result<Vec<String>, JobError> {
     let mut args = ["drain", node, "--pod-selector"].map(str::to_owned).to_vec();
     args.push(pod_selector(drain)?.to_string());
@@ -44,7 +42,7 @@ pub(super) fn drain_args(drain: &DrainSpec, node: &str) -> Result<Vec<String>, J
     Ok(args)
 }
 
-/// Which pods are drained: those of the Plan's selector, and never those of upgrades.
+/// Selects the pods to evict: those of the Plan's selector, but never those of upgrades.
 pub(super) fn pod_selector(drain: &DrainSpec) -> Result<Selector, JobError> {
     let others = Selector::does_not_exist(names::LABEL_CONTROLLER).map_err(JobError::PodSelector)?;
     match &drain.pod_selector {

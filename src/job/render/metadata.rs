@@ -1,6 +1,6 @@
 //! Labels, annotations and owner of the Job and its pod (S30–S32).
 //!
-//! The Plan's own labels and annotations are handed on; those of Kubernetes, of Rancher and of refit are not.
+//! They inherit the Plan's labels and annotations, except for those of Kubernetes, Rancher and refit.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,6 @@ use crate::api::names;
 use crate::job::name::{label_value, plan_label_key};
 use crate::job::{JobError, JobSettings};
 
-/// Labels of the Job and of its pod (S30).
 pub(super) fn labels(
     plan: &PlanInput<'_>,
     node: &NodeInput<'_>,
@@ -30,7 +29,7 @@ pub(super) fn labels(
     labels
 }
 
-/// Annotations of the pod: the Plan's (S31), and what tells whose pod it is when its Job is gone already.
+/// Annotations of the pod: the Plan's (S31), and those that identify the Plan and the node after the Job is deleted.
 pub(super) fn pod_annotations(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> BTreeMap<String, String> {
     let own = [
         (names::ANNOTATION_PLAN_UID, plan.uid),
@@ -46,7 +45,7 @@ pub(super) fn pod_annotations(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> BTr
     annotations
 }
 
-/// Annotations of the Job: those of its pod, and what the controller has to know of the Job again.
+/// Annotations of the Job: those of its pod, and what a controller needs to adopt the Job.
 pub(super) fn job_annotations(
     input: &JobInput<'_>,
     settings: &JobSettings,
@@ -70,18 +69,18 @@ pub(super) fn job_annotations(
     Ok(annotations)
 }
 
-/// The Plan's own labels (S30).
+/// The Plan's labels that are inherited (S30).
 pub(in crate::job) fn inherited_labels(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
     inherited(plan.labels, &["cattle.io/", "refit.rs/"]).collect()
 }
 
-/// The Plan's own annotations (S31).
+/// The Plan's annotations that are inherited (S31).
 pub(in crate::job) fn inherited_annotations(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
     let foreign = ["cattle.io/", "kubectl.kubernetes.io/", "refit.rs/"];
     inherited(plan.annotations, &foreign).collect()
 }
 
-/// The Plan's own labels or annotations: those whose key has none of `foreign` in it.
+/// The entries whose key contains none of `foreign`.
 fn inherited<'a>(
     of_plan: Option<&'a BTreeMap<String, String>>,
     foreign: &'a [&str],
@@ -93,7 +92,8 @@ fn inherited<'a>(
         .map(|(key, value)| (key.clone(), value.clone()))
 }
 
-/// The Plan as the Job's owner (S32): when it goes, so does the Job, but it need not wait for that.
+/// The Plan as the Job's owner (S32). The Job is deleted with the Plan, but the deletion of the Plan does not wait for
+/// it.
 pub(in crate::job) fn owner(plan: &PlanInput<'_>) -> OwnerReference {
     OwnerReference {
         api_version: format!("{}/v1", names::GROUP),

@@ -7,7 +7,7 @@ use crate::api::Plan;
 use crate::job::inputs::inputs;
 use crate::job::name::{is_label_value, job_name, label_value};
 
-/// A Plan, a node, and the Job that system-upgrade-controller makes of them.
+/// A Plan, a node, and the Job that system-upgrade-controller creates for them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Fixture {
@@ -29,15 +29,9 @@ fn fixtures() -> Vec<Fixture> {
 }
 
 impl Fixture {
-    fn is_windows(&self) -> bool {
-        self.node
-            .labels
-            .get(names::LABEL_OS)
-            .is_some_and(|os| os == "windows")
-    }
-
     fn render(&self, settings: &JobSettings) -> Job {
         let (plan, status) = (&self.plan, self.plan.status.as_ref().unwrap());
+        let os = self.node.labels.get(names::LABEL_OS).map(String::as_str);
         let version = status.latest_version.as_deref().unwrap();
         let hash = status.latest_hash.as_deref().unwrap();
         let plan_name = plan.metadata.name.as_deref().unwrap();
@@ -57,17 +51,17 @@ impl Fixture {
             node: NodeInput {
                 name: &self.node.name,
                 uid: "node-uid",
-                os: self.node.labels.get(names::LABEL_OS).map(String::as_str),
+                os,
             },
             name: &job_name(plan_name, &self.node.name, hash),
             attempt: 1,
-            unschedulable_before: self.is_windows().then_some(false),
+            unschedulable_before: (os == Some("windows")).then_some(false),
         };
         render(&input, settings).unwrap_or_else(|error| panic!("{}: {error}", self.why))
     }
 }
 
-pub(super) fn settings() -> JobSettings {
+pub(in crate::job) fn settings() -> JobSettings {
     JobSettings {
         kubectl_image_windows: "rancher/kuberlr-kubectl:v8.1.2".to_owned(),
         own_image_pull_secrets: vec!["registry".to_owned(), "refit-pull".to_owned()],
@@ -79,7 +73,7 @@ pub(super) fn spec(yaml: &str) -> PlanSpec {
     serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("{yaml}: {error}"))
 }
 
-pub(super) fn plan_input(spec: &PlanSpec) -> PlanInput<'_> {
+pub(in crate::job) fn plan_input(spec: &PlanSpec) -> PlanInput<'_> {
     PlanInput {
         name: "k3s",
         namespace: "system-upgrade",
@@ -94,7 +88,7 @@ pub(super) fn plan_input(spec: &PlanSpec) -> PlanInput<'_> {
     }
 }
 
-pub(super) const LINUX: NodeInput<'static> = NodeInput {
+pub(in crate::job) const LINUX: NodeInput<'static> = NodeInput {
     name: "node1",
     uid: "node-uid",
     os: Some("linux"),
@@ -104,7 +98,7 @@ pub(super) const WINDOWS: NodeInput<'static> = NodeInput {
     ..LINUX
 };
 
-pub(super) fn job_input<'a>(plan: PlanInput<'a>, node: NodeInput<'a>) -> JobInput<'a> {
+pub(in crate::job) fn job_input<'a>(plan: PlanInput<'a>, node: NodeInput<'a>) -> JobInput<'a> {
     JobInput {
         plan,
         node,
@@ -119,6 +113,10 @@ pub(super) fn pod_for(yaml: &str, node: NodeInput<'_>, settings: &JobSettings) -
     let spec = spec(yaml);
     let job = render(&job_input(plan_input(&spec), node), settings).unwrap_or_else(|e| panic!("{yaml}: {e}"));
     job.spec.unwrap().template.spec.unwrap()
+}
+
+pub(super) fn linux_pod(yaml: &str) -> PodSpec {
+    pod_for(yaml, LINUX, &settings())
 }
 
 /// The container of this name.
@@ -149,64 +147,47 @@ fn an_exclusive_plan_keeps_away_from_all_exclusive_plans() {
     insta::assert_yaml_snapshot!(fixtures()[3].render(&settings()));
 }
 
-/// What is different on purpose, done to the Job of system-upgrade-controller.
+/// Applies refit's deliberate differences to the Job of system-upgrade-controller.
 fn with_our_differences(mut theirs: Job, ours: &Job, node: &str) -> Job {
     theirs.status = None;
     theirs
         .metadata
         .owner_references
         .clone_from(&ours.metadata.owner_references);
-    for (key, value) in ours
-        .metadata
-        .annotations
-        .iter()
-        .flatten()
-        .filter(|(key, _)| key.starts_with("refit.rs/"))
-    {
-        theirs
-            .metadata
-            .annotations
-            .get_or_insert_default()
-            .insert(key.clone(), value.clone());
-    }
+    let annotations = ours.metadata.annotations.as_ref().unwrap();
+    let own = annotations.iter().filter(|(key, _)| key.starts_with("refit.rs/"));
+    let own = own.map(|(key, value)| (key.clone(), value.clone()));
+    theirs.metadata.annotations.get_or_insert_default().extend(own);
     let job = theirs.spec.as_mut().unwrap();
     job.parallelism = Some(1);
     job.ttl_seconds_after_finished = None;
     let metadata = job.template.metadata.as_mut().unwrap();
-    for key in [
+    let of_template = [
         names::ANNOTATION_PLAN_UID,
         names::ANNOTATION_NODE_NAME,
         names::ANNOTATION_NODE_UID,
-    ] {
-        let value = ours.metadata.annotations.as_ref().unwrap()[key].clone();
-        metadata
-            .annotations
-            .get_or_insert_default()
-            .insert(key.to_owned(), value);
-    }
+    ];
+    let own = of_template.map(|key| (key.to_owned(), annotations[key].clone()));
+    metadata.annotations.get_or_insert_default().extend(own);
     let pod = job.template.spec.as_mut().unwrap();
     let affinity = pod.affinity.as_mut().unwrap().node_affinity.as_mut().unwrap();
-    affinity
+    let required = affinity
         .required_during_scheduling_ignored_during_execution
-        .as_mut()
-        .unwrap()
-        .node_selector_terms = vec![NodeSelectorTerm {
-        match_fields: Some(vec![NodeSelectorRequirement {
-            key: "metadata.name".to_owned(),
-            operator: "In".to_owned(),
-            values: Some(vec![node.to_owned()]),
-        }]),
+        .as_mut();
+    let by_name = NodeSelectorRequirement {
+        key: "metadata.name".to_owned(),
+        operator: "In".to_owned(),
+        values: Some(vec![node.to_owned()]),
+    };
+    required.unwrap().node_selector_terms = vec![NodeSelectorTerm {
+        match_fields: Some(vec![by_name]),
         match_expressions: None,
     }];
     let our_pod = ours.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
-    for one in pod
-        .init_containers
-        .iter_mut()
-        .flatten()
-        .chain(&mut pod.containers)
-    {
+    let inits = pod.init_containers.iter_mut().flatten();
+    for one in inits.chain(&mut pod.containers) {
         one.termination_message_policy = Some("FallbackToLogsOnError".to_owned());
-        one.resources = None; // Go cannot leave it out
+        one.resources = None; // Go cannot omit it
         if one.image.as_deref() == Some("rancher/kubectl:v1.30.3") {
             let own = container(our_pod, &one.name);
             assert_eq!(own.env.as_ref().unwrap()[..6], one.env.as_ref().unwrap()[..]);
@@ -237,7 +218,7 @@ fn a_job_is_that_of_system_upgrade_controller_but_for_what_is_different_on_purpo
 
 #[test]
 fn the_deadline_is_the_plans_or_the_controllers_and_never_over_the_maximum() {
-    // jobActiveDeadlineSecs, the maximum, what comes out
+    // jobActiveDeadlineSecs, the maximum, the result
     let vectors = [
         (Some(1), 0, Some(1)),
         (Some(12_600), 0, Some(12_600)),
@@ -278,19 +259,23 @@ fn a_job_is_kept_for_a_minute_longer_than_its_node_waits() {
         };
         ttl_seconds(&spec, &settings())
     };
-    assert_eq!(ttl(None), Ok(900));
-    assert_eq!(ttl(Some("30s")), Ok(900));
-    assert_eq!(ttl(Some("14m")), Ok(900));
-    assert_eq!(ttl(Some("14m0.9s")), Ok(900));
-    assert_eq!(ttl(Some("14m1s")), Ok(901));
-    assert_eq!(ttl(Some("1h")), Ok(3_660));
-    assert_eq!(ttl(Some("-30s")), Ok(900));
-    assert_eq!(ttl(Some("2562047h")), Ok(i32::MAX));
+    for (delay, seconds) in [
+        (None, 900),
+        (Some("30s"), 900),
+        (Some("14m"), 900),
+        (Some("14m0.9s"), 900),
+        (Some("14m1s"), 901),
+        (Some("1h"), 3_660),
+        (Some("-30s"), 900),
+        (Some("2562047h"), i32::MAX),
+    ] {
+        assert_eq!(ttl(delay), Ok(seconds), "{delay:?}");
+    }
     assert!(matches!(ttl(Some("soon")), Err(JobError::PostCompleteDelay(_))));
 }
 
 #[test]
-fn the_plans_own_labels_and_annotations_go_on_and_nobody_elses() {
+fn only_the_plans_own_labels_and_annotations_are_copied() {
     let spec = spec("{upgrade: {image: x}}");
     let map = |keys: &[&str]| {
         keys.iter()
@@ -330,66 +315,47 @@ fn the_plans_own_labels_and_annotations_go_on_and_nobody_elses() {
 fn a_node_name_that_a_label_cannot_hold_is_whole_in_an_annotation() {
     let name = format!("{}.example.com", "n".repeat(60));
     let spec = spec("{upgrade: {image: x}}");
-    let job = render(
-        &job_input(plan_input(&spec), NodeInput { name: &name, ..LINUX }),
-        &settings(),
-    )
-    .unwrap();
+    let node = NodeInput { name: &name, ..LINUX };
+    let job = render(&job_input(plan_input(&spec), node), &settings()).unwrap();
     let template = job.spec.unwrap().template;
     for metadata in [job.metadata, template.metadata.unwrap()] {
         assert_eq!(metadata.labels.unwrap()[names::LABEL_NODE], label_value(&name));
         assert_eq!(metadata.annotations.unwrap()[names::ANNOTATION_NODE_NAME], name);
     }
     let affinity = template.spec.unwrap().affinity.unwrap().node_affinity.unwrap();
-    let terms = affinity
+    let required = affinity
         .required_during_scheduling_ignored_during_execution
-        .unwrap()
-        .node_selector_terms;
-    assert_eq!(
-        terms[0].match_fields.as_ref().unwrap()[0]
-            .values
-            .as_ref()
-            .unwrap(),
-        &[name]
-    );
+        .unwrap();
+    let fields = required.node_selector_terms[0].match_fields.as_ref().unwrap();
+    assert_eq!(fields[0].values.as_deref(), Some(&[name][..]));
 }
 
 #[test]
-fn a_job_that_no_label_can_hold_is_not_made() {
+fn a_job_with_invalid_labels_is_not_created() {
     let spec = spec("{upgrade: {image: x}}");
     let long = "p".repeat(64);
     let plan = plan_input(&spec);
-    let refused =
-        |plan: PlanInput<'_>, settings: &JobSettings| render(&job_input(plan, LINUX), settings).unwrap_err();
-    assert_eq!(
-        refused(PlanInput { name: &long, ..plan }, &settings()),
-        JobError::PlanName(long.clone())
-    );
-    assert_eq!(
-        refused(
-            PlanInput {
-                latest_version: "v1 beta",
-                ..plan
-            },
-            &settings()
-        ),
-        JobError::Version("v1 beta".to_owned())
-    );
-    assert_eq!(
-        refused(
-            PlanInput {
-                latest_hash: "",
-                ..plan
-            },
-            &settings()
-        ),
-        JobError::NoHash
-    );
-    let settings = JobSettings {
+    let name = PlanInput { name: &long, ..plan };
+    let version = PlanInput {
+        latest_version: "v1 beta",
+        ..plan
+    };
+    let hash = PlanInput {
+        latest_hash: "",
+        ..plan
+    };
+    let unnamed = JobSettings {
         controller_name: "-".to_owned(),
         ..settings()
     };
-    assert_eq!(refused(plan, &settings), JobError::ControllerName("-".to_owned()));
+    for (plan, settings, error) in [
+        (name, settings(), JobError::PlanName(long.clone())),
+        (version, settings(), JobError::Version("v1 beta".to_owned())),
+        (hash, settings(), JobError::NoHash),
+        (plan, unnamed, JobError::ControllerName("-".to_owned())),
+    ] {
+        assert_eq!(render(&job_input(plan, LINUX), &settings), Err(error));
+    }
 }
 
 #[test]
@@ -400,35 +366,22 @@ fn the_controllers_pull_secrets_come_after_the_plans_and_only_with_its_image() {
     };
     let with = "{upgrade: {image: x}, cordon: true, imagePullSecrets: [{name: a}, {name: registry}]}";
     let without = "{upgrade: {image: x}, imagePullSecrets: [{name: a}, {name: registry}]}";
-    let these = |all: &[&str]| Some(all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-    assert_eq!(
-        pulls(pod_for(with, LINUX, &settings())),
-        these(&["a", "registry", "refit-pull"])
-    );
-    assert_eq!(
-        pulls(pod_for(with, WINDOWS, &settings())),
-        these(&["a", "registry"])
-    );
-    assert_eq!(
-        pulls(pod_for(without, LINUX, &settings())),
-        these(&["a", "registry"])
-    );
-    assert_eq!(pulls(pod_for("{upgrade: {image: x}}", LINUX, &settings())), None);
+    for (pod, expected) in [
+        (linux_pod(with), Some(&["a", "registry", "refit-pull"][..])),
+        (pod_for(with, WINDOWS, &settings()), Some(&["a", "registry"])),
+        (linux_pod(without), Some(&["a", "registry"])),
+        (linux_pod("{upgrade: {image: x}}"), None),
+    ] {
+        let expected = expected.map(|all| all.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(pulls(pod), expected);
+    }
 }
 
 #[test]
 fn the_plans_tolerations_follow_the_one_for_cordoned_nodes() {
-    let pod = pod_for(
-        "{upgrade: {image: x}, tolerations: [{key: a}, {key: b}]}",
-        LINUX,
-        &settings(),
-    );
-    let keys: Vec<_> = pod
-        .tolerations
-        .unwrap()
-        .into_iter()
-        .map(|toleration| toleration.key.unwrap())
-        .collect();
+    let pod = linux_pod("{upgrade: {image: x}, tolerations: [{key: a}, {key: b}]}");
+    let tolerations = pod.tolerations.unwrap().into_iter();
+    let keys: Vec<_> = tolerations.filter_map(|toleration| toleration.key).collect();
     assert_eq!(keys, ["node.kubernetes.io/unschedulable", "a", "b"]);
 }
 
@@ -456,11 +409,7 @@ fn a_job_whose_node_may_reboot_probes_first_and_ends_with_a_sentinel() {
         [vec!["probe", "prepare", "drain", "upgrade"], vec!["sentinel"]]
     );
     insta::assert_yaml_snapshot!([container(&pod, "probe"), container(&pod, "sentinel")]);
-    let always = pod_for(
-        "{upgrade: {image: x}, reboot: {when: Always}}",
-        LINUX,
-        &settings(),
-    );
+    let always = linux_pod("{upgrade: {image: x}, reboot: {when: Always}}");
     let args = |name| container(&always, name).args.clone().unwrap();
     assert_eq!(args("probe"), ["probe", "--sentinel=plan-uid.node-uid.hash"]);
     assert_eq!(
@@ -470,13 +419,10 @@ fn a_job_whose_node_may_reboot_probes_first_and_ends_with_a_sentinel() {
 }
 
 #[test]
-fn with_a_reboot_the_upgrade_is_what_it_is_without() {
+fn a_reboot_does_not_change_the_upgrade_container() {
     let with = "{upgrade: {image: x, envs: [{name: A, value: b}], args: [a]}, reboot: {when: Always}}";
     let without = "{upgrade: {image: x, envs: [{name: A, value: b}], args: [a]}, reboot: {when: Never}}";
-    let (with, without) = (
-        pod_for(with, LINUX, &settings()),
-        pod_for(without, LINUX, &settings()),
-    );
+    let (with, without) = (linux_pod(with), linux_pod(without));
     assert_eq!(names_in(&without), [vec![], vec!["upgrade"]]);
     assert_eq!(container(&with, "upgrade"), container(&without, "upgrade"));
     let pulls = |pod: &PodSpec| pod.image_pull_secrets.as_ref().map(Vec::len);
@@ -493,34 +439,24 @@ fn with_a_reboot_the_upgrade_is_what_it_is_without() {
 }
 
 #[test]
-fn a_plan_that_never_reboots_has_the_job_that_it_always_had() {
-    let fixture = &fixtures()[0];
-    let before = fixture.render(&settings());
-    let mut plan = fixture.plan.clone();
-    plan.spec.reboot =
-        serde_json::from_value(serde_json::json!({"when": "Never", "command": ["reboot"]})).unwrap();
-    plan.spec.settle = Some(crate::api::SettleSpec::default());
-    plan.spec.host_access = Some(HostAccess::Full);
-    let after = Fixture {
-        why: fixture.why.clone(),
-        plan,
-        node: serde_json::from_value(serde_json::json!({
-            "name": fixture.node.name, "labels": fixture.node.labels,
-        }))
-        .unwrap(),
-        job: fixture.job.clone(),
-    };
+fn a_plan_that_never_reboots_has_the_same_job_as_without_the_field() {
+    let before = fixtures()[0].render(&settings());
+    let mut after = fixtures().remove(0);
+    let reboot = serde_json::json!({"when": "Never", "command": ["reboot"]});
+    after.plan.spec.reboot = serde_json::from_value(reboot).unwrap();
+    after.plan.spec.settle = Some(crate::api::SettleSpec::default());
+    after.plan.spec.host_access = Some(HostAccess::Full);
     assert_eq!(after.render(&settings()), before);
 }
 
 #[test]
-fn what_a_job_gets_of_the_host_is_what_the_plan_says() {
+fn host_access_of_a_job_is_what_the_plan_says() {
     let got = |access: &str| {
         let yaml = format!(
             "{{upgrade: {{image: x, volumes: [{{name: v, source: /v, destination: /v}}]}}, prepare: {{image: x}}, drain: {{}}, \
              hostAccess: {access}}}"
         );
-        let pod = pod_for(&yaml, LINUX, &settings());
+        let pod = linux_pod(&yaml);
         let namespaces = [pod.host_pid, pod.host_ipc, pod.host_network];
         assert!(namespaces.iter().all(|one| *one == namespaces[0]), "{access}");
         let volumes: Vec<_> = pod.volumes.iter().flatten().map(|one| one.name.clone()).collect();
@@ -543,47 +479,39 @@ fn what_a_job_gets_of_the_host_is_what_the_plan_says() {
             privileged,
         )
     };
+    let dns = || Some("ClusterFirstWithHostNet".to_owned());
     let pod_info = "/run/system-upgrade/pod";
-    let full = (
-        Some(true),
-        Some("ClusterFirstWithHostNet".to_owned()),
-        "host-root pod-info v".to_owned(),
-        format!("/host {pod_info} /v"),
-        Some(true),
-    );
-    assert_eq!(got("Full"), full);
-    let root = (None, None, full.2.clone(), full.3.clone(), Some(true));
-    assert_eq!(got("Root"), root);
-    let none = (
-        None,
-        None,
-        "pod-info v".to_owned(),
-        format!("{pod_info} /v"),
-        None,
-    );
-    assert_eq!(got("None"), none);
-    // What a Plan asks for itself it gets.
-    let asked = "{upgrade: {image: x, securityContext: {privileged: true}}, hostAccess: None}";
-    let context = container(&pod_for(asked, LINUX, &settings()), "upgrade")
+    let host = || ("host-root pod-info v".to_owned(), format!("/host {pod_info} /v"));
+    let bare = ("pod-info v".to_owned(), format!("{pod_info} /v"));
+    for (access, namespaces, dns, (volumes, mounts), privileged) in [
+        ("Full", Some(true), dns(), host(), Some(true)),
+        ("Root", None, None, host(), Some(true)),
+        ("None", None, None, bare, None),
+    ] {
+        assert_eq!(
+            got(access),
+            (namespaces, dns, volumes, mounts, privileged),
+            "{access}"
+        );
+    }
+    // The Plan's own context applies.
+    let privileged = "{upgrade: {image: x, securityContext: {privileged: true}}, hostAccess: None}";
+    let context = container(&linux_pod(privileged), "upgrade")
         .security_context
         .clone();
     assert_eq!(context.unwrap().privileged, Some(true));
 }
 
 #[test]
-fn with_a_reboot_root_has_no_namespaces_either() {
-    let pod = pod_for(
-        "{upgrade: {image: x}, hostAccess: Root, reboot: {when: Always}}",
-        LINUX,
-        &settings(),
-    );
+fn with_a_reboot_host_access_root_shares_no_namespaces() {
+    let pod = linux_pod("{upgrade: {image: x}, hostAccess: Root, reboot: {when: Always}}");
     assert_eq!((pod.host_pid, pod.host_network), (None, None));
     let mounts = container(&pod, "sentinel").volume_mounts.as_ref().unwrap();
     assert_eq!((mounts.len(), mounts[0].mount_path.as_str()), (1, "/host"));
 }
 
 #[test]
-fn a_windows_node_neither_reboots_nor_gets_less_than_all() {
+fn a_windows_node_is_refused_a_reboot_and_restricted_host_access() {
     for (yaml, error) in [
         (
             "{upgrade: {image: x}, reboot: {when: Always}}",
@@ -604,7 +532,7 @@ fn a_windows_node_neither_reboots_nor_gets_less_than_all() {
 }
 
 #[test]
-fn a_uid_that_would_lead_elsewhere_names_no_sentinel() {
+fn a_uid_with_a_path_in_it_is_refused_as_the_name_of_a_sentinel() {
     let spec = spec("{upgrade: {image: x}, reboot: {when: Always}}");
     let node = NodeInput {
         uid: "../../etc/x",

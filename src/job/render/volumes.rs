@@ -1,7 +1,7 @@
-//! Volumes of the pod and where containers mount them (S17, S34, S35).
+//! Volumes of the pod and their mounts in containers (S17, S34, S35).
 //!
-//! What `prepare` mounts is made here too; system-upgrade-controller forgets it (W20). A volume that two containers name
-//! is one volume; two volumes of one name are an error, because the API server would refuse the Job on every node.
+//! It also creates the volumes of `prepare`, which system-upgrade-controller omits (W20). Two containers may share a
+//! volume. Two different volumes of one name are an error, because the API server would refuse the Job on every node.
 
 use k8s_openapi::api::core::v1::{
     DownwardAPIVolumeFile, DownwardAPIVolumeSource, HostPathVolumeSource, ObjectFieldSelector,
@@ -13,18 +13,18 @@ use crate::api::{ContainerSpec, HostAccess, PlanSpec, SecretSpec, VolumeSpec};
 use crate::job::name::{is_dns_label, secret_volume_name};
 
 const HOST_ROOT: &str = "host-root";
-/// Where the host's root directory is, in a container.
+/// Mount path of the host's root directory.
 pub(in crate::job) const HOST_DIR: &str = "/host";
 const POD_INFO: &str = "pod-info";
 const SECRETS_DIR: &str = "/run/system-upgrade/secrets";
 
-/// Volumes of the pod: the host, what the pod knows of itself, secrets, then host paths.
+/// Volumes of the pod: the host, pod information, Secrets, then host paths.
 pub(super) fn of_pod(spec: &PlanSpec) -> Result<Vec<Volume>, JobError> {
     let (volumes, errors) = collect(spec);
     errors.into_iter().next().map_or(Ok(volumes), Err)
 }
 
-/// What is wrong with volumes and mounts.
+/// Errors of volumes and mounts.
 pub(super) fn errors(spec: &PlanSpec) -> Vec<JobError> {
     let mut errors = collect(spec).1;
     for (container, of) in containers::of_plan(spec) {
@@ -42,7 +42,7 @@ pub(super) fn errors(spec: &PlanSpec) -> Vec<JobError> {
     errors
 }
 
-/// Mounts of a container with these volumes: the host, what the pod knows of itself, secrets, then the volumes.
+/// Mounts of a container with these volumes: the host, pod information, Secrets, then the volumes.
 pub(super) fn mounts(spec: &PlanSpec, volumes: Option<&[VolumeSpec]>) -> Vec<VolumeMount> {
     let mount = |name: &str, path: String, read_only: bool| VolumeMount {
         name: name.to_owned(),
@@ -85,7 +85,7 @@ fn collect(spec: &PlanSpec) -> (Vec<Volume>, Vec<JobError>) {
     for secret in spec.secrets.iter().flatten() {
         errors.extend(add(secret_volume(secret)).err());
     }
-    // The order of S34, with what system-upgrade-controller forgets at the end.
+    // The order of S34, followed by the volumes that system-upgrade-controller omits.
     let prepare = spec.prepare.as_ref();
     let containers: [Option<&ContainerSpec>; 2] = [Some(&spec.upgrade), prepare];
     for volume in containers
@@ -122,7 +122,6 @@ fn has_host_root(spec: &PlanSpec) -> bool {
     spec.host_access() != HostAccess::None
 }
 
-/// Where the host's root is mounted.
 pub(in crate::job) fn host_root_mount() -> VolumeMount {
     VolumeMount {
         name: HOST_ROOT.to_owned(),
@@ -163,7 +162,7 @@ fn pod_info() -> Volume {
     }
 }
 
-/// A secret whose updates do not matter may be missing, too.
+/// With `ignoreUpdates` the Secret may be missing too.
 fn secret_volume(secret: &SecretSpec) -> Volume {
     Volume {
         name: secret_volume_name(&secret.name),
@@ -188,7 +187,7 @@ fn host_path(volume: &VolumeSpec) -> Volume {
     }
 }
 
-/// Where a secret is mounted (S17): an absolute path as it is, any other below [`SECRETS_DIR`].
+/// Mount path of a Secret (S17): an absolute path as it is, any other below [`SECRETS_DIR`].
 fn secret_path(secret: &SecretSpec) -> String {
     match secret.path.as_str() {
         "" => below_secrets(&secret.name),
@@ -197,7 +196,7 @@ fn secret_path(secret: &SecretSpec) -> String {
     }
 }
 
-/// Joins and cleans as Go's `filepath.Join`: `..` leads upwards, `.` and empty parts lead nowhere.
+/// Joins and cleans paths as Go's `filepath.Join`.
 fn below_secrets(path: &str) -> String {
     let mut parts = Vec::new();
     for part in SECRETS_DIR.split('/').chain(path.split('/')) {

@@ -4,6 +4,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 use crate::node::fixture::{BOOT, Folder, NEXT_BOOT, name};
 
+/// The file of the sentinel [`name`].
+const SENTINEL: &str = "run/refit/plan-uid.node-uid.hash";
+
 fn report(boot_id: &str) -> SentinelReport {
     SentinelReport {
         boot_id: boot_id.to_owned(),
@@ -11,8 +14,17 @@ fn report(boot_id: &str) -> SentinelReport {
     }
 }
 
+/// Number of files in a folder.
+fn count(folder: &Folder, path: &str) -> usize {
+    fs::read_dir(folder.path(path)).unwrap().count()
+}
+
+fn set_mode(folder: &Folder, path: &str, mode: u32) {
+    fs::set_permissions(folder.path(path), fs::Permissions::from_mode(mode)).unwrap();
+}
+
 #[test]
-fn the_boot_is_the_one_that_the_host_is_in() {
+fn the_boot_id_is_read_from_the_host_each_time() {
     let folder = Folder::new();
     let host = folder.host();
     assert_eq!(host.boot_id().unwrap(), BOOT);
@@ -32,7 +44,7 @@ fn the_boot_is_the_one_that_the_host_is_in() {
 }
 
 #[test]
-fn a_host_that_is_not_mounted_is_said_to_be_so() {
+fn a_host_that_is_not_mounted_is_an_error() {
     let error = Host::open(Path::new("/nowhere/host")).unwrap_err().to_string();
     assert!(
         error.starts_with("the host's root directory is not at /nowhere/host: No such file"),
@@ -41,7 +53,7 @@ fn a_host_that_is_not_mounted_is_said_to_be_so() {
 }
 
 #[test]
-fn links_lead_where_they_lead_on_the_host_and_never_out_of_it() {
+fn links_are_followed_within_the_host_and_never_out_of_it() {
     let folder = Folder::new();
     let host = folder.host();
     folder.write("run/reboot-required", "");
@@ -57,7 +69,7 @@ fn links_lead_where_they_lead_on_the_host_and_never_out_of_it() {
     folder.write("etc/inside", "");
     folder.link("../../../../../../etc/inside", "run/upwards");
     assert!(host.exists("/run/upwards").unwrap());
-    // They are there, but not on this host.
+    // The targets exist, but not on this host.
     folder.link("/etc/hostname", "run/absolute");
     folder.link("../../../../../../etc/hostname", "run/out");
     let outside = tempfile::NamedTempFile::new().unwrap();
@@ -72,7 +84,7 @@ fn links_lead_where_they_lead_on_the_host_and_never_out_of_it() {
 }
 
 #[test]
-fn links_without_end_are_an_error_and_not_an_absence() {
+fn a_loop_of_links_is_an_error_and_not_an_absence() {
     let folder = Folder::new();
     folder.link("b", "run/a");
     folder.link("a", "run/b");
@@ -94,50 +106,43 @@ fn a_sentinel_is_read_as_it_was_written() {
         host.read_sentinel(&name()).unwrap(),
         Found::Report(report(NEXT_BOOT))
     );
-    let text = folder.read("run/refit/plan-uid.node-uid.hash").unwrap();
+    let text = folder.read(SENTINEL).unwrap();
     assert_eq!(text, format!("{}\n", report(NEXT_BOOT).to_text()));
     let mode = |path: &str| fs::metadata(folder.path(path)).unwrap().permissions().mode() & 0o777;
-    assert_eq!(
-        (mode("run/refit"), mode("run/refit/plan-uid.node-uid.hash")),
-        (0o700, 0o600)
-    );
-    assert_eq!(
-        fs::read_dir(folder.path("run/refit")).unwrap().count(),
-        1,
-        "nothing else is left"
-    );
+    assert_eq!((mode("run/refit"), mode(SENTINEL)), (0o700, 0o600));
+    assert_eq!(count(&folder, "run/refit"), 1, "nothing else is left");
     let other = "plan-uid.other-node.hash".parse().unwrap();
     assert_eq!(host.read_sentinel(&other).unwrap(), Found::Nothing);
 }
 
 #[test]
-fn what_was_left_half_written_is_no_sentinel_and_in_nobody_s_way() {
+fn a_half_written_sentinel_is_ignored_and_overwritten() {
     let folder = Folder::new();
     let host = folder.host();
     fs::create_dir(folder.path("run/refit")).unwrap();
-    fs::set_permissions(folder.path("run/refit"), fs::Permissions::from_mode(0o755)).unwrap();
+    set_mode(&folder, "run/refit", 0o755);
     folder.write("run/refit/.unfinished", "{\"bootId\":");
     assert_eq!(host.read_sentinel(&name()).unwrap(), Found::Nothing);
     host.try_sentinel().unwrap();
-    assert_eq!(fs::read_dir(folder.path("run/refit")).unwrap().count(), 0);
+    assert_eq!(count(&folder, "run/refit"), 0);
     folder.write("run/refit/.unfinished", "{\"bootId\":");
     host.write_sentinel(&name(), &report(BOOT)).unwrap();
     assert_eq!(host.read_sentinel(&name()).unwrap(), Found::Report(report(BOOT)));
 }
 
 #[test]
-fn garbage_under_the_name_of_a_sentinel_is_told_apart_from_nothing() {
+fn an_unreadable_sentinel_is_distinguished_from_none() {
     let folder = Folder::new();
     folder.host().try_sentinel().unwrap();
     for text in ["", "x", "{\"bootId\":\"\",\"required\":true}"] {
-        folder.write("run/refit/plan-uid.node-uid.hash", text);
+        folder.write(SENTINEL, text);
         let found = folder.host().read_sentinel(&name()).unwrap();
         assert!(matches!(found, Found::Garbage(_)), "{text:?}: {found:?}");
     }
 }
 
 #[test]
-fn no_link_is_followed_to_write_or_to_believe_a_sentinel() {
+fn no_link_is_followed_to_read_or_write_a_sentinel() {
     let folder = Folder::new();
     let host = folder.host();
     fs::create_dir(folder.path("etc/elsewhere")).unwrap();
@@ -150,7 +155,7 @@ fn no_link_is_followed_to_write_or_to_believe_a_sentinel() {
         error.starts_with("cannot make /run/refit on the host: "),
         "{error}"
     );
-    assert_eq!(fs::read_dir(folder.path("etc/elsewhere")).unwrap().count(), 0);
+    assert_eq!(count(&folder, "etc/elsewhere"), 0);
     folder.write("etc/elsewhere/plan-uid.node-uid.hash", &report(BOOT).to_text());
     assert!(host.read_sentinel(&name()).is_err());
 
@@ -158,10 +163,7 @@ fn no_link_is_followed_to_write_or_to_believe_a_sentinel() {
     host.try_sentinel().unwrap();
     folder.write("etc/precious", "precious");
     folder.link("/etc/precious", "run/refit/.unfinished");
-    folder.link(
-        "/etc/elsewhere/plan-uid.node-uid.hash",
-        "run/refit/plan-uid.node-uid.hash",
-    );
+    folder.link("/etc/elsewhere/plan-uid.node-uid.hash", SENTINEL);
     assert!(host.read_sentinel(&name()).is_err());
     host.write_sentinel(&name(), &report(NEXT_BOOT)).unwrap();
     assert_eq!(folder.read("etc/precious").unwrap(), "precious");
@@ -186,12 +188,12 @@ fn run_itself_may_be_a_link() {
 }
 
 #[test]
-fn a_folder_that_others_can_write_to_is_neither_used_nor_believed() {
+fn a_folder_that_others_can_write_to_is_not_used() {
     let folder = Folder::new();
     fs::create_dir(folder.path("run/refit")).unwrap();
-    fs::set_permissions(folder.path("run/refit"), fs::Permissions::from_mode(0o777)).unwrap();
-    let error = folder
-        .host()
+    set_mode(&folder, "run/refit", 0o777);
+    let host = folder.host();
+    let error = host
         .write_sentinel(&name(), &report(BOOT))
         .unwrap_err()
         .to_string();
@@ -203,23 +205,18 @@ fn a_folder_that_others_can_write_to_is_neither_used_nor_believed() {
              else; remove it"
         )
     );
-    assert_eq!(fs::read_dir(folder.path("run/refit")).unwrap().count(), 0);
-    // Nor is what is in it believed.
-    folder.write("run/refit/plan-uid.node-uid.hash", &report(BOOT).to_text());
-    assert_eq!(
-        folder.host().read_sentinel(&name()).unwrap_err().to_string(),
-        error
-    );
+    assert_eq!(count(&folder, "run/refit"), 0);
+    // Nor does refit trust its content.
+    folder.write(SENTINEL, &report(BOOT).to_text());
+    assert_eq!(host.read_sentinel(&name()).unwrap_err().to_string(), error);
 }
 
 #[test]
-fn a_pipe_in_place_of_a_file_is_not_waited_for() {
+fn a_pipe_in_place_of_a_sentinel_does_not_block() {
     let folder = Folder::new();
     folder.host().try_sentinel().unwrap();
-    let pipe = folder.path("run/refit/plan-uid.node-uid.hash");
+    let pipe = folder.path(SENTINEL);
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
-    assert!(matches!(
-        folder.host().read_sentinel(&name()).unwrap(),
-        Found::Garbage(_)
-    ));
+    let found = folder.host().read_sentinel(&name()).unwrap();
+    assert!(matches!(found, Found::Garbage(_)), "{found:?}");
 }

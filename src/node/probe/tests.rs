@@ -14,7 +14,7 @@ fn probed(folder: &Folder, files: &[&str], command: &[&str]) -> Result<Probed, V
 }
 
 #[test]
-fn a_node_with_all_that_is_needed_is_left_as_it_was() {
+fn a_probe_leaves_a_suitable_node_unchanged() {
     let folder = Folder::new();
     folder.program("usr/sbin/reboot", "touch run/rebooted");
     let found = probed(&folder, &["/run/reboot-required"], &[]).unwrap();
@@ -43,7 +43,7 @@ fn a_program_of_the_plan_is_not_replaced_by_another() {
 }
 
 #[test]
-fn all_that_is_missing_is_said_at_once() {
+fn the_probe_reports_everything_that_is_missing_at_once() {
     let folder = Folder::new();
     std::fs::remove_dir_all(folder.path("proc")).unwrap();
     folder.write("run/refit", "a file");
@@ -63,7 +63,7 @@ fn all_that_is_missing_is_said_at_once() {
 }
 
 #[test]
-fn what_an_earlier_try_has_left_in_this_boot_says_nothing_of_the_next() {
+fn a_sentinel_of_an_earlier_try_in_this_boot_is_removed() {
     let folder = Folder::new();
     folder.program("usr/sbin/reboot", "");
     let host = folder.host();

@@ -4,21 +4,21 @@ use super::*;
 use crate::node::fixture::{BOOT, Folder, NEXT_BOOT, name};
 use crate::node::{Wish, keep};
 
-/// What becomes of the order to end [`BOOT`], and what is told on the way.
+/// The result of a request to end [`BOOT`], and its messages.
 fn ordered(folder: &Folder, command: &[&str]) -> (Result<Outcome, Failure>, Vec<String>) {
     let order = Order {
         boot_id: BOOT.to_owned(),
         sentinel: name(),
         commands: Commands::new(command.iter().map(|part| (*part).to_owned()).collect()),
     };
-    let told = RefCell::new(Vec::new());
+    let messages = RefCell::new(Vec::new());
     let outcome = reboot(&folder.host(), &order, &|text| {
-        told.borrow_mut().push(text.to_owned());
+        messages.borrow_mut().push(text.to_owned());
     });
-    (outcome, told.into_inner())
+    (outcome, messages.into_inner())
 }
 
-/// A host that was upgraded in [`BOOT`]; its programs count how often they are run.
+/// A host that was upgraded in [`BOOT`], whose programs count their runs.
 fn upgraded() -> Folder {
     let folder = Folder::new();
     keep(&folder.host(), &name(), &Wish::Always).unwrap();
@@ -33,7 +33,7 @@ fn requested(command: &str) -> Outcome {
 }
 
 #[test]
-fn the_boot_that_is_to_end_is_asked_to_each_time() {
+fn a_reboot_is_requested_each_time_in_its_boot() {
     let folder = upgraded();
     assert_eq!(ordered(&folder, &["reboot", "-f"]).0, Ok(requested("reboot -f")));
     assert_eq!(ordered(&folder, &["reboot", "-f"]).0, Ok(requested("reboot -f")));
@@ -41,7 +41,7 @@ fn the_boot_that_is_to_end_is_asked_to_each_time() {
 }
 
 #[test]
-fn in_another_boot_there_is_nothing_to_do_whatever_the_sentinel_says() {
+fn in_another_boot_nothing_is_requested_with_any_sentinel() {
     let folder = upgraded();
     folder.boot(NEXT_BOOT);
     let rebooted = Ok(Outcome::Rebooted {
@@ -86,35 +86,31 @@ fn without_a_sentinel_of_this_boot_nothing_is_rebooted() {
 }
 
 #[test]
-fn the_next_command_is_for_when_the_first_is_missing_or_fails() {
+fn the_next_command_runs_if_the_first_is_missing_or_fails() {
     let folder = upgraded();
-    let (outcome, told) = ordered(&folder, &[]);
+    let (outcome, messages) = ordered(&folder, &[]);
     assert_eq!(outcome, Ok(requested("reboot")));
-    assert!(
-        told.iter()
-            .any(|text| text.starts_with("systemctl is not on the host")),
-        "{told:?}"
-    );
+    let mut starts = messages
+        .iter()
+        .map(|text| text.starts_with("systemctl is not on the host"));
+    assert!(starts.any(|is| is), "{messages:?}");
+    let systemctl = "echo systemctl \"$@\" >> run/runs";
     folder.program(
         "usr/bin/systemctl",
-        "echo systemctl \"$@\" >> run/runs; echo 'no bus' >&2; exit 1",
+        &format!("{systemctl}; echo 'no bus' >&2; exit 1"),
     );
-    let (outcome, told) = ordered(&folder, &[]);
+    let (outcome, messages) = ordered(&folder, &[]);
     assert_eq!(outcome, Ok(requested("reboot")));
-    assert!(
-        told.contains(&"systemctl reboot ended with exit status: 1: no bus".to_owned()),
-        "{told:?}"
-    );
-    folder.program("usr/bin/systemctl", "echo systemctl \"$@\" >> run/runs");
+    let failed = "systemctl reboot ended with exit status: 1: no bus".to_owned();
+    assert!(messages.contains(&failed), "{messages:?}");
+    folder.program("usr/bin/systemctl", systemctl);
     assert_eq!(ordered(&folder, &[]).0, Ok(requested("systemctl reboot")));
-    assert_eq!(
-        folder.read("run/runs").unwrap(),
-        "reboot\nsystemctl reboot\nreboot\nsystemctl reboot\n"
-    );
+    let runs = "reboot\nsystemctl reboot\nreboot\nsystemctl reboot\n";
+    assert_eq!(folder.read("run/runs").as_deref(), Some(runs));
 }
 
 #[test]
-fn when_nothing_works_it_is_said_why() {
+fn a_reboot_whose_commands_all_fail_says_why() {
     let folder = upgraded();
     let failure = ordered(&folder, &["/opt/reboot"]).0.unwrap_err();
     assert_eq!(

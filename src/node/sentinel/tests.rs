@@ -26,7 +26,7 @@ fn a_reboot_is_required_always_or_if_a_file_is_there() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_leaves_no_sentinel() {
+fn a_required_file_that_cannot_be_read_leaves_no_sentinel() {
     let folder = Folder::new();
     folder.link("a", "run/a");
     let files = Wish::IfPresent(vec!["/run/a".to_owned()]);

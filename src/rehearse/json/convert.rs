@@ -1,10 +1,11 @@
-//! Shared JSON from and beside what is not shared.
+//! Conversions between shared JSON and `serde_json`.
 
 use std::sync::Arc;
 
-use super::{Map, Value, read};
+use super::{Map, Value, de};
 
-/// `serde_json::json!`, shared. Shared parts that are put into it are copied: those that are large are better set afterwards.
+/// `serde_json::json!` for shared JSON. Interpolated values are copied, so large shared ones are better assigned
+/// afterwards.
 macro_rules! json {
     ($($json:tt)+) => { $crate::rehearse::json::Value::from(::serde_json::json!($($json)+)) };
 }
@@ -20,7 +21,7 @@ impl From<serde_json::Value> for Value {
             serde_json::Value::Array(list) => list.into(),
             serde_json::Value::Object(map) => {
                 let fields = map.into_iter();
-                let fields = fields.map(|(key, value)| (read::name(&key), value.into()));
+                let fields = fields.map(|(key, value)| (de::name(&key), value.into()));
                 Map::of(fields.collect()).into()
             }
         }
@@ -37,7 +38,7 @@ impl From<&serde_json::Value> for Value {
             serde_json::Value::Array(list) => list.iter().map(Self::from).collect(),
             serde_json::Value::Object(map) => {
                 let fields = map.iter();
-                let fields = fields.map(|(key, value)| (read::name(key), value.into()));
+                let fields = fields.map(|(key, value)| (de::name(key), value.into()));
                 Map::of(fields.collect()).into()
             }
         }
@@ -91,7 +92,7 @@ impl<K: AsRef<str>> FromIterator<(K, Value)> for Map {
         let fields = fields.into_iter();
         Self::of(
             fields
-                .map(|(key, value)| (read::name(key.as_ref()), value))
+                .map(|(key, value)| (de::name(key.as_ref()), value))
                 .collect(),
         )
     }
@@ -149,7 +150,7 @@ impl PartialEq<serde_json::Value> for Value {
             (Self::String(own), Plain::String(other)) => **own == **other,
             (Self::Array(own), Plain::Array(other)) => **own == **other,
             (Self::Object(own), Plain::Object(other)) => {
-                // Both are in the order of their names.
+                // Both are sorted by name.
                 let same = |((own, value), (other, plain)): ((&str, &Self), (&String, &Plain))| {
                     own == other && value == plain
                 };

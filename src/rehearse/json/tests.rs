@@ -4,7 +4,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize as _;
 
-use super::{Map, Text, Value, json, to_value};
+use super::{Map, Value, json, within_memory};
 
 fn pod() -> serde_json::Value {
     serde_json::json!({
@@ -24,7 +24,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
 }
 
 #[test]
-fn its_text_is_that_of_serde_json_whichever_way_it_came() {
+fn the_text_of_a_value_is_that_of_serde_json_however_it_was_made() {
     let plain = pod();
     let text = plain.to_string();
     let read: Value = serde_json::from_str(&text).unwrap();
@@ -36,7 +36,7 @@ fn its_text_is_that_of_serde_json_whichever_way_it_came() {
 }
 
 #[test]
-fn a_change_copies_the_way_to_it_and_nothing_else() {
+fn a_change_copies_the_maps_above_it_and_nothing_else() {
     let old = Value::from(pod());
     let mut new = old.clone();
     assert!(is_same(&old, &new));
@@ -87,7 +87,7 @@ fn fields_are_in_the_order_of_their_names_and_the_later_of_two_counts() {
 }
 
 #[test]
-fn types_are_read_out_of_it_as_out_of_text() {
+fn types_deserialize_from_a_value_as_from_text() {
     let shared = Value::from(pod());
     let read = Pod::deserialize(&shared).unwrap();
     assert_eq!(read, serde_json::from_value::<Pod>(pod()).unwrap());
@@ -103,35 +103,7 @@ fn types_are_read_out_of_it_as_out_of_text() {
 }
 
 #[test]
-fn a_type_makes_what_it_makes_of_serde_json() {
-    let pod: Pod = serde_json::from_value(pod()).unwrap();
-    assert_eq!(to_value(&pod).unwrap(), serde_json::to_value(&pod).unwrap());
-    let mixed = (1_u8, -2_i16, 2.5, 'c', Some("text"), None::<bool>, ());
-    assert_eq!(to_value(&mixed).unwrap(), serde_json::to_value(mixed).unwrap());
-    assert_eq!(to_value(&[3_u64]).unwrap()[0], 3);
-    assert!(to_value(&BTreeMap::from([(1, "no name")])).is_err());
-}
-
-#[test]
-fn a_text_is_written_as_serde_json_writes_it() {
-    for text in [
-        "plain",
-        "",
-        "quo\"te",
-        "back\\slash",
-        "line\nfeed",
-        "\u{1}",
-        "\u{7f}",
-        "ü€😀",
-        "tab\t",
-    ] {
-        let plain = serde_json::json!({ text: [text, 1.5e300, -7, u64::MAX, null, true, false, {}, []] });
-        assert_eq!(Value::from(&plain).to_bytes(), plain.to_string(), "{text:?}");
-    }
-}
-
-#[test]
-fn numbers_texts_and_truths_are_compared_with_plain_ones() {
+fn values_compare_with_plain_numbers_strings_and_bools() {
     let value = json!({ "number": 3, "less": -3, "text": "three", "truth": true, "list": ["a"] });
     assert_eq!(value["number"], 3);
     assert_eq!(value["less"], -3_i64);
@@ -148,26 +120,40 @@ fn numbers_texts_and_truths_are_compared_with_plain_ones() {
 }
 
 #[test]
-fn the_text_of_a_version_is_the_same_with_the_one_before_it_and_without() {
-    let first = json!({
-        "metadata": { "name": "a", "labels": { "b": "c" } },
-        "spec": { "containers": [{ "name": "\"x\"" }], "nodeName": "" },
-        "status": { "phase": "Pending" },
-    });
-    let mut second = first.clone();
-    second["metadata"]["resourceVersion"] = "2".into();
-    second["status"] = json!({ "phase": "Running", "podIP": "10.0.0.1" });
-    let mut third = second.clone();
-    third["data"] = json!({});
-    third["kind"] = "Pod".into();
-    third.as_object_mut().unwrap().remove("status");
-    // Looks as before, and is another list.
-    third["spec"]["containers"] = json!([{ "name": "\"x\"" }]);
-    let fourth: Value = "no object".into();
-    let mut before: Option<(Value, Text)> = None;
-    for version in [first, second, third, fourth] {
-        let text = version.to_text(before.as_ref().map(|(value, text)| (value, text)));
-        assert_eq!(text.bytes, version.to_bytes());
-        before = Some((version, text));
-    }
+fn a_patch_of_many_fields_copies_the_map_once_and_not_for_each_field() {
+    // With a copy for each field this takes hours.
+    let fields = |value: fn(usize) -> Value| -> Value {
+        let fields = (0..300_000).map(|number| (format!("f{number:07}"), value(number)));
+        fields.collect::<Map>().into()
+    };
+    let mut target = json!({ "a": 1, "f0000003": "old", "z": { "b": 1 } });
+    crate::rehearse::write::merge(&mut target, &fields(Value::from));
+    assert_eq!(target["f0000003"], 3);
+    assert_eq!(
+        (target["a"].as_i64(), target["z"]["b"].as_i64()),
+        (Some(1), Some(1))
+    );
+    assert_eq!(target.as_object().unwrap().iter().len(), 300_002);
+    crate::rehearse::write::merge(&mut target, &fields(|_| Value::Null));
+    assert_eq!(target, json!({ "a": 1, "z": { "b": 1 } }));
+    crate::rehearse::write::merge(
+        &mut target,
+        &json!({ "z": { "b": null, "c": { "d": null } }, "e": [] }),
+    );
+    assert_eq!(target, json!({ "a": 1, "z": { "c": {} }, "e": [] }));
+}
+
+#[test]
+fn values_that_take_more_memory_than_they_may_are_not_read() {
+    let list = format!("[{}]", vec!["0"; 100_000].join(","));
+    let read = |bytes: usize| within_memory(bytes, || serde_json::from_str::<Value>(&list).is_ok());
+    assert_eq!(read(10 << 20), (true, true));
+    assert_eq!(read(1 << 20), (false, false));
+    let text = format!("{:?}", "a".repeat(2 << 20));
+    let read = |bytes: usize| within_memory(bytes, || serde_json::from_str::<Value>(&text).is_ok());
+    assert_eq!((read(3 << 20), read(1 << 20)), ((true, true), (false, false)));
+    assert!(
+        serde_json::from_str::<Value>(&list).is_ok(),
+        "no limit is left behind"
+    );
 }

@@ -1,26 +1,26 @@
-//! One pod on its node.
+//! A pod on its node.
 
 use futures::future::AbortHandle;
 use k8s_openapi::api::core::v1::Pod as Core;
 use serde::Deserialize as _;
 
-use super::{Habits, Node};
+use super::{DefaultBehaviour, Node};
 use crate::api::names::LABEL_CONTROLLER;
 use crate::rehearse::json::Value;
-use crate::rehearse::podlife::{Behaviour, ContainerStart, Life, Started};
+use crate::rehearse::pod_lifecycle::{ContainerAttempt, ContainerStart, PodBehaviour, PodLifecycle};
 use crate::rehearse::store::{Key, Object};
 
-/// A container whose effect is real.
+/// A container with a real effect.
 #[derive(Debug)]
-pub(super) struct Act {
-    pub(super) started: Started,
-    /// Its task, once there is one.
-    pub(super) task: Option<AbortHandle>,
+pub(super) struct RunningTask {
+    pub(super) started: ContainerAttempt,
+    /// Set once the task has started.
+    pub(super) abort: Option<AbortHandle>,
 }
 
-impl Drop for Act {
+impl Drop for RunningTask {
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
+        if let Some(task) = &self.abort {
             task.abort();
         }
     }
@@ -30,20 +30,20 @@ impl Drop for Act {
 pub(super) struct Pod {
     pub(super) key: Key,
     pub(super) node: String,
-    /// The object without its status, which is the life's.
+    /// The object without its status, which the lifecycle keeps.
     pub(super) object: Core,
-    pub(super) life: Life,
-    pub(super) behaviour: Behaviour,
-    /// How many pods of the same owner the node has run before.
+    pub(super) lifecycle: PodLifecycle,
+    pub(super) behaviour: PodBehaviour,
+    /// Number of pods of the same owner that ran on this node before.
     earlier: i32,
-    /// Whether it counts among the pods of its owner.
+    /// Whether it is included in the number of pods of its owner.
     pub(super) counted: bool,
-    pub(super) acts: Vec<Act>,
-    /// What of its metadata concerns the kubelet.
+    pub(super) running_tasks: Vec<RunningTask>,
+    /// Metadata that concerns the kubelet.
     seen: [Value; 4],
 }
 
-/// What the kubelet looks at beside the spec, of which the generation tells.
+/// What concerns the kubelet apart from the spec, whose changes the generation shows.
 fn seen(object: &Object) -> [Value; 4] {
     [
         "generation",
@@ -55,10 +55,10 @@ fn seen(object: &Object) -> [Value; 4] {
 }
 
 impl Pod {
-    /// None where the object cannot be read.
+    /// `None` if the object cannot be parsed.
     pub(super) fn new(object: &Object, node: &Node) -> Option<Self> {
         let mut core = read(object)?;
-        let life = Life::adopt(&core);
+        let lifecycle = PodLifecycle::adopt(&core);
         core.status = None;
         let earlier = object
             .controller()
@@ -66,17 +66,17 @@ impl Pod {
         Some(Self {
             key: object.key(),
             node: node.machine.name.clone(),
-            behaviour: Behaviour::rejecting(&core, "", ""),
-            life,
+            behaviour: PodBehaviour::rejecting(&core, "", ""),
+            lifecycle,
             object: core,
             earlier: earlier.copied().unwrap_or_default(),
             counted: false,
-            acts: Vec::new(),
+            running_tasks: Vec::new(),
             seen: seen(object),
         })
     }
 
-    /// Whether nothing has changed for the kubelet.
+    /// Whether the change does not concern the kubelet.
     pub(super) fn is_same(&self, object: &Object) -> bool {
         self.seen == seen(object)
     }
@@ -89,8 +89,8 @@ impl Pod {
         }
     }
 
-    /// Works out how the pod behaves.
-    pub(super) fn steer(&mut self, node: &Node, habits: &Habits) {
+    /// Resolves the behaviour of the pod.
+    pub(super) fn steer(&mut self, node: &Node, default_behaviour: &DefaultBehaviour) {
         let of_refit = self
             .object
             .metadata
@@ -98,26 +98,25 @@ impl Pod {
             .as_ref()
             .is_some_and(|labels| labels.contains_key(LABEL_CONTROLLER));
         let waits = ContainerStart::render(&self.object, "prepare", 0)
-            .is_some_and(|start| super::prepare::dependency(&start).is_some());
+            .is_some_and(|start| super::prepare::of(&start).is_some());
         let acted =
             |name: &str| of_refit && (matches!(name, "cordon" | "drain") || waits && name == "prepare");
-        let layers = [&node.steering, &habits.steering];
-        let resolved = Behaviour::resolve(&self.object, &layers, &habits.defaults, &acted);
+        let layers = [&node.steering, &default_behaviour.steering];
+        let resolved = PodBehaviour::resolve(&self.object, &layers, &default_behaviour.defaults, &acted);
         self.behaviour = match resolved {
             Ok(behaviour) => behaviour.after_earlier_pods(self.earlier),
             Err(error) => {
                 tracing::error!(pod = &*self.key.name, %error, "a pod cannot be steered like that");
-                Behaviour::rejecting(&self.object, "InvalidSteering", &error.to_string())
+                PodBehaviour::rejecting(&self.object, "InvalidSteering", &error.to_string())
             }
         };
     }
 
-    /// The act of a container.
-    pub(super) fn act(&mut self, started: &Started) -> Option<&mut Act> {
-        self.acts.iter_mut().find(|act| act.started == *started)
+    /// The running task of a container.
+    pub(super) fn running_task(&mut self, started: &ContainerAttempt) -> Option<&mut RunningTask> {
+        self.running_tasks.iter_mut().find(|act| act.started == *started)
     }
 
-    /// UID of its owner.
     pub(super) fn owner(&self) -> &str {
         let owners = self.object.metadata.owner_references.iter().flatten();
         let in_charge = owners.into_iter().find(|one| one.controller == Some(true));

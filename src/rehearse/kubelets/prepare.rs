@@ -1,57 +1,97 @@
-//! `prepare` as the images of K3s and RKE2 have it: `args: ["prepare", "<plan>"]` waits until no node is applying that Plan
-//! and all nodes of the control plane run the version. It asks every five seconds, for ever.
+//! `prepare <plan>` as the entrypoint of the K3s and RKE2 upgrade images runs it (`scripts/upgrade.sh` of
+//! k3s-io/k3s-upgrade and rancher/rke2-upgrade): polls every five seconds, without a limit, until the Plan exists, no
+//! node is applying it, and all control-plane nodes run the version.
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use tokio::time::sleep;
 
-use super::act::Errand;
-use crate::api::names::ENV_PLAN_LATEST_VERSION;
+use super::container_task::ContainerTask;
+use crate::api::names::{ENV_PLAN_LATEST_VERSION, LABEL_PLAN};
+use crate::api::prepare::Prepare;
 use crate::rehearse::cluster::Cluster;
+use crate::rehearse::journal::JournalEvent;
 use crate::rehearse::json::Value;
-use crate::rehearse::podlife::{ContainerStart, STEERING_PREFIX};
+use crate::rehearse::pod_lifecycle::{ContainerStart, Exit, STEERING_PREFIX};
 use crate::rehearse::resources::Kind;
+use crate::rehearse::upgrade_script::PrepareWait;
 
-/// How often it asks.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_secs(5);
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+const WITHOUT_PLAN: &str = "`prepare` of this image exits with 1 without the name of a Plan: write args: [prepare, \
+                            <Plan of the control-plane nodes>]";
 
-/// The Plan that a container waits for.
-pub(super) fn dependency(start: &ContainerStart) -> Option<&str> {
-    let is_one = start.name == "prepare" && start.command.is_empty();
-    match start.args.as_slice() {
-        [first, plan, ..] if is_one && first == "prepare" => Some(plan),
-        _ => None,
+/// The `prepare` that a container runs, if it does.
+pub(super) fn of(start: &ContainerStart) -> Option<Prepare> {
+    let parsed = Prepare::parse(&start.image, &start.command, &start.args);
+    parsed.filter(|prepare| start.name == "prepare" && *prepare != Prepare::Upgrades)
+}
+
+/// Runs the container.
+pub(super) async fn run(cluster: &Cluster, task: &ContainerTask, prepare: &Prepare) -> Exit {
+    match prepare {
+        Prepare::WaitsFor(plan) => {
+            wait(cluster, task, plan).await;
+            Exit::default()
+        }
+        Prepare::Upgrades => Exit::default(),
+        Prepare::WithoutPlan => Exit {
+            code: 1,
+            message: Some(WITHOUT_PLAN.to_owned()),
+        },
     }
 }
 
-/// Waits for the Plan, and then takes the time that is assumed.
-pub(super) async fn wait(cluster: &Cluster, errand: &Errand, plan: &str) {
-    let namespace = cluster.with(|state| {
-        let pod = state.store.find(&errand.pod_uid);
-        pod.map(|(_, key)| key.namespace.to_string()).unwrap_or_default()
+/// Waits for the Plan, and then for the assumed duration.
+async fn wait(cluster: &Cluster, task: &ContainerTask, awaited: &str) {
+    let (namespace, plan) = cluster.with(|state| {
+        let key = state.store.find(&task.pod_uid).map(|(_, key)| key);
+        let pod = key.and_then(|key| state.store.get(Kind::Pod, key));
+        let plan = pod.and_then(|pod| pod.label(LABEL_PLAN));
+        let namespace = key.map(|key| key.namespace.to_string());
+        (namespace.unwrap_or_default(), plan.unwrap_or_default().to_owned())
     });
-    let version = errand.start.env.get(ENV_PLAN_LATEST_VERSION);
+    let version = task.start.env.get(ENV_PLAN_LATEST_VERSION);
     let version = version.map(String::as_str).unwrap_or_default();
     let mut control: Vec<String> = Vec::new();
-    while is_applying(cluster, &namespace, plan) || !is_upgraded(cluster, &mut control, version) {
+    let mut known: Option<PrepareWait> = None;
+    loop {
+        let wait =
+            plan_wait(cluster, &namespace, awaited).or_else(|| version_wait(cluster, &mut control, version));
+        if wait != known {
+            cluster.with(|state| {
+                state.append_journal(JournalEvent::Prepare {
+                    node: task.node.clone(),
+                    plan: plan.clone(),
+                    wait: wait.clone(),
+                });
+            });
+        }
+        if wait.is_none() {
+            break;
+        }
+        known = wait;
         sleep(PAUSE).await;
     }
-    sleep(own_time(cluster, &errand.node)).await;
+    sleep(own_time(cluster, &task.node)).await;
 }
 
-/// A Plan that is not there is not applying.
-fn is_applying(cluster: &Cluster, namespace: &str, plan: &str) -> bool {
-    let plan = cluster.get(Kind::Plan, namespace, plan);
-    let applying = plan
-        .as_ref()
-        .and_then(|plan| plan["status"]["applying"].as_array());
-    applying.is_some_and(|nodes| !nodes.is_empty())
+/// Why the script still waits for the Plan.
+fn plan_wait(cluster: &Cluster, namespace: &str, name: &str) -> Option<PrepareWait> {
+    let plan = name.to_owned();
+    let Some(stored) = cluster.get(Kind::Plan, namespace, name) else {
+        return Some(PrepareWait::PlanMissing { plan });
+    };
+    let is_applying = stored["status"]["applying"]
+        .as_array()
+        .is_some_and(|nodes| !nodes.is_empty());
+    is_applying.then_some(PrepareWait::PlanApplying { plan })
 }
 
-/// Whether there are nodes of the control plane, and all run the version. Which nodes those are is found out once.
-fn is_upgraded(cluster: &Cluster, control: &mut Vec<String>, version: &str) -> bool {
+/// Why the script still waits for the control plane. Like the script, this reads the list of its nodes once.
+fn version_wait(cluster: &Cluster, control: &mut Vec<String>, version: &str) -> Option<PrepareWait> {
     cluster.with(|state| {
         if control.is_empty() {
             let nodes = state.all(Kind::Node);
@@ -59,17 +99,23 @@ fn is_upgraded(cluster: &Cluster, control: &mut Vec<String>, version: &str) -> b
             let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             *control = nodes.map(name).collect();
         }
-        let runs_it = |name: &String| {
+        if control.is_empty() {
+            return Some(PrepareWait::NoControlPlane);
+        }
+        control.iter().find_map(|name| {
             let kubelet = state
                 .get(Kind::Node, "", name)
-                .and_then(|node| node["status"]["nodeInfo"]["kubeletVersion"].as_str());
-            kubelet.is_none_or(|kubelet| kubelet.replace('+', "-") == version)
-        };
-        !control.is_empty() && control.iter().all(runs_it)
+                .and_then(|node| node["status"]["nodeInfo"]["kubeletVersion"].as_str())?;
+            (kubelet.replace('+', "-") != version).then(|| PrepareWait::VersionDiffers {
+                wanted: version.to_owned(),
+                node: name.clone(),
+                kubelet: kubelet.to_owned(),
+            })
+        })
     })
 }
 
-/// How long it takes beside the waiting, as the node is steered.
+/// The assumed duration of `prepare` on this node after the wait.
 fn own_time(cluster: &Cluster, node: &str) -> Duration {
     let key = format!("{STEERING_PREFIX}prepare.run-delay");
     let node = cluster.get(Kind::Node, "", node);

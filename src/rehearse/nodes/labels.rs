@@ -1,47 +1,52 @@
-//! Which labels nodes need so that Plans select them: requirements are gathered per Plan, and Plans whose wishes go together
-//! share their nodes.
+//! Computes the labels that nodes need so that Plans select them. Requirements are collected for each Plan, and Plans
+//! with compatible requirements share nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Asks, CONTROL_ROLES, WORKER_ROLE};
+use super::distribution::{Roles, is_role};
+use super::{CONTROL_PLANE, MASTER, PlanSelector, WORKER};
 use crate::api::names::LABEL_HOSTNAME;
 use crate::api::selector::Selector;
 
-/// What a label is to be; nothing where it must not be there.
+/// Wanted labels; `None` means that the label must be absent.
 pub(super) type Profile = BTreeMap<String, Option<String>>;
 
-/// Values for a label that only has to be there, best first.
+/// Values for a label that must exist, best first.
 const PLAIN_VALUES: [&str; 5] = ["enabled", "true", "yes", "on", "1"];
 
-/// What a node is for.
+/// The class of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum NodeRole {
     Control,
+    /// A dedicated etcd node.
+    Etcd,
     Worker,
 }
 
-impl Class {
+impl NodeRole {
+    pub(super) const ALL: [Self; 3] = [Self::Control, Self::Etcd, Self::Worker];
+
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Control => "control-plane nodes",
+            Self::Etcd => "etcd nodes",
             Self::Worker => "workers",
         }
     }
 }
 
-/// What a selector says of one label.
+/// The requirements of a selector for one label.
 #[derive(Clone, Debug, Default)]
-struct Requirement {
-    /// It is one of these.
-    one_of: Option<Vec<String>>,
-    /// It is none of these, or not there.
-    none_of: BTreeSet<String>,
+pub(super) struct Requirement {
+    pub(super) one_of: Option<Vec<String>>,
+    /// Excluded values; the label may also be absent.
+    pub(super) none_of: BTreeSet<String>,
     exists: bool,
     absent: bool,
 }
 
 impl Requirement {
-    fn is_one_of(&mut self, values: impl IntoIterator<Item = String>) {
+    fn restrict_to(&mut self, values: impl IntoIterator<Item = String>) {
         let values: Vec<String> = values.into_iter().collect();
         self.one_of = Some(match self.one_of.take() {
             None => values,
@@ -49,154 +54,208 @@ impl Requirement {
         });
     }
 
-    /// Values that fulfil it, where it is to be there.
-    fn values(&self) -> Vec<String> {
+    /// Whether the label must exist.
+    pub(super) fn is_positive(&self) -> bool {
+        self.exists || self.one_of.is_some()
+    }
+
+    /// Whether the label must be absent, or must not have its usual value.
+    pub(super) fn is_negative(&self) -> bool {
+        !self.is_positive() && (self.absent || !self.none_of.is_empty())
+    }
+
+    /// The first value that is named and allowed.
+    pub(super) fn first_value(&self) -> Option<String> {
+        let values = self.one_of.iter().flatten();
+        values
+            .into_iter()
+            .find(|value| !self.none_of.contains(*value))
+            .cloned()
+    }
+
+    /// Whether a label with this value, or its absence, satisfies the requirement.
+    fn holds(&self, value: Option<&String>) -> bool {
+        match value {
+            None => !self.is_positive(),
+            Some(value) => {
+                !self.absent
+                    && !self.none_of.contains(value)
+                    && self.one_of.as_ref().is_none_or(|values| values.contains(value))
+            }
+        }
+    }
+
+    /// Values that satisfy the requirement.
+    fn values(&self, best: Option<&str>) -> Vec<String> {
         let allowed = |value: &String| !self.none_of.contains(value);
         match &self.one_of {
             Some(values) => values.iter().filter(|value| allowed(value)).cloned().collect(),
-            None => PLAIN_VALUES
-                .map(str::to_owned)
+            None => best
                 .into_iter()
+                .chain(PLAIN_VALUES)
+                .map(str::to_owned)
                 .filter(allowed)
                 .collect(),
         }
     }
 
-    /// What the label has to be: nothing where it does not matter, `None` where nothing can fulfil it.
-    fn wish(&self) -> Option<Wish> {
+    /// The wanted label; `None` if the requirement cannot be satisfied.
+    fn wish(&self, best: Option<&str>) -> Option<WantedLabel> {
         match (self.exists || self.one_of.is_some(), self.absent) {
             (true, true) => None,
-            (false, true) => Some(Wish::Absent),
-            (false, false) => Some(Wish::Any),
-            (true, false) => self.values().into_iter().next().map(Wish::Value),
+            (false, true) => Some(WantedLabel::Absent),
+            (false, false) => Some(WantedLabel::Any),
+            (true, false) => self.values(best).into_iter().next().map(WantedLabel::Value),
         }
     }
 }
 
-enum Wish {
+enum WantedLabel {
     Any,
     Absent,
     Value(String),
 }
 
-fn requirements(plan: &Asks<'_>) -> BTreeMap<String, Requirement> {
+pub(super) fn requirements(plan: &PlanSelector<'_>) -> BTreeMap<String, Requirement> {
     let mut all: BTreeMap<String, Requirement> = BTreeMap::new();
     let Some(selector) = plan.selector else {
         return all;
     };
     for (key, value) in selector.match_labels.iter().flatten() {
-        all.entry(key.clone()).or_default().is_one_of([value.clone()]);
+        all.entry(key.clone()).or_default().restrict_to([value.clone()]);
     }
     for expression in selector.match_expressions.iter().flatten() {
         let one = all.entry(expression.key.clone()).or_default();
         let values = expression.values.iter().flatten().cloned();
         match expression.operator.as_str() {
-            "In" => one.is_one_of(values),
+            "In" => one.restrict_to(values),
             "NotIn" => one.none_of.extend(values),
             "Exists" => one.exists = true,
             "DoesNotExist" => one.absent = true,
-            _ => {} // no selector, which is told of elsewhere
+            _ => {} // an invalid selector, which is reported elsewhere
         }
     }
     all
 }
 
-/// Why no node at all can be selected.
-pub(super) fn contradiction(plan: &Asks<'_>) -> Option<String> {
+/// Why no node can be selected.
+pub(super) fn contradiction(plan: &PlanSelector<'_>) -> Option<String> {
     if plan.selector.is_none() {
         return Some("it has no spec.nodeSelector".to_owned());
     }
     let all = requirements(plan);
-    let (key, _) = all.iter().find(|(_, one)| one.wish().is_none())?;
+    let (key, _) = all.iter().find(|(_, one)| one.wish(None).is_none())?;
     Some(format!("its spec.nodeSelector contradicts itself about {key}"))
 }
 
 /// Hostnames that a Plan names.
-pub(super) fn hostnames(plan: &Asks<'_>) -> Vec<String> {
+pub(super) fn hostnames(plan: &PlanSelector<'_>) -> Vec<String> {
     let all = requirements(plan);
     let named = all.get(LABEL_HOSTNAME).filter(|one| one.one_of.is_some());
-    named.map(Requirement::values).unwrap_or_default()
+    named.map(|one| one.values(None)).unwrap_or_default()
 }
 
-fn is_role(key: &str) -> bool {
-    CONTROL_ROLES.contains(&key) || key == WORKER_ROLE
-}
-
-/// Whether a node of these labels has the roles that the Plan asks for.
-fn has_roles(all: &BTreeMap<String, Requirement>, labels: &BTreeMap<String, String>) -> bool {
-    let mut roles = all.iter().filter(|(key, _)| is_role(key));
-    roles.all(|(key, one)| match labels.get(key) {
-        None => !one.exists && one.one_of.is_none(),
-        // What stands behind a role says nothing; each distribution writes another word.
-        Some(_) => !one.absent,
+/// Whether nodes of a class have the required roles, or may get them.
+fn has_roles(all: &BTreeMap<String, Requirement>, roles: &Roles, role: NodeRole) -> bool {
+    let labels = roles.labels(role);
+    let is_for_control = [CONTROL_PLANE, MASTER]
+        .iter()
+        .any(|role| all.get(*role).is_some_and(Requirement::is_positive));
+    let mut asked = all.iter().filter(|(key, _)| is_role(key));
+    asked.all(|(key, one)| match labels.get(key) {
+        // Servers may also be workers if a Plan requires both roles.
+        None if key == WORKER && role == NodeRole::Control => is_for_control || one.holds(None),
+        None => one.holds(None),
+        // No distribution sets the role, so people did, with any value.
+        Some(value) if !roles.is_given(key) && one.is_positive() => {
+            one.first_value().is_some() || one.holds(Some(value))
+        }
+        Some(value) => one.holds(Some(value)),
     })
 }
 
-/// For which of the two kinds of nodes a Plan is first of all.
-pub(super) fn class_of(plan: &Asks<'_>, base: &dyn Fn(Class) -> BTreeMap<String, String>) -> Class {
+/// The main class of nodes of a Plan.
+pub(super) fn role_of(plan: &PlanSelector<'_>, roles: &Roles) -> NodeRole {
     let all = requirements(plan);
-    if has_roles(&all, &base(Class::Control)) && !has_roles(&all, &base(Class::Worker)) {
-        Class::Control
-    } else {
-        Class::Worker
+    let fits = |role| has_roles(&all, roles, role);
+    match (
+        fits(NodeRole::Worker),
+        fits(NodeRole::Control),
+        fits(NodeRole::Etcd),
+    ) {
+        (false, true, _) => NodeRole::Control,
+        (false, false, true) if roles.has_etcd_nodes() => NodeRole::Etcd,
+        _ => NodeRole::Worker,
     }
 }
 
-/// The kinds of nodes that there have to be among those of a class, so that each Plan that is for them selects some. Plans
-/// whose wishes go together share a kind.
-pub(super) fn profiles(class: Class, plans: &[Asks<'_>], base: &BTreeMap<String, String>) -> Vec<Profile> {
-    let other = super::base(match class {
-        Class::Control => Class::Worker,
-        Class::Worker => Class::Control,
-    });
+/// The label profiles needed among the nodes of a class, so that each Plan for the class selects some. Plans with
+/// compatible requirements share a profile.
+pub(super) fn profiles(
+    role: NodeRole,
+    plans: &[PlanSelector<'_>],
+    base: &BTreeMap<String, String>,
+    roles: &Roles,
+) -> Vec<Profile> {
     let mut wants: Vec<(Profile, Selector)> = Vec::new();
     for plan in plans.iter().filter(|plan| contradiction(plan).is_none()) {
         let all = requirements(plan);
-        let fits = has_roles(&all, base);
-        // What is for neither kind, such as etcd nodes beside the control plane, becomes a kind of workers.
-        if !fits && (class == Class::Control || has_roles(&all, &other)) {
+        let fits = has_roles(&all, roles, role);
+        if !fits && (role != NodeRole::Worker || is_elsewhere(&all, roles)) {
             continue;
         }
         let Ok(mut selector) = Selector::new(plan.selector) else {
             continue;
         };
         if all.contains_key(LABEL_HOSTNAME) {
-            // Names are given one by one, and are no kind of nodes.
+            // Hostnames are assigned one by one, without a profile.
             selector = Selector::everything();
         }
-        wants.push((wishes(&all, base, fits), selector));
+        wants.push((wishes(&all, base, fits, roles), selector));
     }
-    let mut kinds: Vec<Kind> = Vec::new();
+    let mut kinds: Vec<ProfileGroup> = Vec::new();
     for (wishes, selector) in &wants {
-        if !kinds.iter_mut().any(|kind| kind.takes(base, wishes, selector)) {
-            kinds.push(Kind {
+        if !kinds.iter_mut().any(|kind| kind.try_add(base, wishes, selector)) {
+            kinds.push(ProfileGroup {
                 profile: wishes.clone(),
                 selectors: vec![selector.clone()],
             });
         }
     }
-    // Each Plan is for all nodes that it can be for, and not only for the first kind of them.
+    // A Plan applies to all profiles that it can, not only to the first one.
     for kind in &mut kinds {
         for (wishes, selector) in &wants {
-            kind.takes(base, wishes, selector);
+            kind.try_add(base, wishes, selector);
         }
     }
     kinds.into_iter().map(|kind| kind.profile).collect()
 }
 
-/// A kind of nodes, and the Plans that select them.
-struct Kind {
+/// Whether a Plan requires roles that workers do not have: other nodes have them, or no node of this distribution can.
+/// A Plan for neither gets a profile of workers.
+fn is_elsewhere(all: &BTreeMap<String, Requirement>, roles: &Roles) -> bool {
+    if has_roles(all, roles, NodeRole::Control)
+        || (roles.has_etcd_nodes() && has_roles(all, roles, NodeRole::Etcd))
+    {
+        return true;
+    }
+    all.iter()
+        .any(|(key, one)| roles.is_given(key) && one.is_positive())
+}
+
+/// A profile, and the Plans that select it.
+struct ProfileGroup {
     profile: Profile,
     selectors: Vec<Selector>,
 }
 
-impl Kind {
-    /// Has the nodes selected by one more Plan, where that goes together with the others.
-    fn takes(&mut self, base: &BTreeMap<String, String>, wishes: &Profile, selector: &Selector) -> bool {
+impl ProfileGroup {
+    /// Adds a Plan to the profile, if the requirements are compatible.
+    fn try_add(&mut self, base: &BTreeMap<String, String>, wishes: &Profile, selector: &Selector) -> bool {
         let Some(merged) = merge(&self.profile, wishes) else {
             return false;
         };
-        let worn = wear(base, &merged);
+        let worn = apply_profile(base, &merged);
         let all_match = self
             .selectors
             .iter()
@@ -210,43 +269,41 @@ impl Kind {
     }
 }
 
-/// What a Plan wants that a node of this class does not have yet.
-fn wishes(all: &BTreeMap<String, Requirement>, base: &BTreeMap<String, String>, roles_fit: bool) -> Profile {
+/// Labels that a Plan requires and a node of this class lacks.
+fn wishes(
+    all: &BTreeMap<String, Requirement>,
+    base: &BTreeMap<String, String>,
+    roles_fit: bool,
+    roles: &Roles,
+) -> Profile {
     let mut wishes = Profile::new();
     for (key, one) in all {
         if key == LABEL_HOSTNAME {
             continue;
         }
         let has = base.get(key);
-        let fulfilled = match has {
-            Some(value) => {
-                !one.absent
-                    && !one.none_of.contains(value)
-                    && one.one_of.as_ref().is_none_or(|values| values.contains(value))
-            }
-            None => !one.exists && one.one_of.is_none(),
-        };
+        let fulfilled = one.holds(has);
         if fulfilled && (roles_fit || !is_role(key)) {
             continue;
         }
-        match one.wish() {
-            Some(Wish::Value(value)) => {
+        match one.wish(roles.plain_value(key)) {
+            Some(WantedLabel::Value(value)) => {
                 wishes.insert(key.clone(), Some(value));
             }
-            Some(Wish::Absent) => {
+            Some(WantedLabel::Absent) => {
                 wishes.insert(key.clone(), None);
             }
-            // The value that the node has by itself is one that the Plan does not want.
-            Some(Wish::Any) if has.is_some() && !fulfilled => {
+            // The Plan excludes the node's own value.
+            Some(WantedLabel::Any) if has.is_some() && !fulfilled => {
                 wishes.insert(key.clone(), None);
             }
-            Some(Wish::Any) | None => {}
+            Some(WantedLabel::Any) | None => {}
         }
     }
     wishes
 }
 
-/// Both, where they do not contradict each other.
+/// Both profiles together, unless they conflict.
 fn merge(one: &Profile, other: &Profile) -> Option<Profile> {
     let mut merged = one.clone();
     for (key, value) in other {
@@ -260,7 +317,7 @@ fn merge(one: &Profile, other: &Profile) -> Option<Profile> {
     Some(merged)
 }
 
-fn wear(base: &BTreeMap<String, String>, profile: &Profile) -> BTreeMap<String, String> {
+fn apply_profile(base: &BTreeMap<String, String>, profile: &Profile) -> BTreeMap<String, String> {
     let mut labels = base.clone();
     for (key, value) in profile {
         match value {

@@ -7,17 +7,18 @@ fn selector(yaml: &str) -> LabelSelector {
     serde_saphyr::from_str(yaml).unwrap()
 }
 
-/// Names of the nodes that each of the selectors selects, of so many.
+/// Names of the nodes that each selector selects.
 fn selected(count: usize, selectors: &[&str]) -> (Generated, Vec<Vec<String>>) {
     let selectors: Vec<LabelSelector> = selectors.iter().map(|yaml| selector(yaml)).collect();
-    let asks: Vec<Asks<'_>> = selectors
+    let selector: Vec<PlanSelector<'_>> = selectors
         .iter()
-        .map(|selector| Asks {
+        .map(|selector| PlanSelector {
             plan: "plan",
             selector: Some(selector),
+            ..PlanSelector::default()
         })
         .collect();
-    let generated = generate(count, &asks);
+    let generated = generate(count, &selector, None);
     assert_eq!(generated.nodes.len(), count);
     let names: BTreeSet<&str> = generated
         .nodes
@@ -42,22 +43,139 @@ const AGENTS: &str = "matchExpressions: [{key: node-role.kubernetes.io/control-p
                       k3s-upgrade, operator: Exists}]";
 
 #[test]
-fn servers_and_agents_are_told_apart_and_opt_in() {
+fn servers_and_agents_have_their_own_roles_and_opt_in_labels() {
     let (generated, all) = selected(12, &[SERVERS, AGENTS]);
     assert_eq!(all[0], ["control-1", "control-2", "control-3"]);
     assert_eq!(all[1].len(), 9);
     assert_eq!(
         generated.assumed,
         [
-            "3 control-plane nodes and 9 workers in 3 zones, Linux, kubelet v1.33.5",
-            "label k3s-upgrade=enabled on 9 nodes, which a Plan asks for",
-            "label k3s-upgrade=true on 3 nodes, which a Plan asks for",
+            "3 control-plane nodes and 9 workers in 3 zones, Linux, kubelet v1.33.5 (change it with --kubelet)",
+            "control-plane nodes have the roles control-plane=\"true\", etcd=\"true\", master=\"true\"",
+            "label k3s-upgrade=enabled on 9 nodes, which a Plan selects",
+            "label k3s-upgrade=true on 3 nodes, which a Plan selects",
         ]
     );
 }
 
+const CONTROL: [&str; 3] = ["control-1", "control-2", "control-3"];
+
+fn role(role: &str, operator: &str, values: &str) -> String {
+    format!(
+        "matchExpressions: [{{key: node-role.kubernetes.io/{role}, operator: {operator}, values: [{values}]}}]"
+    )
+}
+
+/// Each pair selects all servers and all agents, whatever the value of the role.
 #[test]
-fn plans_that_cannot_have_the_same_nodes_share_them() {
+fn roles_with_a_value_tell_servers_from_agents() {
+    for key in ["control-plane", "master", "etcd"] {
+        for value in ["'true'", "''", "'yes'"] {
+            let (servers, agents) = (role(key, "In", value), role(key, "NotIn", value));
+            for (first, second) in [(&servers, &agents), (&agents, &servers)] {
+                let (_, all) = selected(12, &[first, second]);
+                let (of_servers, of_agents) = if first == &servers { (0, 1) } else { (1, 0) };
+                assert_eq!(all[of_servers], CONTROL, "{first} {second}");
+                assert_eq!(all[of_agents].len(), 9, "{first} {second}: {all:?}");
+                assert!(
+                    all[of_agents].iter().all(|node| node.starts_with("node-")),
+                    "{all:?}"
+                );
+            }
+            let (_, all) = selected(12, &[&agents]);
+            assert_eq!(all[0].len(), 9, "{agents} alone: {all:?}");
+        }
+    }
+    let (_, all) = selected(
+        12,
+        &[
+            &role("control-plane", "In", "'true', ''"),
+            &role("worker", "In", "worker"),
+        ],
+    );
+    assert_eq!(all[0], CONTROL);
+    assert_eq!(all[1].len(), 9, "{all:?}");
+    let (_, all) = selected(
+        12,
+        &[
+            "matchLabels: {node-role.kubernetes.io/worker: 'true'}",
+            &role("worker", "NotIn", "'true'"),
+        ],
+    );
+    assert_eq!(
+        (all[0].len(), all[1].as_slice()),
+        (9, &CONTROL.map(str::to_owned)[..])
+    );
+}
+
+#[test]
+fn roles_have_the_values_of_the_distribution() {
+    let servers = selector("matchLabels: {node-role.kubernetes.io/control-plane: 'true'}");
+    let agents =
+        selector("matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]");
+    let label = |generated: &Generated, node: usize, role: &str| {
+        let label =
+            generated.nodes[node]["metadata"]["labels"].get(&format!("node-role.kubernetes.io/{role}"));
+        label.and_then(Value::as_str).map(str::to_owned)
+    };
+    let roles = |image: &'static str, version: Option<&'static str>| {
+        let selector = [&servers, &agents].map(|selector| PlanSelector {
+            plan: "plan",
+            selector: Some(selector),
+            image,
+            version,
+            ..PlanSelector::default()
+        });
+        let generated = generate(7, &selector, None);
+        let of_control = ["control-plane", "etcd", "master"].map(|role| label(&generated, 0, role));
+        assert_eq!(
+            label(&generated, 6, "worker"),
+            None,
+            "agents have no role by themselves"
+        );
+        let kubelet = generated.nodes[0]["status"]["nodeInfo"]["kubeletVersion"].as_str();
+        (of_control, kubelet.unwrap().to_owned())
+    };
+    let is_true = || Some("true".to_owned());
+    let servers_of_rancher = [is_true(), is_true(), is_true()];
+    assert_eq!(
+        roles("rancher/k3s-upgrade", Some("v1.34.1+k3s1")),
+        (servers_of_rancher.clone(), "v1.33.5+k3s1".to_owned())
+    );
+    assert_eq!(
+        roles(
+            "registry.example.com/rancher/rke2-upgrade:v1.33.4-rke2r1",
+            Some("v1.33.4+rke2r1")
+        ),
+        (servers_of_rancher.clone(), "v1.32.0+rke2r1".to_owned())
+    );
+    assert_eq!(
+        roles("example.com/any", Some("v1.36.2-k3s1")),
+        (servers_of_rancher, "v1.35.0+k3s1".to_owned())
+    );
+    assert_eq!(
+        roles("example.com/kubeadm-upgrade", Some("v1.34.0")).0,
+        [Some(String::new()), None, None],
+        "what kubeadm does not give, no node has"
+    );
+}
+
+#[test]
+fn nodes_for_etcd_alone_are_made_where_a_plan_is_for_them() {
+    let etcd = "matchExpressions: [{key: node-role.kubernetes.io/etcd, operator: Exists}, {key: \
+                node-role.kubernetes.io/control-plane, operator: DoesNotExist}]";
+    let servers = "matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: In, values: ['true']}, {key: \
+                   node-role.kubernetes.io/etcd, operator: DoesNotExist}]";
+    let agents = "matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}, {key: \
+                  node-role.kubernetes.io/etcd, operator: NotIn, values: ['true']}]";
+    let (_, all) = selected(12, &[etcd, servers, agents]);
+    assert_eq!(all[0], ["etcd-1", "etcd-2", "etcd-3"]);
+    assert_eq!(all[1], CONTROL);
+    assert_eq!(all[2].len(), 6);
+}
+
+#[test]
+fn plans_with_exclusive_selectors_share_the_nodes() {
     let (_, all) = selected(
         12,
         &[
@@ -74,7 +192,7 @@ fn plans_that_cannot_have_the_same_nodes_share_them() {
 }
 
 #[test]
-fn a_plan_is_for_all_nodes_that_it_can_be_for() {
+fn a_plan_selects_all_nodes_that_it_can_select() {
     let (_, all) = selected(
         9,
         &[
@@ -87,7 +205,7 @@ fn a_plan_is_for_all_nodes_that_it_can_be_for() {
 }
 
 #[test]
-fn names_and_zones_that_a_plan_asks_for_are_given() {
+fn nodes_have_the_names_and_zones_that_a_plan_asks_for() {
     let (generated, all) = selected(
         6,
         &[
@@ -101,7 +219,7 @@ fn names_and_zones_that_a_plan_asks_for_are_given() {
     assert!(
         generated
             .assumed
-            .contains(&"nodes have the names that Plans ask for: db-7".to_owned()),
+            .contains(&"nodes have the names that Plans select: db-7".to_owned()),
         "{:?}",
         generated.assumed
     );
@@ -123,20 +241,21 @@ fn roles_that_no_node_has_become_nodes_of_their_own() {
 }
 
 #[test]
-fn a_selector_that_selects_nothing_is_told() {
+fn a_selector_that_can_select_nothing_is_reported() {
     let yaml = "matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]";
     let (generated, all) = selected(3, &[yaml]);
     assert_eq!(all, [[""; 0]; 1]);
     assert_eq!(
-        generated.assumed[1],
+        generated.assumed[2],
         "Plan plan selects no node at all: its spec.nodeSelector contradicts itself about a"
     );
-    let none = Asks {
+    let none = PlanSelector {
         plan: "p",
         selector: None,
+        ..PlanSelector::default()
     };
     assert_eq!(
-        generate(3, &[none]).assumed[1],
+        generate(3, &[none], None).assumed[2],
         "Plan p selects no node at all: it has no spec.nodeSelector"
     );
 }

@@ -1,12 +1,12 @@
-//! What runs on nodes that nobody has: some applications with their disruption budgets, and what is on every node.
+//! Workloads of generated nodes: applications with disruption budgets, and a DaemonSet.
 
 use crate::rehearse::json::{Value, json};
 
-/// How many nodes one set of applications is for: more nodes have more applications, not larger ones.
+/// Number of nodes per set of applications: more nodes have more applications, not larger ones.
 const NODES_PER_SET: usize = 20;
 
-/// Applications for so many nodes, and a DaemonSet with a pod on each of the named ones. The owner of those pods has no UID
-/// yet: whoever puts them there fills it in.
+/// Applications for so many nodes, and a DaemonSet with a pod on each named node. The caller sets the owner UID of
+/// those pods.
 pub fn workloads(nodes: &[String], grace_seconds: i64) -> Vec<Value> {
     let mut all = Vec::new();
     application(
@@ -56,8 +56,8 @@ pub fn workloads(nodes: &[String], grace_seconds: i64) -> Vec<Value> {
     all
 }
 
-/// What was assumed of them.
-pub(crate) fn told(nodes: usize) -> String {
+/// Describes the assumed workloads.
+pub(crate) fn describe(nodes: usize) -> String {
     let sets = nodes.div_ceil(NODES_PER_SET);
     let times = if sets > 1 {
         format!(", {sets} times")

@@ -1,39 +1,30 @@
-//! What objects say of a roll-out.
+//! Reads facts about a roll-out from objects.
 
+use crate::api::ConditionType;
 use crate::api::names::{ANNOTATION_NODE_NAME, LABEL_CONTROLLER, LABEL_PLAN};
 use crate::rehearse::json::Value;
 use crate::rehearse::store::Object;
 
-/// The Plan that a `prepare` container waits for, as those of K3s and RKE2 do: `args: ["prepare", "<plan>"]`.
-pub fn dependency(prepare: &Value) -> Option<String> {
-    let args = prepare["args"].as_array()?;
-    let has_command = prepare["command"]
-        .as_array()
-        .is_some_and(|command| !command.is_empty());
-    match args.as_slice() {
-        [first, plan, ..] if first == "prepare" && !has_command => plan.as_str().map(str::to_owned),
-        _ => None,
-    }
-}
-
-/// Whether a Plan says that nothing is left to do, and means its newest spec.
+/// Whether a Plan is complete at its current generation.
 pub fn is_complete(plan: &Value) -> bool {
     let status = &plan["status"];
-    let holds = |type_: &str| {
+    let holds = |type_: ConditionType| {
         let conditions = status["conditions"].as_array();
         conditions
             .into_iter()
             .flatten()
-            .any(|one| one["type"] == type_ && one["status"] == "True")
+            .any(|one| one["type"] == type_.name() && one["status"] == "True")
     };
-    status["observedGeneration"] == plan["metadata"]["generation"] && holds("Complete") && holds("Validated")
+    status["observedGeneration"] == plan["metadata"]["generation"]
+        && holds(ConditionType::Complete)
+        && holds(ConditionType::Validated)
 }
 
 pub(super) fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// Plan and node of a Job of refit's.
+/// Plan and node of a Job.
 pub(super) fn of_plan(job: &Object) -> Option<(String, String)> {
     job.label(LABEL_CONTROLLER)?;
     let node = job.value["metadata"]["annotations"][ANNOTATION_NODE_NAME].as_str()?;
@@ -60,7 +51,7 @@ pub(super) fn has_succeeded(pod: &Object, container: &str) -> bool {
     terminated(pod, container).is_some_and(|ended| ended["exitCode"] == 0)
 }
 
-/// The value of a variable of a container.
+/// The value of a container's variable.
 pub(super) fn environment(pod: &Object, container: &str, variable: &str) -> Option<String> {
     let spec = &pod.value["spec"];
     let mut all = spec["initContainers"]

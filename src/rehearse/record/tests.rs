@@ -7,14 +7,14 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_603_600 + second).unwrap()
 }
 
-/// What a recorder sees, one change after the other.
-struct Story {
+/// A recorder, and changes for it.
+struct RecorderFixture {
     recorder: Recorder,
     version: u64,
     effects: Vec<Effect>,
 }
 
-impl Story {
+impl RecorderFixture {
     fn new() -> Self {
         Self {
             recorder: Recorder::new(at(0)),
@@ -23,7 +23,7 @@ impl Story {
         }
     }
 
-    fn see(&mut self, second: i64, kind: Kind, old: Option<Value>, new: Value) {
+    fn observe(&mut self, second: i64, kind: Kind, old: Option<Value>, new: Value) {
         self.version += 1;
         let object = |value| Arc::new(Object::new(value, self.version));
         let change = Change {
@@ -32,7 +32,8 @@ impl Story {
             new: object(new),
             gone: false,
         };
-        self.effects.extend(self.recorder.see(kind, &change, at(second)));
+        self.effects
+            .extend(self.recorder.observe(kind, &change, at(second)));
     }
 
     fn plan(&mut self, second: i64, status: &Value) {
@@ -41,22 +42,22 @@ impl Story {
             "spec": { "prepare": { "args": ["prepare", "servers"] } },
             "status": status,
         });
-        self.see(second, Kind::Plan, None, plan);
+        self.observe(second, Kind::Plan, None, plan);
     }
 
-    fn told(&mut self) -> Vec<String> {
-        let told = |one: Happening| {
+    fn event_lines(&mut self) -> Vec<String> {
+        let line = |one: RolloutEvent| {
             let seconds = one.at.duration_since(at(0)).as_secs();
             let node = one.node.as_deref().unwrap_or("-").to_owned();
             let what = match one.what {
-                What::Waits { reason, .. } => format!("waits {reason}"),
-                What::Failed { reason, .. } => format!("failed {reason}"),
-                What::Phase(phase) => phase,
+                EventKind::Waits { reason, .. } => format!("waits {reason}"),
+                EventKind::Failed { reason, .. } => format!("failed {reason}"),
+                EventKind::Phase(phase) => phase.to_string(),
                 other => format!("{other:?}"),
             };
             format!("{seconds} {node} {what}")
         };
-        self.recorder.news().into_iter().map(told).collect()
+        self.recorder.take_events().into_iter().map(line).collect()
     }
 }
 
@@ -69,97 +70,91 @@ fn active(entries: &[(&str, &str, &str)]) -> Value {
 
 #[test]
 fn a_node_goes_through_its_phases_until_its_label_says_that_it_is_done() {
-    let mut story = Story::new();
-    story.plan(
-        1,
-        &active(&[("one", "Pending", ""), ("two", "Waiting", "NoSlot")]),
-    );
-    story.plan(
-        2,
-        &active(&[("one", "Upgrading", ""), ("two", "Waiting", "NoSlot")]),
-    );
-    story.plan(
-        3,
-        &active(&[("one", "Upgrading", ""), ("two", "Waiting", "NoSlot")]),
-    );
+    let mut fixture = RecorderFixture::new();
+    for (second, phase) in [(1, "Pending"), (2, "Upgrading"), (3, "Upgrading")] {
+        let nodes = [("one", phase, ""), ("two", "Waiting", "NoSlot")];
+        fixture.plan(second, &active(&nodes));
+    }
     let node = |labels: Value| json!({ "metadata": { "name": "one", "labels": labels } });
     let (before, after) = (node(json!({})), node(json!({ "plan.upgrade.cattle.io/p": "h" })));
-    story.see(9, Kind::Node, Some(before), after.clone());
-    story.see(10, Kind::Node, Some(after.clone()), after);
-    assert_eq!(
-        story.told(),
-        ["1 one Begins", "1 one Pending", "2 one Upgrading", "9 one Done"]
-    );
-    let (name, turn) = story.recorder.turns("p").next().unwrap();
+    fixture.observe(9, Kind::Node, Some(before), after.clone());
+    fixture.observe(10, Kind::Node, Some(after.clone()), after);
+    let lines = [
+        "1 one NodeStarted",
+        "1 one Pending",
+        "2 one Upgrading",
+        "9 one Done",
+    ];
+    assert_eq!(fixture.event_lines(), lines);
+    let (name, turn) = fixture.recorder.node_runs("p").next().unwrap();
     assert_eq!(name, "one");
     assert_eq!(
-        (turn.since, turn.until, turn.standing),
-        (at(1), Some(at(9)), Standing::Done)
+        (turn.since, turn.until, turn.state),
+        (at(1), Some(at(9)), RunState::Done)
     );
-    let stays: Vec<_> = turn
-        .stays
+    let phases: Vec<_> = turn
+        .phases
         .iter()
-        .map(|stay| (stay.phase.as_str(), stay.until))
+        .map(|phase_span| (phase_span.phase.as_str(), phase_span.until))
         .collect();
-    assert_eq!(stays, [("Pending", Some(at(2))), ("Upgrading", Some(at(9)))]);
-    assert_eq!(story.recorder.progress(), at(9));
+    assert_eq!(phases, [("Pending", Some(at(2))), ("Upgrading", Some(at(9)))]);
+    assert_eq!(fixture.recorder.progress(), at(9));
 }
 
 #[test]
-fn what_is_waited_for_has_a_beginning_and_an_end() {
-    let mut story = Story::new();
-    story.plan(
-        1,
-        &active(&[
-            ("one", "Waiting", "WindowClosed"),
-            ("two", "Waiting", "WindowClosed"),
-        ]),
-    );
-    assert_eq!(story.recorder.progress(), at(0), "to wait is no progress");
-    story.plan(5, &active(&[("one", "Preparing", "")]));
-    story.plan(7, &active(&[("one", "Upgrading", "")]));
-    let waits: Vec<_> = story
-        .recorder
-        .waits()
-        .into_iter()
-        .map(|wait| (wait.node, wait.blocker, wait.since, wait.until))
-        .collect();
+fn a_wait_has_a_beginning_and_an_end() {
+    let mut fixture = RecorderFixture::new();
+    let closed = ["one", "two"].map(|node| (node, "Waiting", "WindowClosed"));
+    fixture.plan(1, &active(&closed));
+    assert_eq!(fixture.recorder.progress(), at(0), "to wait is no progress");
+    fixture.plan(5, &active(&[("one", "Preparing", "")]));
+    let applying = PrepareWait::PlanApplying {
+        plan: "servers".to_owned(),
+    };
+    fixture.recorder.see_prepare("p", "one", Some(&applying), at(5));
+    fixture.plan(6, &active(&[("one", "Preparing", "")]));
+    fixture.plan(7, &active(&[("one", "Upgrading", "")]));
+    let waits = fixture.recorder.waits();
+    let waits = waits.iter().map(|wait| {
+        (
+            wait.node.as_deref(),
+            wait.blocker.as_str(),
+            wait.since,
+            wait.until,
+        )
+    });
+    let expected = [
+        (None, "WindowClosed", at(1), Some(at(5))),
+        (Some("one"), "Plan servers", at(5), Some(at(7))),
+    ];
+    assert_eq!(waits.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_failure_is_an_event_with_its_reason() {
+    let mut fixture = RecorderFixture::new();
+    fixture.plan(1, &active(&[("one", "Upgrading", "")]));
+    fixture.plan(4, &active(&[("one", "Failed", "BackoffLimitExceeded")]));
+    fixture.plan(5, &active(&[("one", "Failed", "BackoffLimitExceeded")]));
     assert_eq!(
-        waits,
-        [
-            (None, "WindowClosed".to_owned(), at(1), Some(at(5))),
-            (
-                Some("one".to_owned()),
-                "Plan servers".to_owned(),
-                at(5),
-                Some(at(7))
-            ),
-        ]
+        fixture.event_lines().last().unwrap(),
+        "4 one failed BackoffLimitExceeded"
     );
-}
-
-#[test]
-fn a_failure_is_told_with_its_reason() {
-    let mut story = Story::new();
-    story.plan(1, &active(&[("one", "Upgrading", "")]));
-    story.plan(4, &active(&[("one", "Failed", "BackoffLimitExceeded")]));
-    story.plan(5, &active(&[("one", "Failed", "BackoffLimitExceeded")]));
-    assert_eq!(story.told().last().unwrap(), "4 one failed BackoffLimitExceeded");
-    let turn = story.recorder.turns("p").next().unwrap().1;
-    assert_eq!((turn.standing, turn.until), (Standing::Failed, Some(at(4))));
+    let turn = fixture.recorder.node_runs("p").next().unwrap().1;
+    assert_eq!((turn.state, turn.until), (RunState::Failed, Some(at(4))));
     assert_eq!(turn.reason.as_deref(), Some("BackoffLimitExceeded"));
 }
 
 #[test]
-fn a_slot_that_is_given_back_unused_was_none() {
-    let mut story = Story::new();
-    story.plan(1, &active(&[("one", "Pending", "")]));
-    story.plan(2, &active(&[("one", "Waiting", "WindowClosed")]));
-    assert_eq!(story.recorder.turns("p").count(), 0);
+fn a_slot_that_is_released_unused_leaves_no_record() {
+    let mut fixture = RecorderFixture::new();
+    fixture.plan(1, &active(&[("one", "Pending", "")]));
+    fixture.plan(2, &active(&[("one", "Waiting", "WindowClosed")]));
+    assert_eq!(fixture.recorder.node_runs("p").count(), 0);
 }
 
 #[test]
-fn a_drain_says_for_which_budget_it_waits_and_an_upgrade_what_it_brought() {
+fn a_drain_reports_its_budget_and_an_upgrade_its_version() {
     let pod = |note: Option<Value>, ended: bool| {
         let mut pod = json!({
             "metadata": {
@@ -187,37 +182,19 @@ fn a_drain_says_for_which_budget_it_waits_and_an_upgrade_what_it_brought() {
         "evicted": 1, "total": 2,
         "waiting": [{ "pod": "shop/web-1", "pdb": "web", "since": "2026-01-05T09:00:02Z", "why": "no" }],
     });
-    let mut story = Story::new();
-    story.see(6, Kind::Pod, None, pod(Some(note.clone()), false));
-    story.see(
-        9,
-        Kind::Pod,
-        Some(pod(Some(note.clone()), false)),
-        pod(Some(note), true),
-    );
-    let wait = story.recorder.waits().remove(0);
+    let mut fixture = RecorderFixture::new();
+    fixture.observe(6, Kind::Pod, None, pod(Some(note.clone()), false));
+    let draining = pod(Some(note.clone()), false);
+    fixture.observe(9, Kind::Pod, Some(draining), pod(Some(note), true));
+    let wait = fixture.recorder.waits().remove(0);
     assert_eq!(wait.blocker, "PodDisruptionBudget shop/web");
     assert_eq!((wait.since, wait.until), (at(2), Some(at(9))));
     assert_eq!(
-        story.effects,
+        fixture.effects,
         [Effect::Upgraded {
+            plan: "p".to_owned(),
             node: "one".to_owned(),
             version: "v1.34.1".to_owned(),
         }]
     );
-}
-
-#[test]
-fn a_prepare_that_waits_is_known_by_its_arguments() {
-    let of = |prepare: Value| dependency(&prepare);
-    assert_eq!(
-        of(json!({ "args": ["prepare", "servers"] })).as_deref(),
-        Some("servers")
-    );
-    assert_eq!(of(json!({ "args": ["prepare"] })), None);
-    assert_eq!(
-        of(json!({ "command": ["sh"], "args": ["prepare", "servers"] })),
-        None
-    );
-    assert_eq!(of(Value::Null), None);
 }

@@ -1,17 +1,17 @@
 use super::*;
 use crate::api::TimeWindowSpec;
-use crate::rehearse::verdict::Reason;
+use crate::rehearse::verdict::UnfinishedPlan;
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn turn(since: &str, until: &str) -> Turn {
-    Turn::new(at(since), Some(at(until)), Standing::Done)
+fn turn(since: &str, until: &str) -> NodeRun {
+    NodeRun::new(at(since), Some(at(until)), RunState::Done)
 }
 
 #[test]
-fn a_window_tells_how_often_it_was_needed_and_who_was_late() {
+fn a_window_report_says_how_often_it_was_used_and_which_nodes_were_late() {
     let spec = TimeWindowSpec {
         days: Some(vec!["mon".to_owned(), "tue".to_owned()]),
         start_time: Some("22:00".to_owned()),
@@ -24,11 +24,12 @@ fn a_window_tells_how_often_it_was_needed_and_who_was_late() {
         turn("2026-01-05T22:55:00Z", "2026-01-05T23:10:00Z"),
         turn("2026-01-06T22:00:00Z", "2026-01-06T22:20:00Z"),
     ];
-    let turns: Vec<&Turn> = turns.iter().collect();
+    let turns: Vec<&NodeRun> = turns.iter().collect();
     assert_eq!(
         used(&window, &turns),
         WindowReport {
             window: "Mon,Tue 22:00:00-22:59:59 UTC".to_owned(),
+            time_zone: "UTC".to_owned(),
             used: 2,
             late: 1,
             late_seconds: 600,
@@ -42,14 +43,14 @@ fn a_window_tells_how_often_it_was_needed_and_who_was_late() {
 
 fn example() -> Report {
     let start = at("2026-01-05T09:00:00Z");
-    Report {
+    let mut report = Report {
         verdict: Verdict {
             complete: false,
             line: "would stall: Plan a starts no node".to_owned(),
             reasons: ["a", "b"]
-                .map(|plan| Reason {
+                .map(|plan| UnfinishedPlan {
                     plan: plan.to_owned(),
-                    how: crate::rehearse::verdict::How::Stalls,
+                    how: crate::rehearse::verdict::Problem::Stalls,
                     why: "starts no node".to_owned(),
                     waits_for: None,
                 })
@@ -75,7 +76,7 @@ fn example() -> Report {
             end: None,
             window: None,
         }],
-        turns: vec![TurnReport {
+        turns: vec![NodeRunReport {
             plan: "a".to_owned(),
             node: "node-1".to_owned(),
             start,
@@ -89,16 +90,24 @@ fn example() -> Report {
         waits: vec![WaitReport {
             plan: "a".to_owned(),
             node: Some("node-1".to_owned()),
-            reason: "DrainWaiting".to_owned(),
+            reason: "DrainWaiting".into(),
             blocker: "PodDisruptionBudget shop/web".to_owned(),
             message: String::new(),
+            prepare: None,
+            taints: Vec::new(),
             start,
             end: None,
             seconds: 60,
         }],
+        control_plane: None,
+        version_changes: Vec::new(),
         budgets_that_never_allow: vec!["shop/web".to_owned()],
         cordoned: vec!["node-1".to_owned()],
-    }
+        wait_groups: Vec::new(),
+        times: TimeFormat::since(start),
+    };
+    report.wait_groups = waits::groups(&report.waits);
+    report
 }
 
 #[test]
@@ -114,7 +123,7 @@ a     v1       1/2   0       1        +0:00:00  -
 Longest waits:
   forever  node-1 of a for PodDisruptionBudget shop/web (from +0:00:00)
 
-PodDisruptionBudget shop/web never lets a pod go, not even when all are ready
+PodDisruptionBudget shop/web allows no eviction even when all its pods are ready; raise maxUnavailable or lower minAvailable
 Still cordoned: node-1
 
 Plan b starts no node
@@ -124,10 +133,68 @@ would stall: Plan a starts no node
 }
 
 #[test]
+fn waits_for_the_same_thing_are_one_line() {
+    let mut report = example();
+    let wait = |node: &str, seconds: i64| WaitReport {
+        node: Some(node.to_owned()),
+        start: at("2026-01-05T09:00:00Z"),
+        end: Some(at("2026-01-05T09:10:00Z")),
+        seconds,
+        ..report.waits[0].clone()
+    };
+    let waits = vec![wait("node-1", 250), wait("node-2", 120), wait("node-2", 60)];
+    report.wait_groups = waits::groups(&waits);
+    let text = report.to_text();
+    let line = "\nLongest waits:\n    4m10s  2 nodes of a for PodDisruptionBudget shop/web (3 times, from +0:00:00): node-1 \
+                4m10s, node-2 3m\n\n";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn control_plane_nodes_that_are_down_together_are_reported_with_a_remedy() {
+    let line = |down: &[&str], not_ready: &[&str], plans: &[&str], loses_quorum: bool| {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let mut report = example();
+        report.control_plane = Some(ControlPlaneReport {
+            nodes: 3,
+            most_down: down.len(),
+            at: Some(at("2026-01-05T09:00:10Z")),
+            down: owned(down),
+            not_ready: owned(not_ready),
+            plans: owned(plans),
+            etcd_members: 3,
+            etcd_most_down: down.len(),
+            loses_quorum,
+        });
+        let text = report.to_text();
+        let mut lines = text.lines().filter(|line| line.starts_with("Control plane: "));
+        lines.next().unwrap().to_owned()
+    };
+    assert_eq!(
+        line(&["c1"], &[], &["a"], false),
+        "Control plane: 1 of 3 nodes down at a time"
+    );
+    assert_eq!(
+        line(&["c1", "c2"], &[], &["a"], true),
+        "Control plane: 2 of 3 nodes down together, first at +0:00:10 (c1, c2); etcd loses its quorum with 2 of 3 members \
+         down; set concurrency: 1 in Plan a"
+    );
+    assert_eq!(
+        line(&["c1", "c2"], &["c2"], &["a"], true),
+        "Control plane: 2 of 3 nodes down together, first at +0:00:10 (c1, c2); not Ready from the start: c2; etcd loses its \
+         quorum with 2 of 3 members down; wait until the others are Ready"
+    );
+    assert!(
+        line(&["c1", "c2"], &[], &["a", "b"], false)
+            .ends_with("(c1, c2); let one of the Plans a and b wait for the other in `prepare`")
+    );
+}
+
+#[test]
 fn a_long_table_is_cut_in_the_middle() {
     let mut report = example();
     report.turns = (0..100)
-        .map(|number| TurnReport {
+        .map(|number| NodeRunReport {
             node: format!("node-{number}"),
             ..report.turns[0].clone()
         })
@@ -148,7 +215,7 @@ fn a_long_table_is_cut_in_the_middle() {
 
 #[test]
 fn a_time_since_the_start_has_days_when_it_takes_days() {
-    for (seconds, told) in [(0, "+0:00:00"), (3_723, "+1:02:03"), (90_061, "+1d 01:01:01")] {
-        assert_eq!(offset(SignedDuration::from_secs(seconds)), told);
+    for (seconds, text) in [(0, "+0:00:00"), (3_723, "+1:02:03"), (90_061, "+1d 01:01:01")] {
+        assert_eq!(offset(SignedDuration::from_secs(seconds)), text);
     }
 }

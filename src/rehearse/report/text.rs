@@ -1,28 +1,28 @@
-//! What a rehearsal tells, as text for people.
+//! The report as text.
 
 use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Report, WaitReport};
-use crate::rehearse::verdict::{counted, duration, one_line};
+use super::{ControlPlaneReport, NodeWait, Report, WaitGroup};
+use crate::rehearse::verdict::{duration, one_line, pluralized};
+use crate::rehearse::version_change::{Unusual, next_minor};
 
-/// Rows of a table that are shown at most; of more, the first and the last half.
+/// Maximum number of table rows; of a longer table the first and the last half are shown.
 const ROWS: usize = 60;
-/// Waits that are told.
+/// Maximum number of waits.
 const WAITS: usize = 10;
-/// Shorter waits are how a roll-out goes.
-const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(15);
+/// Shorter waits are normal in a roll-out.
+const MIN_WAIT_SHOWN: SignedDuration = SignedDuration::from_secs(15);
 
 impl Report {
-    /// As JSON, for programs.
     pub fn to_json(&self) -> String {
-        // Nothing in it can fail.
+        // This structure always serializes.
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         format!("{text}\n")
     }
 
-    /// As text, for people. The last line is the verdict.
+    /// Text for people. The last line is the verdict.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         self.write_turns(&mut text);
@@ -53,8 +53,9 @@ impl Report {
                 (number + 1).to_string(),
                 turn.node.clone(),
                 turn.plan.clone(),
-                self.at(turn.start),
-                turn.end.map_or_else(|| "-".to_owned(), |end| self.at(end)),
+                self.times.of_plan(&turn.plan, turn.start),
+                turn.end
+                    .map_or_else(|| "-".to_owned(), |end| self.times.of_plan(&turn.plan, end)),
                 took,
                 result,
             ]);
@@ -67,7 +68,9 @@ impl Report {
         let heads = ["PLAN", "VERSION", "DONE", "FAILED", "WAITING", "FIRST", "LAST"];
         let mut rows = vec![heads.map(str::to_owned)];
         for plan in &self.plans {
-            let at = |time: Option<Timestamp>| time.map_or_else(|| "-".to_owned(), |time| self.at(time));
+            let at = |time: Option<Timestamp>| {
+                time.map_or_else(|| "-".to_owned(), |time| self.times.of_plan(&plan.name, time))
+            };
             let other = if plan.rehearsed { "" } else { " (on the cluster)" };
             rows.push([
                 format!("{}{other}", plan.name),
@@ -84,30 +87,16 @@ impl Report {
     }
 
     fn write_waits(&self, text: &mut String) {
-        let worth = |wait: &&WaitReport| {
-            SignedDuration::from_secs(wait.seconds) >= WORTH_TELLING || wait.end.is_none()
+        let worth = |group: &&WaitGroup| {
+            SignedDuration::from_secs(group.seconds) >= MIN_WAIT_SHOWN || group.end.is_none()
         };
-        let told: Vec<&WaitReport> = self.waits.iter().filter(worth).collect();
+        let told: Vec<&WaitGroup> = self.wait_groups.iter().filter(worth).collect();
         if told.is_empty() {
             return;
         }
         line(text, "Longest waits:");
-        for wait in told.iter().take(WAITS) {
-            let who = wait.node.as_deref().unwrap_or("all nodes");
-            let long = match wait.end {
-                Some(_) => duration(SignedDuration::from_secs(wait.seconds)),
-                None => "forever".to_owned(),
-            };
-            let mut what = format!(
-                "  {long:>7}  {who} of {} for {} (from {})",
-                wait.plan,
-                wait.blocker,
-                self.at(wait.start)
-            );
-            if wait.blocker == wait.reason && !wait.message.is_empty() {
-                let _ = write!(what, ": {}", one_line(&wait.message));
-            }
-            line(text, &what);
+        for group in told.iter().take(WAITS) {
+            self.write_wait(text, group);
         }
         if told.len() > WAITS {
             line(text, &format!("  … and {} more", told.len() - WAITS));
@@ -115,12 +104,111 @@ impl Report {
         text.push('\n');
     }
 
+    fn write_wait(&self, text: &mut String, group: &WaitGroup) {
+        let who = match group.nodes.as_slice() {
+            [] => "all nodes".to_owned(),
+            [only] => only.name.clone(),
+            nodes => pluralized(nodes.len(), "node"),
+        };
+        let long = match group.end {
+            Some(_) => duration(SignedDuration::from_secs(group.seconds)),
+            None => "forever".to_owned(),
+        };
+        let start = self.times.of_plan(&group.plan, group.start);
+        let times = match group.waits - group.nodes.len().max(1) {
+            0 => String::new(),
+            _ => format!("{} times, ", group.waits),
+        };
+        let mut what = format!(
+            "  {long:>7}  {who} of {} for {} ({times}from {start})",
+            group.plan, group.blocker
+        );
+        if group.nodes.len() > 1 {
+            let node = |node: &NodeWait| {
+                let long = duration(SignedDuration::from_secs(node.seconds));
+                format!("{} {long}", node.name)
+            };
+            let nodes: Vec<String> = group.nodes.iter().map(node).collect();
+            let _ = write!(what, ": {}", shortened(&nodes));
+        } else if group.reason == group.blocker.as_str() && !group.message.is_empty() {
+            let _ = write!(what, ": {}", one_line(&group.message));
+        }
+        line(text, &what);
+    }
+
+    /// Writes about the control plane and version changes.
+    fn write_cluster(&self, text: &mut String) {
+        if let Some(control) = &self.control_plane {
+            line(text, &self.control_plane_line(control));
+        }
+        for change in &self.version_changes {
+            let nodes = pluralized(change.nodes.len(), "node");
+            let (from, to) = (&change.from, &change.to);
+            let what = match change.kind {
+                Unusual::SkipsMinor => {
+                    let next = next_minor(from).unwrap_or_default();
+                    format!("skips a minor version on {nodes}: {from} to {to}; upgrade to {next} first")
+                }
+                Unusual::Downgrade => format!(
+                    "downgrades {nodes}: {from} to {to}; Kubernetes does not support that, so give the Plan a newer version"
+                ),
+                Unusual::OtherDistribution => format!(
+                    "changes the distribution on {nodes}: {from} to {to}; give the Plan a version and an image of the \
+                     distribution that the nodes run"
+                ),
+            };
+            let names = shortened(&change.nodes);
+            line(text, &format!("Plan {} {what} ({names})", change.plan));
+        }
+    }
+
+    fn control_plane_line(&self, control: &ControlPlaneReport) -> String {
+        let nodes = pluralized(control.nodes, "node");
+        let down = control.most_down;
+        if down < 2 {
+            return format!("Control plane: {down} of {nodes} down at a time");
+        }
+        let at = control.at.map_or_else(String::new, |at| {
+            format!(", first at {}", self.times.of_cluster(at))
+        });
+        let mut what = format!(
+            "Control plane: {down} of {nodes} down together{at} ({})",
+            shortened(&control.down)
+        );
+        if !control.not_ready.is_empty() {
+            let _ = write!(
+                what,
+                "; not Ready from the start: {}",
+                shortened(&control.not_ready)
+            );
+        }
+        if control.loses_quorum {
+            let _ = write!(
+                what,
+                "; etcd loses its quorum with {} of {} members down",
+                control.etcd_most_down, control.etcd_members
+            );
+        }
+        let remedy = match control.plans.as_slice() {
+            [plan] if down - control.not_ready.len() > 1 => format!("; set concurrency: 1 in Plan {plan}"),
+            [_] | [] => "; wait until the others are Ready".to_owned(),
+            plans => format!(
+                "; let one of the Plans {} wait for the other in `prepare`",
+                plans.join(" and ")
+            ),
+        };
+        what + &remedy
+    }
+
     fn write_warnings(&self, text: &mut String) {
         let before = text.len();
+        self.write_cluster(text);
         for budget in &self.budgets_that_never_allow {
             line(
                 text,
-                &format!("PodDisruptionBudget {budget} never lets a pod go, not even when all are ready"),
+                &format!(
+                    "PodDisruptionBudget {budget} allows no eviction even when all its pods are ready; raise maxUnavailable or lower minAvailable"
+                ),
             );
         }
         for plan in &self.plans {
@@ -130,7 +218,7 @@ impl Report {
                 line(text, &format!("{what} ({})", window.window));
             }
             if window.shorter_than_a_node {
-                let what = "is open for a shorter time than the work on a node takes";
+                let what = "is shorter than the upgrade of one node; lengthen it";
                 line(
                     text,
                     &format!("The window of Plan {} ({}) {what}", plan.name, window.window),
@@ -140,8 +228,8 @@ impl Report {
                 line(
                     text,
                     &format!(
-                        "{} of Plan {} {} after its window has closed, up to {} later: what is under way is let finish",
-                        counted(window.late, "node"),
+                        "{} of Plan {} {} after its window has closed, up to {} later; refit does not stop a running Job",
+                        pluralized(window.late, "node"),
                         plan.name,
                         if window.late == 1 { "ends" } else { "end" },
                         duration(SignedDuration::from_secs(window.late_seconds))
@@ -155,11 +243,6 @@ impl Report {
         if text.len() > before {
             text.push('\n');
         }
-    }
-
-    /// A time since the start.
-    fn at(&self, time: Timestamp) -> String {
-        offset(time.duration_since(self.start))
     }
 }
 
@@ -188,7 +271,7 @@ fn line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// A table with its columns aligned. Of many rows, those in the middle are counted.
+/// A table with aligned columns. Rows in the middle of a long one are omitted and counted.
 fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
     let cut = rows.len() > ROWS + 1;
     let shown: Vec<&[String; N]> = rows
@@ -214,7 +297,7 @@ fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
             .zip(&widths)
             .enumerate()
             .map(|(column, (cell, width))| {
-                // The first column is a number, or a name.
+                // Numbers are aligned right, names left.
                 if column == 0 && cell.chars().all(|c| c.is_ascii_digit()) {
                     format!("{cell:>width$}")
                 } else {

@@ -1,55 +1,53 @@
-//! The eviction subresource: disruption budgets are asked first (`pkg/registry/core/pod/storage/eviction.go`).
+//! The eviction subresource, which checks disruption budgets (`pkg/registry/core/pod/storage/eviction.go`).
 
 use bytes::Bytes;
 
-use super::route::Object as Asked;
-use super::writing::deletion;
+use super::route::Object as ApiRequest;
+use super::write::deletion;
 use super::{Reply, parse};
-use crate::rehearse::deletion::Deletion;
-use crate::rehearse::fault::Fault;
+use crate::rehearse::delete::DeleteOptions;
 use crate::rehearse::json::{Value, json};
-use crate::rehearse::manager::budget::selects;
 use crate::rehearse::resources::Kind;
-use crate::rehearse::state::{State, is_over, seconds};
+use crate::rehearse::state::{State, has_ended, seconds};
+use crate::rehearse::status_error::StatusError;
 use crate::rehearse::store::object::text;
 use crate::rehearse::store::{Key, Object};
-use crate::rehearse::write::Part;
+use crate::rehearse::write::WriteTarget;
 
-/// When a budget that is not counted yet may be asked again.
+/// `Retry-After` for a budget whose status is not up to date.
 const UNCOUNTED_RETRY_SECONDS: u32 = 10;
 
 impl State {
-    pub(super) fn answer_eviction(&mut self, asked: &Asked, body: &Bytes) -> Result<Reply, Fault> {
+    pub(super) fn serve_eviction(
+        &mut self,
+        request: &ApiRequest,
+        body: &Bytes,
+    ) -> Result<Reply, StatusError> {
         let eviction = parse(body)?;
-        if text(&eviction, "/metadata/name") != asked.name {
-            return Err(Fault::bad_request(
+        if text(&eviction, "/metadata/name") != request.name {
+            return Err(StatusError::bad_request(
                 "name in URL does not match name in Eviction object",
             ));
         }
-        let key = asked.key();
-        let how = deletion(&eviction["deleteOptions"], asked.is_dry_run());
+        let key = request.key();
+        let how = deletion(&eviction["deleteOptions"], request.is_dry_run());
         let Some(pod) = self.store.get(Kind::Pod, &key).cloned() else {
-            return Err(Fault::not_found(Kind::Pod, &asked.name));
+            return Err(StatusError::not_found(Kind::Pod, &request.name));
         };
         if let Some(uid) = how.uid.as_deref().filter(|uid| *uid != pod.uid()) {
-            return Err(Fault::not_in_record(
+            return Err(StatusError::not_in_record(
                 Kind::Pod,
-                &asked.name,
+                &request.name,
                 "UID",
                 uid,
                 pod.uid(),
             ));
         }
         if !is_free(&pod) {
-            let budgets: Vec<Key> = self
-                .store
-                .in_namespace(Kind::Budget, &key.namespace)
-                .filter(|budget| selects(budget, &pod))
-                .map(|budget| budget.key())
-                .collect();
+            let budgets = self.budgets.of_pod(&key.namespace, &pod);
             match budgets.as_slice() {
                 [] => {}
-                [budget] => self.spend(budget, &pod, how.dry_run)?,
+                [budget] => self.consume_disruption(budget, &pod, how.dry_run)?,
                 _ => return Ok(Reply::json(500, &two_budgets())),
             }
         }
@@ -62,8 +60,8 @@ impl State {
         Ok(Reply::json(201, &status))
     }
 
-    /// Takes one disruption from a budget, if it has any.
-    fn spend(&mut self, key: &Key, pod: &Object, dry_run: bool) -> Result<(), Fault> {
+    /// Decrements `disruptionsAllowed` of a budget.
+    fn consume_disruption(&mut self, key: &Key, pod: &Object, dry_run: bool) -> Result<(), StatusError> {
         let Some(budget) = self.store.get(Kind::Budget, key).cloned() else {
             return Ok(());
         };
@@ -81,16 +79,16 @@ impl State {
             .unwrap_or_default();
         if number("observedGeneration") < generation {
             let cause = format!("The disruption budget {name} is still being processed by the server.");
-            return Err(Fault::budget(&cause, Some(UNCOUNTED_RETRY_SECONDS)));
+            return Err(StatusError::budget(&cause, Some(UNCOUNTED_RETRY_SECONDS)));
         }
         if number("disruptionsAllowed") <= 0 {
             let cause = format!(
                 "The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
             );
-            return Err(Fault::budget(&cause, None));
+            return Err(StatusError::budget(&cause, None));
         }
         let (left, now) = (number("disruptionsAllowed") - 1, seconds(self.now()));
-        self.update(Kind::Budget, key, Part::Status, dry_run, |old| {
+        self.update(Kind::Budget, key, WriteTarget::Status, dry_run, |old| {
             let mut new = old.clone();
             new["status"]["disruptionsAllowed"] = left.into();
             new["status"]["disruptedPods"][pod.meta("name")] = now.into();
@@ -99,10 +97,10 @@ impl State {
         Ok(())
     }
 
-    /// Says why on the pod, and tells it to go.
-    fn disrupt(&mut self, key: &Key, how: &Deletion) -> Result<(), Fault> {
+    /// Sets the condition of the pod, and deletes it.
+    fn disrupt(&mut self, key: &Key, how: &DeleteOptions) -> Result<(), StatusError> {
         let now = seconds(self.now());
-        self.update(Kind::Pod, key, Part::Status, false, |old| {
+        self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
             let mut new = old.clone();
             let mut conditions = new["status"]["conditions"]
                 .as_array()
@@ -121,12 +119,11 @@ impl State {
     }
 }
 
-/// Pods that have not begun, have ended or are going are nobody's loss.
+/// Pods that are pending, terminated or being deleted need no budget.
 fn is_free(pod: &Object) -> bool {
-    is_over(pod) || pod.text("/status/phase") == "Pending" || pod.is_leaving()
+    has_ended(pod) || pod.text("/status/phase") == "Pending" || pod.is_being_deleted()
 }
 
-/// Whether the pod's Ready condition holds.
 pub(in crate::rehearse) fn is_ready(pod: &Object) -> bool {
     let conditions = pod.value["status"]["conditions"].as_array();
     conditions
@@ -135,7 +132,7 @@ pub(in crate::rehearse) fn is_ready(pod: &Object) -> bool {
         .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// What an API server answers where no eviction could keep all budgets.
+/// The server's response if several budgets select the pod.
 fn two_budgets() -> Value {
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500,

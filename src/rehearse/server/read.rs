@@ -1,4 +1,4 @@
-//! Get, list and watch. A list is of one version, however many pages it has.
+//! Get, list and watch. All pages of a list have one resource version.
 
 use std::sync::Arc;
 
@@ -8,49 +8,49 @@ use bytes::{BufMut as _, BytesMut};
 use tokio::sync::mpsc;
 
 use super::Reply;
-use super::route::Object as Asked;
-use super::watching::Lines;
-use crate::rehearse::fault::Fault;
+use super::route::Object as ApiRequest;
+use super::watch_body::WatchEvents;
 use crate::rehearse::json::{Value, json};
 use crate::rehearse::state::State;
-use crate::rehearse::store::{Filter, Object, Snapshot, line};
+use crate::rehearse::status_error::StatusError;
+use crate::rehearse::store::{Filter, Object, SavedList, line};
 
-/// How long a watch lasts that does not say it. Elsewhere it is 30 to 60 minutes, by the dice.
+/// Default duration of a watch. A real server chooses 30 to 60 minutes at random.
 const WATCH_SECONDS: u64 = 45 * 60;
 
 impl State {
-    pub(super) fn answer_get(&self, asked: &Asked) -> Result<Reply, Fault> {
-        let found = self.store.get(asked.kind, &asked.key());
-        let object = found.ok_or_else(|| Fault::not_found(asked.kind, &asked.name))?;
-        Ok(Reply::Whole(200, object.json(asked.metadata_only).clone()))
+    pub(super) fn serve_get(&self, request: &ApiRequest) -> Result<Reply, StatusError> {
+        let found = self.store.get(request.kind, &request.key());
+        let object = found.ok_or_else(|| StatusError::not_found(request.kind, &request.name))?;
+        Ok(Reply::Whole(200, object.json(request.metadata_only).clone()))
     }
 
-    pub(super) fn answer_list(&mut self, asked: &Asked) -> Result<Reply, Fault> {
-        let filter = filter(asked)?;
-        let limit = usize::try_from(asked.number("limit")?).unwrap_or_default();
-        let token = asked.parameter("continue");
+    pub(super) fn serve_list(&mut self, request: &ApiRequest) -> Result<Reply, StatusError> {
+        let filter = filter(request)?;
+        let limit = usize::try_from(request.number("limit")?).unwrap_or_default();
+        let token = request.parameter("continue");
         let list = if token.is_empty() {
-            let asked_for = asked.number("resourceVersion")?;
-            if asked.parameter("resourceVersionMatch") == "Exact" {
-                return Err(Fault::not_played("a list of an exact version"));
+            let asked_for = request.number("resourceVersion")?;
+            if request.parameter("resourceVersionMatch") == "Exact" {
+                return Err(StatusError::unsupported("a list of an exact version"));
             }
             if asked_for > self.store.version() {
                 let why = format!(
                     "Too large resource version: {asked_for}, current: {}",
                     self.store.version()
                 );
-                return Err(Fault::timeout(why));
+                return Err(StatusError::timeout(why));
             }
-            // Whoever says 0 takes what a cache has, which may be behind.
-            let lag = self.lag[asked.kind as usize];
-            if lag > 0 && asked.parameter("resourceVersion") == "0" {
-                let (version, list) = self.store.earlier(asked.kind, &filter, lag);
+            // `resourceVersion=0` may be answered from a cache, which may lag.
+            let lag = self.lag[request.kind as usize];
+            if lag > 0 && request.parameter("resourceVersion") == "0" {
+                let (version, list) = self.store.earlier(request.kind, &filter, lag);
                 let rest = list.into();
-                Snapshot { version, rest }
+                SavedList { version, rest }
             } else {
-                Snapshot {
+                SavedList {
                     version: self.store.version(),
-                    rest: self.store.list(asked.kind, &filter).into(),
+                    rest: self.store.list(request.kind, &filter).into(),
                 }
             }
         } else {
@@ -67,24 +67,25 @@ impl State {
             if !filter.selects() {
                 meta["remainingItemCount"] = rest.len().into();
             }
-            let number = self.store.keep(Snapshot {
+            let number = self.store.save_list(SavedList {
                 version: list.version,
                 rest: rest.into(),
             });
             let token = json!({ "v": "refit.rs/rehearsal", "list": number });
             meta["continue"] = URL_SAFE_NO_PAD.encode(token.to_string()).into();
         }
-        Ok(whole(asked, &meta, page))
+        Ok(whole(request, &meta, page))
     }
 
-    /// What is left of a list that was begun.
-    fn rest(&self, token: &str) -> Result<Snapshot, Fault> {
-        let invalid = || Fault::bad_request("continue key is not valid: it was not made by this server");
+    /// The rest of a list.
+    fn rest(&self, token: &str) -> Result<SavedList, StatusError> {
+        let invalid =
+            || StatusError::bad_request("continue key is not valid: it was not made by this server");
         let text = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
         let token: Value = serde_json::from_slice(&text).map_err(|_| invalid())?;
         let number = token["list"].as_u64().ok_or_else(invalid)?;
-        self.store.kept(number).ok_or_else(|| {
-            Fault::expired(
+        self.store.saved_list(number).ok_or_else(|| {
+            StatusError::expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new \
                  list without the continue parameter, or use the continue token in this response to retrieve the \
                  remainder of the results.",
@@ -92,32 +93,32 @@ impl State {
         })
     }
 
-    pub(super) fn answer_watch(&mut self, asked: &Asked) -> Result<Reply, Fault> {
-        let filter = filter(asked)?;
+    pub(super) fn serve_watch(&mut self, request: &ApiRequest) -> Result<Reply, StatusError> {
+        let filter = filter(request)?;
         let (to, events) = mpsc::unbounded_channel();
-        let mut since = asked.number("resourceVersion")?;
+        let mut since = request.number("resourceVersion")?;
         if since == 0 {
-            // From any version: what is there comes first.
+            // Starts at any version, with the existing objects first.
             since = self.store.version();
-            for object in self.store.list(asked.kind, &filter) {
-                let _ = to.send(line("ADDED", object.json(asked.metadata_only)));
+            for object in self.store.list(request.kind, &filter) {
+                let _ = to.send(line("ADDED", object.json(request.metadata_only)));
             }
         }
         let watched = self
             .store
-            .watch(asked.kind, filter, asked.metadata_only, since, to.clone());
+            .watch(request.kind, filter, request.metadata_only, since, to.clone());
         if let Err(oldest) = watched {
-            let fault = Fault::expired(format!("too old resource version: {since} ({oldest})"));
-            let _ = to.send(line("ERROR", fault.status().to_string().as_bytes()));
+            let status_error = StatusError::expired(format!("too old resource version: {since} ({oldest})"));
+            let _ = to.send(line("ERROR", status_error.status().to_string().as_bytes()));
         }
-        let seconds = match asked.number("timeoutSeconds")? {
+        let seconds = match request.number("timeoutSeconds")? {
             0 => WATCH_SECONDS,
             seconds => seconds,
         };
-        let bookmarks = matches!(asked.parameter("allowWatchBookmarks"), "1" | "true");
+        let bookmarks = matches!(request.parameter("allowWatchBookmarks"), "1" | "true");
         Ok(Reply::Watch(
-            asked.kind,
-            Lines {
+            request.kind,
+            WatchEvents {
                 events,
                 seconds,
                 bookmarks,
@@ -127,18 +128,18 @@ impl State {
     }
 }
 
-fn filter(asked: &Asked) -> Result<Filter, Fault> {
+fn filter(request: &ApiRequest) -> Result<Filter, StatusError> {
     Filter::parse(
-        asked.kind,
-        asked.namespace.as_deref(),
-        asked.parameter("labelSelector"),
-        asked.parameter("fieldSelector"),
+        request.kind,
+        request.namespace.as_deref(),
+        request.parameter("labelSelector"),
+        request.parameter("fieldSelector"),
     )
 }
 
-fn whole(asked: &Asked, meta: &Value, items: &[Arc<Object>]) -> Reply {
-    let facts = asked.kind.facts();
-    let (kind, version) = if asked.metadata_only {
+fn whole(request: &ApiRequest, meta: &Value, items: &[Arc<Object>]) -> Reply {
+    let facts = request.kind.resource_type();
+    let (kind, version) = if request.metadata_only {
         (
             "PartialObjectMetadataList".to_owned(),
             "meta.k8s.io/v1".to_owned(),
@@ -148,7 +149,7 @@ fn whole(asked: &Asked, meta: &Value, items: &[Arc<Object>]) -> Reply {
     };
     let size: usize = items
         .iter()
-        .map(|item| item.json(asked.metadata_only).len() + 1)
+        .map(|item| item.json(request.metadata_only).len() + 1)
         .sum();
     let mut body = BytesMut::with_capacity(size + 256);
     body.put_slice(
@@ -159,7 +160,7 @@ fn whole(asked: &Asked, meta: &Value, items: &[Arc<Object>]) -> Reply {
         if place > 0 {
             body.put_u8(b',');
         }
-        body.put_slice(item.json(asked.metadata_only));
+        body.put_slice(item.json(request.metadata_only));
     }
     body.put_slice(b"]}");
     Reply::Whole(200, body.freeze())

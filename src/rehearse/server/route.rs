@@ -1,33 +1,31 @@
-//! Reads off a request what it asks for. Parameters that are not known are not passed over: they would have meant something.
+//! Parses requests. Unknown parameters are an error, because they would have an effect on a real server.
 
 use std::collections::BTreeMap;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
 
-use crate::rehearse::fault::Fault;
 use crate::rehearse::resources::{Kind, Verb};
+use crate::rehearse::status_error::StatusError;
 use crate::rehearse::store::Key;
 
-/// What a request asks for.
 #[derive(Debug)]
-pub(super) enum Asked {
-    /// Something of an object, or of some.
+pub(super) enum ApiRequest {
     Object(Object),
-    /// Whether something is allowed.
+    /// An access review.
     Review,
 }
 
-/// Something of an object, or of some.
+/// A request for one or several objects.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) verb: Verb,
     pub(super) kind: Kind,
-    /// Absent means all.
+    /// `None` means all.
     pub(super) namespace: Option<String>,
-    /// Empty where objects of a kind are meant.
+    /// Empty for a collection.
     pub(super) name: String,
-    /// Whether only metadata is wanted.
+    /// Whether only metadata is requested.
     pub(super) metadata_only: bool,
     query: BTreeMap<String, String>,
 }
@@ -48,18 +46,18 @@ const PARAMETERS: [&str; 13] = [
     "watch",
 ];
 
-/// The only kind of patch that refit writes.
+/// The only type of patch that refit uses.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-impl Asked {
-    pub(super) fn read(parts: &Parts) -> Result<Self, Fault> {
+impl ApiRequest {
+    pub(super) fn read(parts: &Parts, any_verb: bool) -> Result<Self, StatusError> {
         let what = || format!("{} {}", parts.method, parts.uri);
         let query: BTreeMap<String, String> =
             url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes())
                 .into_owned()
                 .collect();
         if query.keys().any(|key| !PARAMETERS.contains(&key.as_str())) {
-            return Err(Fault::not_played(&what()));
+            return Err(StatusError::unsupported(&what()));
         }
         let header = |name| {
             let value = parts.headers.get(name);
@@ -74,7 +72,7 @@ impl Asked {
         let (group, version, rest) = match path.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
-            _ => return Err(Fault::not_played(&what())),
+            _ => return Err(StatusError::unsupported(&what())),
         };
         if (group, version, rest) == ("authorization.k8s.io", "v1", &["selfsubjectaccessreviews"])
             && parts.method == "POST"
@@ -89,9 +87,9 @@ impl Asked {
             [plural] => (*plural, "", ""),
             [plural, name] => (*plural, *name, ""),
             [plural, name, subresource] => (*plural, *name, *subresource),
-            _ => return Err(Fault::not_played(&what())),
+            _ => return Err(StatusError::unsupported(&what())),
         };
-        let kind = Kind::of_path(group, version, plural).ok_or_else(|| Fault::not_played(&what()))?;
+        let kind = Kind::of_path(group, version, plural).ok_or_else(|| StatusError::unsupported(&what()))?;
         let watches = matches!(query.get("watch").map(String::as_str), Some("1" | "true"));
         let verb = match (parts.method.as_str(), name.is_empty(), subresource) {
             ("GET", true, _) if watches => Verb::Watch,
@@ -103,15 +101,15 @@ impl Asked {
             ("PATCH", false, "") => Verb::Patch,
             ("PATCH", false, "status") => Verb::PatchStatus,
             ("DELETE", false, "") => Verb::Delete,
-            _ => return Err(Fault::not_played(&what())),
+            _ => return Err(StatusError::unsupported(&what())),
         };
         let single = !matches!(verb, Verb::List | Verb::Watch);
         let is_patch = matches!(verb, Verb::Patch | Verb::PatchStatus);
-        if !kind.facts().verbs.contains(&verb)
-            || single && namespace.is_some() != kind.facts().namespaced
+        if !(any_verb || kind.resource_type().verbs.contains(&verb))
+            || single && namespace.is_some() != kind.resource_type().namespaced
             || is_patch && !header(CONTENT_TYPE).starts_with(MERGE_PATCH)
         {
-            return Err(Fault::not_played(&what()));
+            return Err(StatusError::unsupported(&what()));
         }
         Ok(Self::Object(Object {
             verb,
@@ -125,32 +123,30 @@ impl Asked {
 }
 
 impl Object {
-    /// A parameter; empty where it is not given.
+    /// A parameter; empty if absent.
     pub(super) fn parameter(&self, name: &str) -> &str {
         self.query.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// A number; 0 where it is not given.
-    pub(super) fn number(&self, name: &str) -> Result<u64, Fault> {
+    /// A numeric parameter; 0 if absent.
+    pub(super) fn number(&self, name: &str) -> Result<u64, StatusError> {
         match self.parameter(name) {
             "" => Ok(0),
             text => text
                 .parse()
-                .map_err(|_| Fault::bad_request(format!("{name}: Invalid value: {text:?}"))),
+                .map_err(|_| StatusError::bad_request(format!("{name}: Invalid value: {text:?}"))),
         }
     }
 
-    /// Whether it is only tried.
     pub(super) fn is_dry_run(&self) -> bool {
         self.parameter("dryRun") == "All"
     }
 
-    /// Whether fields that are not known are a mistake.
+    /// Whether field validation is `Strict`.
     pub(super) fn is_strict(&self) -> bool {
         self.parameter("fieldValidation") == "Strict"
     }
 
-    /// Where the object is.
     pub(super) fn key(&self) -> Key {
         Key::new(self.namespace.as_deref().unwrap_or_default(), &self.name)
     }

@@ -16,7 +16,7 @@ fn node(name: &str, ready: bool) -> Value {
     })
 }
 
-/// A pod that somebody owns, as kubectl prints it.
+/// A pod with an owner, as kubectl prints it.
 fn pod(name: &str, node: &str, owner: (&str, &str), ready: bool) -> Value {
     let ready = if ready { "True" } else { "False" };
     json!({
@@ -35,6 +35,27 @@ fn pod(name: &str, node: &str, owner: (&str, &str), ready: bool) -> Value {
             "containerStatuses": [{ "name": "web", "containerID": "containerd://1", "ready": true }],
         },
     })
+}
+
+#[test]
+fn a_snapshot_beyond_its_memory_budget_is_refused_by_name() {
+    let yaml = format!("a: [{}]\n", "0,".repeat(50_000));
+    let json = format!("{{\"a\": [{}0]}}", "0,".repeat(50_000));
+    for text in [&yaml, &json] {
+        let parse = |bytes: usize| within_memory(bytes, || parse_objects("c.yaml", text).is_ok());
+        assert_eq!(parse(8 << 20), (true, true));
+        assert!(!parse(1 << 20).1);
+    }
+    assert_eq!(
+        SnapshotError::TooLarge("c.yaml".to_owned()).to_string(),
+        "c.yaml: the snapshot is larger than its memory budget: 1 GiB of text and 2 GiB of objects; leave out objects \
+         that do not matter, such as pods of other nodes"
+    );
+    // Anchors within anchors are refused by the limits of the parser.
+    let anchors: Vec<_> = (0..100).map(|depth| format!("&a{depth} [")).collect();
+    let anchors = anchors.concat();
+    let nested = format!("a: {anchors}{}{}\n", "0,".repeat(100_000), "]".repeat(100));
+    assert!(parse("c.yaml", &nested).is_err());
 }
 
 fn budget() -> Value {
@@ -79,7 +100,7 @@ fn documents_lists_and_json_are_read_and_mistakes_have_their_line() {
 }
 
 #[test]
-fn without_nodes_there_is_no_cluster() {
+fn a_snapshot_without_nodes_is_an_error() {
     let error = take("f", vec![budget()]).unwrap_err().to_string();
     assert!(
         error.starts_with("f: there is no Node in it, only 1 PodDisruptionBudget;"),
@@ -90,7 +111,7 @@ fn without_nodes_there_is_no_cluster() {
 }
 
 #[test]
-fn what_nobody_here_looks_after_gets_a_set_of_its_own() {
+fn pods_of_unsupported_owners_get_a_set_of_their_own() {
     let objects = vec![
         node("one", true),
         pod("db-0", "one", ("StatefulSet", "db"), true),
@@ -108,7 +129,10 @@ fn what_nobody_here_looks_after_gets_a_set_of_its_own() {
     assert_eq!(owner["kind"], "ReplicaSet");
     assert!(find(&snapshot, "ReplicaSet", "rollout").is_some());
     assert!(find(&snapshot, "DaemonSet", "agent").is_some());
-    assert_eq!(snapshot.notes, ["left out, as it is not played: 1 Deployment"]);
+    assert_eq!(
+        snapshot.notes,
+        ["left out, because refit does not simulate it: 1 Deployment"]
+    );
     assert_eq!(snapshot.taken, "2026-02-03T04:05:06Z".parse().ok());
     assert_eq!(snapshot.nodes, ["one"]);
     let node = find(&snapshot, "Node", "one").unwrap();
@@ -117,7 +141,7 @@ fn what_nobody_here_looks_after_gets_a_set_of_its_own() {
 }
 
 #[test]
-fn owners_that_are_not_there_are_not_named() {
+fn owner_references_to_missing_objects_are_dropped() {
     let mut set = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {
@@ -135,19 +159,19 @@ fn owners_that_are_not_there_are_not_named() {
     assert!(find(&snapshot, "ReplicaSet", "web-old").is_none());
 }
 
-/// How many pods the budget lets go, and how many are ready, once the snapshot has gone on for a minute.
+/// Disruptions allowed and healthy pods of the budget, and ready pods, after a minute.
 fn later_on(objects: Vec<Value>) -> (i64, i64, usize) {
     let snapshot = take("f", objects).unwrap();
     in_virtual_time(async {
         let cluster = Cluster::new(Options::new(1, "2026-02-03T04:05:06Z".parse().unwrap()));
         cluster.restore(&snapshot).unwrap();
         cluster
-            .during(tokio::time::sleep(std::time::Duration::from_secs(60)))
+            .run_while(tokio::time::sleep(std::time::Duration::from_secs(60)))
             .await;
         let budget = cluster.get(Kind::Budget, "shop", "web").unwrap();
         let number = |field: &str| budget["status"][field].as_i64().unwrap();
         let pods = cluster.with(|state| {
-            assert_eq!(state.holes(), [""; 0]);
+            assert_eq!(state.unsupported_requests(), [""; 0]);
             state.all(Kind::Pod).count()
         });
         (number("disruptionsAllowed"), number("currentHealthy"), pods)
@@ -156,7 +180,7 @@ fn later_on(objects: Vec<Value>) -> (i64, i64, usize) {
 }
 
 #[test]
-fn pods_go_on_as_ready_as_they_were() {
+fn pods_of_a_snapshot_keep_their_readiness() {
     let set = ("ReplicaSet", "web");
     let objects = |ready: [bool; 3]| {
         vec![
@@ -173,12 +197,12 @@ fn pods_go_on_as_ready_as_they_were() {
     assert_eq!(
         later_on(objects([false; 3])),
         (0, 0, 3),
-        "and nobody makes better ones"
+        "and no better ones are created"
     );
 }
 
 #[test]
-fn pods_that_have_ended_or_go_are_not_taken_along() {
+fn pods_that_have_ended_or_are_being_deleted_are_left_out() {
     let mut done = pod("done", "one", ("Job", "backup"), false);
     done["status"]["phase"] = "Succeeded".into();
     let mut leaving = pod("leaving", "one", ("ReplicaSet", "web"), true);
@@ -188,5 +212,5 @@ fn pods_that_have_ended_or_go_are_not_taken_along() {
     let snapshot = take("f", vec![node("one", true), done, leaving, pending]).unwrap();
     assert!(find(&snapshot, "Pod", "done").is_none() && find(&snapshot, "Pod", "leaving").is_none());
     assert!(find(&snapshot, "Pod", "pending").is_some());
-    assert_eq!(snapshot.notes, ["1 pod is without a node, which does not change"]);
+    assert_eq!(snapshot.notes, ["1 pod is without a node and stay so"]);
 }

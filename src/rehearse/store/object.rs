@@ -1,22 +1,19 @@
-//! One object in one version. It never changes; what it looks like on the wire is worked out once, for whoever wants it.
+//! One version of an object. Immutable; its serialized form is computed once, on demand.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::rehearse::json::{Text, Value, json};
+use crate::rehearse::json::{Value, json};
 
-/// Namespace and name. The namespace is empty for objects of the cluster.
+/// The namespace is empty for cluster-scoped objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Namespace.
     pub namespace: Arc<str>,
-    /// Name.
     pub name: Arc<str>,
 }
 
 impl Key {
-    /// A key.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
             namespace: namespace.into(),
@@ -25,19 +22,16 @@ impl Key {
     }
 }
 
-/// An object in one version.
 #[derive(Debug)]
 pub struct Object {
-    /// Its JSON.
     pub value: Value,
     /// `metadata.resourceVersion`.
     pub version: u64,
-    whole: OnceLock<Text>,
+    whole: OnceLock<Bytes>,
     metadata: OnceLock<Bytes>,
 }
 
 impl Object {
-    /// An object of this version.
     pub fn new(mut value: Value, version: u64) -> Self {
         value["metadata"]["resourceVersion"] = version.to_string().into();
         Self {
@@ -48,7 +42,7 @@ impl Object {
         }
     }
 
-    /// The object on the wire, or its metadata alone as `PartialObjectMetadata`.
+    /// The serialized object, or only its metadata as `PartialObjectMetadata`.
     pub fn json(&self, metadata_only: bool) -> &Bytes {
         if metadata_only {
             let partial = || {
@@ -60,53 +54,35 @@ impl Object {
             };
             self.metadata.get_or_init(|| partial().to_bytes())
         } else {
-            &self.text_after(None).bytes
+            self.whole.get_or_init(|| self.value.to_bytes())
         }
     }
 
-    /// The object on the wire, as [`Self::json`] has it. What it shares with an earlier version need not be written anew.
-    pub fn json_after(&self, earlier: Option<&Self>, metadata_only: bool) -> &Bytes {
-        if !metadata_only {
-            self.text_after(earlier);
-        }
-        self.json(metadata_only)
-    }
-
-    fn text_after(&self, earlier: Option<&Self>) -> &Text {
-        self.whole.get_or_init(|| {
-            let earlier = earlier.and_then(|earlier| Some((&earlier.value, earlier.whole.get()?)));
-            self.value.to_text(earlier)
-        })
-    }
-
-    /// Where it is kept.
     pub fn key(&self) -> Key {
         Key::new(self.meta("namespace"), self.meta("name"))
     }
 
-    /// A text of its metadata; empty where there is none.
+    /// A string field of the metadata; empty if absent.
     pub fn meta(&self, field: &str) -> &str {
         self.value["metadata"][field].as_str().unwrap_or_default()
     }
 
-    /// Its UID.
     pub fn uid(&self) -> &str {
         self.meta("uid")
     }
 
-    /// A text below a JSON pointer; empty where there is none.
+    /// The string at a JSON pointer; empty if absent.
     pub fn text(&self, pointer: &str) -> &str {
         text(&self.value, pointer)
     }
 
-    /// A label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.value["metadata"]["labels"].get(key)?.as_str()
     }
 
-    /// Whether it has been told to go.
-    pub fn is_leaving(&self) -> bool {
-        is_leaving(&self.value)
+    /// Whether the deletion has begun.
+    pub fn is_being_deleted(&self) -> bool {
+        is_being_deleted(&self.value)
     }
 
     /// UIDs of its owners.
@@ -118,7 +94,7 @@ impl Object {
             .filter_map(|owner| owner["uid"].as_str())
     }
 
-    /// UID of the owner that is in charge.
+    /// UID of its controlling owner.
     pub fn controller(&self) -> Option<&str> {
         let owners = self.value["metadata"]["ownerReferences"].as_array();
         let in_charge = owners
@@ -129,17 +105,16 @@ impl Object {
     }
 }
 
-/// A text below a JSON pointer; empty where there is none.
+/// The string at a JSON pointer; empty if absent.
 pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether an object has been told to go.
-pub fn is_leaving(value: &Value) -> bool {
+/// Whether the deletion has begun.
+pub fn is_being_deleted(value: &Value) -> bool {
     value["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Whether something keeps an object that has been told to go.
 pub fn has_finalizers(value: &Value) -> bool {
     value["metadata"]["finalizers"]
         .as_array()

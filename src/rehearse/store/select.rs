@@ -1,14 +1,13 @@
-//! Which objects a list or a watch is about: namespace, labels, and the few fields that can be selected by.
+//! Filters of lists and watches: namespace, labels, and the supported field selectors.
 
 use super::object::Object;
 use crate::api::selector::Selector;
-use crate::rehearse::fault::Fault;
 use crate::rehearse::resources::Kind;
+use crate::rehearse::status_error::StatusError;
 
-/// What objects are selected by.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Namespace; absent means all.
+    /// `None` means all.
     pub namespace: Option<String>,
     labels: Option<Selector>,
     fields: Vec<Field>,
@@ -30,13 +29,18 @@ impl Filter {
         }
     }
 
-    /// Reads `labelSelector` and `fieldSelector`.
-    pub fn parse(kind: Kind, namespace: Option<&str>, labels: &str, fields: &str) -> Result<Self, Fault> {
+    /// Parses `labelSelector` and `fieldSelector`.
+    pub fn parse(
+        kind: Kind,
+        namespace: Option<&str>,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Self, StatusError> {
         let mut filter = Self::of(namespace);
         if !labels.is_empty() {
             let selector = labels
                 .parse::<Selector>()
-                .map_err(|error| Fault::bad_request(format!("unable to parse requirement: {error}")))?;
+                .map_err(|error| StatusError::bad_request(format!("unable to parse requirement: {error}")))?;
             filter.labels = Some(selector);
         }
         for part in fields.split(',').filter(|part| !part.is_empty()) {
@@ -45,7 +49,7 @@ impl Filter {
             } else if let Some((name, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
                 (name, value, false)
             } else {
-                return Err(Fault::bad_request(format!(
+                return Err(StatusError::bad_request(format!(
                     "invalid selector: {fields:?}; can't understand {part:?}"
                 )));
             };
@@ -54,8 +58,13 @@ impl Filter {
                 (_, "metadata.namespace") => "/metadata/namespace",
                 (Kind::Pod, "spec.nodeName") => "/spec/nodeName",
                 (Kind::Pod, "status.phase") => "/status/phase",
+                (Kind::Event, "reason") => "/reason",
+                (Kind::Event, "involvedObject.kind") => "/involvedObject/kind",
+                (Kind::Event, "involvedObject.name") => "/involvedObject/name",
                 _ => {
-                    return Err(Fault::bad_request(format!("field label not supported: {name}")));
+                    return Err(StatusError::bad_request(format!(
+                        "field label not supported: {name}"
+                    )));
                 }
             };
             filter.fields.push(Field {
@@ -67,7 +76,6 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether the object is let through.
     pub fn matches(&self, object: &Object) -> bool {
         let in_namespace = self
             .namespace
@@ -84,12 +92,12 @@ impl Filter {
                 .is_none_or(|labels| labels.matches_by(|key| object.label(key)))
     }
 
-    /// Whether anything but the namespace selects.
+    /// Whether there is a selector beside the namespace.
     pub fn selects(&self) -> bool {
         self.labels.is_some() || !self.fields.is_empty()
     }
 
-    /// The node by which pods are selected.
+    /// The node in the field selector of pods.
     pub fn node(&self) -> Option<&str> {
         let field = self
             .fields

@@ -1,4 +1,4 @@
-//! Versions, history and who is told of what.
+//! Versions, history and watches.
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -14,7 +14,7 @@ fn write(store: &mut Store, name: &str, label: &str) -> u64 {
     change.version
 }
 
-fn told(lines: &mut UnboundedReceiver<Bytes>) -> Vec<(String, String, String)> {
+fn watch_events(lines: &mut UnboundedReceiver<Bytes>) -> Vec<(String, String, String)> {
     let mut all = Vec::new();
     while let Ok(line) = lines.try_recv() {
         let event: Value = serde_json::from_slice(&line).unwrap();
@@ -45,7 +45,7 @@ fn every_write_of_any_kind_is_a_version_of_its_own() {
 }
 
 #[test]
-fn a_watch_sees_what_its_filter_lets_through_come_and_go() {
+fn a_watch_sees_objects_enter_and_leave_its_filter() {
     let mut store = Store::new(10);
     let begin = store.version();
     let filter = Filter::parse(Kind::Secret, Some("a"), "x=1", "").unwrap();
@@ -64,11 +64,11 @@ fn a_watch_sees_what_its_filter_lets_through_come_and_go() {
         event("ADDED", "a", back),
         event("DELETED", "a", gone),
     ];
-    assert_eq!(told(&mut lines), expected);
+    assert_eq!(watch_events(&mut lines), expected);
 }
 
 #[test]
-fn a_version_that_is_forgotten_cannot_be_watched_from() {
+fn a_compacted_version_cannot_be_watched_from() {
     let mut store = Store::new(2);
     let first = write(&mut store, "a", "1");
     let second = write(&mut store, "a", "2");
@@ -91,7 +91,7 @@ fn a_version_that_is_forgotten_cannot_be_watched_from() {
 }
 
 #[test]
-fn owners_and_nodes_are_found_by_what_objects_say_now() {
+fn owners_and_nodes_are_indexed_by_the_current_version() {
     let mut store = Store::new(10);
     let pod = |node: &str| {
         json!({
@@ -113,8 +113,8 @@ fn owners_and_nodes_are_found_by_what_objects_say_now() {
 
 #[test]
 fn a_field_that_cannot_be_selected_by_is_refused() {
-    let fault = Filter::parse(Kind::Node, None, "", "spec.unschedulable=true").unwrap_err();
-    assert_eq!(fault.code, 400);
+    let status_error = Filter::parse(Kind::Node, None, "", "spec.unschedulable=true").unwrap_err();
+    assert_eq!(status_error.code, 400);
     assert!(Filter::parse(Kind::Node, None, "", "metadata.name").is_err());
     let not_a = Filter::parse(Kind::Secret, None, "", "metadata.name!=a").unwrap();
     assert!(!not_a.matches(&Object::new(secret("a", ""), 1)));

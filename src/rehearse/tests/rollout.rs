@@ -1,35 +1,36 @@
-//! Roll-outs from the first list to a Plan that is complete.
+//! Roll-outs from the first list to a complete Plan.
 
 use jiff::Timestamp;
 
 use crate::api::crd;
-use crate::channel::{ChannelClient, Offer};
+use crate::channel::ChannelClient;
 use crate::controller::settings::{Flags, Settings};
-use crate::controller::{Surroundings, run_in};
+use crate::controller::{Dependencies, run_with};
 use crate::rehearse::json::{Value, json};
 use crate::rehearse::{Cluster, Kind, Options, State, in_virtual_time};
+use crate::version::Offer;
 
-const NAMESPACE: &str = "system-upgrade";
+pub(super) const NAMESPACE: &str = "system-upgrade";
 const START: &str = "2026-01-05T09:00:00Z";
-const DONE: &str = "plan.upgrade.cattle.io/upgrade";
+pub(super) const DONE: &str = "plan.upgrade.cattle.io/upgrade";
 
-fn options(seed: u64) -> Options {
+pub(super) fn options(seed: u64) -> Options {
     let mut options = Options::new(seed, START.parse().unwrap());
     options.traced = true;
     options
-        .habits
+        .default_behaviour
         .steering
         .insert("fake-kubelet/upgrade.run-delay".to_owned(), "10m".to_owned());
     options
 }
 
-/// The boot that a node is in at first.
+/// The first boot ID of a node.
 fn boot_id(node: &str) -> String {
     let number: String = node.chars().filter(char::is_ascii_digit).collect();
     format!("00000000-0000-4000-8000-{number:0>12}")
 }
 
-fn node(name: &str) -> Value {
+pub(super) fn node(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": name, "labels": {
@@ -42,7 +43,7 @@ fn node(name: &str) -> Value {
     })
 }
 
-fn plan(concurrency: usize, more: &Value) -> Value {
+pub(super) fn plan(concurrency: usize, more: &Value) -> Value {
     let mut spec = json!({
         "concurrency": concurrency, "version": "v1.2.3", "nodeSelector": {},
         "serviceAccountName": "system-upgrade", "upgrade": { "image": "example.com/upgrade" },
@@ -59,7 +60,7 @@ fn settings() -> Settings {
     let lookup = |name: &str| match name {
         "SYSTEM_UPGRADE_CONTROLLER_NAME" => Some("system-upgrade-controller".to_owned()),
         "SYSTEM_UPGRADE_CONTROLLER_NAMESPACE" => Some(NAMESPACE.to_owned()),
-        // One controller has nobody to agree with, and its Lease is a write every two seconds.
+        // A single controller needs no leader election, and renewals would be a write every two seconds.
         "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT" => Some("false".to_owned()),
         "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS" => Some("3600".to_owned()),
         _ => None,
@@ -67,19 +68,21 @@ fn settings() -> Settings {
     Settings::resolve(flags, &lookup, "controller-0").unwrap().0
 }
 
-/// Runs the real controller until something holds of the cluster.
-async fn control(cluster: &Cluster, until: impl FnMut(&State) -> bool) {
-    let surroundings = Surroundings {
+/// Runs the real controller until a condition of the cluster holds.
+pub(super) async fn control(cluster: &Cluster, until: impl FnMut(&State) -> bool) {
+    let dependencies = Dependencies {
         server: cluster.server(),
         clock: cluster.clock(),
-        channels: Some(ChannelClient::given(|_, _| Ok(Offer::one("v1.2.3".to_owned())))),
+        channels: Some(ChannelClient::with_answers(|_, _| {
+            Ok(Offer::one("v1.2.3".to_owned()))
+        })),
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let controller = run_in(surroundings, settings(), async move {
+    let controller = run_with(dependencies, settings(), async move {
         let _ = stopped.await;
     });
     cluster
-        .during(async {
+        .run_while(async {
             tokio::select! {
                 biased;
                 ended = controller => panic!("the controller ended: {ended:?}"),
@@ -89,7 +92,7 @@ async fn control(cluster: &Cluster, until: impl FnMut(&State) -> bool) {
         .await;
 }
 
-fn is_complete(state: &State) -> bool {
+pub(super) fn is_complete(state: &State) -> bool {
     let plan = state.get(Kind::Plan, NAMESPACE, "upgrade").unwrap();
     let conditions = plan["status"]["conditions"].as_array();
     conditions
@@ -102,7 +105,7 @@ fn roll_out(seed: u64, nodes: usize, concurrency: usize, more: &Value) -> (Clust
     roll_out_beside(seed, nodes, concurrency, more, |_| {})
 }
 
-fn roll_out_beside(
+pub(super) fn roll_out_beside(
     seed: u64,
     nodes: usize,
     concurrency: usize,
@@ -136,7 +139,7 @@ fn roll_out_in(
 
 fn check(cluster: &Cluster, nodes: usize) {
     cluster.with(|state| {
-        assert_eq!(state.holes(), [""; 0]);
+        assert_eq!(state.unsupported_requests(), [""; 0]);
         let all: Vec<_> = state.all(Kind::Node).collect();
         assert_eq!(all.len(), nodes);
         for node in all {
@@ -163,7 +166,7 @@ fn the_real_controller_rolls_a_plan_out_over_five_nodes() {
 }
 
 #[test]
-fn a_plan_that_cordons_does_so_with_its_own_code() {
+fn a_plan_that_cordons_runs_refits_own_cordon() {
     let (cluster, _) = roll_out(1, 3, 1, &json!({ "cordon": true }));
     check(&cluster, 3);
     cluster.with(|state| {
@@ -231,7 +234,7 @@ fn a_plan_that_waits_for_workloads_reads_those_that_it_evicted() {
     });
 }
 
-/// Pods that somebody makes again, of which one at a time may be away.
+/// A workload of which one pod at a time may be unavailable.
 fn shop(cluster: &Cluster) {
     let labels = json!({ "app": "shop" });
     let selector = json!({ "matchLabels": labels });
@@ -257,7 +260,7 @@ fn drained(seed: u64) -> (Cluster, Timestamp) {
 }
 
 #[test]
-fn a_drain_goes_by_the_budgets_and_every_node_is_given_back() {
+fn a_drain_respects_the_budgets_and_every_node_is_released() {
     let (cluster, _) = drained(1);
     check(&cluster, 4);
     cluster.with(|state| {
@@ -294,7 +297,7 @@ fn the_same_seed_gives_the_same_requests_at_the_same_times() {
 }
 
 #[test]
-fn a_hundred_nodes_ten_at_a_time_take_their_ten_turns() {
+fn a_hundred_nodes_ten_at_a_time_take_ten_rounds() {
     let began = std::time::Instant::now();
     let (cluster, end) = roll_out(1, 100, 10, &json!({ "cordon": true }));
     check(&cluster, 100);

@@ -1,23 +1,31 @@
+//! Verdicts that the tests of the command (`tests/rehearse_cli/stalls.rs`) do not reach.
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::judge as judge_with;
 use super::*;
 use crate::api::Plan;
 use crate::rehearse::record::Recorder;
+use crate::rehearse::upgrade_script::PrepareWait;
+
+fn judge(outcome: &Outcome) -> Verdict {
+    judge_with(outcome, &TimeFormat::since(outcome.start))
+}
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// A Plan at the end of a rehearsal: its spec, its status, whether it is complete, and whom it waits for.
-fn plan(name: &str, spec: &Value, status: &Value, complete: bool, depends: Option<&str>) -> PlanEnd {
+/// A Plan at the end of a rehearsal. `depends` is the Plan that it waits for.
+fn plan(name: &str, spec: &Value, status: &Value, complete: bool, depends: Option<&str>) -> PlanOutcome {
     let plan = json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": { "name": name, "namespace": "n" },
         "spec": spec, "status": status,
     });
-    PlanEnd {
+    PlanOutcome {
         plan: serde_json::from_value::<Plan>(plan).unwrap(),
         rehearsed: true,
         complete,
@@ -25,7 +33,7 @@ fn plan(name: &str, spec: &Value, status: &Value, complete: bool, depends: Optio
     }
 }
 
-fn outcome(ending: Ending, plans: Vec<PlanEnd>) -> Outcome {
+fn outcome(ending: Ending, plans: Vec<PlanOutcome>) -> Outcome {
     let start = at("2026-01-05T09:00:00Z");
     let node = |name: &str, labels: &[(&str, &str)]| {
         let labels = labels
@@ -41,6 +49,7 @@ fn outcome(ending: Ending, plans: Vec<PlanEnd>) -> Outcome {
         plans,
         record: Recorder::new(start),
         budgets: Vec::new(),
+        not_ready: std::collections::BTreeSet::new(),
         nodes: [
             node("control-1", &[(CONTROL_PLANE, "true"), ("gpu", "no")]),
             node("node-1", &[]),
@@ -57,7 +66,7 @@ fn outcome(ending: Ending, plans: Vec<PlanEnd>) -> Outcome {
 
 const QUIET: Ending = Ending::Quiet(SignedDuration::from_hours(1));
 
-fn line(plans: Vec<PlanEnd>) -> String {
+fn line(plans: Vec<PlanOutcome>) -> String {
     let verdict = judge(&outcome(QUIET, plans));
     assert!(!verdict.complete);
     verdict.line
@@ -71,7 +80,7 @@ fn waiting(reason: &str, message: &str) -> Value {
 }
 
 #[test]
-fn what_is_through_says_when() {
+fn a_complete_rehearsal_says_when() {
     let status = json!({ "nodes": { "selected": 2, "done": 2 } });
     let verdict = judge(&outcome(
         Ending::Complete,
@@ -85,7 +94,7 @@ fn what_is_through_says_when() {
 }
 
 #[test]
-fn a_plan_that_is_not_looked_at_says_what_the_controller_says() {
+fn a_plan_that_is_not_resolved_says_what_the_controller_says() {
     let condition =
         |type_: &str| json!({ "conditions": [{ "type": type_, "status": "False", "message": "no\nway" }] });
     let of = |status: &Value| line(vec![plan("a", &json!({}), status, false, None)]);
@@ -100,58 +109,32 @@ fn a_plan_that_is_not_looked_at_says_what_the_controller_says() {
 }
 
 #[test]
-fn a_plan_that_starts_no_node_says_why() {
-    assert_eq!(
-        line(vec![plan(
-            "a",
-            &json!({}),
-            &waiting("Suspended", "spec.suspend is true"),
-            false,
-            None
-        )]),
-        "would stall: Plan a starts no node: Suspended: spec.suspend is true; 2 nodes are left waiting"
-    );
-    let spec = json!({ "window": { "startTime": "10:00", "endTime": "11:00" } });
-    assert_eq!(
-        line(vec![plan(
-            "a",
-            &spec,
-            &waiting("WindowClosed", "spec.window is closed and never opens"),
-            false,
-            None
-        )]),
-        "would stall: Plan a starts no node: WindowClosed: spec.window is closed and never opens (never \
-         10:00:00-11:00:00 UTC); 2 nodes are left waiting"
-    );
-}
-
-#[test]
 fn a_selector_that_finds_nothing_says_what_no_node_has() {
-    let of = |selector: Value| {
+    let status = json!({ "nodes": { "selected": 0 } });
+    let control_plane = json!({ "key": CONTROL_PLANE, "operator": "DoesNotExist" });
+    for (selector, why) in [
+        (
+            json!({ "matchLabels": { "gpu": "yes" } }),
+            "none of 2 nodes has the label gpu=yes",
+        ),
+        (
+            json!({ "matchExpressions": [{ "key": "gpu", "operator": "In", "values": ["a", "b"] }] }),
+            "none of 2 nodes has the label gpu with one of a, b",
+        ),
+        (
+            json!({ "matchExpressions": [{ "key": "disk", "operator": "Exists" }] }),
+            "none of 2 nodes has the label disk",
+        ),
+        (Value::Null, "it has no spec.nodeSelector"),
+        (
+            json!({ "matchLabels": { "gpu": "no" }, "matchExpressions": [control_plane] }),
+            "none of 2 nodes meets all requirements of spec.nodeSelector",
+        ),
+    ] {
         let spec = json!({ "nodeSelector": selector });
-        let status = json!({ "nodes": { "selected": 0 } });
-        line(vec![plan("a", &spec, &status, true, None)])
-    };
-    let begin = "would fail: Plan a selects no node: ";
-    assert_eq!(
-        of(json!({ "matchLabels": { "gpu": "yes" } })),
-        format!("{begin}none of 2 nodes has the label gpu=yes")
-    );
-    let expression = |key: &str, operator: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
-    assert_eq!(
-        of(expression("gpu", "In", &["a", "b"])),
-        format!("{begin}none of 2 nodes has the label gpu with one of a, b")
-    );
-    assert_eq!(
-        of(expression("disk", "Exists", &[])),
-        format!("{begin}none of 2 nodes has the label disk")
-    );
-    assert_eq!(of(Value::Null), format!("{begin}it has no spec.nodeSelector"));
-    let both = json!({ "matchLabels": { "gpu": "no" }, "matchExpressions": [{ "key": CONTROL_PLANE, "operator": "DoesNotExist" }] });
-    assert_eq!(
-        of(both),
-        format!("{begin}none of 2 nodes has all that spec.nodeSelector asks for")
-    );
+        let line = line(vec![plan("a", &spec, &status, true, None)]);
+        assert_eq!(line, format!("would fail: Plan a selects no node: {why}"));
+    }
 }
 
 #[test]
@@ -169,12 +152,12 @@ fn a_node_that_failed_or_is_held_up_is_named() {
     );
     assert_eq!(
         of("Draining", "DrainWaiting"),
-        "would stall: Plan a gets no further on node-1: DrainWaiting: why; 1 node is left waiting"
+        "would stall: Plan a makes no progress on node-1: DrainWaiting: why; 1 node is left waiting"
     );
 }
 
 #[test]
-fn the_cause_comes_before_those_who_wait_for_it() {
+fn the_cause_comes_before_the_plans_that_wait_for_it() {
     let preparing = json!({
         "latestVersion": "v1.34.1", "nodes": { "selected": 2 },
         "active": [{ "name": "node-1", "phase": "Preparing" }],
@@ -184,7 +167,18 @@ fn the_cause_comes_before_those_who_wait_for_it() {
         let status = waiting("Suspended", "spec.suspend is true");
         plan("servers", &json!({}), &status, complete, None)
     };
-    let verdict = judge(&outcome(QUIET, vec![agents(), servers(false)]));
+    let differs = PrepareWait::VersionDiffers {
+        wanted: "v1.34.1".to_owned(),
+        node: "control-1".to_owned(),
+        kubelet: "v1.33.5".to_owned(),
+    };
+    let judged = |plans: Vec<PlanOutcome>, wait: &PrepareWait| {
+        let mut outcome = outcome(QUIET, plans);
+        let start = outcome.start;
+        outcome.record.see_prepare("agents", "node-1", Some(wait), start);
+        judge(&outcome)
+    };
+    let verdict = judged(vec![agents(), servers(false)], &differs);
     let reasons: Vec<_> = verdict
         .reasons
         .iter()
@@ -196,36 +190,26 @@ fn the_cause_comes_before_those_who_wait_for_it() {
         "would stall: Plan servers starts no node: Suspended: spec.suspend is true; 2 nodes are left waiting"
     );
     assert_eq!(
-        line(vec![agents()]),
-        "would stall: Plan agents gets no further: node-1 waits in `prepare` for Plan servers, which is neither in the \
-         files nor on the cluster"
+        verdict.reasons[1].why,
+        "makes no progress: node-1 waits in `prepare` for Plan servers, which does not complete"
+    );
+    let begin = "would stall: Plan agents makes no progress: node-1 waits in `prepare` for ";
+    assert_eq!(
+        judged(vec![agents(), servers(true)], &differs).line,
+        format!("{begin}control-plane nodes of version v1.34.1, and control-1 runs v1.33.5")
     );
     assert_eq!(
-        line(vec![agents(), servers(true)]),
-        "would stall: Plan agents gets no further: node-1 waits in `prepare` for control-plane nodes of version v1.34.1, \
-         and control-1 runs v1.33.5"
-    );
-}
-
-#[test]
-fn an_end_beyond_what_was_looked_at_is_told() {
-    let ending = Ending::Limit(SignedDuration::from_hours(24 * 90));
-    let plans = vec![plan(
-        "a",
-        &json!({}),
-        &waiting("WindowClosed", "later"),
-        false,
-        None,
-    )];
-    assert_eq!(
-        judge(&outcome(ending, plans)).line,
-        "would not be through within 90d: Plan a starts no node: WindowClosed: later; 2 nodes are left waiting"
+        judged(vec![agents()], &PrepareWait::NoControlPlane).line,
+        format!(
+            "{begin}a control-plane node, but no node has the label \
+             node-role.kubernetes.io/control-plane"
+        )
     );
 }
 
 #[test]
 fn durations_have_their_two_largest_units() {
-    for (seconds, told) in [
+    for (seconds, text) in [
         (0, "0s"),
         (59, "59s"),
         (60, "1m"),
@@ -235,7 +219,7 @@ fn durations_have_their_two_largest_units() {
         (86_400, "1d"),
         (100_000, "1d3h"),
     ] {
-        assert_eq!(duration(SignedDuration::from_secs(seconds)), told);
+        assert_eq!(duration(SignedDuration::from_secs(seconds)), text);
     }
 }
 
@@ -246,7 +230,7 @@ fn a_budget_is_named_where_the_upgrade_never_began() {
     use std::sync::Arc;
 
     let start = at("2026-01-05T09:00:00Z");
-    let told = |phases: &[&str]| {
+    let waited = |phases: &[&str]| {
         let mut outcome = outcome(QUIET, Vec::new());
         let see = |outcome: &mut Outcome, kind, value: Value, minute: i64| {
             let change = Change {
@@ -256,7 +240,7 @@ fn a_budget_is_named_where_the_upgrade_never_began() {
                 gone: false,
             };
             let now = start.checked_add(SignedDuration::from_mins(minute)).unwrap();
-            outcome.record.see(kind, &change, now);
+            outcome.record.observe(kind, &change, now);
         };
         let note = json!({
             "evicted": 0, "total": 1,
@@ -277,11 +261,12 @@ fn a_budget_is_named_where_the_upgrade_never_began() {
                 see(&mut outcome, Kind::Pod, pod.clone(), minute);
             }
         }
-        waited("a", "node-1", &outcome)
+        let end = plan("a", &json!({}), &json!({}), false, None);
+        waits::waited(&end, "node-1", &outcome).map(|(text, _)| text)
     };
     assert_eq!(
-        told(&["Draining", "Finishing", "Failed"]),
-        "; it waited 2m for PodDisruptionBudget shop/web"
+        waited(&["Draining", "Finishing", "Failed"]).as_deref(),
+        Some("it waited 2m for PodDisruptionBudget shop/web")
     );
-    assert_eq!(told(&["Draining", "Upgrading", "Failed"]), "");
+    assert_eq!(waited(&["Draining", "Upgrading", "Failed"]), None);
 }

@@ -1,13 +1,13 @@
-//! What is known of a pod: how far it has come, and what it has found out on its node.
+//! Facts of a pod: its progress, and what it reports about its node.
 
 use jiff::Timestamp;
 
-use super::Text;
-use crate::api::DrainNote;
+use super::{BootId, Hash, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
+use crate::api::{DrainNote, NodePhase};
 
-/// How far the pod of a Job has come.
+/// Progress of the pod of a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum PodStage {
     /// Not bound to the node.
     Unbound,
     /// Bound; no container has run.
@@ -24,82 +24,79 @@ pub enum Stage {
     Ended,
 }
 
-impl Stage {
-    /// What `status.active[].phase` calls it.
-    pub fn phase(self) -> &'static str {
+impl PodStage {
+    /// The value of `status.active[].phase`.
+    pub fn phase(self) -> NodePhase {
         match self {
-            Self::Unbound => "Pending",
-            Self::Starting => "Starting",
-            Self::Prepare => "Preparing",
-            Self::Cordon => "Cordoning",
-            Self::Drain => "Draining",
-            Self::Upgrade => "Upgrading",
-            Self::Ended => "Finishing",
+            Self::Unbound => NodePhase::Pending,
+            Self::Starting => NodePhase::Starting,
+            Self::Prepare => NodePhase::Preparing,
+            Self::Cordon => NodePhase::Cordoning,
+            Self::Drain => NodePhase::Draining,
+            Self::Upgrade => NodePhase::Upgrading,
+            Self::Ended => NodePhase::Finishing,
         }
     }
 }
 
-/// What a pod has found out on its node about the end of the upgrade, and says when it ends.
+/// What a pod reports about the upgrade on its node when it exits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// The upgrade has succeeded.
+pub enum SentinelResult {
+    /// The upgrade succeeded.
     Success {
-        /// In this boot.
-        boot_id: Text,
-        /// The node has to reboot.
+        /// Boot in which it succeeded.
+        boot_id: BootId,
+        /// Whether the node must reboot.
         required: bool,
     },
-    /// Nothing says that it has.
+    /// Nothing shows that the upgrade succeeded.
     Nothing {
-        /// In this boot, where the pod says so.
-        boot_id: Option<Text>,
+        /// Current boot, if the pod reported it.
+        boot_id: Option<BootId>,
     },
 }
 
-/// What a pod is for that reboots its node.
+/// Purpose of a reboot Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebootPod {
-    /// UID of the Plan.
-    pub plan_uid: Text,
-    /// UID of the node.
-    pub node_uid: Text,
-    /// Hash whose upgrade has succeeded.
-    pub hash: Text,
-    /// The boot that it is to end. Without one it only asks which one it would be.
-    pub boot_id: Option<Text>,
+    pub plan_uid: PlanUid,
+    pub node_uid: NodeUid,
+    /// Hash whose upgrade succeeded.
+    pub hash: Hash,
+    /// The boot to end. Without one, the pod only reads the sentinel.
+    pub boot_id: Option<BootId>,
     /// `metadata.creationTimestamp`.
     pub created: Timestamp,
-    /// It has ended well: it has found the node in another boot, or has told what it was asked.
+    /// Whether it has succeeded: it found the node in another boot, or has read the sentinel.
     pub succeeded: bool,
 }
 
-/// What is known of a pod of ours.
+/// Facts of a pod of this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
     /// `metadata.name`.
     pub name: Text,
     /// `metadata.uid`.
-    pub uid: Text,
-    /// UID of the Job, by controlling ownerReference; of a pod that reboots its node, of the Plan.
-    pub job_uid: Text,
-    /// Plan, by label.
-    pub plan: Text,
-    /// Node that it is bound to.
-    pub node: Option<Text>,
-    /// How far it has come.
-    pub stage: Stage,
-    /// Why it does not come further (unschedulable, image pull), as it says.
+    pub uid: PodUid,
+    /// UID of the Job, from the controlling ownerReference; for a reboot Pod, UID of the Plan, which no Job has.
+    pub job_uid: JobUid,
+    /// Plan, from the label.
+    pub plan: PlanName,
+    /// Node to which it is bound.
+    pub node: Option<NodeName>,
+    pub stage: PodStage,
+    /// Why it does not progress (unschedulable, image pull), as its status says.
     pub waiting: Option<String>,
-    /// How far its drain has come, as it says.
+    /// Progress of its drain, from the annotation `refit.rs/drain`.
     pub drain: Option<DrainNote>,
-    /// What the container that failed said last.
-    pub last_words: Option<String>,
-    /// Its `upgrade` container has been started.
+    /// Termination message of the failed container.
+    pub termination_message: Option<String>,
+    /// Whether its `upgrade` container has started.
     pub upgraded: bool,
-    /// What it has found out on its node.
-    pub found: Option<Found>,
-    /// It is no pod of a Job: it reboots its node.
+    /// What it reports about its node.
+    pub sentinel_result: Option<SentinelResult>,
+    /// Set for a reboot Pod, which belongs to no Job.
     pub reboot: Option<Box<RebootPod>>,
-    /// `metadata.deletionTimestamp` is set, or a delete of ours was answered.
+    /// Whether `metadata.deletionTimestamp` is set, or a delete request of refit has succeeded.
     pub deleting: bool,
 }

@@ -1,39 +1,39 @@
-//! A node without a Job whose result counts: what is left to do there, and the Job that it gets next.
+//! A node without a Job whose result counts: what is left to do there, and its next Job.
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Next, Question, Stand, Standing, delete};
-use crate::api::NodeProgress;
+use super::{NodeDecision, NodeReconciler, NodeState, Start, delete};
+use crate::api::{NodePhase, NodeProgress};
 use crate::job::name::{job_name, second_job_name};
 use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{JobFacts, NodeFacts, Text};
-use crate::rollout::give_back;
+use crate::rollout::facts::{BootId, JobFacts, JobName, NodeFacts};
 use crate::rollout::record::Phase;
-use crate::rollout::step::{Key, Step};
-use crate::rollout::world::Making;
+use crate::rollout::release;
+use crate::rollout::state::PendingCreate;
+use crate::rollout::step::{Key, Query, Step};
 
-/// How long a name is not asked for again that a Job of somebody else's had: each time costs two requests.
-const TAKEN_FOR: SignedDuration = SignedDuration::from_secs(10);
+/// How long to wait before using a name again that someone else's Job had: each attempt costs two requests.
+const NAME_CONFLICT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
-impl Question<'_> {
-    /// No Job whose result counts is there.
+impl NodeReconciler<'_> {
+    /// Reconciles a node without a Job whose result counts.
     pub(super) fn without_job(
         &self,
         node: &NodeFacts,
-        told: Option<&NodeProgress>,
+        stored_entry: Option<&NodeProgress>,
         leaving: Option<&JobFacts>,
-    ) -> Stand {
+    ) -> NodeDecision {
         let eligible = self.is_eligible(node);
-        if let Some(making) = self.making(node)
-            && let Some(stand) = self.being_made(node, making, told.filter(|_| eligible))
+        if let Some(pending_create) = self.pending_create(node)
+            && let Some(decision) = self.await_create(node, pending_create, stored_entry.filter(|_| eligible))
         {
-            return stand;
+            return decision;
         }
         let Some(record) = self.record(node) else {
-            return match told {
-                Some(_) if eligible => self.begin(node, 1, told, leaving),
-                _ => Stand::Tidy(
-                    give_back::void_record(self.world, node, &self.plan.facts.name)
+            return match stored_entry {
+                Some(_) if eligible => self.begin(node, 1, stored_entry, leaving),
+                _ => NodeDecision::Cleanup(
+                    release::void_record(self.cluster, node, &self.plan.facts.name)
                         .into_iter()
                         .collect(),
                 ),
@@ -43,194 +43,212 @@ impl Question<'_> {
         match record.phase {
             Phase::Upgraded => self.finish_record(node, record),
             Phase::Recovering => self.recover(node, record),
-            Phase::Retry if current && eligible => self.begin(node, record.attempt, told, leaving),
-            Phase::Failed if current && eligible => Stand::slot(self.failed(node, record)),
-            _ if eligible && told.is_some() => self.begin(node, 1, told, leaving),
-            // What failed at another version counts no more once the node is done or not for this Plan.
-            _ if eligible => Stand::Tidy(Vec::new()),
-            _ => Stand::Tidy(vec![give_back::drop_record(node, &self.plan.facts.name)]),
+            Phase::Retry if current && eligible => self.begin(node, record.attempt, stored_entry, leaving),
+            Phase::Failed if current && eligible => NodeDecision::slot(self.failed(node, record)),
+            _ if eligible && stored_entry.is_some() => self.begin(node, 1, stored_entry, leaving),
+            // A failure at another version no longer matters once the node is done or not selected.
+            _ if eligible => NodeDecision::Cleanup(Vec::new()),
+            _ => NodeDecision::Cleanup(vec![release::drop_record(node, &self.plan.facts.name)]),
         }
     }
 
-    /// A Job that may be there or not. If it is for this very Plan and machine the node has its slot; and before another is
-    /// made, it is looked for.
-    fn being_made(&self, node: &NodeFacts, making: &Making, told: Option<&NodeProgress>) -> Option<Stand> {
-        let here = making.plan_uid == self.plan.facts.uid && making.node_uid == node.uid;
-        if making.under_way && !here {
+    /// A Job that may or may not exist. If it is for this Plan and machine, the node has its slot, and the controller
+    /// looks the Job up before it creates another.
+    fn await_create(
+        &self,
+        node: &NodeFacts,
+        pending_create: &PendingCreate,
+        stored_entry: Option<&NodeProgress>,
+    ) -> Option<NodeDecision> {
+        let here = pending_create.plan_uid == self.plan.facts.uid && pending_create.node_uid == node.uid;
+        if pending_create.in_flight && !here {
             return None;
         }
-        let look = || Step::LookForJob {
-            plan: self.plan.facts.name.clone(),
-            node: node.name.clone(),
-            job: making.job.clone(),
+        let look = || {
+            Step::Query(Query::GetJob {
+                plan: self.plan.facts.name.clone(),
+                node: node.name.clone(),
+                job: pending_create.job.clone(),
+            })
         };
-        // A list that is under way tells as much.
-        let look = (!making.under_way && !self.world.jobs.is_being_listed()).then(look);
-        if !here && told.is_none() {
-            return Some(Stand::Tidy(look.into_iter().collect()));
+        // A list in progress answers the same question.
+        let look = (!pending_create.in_flight && !self.cluster.jobs.is_being_listed()).then(look);
+        if !here && stored_entry.is_none() {
+            return Some(NodeDecision::Cleanup(look.into_iter().collect()));
         }
-        let attempt = told.and_then(|told| told.attempt).unwrap_or(1);
-        let mut standing = self.pending(node, attempt, told);
+        let attempt = stored_entry
+            .and_then(|stored_entry| stored_entry.attempt)
+            .unwrap_or(1);
+        let mut state = self.pending(node, attempt, stored_entry);
         if !self.can_start(node) {
-            standing = standing.held_up_by(&Blocker::NodeNotReady);
+            state = state.with_blocker(&Blocker::NodeNotReady);
         }
-        Some(Stand::slot(standing).and(look))
+        Some(NodeDecision::slot(state).and(look))
     }
 
-    /// A node with a slot and without a Job. The Job is made once stored status says that the node has its slot. One that
-    /// never had a Job goes back to waiting when nothing new may begin; one that lost it goes on.
+    /// A node with a slot and without a Job. The controller creates the Job once the stored status names the node. If
+    /// nothing may start now, a node that never had a Job goes back to waiting; a node that lost its Job continues.
     fn begin(
         &self,
         node: &NodeFacts,
         attempt: i64,
-        told: Option<&NodeProgress>,
+        stored_entry: Option<&NodeProgress>,
         leaving: Option<&JobFacts>,
-    ) -> Stand {
-        let fresh = attempt == 1 && told.is_none_or(|told| told.job.is_none());
+    ) -> NodeDecision {
+        let never_started =
+            attempt == 1 && stored_entry.is_none_or(|stored_entry| stored_entry.job.is_none());
         let shut = match self.gate {
             Some(Blocker::NotReady) | None => (!self.can_start(node)).then_some(&Blocker::NodeNotReady),
             Some(blocker) => Some(blocker),
         };
-        let pending = || self.pending(node, attempt, told);
+        let pending = || self.pending(node, attempt, stored_entry);
         if leaving.is_none()
-            && let Some(stand) = self.lost(node, attempt, told, pending)
+            && let Some(decision) = self.reconcile_lost_job(node, attempt, stored_entry, pending)
         {
-            return stand;
+            return decision;
         }
-        let mut standing = pending();
-        standing.next = Some(Next::Later);
-        if shut.is_some() && fresh {
-            return Stand::Tidy(Vec::new());
+        let mut state = pending();
+        state.start = Some(Start::Later);
+        if shut.is_some() && never_started {
+            return NodeDecision::Cleanup(Vec::new());
         }
         if self.is_cancelled(node) {
-            return Stand::slot(standing).and(self.take_back(node));
+            return NodeDecision::slot(state).and(self.revoke_cancel(node));
         }
-        if self.world.ledgers_sent.contains(&node.name) {
-            return Stand::slot(standing);
+        if self.cluster.ledgers_sent.contains(&node.name) {
+            return NodeDecision::slot(state);
         }
-        // What a pod of an earlier attempt has found out must not be taken for what the next one says.
-        if let Some(pod) = self.left_pod(node) {
-            return Stand::slot(standing.held_up_by(&Blocker::PodLeaving { pod }));
+        // The result of a pod of an earlier attempt must not be mistaken for that of the next.
+        if let Some(pod) = self.leftover_pod(node) {
+            return NodeDecision::slot(state.with_blocker(&Blocker::PodLeaving { pod }));
         }
-        Stand::slot(match self.next_job(node, leaving) {
-            Err(Hold::NotYet) => standing,
-            Err(Hold::Spent(job)) => {
-                standing.then(delete(job, "its result is recorded, and its name is needed"))
+        NodeDecision::slot(match self.next_job(node, leaving) {
+            Err(NoJobReason::NotYet) => state,
+            Err(NoJobReason::Recorded(job)) => {
+                state.with_step(delete(job, "its result is recorded, and its name is needed"))
             }
-            Err(Hold::Blocked(blocker)) => standing.held_up_by(&blocker),
-            Err(Hold::Taken { job, until }) => {
-                standing.wake = Some(until);
-                standing.held_up_by(&Blocker::NameTaken { job })
+            Err(NoJobReason::Blocked(blocker)) => state.with_blocker(&blocker),
+            Err(NoJobReason::NameConflict { job, until }) => {
+                state.requeue_at = Some(until);
+                state.with_blocker(&Blocker::NameTaken { job })
             }
             Ok(job) => {
-                if let Some(trouble) = self
-                    .world
-                    .troubles
+                if let Some(failure) = self
+                    .cluster
+                    .failures_by_step
                     .get(&Key::NextJob(self.plan.facts.name.clone(), node.name.clone()))
                 {
-                    standing = standing.held_up_by(&Blocker::JobRefused {
-                        why: trouble.message.clone(),
+                    state = state.with_blocker(&Blocker::JobRefused {
+                        why: failure.message.clone(),
                     });
                 }
-                if self.may_begin(told) && !told.is_some_and(|told| self.names_another(node, told)) {
+                if self.may_begin(stored_entry)
+                    && !stored_entry.is_some_and(|stored_entry| self.names_other_job(node, stored_entry))
+                {
                     let (plan, node) = (self.plan.facts.name.clone(), node.name.clone());
-                    standing.next = Some(Next::Now(Step::CreateJob {
+                    state.start = Some(Start::Now(Step::CreateJob {
                         plan,
                         node,
                         job,
                         attempt,
                     }));
                 }
-                standing
+                state
             }
         })
     }
 
-    /// A node that has its slot, before its Job is there.
-    fn pending(&self, node: &NodeFacts, attempt: i64, told: Option<&NodeProgress>) -> Standing {
-        let mut standing = Standing::new(node, "Pending");
-        standing.attempt = Some(attempt);
-        standing.since = told
+    /// The state of a node that has its slot, but no Job yet.
+    fn pending(&self, node: &NodeFacts, attempt: i64, stored_entry: Option<&NodeProgress>) -> NodeState {
+        let mut state = NodeState::new(node, NodePhase::Pending);
+        state.attempt = Some(attempt);
+        state.since = stored_entry
             .and_then(|t| t.since.as_deref()?.parse().ok())
             .or(Some(self.now));
-        // What is told of another attempt is not of this one.
-        let told = told.filter(|told| told.attempt.unwrap_or(1) == attempt);
-        let named = told.filter(|told| !self.names_another(node, told));
-        standing.job = named.and_then(|t| t.job.as_deref()).map(Text::from);
-        let boot = told.and_then(|t| t.boot_id.as_deref()).map(Text::from);
-        standing.boot = boot.or_else(|| self.plan.spec().may_reboot().then(|| node.boot_id.clone()));
-        standing
+        // An entry of another attempt does not apply to this one.
+        let stored_entry = stored_entry.filter(|stored_entry| stored_entry.attempt.unwrap_or(1) == attempt);
+        let named = stored_entry.filter(|stored_entry| !self.names_other_job(node, stored_entry));
+        state.job = named.and_then(|t| t.job.as_deref()).map(JobName::from);
+        let boot = stored_entry.and_then(|t| t.boot_id.as_deref()).map(BootId::from);
+        state.boot = boot.or_else(|| self.plan.spec().may_reboot().then(|| node.boot_id.clone()));
+        state
     }
 
-    /// The name of the Job that can be made now.
-    fn next_job(&self, node: &NodeFacts, leaving: Option<&JobFacts>) -> Result<Text, Hold<'_>> {
-        let resolved = self.plan.resolved.as_ref().ok_or(Hold::NotYet)?;
+    /// The name of the next Job.
+    fn next_job(&self, node: &NodeFacts, leaving: Option<&JobFacts>) -> Result<JobName, NoJobReason<'_>> {
+        let resolved = self.plan.resolved.as_ref().ok_or(NoJobReason::NotYet)?;
         if let Some(job) = leaving {
-            return Err(Hold::Blocked(Blocker::JobLeaving {
+            return Err(NoJobReason::Blocked(Blocker::JobLeaving {
                 job: job.name.to_string(),
             }));
         }
-        // A roll-out that is shut for new nodes only goes on where it had begun.
+        // A roll-out that is closed for new nodes continues on nodes that had started.
         let shut = self.gate.filter(|gate| !gate.is_for_new_nodes());
         if let Some(blocker) = shut.cloned().or_else(|| self.plan.job_blocker(node.is_windows())) {
-            return Err(Hold::Blocked(blocker));
+            return Err(NoJobReason::Blocked(blocker));
         }
         if !self.can_start(node) {
-            return Err(Hold::Blocked(Blocker::NodeNotReady));
+            return Err(NoJobReason::Blocked(Blocker::NodeNotReady));
         }
         self.free_name(node, &resolved.hash)
     }
 
-    /// The Job that was asked for on the node, and of which no answer has told.
-    fn making(&self, node: &NodeFacts) -> Option<&Making> {
-        self.world
-            .making
+    /// The Job of the node whose creation is not confirmed.
+    fn pending_create(&self, node: &NodeFacts) -> Option<&PendingCreate> {
+        self.cluster
+            .pending_creates
             .get(&(self.plan.facts.name.clone(), node.name.clone()))
     }
 
-    /// The name of the next Job: S29's, or where that is somebody else's, one with the node's UID in it.
-    fn free_name(&self, node: &NodeFacts, hash: &str) -> Result<Text, Hold<'_>> {
+    /// The name of the next Job: that of S29, or if someone else's Job has it, one with the node's UID.
+    fn free_name(&self, node: &NodeFacts, hash: &str) -> Result<JobName, NoJobReason<'_>> {
         let plan = &self.plan.facts;
-        let first: Text = job_name(&plan.name, &node.name, hash).into();
-        let second: Text = second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash).into();
+        let first: JobName = job_name(&plan.name, &node.name, hash).into();
+        let second: JobName = second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash).into();
         let mut until = Timestamp::MAX;
         for name in [&first, &second] {
-            match self.world.jobs.get(name) {
+            match self.cluster.jobs.get(name) {
                 Some(job) if job.node == node.name && job.plan == plan.name => {
                     return Err(if job.recorded {
-                        Hold::Spent(job)
+                        NoJobReason::Recorded(job)
                     } else {
-                        Hold::NotYet
+                        NoJobReason::NotYet
                     });
                 }
                 Some(_) => {}
-                None => match self.taken_until(name) {
+                None => match self.name_conflict_until(name) {
                     Some(at) => until = until.min(at),
                     None => return Ok(name.clone()),
                 },
             }
         }
-        Err(Hold::Taken {
+        Err(NoJobReason::NameConflict {
             job: second.to_string(),
             until,
         })
     }
 
-    /// Until when a name counts as taken by a Job of somebody else's. Those Jobs are not watched.
-    fn taken_until(&self, name: &str) -> Option<Timestamp> {
-        let until = self.world.taken.get(name)?.saturating_add(TAKEN_FOR);
+    /// Until when a name counts as taken by someone else's Job. Such Jobs are not watched.
+    fn name_conflict_until(&self, name: &str) -> Option<Timestamp> {
+        let until = self
+            .cluster
+            .name_conflicts
+            .get(name)?
+            .saturating_add(NAME_CONFLICT_PAUSE);
         until.ok().filter(|until| *until > self.now)
     }
 }
 
-/// Why there can be no Job yet.
-enum Hold<'a> {
-    /// The Plan has no version, or a Job has the name whose result is about to be recorded.
+/// Why no Job can be created yet.
+enum NoJobReason<'a> {
+    /// The Plan has no version, or the result of the Job with the name is about to be recorded.
     NotYet,
-    /// A Job whose result is recorded has the name.
-    Spent(&'a JobFacts),
-    /// Something else is in the way.
+    /// A recorded Job has the name.
+    Recorded(&'a JobFacts),
     Blocked(Blocker),
-    /// Jobs of others have both names. The name is asked for again then.
-    Taken { job: String, until: Timestamp },
+    /// Jobs of others have both names. The controller tries again at this time.
+    NameConflict {
+        job: String,
+        until: Timestamp,
+    },
 }

@@ -1,47 +1,47 @@
-//! Reboots of a node while its Job is there. A payload may reboot its node by itself, once: its pod dies, and the next one
-//! shows that the work is done. One that reboots it again and again is stopped, and so is the Job of a Plan that reboots by
-//! itself when the node went down in the middle of its upgrade: nobody knows how far that came.
+//! Reboots of a node during its Job. A payload may reboot its node once: its pod dies, and the next one finds the work
+//! done. The controller stops a payload that reboots its node repeatedly. It also stops the Job of a Plan with `reboot`
+//! if the node went down during `upgrade`, because nobody knows how far the upgrade came.
 
-use super::fail::has_failed;
-use super::{Question, Standing, patch, record_key};
-use crate::rollout::event::EventType;
-use crate::rollout::facts::{JobFacts, NodeFacts, Stage, Text};
+use super::fail::failed_state;
+use super::{NodeReconciler, NodeState, patch, record_key};
+use crate::api::Reason;
+use crate::rollout::facts::{JobFacts, NodeFacts, PodStage};
 use crate::rollout::record::{Phase, Record};
 use crate::rollout::step::{NodeChange, Step};
 
-/// How many boots a Job is given: the one in which it was made, and one more.
-const BOOTS: usize = 2;
+/// Maximum number of boots during a Job: the one in which it was created, and one more.
+const MAX_BOOTS: usize = 2;
 
-impl Question<'_> {
-    /// A Job that has not ended, and whose node has rebooted too often under it: its failure is written on the node first,
-    /// and then the Job is ended. Nothing where that is not so.
-    pub(super) fn stopped(&self, node: &NodeFacts, job: &JobFacts) -> Option<Standing> {
+impl NodeReconciler<'_> {
+    /// Fails a running Job whose node has rebooted too often. The failure is written to the node first, then the Job is
+    /// ended. `None` if that is not so.
+    pub(super) fn stop_after_reboots(&self, node: &NodeFacts, job: &JobFacts) -> Option<NodeState> {
         let written = self.record(node).filter(|record| {
             *record.job_uid == *job.uid && matches!(record.phase, Phase::Failed | Phase::Retry)
         });
         if let Some(record) = written {
-            let mut standing = has_failed(node, record);
-            standing.steps.extend(self.end(job));
-            return Some(standing);
+            let mut state = failed_state(node, record);
+            state.steps.extend(self.end_retries(job));
+            return Some(state);
         }
         let (reason, message) = if job.sentinel {
             self.was_interrupted(job).then(|| {
                 (
-                    "UpgradeInterrupted",
+                    Reason::UpgradeInterrupted,
                     "the node went down during its upgrade, and nobody knows how far that came".to_owned(),
                 )
             })?
-        } else if job.boots.len() > BOOTS && self.failures(job) > 0 {
+        } else if job.boots.len() > MAX_BOOTS && self.failures(job) > 0 {
             let times = job.boots.len() - 1;
             (
-                "RebootLoop",
+                Reason::RebootLoop,
                 format!("the node has rebooted {times} times under one Job, and its upgrade has not ended"),
             )
         } else {
             return None;
         };
         let record = Record {
-            reason: Some(reason.to_owned()),
+            reason: Some(reason.into()),
             message: Some(message.clone()),
             ..self.failure_record(node, job, self.now)
         };
@@ -49,25 +49,26 @@ impl Question<'_> {
         change
             .annotations
             .insert(record_key(&self.plan.facts.name), Some(record.to_text()));
-        let text = self.failed_text(job, node, reason, &message);
-        let event = self.job_event(EventType::Warning, "JobFailed", text, &job.uid);
-        Some(has_failed(node, &record).then(patch(node, change, vec![event])))
+        let text = self.failed_text(job, node, reason.name(), &message);
+        let event = self.job_event(Reason::JobFailed, text, &job.uid);
+        Some(failed_state(node, &record).with_step(patch(node, change, vec![event])))
     }
 
-    /// The node has rebooted since the Job was made, a pod of it ended after its upgrade had begun, and none upgrades now.
+    /// Whether the node has rebooted since the Job was created, a pod of the Job ended after its `upgrade` had started,
+    /// and none runs `upgrade` now.
     fn was_interrupted(&self, job: &JobFacts) -> bool {
-        let mut pods = self.world.pods_of(&job.uid);
+        let mut pods = self.cluster.pods_of(&job.uid);
         let upgrades = self
-            .world
+            .cluster
             .pods_of(&job.uid)
-            .any(|pod| pod.stage == Stage::Upgrade && !pod.deleting);
+            .any(|pod| pod.stage == PodStage::Upgrade && !pod.deleting);
         job.boots.len() > 1
             && !upgrades
-            && pods.any(|pod| pod.upgraded && pod.stage == Stage::Ended && pod.found.is_none())
+            && pods.any(|pod| pod.upgraded && pod.stage == PodStage::Ended && pod.sentinel_result.is_none())
     }
 
-    /// Lets a Job fail at once, whatever its pod is at.
-    fn end(&self, job: &JobFacts) -> Option<Step> {
+    /// Ends a Job at once, whatever its pod does.
+    fn end_retries(&self, job: &JobFacts) -> Option<Step> {
         let limit = self.failures(job).checked_sub(1)?;
         (job.backoff_limit > limit).then(|| Step::EndRetries {
             job: job.name.clone(),
@@ -77,12 +78,12 @@ impl Question<'_> {
     }
 }
 
-/// Notes on a Job the boot that its node is in now.
+/// Records the current boot of a node on a Job.
 pub(super) fn note_boot(node: &NodeFacts, job: &JobFacts) -> Option<Step> {
     let known = job.boots.is_empty() || node.boot_id.is_empty() || job.boots.contains(&node.boot_id);
     (!known).then(|| Step::NoteBoots {
         job: job.name.clone(),
         uid: job.uid.clone(),
-        boots: job.boots.iter().chain([&node.boot_id]).map(Text::clone).collect(),
+        boots: job.boots.iter().chain([&node.boot_id]).cloned().collect(),
     })
 }

@@ -1,45 +1,49 @@
-//! A drain of a Job that the Plan no longer asks for is told to stop. First the Job is to have no further pod, then the
-//! Plan's holder in the node's ledger is marked: the drain looks there while it waits, and its last act is a patch of the
-//! ledger that fails then. So either the mark comes first and no upgrade begins, or it comes too late and is not made.
+//! Cancels the drain of a Job that the Plan no longer needs. First the Job's `backoffLimit` prevents further pods. Then
+//! the Plan's holder in the node's ledger is marked as `cancelled`. The drain reads the ledger while it waits, and its
+//! last step is a patch of the ledger, which then fails. So either the cancellation is first and no upgrade begins, or
+//! it is too late and is not written.
 //!
-//! The mark is what tells that the failure of the Job is none. It is taken back when the Job's result is recorded, before
-//! the next Job is made; where none follows, the holder goes with it when the node is given back.
+//! A cancelled holder also shows that the failure of the Job is none. The controller revokes the cancellation when the
+//! Job is recorded, before it creates the next Job. If no Job follows, it removes the holder when it releases the node.
 
-use super::{Question, patch};
+use super::{NodeReconciler, patch};
+use crate::api::Holder;
 use crate::api::names;
-use crate::rollout::Holder;
 use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{JobFacts, NodeFacts, Outcome, Stage};
-use crate::rollout::give_back::Mine;
+use crate::rollout::facts::{JobFacts, JobOutcome, NodeFacts, PodStage};
+use crate::rollout::release::PlanHold;
 use crate::rollout::step::{NodeChange, Step};
 
-impl Question<'_> {
-    /// Whose holder in a ledger is the Plan's.
-    pub(super) fn mine(&self) -> Mine<'_> {
-        Mine {
-            defaults: &self.world.defaults,
+impl NodeReconciler<'_> {
+    /// The Plan's holder in ledgers.
+    pub(super) fn plan_hold(&self) -> PlanHold<'_> {
+        PlanHold {
+            defaults: &self.cluster.defaults,
             plan_uid: &self.plan.facts.uid,
         }
     }
 
-    /// The Plan's drain on the node has been told to stop.
+    /// Whether the Plan's drain on the node is cancelled.
     pub(super) fn is_cancelled(&self, node: &NodeFacts) -> bool {
-        self.mine().holder(node).is_some_and(|mine| mine.cancelled)
+        self.plan_hold()
+            .holder(node)
+            .is_some_and(|holder| holder.cancelled)
     }
 
-    /// The next step on the way to the end of a drain; nothing where it cannot be stopped, or has been told.
+    /// The next step to cancel a drain; `None` if it cannot be cancelled, or is already.
     pub(super) fn cancel(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
-        // Of a Plan that is not valid, not resolved or not whole it is not known what it asks for.
+        // If the Plan is invalid or not resolved, or its fields were pruned, it is not known which Job it needs.
         let unknown = matches!(self.gate, Some(Blocker::NotReady | Blocker::SpecPruned));
         if unknown || self.plan.selector_error.is_some() {
             return None;
         }
         let stage = self.pod(job)?.stage;
-        let drains = matches!(stage, Stage::Cordon | Stage::Drain) && job.outcome == Outcome::Running;
-        let mine = self
-            .mine()
+        let drains =
+            matches!(stage, PodStage::Cordon | PodStage::Drain) && job.outcome == JobOutcome::Running;
+        let holder = self
+            .plan_hold()
             .holder(node)
-            .filter(|mine| drains && job.keeps_ledger() && !mine.passed && !mine.cancelled)?;
+            .filter(|holder| drains && job.keeps_ledger() && !holder.completed && !holder.cancelled)?;
         let failures = self.failures(job);
         if job.backoff_limit > failures {
             return Some(Step::EndRetries {
@@ -48,63 +52,67 @@ impl Question<'_> {
                 limit: failures,
             });
         }
-        Some(say(
+        Some(patch_holder(
             node,
             Holder {
                 cancelled: true,
-                ..mine.clone()
+                ..holder.clone()
             },
         ))
     }
 
-    /// How many pods of a Job have failed that has not ended. One may be seen to end before its Job counts it.
+    /// Number of failed pods of a running Job. A pod may be seen to end before its Job counts it.
     pub(super) fn failures(&self, job: &JobFacts) -> i32 {
-        let pods = self.world.pods_of(&job.uid);
-        let ended = pods.filter(|pod| pod.stage == Stage::Ended).count();
+        let pods = self.cluster.pods_of(&job.uid);
+        let ended = pods.filter(|pod| pod.stage == PodStage::Ended).count();
         job.failures.max(i32::try_from(ended).unwrap_or(i32::MAX))
     }
 
-    /// Takes a mark back that was meant for an earlier Job and came late: it would stop each try of one that is wanted and
-    /// that nobody has told to have no further pod.
-    pub(super) fn clears(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
-        let mine = self.mine().holder(node).filter(|mine| mine.cancelled)?;
-        let goes_on = job.outcome == Outcome::Running && job.backoff_limit > self.failures(job);
-        (goes_on && self.is_wanted(node, job)).then(|| {
-            say(
+    /// Revokes a cancellation that was for an earlier Job and arrived late. It would fail every attempt of a Job that
+    /// the Plan needs and whose retries are not ended.
+    pub(super) fn revoke_late_cancel(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
+        let holder = self.plan_hold().holder(node).filter(|holder| holder.cancelled)?;
+        let with_message = job.outcome == JobOutcome::Running && job.backoff_limit > self.failures(job);
+        (with_message && self.is_wanted(node, job)).then(|| {
+            patch_holder(
                 node,
                 Holder {
                     cancelled: false,
-                    ..mine.clone()
+                    ..holder.clone()
                 },
             )
         })
     }
 
-    /// Takes the mark back, once nobody is left for whom it was meant: it would stop the next drain as well.
-    pub(super) fn take_back(&self, node: &NodeFacts) -> Option<Step> {
-        let mine = self.mine().holder(node)?;
+    /// Revokes a cancellation once its drain has ended. It would stop the next drain too.
+    pub(super) fn revoke_cancel(&self, node: &NodeFacts) -> Option<Step> {
+        let holder = self.plan_hold().holder(node)?;
         let plan = &self.plan.facts.name;
-        let job = self.jobs_on(&node.name).any(|job| !self.world.is_spent(job));
-        let pod = self.world.live_pods_on(&node.name).any(|pod| pod.plan == *plan);
+        let job = self.jobs_on(&node.name).any(|job| !self.cluster.is_spent(job));
+        let pod = self.cluster.live_pods_on(&node.name).any(|pod| pod.plan == *plan);
         (!job && !pod).then(|| {
-            say(
+            patch_holder(
                 node,
                 Holder {
                     cancelled: false,
-                    ..mine.clone()
+                    ..holder.clone()
                 },
             )
         })
     }
 }
 
-/// Changes a holder in the ledger of a node, in the version that was seen: another word of the node side comes first.
-fn say(node: &NodeFacts, holder: Holder) -> Step {
+/// Changes a holder in the ledger of a node, at the version that was seen, so that a concurrent write of the drain
+/// wins.
+fn patch_holder(node: &NodeFacts, holder: Holder) -> Step {
     let mut change = NodeChange {
         exact: true,
         ..NodeChange::default()
     };
-    let text = node.ledger.as_ref().map(|ledger| ledger.with(holder).to_text());
+    let text = node
+        .ledger
+        .as_ref()
+        .map(|ledger| ledger.with_updated(holder).to_text());
     change
         .annotations
         .insert(names::ANNOTATION_CORDON.to_owned(), text);

@@ -1,78 +1,78 @@
-//! A Job that has failed for good, and when its node is tried again.
+//! A Job that failed for good, and when its node is tried again.
 
 use jiff::Timestamp;
 
-use super::{Next, Question, Stand, Standing, patch, record_key};
-use crate::api::NodeProgress;
-use crate::api::names;
-use crate::rollout::event::{Event, EventType};
-use crate::rollout::facts::{JobFacts, NodeFacts, Outcome, Text};
+use super::{NodeDecision, NodeReconciler, NodeState, Start, patch, record_key};
+use crate::api::{NodePhase, NodeProgress, Reason, names};
+use crate::rollout::event::Event;
+use crate::rollout::facts::{JobFacts, JobName, JobOutcome, NodeFacts};
 use crate::rollout::record::{Phase, Record};
 use crate::rollout::step::NodeChange;
 
-impl Question<'_> {
-    /// A Job that has failed for good: the node is told first, then the Job. Where the Plan has nothing to do with the node
-    /// any more, it is only told. One that was cancelled has not failed.
+impl NodeReconciler<'_> {
+    /// Records a Job that failed for good: on the node first, then on the Job. If the Plan no longer concerns the node,
+    /// it only writes the event. A cancelled Job has not failed.
     pub(super) fn fail(
         &self,
         node: &NodeFacts,
         job: &JobFacts,
-        told: Option<&NodeProgress>,
+        stored_entry: Option<&NodeProgress>,
         leaving: Option<&JobFacts>,
-    ) -> Stand {
-        let Outcome::Failed { at, reason, message } = &job.outcome else {
-            return self.without_job(node, told, leaving);
+    ) -> NodeDecision {
+        let JobOutcome::Failed { at, reason, message } = &job.outcome else {
+            return self.without_job(node, stored_entry, leaving);
         };
         if self.is_cancelled(node) {
-            // It was told to stop, which says nothing of the node.
+            // A cancelled drain says nothing about the node.
             return self
-                .without_job(node, told, leaving)
-                .and([self.mark(job, Vec::new())]);
+                .without_job(node, stored_entry, leaving)
+                .and([self.mark_recorded(job, Vec::new())]);
         }
         let text = self
-            .world
-            .last_words(&job.uid)
-            .map_or_else(|| message.clone(), |words| format!("{message}: {words}"));
+            .cluster
+            .termination_message(&job.uid)
+            .map_or_else(|| message.clone(), |tail| format!("{message}: {tail}"));
         if self
             .record(node)
             .is_some_and(|record| *record.job_uid == *job.uid)
         {
             return self
-                .without_job(node, told, leaving)
-                .and([self.mark(job, Vec::new())]);
+                .without_job(node, stored_entry, leaving)
+                .and([self.mark_recorded(job, Vec::new())]);
         }
-        // What system-upgrade-controller dealt with before the swap is not told again.
-        let dealt_with = job.is_foreign_make() && told.is_none();
+        // system-upgrade-controller has reported its failures before the swap.
+        let dealt_with = job.is_made_by_suc() && stored_entry.is_none();
         let event = (!dealt_with).then(|| self.failed_event(job, node, reason, &text));
         let events = event.into_iter().collect();
         if !self.is_eligible(node) {
             return self
-                .without_job(node, told, leaving)
-                .and([self.mark(job, events)]);
+                .without_job(node, stored_entry, leaving)
+                .and([self.mark_recorded(job, events)]);
         }
         let record = Record {
-            reason: Some(reason.clone()),
+            reason: Some(reason.as_str().into()),
             message: Some(text.clone()),
             ..self.failure_record(node, job, *at)
         };
-        let mut standing = if self.hash().is_some_and(|hash| *hash == job.hash) {
-            let mut standing = Standing::of_job(node, job, "Failed").held_up(reason, text);
-            standing.failed = true;
-            standing
+        let mut state = if self.hash().is_some_and(|hash| *hash == job.hash) {
+            let mut state =
+                NodeState::of_job(node, job, NodePhase::Failed).with_reason(reason.as_str(), text);
+            state.failed = true;
+            state
         } else {
-            // The Plan is at another version by now, which the node goes on to.
-            let mut standing = Standing::new(node, "Pending");
-            standing.next = Some(Next::Later);
-            standing
+            // The Plan is at another version, which the node gets next.
+            let mut state = NodeState::new(node, NodePhase::Pending);
+            state.start = Some(Start::Later);
+            state
         };
-        standing.since = Some(*at);
-        Stand::slot(standing.then(self.patch_record(node, &record, events)))
+        state.since = Some(*at);
+        NodeDecision::slot(state.with_step(self.patch_record(node, &record, events)))
     }
 
-    /// The record of a Job that has failed, without the reason.
+    /// The record of a failed Job, without the reason.
     pub(super) fn failure_record(&self, node: &NodeFacts, job: &JobFacts, at: Timestamp) -> Record {
         Record {
-            namespace: self.world.defaults.namespace.clone(),
+            namespace: self.cluster.defaults.namespace.clone(),
             plan_uid: self.plan.facts.uid.to_string(),
             node_uid: node.uid.to_string(),
             hash: job.hash.to_string(),
@@ -98,7 +98,7 @@ impl Question<'_> {
 
     fn failed_event(&self, job: &JobFacts, node: &NodeFacts, reason: &str, message: &str) -> Event {
         let text = self.failed_text(job, node, reason, message);
-        self.job_event(EventType::Warning, "JobFailed", text, &job.uid)
+        self.job_event(Reason::JobFailed, text, &job.uid)
     }
 
     pub(super) fn failed_text(
@@ -108,24 +108,24 @@ impl Question<'_> {
         reason: &str,
         message: &str,
     ) -> String {
-        let namespace = &self.world.defaults.namespace;
+        let namespace = &self.cluster.defaults.namespace;
         failure_text(namespace, &job.name, &node.name, reason, message)
     }
 
-    /// A node on which the Plan failed keeps its slot until something gives a reason to try again, and that is written
-    /// down before it is done.
-    pub(super) fn failed(&self, node: &NodeFacts, record: &Record) -> Standing {
-        let mut standing = has_failed(node, record);
+    /// A failed node keeps its slot until there is a reason to retry. The retry is written to the record before it
+    /// begins.
+    pub(super) fn failed(&self, node: &NodeFacts, record: &Record) -> NodeState {
+        let mut state = failed_state(node, record);
         let asked = node
             .retry
             .as_deref()
-            .and_then(|retry| self.without_mine(node, retry));
+            .and_then(|retry| self.without_this_plan(node, retry));
         let edited = record
             .inputs
             .as_deref()
             .is_some_and(|inputs| *inputs != *self.plan.inputs);
         if asked.is_none() && !edited || self.gate.is_some() {
-            return standing;
+            return state;
         }
         let next = Record {
             phase: Phase::Retry,
@@ -147,22 +147,22 @@ impl Question<'_> {
                 .insert(names::ANNOTATION_RETRY.to_owned(), rest);
             change.exact = true;
         }
-        standing.failed = false;
-        standing.phase = "Pending";
-        standing.since = Some(self.now);
-        standing.attempt = Some(next.attempt);
-        // Of this attempt no Job has been made.
-        standing.job = None;
-        standing.boot = self.plan.spec().may_reboot().then(|| node.boot_id.clone());
-        standing.next = Some(Next::Later);
-        (standing.reason, standing.message) = (None, None);
-        standing.then(patch(node, change, Vec::new()))
+        state.failed = false;
+        state.phase = NodePhase::Pending;
+        state.since = Some(self.now);
+        state.attempt = Some(next.attempt);
+        // This attempt has no Job yet.
+        state.job = None;
+        state.boot = self.plan.spec().may_reboot().then(|| node.boot_id.clone());
+        state.start = Some(Start::Later);
+        (state.reason, state.message) = (None, None);
+        state.with_step(patch(node, change, Vec::new()))
     }
 
-    /// What is left of the wish to try Plans again when this one's is granted; nothing where it is not among them. `*`
-    /// means all that have failed on the node, of which each grants its own.
-    fn without_mine(&self, node: &NodeFacts, retry: &str) -> Option<String> {
-        let mine = &*self.plan.facts.name;
+    /// The value of `refit.rs/retry` without this Plan; `None` if it does not name the Plan. `*` means all Plans that
+    /// failed on the node, each of which removes only itself.
+    fn without_this_plan(&self, node: &NodeFacts, retry: &str) -> Option<String> {
+        let this_plan = &*self.plan.facts.name;
         let failed = || {
             node.records
                 .iter()
@@ -177,27 +177,27 @@ impl Question<'_> {
                 .filter(|name| !name.is_empty())
                 .collect(),
         };
-        if !named.contains(&mine) {
+        if !named.contains(&this_plan) {
             return None;
         }
-        let rest: Vec<_> = named.into_iter().filter(|name| *name != mine).collect();
+        let rest: Vec<_> = named.into_iter().filter(|name| *name != this_plan).collect();
         Some(rest.join(","))
     }
 }
 
-/// Where a node stands whose failure is recorded.
-pub(super) fn has_failed(node: &NodeFacts, record: &Record) -> Standing {
-    let mut standing = Standing::new(node, "Failed");
-    standing.failed = true;
-    standing.since = Some(record.at);
-    standing.job = Some(record.job.as_str().into()).filter(|job: &Text| !job.is_empty());
-    standing.attempt = Some(record.attempt);
-    standing.reason.clone_from(&record.reason);
-    standing.message.clone_from(&record.message);
-    standing
+/// The state of a node whose failure is recorded.
+pub(super) fn failed_state(node: &NodeFacts, record: &Record) -> NodeState {
+    let mut state = NodeState::new(node, NodePhase::Failed);
+    state.failed = true;
+    state.since = Some(record.at);
+    state.job = Some(record.job.as_str().into()).filter(|job: &JobName| !job.is_empty());
+    state.attempt = Some(record.attempt);
+    state.reason.clone_from(&record.reason);
+    state.message.clone_from(&record.message);
+    state
 }
 
-/// S54's words for a failure.
+/// The message for a failure (S54).
 pub(in crate::rollout) fn failure_text(
     namespace: &str,
     job: &str,

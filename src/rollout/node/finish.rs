@@ -1,36 +1,36 @@
-//! An upgrade that succeeded: when its node is done, and what is written then.
+//! A successful upgrade: when its node is done, and what is written then.
 
 use jiff::Timestamp;
 
-use super::reboot::{Evidence, awaited};
+use super::reboot::{Evidence, awaiting_report};
 use super::success::{Success, expand};
-use super::{Question, Stand, Standing, patch, record_key};
-use crate::api::names;
+use super::{NodeDecision, NodeReconciler, NodeState, patch, record_key};
+use crate::api::{NodePhase, Reason, names};
 use crate::rollout::conditions::seconds;
-use crate::rollout::event::{Event, EventType};
-use crate::rollout::facts::{JobFacts, NodeFacts, Outcome};
-use crate::rollout::give_back::release;
+use crate::rollout::event::Event;
+use crate::rollout::facts::{JobFacts, JobOutcome, NodeFacts};
 use crate::rollout::record::{Phase, Record};
-use crate::rollout::step::{MARK_WAITS, NodeChange, Step};
+use crate::rollout::release::release;
+use crate::rollout::step::{NodeChange, Step};
 
-impl Question<'_> {
-    /// A Job that has succeeded.
-    pub(super) fn finish_job(&self, node: &NodeFacts, job: &JobFacts) -> Stand {
+impl NodeReconciler<'_> {
+    /// Finishes a Job that succeeded.
+    pub(super) fn finish_job(&self, node: &NodeFacts, job: &JobFacts) -> NodeDecision {
         let at = match job.outcome {
-            Outcome::Complete { at } => at,
+            JobOutcome::Complete { at } => at,
             _ => self.now,
         };
         self.finish(node, &Success::of_job(job, at, self.plan), Some(job))
     }
 
-    /// A success of which only the record is left.
-    pub(super) fn finish_record(&self, node: &NodeFacts, record: &Record) -> Stand {
+    /// Finishes a success of which only the record is left.
+    pub(super) fn finish_record(&self, node: &NodeFacts, record: &Record) -> NodeDecision {
         self.finish(node, &Success::of_record(record), None)
     }
 
-    /// The node is done when it has rebooted where it had to, has settled, and the delay is over; what has to outlive the
-    /// Job until then goes into the record first.
-    fn finish(&self, node: &NodeFacts, success: &Success<'_>, job: Option<&JobFacts>) -> Stand {
+    /// The node is done when it has rebooted (if required), has settled, and the delay is over. Whatever must outlive
+    /// the Job until then is written to the record first.
+    fn finish(&self, node: &NodeFacts, success: &Success<'_>, job: Option<&JobFacts>) -> NodeDecision {
         let labelled = node
             .labels
             .get_joined(names::LABEL_PLAN_PREFIX, &self.plan.facts.name);
@@ -45,18 +45,20 @@ impl Question<'_> {
                 .and(job.map(|job| self.mark_done(node, job)));
         }
         if labelled == Some(success.hash) && record.is_none() {
-            // The one patch below has been made, or system-upgrade-controller has done as much.
-            return Stand::Tidy(job.map(|job| self.mark_done(node, job)).into_iter().collect());
+            // The patch below was made, or system-upgrade-controller did the same.
+            return NodeDecision::Cleanup(job.map(|job| self.mark_done(node, job)).into_iter().collect());
         }
         match (record, job) {
             (Some(record), _) => {
-                if let Some(stand) = self.reboot(node, record) {
-                    return stand.and(job.map(|job| self.mark(job, Vec::new())));
+                if let Some(decision) = self.reboot(node, record) {
+                    return decision.and(job.map(|job| self.mark_recorded(job, Vec::new())));
                 }
             }
             (None, Some(job)) if job.sentinel => match self.evidence(job) {
-                Evidence::Awaited { until } => return Stand::slot(awaited(node, success, until)),
-                Evidence::Reboot { boot_id } => return self.is_to_reboot(node, success, boot_id.as_ref()),
+                Evidence::Awaited { until } => {
+                    return NodeDecision::slot(awaiting_report(node, success, until));
+                }
+                Evidence::Reboot { boot_id } => return self.request_reboot(node, success, boot_id.as_ref()),
                 Evidence::NoReboot => {}
             },
             (None, _) => {}
@@ -64,7 +66,7 @@ impl Question<'_> {
         self.settle(node, success, record, labelled, job)
     }
 
-    /// Nothing is left but to settle.
+    /// Everything but settling is over.
     fn settle(
         &self,
         node: &NodeFacts,
@@ -72,22 +74,24 @@ impl Question<'_> {
         record: Option<&Record>,
         labelled: Option<&str>,
         job: Option<&JobFacts>,
-    ) -> Stand {
+    ) -> NodeDecision {
         let uncordon = record.map_or(success.uncordon, |r| r.uncordon);
-        let mine = self.mine();
+        let hold = self.plan_hold();
         let due = success
             .at
             .saturating_add(self.plan.delay)
             .unwrap_or(Timestamp::MAX);
-        let lack = self.lack(node, success, record);
-        let mut standing = Standing::new(node, "Settling");
-        standing.since = Some(success.at);
-        standing.job = Some(success.job.into());
-        standing.attempt = Some(success.attempt);
-        if lack.is_none() && due <= self.now {
+        let unsettled = self.unsettled(node, success, record);
+        let mut state = NodeState::new(node, NodePhase::Settling);
+        state.since = Some(success.at);
+        state.job = Some(success.job.into());
+        state.attempt = Some(success.attempt);
+        // A success in the future was seen before the clock was set back: without a delay there is nothing to wait for.
+        let is_due = due <= self.now || self.plan.delay.is_zero();
+        if unsettled.is_none() && is_due {
             let mut change = self.done_change(node, success);
-            release(node, &mine, uncordon, &mut change);
-            // A view of the node from before its cordon must not say that it is done.
+            release(node, &hold, uncordon, &mut change);
+            // A state from before the cordon must not label the node as done.
             change.exact |= self.plan.disruptive && !change.is_empty();
             let done = self.complete_event(node, success);
             let workloads = self.evicted(node, record);
@@ -103,42 +107,44 @@ impl Question<'_> {
                 };
                 let key = record_key(&self.plan.facts.name);
                 change.annotations.insert(key, Some(record.to_text()));
-                return Stand::slot(standing.then(patch(node, change, vec![done])));
+                return NodeDecision::slot(state.with_step(patch(node, change, vec![done])));
             }
             return match job {
-                // A node that a label keeps the Plan off gets no other.
-                Some(job) if change.is_empty() => Stand::Tidy(vec![self.mark(job, vec![done])]),
-                // The next node waits for this patch: it is told with the mark, which comes after it.
-                Some(job) if !job.is_foreign_make() => {
-                    Stand::slot(standing.then(patch(node, change, Vec::new())))
+                // A disabled node gets no label.
+                Some(job) if change.is_empty() => {
+                    NodeDecision::Cleanup(vec![self.mark_recorded(job, vec![done])])
                 }
-                _ => Stand::slot(standing.then(patch(node, change, vec![done]))),
+                // The next node waits for this patch, so the event is written later, with the annotation on the Job.
+                Some(job) if !job.is_made_by_suc() => {
+                    NodeDecision::slot(state.with_step(patch(node, change, Vec::new())))
+                }
+                _ => NodeDecision::slot(state.with_step(patch(node, change, vec![done]))),
             };
         }
-        let settling = self.settling_since(record, lack.as_ref());
-        if let Some(lack) = &lack {
-            let until = record.and_then(|record| self.settled_until(node, record, lack));
+        let settling = self.settling_since(record, unsettled.as_ref());
+        if let Some(unsettled) = &unsettled {
+            let until = record.and_then(|record| self.settled_until(node, record, unsettled));
             if let (Some(record), Some(until)) = (record, until)
                 && until <= self.now
             {
-                return self.has_not_settled(node, record, lack);
+                return self.fail_settle(node, record, unsettled);
             }
-            standing = lack.tell(standing);
-            standing.wake = standing.wake.into_iter().chain(until).min();
+            state = unsettled.annotate(state);
+            state.requeue_at = state.requeue_at.into_iter().chain(until).min();
         } else {
-            standing = standing.held_up(
-                "PostCompleteDelay",
+            state = state.with_reason(
+                Reason::PostCompleteDelay,
                 format!("spec.postCompleteDelay is over at {}", seconds(due)),
             );
-            standing.wake = Some(due);
+            state.requeue_at = Some(due);
         }
         let mut change = NodeChange::default();
-        if lack.is_none() {
-            // Schedulable again while the delay runs (S60); the label comes when it is over.
-            release(node, &mine, uncordon, &mut change);
+        if unsettled.is_none() {
+            // Schedulable during the delay (S60); the label follows when it is over.
+            release(node, &hold, uncordon, &mut change);
         }
-        // Given back once: who cordons the node from now on does so for a reason of their own.
-        let left = uncordon && lack.is_some();
+        // Released only once: a later cordon has its own reason.
+        let left = uncordon && unsettled.is_some();
         if record.is_none_or(|r| r.uncordon != left || r.settling != settling) {
             let known = record.cloned();
             let record = Record {
@@ -156,46 +162,34 @@ impl Question<'_> {
                 .then(|| self.waiting_event(node, success))
                 .into_iter()
                 .collect();
-            return Stand::slot(standing.then(patch(node, change, events)));
+            return NodeDecision::slot(state.with_step(patch(node, change, events)));
         }
-        standing.steps.extend(job.map(|job| self.mark(job, Vec::new())));
-        Stand::slot(standing)
+        state
+            .steps
+            .extend(job.map(|job| self.mark_recorded(job, Vec::new())));
+        NodeDecision::slot(state)
     }
 
-    /// The record of a success before anything else has come of it.
+    /// The record of a success at its beginning.
     pub(super) fn success_record(&self, node: &NodeFacts, success: &Success<'_>) -> Record {
         Record {
             workloads: self.evicted(node, None),
-            ..success.record(&self.world.defaults.namespace, &self.plan.facts.uid, &node.uid)
+            ..success.record(&self.cluster.defaults.namespace, &self.plan.facts.uid, &node.uid)
         }
     }
 
-    /// Says on a Job that has succeeded that its node is done, and tells it. What system-upgrade-controller made it has
-    /// told itself, or it was told with the node.
-    pub(super) fn mark_done(&self, node: &NodeFacts, job: &JobFacts) -> Step {
+    /// Records a successful Job whose node is done, and writes the event. The event of a Job of
+    /// system-upgrade-controller was written by that, or with the label.
+    pub(in crate::rollout) fn mark_done(&self, node: &NodeFacts, job: &JobFacts) -> Step {
         let done = || self.complete_event(node, &Success::of_job(job, self.now, self.plan));
-        // With a record it is told when the delay is over.
-        let told = job.is_foreign_make() || self.record(node).is_some();
-        let mut mark = self.mark(job, (!told).then(done).into_iter().collect());
-        if let Step::MarkRecorded { may_wait, .. } = &mut mark {
-            *may_wait = self.may_wait(node, job);
-        }
-        mark
-    }
-
-    /// That the Job is marked changes nothing as long as its node says that it is done.
-    fn may_wait(&self, node: &NodeFacts, job: &JobFacts) -> bool {
-        let label = node
-            .labels
-            .get_joined(names::LABEL_PLAN_PREFIX, &self.plan.facts.name);
-        matches!(job.outcome, Outcome::Complete { at } if self.now.duration_since(at) < MARK_WAITS)
-            && label == Some(&*job.hash)
-            && self.record(node).is_none()
+        // With a record the event follows when the delay is over.
+        let stored_entry = job.is_made_by_suc() || self.record(node).is_some();
+        self.mark_recorded(job, (!stored_entry).then(done).into_iter().collect())
     }
 
     fn complete_event(&self, node: &NodeFacts, success: &Success<'_>) -> Event {
         let text = format!("Job completed on Node {}", node.name);
-        self.job_event(EventType::Normal, "JobComplete", text, success.job_uid)
+        self.job_event(Reason::JobComplete, text, success.job_uid)
     }
 
     fn waiting_event(&self, node: &NodeFacts, success: &Success<'_>) -> Event {
@@ -204,10 +198,10 @@ impl Question<'_> {
             "Job completed on Node {}, waiting {delay} PostCompleteDelay",
             node.name
         );
-        self.job_event(EventType::Normal, "JobCompleteWaiting", text, success.job_uid)
+        self.job_event(Reason::JobCompleteWaiting, text, success.job_uid)
     }
 
-    /// What the node is to be told when it is done, as far as it does not say so already.
+    /// The changes that a node still needs to be done.
     fn done_change(&self, node: &NodeFacts, success: &Success<'_>) -> NodeChange {
         let plan = &self.plan.facts.name;
         let label = format!("{}{plan}", names::LABEL_PLAN_PREFIX);

@@ -1,114 +1,123 @@
-//! A Job that is lost before anybody saw it end, of a Plan that reboots: its upgrade may have succeeded, and must not run
-//! again then. The node is asked first. What it has to say does not outlive a boot: where nobody can know any more, a
-//! person has to decide.
+//! A Job that was lost before its end was seen, of a Plan with `reboot`: its upgrade may have succeeded, and then must
+//! not run again. A pod asks the node first. The sentinel on the node does not outlive a boot; after that a user has to
+//! decide.
 
-use super::reboot::{ASKING, EVIDENCE_LOST, EVIDENCE_UNHEARD};
+use super::reboot::{ASKING_NODE, EVIDENCE_LOST, EVIDENCE_UNAVAILABLE};
 use super::settle::later;
 use super::success::Success;
-use super::{Next, Question, Stand, Standing};
-use crate::api::NodeProgress;
+use super::{NodeDecision, NodeReconciler, NodeState, Start};
+use crate::api::{NodeProgress, Reason};
 use crate::job::name::{job_name, second_job_name};
 use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{Found, NodeFacts, Text};
+use crate::rollout::facts::{Hash, NodeFacts, SentinelResult};
 use crate::rollout::record::{Reboot, Record};
 
-impl Question<'_> {
-    /// Where a node stands whose Job may have been made and lost; nothing where the next one can be made.
-    pub(super) fn lost(
+impl NodeReconciler<'_> {
+    /// The state of a node whose Job may have been created and lost; `None` if the next Job can be created.
+    pub(super) fn reconcile_lost_job(
         &self,
         node: &NodeFacts,
         attempt: i64,
-        told: Option<&NodeProgress>,
-        standing: impl FnOnce() -> Standing,
-    ) -> Option<Stand> {
-        let (told, hash) = (told?, self.hash()?);
-        if !self.plan.spec().may_reboot() || !self.may_be_lost(node, hash, attempt, told) {
+        stored_entry: Option<&NodeProgress>,
+        state: impl FnOnce() -> NodeState,
+    ) -> Option<NodeDecision> {
+        let (stored_entry, hash) = (stored_entry?, self.hash()?);
+        if !self.plan.spec().may_reboot() || !self.may_be_lost(node, hash, attempt, stored_entry) {
             return None;
         }
         let pod = self.reboot_pod(node, hash, None);
         let at_work = |live: &super::PodFacts| {
             live.plan == self.plan.facts.name && pod.is_none_or(|(pod, _)| pod.uid != live.uid)
         };
-        let mut standing = standing();
-        standing.next = None;
-        // Who comes next is not to take it for one that was never begun.
+        let mut state = state();
+        state.start = None;
+        // A successor must not take the node for one that never started.
         let plan = &self.plan.facts.name;
-        let name = standing.job.take();
-        standing.job = name.or_else(|| Some(job_name(plan, &node.name, hash).into()));
-        if let Some(pod) = self.world.live_pods_on(&node.name).find(|pod| at_work(pod)) {
+        let name = state.job.take();
+        state.job = name.or_else(|| Some(job_name(plan, &node.name, hash).into()));
+        if let Some(pod) = self.cluster.live_pods_on(&node.name).find(|pod| at_work(pod)) {
             let pod = pod.name.to_string();
-            return Some(Stand::slot(standing.held_up_by(&Blocker::PodLeaving { pod })));
+            return Some(NodeDecision::slot(
+                state.with_blocker(&Blocker::PodLeaving { pod }),
+            ));
         }
         let answer = pod
             .filter(|(pod, _)| !pod.deleting)
-            .and_then(|(pod, _)| pod.found.as_ref());
+            .and_then(|(pod, _)| pod.sentinel_result.as_ref());
         Some(match answer {
-            Some(Found::Success { boot_id, required }) => {
+            Some(SentinelResult::Success { boot_id, required }) => {
                 let record = Record {
                     reboot: required.then(|| Reboot {
                         boot_id: Some(boot_id.to_string()),
                         since: self.now,
                     }),
-                    ..self.lost_record(node, hash, attempt, told)
+                    ..self.lost_record(node, hash, attempt, stored_entry)
                 };
-                standing.pod = self.witness(node, hash);
-                Stand::slot(standing.then(self.patch_record(node, &record, Vec::new())))
+                state.pod = self.evidence_pod(node, hash);
+                NodeDecision::slot(state.with_step(self.patch_record(node, &record, Vec::new())))
             }
-            Some(Found::Nothing { boot_id: Some(now) }) if told.boot_id.as_deref() == Some(&**now) => {
-                // Still the boot in which it was begun: it has not succeeded. That is told by naming no Job. Whoever finds it
-                // told by another process, which may have made one since, names the Job again before that.
-                if told.job.is_some() {
-                    standing.job = None;
+            Some(SentinelResult::Nothing { boot_id: Some(now) })
+                if stored_entry.boot_id.as_deref() == Some(&**now) =>
+            {
+                // Still the boot in which the node started, so the upgrade has not succeeded. Status shows that by
+                // naming no Job. If another process wrote such a status, it may have created a Job since, so its
+                // successor names the Job again first.
+                if stored_entry.job.is_some() {
+                    state.job = None;
                 }
-                standing.next = Some(Next::Later);
-                standing.pod = pod.map(|(pod, _)| pod.uid.clone());
-                Stand::slot(standing)
+                state.start = Some(Start::Later);
+                state.pod = pod.map(|(pod, _)| pod.uid.clone());
+                NodeDecision::slot(state)
             }
-            Some(Found::Nothing { .. }) => {
-                let record = self.lost_record(node, hash, attempt, told);
-                self.gives_up(
+            Some(SentinelResult::Nothing { .. }) => {
+                let record = self.lost_record(node, hash, attempt, stored_entry);
+                self.fail_permanently(
                     node,
                     &record,
-                    "RebootFailed",
-                    "EvidenceLost",
+                    Reason::RebootFailed,
+                    Reason::EvidenceLost,
                     EVIDENCE_LOST.to_owned(),
                 )
             }
-            None if pod
-                .is_some_and(|(_, it)| later(it.created, self.plan.terms.reboot_timeout) <= self.now) =>
+            None if pod.is_some_and(|(_, it)| {
+                later(it.created, self.plan.completion.reboot_timeout) <= self.now
+            }) =>
             {
-                let record = self.lost_record(node, hash, attempt, told);
-                let why = EVIDENCE_UNHEARD.to_owned();
-                self.gives_up(node, &record, "RebootFailed", "EvidenceLost", why)
+                let record = self.lost_record(node, hash, attempt, stored_entry);
+                let why = EVIDENCE_UNAVAILABLE.to_owned();
+                self.fail_permanently(node, &record, Reason::RebootFailed, Reason::EvidenceLost, why)
             }
             None => {
                 let begun = pod.map_or(self.now, |(_, it)| it.created);
-                let due = later(begun, self.plan.terms.reboot_timeout);
-                standing.wake = Some(due);
-                let standing = standing.goes_on(ASKING.to_owned());
-                Stand::slot(self.with_pod(node, standing, hash, None, due))
+                let due = later(begun, self.plan.completion.reboot_timeout);
+                state.requeue_at = Some(due);
+                let state = state.with_message(ASKING_NODE.to_owned());
+                NodeDecision::slot(self.ensure_pod(node, state, hash, None, due))
             }
         })
     }
 
-    /// The slot was given, a Job may have been made since, and none is there.
-    fn may_be_lost(&self, node: &NodeFacts, hash: &Text, attempt: i64, told: &NodeProgress) -> bool {
+    /// Whether the slot was given, a Job may have been created since, and none exists.
+    fn may_be_lost(&self, node: &NodeFacts, hash: &Hash, attempt: i64, stored_entry: &NodeProgress) -> bool {
         let plan = &self.plan.facts;
-        if told.attempt.unwrap_or(1) != attempt || told.uid.is_none() {
+        if stored_entry.attempt.unwrap_or(1) != attempt || stored_entry.uid.is_none() {
             return false;
         }
         let names = self.job_names(node, hash);
-        let mine = |name: &String| {
-            let job = self.world.jobs.get(name);
+        let is_own = |name: &String| {
+            let job = self.cluster.jobs.get(name);
             job.is_some_and(|job| job.plan == plan.name && job.node == node.name)
         };
-        if names.iter().any(mine) {
-            return false; // it is about to go, and its result is known
+        if names.iter().any(is_own) {
+            return false; // about to be deleted, and its result is known
         }
-        match &told.job {
+        match &stored_entry.job {
             Some(job) => names.contains(job),
-            // Whoever gave it may have made the Job before saying so.
-            None => !self.world.fresh.contains(&(plan.name.clone(), node.uid.clone())),
+            // The process that gave the slot may have created the Job before it wrote status.
+            None => !self
+                .cluster
+                .unstarted_slots
+                .contains(&(plan.name.clone(), node.uid.clone())),
         }
     }
 
@@ -121,23 +130,29 @@ impl Question<'_> {
         ]
     }
 
-    /// The Job that status names is one of another hash. Where a lost Job is not simply made again, status has to stop naming
-    /// that one before the next is made: whoever comes after this process could not know of the next.
-    pub(super) fn names_another(&self, node: &NodeFacts, told: &NodeProgress) -> bool {
-        let (Some(hash), Some(job)) = (self.hash(), &told.job) else {
+    /// Whether status names the Job of another hash. If a lost Job cannot simply be created again, status must drop
+    /// that name before the next Job is created, or a successor could not know about the next Job.
+    pub(super) fn names_other_job(&self, node: &NodeFacts, stored_entry: &NodeProgress) -> bool {
+        let (Some(hash), Some(job)) = (self.hash(), &stored_entry.job) else {
             return false;
         };
         self.plan.spec().may_reboot() && !self.job_names(node, hash).contains(job)
     }
 
-    fn lost_record(&self, node: &NodeFacts, hash: &Text, attempt: i64, told: &NodeProgress) -> Record {
+    fn lost_record(
+        &self,
+        node: &NodeFacts,
+        hash: &Hash,
+        attempt: i64,
+        stored_entry: &NodeProgress,
+    ) -> Record {
         let first = job_name(&self.plan.facts.name, &node.name, hash);
         let success = Success {
             hash,
             version: self.plan.resolved.as_ref().map_or("", |r| &*r.version),
             at: self.now,
             attempt,
-            job: told.job.as_deref().unwrap_or(&first),
+            job: stored_entry.job.as_deref().unwrap_or(&first),
             job_uid: "",
             inputs: Some(&self.plan.inputs),
             uncordon: false,

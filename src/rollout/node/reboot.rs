@@ -1,79 +1,81 @@
-//! A node that has to reboot after its upgrade. The record says which boot has to end, and since when; the Node says in which
-//! one it is. Between the two there is a pod that requests the reboot, whose life proves nothing: it is made again whenever
-//! it is missing, and what it does by itself is nothing in a boot that is not the one to end.
+//! A node that must reboot after its upgrade. The record says which boot has to end, and since when; the Node says in
+//! which boot it is. A pod requests the reboot. Its state proves nothing: the controller recreates it whenever it is
+//! missing, and it does nothing in any boot but the recorded one.
 //!
-//! What is written, in order: the record, before anything else can go wrong; the pod; and at the end label and cordon in one
-//! patch, which takes the record away. A controller that comes in anywhere finds what was written and goes on from there.
+//! The order of writes is: the record; the pod; at the end one patch with label and cordon, which also removes the
+//! record. A controller that takes over at any point continues from what was written.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::settle::later;
 use super::success::Success;
-use super::{Next, Question, Stand, Standing, patch, record_key};
-use crate::api::names;
-use crate::job::name::{ask_pod_name, reboot_pod_name};
+use super::{NodeDecision, NodeReconciler, NodeState, Start, patch, record_key};
+use crate::api::{NodePhase, Reason, names};
+use crate::job::name::{query_pod_name, reboot_pod_name};
 use crate::rollout::blocker::Blocker;
-use crate::rollout::event::EventType;
-use crate::rollout::facts::{Found, JobFacts, NodeFacts, PodFacts, RebootPod, Stage, Text};
+use crate::rollout::facts::{
+    BootId, JobFacts, NodeFacts, PodFacts, PodStage, PodUid, RebootPod, SentinelResult, Text,
+};
 use crate::rollout::record::{Phase, Reboot, Record};
 use crate::rollout::step::{Key, NodeChange, Step};
 
-/// How long the pod of a Job that has succeeded may be told of later than the Job.
-const EVIDENCE_PAUSE: SignedDuration = SignedDuration::from_secs(5);
-/// How long a pod that has ended is left alone before it is made again: a node that shuts down refuses all.
-const AGAIN_PAUSE: SignedDuration = SignedDuration::from_secs(5);
-/// Status has this reason where a pod that was to reboot the node has failed; the message has its words.
-const POD_FAILED: &str = "RebootPod";
-/// Where the kubelet cannot start it.
-const POD_WAITING: &str = "PodWaiting";
-
+/// How much later than its Job the pod of a successful Job may be reported.
+const EVIDENCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(5);
+/// Delay before a pod that has ended is recreated: a node that shuts down rejects all pods.
+const POD_RETRY_DELAY: SignedDuration = SignedDuration::from_secs(5);
 /// Why a pod has not rebooted its node.
-struct PodTrouble<'a> {
-    reason: &'static str,
+struct PodProblem<'a> {
+    reason: Reason,
     text: &'a str,
 }
 
-impl<'a> PodTrouble<'a> {
-    /// What has failed says more than that it is to be tried again.
+impl<'a> PodProblem<'a> {
+    /// A failure says more than the wait for the next attempt.
     fn of(pod: &'a PodFacts) -> Option<Self> {
-        let failed = pod.last_words.as_deref().map(|text| Self {
-            reason: POD_FAILED,
+        let failed = pod.termination_message.as_deref().map(|text| Self {
+            reason: Reason::RebootPod,
             text,
         });
         failed.or_else(|| {
             Some(Self {
-                reason: POD_WAITING,
+                reason: Reason::PodWaiting,
                 text: pod.waiting.as_deref()?,
             })
         })
     }
 }
 
-/// What is known of the boot in which an upgrade succeeded.
+/// What is known about the boot in which an upgrade succeeded.
 pub(super) enum Evidence {
-    /// The pod that says so is still to be told of.
-    Awaited { until: Timestamp },
-    /// The node need not reboot.
+    /// The pod with the report has not been seen yet.
+    Awaited {
+        until: Timestamp,
+    },
     NoReboot,
-    /// The node has to leave this boot; without one, the node has to be asked which one it is.
-    Reboot { boot_id: Option<Text> },
+    /// The node must leave this boot. Without one, only the node knows which.
+    Reboot {
+        boot_id: Option<BootId>,
+    },
 }
 
-impl Question<'_> {
-    /// What the sentinel of a Job that has succeeded says.
+impl NodeReconciler<'_> {
+    /// The evidence from the sentinel of a successful Job.
     pub(super) fn evidence(&self, job: &JobFacts) -> Evidence {
-        let found = self.world.pods_of(&job.uid).find_map(|pod| match &pod.found {
-            Some(Found::Success { boot_id, required }) => Some((boot_id, *required)),
-            _ => None,
-        });
+        let found = self
+            .cluster
+            .pods_of(&job.uid)
+            .find_map(|pod| match &pod.sentinel_result {
+                Some(SentinelResult::Success { boot_id, required }) => Some((boot_id, *required)),
+                _ => None,
+            });
         match found {
             Some((_, false)) => Evidence::NoReboot,
             Some((boot_id, true)) => Evidence::Reboot {
                 boot_id: Some(boot_id.clone()),
             },
             None => {
-                let since = self.world.success_since(job).unwrap_or(self.now);
-                let until = later(since, EVIDENCE_PAUSE);
+                let since = self.cluster.success_known_since(job).unwrap_or(self.now);
+                let until = later(since, EVIDENCE_TIMEOUT);
                 if until > self.now {
                     Evidence::Awaited { until }
                 } else {
@@ -83,13 +85,13 @@ impl Question<'_> {
         }
     }
 
-    /// The node has to reboot: that is written down before anything is done about it.
-    pub(super) fn is_to_reboot(
+    /// Writes the required reboot to the record, before anything else is done about it.
+    pub(super) fn request_reboot(
         &self,
         node: &NodeFacts,
         success: &Success<'_>,
-        boot_id: Option<&Text>,
-    ) -> Stand {
+        boot_id: Option<&BootId>,
+    ) -> NodeDecision {
         let record = Record {
             reboot: Some(Reboot {
                 boot_id: boot_id.map(ToString::to_string),
@@ -97,32 +99,32 @@ impl Question<'_> {
             }),
             ..self.success_record(node, success)
         };
-        let standing = rebooting(node, &record);
+        let state = rebooting_state(node, &record);
         let text = match boot_id {
             Some(boot_id) if *boot_id != node.boot_id => {
                 format!("Job completed on Node {}, which has rebooted since", node.name)
             }
             _ => format!("Job completed on Node {}, which is rebooted", node.name),
         };
-        let event = self.job_event(EventType::Normal, "JobCompleteReboot", text, success.job_uid);
-        Stand::slot(standing.then(self.patch_record(node, &record, vec![event])))
+        let event = self.job_event(Reason::JobCompleteReboot, text, success.job_uid);
+        NodeDecision::slot(state.with_step(self.patch_record(node, &record, vec![event])))
     }
 
-    /// Where a node stands that is in for a reboot; nothing where it is not, or where that is over.
-    pub(super) fn reboot(&self, node: &NodeFacts, record: &Record) -> Option<Stand> {
+    /// The state of a node that must reboot; `None` if it need not, or if the reboot is over.
+    pub(super) fn reboot(&self, node: &NodeFacts, record: &Record) -> Option<NodeDecision> {
         let reboot = record.reboot.as_ref()?;
-        // A controller that was away has requested nothing meanwhile.
-        let since = self.world.known_since(node, record).unwrap_or(self.now);
-        let deadline = later(since.max(reboot.since), self.plan.terms.reboot_timeout);
+        // A new controller counts from when it saw the record, because nobody requested a reboot before.
+        let since = self.cluster.record_known_since(node, record).unwrap_or(self.now);
+        let deadline = later(since.max(reboot.since), self.plan.completion.reboot_timeout);
         let late = deadline <= self.now;
         let Some(boot_id) = reboot.boot_id.as_deref() else {
-            return Some(self.asked(node, record, deadline));
+            return Some(self.ask_for_boot(node, record, deadline));
         };
-        let mut standing = rebooting(node, record);
-        standing.wake = Some(deadline);
+        let mut state = rebooting_state(node, record);
+        state.requeue_at = Some(deadline);
         let over = !node.boot_id.is_empty() && *node.boot_id != *boot_id;
         if over {
-            if node.is_fit() {
+            if node.is_ready_and_untainted() {
                 return None;
             }
             let why = if node.ready {
@@ -131,113 +133,121 @@ impl Question<'_> {
                 "the node is in its new boot and not Ready"
             };
             return Some(if late {
-                self.has_not_rebooted(node, record, "NotReadyAfterReboot", why)
+                self.fail_reboot(node, record, Reason::NotReadyAfterReboot, why)
             } else {
-                Stand::slot(standing.held_up(Blocker::NodeNotReady.reason(), why.to_owned()))
+                NodeDecision::slot(state.with_reason(Blocker::NodeNotReady.reason(), why.to_owned()))
             });
         }
-        let boot_id = Some(Text::from(boot_id));
+        let boot_id = Some(BootId::from(boot_id));
         let pod = self
             .reboot_pod(node, &record.hash, boot_id.as_ref())
             .map(|(pod, _)| pod);
         if let Some(pod) = pod
-            && matches!(pod.found, Some(Found::Nothing { .. }))
+            && matches!(pod.sentinel_result, Some(SentinelResult::Nothing { .. }))
         {
             let why = "nothing on the node says that its upgrade has succeeded in this boot, so that it is not rebooted: \
                        somebody has removed the file";
-            return Some(self.has_not_rebooted(node, record, "SentinelMissing", why));
+            return Some(self.fail_reboot(node, record, Reason::SentinelMissing, why));
         }
-        let trouble = pod
-            .and_then(PodTrouble::of)
-            .or_else(|| self.trouble_of_before(node, record));
+        let problem = pod
+            .and_then(PodProblem::of)
+            .or_else(|| self.stored_pod_problem(node, record));
         if late {
-            return Some(self.never_came_back(node, record, trouble.as_ref()));
+            return Some(self.fail_overdue_reboot(node, record, problem.as_ref()));
         }
-        standing = self.with_pod(node, standing, &record.hash, boot_id, deadline);
-        if standing.reason.is_none() {
-            standing = match trouble {
-                // What a kubelet waited for is over where it says so no more.
-                Some(PodTrouble { reason, text })
-                    if reason == POD_FAILED || pod.is_some_and(|it| it.waiting.is_some()) =>
+        state = self.ensure_pod(node, state, &record.hash, boot_id, deadline);
+        if state.reason.is_none() {
+            state = match problem {
+                // A kubelet that no longer reports a problem does not wait for it any more.
+                Some(PodProblem { reason, text })
+                    if reason == Reason::RebootPod || pod.is_some_and(|it| it.waiting.is_some()) =>
                 {
-                    standing.held_up(reason, text.to_owned())
+                    state.with_reason(reason, text.to_owned())
                 }
-                _ if !node.ready => standing.goes_on("the node is not Ready".to_owned()),
-                _ => standing,
+                _ if !node.ready => state.with_message("the node is not Ready".to_owned()),
+                _ => state,
             };
         }
-        Some(Stand::slot(standing))
+        Some(NodeDecision::slot(state))
     }
 
-    /// What stored status says of the pods of this reboot: one that has been replaced, or whose time was up, says no more why
-    /// it has failed.
-    fn trouble_of_before(&self, node: &NodeFacts, record: &Record) -> Option<PodTrouble<'_>> {
+    /// The stored message of this reboot's pods. A pod that was replaced, or has reached its time limit, no longer says
+    /// why it failed.
+    fn stored_pod_problem(&self, node: &NodeFacts, record: &Record) -> Option<PodProblem<'_>> {
         let active = self.plan.facts.status().active.as_deref()?;
-        let told = active.iter().find(|told| {
-            told.uid.as_deref() == Some(&*node.uid)
-                && told.job.as_deref() == Some(record.job.as_str())
-                && told.attempt == Some(record.attempt)
+        let stored_entry = active.iter().find(|stored_entry| {
+            stored_entry.uid.as_deref() == Some(&*node.uid)
+                && stored_entry.job.as_deref() == Some(record.job.as_str())
+                && stored_entry.attempt == Some(record.attempt)
         })?;
-        let reason = [POD_FAILED, POD_WAITING]
+        let reason = [Reason::RebootPod, Reason::PodWaiting]
             .into_iter()
-            .find(|reason| told.reason.as_deref() == Some(reason))?;
-        let text = told.message.as_deref()?;
-        Some(PodTrouble { reason, text })
+            .find(|reason| {
+                stored_entry
+                    .reason
+                    .as_ref()
+                    .is_some_and(|stored| stored == reason)
+            })?;
+        let text = stored_entry.message.as_deref()?;
+        Some(PodProblem { reason, text })
     }
 
-    /// The pod of the Plan that is to end this boot of the machine for this hash; without one, that asks for it.
+    /// The pod of the Plan that ends this boot of the machine for this hash, or, without a boot, that reads the
+    /// sentinel.
     pub(super) fn reboot_pod(
         &self,
         node: &NodeFacts,
         hash: &str,
-        boot_id: Option<&Text>,
+        boot_id: Option<&BootId>,
     ) -> Option<(&PodFacts, &RebootPod)> {
         let pod = self
-            .world
+            .cluster
             .pods
             .get(&self.pod_name(node, hash, boot_id.is_some()))?;
         let it = pod.reboot.as_deref()?;
-        let mine = it.plan_uid == self.plan.facts.uid && it.node_uid == node.uid && *it.hash == *hash;
-        (mine && it.boot_id.as_ref() == boot_id).then_some((pod, it))
+        let is_own = it.plan_uid == self.plan.facts.uid && it.node_uid == node.uid && *it.hash == *hash;
+        (is_own && it.boot_id.as_ref() == boot_id).then_some((pod, it))
     }
 
     fn pod_name(&self, node: &NodeFacts, hash: &str, reboots: bool) -> String {
         let plan = &self.plan.facts;
-        let name = if reboots { reboot_pod_name } else { ask_pod_name };
+        let name = if reboots { reboot_pod_name } else { query_pod_name };
         name(&plan.name, &plan.uid, &node.name, &node.uid, hash)
     }
 
-    /// A pod that was to reboot the machine for the hash that is asked for, or asked it.
-    pub(super) fn left_pod(&self, node: &NodeFacts) -> Option<String> {
-        let hash = self.hash().filter(|_| !self.world.reboot_pods.is_empty())?;
+    /// A pod that was to reboot the machine for the current hash, or to read its sentinel.
+    pub(super) fn leftover_pod(&self, node: &NodeFacts) -> Option<String> {
+        let hash = self.hash().filter(|_| !self.cluster.reboot_pods.is_empty())?;
         let names = [true, false].map(|reboots| self.pod_name(node, hash, reboots));
-        names.into_iter().find(|name| self.world.pods.get(name).is_some())
+        names
+            .into_iter()
+            .find(|name| self.cluster.pods.get(name).is_some())
     }
 
-    /// UID of the pod that has told what is about to be written down: it is kept until it is.
-    pub(super) fn witness(&self, node: &NodeFacts, hash: &str) -> Option<Text> {
-        let pods = [true, false].map(|reboots| self.world.pods.get(&self.pod_name(node, hash, reboots)));
+    /// UID of the pod whose report is about to be recorded. It is kept until then.
+    pub(super) fn evidence_pod(&self, node: &NodeFacts, hash: &str) -> Option<PodUid> {
+        let pods = [true, false].map(|reboots| self.cluster.pods.get(&self.pod_name(node, hash, reboots)));
         pods.into_iter().flatten().next().map(|pod| pod.uid.clone())
     }
 
-    /// Sees to it that there is a pod which ends this boot, or asks for the one that would have to end.
-    pub(super) fn with_pod(
+    /// Ensures that a pod exists that ends this boot, or reads which one has to end.
+    pub(super) fn ensure_pod(
         &self,
         node: &NodeFacts,
-        mut standing: Standing,
+        mut state: NodeState,
         hash: &str,
-        boot_id: Option<Text>,
+        boot_id: Option<BootId>,
         deadline: Timestamp,
-    ) -> Standing {
+    ) -> NodeState {
         let name: Text = self.pod_name(node, hash, boot_id.is_some()).into();
-        if let Some(trouble) = self.world.troubles.get(&Key::Pod(name.clone())) {
-            standing.is_held_up("PodRefused", format!("pod {name}: {}", trouble.message));
+        if let Some(problem) = self.cluster.failures_by_step.get(&Key::Pod(name.clone())) {
+            state.set_reason(Reason::PodRefused, format!("pod {name}: {}", problem.message));
         }
         let Some((pod, it)) = self.reboot_pod(node, hash, boot_id.as_ref()) else {
-            if self.world.pods.get(&name).is_some() {
-                return standing; // one of before, which goes because nobody keeps it
+            if self.cluster.pods.get(&name).is_some() {
+                return state; // an earlier pod, which is deleted because nothing keeps it
             }
-            // What the Plan asks for is not known: neither is by which command.
+            // Without a valid Plan the command is not known.
             let unknown =
                 self.plan.facts.malformed.is_some() || matches!(self.gate, Some(Blocker::SpecPruned));
             let create = Step::CreatePod {
@@ -248,32 +258,33 @@ impl Question<'_> {
                 boot_id,
                 seconds: deadline.duration_since(self.now).as_secs(),
             };
-            standing.steps.extend((!unknown).then_some(create));
-            return standing;
+            state.steps.extend((!unknown).then_some(create));
+            return state;
         };
-        standing.pod = Some(pod.uid.clone());
-        let ended = pod.stage == Stage::Ended && pod.found.is_none() && !it.succeeded && !pod.deleting;
+        state.pod = Some(pod.uid.clone());
+        let ended =
+            pod.stage == PodStage::Ended && pod.sentinel_result.is_none() && !it.succeeded && !pod.deleting;
         if ended {
-            let again = later(it.created, AGAIN_PAUSE);
+            let again = later(it.created, POD_RETRY_DELAY);
             if again <= self.now {
-                standing.steps.push(Step::DeletePod {
+                state.steps.push(Step::DeletePod {
                     pod: pod.name.clone(),
                     uid: pod.uid.clone(),
                     why: "it has ended, and the node has not rebooted",
                 });
             } else {
-                standing.wake = standing.wake.into_iter().chain([again]).min();
+                state.requeue_at = state.requeue_at.into_iter().chain([again]).min();
             }
         }
-        standing
+        state
     }
 
-    /// Nobody knows in which boot the upgrade succeeded but the node.
-    fn asked(&self, node: &NodeFacts, record: &Record, deadline: Timestamp) -> Stand {
+    /// Only the node knows in which boot the upgrade succeeded.
+    fn ask_for_boot(&self, node: &NodeFacts, record: &Record, deadline: Timestamp) -> NodeDecision {
         let pod = self.reboot_pod(node, &record.hash, None);
-        let answer = pod.and_then(|(pod, _)| pod.found.as_ref());
+        let answer = pod.and_then(|(pod, _)| pod.sentinel_result.as_ref());
         match answer {
-            Some(Found::Success { boot_id, required }) => {
+            Some(SentinelResult::Success { boot_id, required }) => {
                 let known = Record {
                     reboot: required.then(|| Reboot {
                         boot_id: Some(boot_id.to_string()),
@@ -281,84 +292,91 @@ impl Question<'_> {
                     }),
                     ..record.clone()
                 };
-                let mut standing = rebooting(node, &known);
-                standing.pod = self.witness(node, &record.hash);
-                Stand::slot(standing.then(self.patch_record(node, &known, Vec::new())))
+                let mut state = rebooting_state(node, &known);
+                state.pod = self.evidence_pod(node, &record.hash);
+                NodeDecision::slot(state.with_step(self.patch_record(node, &known, Vec::new())))
             }
-            Some(Found::Nothing { .. }) => self.has_not_rebooted(node, record, "EvidenceLost", EVIDENCE_LOST),
+            Some(SentinelResult::Nothing { .. }) => {
+                self.fail_reboot(node, record, Reason::EvidenceLost, EVIDENCE_LOST)
+            }
             None if deadline <= self.now => {
-                self.has_not_rebooted(node, record, "EvidenceLost", EVIDENCE_UNHEARD)
+                self.fail_reboot(node, record, Reason::EvidenceLost, EVIDENCE_UNAVAILABLE)
             }
             None => {
-                let mut standing = rebooting(node, record);
-                standing.wake = Some(deadline);
-                let standing = standing.goes_on(ASKING.to_owned());
-                Stand::slot(self.with_pod(node, standing, &record.hash, None, deadline))
+                let mut state = rebooting_state(node, record);
+                state.requeue_at = Some(deadline);
+                let state = state.with_message(ASKING_NODE.to_owned());
+                NodeDecision::slot(self.ensure_pod(node, state, &record.hash, None, deadline))
             }
         }
     }
 
-    fn never_came_back(&self, node: &NodeFacts, record: &Record, trouble: Option<&PodTrouble<'_>>) -> Stand {
+    fn fail_overdue_reboot(
+        &self,
+        node: &NodeFacts,
+        record: &Record,
+        problem: Option<&PodProblem<'_>>,
+    ) -> NodeDecision {
         let (reason, why) = if node.ready {
             (
-                "NeverRebooted",
+                Reason::NeverRebooted,
                 "the node is Ready in the boot in which it was upgraded",
             )
         } else {
             (
-                "RebootTimedOut",
+                Reason::RebootTimedOut,
                 "the node is not Ready, and has not been heard of in another boot",
             )
         };
-        let trouble = trouble.map_or_else(String::new, |trouble| {
-            format!("; of the pod that reboots it is known: {}", trouble.text)
+        let problem = problem.map_or_else(String::new, |problem| {
+            format!("; of the pod that reboots it is known: {}", problem.text)
         });
-        self.has_not_rebooted(node, record, reason, &format!("{why}{trouble}"))
+        self.fail_reboot(node, record, reason, &format!("{why}{problem}"))
     }
 
-    fn has_not_rebooted(&self, node: &NodeFacts, record: &Record, reason: &'static str, why: &str) -> Stand {
+    fn fail_reboot(&self, node: &NodeFacts, record: &Record, reason: Reason, why: &str) -> NodeDecision {
         let message = format!("the upgrade succeeded, but its reboot did not: {why}");
-        self.gives_up(node, record, "RebootFailed", reason, message)
+        self.fail_permanently(node, record, Reason::RebootFailed, reason, message)
     }
 
-    /// What came after a successful Job has failed: that is written on the node, and the pod goes because nobody keeps it.
-    pub(super) fn gives_up(
+    /// Records a failure after a successful Job. The pod is deleted because nothing keeps it.
+    pub(super) fn fail_permanently(
         &self,
         node: &NodeFacts,
         record: &Record,
-        event: &'static str,
-        reason: &'static str,
+        event: Reason,
+        reason: Reason,
         message: String,
-    ) -> Stand {
+    ) -> NodeDecision {
         let failed = Record {
             phase: Phase::Failed,
             at: self.now,
             reboot: None,
             settling: None,
             workloads: Vec::new(),
-            reason: Some(reason.to_owned()),
+            reason: Some(reason.into()),
             message: Some(message.clone()),
             ..record.clone()
         };
         let text = format!("Node {}: {reason}: {message}", node.name);
         let once = format!("{}/{}/{}", node.uid, record.hash, record.attempt);
-        let event = self.job_event(EventType::Warning, event, text, &once);
-        let mut standing = if self.hash().is_some_and(|hash| **hash == *record.hash) {
-            let mut standing = Standing::new(node, "Failed").held_up(reason, message);
-            standing.failed = true;
-            standing.job = Some(record.job.as_str().into());
-            standing.attempt = Some(record.attempt);
-            standing
+        let event = self.job_event(event, text, &once);
+        let mut state = if self.hash().is_some_and(|hash| **hash == *record.hash) {
+            let mut state = NodeState::new(node, NodePhase::Failed).with_reason(reason, message);
+            state.failed = true;
+            state.job = Some(record.job.as_str().into());
+            state.attempt = Some(record.attempt);
+            state
         } else {
-            // The Plan is at another version by now, which the node goes on to.
-            let mut standing = Standing::new(node, "Pending");
-            standing.next = Some(Next::Later);
-            standing
+            // The Plan is at another version, which the node gets next.
+            let mut state = NodeState::new(node, NodePhase::Pending);
+            state.start = Some(Start::Later);
+            state
         };
-        standing.since = Some(self.now);
-        standing.pod = self.witness(node, &record.hash);
+        state.since = Some(self.now);
+        state.pod = self.evidence_pod(node, &record.hash);
         let mut change = NodeChange {
-            // Not if the node has said something else meanwhile.
+            // Fails if the node has changed in the meantime.
             exact: true,
             ..NodeChange::default()
         };
@@ -367,37 +385,37 @@ impl Question<'_> {
             .insert(record_key(&self.plan.facts.name), Some(failed.to_text()));
         let plan = &self.plan.facts.name;
         if node.labels.get_joined(names::LABEL_PLAN_PREFIX, plan) == Some(&record.hash) {
-            // Not done after all.
+            // Removes the label: the node is not done after all.
             change
                 .labels
                 .insert(format!("{}{plan}", names::LABEL_PLAN_PREFIX), None);
         }
-        Stand::slot(standing.then(patch(node, change, vec![event])))
+        NodeDecision::slot(state.with_step(patch(node, change, vec![event])))
     }
 }
 
 pub(super) const EVIDENCE_LOST: &str = "nothing is left that says in which boot the node was upgraded, so that nobody knows whether it \
     has rebooted since; set refit.rs/retry on the node to upgrade it again";
-pub(super) const EVIDENCE_UNHEARD: &str = "the pod of the upgrade is gone, and the node does not say in which boot it was upgraded; set \
+pub(super) const EVIDENCE_UNAVAILABLE: &str = "the pod of the upgrade is gone, and the node does not say in which boot it was upgraded; set \
     refit.rs/retry on the node to upgrade it again";
-pub(super) const ASKING: &str =
+pub(super) const ASKING_NODE: &str =
     "the pod of the upgrade is gone: the node is asked in which boot it was upgraded";
 
-/// A node whose pod is still to tell in which boot it was upgraded.
-pub(super) fn awaited(node: &NodeFacts, success: &Success<'_>, until: Timestamp) -> Standing {
-    let mut standing = Standing::new(node, "Finishing");
-    standing.since = Some(success.at);
-    standing.job = Some(success.job.into());
-    standing.attempt = Some(success.attempt);
-    standing.wake = Some(until);
-    standing
+/// The state of a node whose pod has yet to report the boot of the upgrade.
+pub(super) fn awaiting_report(node: &NodeFacts, success: &Success<'_>, until: Timestamp) -> NodeState {
+    let mut state = NodeState::new(node, NodePhase::Finishing);
+    state.since = Some(success.at);
+    state.job = Some(success.job.into());
+    state.attempt = Some(success.attempt);
+    state.requeue_at = Some(until);
+    state
 }
 
-/// Where a node stands that is in for a reboot.
-fn rebooting(node: &NodeFacts, record: &Record) -> Standing {
-    let mut standing = Standing::new(node, "Rebooting");
-    standing.since = Some(record.reboot.as_ref().map_or(record.at, |reboot| reboot.since));
-    standing.job = Some(record.job.as_str().into());
-    standing.attempt = Some(record.attempt);
-    standing
+/// The state of a node that must reboot.
+fn rebooting_state(node: &NodeFacts, record: &Record) -> NodeState {
+    let mut state = NodeState::new(node, NodePhase::Rebooting);
+    state.since = Some(record.reboot.as_ref().map_or(record.at, |reboot| reboot.since));
+    state.job = Some(record.job.as_str().into());
+    state.attempt = Some(record.attempt);
+    state
 }

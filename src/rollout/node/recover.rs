@@ -1,115 +1,123 @@
-//! A node that is done and given back, and that keeps its slot until the controllers of the pods that were evicted are whole
-//! again: their pods may fit nowhere else. They are read one by one, and not often; their ready counts are believed when
-//! two readings agree, because a container that fails as it starts counts as ready until it has failed.
+//! A node that is done and released, but keeps its slot until the controllers of the evicted pods are available again,
+//! because their pods may fit nowhere else. The controllers are read one by one, at intervals. A ready count needs two
+//! equal readings, because a container that crashes at start counts as ready until it has crashed.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::settle::later;
-use super::{Question, Stand, Standing, shortened};
+use super::{NodeDecision, NodeReconciler, NodeState};
+use crate::api::text::{MAX_MESSAGE, shorten};
+use crate::api::{NodePhase, Reason};
 use crate::rollout::facts::{NodeFacts, Text, WorkloadFacts};
-use crate::rollout::give_back::drop_record;
 use crate::rollout::record::Record;
-use crate::rollout::step::{Key, Step};
+use crate::rollout::release::drop_record;
+use crate::rollout::step::{Key, Query, Step};
 
-/// How often a controller is read that is not whole.
-const EVERY: SignedDuration = SignedDuration::from_secs(5);
-/// How many are read at a time for one node.
-const AT_ONCE: usize = 8;
-/// How many are named.
-const NAMED: usize = 3;
+/// How often to read a controller that is not available.
+const READ_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
+/// Maximum number of concurrent reads for one node.
+const MAX_READS: usize = 8;
+/// Maximum number of controllers named in the message.
+const MAX_NAMED: usize = 3;
 
 /// A controller whose pods were evicted, over several readings.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::rollout) struct Workload {
-    /// The last one.
+    /// The last reading.
     pub(in crate::rollout) facts: WorkloadFacts,
-    /// When the first of those was that found it whole, one after the other up to the last.
-    pub(in crate::rollout) whole_since: Option<Timestamp>,
+    /// Time of the first of the consecutive readings that found it available.
+    pub(in crate::rollout) available_since: Option<Timestamp>,
 }
 
 impl Workload {
-    /// It is not there any more, or was whole and is so still.
-    fn stays_whole(&self, since: Timestamp) -> bool {
-        let lasts = |from: Timestamp| later(from.max(since), EVERY) <= self.facts.seen;
-        self.facts.wanted == 0 || self.whole_since.is_some_and(lasts)
+    /// Whether it no longer exists, or has stayed available.
+    fn stays_available(&self, since: Timestamp) -> bool {
+        let lasts = |from: Timestamp| later(from.max(since), READ_INTERVAL) <= self.facts.seen;
+        self.facts.wanted == 0 || self.available_since.is_some_and(lasts)
     }
 }
 
-impl Question<'_> {
-    /// The controllers that the Plan waits for after the node is done: the ledger knows whose pods were evicted.
+impl NodeReconciler<'_> {
+    /// The controllers that the Plan waits for after the node is done, from the ledger.
     pub(super) fn evicted(&self, node: &NodeFacts, record: Option<&Record>) -> Vec<String> {
-        if !self.plan.terms.workloads {
+        if !self.plan.completion.workloads {
             return Vec::new();
         }
         let known = record
             .map(|record| record.workloads.clone())
             .filter(|known| !known.is_empty());
-        let of_ledger = || self.mine().holder(node).map(|mine| mine.evicted.clone());
+        let of_ledger = || self.plan_hold().holder(node).map(|holder| holder.evicted.clone());
         known.or_else(of_ledger).unwrap_or_default()
     }
 
-    /// Where a node stands whose evicted workloads are yet to be whole.
-    pub(super) fn recover(&self, node: &NodeFacts, record: &Record) -> Stand {
+    /// The state of a node whose evicted workloads are not available yet.
+    pub(super) fn recover(&self, node: &NodeFacts, record: &Record) -> NodeDecision {
         let since = record.settling.unwrap_or(record.at);
-        let mut standing = Standing::new(node, "Settling");
-        standing.since = Some(since);
-        standing.job = Some(record.job.as_str().into());
-        standing.attempt = Some(record.attempt);
+        let mut state = NodeState::new(node, NodePhase::Settling);
+        state.since = Some(since);
+        state.job = Some(record.job.as_str().into());
+        state.attempt = Some(record.attempt);
         let (mut broken, mut again) = (Vec::new(), Vec::new());
         for workload in &record.workloads {
-            let known = self.world.workloads.get(workload.as_str());
+            let known = self.cluster.workloads.get(workload.as_str());
             let known = known.filter(|known| known.facts.seen >= since);
-            if known.is_some_and(|known| known.stays_whole(since)) {
+            if known.is_some_and(|known| known.stays_available(since)) {
                 continue;
             }
             let known = known.map(|known| &known.facts);
-            let whole = known.is_some_and(WorkloadFacts::is_whole);
-            let list = if whole { &mut again } else { &mut broken };
-            list.push(self.is_broken(workload, known));
-            let due = known.map_or(Timestamp::MIN, |known| later(known.seen, EVERY));
+            let available = known.is_some_and(WorkloadFacts::is_available);
+            let list = if available { &mut again } else { &mut broken };
+            list.push(self.describe_workload(workload, known));
+            let due = known.map_or(Timestamp::MIN, |known| later(known.seen, READ_INTERVAL));
             if due > self.now {
-                standing.wake = standing.wake.into_iter().chain([due]).min();
-            } else if standing.steps.len() < AT_ONCE {
-                standing.steps.push(Step::ReadWorkload {
+                state.requeue_at = state.requeue_at.into_iter().chain([due]).min();
+            } else if state.steps.len() < MAX_READS {
+                state.steps.push(Step::Query(Query::ReadWorkload {
                     workload: workload.as_str().into(),
-                });
+                }));
             }
         }
-        let is_whole = broken.is_empty();
-        if is_whole {
+        let is_available = broken.is_empty();
+        if is_available {
             broken = again;
         }
-        if broken.is_empty() || !self.plan.terms.workloads {
-            standing.steps = vec![drop_record(node, &self.plan.facts.name)];
-            return Stand::slot(standing);
+        if broken.is_empty() || !self.plan.completion.workloads {
+            state.steps = vec![drop_record(node, &self.plan.facts.name)];
+            return NodeDecision::slot(state);
         }
-        let more = match broken.len().saturating_sub(NAMED) {
+        let more = match broken.len().saturating_sub(MAX_NAMED) {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
-        broken.truncate(NAMED);
-        let text = shortened(format!("{}{more}", broken.join(", ")));
-        let known = self.world.known_since(node, record).unwrap_or(self.now);
-        let until = later(since.max(known), self.plan.terms.settle_timeout);
-        // What is whole at the end of its time is given the other reading.
-        if until <= self.now && !is_whole {
+        broken.truncate(MAX_NAMED);
+        let text = shorten(&format!("{}{more}", broken.join(", ")), MAX_MESSAGE).into_owned();
+        let known = self.cluster.record_known_since(node, record).unwrap_or(self.now);
+        let until = later(since.max(known), self.plan.completion.settle_timeout);
+        // A controller that is available at the time limit gets its second reading.
+        if until <= self.now && !is_available {
             let message = format!(
                 "the node is done, but what was evicted from it is not whole within settle.timeout: {text}"
             );
-            return self.gives_up(node, record, "SettleFailed", "SettleTimedOut", message);
+            return self.fail_permanently(
+                node,
+                record,
+                Reason::SettleFailed,
+                Reason::SettleTimedOut,
+                message,
+            );
         }
         let until = (until > self.now).then_some(until);
-        standing.wake = standing.wake.into_iter().chain(until).min();
-        Stand::slot(standing.held_up("Workloads", text))
+        state.requeue_at = state.requeue_at.into_iter().chain(until).min();
+        NodeDecision::slot(state.with_reason(Reason::Workloads, text))
     }
 
-    fn is_broken(&self, workload: &str, known: Option<&WorkloadFacts>) -> String {
+    fn describe_workload(&self, workload: &str, known: Option<&WorkloadFacts>) -> String {
         let key = Key::Workload(Text::from(workload));
         let called = workload.replacen('/', " ", 1);
-        match (known, self.world.troubles.get(&key)) {
-            (_, Some(trouble)) => format!("{called} cannot be read: {}", trouble.message),
+        match (known, self.cluster.failures_by_step.get(&key)) {
+            (_, Some(failure)) => format!("{called} cannot be read: {}", failure.message),
             (Some(known), _) => {
-                let once_more = if known.is_whole() {
+                let once_more = if known.is_available() {
                     ", and is read once more"
                 } else {
                     ""

@@ -1,12 +1,11 @@
-//! An upgrade that succeeded, as its Job or its record tells it.
+//! A successful upgrade, from its Job or its record.
 
 use jiff::Timestamp;
 
 use crate::rollout::facts::JobFacts;
-use crate::rollout::plan::PlanView;
+use crate::rollout::plan::PlanState;
 use crate::rollout::record::{Phase, Record};
 
-/// An upgrade that succeeded, as its Job or its record tells it.
 pub(super) struct Success<'a> {
     pub(super) hash: &'a str,
     pub(super) version: &'a str,
@@ -15,17 +14,17 @@ pub(super) struct Success<'a> {
     pub(super) job: &'a str,
     pub(super) job_uid: &'a str,
     pub(super) inputs: Option<&'a str>,
-    /// The node was cordoned for it by something that keeps no ledger, and has not been given back.
+    /// Whether something that keeps no ledger cordoned the node, and it has not been released.
     pub(super) uncordon: bool,
 }
 
 impl<'a> Success<'a> {
-    pub(super) fn of_job(job: &'a JobFacts, at: Timestamp, plan: &PlanView) -> Self {
+    pub(super) fn of_job(job: &'a JobFacts, at: Timestamp, plan: &PlanState) -> Self {
         let spec = plan.spec();
         let cordons = spec.cordon.unwrap_or_default() || spec.drain.is_some();
         let uncordon = match job.unschedulable_before {
             Some(before) => !before,
-            None => job.is_foreign_make() && cordons, // S60
+            None => job.is_made_by_suc() && cordons, // S60
         };
         Self {
             hash: &job.hash,
@@ -75,7 +74,8 @@ impl<'a> Success<'a> {
     }
 }
 
-/// `$(LATEST_VERSION)` and `$(LATEST_HASH)` in the value of a label; another `$(X)` stays, and `$$` is `$` (S59).
+/// Expands `$(LATEST_VERSION)` and `$(LATEST_HASH)` in the value of a label. Any other `$(X)` stays, and `$$` becomes
+/// `$` (S59).
 pub(super) fn expand(value: &str, version: &str, hash: &str) -> String {
     let mut out = String::with_capacity(value.len());
     let mut rest = value;

@@ -1,52 +1,53 @@
-//! What a change of status means, in system-upgrade-controller's words (S63).
+//! Events for a change of status, with system-upgrade-controller's reasons and texts (S63).
 
-use crate::api::{PlanCondition, PlanStatus};
-use crate::rollout::conditions::{
-    COMPLETE, LATEST_RESOLVED, NO_JOB_FOR_NODE, SELECT_NODES_FAILED, UP_TO_DATE, VALIDATED, find,
-};
-use crate::rollout::event::{Event, EventType};
-use crate::rollout::plan::PlanView;
-use crate::rollout::resolve::{Resolution, Source, UNRESOLVABLE};
+use crate::api::{ConditionType, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity};
+use crate::rollout::conditions::{find, is_refusal};
+use crate::rollout::event::Event;
+use crate::rollout::plan::PlanState;
+use crate::rollout::resolve::{Resolution, UNRESOLVABLE};
 
-/// How long the list of nodes in an event may be, in bytes; a message is at most 1,024 long (core/v1 Event).
+/// Maximum length of the list of nodes in an event, in bytes. A message has at most 1,024 (core/v1 Event).
 const NODES_IN_EVENT: usize = 800;
 
-struct Telling<'a> {
-    plan: &'a PlanView,
+struct EventBuilder<'a> {
+    plan: &'a PlanState,
     stored: &'a PlanStatus,
     status: &'a PlanStatus,
-    told: Vec<(EventType, &'static str, String)>,
+    events: Vec<(Severity, Reason, String)>,
 }
 
-/// The events that go with a new status.
-pub(super) fn events(plan: &PlanView, stored: &PlanStatus, status: &PlanStatus) -> Vec<Event> {
-    let mut telling = Telling {
+/// The events for a new status.
+pub(super) fn events(plan: &PlanState, stored: &PlanStatus, status: &PlanStatus) -> Vec<Event> {
+    let mut builder = EventBuilder {
         plan,
         stored,
         status,
-        told: Vec::new(),
+        events: Vec::new(),
     };
-    telling.validated();
-    telling.resolved();
-    telling.synced();
-    telling.up_to_date();
-    telling.complete();
-    if telling.told.is_empty() {
+    builder.validated();
+    builder.resolved();
+    builder.synced();
+    builder.up_to_date();
+    builder.complete();
+    if builder.events.is_empty() {
         return Vec::new();
     }
-    // The status that is replaced tells one time from another: its conditions say, to the second, since when they hold.
+    // The replaced status identifies the occurrence: its conditions have timestamps.
     let occurrence = serde_json::to_string(stored).unwrap_or_default();
     let (name, uid) = (&plan.facts.name, &plan.facts.uid);
-    let event = |(type_, reason, text)| Event::plan(name, uid, type_, reason, text, &occurrence);
-    telling.told.into_iter().map(event).collect()
+    let event = |(severity, reason, text)| Event {
+        severity,
+        ..Event::plan(name, uid, reason, text, &occurrence)
+    };
+    builder.events.into_iter().map(event).collect()
 }
 
-impl Telling<'_> {
-    fn tell(&mut self, type_: EventType, reason: &'static str, text: String) {
-        self.told.push((type_, reason, text));
+impl EventBuilder<'_> {
+    fn emit(&mut self, reason: Reason, text: String) {
+        self.events.push((reason.severity(), reason, text));
     }
 
-    fn changed(&self, type_: &str) -> Option<&PlanCondition> {
+    fn changed(&self, type_: ConditionType) -> Option<&PlanCondition> {
         let now = find(&self.status.conditions, type_)?;
         let same = find(&self.stored.conditions, type_)
             .is_some_and(|k| k.status == now.status && k.message == now.message && k.reason == now.reason);
@@ -62,26 +63,22 @@ impl Telling<'_> {
     }
 
     fn validated(&mut self) {
-        let Some(now) = self.changed(VALIDATED) else {
+        let Some(now) = self.changed(ConditionType::Validated) else {
             return;
         };
         match now.message.clone() {
             Some(why) if now.status == "False" => {
-                self.tell(
-                    EventType::Warning,
-                    "ValidateFailed",
-                    format!("Failed to validate plan: {why}"),
-                );
+                self.emit(Reason::ValidateFailed, format!("Failed to validate plan: {why}"));
             }
-            _ => self.tell(EventType::Normal, "Validated", "Plan is valid".to_owned()),
+            _ => self.emit(Reason::Validated, "Plan is valid".to_owned()),
         }
     }
 
     fn resolved(&mut self) {
-        let news = self.changed(LATEST_RESOLVED).is_some();
+        let news = self.changed(ConditionType::LatestResolved).is_some();
         match &self.plan.resolution {
             Resolution::Failed(why) if news && why == UNRESOLVABLE => {
-                self.tell(EventType::Warning, "ResolveFailed", why.clone());
+                self.emit(Reason::ResolveFailed, why.clone());
             }
             Resolution::Failed(why) if news => self.unresolved(why),
             Resolution::Resolved(resolved) => {
@@ -90,12 +87,9 @@ impl Telling<'_> {
                     self.unresolved(&why);
                 }
                 if news || self.stored.latest_version != self.status.latest_version {
-                    let field = match resolved.source {
-                        Source::Version => "Version",
-                        Source::Channel => "Channel",
-                    };
+                    let field = resolved.source.reason();
                     let text = format!("Resolved latest version from Spec.{field}: {}", self.version());
-                    self.tell(EventType::Normal, "Resolved", text);
+                    self.emit(Reason::Resolved, text);
                 }
             }
             _ => {}
@@ -104,25 +98,29 @@ impl Telling<'_> {
 
     fn unresolved(&mut self, why: &str) {
         let text = format!("Failed to resolve latest version from Spec.Channel: {why}");
-        self.tell(EventType::Warning, "ResolveFailed", text);
+        self.emit(Reason::ResolveFailed, text);
     }
 
-    /// What the policy of the Plan holds back, and when it lets go.
+    /// The version that the policy holds back, and what would let it through.
     fn up_to_date(&mut self) {
-        let Some(now) = self.changed(UP_TO_DATE).filter(|now| now.status == "False") else {
+        let Some(now) = self
+            .changed(ConditionType::UpToDate)
+            .filter(|now| now.status == "False")
+        else {
             return;
         };
-        let (type_, reason) = match now.reason.as_deref() {
-            Some("NotApproved") => (EventType::Normal, "VersionProposed"),
-            Some("TooYoung") => (EventType::Normal, "VersionHeld"),
-            _ => (EventType::Warning, "VersionHeld"),
+        let held = now.reason.as_ref().and_then(OpenEnum::known);
+        let reason = match held {
+            Some(Reason::NotApproved) => Reason::VersionProposed,
+            _ => Reason::VersionHeld,
         };
+        let severity = held.map_or(reason.severity(), Reason::severity);
         let at = match &self.status.latest_version {
             Some(version) => format!("; the Plan stays at {version}"),
             None => String::new(),
         };
         let text = format!("{}{at}", now.message.clone().unwrap_or_default());
-        self.tell(type_, reason, text);
+        self.events.push((severity, reason, text));
     }
 
     fn synced(&mut self) {
@@ -139,63 +137,54 @@ impl Telling<'_> {
             "Jobs synced for version {version} on Nodes {}. Hash: {hash}",
             join(nodes)
         );
-        self.tell(EventType::Normal, "SyncJob", text);
+        self.emit(Reason::SyncJob, text);
     }
 
     fn complete(&mut self) {
-        let Some(now) = self.changed(COMPLETE) else { return };
+        let Some(now) = self.changed(ConditionType::Complete) else {
+            return;
+        };
         let message = now.message.clone().unwrap_or_default();
-        let reason = now.reason.clone().unwrap_or_default();
-        let was_complete = find(&self.stored.conditions, COMPLETE).is_some_and(|c| c.status == "True");
+        let Some(reason) = now.reason.as_ref().and_then(OpenEnum::known) else {
+            return;
+        };
+        let was_complete =
+            find(&self.stored.conditions, ConditionType::Complete).is_some_and(|c| c.status == "True");
         let (version, hash) = (self.version(), self.hash());
-        match reason.as_str() {
-            "Complete" if !was_complete => {
+        match reason {
+            Reason::Complete if !was_complete => {
                 let text = format!("Jobs complete for version {version}. Hash: {hash}");
-                self.tell(EventType::Normal, "Complete", text);
+                self.emit(reason, text);
             }
-            "Waiting" => {
+            Reason::Waiting => {
                 let text = format!(
                     "Waiting for start of Spec.Window to sync Jobs for version {version}. Hash: {hash}"
                 );
-                self.tell(EventType::Normal, "Waiting", text);
+                self.emit(reason, text);
             }
-            // Told otherwise: with the Job, with validation, with SyncJob.
-            "Complete" | "JobFailed" | "NotReady" | "Resolved" | "DigestPending" => {}
-            "SyncJob" if message.is_empty() => {}
-            "SyncJob" if message.starts_with(NO_JOB_FOR_NODE) => {
-                self.tell(EventType::Warning, "ValidationFailed", message);
-            }
-            "SyncJob" => self.tell(EventType::Warning, "JobRefused", message),
-            SELECT_NODES_FAILED => self.tell(EventType::Warning, SELECT_NODES_FAILED, message),
-            "Suspended" => self.tell(EventType::Normal, "Suspended", message),
-            reason => {
-                let reason = BLOCKED
-                    .into_iter()
-                    .find(|known| *known == reason)
-                    .unwrap_or("Blocked");
-                self.tell(EventType::Warning, reason, message);
-            }
+            // Other events report these: that of the Job, of validation, or SyncJob.
+            Reason::Complete
+            | Reason::JobFailed
+            | Reason::NotReady
+            | Reason::Resolved
+            | Reason::DigestPending => {}
+            Reason::SyncJob => match self.refusal() {
+                Some(Reason::SettingMissing) => self.emit(Reason::ValidationFailed, message),
+                Some(_) => self.emit(Reason::JobRefused, message),
+                None => {}
+            },
+            _ => self.emit(reason, message),
         }
     }
-}
 
-/// Blockers that `Complete` may name: the reason of the event is theirs.
-const BLOCKED: [&str; 14] = [
-    "ChannelWithdrawn",
-    "ConcurrencyZero",
-    "DigestUnknown",
-    "ImageInvalid",
-    "JobLeaving",
-    "JobRefused",
-    "MinorSkip",
-    "MissingPermission",
-    "NodeBusy",
-    "NodeNotReady",
-    "PodLeaving",
-    "SettingMissing",
-    "SpecPruned",
-    "VersionOutOfRange",
-];
+    /// Why the first of the nodes that have a slot and cannot go on does not: what `Complete` tells of.
+    fn refusal(&self) -> Option<Reason> {
+        let active = self.status.active.iter().flatten();
+        let slots = active.filter(|node| node.phase != NodePhase::Waiting);
+        let mut reasons = slots.filter_map(|node| node.reason.as_ref()?.known());
+        reasons.find(|reason| is_refusal(*reason))
+    }
+}
 
 fn join(nodes: &[String]) -> String {
     let mut out = String::new();

@@ -1,67 +1,66 @@
-//! The choice itself. Each release is judged by itself; of those that pass, the newest is taken.
+//! Checks each release on its own, and takes the newest that passes.
 
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
 
 use super::{Circumstances, Entry, Offered, Policy, Refusal};
-use crate::channel::version::{accept, munge};
-use crate::version::Version;
+use crate::version::tag::{Refused, accept, munge};
+use crate::version::{Version, quoted};
 
-/// How many versions status remembers the first sight of.
+/// Maximum number of versions in `status.channel.seen`.
 const REMEMBERED: usize = 10;
 
-/// What a Plan makes of an offer.
+/// The result of a choice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {
-    /// The version that passes, as a tag holds it. Without one the Plan stays at what it is.
+    /// The version that passes, as a tag. If absent, the Plan keeps its own.
     pub take: Option<String>,
-    /// The version that would be next, and what keeps the Plan from it.
+    /// The next version, and what holds it back.
     pub held: Option<Held>,
-    /// What the channel gives, where that is older than what the Plan is at: no node starts meanwhile.
+    /// The version that the channel offers, if it is older than the Plan's. No node starts.
     pub withdrawn: Option<String>,
-    /// What is wrong with the offer, where something is.
+    /// An error of the offer.
     pub fault: Option<String>,
-    /// When versions were seen first that the channel does not date, as far as that is needed.
+    /// When versions that the channel does not date were first seen, as far as that matters.
     pub seen: Vec<(String, Timestamp)>,
-    /// When to choose again, though the channel says nothing new.
+    /// When to choose again without a new offer.
     pub due: Option<Timestamp>,
 }
 
-/// A version that is not taken yet.
+/// A version that is held back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// As it was released.
+    /// The version as released.
     pub version: String,
-    /// When it was published, or seen first.
+    /// When it was published, or first seen.
     pub since: Timestamp,
-    /// What keeps the Plan from it.
+    /// The reason.
     pub refusal: Refusal,
-    /// The same in a sentence, with the way out.
+    /// The reason as a sentence, with what would let it through.
     pub message: String,
 }
 
-/// What becomes of one release.
+/// The result of checking one release.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict<'a> {
-    /// As it was released.
+    /// The version as released.
     pub version: &'a str,
-    /// When it was published, where the channel says so.
+    /// When it was published, if the channel says so.
     pub published: Option<Timestamp>,
-    /// When it was published, or seen first.
+    /// When it was published, or first seen.
     pub since: Timestamp,
-    /// All that keeps the Plan from it. Empty where nothing does.
+    /// All reasons to refuse it.
     pub refusals: Vec<Refusal>,
     entry: &'a Entry,
 }
 
 impl Verdict<'_> {
-    /// Nothing keeps the Plan from it.
     pub fn passes(&self) -> bool {
         self.refusals.is_empty()
     }
 
-    /// Nothing but time or approval keeps the Plan from it.
+    /// Whether only time or approval is missing.
     fn is_eligible(&self) -> bool {
         self.refusals.iter().all(Refusal::is_delay)
     }
@@ -71,7 +70,7 @@ impl Verdict<'_> {
     }
 }
 
-/// Judges each release of an offer.
+/// Checks each release of an offer.
 pub fn consider<'a>(policy: &Policy, offered: &'a Offered, so: &Circumstances<'_>) -> Vec<Verdict<'a>> {
     let judge = Judge::new(policy, offered, so);
     offered.entries.iter().map(|entry| judge.verdict(entry)).collect()
@@ -121,7 +120,7 @@ struct Judge<'a> {
     policy: &'a Policy,
     so: &'a Circumstances<'a>,
     current: Option<Version>,
-    /// The channel says one version, and does not leave a choice.
+    /// Whether the channel offers only one version.
     is_alone: bool,
     is_partial: bool,
 }
@@ -144,7 +143,7 @@ impl<'a> Judge<'a> {
         if let Err(refused) = &entry.checked {
             refusals.push(Refusal::Accident(refused.clone()));
         } else if self.so.current == Some(entry.munged.as_str()) {
-            // It is taken already. But where there is a choice, one outside of the range is none.
+            // The Plan has it already. But if there is a choice, a version outside of the range is not an option.
             let range = self.policy.range.as_ref().filter(|_| !self.is_alone);
             if let (Some(range), Ok(version)) = (range, &entry.version)
                 && !range.may_have(version)
@@ -164,7 +163,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// In whole seconds, as status remembers it.
+    /// In whole seconds, as in status.
     fn first_seen(&self, entry: &Entry) -> Timestamp {
         let known = self.so.seen.get(&entry.munged).copied();
         let seen = known.unwrap_or(self.so.polled).min(self.so.now);
@@ -181,7 +180,7 @@ impl<'a> Judge<'a> {
         let version = match &entry.version {
             Ok(version) => version,
             Err(why) => {
-                // Any word is taken at first, where no range is asked for.
+                // The first version may be any word, unless a range is set.
                 let is_bound = !self.is_alone || policy.range.is_some();
                 let moves = policy.is_given && self.so.current.is_some() && !policy.allow_downgrade;
                 if is_bound || moves {
@@ -190,6 +189,14 @@ impl<'a> Judge<'a> {
                 return;
             }
         };
+        if let (Some(one), Some(other)) = (version.builder(), self.so.distribution)
+            && one != other
+            && refusals.is_empty()
+        {
+            let offered = quoted(&entry.release.version);
+            let why = format!("{offered} is a version of {one}, and the Plan's image installs {other}");
+            refusals.push(Refusal::Accident(Refused::OtherDistribution { why }));
+        }
         match &policy.range {
             Some(range) if !range.has(version) => refusals.push(if range.has_release_of(version) {
                 Refusal::Prerelease
@@ -215,20 +222,9 @@ impl<'a> Judge<'a> {
         }
         match version.compare(current) {
             Ok(Ordering::Less) => refusals.push(Refusal::Older),
-            Ok(_) => {
-                if let (true, Some(one), Some(other)) =
-                    (policy.is_given, version.builder(), current.builder())
-                    && one != other
-                {
-                    let why = format!("it is a build of {one}, and {current} is one of {other}");
-                    refusals.push(Refusal::Incomparable(why));
-                }
-            }
+            Ok(_) => {}
             Err(_) if version.compare_numbers(current).is_lt() => refusals.push(Refusal::Older),
-            Err(error) if policy.is_given || !self.is_alone => {
-                refusals.push(Refusal::Incomparable(error.to_string()));
-            }
-            Err(_) => {}
+            Err(error) => refusals.push(Refusal::Incomparable(error.to_string())),
         }
     }
 
@@ -249,7 +245,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The newest of these, or two of which nobody knows which is newer.
+    /// The newest of these; an error if two cannot be compared.
     fn best<'v, 'e>(
         &self,
         of: &[&'v Verdict<'e>],
@@ -269,7 +265,8 @@ impl<'a> Judge<'a> {
         Some(beside.map_or(Ok(best), |other| Err((best, other))))
     }
 
-    /// Newer, or the same and spelled better: as the current one, then as fully as possible.
+    /// Whether it is newer, or the same release with a better spelling: that of the current version, then the most
+    /// complete one.
     fn is_better(&self, next: &Verdict<'_>, best: &Verdict<'_>) -> bool {
         let (Some(new), Some(old)) = (next.number(), best.number()) else {
             return false;
@@ -303,13 +300,13 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What the channel gives now in place of what the Plan is at, where that is older.
+    /// The older version that the channel now offers.
     fn withdrawn(&self, verdicts: &[Verdict<'_>], take: Option<&str>) -> Option<String> {
         let current = self.current.as_ref()?;
         if self.is_alone {
             let only = verdicts.first()?;
             if matches!(only.refusals.first(), Some(Refusal::Accident(_))) {
-                // What is no version says nothing of what is there: what was understood last counts.
+                // An invalid version shows nothing about the channel: the last valid offer counts.
                 let last = self.so.withdrawn?;
                 let is_older = last
                     .parse::<Version>()
@@ -349,7 +346,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The version that would be next, and what keeps the Plan from it.
+    /// The next version, and what holds it back.
     fn next(&self, verdicts: &[Verdict<'_>], take: Option<&str>) -> Option<Held> {
         let refused = |verdict: &Verdict<'_>| {
             let refusal = verdict.refusals.first()?;
@@ -373,7 +370,7 @@ impl<'a> Judge<'a> {
         if let Some(held) = newest(&mut waiting.filter(is_newer)) {
             return Some(held);
         }
-        // Of a list only what could be taken is worth telling, unless there is nothing of that kind.
+        // Of a list, report only versions that could be taken, if there are any.
         if take.is_some() || verdicts.iter().any(Verdict::is_eligible) {
             return None;
         }
@@ -388,7 +385,7 @@ impl<'a> Judge<'a> {
             .or_else(|| newest(&mut verdicts.iter().filter(|verdict| !self.is_current(verdict))))
     }
 
-    /// What is wrong with the offer, in words for status and events.
+    /// The error of the offer, for status and events.
     fn fault(&self, verdicts: &[Verdict<'_>], choice: &Choice) -> Option<String> {
         let accident = verdicts
             .first()
@@ -419,7 +416,7 @@ impl<'a> Judge<'a> {
         held.refusal.is_fault().then(|| held.message.clone())
     }
 
-    /// What has to be remembered of versions that may be taken one day.
+    /// First-seen times of versions that may be taken later.
     fn seen(&self, verdicts: &[Verdict<'_>]) -> Vec<(String, Timestamp)> {
         let mut waiting: Vec<_> = verdicts
             .iter()

@@ -1,57 +1,40 @@
-//! Why a version is not taken, and what would let it through.
+//! Reasons to refuse a version, and what would let it through.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::Policy;
-use crate::api::duration::GoDuration;
-use crate::api::names::ANNOTATION_APPROVE;
-use crate::channel::version::Refused;
+use crate::go::GoDuration;
+use crate::version::tag::Refused;
 use crate::version::{Range, quoted};
 
-/// Why a version is not taken.
+/// Plan annotation for users: approves a version that `spec.versionPolicy.propose` holds back.
+pub const ANNOTATION_APPROVE: &str = "refit.rs/approve";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is none, or nothing that the Plan would ever move to.
+    /// It is no version, or a move that no Plan makes.
     Accident(Refused),
-    /// Nobody knows whether it is newer, and why.
+    /// It cannot be compared with the current version, for this reason.
     Incomparable(String),
-    /// It comes before a release, and nobody has asked for that.
+    /// It is a prerelease, and the range names none.
     Prerelease,
-    /// It is one of several of the same release, such as for one architecture, and another one than the Plan has.
+    /// It is another variant of the release than the Plan's, such as for one architecture.
     Variant,
-    /// It is not in the range.
     OutOfRange,
-    /// It is older than what the Plan is at.
     Older,
-    /// It has not been out for long enough.
     TooYoung {
-        /// When it was published, or seen first.
+        /// When it was published, or first seen.
         since: Timestamp,
-        /// The channel has said so itself.
+        /// Whether the channel dates it.
         published: bool,
-        /// When it will be taken.
+        /// When the Plan takes it.
         due: Timestamp,
     },
-    /// Nobody has approved it.
     NotApproved,
 }
 
 impl Refusal {
-    /// One word, for the condition.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Accident(_) => "NoVersion",
-            Self::Incomparable(_) => "NotComparable",
-            Self::Prerelease => "Prerelease",
-            Self::Variant => "Variant",
-            Self::OutOfRange => "OutOfRange",
-            Self::Older => "Older",
-            Self::TooYoung { .. } => "TooYoung",
-            Self::NotApproved => "NotApproved",
-        }
-    }
-
-    /// The field of `spec.versionPolicy` that it comes from, where it comes from one.
+    /// The field of `spec.versionPolicy` that refuses it, if one does.
     pub fn guard(&self) -> Option<&'static str> {
         match self {
             Self::Accident(_) | Self::Variant => None,
@@ -62,17 +45,17 @@ impl Refusal {
         }
     }
 
-    /// Nothing is wrong with the version: it is taken in time, or when somebody says so.
+    /// Whether the version is taken later, or once it is approved.
     pub(super) fn is_delay(&self) -> bool {
         matches!(self, Self::TooYoung { .. } | Self::NotApproved)
     }
 
-    /// The channel has given something that it should not give.
+    /// Whether the offer is an error of the channel.
     pub(super) fn is_fault(&self) -> bool {
         matches!(self, Self::Accident(_) | Self::Incomparable(_) | Self::Older)
     }
 
-    /// What was refused, why, and what would let it through, in one sentence.
+    /// The version, the reason, and what would let it through, in one sentence.
     pub fn sentence(&self, version: &str, policy: &Policy, current: Option<&str>) -> String {
         let shown = quoted(version);
         let version = shown.trim_matches('"');

@@ -1,6 +1,7 @@
-//! What a Plan takes of what a channel offers, as tables.
+//! Choices from the offer of a channel, as tables.
 
 use super::*;
+use crate::api::Reason;
 
 const NOW: &str = "2026-11-21T12:00:00Z";
 
@@ -47,7 +48,7 @@ fn dated(versions: &[(&str, &str)]) -> Offer {
     }
 }
 
-/// A choice and all that it depends on.
+/// A choice and its inputs.
 struct Case {
     policy: Policy,
     offer: Offer,
@@ -55,6 +56,7 @@ struct Case {
     seen: BTreeMap<String, Timestamp>,
     approved: Option<&'static str>,
     withdrawn: Option<&'static str>,
+    distribution: Option<&'static str>,
 }
 
 impl Case {
@@ -66,6 +68,7 @@ impl Case {
             seen: BTreeMap::new(),
             approved: None,
             withdrawn: None,
+            distribution: None,
         }
     }
 
@@ -75,6 +78,7 @@ impl Case {
             seen: &self.seen,
             approved: self.approved,
             withdrawn: self.withdrawn,
+            distribution: self.distribution,
             polled: at(NOW),
             now: at(NOW),
         };
@@ -83,155 +87,165 @@ impl Case {
 }
 
 fn reason(choice: &Choice) -> &str {
-    choice.held.as_ref().map_or("", |held| held.refusal.reason())
+    choice
+        .held
+        .as_ref()
+        .map_or("", |held| Reason::from(&held.refusal).name())
 }
 
-/// Policy, what the Plan is at, what the channel says; what is taken, what holds the rest, whether it is a step back.
-type Row = (
-    Policy,
-    Option<&'static str>,
-    &'static str,
-    Option<&'static str>,
-    &'static str,
-    bool,
-);
+/// Policy, current version and offer, then the version taken, or what holds the offer back and whether the channel has withdrawn the
+/// current version. A policy is none, one without guards, one that allows downgrades, or a range.
+const CHOICES: &str = "
+none | - | v1.31.4+k3s1 | v1.31.4-k3s1
+none | v1.31.4-k3s1 | v1.31.4+k3s1 | v1.31.4-k3s1
+none | v1.31.4-k3s1 | v1.31.5+k3s1 | v1.31.5-k3s1
+none | v1.31.4-k3s1 | v1.31.4+rke2r1 | NotComparable
+none | v1.31.4-k3s1 | v1.30.4+k3s1 | Older, withdrawn
+none | v1.31.4-k3s1 | v1.30.4+rke2r1 | NotComparable
+none | v1.31.4-k3s1 | login | NoVersion
+none | v1.31.4-k3s1 | 1.32 | NoVersion
+none | v1.31.4-k3s1 | a b | NoVersion
+none | - | latest | latest
+none | focal | jammy | jammy
+none | 22.04 | 24.04 | 24.04
+none | 22.04 | 20.04 | Older, withdrawn
+none | 1.31.4 | v1.31.4 | v1.31.4
+empty | - | v1.31.4+k3s1 | v1.31.4-k3s1
+empty | v1.31.4-k3s1 | v1.31.4+rke2r1 | NotComparable
+empty | v1.31.4-k3s1 | v1.32.4+rke2r1 | NotComparable
+empty | 1.31.4 | 2026.08.1 | NoVersion
+empty | 1.31.4 | 2026.8.1 | NotComparable
+empty | 2026.08.1 | 1.31.4 | Older, withdrawn
+empty | focal | jammy | NotComparable
+empty | focal | 22.04 | 22.04
+downgrade | focal | jammy | jammy
+downgrade | v1.31.4-k3s1 | v1.30.4+k3s1 | v1.30.4-k3s1
+downgrade | v1.31.4-k3s1 | v1.31.4+rke2r1 | NotComparable
+downgrade | v1.31.4-k3s1 | login | NoVersion
+<1.32 | v1.31.4-k3s1 | v1.31.5+k3s1 | v1.31.5-k3s1
+<1.32 | v1.31.4-k3s1 | v1.32.0+k3s1 | OutOfRange
+<=1.32 | v1.31.4-k3s1 | v1.32.0-rc1+k3s1 | Prerelease
+<1.32 | - | v1.32.0+k3s1 | OutOfRange
+>=1.31 | v1.31.4-k3s1 | v1.30.4+k3s1 | OutOfRange, withdrawn
+<1.32 | - | latest | NotComparable
+";
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn of_one_version_a_policy_says_whether_it_is_taken() {
-    let free = || policy(|_| {});
-    let down = || policy(|policy| policy.allow_downgrade = true);
-    let none = Policy::default;
-    let table: Vec<Row> = vec![
-        (none(), None, "v1.31.4+k3s1", Some("v1.31.4-k3s1"), "", false),
-        (
-            none(),
-            Some("v1.31.4-k3s1"),
-            "v1.31.4+k3s1",
-            Some("v1.31.4-k3s1"),
-            "",
-            false,
-        ),
-        (
-            none(),
-            Some("v1.31.4-k3s1"),
-            "v1.31.5+k3s1",
-            Some("v1.31.5-k3s1"),
-            "",
-            false,
-        ),
-        (
-            none(),
-            Some("v1.31.4-k3s1"),
-            "v1.31.4+rke2r1",
-            Some("v1.31.4-rke2r1"),
-            "",
-            false,
-        ),
-        (none(), Some("v1.31.4-k3s1"), "v1.30.4+k3s1", None, "Older", true),
-        (
-            none(),
-            Some("v1.31.4-k3s1"),
-            "v1.30.4+rke2r1",
-            None,
-            "Older",
-            true,
-        ),
-        (none(), Some("v1.31.4-k3s1"), "login", None, "NoVersion", false),
-        (none(), Some("v1.31.4-k3s1"), "1.32", None, "NoVersion", false),
-        (none(), Some("v1.31.4-k3s1"), "a b", None, "NoVersion", false),
-        (none(), None, "latest", Some("latest"), "", false),
-        (none(), Some("focal"), "jammy", Some("jammy"), "", false),
-        (none(), Some("22.04"), "24.04", Some("24.04"), "", false),
-        (none(), Some("22.04"), "20.04", None, "Older", true),
-        (none(), Some("1.31.4"), "v1.31.4", Some("v1.31.4"), "", false),
-        (free(), None, "v1.31.4+k3s1", Some("v1.31.4-k3s1"), "", false),
-        (
-            free(),
-            Some("v1.31.4-k3s1"),
-            "v1.31.4+rke2r1",
-            None,
-            "NotComparable",
-            false,
-        ),
-        (
-            free(),
-            Some("v1.31.4-k3s1"),
-            "v1.32.4+rke2r1",
-            None,
-            "NotComparable",
-            false,
-        ),
-        (free(), Some("1.31.4"), "2026.08.1", None, "NoVersion", false),
-        (free(), Some("1.31.4"), "2026.8.1", None, "NotComparable", false),
-        (free(), Some("2026.08.1"), "1.31.4", None, "Older", true),
-        (free(), Some("focal"), "jammy", None, "NotComparable", false),
-        (free(), Some("focal"), "22.04", Some("22.04"), "", false),
-        (down(), Some("focal"), "jammy", Some("jammy"), "", false),
-        (
-            down(),
-            Some("v1.31.4-k3s1"),
-            "v1.30.4+k3s1",
-            Some("v1.30.4-k3s1"),
-            "",
-            false,
-        ),
-        (
-            down(),
-            Some("v1.31.4-k3s1"),
-            "v1.31.4+rke2r1",
-            Some("v1.31.4-rke2r1"),
-            "",
-            false,
-        ),
-        (down(), Some("v1.31.4-k3s1"), "login", None, "NoVersion", false),
-        (
-            range("<1.32"),
-            Some("v1.31.4-k3s1"),
-            "v1.31.5+k3s1",
-            Some("v1.31.5-k3s1"),
-            "",
-            false,
-        ),
-        (
-            range("<1.32"),
-            Some("v1.31.4-k3s1"),
-            "v1.32.0+k3s1",
-            None,
-            "OutOfRange",
-            false,
-        ),
-        (
-            range("<=1.32"),
-            Some("v1.31.4-k3s1"),
-            "v1.32.0-rc1+k3s1",
-            None,
-            "Prerelease",
-            false,
-        ),
-        (range("<1.32"), None, "v1.32.0+k3s1", None, "OutOfRange", false),
-        (
-            range(">=1.31"),
-            Some("v1.31.4-k3s1"),
-            "v1.30.4+k3s1",
-            None,
-            "OutOfRange",
-            true,
-        ),
-        (range("<1.32"), None, "latest", None, "NotComparable", false),
-    ];
-    for (policy, current, offered, take, why, is_back) in table {
-        let case = format!("{policy:?} {current:?} {offered}");
+    for case in CHOICES.lines().filter(|line| !line.is_empty()) {
+        let cells: Vec<_> = case.split(" | ").collect();
+        let [policy_name, current, offered, result] = cells[..] else {
+            panic!("{case}")
+        };
+        let policy = match policy_name {
+            "none" => Policy::default(),
+            "empty" => policy(|_| {}),
+            "downgrade" => policy(|policy| policy.allow_downgrade = true),
+            text => range(text),
+        };
+        let current = (current != "-").then_some(current);
         let choice = Case::new(policy, current, offer(&[offered])).choose();
-        assert_eq!(choice.take.as_deref(), take, "{case}");
-        assert_eq!(reason(&choice), why, "{case}");
+        let (why, is_back) = match result.strip_suffix(", withdrawn") {
+            Some(why) => (why, true),
+            None => (result, false),
+        };
+        match &choice.take {
+            Some(version) => assert_eq!((version.as_str(), reason(&choice)), (result, ""), "{case}"),
+            None => assert_eq!(reason(&choice), why, "{case}"),
+        }
         assert_eq!(choice.withdrawn, is_back.then(|| munge(offered)), "{case}");
-        assert_eq!(
-            choice.fault.is_some(),
-            is_back || matches!(why, "NoVersion" | "NotComparable"),
-            "{case}"
-        );
+        let is_faulty = is_back || matches!(why, "NoVersion" | "NotComparable");
+        assert_eq!(choice.fault.is_some(), is_faulty, "{case}");
         assert_eq!((choice.due, choice.seen), (None, Vec::new()), "{case}");
+    }
+}
+
+#[test]
+fn no_policy_exchanges_one_distribution_for_another() {
+    let policies = || {
+        [
+            Policy::default(),
+            policy(|_| {}),
+            policy(|policy| policy.allow_downgrade = true),
+            range("*"),
+        ]
+    };
+    let exchanges = [
+        ("v1.33.4-k3s1", "v1.34.2+rke2r1"),
+        ("v1.33.4-rke2r1", "v1.34.2+k3s1"),
+        ("v1.33.4-rke2r1", "v1.33.4+k3s1"),
+        ("v1.33.4-rke2r1", "v1.32.0+k3s1"),
+        ("v1.33.4-rc1-rke2r1", "v1.34.0-rc1+k3s1"),
+        ("v1.33.4-k3s1", "v1.34.2+k0s.0"),
+        ("v1.33.4-k3s1", "v1.34.2"),
+        ("v1.33.4-k3s1", "v1.34.2-rc1"),
+        ("1.2.3-alpine", "v1.34.2+k3s1"),
+        ("v1.33.4-k0s.0", "v1.34.2+rke2r1"),
+    ];
+    for (current, offered) in exchanges {
+        for policy in policies() {
+            let case = format!("{policy:?} {current} {offered}");
+            let choice = Case::new(policy.clone(), Some(current), offer(&[offered])).choose();
+            assert_eq!((choice.take.as_deref(), choice.withdrawn), (None, None), "{case}");
+            assert!(choice.fault.is_some(), "{case}");
+            // The same if the channel offers several versions.
+            let choice = Case::new(policy, Some(current), offer(&[offered, "0.0.1-other"])).choose();
+            assert_eq!(choice.take.as_deref(), None, "{case}");
+        }
+    }
+    for (current, offered) in [
+        ("v1.33.4-k3s1", "v1.34.2+k3s2"),
+        ("v1.33.4-rke2r1", "v1.34.2+rke2r1"),
+        ("v1.33.4", "v1.34.2"),
+        ("1.2.3-alpine", "1.2.4-alpine"),
+    ] {
+        for policy in policies() {
+            let choice = Case::new(policy.clone(), Some(current), offer(&[offered])).choose();
+            // In a range, an unknown suffix may be a prerelease.
+            let is_prerelease = reason(&choice) == "Prerelease";
+            assert!(
+                choice.take == Some(munge(offered)) || is_prerelease,
+                "{policy:?} {current} {offered}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_image_of_a_distribution_takes_no_version_of_another() {
+    for (distribution, offered, is_taken) in [
+        (Some("rke2"), "v1.34.2+k3s1", false),
+        (Some("k3s"), "v1.34.2+rke2r1", false),
+        (Some("k3s"), "v1.34.2+k3s1", true),
+        (Some("rke2"), "v1.34.2", true),
+        (None, "v1.34.2+k3s1", true),
+    ] {
+        for current in [None, Some("stable"), Some("v1.33.4")] {
+            let mut case = Case::new(Policy::default(), current, offer(&[offered]));
+            case.distribution = distribution;
+            let choice = case.choose();
+            assert_eq!(
+                choice.take.is_some(),
+                is_taken,
+                "{distribution:?} {current:?} {offered}"
+            );
+            assert_eq!(choice.fault.is_none(), is_taken, "{choice:?}");
+        }
+        let mut case = Case::new(Policy::default(), None, offer(&[offered, "v1.0.0"]));
+        case.distribution = distribution;
+        assert_eq!(case.choose().take == Some(munge(offered)), is_taken, "{offered}");
+    }
+}
+
+#[test]
+fn without_a_policy_what_cannot_be_compared_is_refused_too() {
+    for (current, offered) in [("1.2.3-alpine", "1.2.3-bookworm"), ("1.31.4", "2026.8.1")] {
+        let choice = Case::new(Policy::default(), Some(current), offer(&[offered])).choose();
+        assert_eq!(
+            (choice.take.as_deref(), reason(&choice)),
+            (None, "NotComparable"),
+            "{offered}"
+        );
     }
 }
 
@@ -250,37 +264,27 @@ fn of_many_versions_the_newest_that_passes_is_taken() {
         "v1.31",
         "20240101",
     ];
-    let table: Vec<(Policy, Option<&'static str>, Option<&str>)> = vec![
-        (Policy::default(), Some("v1.31.9-k3s1"), Some("v1.32.0-k3s1")),
-        (Policy::default(), Some("v1.32.0-k3s1"), Some("v1.32.0-k3s1")),
-        (range("<1.32"), Some("v1.31.9-k3s1"), Some("v1.31.10-k3s2")),
+    let back = policy(|policy| {
+        policy.range = Some("1.31.x".parse().unwrap());
+        policy.allow_downgrade = true;
+    });
+    let (none, k3s) = (Policy::default(), Some("v1.31.9-k3s1"));
+    let table = [
+        (none.clone(), k3s, Some("v1.32.0-k3s1")),
+        (none.clone(), Some("v1.32.0-k3s1"), Some("v1.32.0-k3s1")),
+        (range("<1.32"), k3s, Some("v1.31.10-k3s2")),
         (range("1.31.x"), Some("v1.32.0-k3s1"), Some("v1.32.0-k3s1")),
         (range("1.30.x"), Some("v1.30.9-k3s1"), Some("v1.30.9-k3s1")),
-        (
-            range(">=1.33.0-rc1"),
-            Some("v1.31.9-k3s1"),
-            Some("v1.33.0-rc1-k3s1"),
-        ),
-        (range(">=1.40 <1.41"), Some("v1.31.9-k3s1"), None),
-        (
-            Policy::default(),
-            Some("v1.31.9-k3s2-amd64"),
-            Some("v1.31.10-k3s2-amd64"),
-        ),
-        (
-            policy(|policy| {
-                policy.range = Some("1.31.x".parse().unwrap());
-                policy.allow_downgrade = true;
-            }),
-            Some("v1.32.0-k3s1"),
-            Some("v1.31.10-k3s2"),
-        ),
+        (range(">=1.33.0-rc1"), k3s, Some("v1.33.0-rc1-k3s1")),
+        (range(">=1.40 <1.41"), k3s, None),
+        (none, Some("v1.31.9-k3s2-amd64"), Some("v1.31.10-k3s2-amd64")),
+        (back, Some("v1.32.0-k3s1"), Some("v1.31.10-k3s2")),
     ];
     for (policy, current, take) in table {
         let case = format!("{policy:?} {current:?}");
         let again = policy.clone();
         let choice = Case::new(policy, current, offer(&many)).choose();
-        // What the Plan is at already may be given as the choice or not: it stays.
+        // Whether or not the choice is the current version, the Plan keeps it.
         assert_eq!(choice.take.as_deref().or(current), take.or(current), "{case}");
         assert_eq!(choice.withdrawn, None, "{case}");
         let mut turned = many;
@@ -292,12 +296,8 @@ fn of_many_versions_the_newest_that_passes_is_taken() {
 
 #[test]
 fn of_many_without_a_version_to_compare_with_two_kinds_are_no_choice() {
-    let choice = Case::new(
-        Policy::default(),
-        None,
-        offer(&["v1.31.4+k3s1", "v1.31.4+rke2r1"]),
-    )
-    .choose();
+    let two = offer(&["v1.31.4+k3s1", "v1.31.4+rke2r1"]);
+    let choice = Case::new(Policy::default(), None, two).choose();
     assert_eq!(choice.take, None);
     assert_eq!(reason(&choice), "NotComparable");
     assert!(choice.fault.is_some(), "{choice:?}");
@@ -319,7 +319,7 @@ fn a_release_that_is_taken_off_a_list_is_withdrawn_if_only_older_ones_are_left()
     assert_eq!(of(&["v1.31.5", "v1.31.4"]).withdrawn, None);
     let newer = of(&["v1.31.6", "v1.31.4"]);
     assert_eq!((newer.take.as_deref(), newer.withdrawn), (Some("v1.31.6"), None));
-    // The list may have been too long.
+    // The list may have been truncated.
     let mut case = Case::new(Policy::default(), Some("v1.31.5"), offer(&["v1.31.4", "v1.31.3"]));
     case.offer.partial = Some("the first page only".to_owned());
     assert_eq!(case.choose().withdrawn, None);
@@ -342,7 +342,7 @@ fn a_version_is_taken_when_it_is_old_enough() {
     assert_eq!(case.choose().due, Some(at("2026-11-21T12:00:01Z")));
     case.seen.insert("v1.31.5".to_owned(), at("2026-11-20T12:00:00Z"));
     assert_eq!(case.choose().take.as_deref(), Some("v1.31.5"));
-    // From before the clock was set.
+    // First seen before the clock was set back.
     case.seen.insert("v1.31.5".to_owned(), at("2027-11-20T12:00:00Z"));
     assert_eq!(case.choose().due, Some(at("2026-11-22T12:00:00Z")));
 }
@@ -381,7 +381,7 @@ fn versions_that_come_faster_than_they_age_are_taken_in_their_turn() {
 }
 
 #[test]
-fn what_is_proposed_is_taken_when_it_is_approved() {
+fn a_proposed_version_is_taken_when_it_is_approved() {
     let propose = || policy(|policy| policy.propose = true);
     let mut case = Case::new(propose(), Some("v1.31.4-k3s1"), offer(&["v1.31.5+k3s1"]));
     let choice = case.choose();
@@ -429,8 +429,8 @@ fn a_refusal_says_what_was_offered_why_and_what_lets_it_through() {
     );
     assert_eq!(
         held(policy(|_| {}), "v1.31.4-k3s1", "v1.32.0+rke2r1"),
-        "v1.32.0+rke2r1 is not taken: it is a build of rke2, and v1.31.4-k3s1 is one of k3s; spec.version, or \
-         spec.versionPolicy.allowDowngrade, lets it through"
+        "what spec.channel offers is not taken: \"v1.32.0-rke2r1\" is a version of rke2, and \"v1.31.4-k3s1\" is one of k3s: a Plan \
+         keeps its distribution; correct its channel, or change its version by hand"
     );
     assert_eq!(
         held(policy(|_| {}), "v1.31.4-k3s1", "login"),
@@ -440,7 +440,7 @@ fn a_refusal_says_what_was_offered_why_and_what_lets_it_through() {
 }
 
 #[test]
-fn what_is_no_version_takes_back_nothing_that_was_understood() {
+fn an_offer_without_a_version_withdraws_nothing() {
     let mut case = Case::new(Policy::default(), Some("v1.33.2"), offer(&["login"]));
     assert_eq!(case.choose().withdrawn, None);
     case.withdrawn = Some("v1.26.9");
@@ -452,7 +452,7 @@ fn what_is_no_version_takes_back_nothing_that_was_understood() {
             .unwrap()
             .starts_with("\"login\" is no semantic version")
     );
-    // Somebody has set the Plan back meanwhile.
+    // A user has set the Plan to an older version in the meantime.
     case.current = Some("v1.26.9");
     assert_eq!(case.choose().withdrawn, None);
     case.current = Some("v1.33.2");
@@ -461,14 +461,14 @@ fn what_is_no_version_takes_back_nothing_that_was_understood() {
 }
 
 #[test]
-fn a_channel_without_a_release_is_told() {
+fn a_channel_without_a_release_is_reported() {
     let choice = Case::new(Policy::default(), Some("v1.31.4"), offer(&[])).choose();
     assert_eq!(choice.fault.as_deref(), Some("the channel has no release"));
     assert_eq!((choice.take, choice.held, choice.withdrawn), (None, None, None));
 }
 
 #[test]
-fn three_thousand_tags_are_no_trouble() {
+fn the_newest_of_three_thousand_tags_is_found() {
     let tags: Vec<_> = (0..3000)
         .map(|number| format!("v1.{}.{}-k3s1", number / 100, number % 100))
         .collect();

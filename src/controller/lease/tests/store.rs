@@ -1,4 +1,4 @@
-//! A Lease in memory behind links that can be made bad.
+//! A Lease in memory, behind links with faults.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,19 +11,6 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-upgrade/leases";
-
-/// A random sequence that its seed repeats (`SplitMix64`).
-pub(super) struct Rng(pub(super) u64);
-
-impl Rng {
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits ^ (bits >> 31)) % limit
-    }
-}
 
 pub(super) struct Store(Mutex<State>);
 
@@ -78,6 +65,15 @@ impl Store {
         self.state().write(lease);
     }
 
+    /// Restores etcd from an earlier moment: the Lease is as it is, in an older version.
+    pub(super) fn set_version(&self, version: u64) {
+        let mut state = self.state();
+        state.version = version;
+        if let Some(lease) = &mut state.lease {
+            lease["metadata"]["resourceVersion"] = json!(version.to_string());
+        }
+    }
+
     pub(super) fn delete(&self) {
         self.state().lease = None;
     }
@@ -92,7 +88,7 @@ impl State {
         lease
     }
 
-    /// What the API server does with the three requests that system-upgrade-controller's role allows on a Lease.
+    /// Handles the three requests that system-upgrade-controller's role allows on a Lease.
     fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (StatusCode, Value) {
         let sent = || serde_json::from_slice::<Value>(body).unwrap();
         let one = format!("{PATH}/{}", super::NAME);
@@ -121,31 +117,31 @@ fn failure(code: u16, reason: &str) -> (StatusCode, Value) {
     (StatusCode::from_u16(code).unwrap(), status)
 }
 
-/// What is wrong with a link.
+/// Faults of a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
-    /// Requests arrive so much later. They arrive even when nobody waits for the answer any more.
+    /// Delay of requests. They arrive even if the client no longer waits.
     pub(super) request_delay: Duration,
-    /// Answers arrive so much later than what they answer.
+    /// Delay of responses.
     pub(super) answer_delay: Duration,
-    /// Requests are lost without a word.
+    /// Whether requests are lost.
     pub(super) hang: bool,
-    /// Requests are answered with 500.
+    /// Whether requests get a 500.
     pub(super) refuse: bool,
 }
 
 impl Faults {
-    pub(super) fn rough(rng: &mut Rng) -> Self {
+    pub(super) fn random(rng: &mut fastrand::Rng) -> Self {
         Self {
-            request_delay: Duration::from_millis(rng.below(15_000)),
-            answer_delay: Duration::from_millis(rng.below(15_000)),
-            hang: rng.below(4) == 0,
-            refuse: rng.below(6) == 0,
+            request_delay: Duration::from_millis(rng.u64(..15_000)),
+            answer_delay: Duration::from_millis(rng.u64(..15_000)),
+            hang: rng.u64(..4) == 0,
+            refuse: rng.u64(..6) == 0,
         }
     }
 }
 
-/// One candidate's way to the store.
+/// One candidate's link to the store.
 #[derive(Clone)]
 pub(super) struct Link {
     store: Arc<Store>,
@@ -203,7 +199,7 @@ impl Link {
         if faults.hang {
             return std::future::pending().await;
         }
-        // A task of its own: a request that has left cannot be called back.
+        // A separate task, because a request that was sent cannot be cancelled.
         let arrival = tokio::spawn(async move {
             sleep(faults.request_delay).await;
             if faults.refuse {

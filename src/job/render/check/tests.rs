@@ -18,7 +18,7 @@ fn a_good_plan_has_no_findings() {
 }
 
 #[test]
-fn each_image_that_is_none_is_named_with_its_container() {
+fn each_invalid_image_is_named_with_its_container() {
     assert_eq!(
         messages("{upgrade: {image: 'x y'}, prepare: {image: Y}}"),
         [
@@ -29,7 +29,7 @@ fn each_image_that_is_none_is_named_with_its_container() {
 }
 
 #[test]
-fn a_version_that_is_no_tag_is_wrong_only_where_it_has_to_be_one() {
+fn a_version_that_is_no_image_tag_is_an_error_only_if_an_image_needs_it() {
     let spec = spec("{upgrade: {image: x}, prepare: {image: 'y:1'}}");
     let plan = PlanInput {
         latest_version: "",
@@ -47,7 +47,7 @@ fn a_version_that_is_no_tag_is_wrong_only_where_it_has_to_be_one() {
 }
 
 #[test]
-fn all_that_render_fails_on_is_found() {
+fn check_finds_every_error_that_render_fails_on() {
     let spec = spec(
         "{upgrade: {image: x, volumes: [{name: host-root, source: /a, destination: /b}]}, postCompleteDelay: soon,
           drain: {podSelector: {matchExpressions: [{key: a, operator: In}]}}}",
@@ -60,28 +60,22 @@ fn all_that_render_fails_on_is_found() {
         ..plan_input(&spec)
     };
     let settings = JobSettings::new("_", "own");
-    let messages: Vec<_> = check(&plan, &settings)
-        .errors
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    insta::assert_yaml_snapshot!(messages);
+    let errors = check(&plan, &settings).errors;
+    insta::assert_yaml_snapshot!(errors.iter().map(ToString::to_string).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_drain_longer_than_the_job_is_remarked() {
-    let remarks = |yaml: &str| found(yaml).remarks;
-    let too_long = [Remark::DrainTimeoutExceedsDeadline];
-    assert_eq!(remarks("{upgrade: {image: x}, drain: {timeout: 601s}}"), too_long);
-    assert_eq!(
-        remarks("{upgrade: {image: x}, drain: {timeout: 601000000000}}"),
-        too_long
-    );
-    assert_eq!(remarks("{upgrade: {image: x}, drain: {timeout: 10m}}"), []);
-    assert_eq!(
-        remarks("{upgrade: {image: x}, drain: {timeout: 24h}, jobActiveDeadlineSecs: 0}"),
-        []
-    );
+    for (drain, remarked) in [
+        ("{timeout: 601s}", true),
+        ("{timeout: 601000000000}", true),
+        ("{timeout: 10m}", false),
+        ("{timeout: 24h}, jobActiveDeadlineSecs: 0", false),
+    ] {
+        let remarks = found(&format!("{{upgrade: {{image: x}}, drain: {drain}}}")).remarks;
+        let expected = remarked.then_some(Remark::DrainTimeoutExceedsDeadline);
+        assert_eq!(remarks, Vec::from_iter(expected), "{drain}");
+    }
 }
 
 #[test]
@@ -91,20 +85,16 @@ fn a_security_context_that_is_ignored_is_remarked() {
         allow_user_defined_security_context: false,
         ..settings()
     };
-    let remarks: Vec<_> = check(&plan_input(&spec), &settings)
-        .remarks
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let remarks = check(&plan_input(&spec), &settings).remarks;
+    let expected = ["prepare", "upgrade"].map(|container| {
+        format!(
+            "the security context of {container} is ignored: ALLOW_USER_DEFINED_SECURITY_CONTEXT is false"
+        )
+    });
     assert_eq!(
-        remarks,
-        [
-            "the security context of prepare is ignored: ALLOW_USER_DEFINED_SECURITY_CONTEXT is false",
-            "the security context of upgrade is ignored: ALLOW_USER_DEFINED_SECURITY_CONTEXT is false",
-        ]
+        remarks.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        expected
     );
-    assert_eq!(
-        check(&plan_input(&spec), &super::super::tests::settings()).remarks,
-        []
-    );
+    let default = super::super::tests::settings();
+    assert_eq!(check(&plan_input(&spec), &default).remarks, []);
 }

@@ -1,19 +1,32 @@
-use super::super::tests::{LINUX, WINDOWS, container, job_input, plan_input, pod_for, settings, spec};
+use super::super::tests::{
+    LINUX, WINDOWS, container, job_input, linux_pod, plan_input, pod_for, settings, spec,
+};
 use super::*;
 
 fn context(yaml: &str, node: NodeInput<'_>, settings: &JobSettings, name: &str) -> Option<SecurityContext> {
-    container(&pod_for(yaml, node, settings), name)
-        .security_context
-        .clone()
+    let pod = pod_for(yaml, node, settings);
+    container(&pod, name).security_context.clone()
+}
+
+/// A context that differs from the default.
+fn as_user_7() -> SecurityContext {
+    SecurityContext {
+        run_as_user: Some(7),
+        ..SecurityContext::default()
+    }
+}
+
+/// Settings that ignore the security contexts of Plans.
+fn strict() -> JobSettings {
+    JobSettings {
+        allow_user_defined_security_context: false,
+        ..settings()
+    }
 }
 
 #[test]
 fn an_image_that_cannot_take_the_version_stays_as_it_is() {
-    let pod = pod_for(
-        "{upgrade: {image: 'not an image'}, prepare: {image: x}}",
-        LINUX,
-        &settings(),
-    );
+    let pod = linux_pod("{upgrade: {image: 'not an image'}, prepare: {image: x}}");
     assert_eq!(container(&pod, "upgrade").image.as_deref(), Some("not an image"));
     assert_eq!(container(&pod, "prepare").image.as_deref(), Some("x:v1"));
 }
@@ -21,27 +34,28 @@ fn an_image_that_cannot_take_the_version_stays_as_it_is() {
 #[test]
 fn drain_goes_before_cordon_and_prepare_before_both() {
     let names = |yaml: &str| {
-        let pod = pod_for(yaml, LINUX, &settings());
-        pod.init_containers
-            .unwrap_or_default()
-            .into_iter()
-            .map(|one| one.name)
-            .collect::<Vec<_>>()
+        let inits = linux_pod(yaml).init_containers.unwrap_or_default();
+        inits.into_iter().map(|one| one.name).collect::<Vec<_>>()
     };
-    assert_eq!(names("{upgrade: {image: x}}"), [""; 0]);
-    assert_eq!(names("{upgrade: {image: x}, cordon: false}"), [""; 0]);
-    assert_eq!(
-        names("{upgrade: {image: x}, cordon: true, prepare: {image: x}}"),
-        ["prepare", "cordon"]
-    );
-    assert_eq!(
-        names("{upgrade: {image: x}, cordon: true, drain: {}, prepare: {image: x}}"),
-        ["prepare", "drain"]
-    );
+    for (more, expected) in [
+        ("", &[][..]),
+        (", cordon: false", &[]),
+        (", cordon: true, prepare: {image: x}", &["prepare", "cordon"]),
+        (
+            ", cordon: true, drain: {}, prepare: {image: x}",
+            &["prepare", "drain"],
+        ),
+    ] {
+        assert_eq!(
+            names(&format!("{{upgrade: {{image: x}}{more}}}")),
+            expected,
+            "{more}"
+        );
+    }
 }
 
 #[test]
-fn what_cordons_has_no_host_no_secrets_no_volumes_and_no_privileges() {
+fn a_cordon_container_has_no_host_no_secrets_no_volumes_and_no_privileges() {
     let pod = pod_for(
         "{upgrade: {image: x, envs: [{name: A, value: b}], volumes: [{name: a, source: /a, destination: /a}]},
           cordon: true, secrets: [{name: s, path: s}]}",
@@ -53,11 +67,7 @@ fn what_cordons_has_no_host_no_secrets_no_volumes_and_no_privileges() {
 
 #[test]
 fn the_plans_own_variables_stand_between_those_of_the_pod_and_of_the_plan() {
-    let pod = pod_for(
-        "{upgrade: {image: x, envs: [{name: SYSTEM_UPGRADE_PLAN_NAME, value: mine}]}}",
-        LINUX,
-        &settings(),
-    );
+    let pod = linux_pod("{upgrade: {image: x, envs: [{name: SYSTEM_UPGRADE_PLAN_NAME, value: mine}]}}");
     let names: Vec<_> = container(&pod, "upgrade")
         .env
         .iter()
@@ -90,22 +100,14 @@ fn an_upgrade_is_privileged_unless_the_plan_or_the_controller_says_otherwise() {
     };
     let plain = "{upgrade: {image: x}}";
     let chosen = "{upgrade: {image: x, securityContext: {runAsUser: 7}}}";
-    let seven = SecurityContext {
-        run_as_user: Some(7),
-        ..SecurityContext::default()
-    };
     assert_eq!(context(plain, LINUX, &settings(), "upgrade"), Some(boot(true)));
-    assert_eq!(context(chosen, LINUX, &settings(), "upgrade"), Some(seven));
+    assert_eq!(context(chosen, LINUX, &settings(), "upgrade"), Some(as_user_7()));
     let unprivileged = JobSettings {
         privileged: false,
         ..settings()
     };
     assert_eq!(context(plain, LINUX, &unprivileged, "upgrade"), Some(boot(false)));
-    let strict = JobSettings {
-        allow_user_defined_security_context: false,
-        ..settings()
-    };
-    assert_eq!(context(chosen, LINUX, &strict, "upgrade"), Some(boot(true)));
+    assert_eq!(context(chosen, LINUX, &strict(), "upgrade"), Some(boot(true)));
 }
 
 #[test]
@@ -113,48 +115,28 @@ fn prepare_has_the_plans_context_or_none() {
     let plain = "{upgrade: {image: x}, prepare: {image: x}}";
     let chosen = "{upgrade: {image: x}, prepare: {image: x, securityContext: {runAsUser: 7}}}";
     assert_eq!(context(plain, LINUX, &settings(), "prepare"), None);
-    assert_eq!(
-        context(chosen, LINUX, &settings(), "prepare")
-            .unwrap()
-            .run_as_user,
-        Some(7)
-    );
-    let strict = JobSettings {
-        allow_user_defined_security_context: false,
-        ..settings()
-    };
-    assert_eq!(context(chosen, LINUX, &strict, "prepare"), None);
+    assert_eq!(context(chosen, LINUX, &settings(), "prepare"), Some(as_user_7()));
+    assert_eq!(context(chosen, LINUX, &strict(), "prepare"), None);
 }
 
 #[test]
 fn on_windows_all_are_host_processes_but_an_upgrade_with_its_own_context() {
     let chosen = "{upgrade: {image: x, securityContext: {runAsUser: 7}}, cordon: true,
                    prepare: {image: x, securityContext: {runAsUser: 7}}}";
-    for name in ["prepare", "cordon"] {
+    let (plain, host_process) = ("{upgrade: {image: x}}", || Some(windows_host_process()));
+    for (yaml, settings, name, expected) in [
+        (chosen, settings(), "prepare", host_process()),
+        (chosen, settings(), "cordon", host_process()),
+        (chosen, settings(), "upgrade", Some(as_user_7())),
+        (plain, settings(), "upgrade", host_process()),
+        (chosen, strict(), "upgrade", host_process()),
+    ] {
         assert_eq!(
-            context(chosen, WINDOWS, &settings(), name),
-            Some(windows_host_process()),
-            "{name}"
+            context(yaml, WINDOWS, &settings, name),
+            expected,
+            "{name} of {yaml}"
         );
     }
-    assert_eq!(
-        context(chosen, WINDOWS, &settings(), "upgrade")
-            .unwrap()
-            .run_as_user,
-        Some(7)
-    );
-    assert_eq!(
-        context("{upgrade: {image: x}}", WINDOWS, &settings(), "upgrade"),
-        Some(windows_host_process())
-    );
-    let strict = JobSettings {
-        allow_user_defined_security_context: false,
-        ..settings()
-    };
-    assert_eq!(
-        context(chosen, WINDOWS, &strict, "upgrade"),
-        Some(windows_host_process())
-    );
 }
 
 #[test]

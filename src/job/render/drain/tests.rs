@@ -31,55 +31,50 @@ fn every_flag_has_its_place() {
 
 #[test]
 fn a_selector_is_one_argument() {
-    let drain: DrainSpec =
-        serde_saphyr::from_str("podSelector: {matchExpressions: [{key: a, operator: In, values: [b]}]}")
-            .unwrap();
-    assert_eq!(
-        drain_args(&drain, "n").unwrap()[3],
-        "a in (b),!upgrade.cattle.io/controller"
-    );
+    let yaml = "podSelector: {matchExpressions: [{key: a, operator: In, values: [b]}]}";
+    let drain: DrainSpec = serde_saphyr::from_str(yaml).unwrap();
+    let args = drain_args(&drain, "n").unwrap();
+    assert_eq!(args[3], "a in (b),!upgrade.cattle.io/controller");
 }
 
 #[test]
-fn flags_that_are_false_or_zero_are_not_there() {
-    let off = "{ignoreDaemonSets: false, deleteEmptydirData: false, force: false, disableEviction: false, skipWaitForDeleteTimeout: 0}";
-    assert_eq!(args(off), BARE);
-    assert_eq!(args("{ignoreDaemonSets: false, deleteLocalData: false}"), BARE);
-    assert_eq!(
-        args("{ignoreDaemonSets: false, deleteLocalData: false, skipWaitForDeleteTimeout: -1}"),
-        BARE
-    );
-}
-
-#[test]
-fn a_grace_period_of_zero_or_less_is_there() {
-    let rest = "--ignore-daemonsets --delete-emptydir-data";
-    assert_eq!(
-        args("{gracePeriod: 0}"),
-        format!("{BARE} {rest} --grace-period 0")
-    );
-    assert_eq!(
-        args("{gracePeriod: -1}"),
-        format!("{BARE} {rest} --grace-period -1")
-    );
+fn false_and_zero_leave_a_flag_out_except_for_the_grace_period() {
+    for (off, flags) in [
+        (
+            "deleteEmptydirData: false, force: false, disableEviction: false",
+            "",
+        ),
+        ("deleteLocalData: false", ""),
+        ("deleteLocalData: false, skipWaitForDeleteTimeout: 0", ""),
+        ("deleteLocalData: false, skipWaitForDeleteTimeout: -1", ""),
+        ("deleteLocalData: false, gracePeriod: 0", " --grace-period 0"),
+        ("deleteLocalData: false, gracePeriod: -1", " --grace-period -1"),
+    ] {
+        assert_eq!(
+            args(&format!("{{ignoreDaemonSets: false, {off}}}")),
+            format!("{BARE}{flags}"),
+            "{off}"
+        );
+    }
 }
 
 #[test]
 fn a_timeout_that_is_a_number_is_nanoseconds_of_any_size() {
     let timeout = |yaml: &str| args(yaml).rsplit(' ').next().unwrap().to_owned();
-    assert_eq!(timeout("{timeout: 60}"), "60ns");
-    assert_eq!(timeout("{timeout: 1000000000}"), "1s");
-    assert_eq!(timeout("{timeout: 60000000000}"), "1m0s"); // more than 32 bits
-    assert_eq!(
-        timeout("{timeout: 9223372036854775807}"),
-        "2562047h47m16.854775807s"
-    );
-    assert_eq!(timeout("{timeout: 0}"), "0s");
-    assert_eq!(timeout("{timeout: 300s}"), "300s");
+    for (written, passed) in [
+        ("60", "60ns"),
+        ("1000000000", "1s"),
+        ("60000000000", "1m0s"), // more than 32 bits
+        ("9223372036854775807", "2562047h47m16.854775807s"),
+        ("0", "0s"),
+        ("300s", "300s"),
+    ] {
+        assert_eq!(timeout(&format!("{{timeout: {written}}}")), passed, "{written}");
+    }
 }
 
 #[test]
-fn a_selector_that_is_none_is_refused() {
+fn an_invalid_selector_is_refused() {
     let drain: DrainSpec =
         serde_saphyr::from_str("podSelector: {matchExpressions: [{key: a, operator: Is}]}").unwrap();
     assert_eq!(

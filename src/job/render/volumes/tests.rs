@@ -1,4 +1,4 @@
-use super::super::tests::{LINUX, container, pod_for, settings, spec};
+use super::super::tests::{container, linux_pod, spec};
 use super::*;
 
 fn volume_names(yaml: &str) -> Vec<String> {
@@ -16,61 +16,69 @@ fn refused(yaml: &str) -> JobError {
 }
 
 fn mount_paths(yaml: &str, name: &str) -> Vec<String> {
-    let pod = pod_for(yaml, LINUX, &settings());
+    let pod = linux_pod(yaml);
     let mounts = container(&pod, name).volume_mounts.clone().unwrap();
     mounts.into_iter().map(|mount| mount.mount_path).collect()
 }
 
 #[test]
 fn volumes_that_only_prepare_has_are_made_too() {
-    let yaml = "{upgrade: {image: x, volumes: [{name: a, source: /a, destination: /in-upgrade}]},
-                 prepare: {image: x, volumes: [{name: b, source: /b, destination: /in-prepare}]}}";
-    assert_eq!(volume_names(yaml), ["host-root", "pod-info", "a", "b"]);
-    assert_eq!(
-        mount_paths(yaml, "prepare"),
-        ["/host", "/run/system-upgrade/pod", "/in-prepare"]
-    );
-    assert_eq!(
-        mount_paths(yaml, "upgrade"),
-        ["/host", "/run/system-upgrade/pod", "/in-upgrade"]
-    );
-}
-
-#[test]
-fn a_volume_that_both_containers_have_is_made_once() {
-    let yaml = "{upgrade: {image: x, volumes: [{name: a, source: /a, destination: /in-upgrade}]},
-                 prepare: {image: x, volumes: [{name: a, source: /a, destination: /in-prepare}]}}";
-    assert_eq!(volume_names(yaml), ["host-root", "pod-info", "a"]);
+    for (name, source, volumes) in [
+        ("b", "/b", &["host-root", "pod-info", "a", "b"][..]),
+        ("a", "/a", &["host-root", "pod-info", "a"]), // in both containers: made once
+    ] {
+        let yaml = format!(
+            "{{upgrade: {{image: x, volumes: [{{name: a, source: /a, destination: /in-upgrade}}]}},
+               prepare: {{image: x, volumes: [{{name: {name}, source: {source}, destination: /in-prepare}}]}}}}"
+        );
+        assert_eq!(volume_names(&yaml), volumes);
+        for container in ["prepare", "upgrade"] {
+            let own = format!("/in-{container}");
+            assert_eq!(
+                mount_paths(&yaml, container),
+                ["/host", "/run/system-upgrade/pod", &own]
+            );
+        }
+    }
 }
 
 #[test]
 fn two_volumes_of_one_name_are_an_error_that_names_it() {
-    let conflict = |name: &str| JobError::VolumeConflict(name.to_owned());
-    let in_both = "{upgrade: {image: x, volumes: [{name: a, source: /a, destination: /d}]},
-                    prepare: {image: x, volumes: [{name: a, source: /b, destination: /d}]}}";
-    assert_eq!(refused(in_both), conflict("a"));
-    let ours = "{upgrade: {image: x, volumes: [{name: pod-info, source: /a, destination: /d}]}}";
-    assert_eq!(refused(ours), conflict("pod-info"));
-    let secret = "{upgrade: {image: x, volumes: [{name: secret-s, source: /a, destination: /d}]},
-                   secrets: [{name: s, path: p}]}";
-    assert_eq!(refused(secret), conflict("secret-s"));
-    let modes = "{upgrade: {image: x}, secrets: [{name: s, path: p}, {name: s, path: q, defaultMode: 256}]}";
-    assert_eq!(refused(modes), conflict("secret-s"));
+    for (yaml, name) in [
+        (
+            "{upgrade: {image: x, volumes: [{name: a, source: /a, destination: /d}]},
+              prepare: {image: x, volumes: [{name: a, source: /b, destination: /d}]}}",
+            "a",
+        ),
+        (
+            "{upgrade: {image: x, volumes: [{name: pod-info, source: /a, destination: /d}]}}",
+            "pod-info",
+        ),
+        (
+            "{upgrade: {image: x, volumes: [{name: secret-s, source: /a, destination: /d}]},
+              secrets: [{name: s, path: p}]}",
+            "secret-s",
+        ),
+        (
+            "{upgrade: {image: x}, secrets: [{name: s, path: p}, {name: s, path: q, defaultMode: 256}]}",
+            "secret-s",
+        ),
+    ] {
+        assert_eq!(refused(yaml), JobError::VolumeConflict(name.to_owned()), "{yaml}");
+    }
 }
 
 #[test]
 fn a_secret_at_two_paths_is_one_volume() {
     let yaml = "{upgrade: {image: x}, secrets: [{name: s, path: /p}, {name: s, path: q}]}";
     assert_eq!(volume_names(yaml), ["host-root", "pod-info", "secret-s"]);
-    assert_eq!(
-        mount_paths(yaml, "upgrade"),
-        [
-            "/host",
-            "/run/system-upgrade/pod",
-            "/p",
-            "/run/system-upgrade/secrets/q"
-        ]
-    );
+    let paths = [
+        "/host",
+        "/run/system-upgrade/pod",
+        "/p",
+        "/run/system-upgrade/secrets/q",
+    ];
+    assert_eq!(mount_paths(yaml, "upgrade"), paths);
 }
 
 #[test]
@@ -119,30 +127,24 @@ fn a_secret_is_mounted_where_system_upgrade_controller_mounts_it() {
 
 #[test]
 fn only_secrets_and_what_the_pod_knows_of_itself_are_read_only() {
-    let pod = pod_for(
+    let pod = linux_pod(
         "{upgrade: {image: x, volumes: [{name: a, source: /a, destination: /a}]}, secrets: [{name: s, path: s}]}",
-        LINUX,
-        &settings(),
     );
     let mounts = container(&pod, "upgrade").volume_mounts.clone().unwrap();
-    let read_only: Vec<_> = mounts
-        .into_iter()
-        .map(|mount| (mount.name, mount.read_only))
-        .collect();
+    let read_only = mounts
+        .iter()
+        .map(|mount| (mount.name.as_str(), mount.read_only.unwrap_or(false)));
     let expected = [
-        ("host-root", None),
-        ("pod-info", Some(true)),
-        ("secret-s", Some(true)),
-        ("a", None),
+        ("host-root", false),
+        ("pod-info", true),
+        ("secret-s", true),
+        ("a", false),
     ];
-    assert_eq!(
-        read_only,
-        expected.map(|(name, read_only)| (name.to_owned(), read_only))
-    );
+    assert_eq!(read_only.collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn what_the_api_server_would_refuse_is_refused_here() {
+fn a_volume_that_the_api_server_would_refuse_is_refused_by_render() {
     let volume = |name: &str, source: &str, destination: &str| {
         refused(&format!(
             "{{upgrade: {{image: x, volumes: [{{name: '{name}', source: '{source}', destination: '{destination}'}}]}}}}"

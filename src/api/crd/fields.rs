@@ -1,0 +1,91 @@
+//! What the derived schema says about the fields of a Plan: which are refit's own, which affect a Job, and which a
+//! patch of the whole status must name. No field of refit is listed here, so a new one is included automatically.
+
+use std::sync::LazyLock;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use schemars::SchemaGenerator;
+use serde_json::Value;
+
+use super::{PLANS, property, served_schema};
+use crate::api::{PlanSpec, PlanStatus};
+
+/// Fields of system-upgrade-controller's Plan (S9). All others are refit's own.
+pub(super) const SUC_FIELDS: [(&str, &[&str]); 2] = [
+    (
+        "spec",
+        &[
+            "channel",
+            "concurrency",
+            "cordon",
+            "drain",
+            "exclusive",
+            "imagePullSecrets",
+            "jobActiveDeadlineSecs",
+            "nodeSelector",
+            "postCompleteDelay",
+            "postCompleteLabels",
+            "prepare",
+            "priorityClassName",
+            "secrets",
+            "serviceAccountName",
+            "tolerations",
+            "upgrade",
+            "version",
+            "window",
+        ],
+    ),
+    (
+        "status",
+        &["applying", "conditions", "latestHash", "latestVersion"],
+    ),
+];
+
+/// Fields that refit adds to system-upgrade-controller's, by part and name.
+///
+/// A served CRD that lacks one of them prunes it, so a Plan would run without the restriction that it requested.
+pub static OWN_FIELDS: LazyLock<Vec<[&'static str; 2]>> = LazyLock::new(|| {
+    let schema = served_schema(&PLANS);
+    let own = SUC_FIELDS.iter().flat_map(|(part, theirs)| {
+        let fields = property(schema, part).and_then(|schema| schema.properties.as_ref());
+        let names = fields.into_iter().flatten().map(|(name, _)| name.as_str());
+        let own = names.filter(|name| !theirs.contains(name));
+        own.map(|name| [*part, name])
+    });
+    own.collect()
+});
+
+/// Marks a field that affects the pods of a Job, or its deadline. Kubernetes' schema type has no such key, so the mark
+/// is not in the CRD.
+pub(super) const MARK_IN_JOB: &str = "x-in-job";
+
+/// Names of the marked fields of the spec, in their order.
+pub static FIELDS_IN_JOB: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let schema = SchemaGenerator::default().into_root_schema_for::<PlanSpec>();
+    let fields = schema.get("properties").and_then(Value::as_object);
+    let marked = fields
+        .into_iter()
+        .flatten()
+        .filter(|(_, field)| field.get(MARK_IN_JOB) == Some(&Value::Bool(true)));
+    marked.map(|(name, _)| name.clone()).collect()
+});
+
+/// The whole status as a merge patch: absent fields are null, so that fields of other writers are removed.
+pub fn status_patch(status: &PlanStatus) -> Value {
+    let mut patch = serde_json::to_value(status).unwrap_or_default();
+    if let Some(schema) = property(served_schema(&PLANS), "status") {
+        name_absent(schema, &mut patch);
+    }
+    patch
+}
+
+/// A merge patch also keeps fields of nested objects that it does not name; lists are replaced.
+fn name_absent(schema: &JSONSchemaProps, value: &mut Value) {
+    let (Value::Object(fields), Some(properties)) = (value, &schema.properties) else {
+        return;
+    };
+    for (name, schema) in properties {
+        let value = fields.entry(name.as_str()).or_insert(Value::Null);
+        name_absent(schema, value);
+    }
+}

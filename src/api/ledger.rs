@@ -1,0 +1,236 @@
+//! The ledger: annotation `refit.rs/cordon` of a Node, as JSON. It lists the Plans that need the node cordoned, and
+//! whether it was cordoned before. The controller and the drain on the node both write it, each at the version that it
+//! read.
+
+use serde::{Deserialize, Serialize};
+
+/// A Plan that needs a node cordoned. A controller changes only its own holders.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    pub namespace: String,
+    pub controller: String,
+    pub plan: String,
+    pub plan_uid: String,
+    /// The drain must stop: its last step fails, and it exits non-zero.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancelled: bool,
+    /// The drain has finished: it can no longer be cancelled.
+    #[serde(rename = "passed", default, skip_serializing_if = "std::ops::Not::not")]
+    pub completed: bool,
+    /// Controllers of the evicted pods, each as `kind/namespace/name`. Only for Plans with `settle.workloads`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evicted: Vec<String>,
+}
+
+/// Maximum number of controllers of evicted pods, because an annotation has a limited size.
+const MAX_EVICTED_WORKLOADS: usize = 200;
+
+impl Holder {
+    /// Whether it is of the same Plan under the same controller. A recreated Plan is another one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.namespace == other.namespace
+            && self.controller == other.controller
+            && self.plan_uid == other.plan_uid
+    }
+}
+
+/// The controller has cancelled this holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cancelled by the controller")]
+pub struct Cancelled;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Value of `unschedulable` before the first holder.
+    pub before: bool,
+    pub holders: Vec<Holder>,
+}
+
+impl Ledger {
+    /// Adds a holder. The first holder records the state of the node. A holder that comes again, because its pod was
+    /// restarted, keeps that state. If the node is schedulable despite a holder, a user has uncordoned it: `before`
+    /// then becomes false, whatever other holders there are.
+    pub fn with_holder(known: Option<&Self>, unschedulable: bool, holder: Holder) -> Result<Self, Cancelled> {
+        let mut ledger = match known {
+            Some(known) if !known.holders.is_empty() => Self {
+                before: known.before && unschedulable,
+                holders: known.holders.clone(),
+            },
+            _ => Self {
+                before: unschedulable,
+                holders: Vec::new(),
+            },
+        };
+        match ledger.holders.iter_mut().find(|one| one.is_same(&holder)) {
+            Some(existing) if existing.cancelled => return Err(Cancelled),
+            Some(existing) => {
+                // A retried drain no longer finds the pods that the earlier attempt evicted.
+                let known = std::mem::replace(existing, holder);
+                let new = existing
+                    .evicted
+                    .drain(..)
+                    .filter(|one| !known.evicted.contains(one));
+                let mut evicted: Vec<_> = known.evicted.iter().cloned().chain(new).collect();
+                evicted.truncate(MAX_EVICTED_WORKLOADS);
+                existing.evicted = evicted;
+            }
+            None => ledger.holders.push(holder),
+        }
+        Ok(ledger)
+    }
+
+    /// Replaces one of the holders.
+    #[must_use]
+    pub fn with_updated(&self, holder: Holder) -> Self {
+        let mut ledger = self.clone();
+        if let Some(known) = ledger.holders.iter_mut().find(|one| one.is_same(&holder)) {
+            *known = holder;
+        }
+        ledger
+    }
+
+    /// Removes holders; `None` if none is left.
+    pub fn without(&self, leaves: impl Fn(&Holder) -> bool) -> Option<Self> {
+        let holders: Vec<_> = self
+            .holders
+            .iter()
+            .filter(|holder| !leaves(holder))
+            .cloned()
+            .collect();
+        (!holders.is_empty()).then_some(Self {
+            before: self.before,
+            holders,
+        })
+    }
+
+    /// Parses the annotation; `None` if it is invalid.
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The value of the annotation.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(plan: &str) -> Holder {
+        Holder {
+            namespace: "system-upgrade".to_owned(),
+            controller: "refit".to_owned(),
+            plan: plan.to_owned(),
+            plan_uid: format!("uid-of-{plan}"),
+            cancelled: false,
+            completed: false,
+            evicted: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_holder_that_returns_adds_its_evictions_to_the_earlier_ones() {
+        let evicts = |what: &[&str]| Holder {
+            evicted: what.iter().map(ToString::to_string).collect(),
+            ..holder("a")
+        };
+        let first = Ledger::with_holder(None, false, evicts(&["ReplicaSet/x/a"])).unwrap();
+        let again =
+            Ledger::with_holder(Some(&first), true, evicts(&["ReplicaSet/x/a", "StatefulSet/x/b"])).unwrap();
+        let last = Ledger::with_holder(Some(&again), true, holder("a")).unwrap();
+        assert_eq!(last.holders[0].evicted, ["ReplicaSet/x/a", "StatefulSet/x/b"]);
+        assert_eq!(Ledger::parse(&last.to_text()), Some(last));
+    }
+
+    #[test]
+    fn the_first_holder_notes_what_the_node_was() {
+        for before in [true, false] {
+            let ledger = Ledger::with_holder(None, before, holder("a")).unwrap();
+            assert_eq!((ledger.before, ledger.holders.len()), (before, 1));
+            // An empty ledger has no holder.
+            let empty = Ledger {
+                before: !before,
+                holders: Vec::new(),
+            };
+            assert_eq!(Ledger::with_holder(Some(&empty), before, holder("a")), Ok(ledger));
+        }
+    }
+
+    #[test]
+    fn a_later_holder_keeps_the_schedulability_that_the_first_one_recorded() {
+        for before in [true, false] {
+            let first = Ledger::with_holder(None, before, holder("a")).unwrap();
+            assert_eq!(
+                Ledger::with_holder(Some(&first), true, holder("a")),
+                Ok(first.clone())
+            );
+            let both = Ledger::with_holder(Some(&first), true, holder("b")).unwrap();
+            assert_eq!((both.before, both.holders.len()), (before, 2));
+        }
+    }
+
+    #[test]
+    fn after_a_person_has_uncordoned_schedulable_is_what_the_node_was() {
+        let first = Ledger::with_holder(None, true, holder("a")).unwrap();
+        let again = Ledger::with_holder(Some(&first), false, holder("b")).unwrap();
+        assert!(!again.before);
+        assert_eq!(again.holders.len(), 2);
+    }
+
+    #[test]
+    fn a_cancelled_holder_cannot_enter_the_ledger_and_others_can() {
+        let mut ledger = Ledger::with_holder(None, false, holder("a")).unwrap();
+        ledger.holders[0].cancelled = true;
+        assert_eq!(
+            Ledger::with_holder(Some(&ledger), true, holder("a")),
+            Err(Cancelled)
+        );
+        assert_eq!(
+            Ledger::with_holder(Some(&ledger), false, holder("a")),
+            Err(Cancelled)
+        );
+        assert_eq!(
+            Ledger::with_holder(Some(&ledger), true, holder("b"))
+                .unwrap()
+                .holders
+                .len(),
+            2
+        );
+        let mut recreated = holder("a");
+        recreated.plan_uid = "another".to_owned();
+        assert_eq!(
+            Ledger::with_holder(Some(&ledger), true, recreated)
+                .unwrap()
+                .holders
+                .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_retry_resets_the_completed_flag_of_its_holder() {
+        let completed = Holder {
+            completed: true,
+            ..holder("a")
+        };
+        let ledger = Ledger::with_holder(None, false, completed.clone()).unwrap();
+        assert!(ledger.holders[0].completed);
+        assert!(
+            !Ledger::with_holder(Some(&ledger), true, holder("a"))
+                .unwrap()
+                .holders[0]
+                .completed
+        );
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_ledger_without_holders() {
+        let ledger = Ledger::with_holder(None, true, holder("a")).unwrap();
+        assert_eq!(ledger.without(|_| false), Some(ledger.clone()));
+        assert_eq!(ledger.without(|one| one.plan == "a"), None);
+        assert_eq!(Ledger::parse(&ledger.to_text()), Some(ledger));
+    }
+}

@@ -1,0 +1,30 @@
+//! The phases of a node under a Plan and the conditions of a Plan: closed lists.
+
+use super::open_enum::closed_enum;
+
+closed_enum! {
+    /// Where a node is under a Plan: `status.active[].phase`. From `Pending` on it holds a slot.
+    NodePhase {
+        Waiting "The node has not been started."
+        Pending "The node has its slot, and no pod of its Job is on it yet."
+        Starting "The pod is on the node, and none of its containers has run."
+        Preparing "`prepare` runs."
+        Cordoning "refit cordons the node."
+        Draining "refit drains the node."
+        Upgrading "`upgrade` has started."
+        Finishing "The pod has ended, and its result is yet to be seen."
+        Rebooting "The node is to reboot, or has not come back yet."
+        Settling "The Job succeeded; the reason says what is left to wait for."
+        Failed "The Plan failed on the node, which keeps its slot."
+    }
+}
+
+closed_enum! {
+    /// Type of a condition of a Plan.
+    ConditionType {
+        Validated "refit can carry the spec out."
+        LatestResolved "The Plan has a version."
+        Complete "No node is left to upgrade."
+        UpToDate "Nothing that the channel offers is held back."
+    }
+}

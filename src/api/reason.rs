@@ -1,0 +1,146 @@
+//! The reasons of Plans, nodes, events and conditions: a closed list. Each has a name, a severity, the places where it
+//! appears, a meaning and a remedy. `docs/operations.md` prints the list.
+
+use super::phase::ConditionType;
+use crate::version::policy::Refusal;
+use crate::version::tag::Refused;
+
+/// The `type` of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// As expected.
+    Normal,
+    /// Needs attention.
+    Warning,
+}
+
+impl Severity {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// The subject of a reason. `docs/operations.md` has a table per kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Why a node, or a whole Plan, does not continue.
+    Wait,
+    /// Why the Plan failed on a node.
+    Failure,
+    /// The state of a condition, apart from waits.
+    Condition,
+    /// Why an offered version is held back.
+    Hold,
+    /// Only in events.
+    Event,
+    /// Only in the termination message of the reboot Pod.
+    RebootPod,
+    /// Only in `refit rehearse`.
+    Rehearsal,
+}
+
+/// Where a reason appears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `status.active[].reason` of a node that has not failed.
+    Node,
+    /// `status.active[].reason` of a node that has.
+    FailedNode,
+    /// The condition `Validated`.
+    Validated,
+    /// The condition `LatestResolved`.
+    LatestResolved,
+    /// The condition `Complete`.
+    Complete,
+    /// The condition `UpToDate`, and `status.channel.reason`.
+    UpToDate,
+    /// An event on the Plan.
+    PlanEvent,
+    /// An event on a Node: that of the controller, or one that refit cannot read.
+    NodeEvent,
+    /// A message: of a pod, or in the log.
+    Message,
+    /// The report of `refit rehearse`.
+    Rehearsal,
+}
+
+impl From<ConditionType> for Place {
+    fn from(condition: ConditionType) -> Self {
+        match condition {
+            ConditionType::Validated => Self::Validated,
+            ConditionType::LatestResolved => Self::LatestResolved,
+            ConditionType::Complete => Self::Complete,
+            ConditionType::UpToDate => Self::UpToDate,
+        }
+    }
+}
+
+/// Declares [`Reason`]: kind, name, severity, places, meaning and remedy. The texts are Markdown for
+/// `docs/operations.md`.
+macro_rules! reasons {
+    ($($kind:ident { $($reason:ident $severity:ident [$($place:ident)*] $about:literal $(=> $remedy:literal)?)* })*) => {
+        $crate::api::open_enum::closed_enum! {
+            /// A reason.
+            Reason { $($($reason $about)*)* }
+        }
+
+        impl Reason {
+            pub const fn kind(self) -> Kind {
+                match self { $($(Self::$reason => Kind::$kind,)*)* }
+            }
+
+            pub const fn severity(self) -> Severity {
+                match self { $($(Self::$reason => Severity::$severity,)*)* }
+            }
+
+            pub const fn places(self) -> &'static [Place] {
+                match self { $($(Self::$reason => &[$(Place::$place),*],)*)* }
+            }
+
+            /// The remedy; empty if none is needed.
+            pub const fn remedy(self) -> &'static str {
+                match self { $($(Self::$reason => concat!($($remedy)?),)*)* }
+            }
+        }
+    };
+}
+
+mod list;
+#[cfg(test)]
+mod tests;
+
+pub use list::Reason;
+
+impl Reason {
+    /// The status of a condition with this reason.
+    pub const fn is_true(self) -> bool {
+        matches!(
+            self,
+            Self::PlanIsValid | Self::Version | Self::Channel | Self::Complete | Self::Latest
+        )
+    }
+
+    pub fn appears_in(self, place: Place) -> bool {
+        self.places().contains(&place)
+    }
+}
+
+impl From<&Refusal> for Reason {
+    fn from(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::Incomparable(_) | Refusal::Accident(Refused::OtherDistribution { .. }) => {
+                Self::NotComparable
+            }
+            Refusal::Accident(_) => Self::NoVersion,
+            Refusal::Prerelease => Self::Prerelease,
+            Refusal::Variant => Self::Variant,
+            Refusal::OutOfRange => Self::OutOfRange,
+            Refusal::Older => Self::Older,
+            Refusal::TooYoung { .. } => Self::TooYoung,
+            Refusal::NotApproved => Self::NotApproved,
+        }
+    }
+}

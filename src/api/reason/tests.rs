@@ -1,0 +1,206 @@
+//! Compares the list of reasons with the tables of `docs/operations.md`, which are generated from it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::*;
+use crate::api::open_enum::ClosedEnum as _;
+use crate::api::{NodePhase, NodeProgress, OpenEnum, PlanCondition};
+
+fn of_kind(kind: Kind) -> impl Iterator<Item = Reason> {
+    Reason::ALL
+        .iter()
+        .copied()
+        .filter(move |reason| reason.kind() == kind)
+}
+
+fn row(table: &mut String, cells: &[&str]) {
+    let _ = writeln!(table, "| {} |", cells.join(" | "));
+}
+
+fn table(head: &[&str]) -> String {
+    let mut table = String::new();
+    row(&mut table, head);
+    let _ = writeln!(table, "|{}", "---|".repeat(head.len()));
+    table
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{name}`")
+}
+
+fn conditions() -> String {
+    let mut table = table(&["condition", "status", "reason", "what it means", "remedy"]);
+    for condition in ConditionType::ALL {
+        row(
+            &mut table,
+            &[&quoted(condition.name()), "", "", condition.about(), ""],
+        );
+        let mut reasons: Vec<_> = Reason::ALL
+            .iter()
+            .filter(|reason| reason.kind() != Kind::Wait && reason.appears_in((*condition).into()))
+            .collect();
+        reasons.sort_by_key(|reason| !reason.is_true());
+        for reason in reasons {
+            let status = if reason.is_true() { "True" } else { "False" };
+            let name = quoted(reason.name());
+            row(&mut table, &["", status, &name, reason.about(), reason.remedy()]);
+        }
+        if *condition == ConditionType::Complete {
+            let reasons = "any [reason that is shown in `Complete`](#why-does-nothing-happen)";
+            let about = "nodes are left, and none may start";
+            row(&mut table, &["", "False", reasons, about, "that of the reason"]);
+        }
+    }
+    table
+}
+
+fn phases() -> String {
+    let mut table = table(&["phase", "what it means"]);
+    for phase in NodePhase::ALL {
+        row(&mut table, &[&quoted(phase.name()), phase.about()]);
+    }
+    table
+}
+
+fn waits() -> String {
+    let mut table = table(&["reason", "shown in", "what it means", "remedy"]);
+    for reason in of_kind(Kind::Wait) {
+        let places: Vec<_> = reason.places().iter().copied().filter_map(place).collect();
+        let name = quoted(reason.name());
+        row(
+            &mut table,
+            &[&name, &places.join(", "), reason.about(), reason.remedy()],
+        );
+    }
+    table
+}
+
+fn place(place: Place) -> Option<&'static str> {
+    match place {
+        Place::Node => Some("node"),
+        Place::Complete => Some("`Complete`"),
+        Place::PlanEvent => Some("event"),
+        Place::Message => Some("message"),
+        _ => None,
+    }
+}
+
+fn explained(kind: Kind) -> String {
+    let mut table = table(&["reason", "what it means", "remedy"]);
+    for reason in of_kind(kind) {
+        row(
+            &mut table,
+            &[&quoted(reason.name()), reason.about(), reason.remedy()],
+        );
+    }
+    table
+}
+
+fn events(place: Place) -> String {
+    let mut table = table(&["event", "type", "what it means"]);
+    let (waits, others): (Vec<Reason>, Vec<Reason>) = Reason::ALL
+        .iter()
+        .filter(|reason| reason.appears_in(place))
+        .partition(|reason| reason.kind() == Kind::Wait);
+    for reason in others {
+        let name = quoted(reason.name());
+        row(&mut table, &[&name, reason.severity().name(), reason.about()]);
+    }
+    for severity in [Severity::Normal, Severity::Warning] {
+        let names = waits.iter().filter(|reason| reason.severity() == severity);
+        let names: Vec<_> = names.map(|reason| quoted(reason.name())).collect();
+        if !names.is_empty() {
+            let about = "[why nothing happens](#why-does-nothing-happen)";
+            row(&mut table, &[&names.join(" "), severity.name(), about]);
+        }
+    }
+    table
+}
+
+/// The document with regenerated tables between their comments.
+fn written(document: &str) -> String {
+    let tables = [
+        ("conditions", conditions()),
+        ("phases", phases()),
+        ("waits", waits()),
+        ("rehearsal", explained(Kind::Rehearsal)),
+        ("failures", explained(Kind::Failure)),
+        ("reboot-pod", explained(Kind::RebootPod)),
+        ("events", events(Place::PlanEvent)),
+        ("node-events", events(Place::NodeEvent)),
+    ];
+    let mut document = document.to_owned();
+    for (name, table) in tables {
+        let (begins, ends) = (
+            format!("<!-- {name}: generated from src/api/reason -->\n"),
+            format!("<!-- end of {name} -->\n"),
+        );
+        let (before, rest) = document.split_once(&begins).expect(name);
+        let (_, after) = rest.split_once(&ends).expect(name);
+        document = format!("{before}{begins}\n{table}\n{ends}{after}");
+    }
+    document
+}
+
+#[test]
+fn the_committed_tables_of_reasons_are_those_of_the_list() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let committed = std::fs::read_to_string(&path).unwrap();
+    let written = written(&committed);
+    if std::env::var_os("REFIT_UPDATE").is_some() {
+        std::fs::write(&path, &written).unwrap();
+        return;
+    }
+    assert!(
+        committed == written,
+        "docs/operations.md is stale: REFIT_UPDATE=1 cargo test --lib committed"
+    );
+}
+
+#[test]
+fn each_reason_phase_and_condition_is_found_by_a_name_of_its_own() {
+    let names: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.name()).collect();
+    assert_eq!(names.len(), Reason::ALL.len());
+    for reason in Reason::ALL {
+        assert_eq!(Reason::named(reason.name()), Some(*reason));
+        assert!(
+            !reason.places().is_empty() && !reason.about().is_empty(),
+            "{reason}"
+        );
+        assert!(
+            !reason.about().contains('|') && !reason.remedy().contains('|'),
+            "{reason}"
+        );
+        let asks = matches!(reason.kind(), Kind::Wait | Kind::Failure | Kind::Hold);
+        assert!(!asks || !reason.remedy().is_empty(), "{reason} has no remedy");
+    }
+    for phase in NodePhase::ALL {
+        assert_eq!(NodePhase::named(phase.name()), Some(*phase));
+    }
+    assert_eq!(Reason::named("NoSuchReason"), None);
+}
+
+#[test]
+fn what_another_version_wrote_is_read_and_written_back() {
+    let entry = r#"{"name":"a","phase":"Dancing","reason":"NoMusic"}"#;
+    let read: NodeProgress = serde_json::from_str(entry).unwrap();
+    assert_eq!((read.phase.known(), read.phase.as_str()), (None, "Dancing"));
+    assert_eq!(read.reason, Some(OpenEnum::Other("NoMusic".to_owned())));
+    assert_eq!(serde_json::to_string(&read).unwrap(), entry);
+    let known = r#"{"type":"Complete","status":"False","reason":"JobFailed"}"#;
+    let read: PlanCondition = serde_json::from_str(known).unwrap();
+    assert!(read.type_ == ConditionType::Complete && read.reason == Some(Reason::JobFailed.into()));
+    assert_eq!(serde_json::to_string(&read).unwrap(), known);
+    assert!(serde_json::from_str::<NodeProgress>(r#"{"phase":1}"#).is_err());
+}
+
+#[test]
+fn the_definition_names_all_phases() {
+    let yaml = crate::api::crd::to_yaml().unwrap();
+    let words: BTreeSet<_> = yaml.split('`').collect();
+    for phase in NodePhase::ALL {
+        assert!(words.contains(phase.name()), "{phase}");
+    }
+}

@@ -1,0 +1,405 @@
+//! Requests of channels: connections, credentials, redirects and size limits.
+//!
+//! Credentials are bound to an origin (scheme, host and port). They are never sent to another one after a redirect, nor
+//! again if a redirect leads back.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION,
+};
+use http::{Method, StatusCode, Version};
+use reqwest::Response;
+use reqwest::redirect::Policy;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use url::{Origin, Url};
+
+use super::access::Credentials;
+use super::body::{self, Body};
+use super::cache::{Key, key};
+use super::hosts::{Hosts, is_loopback};
+use super::{ChannelError, SetupError};
+use crate::proxy::ProxyEnv;
+
+/// Time limit of a connection, as a part of that of a request.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection is kept for the next page.
+const NEXT_PAGE: Duration = Duration::from_secs(5);
+/// Maximum number of redirects, if they are followed.
+const MAX_HOPS: usize = 5;
+/// Maximum number of clients for different sets of authorities.
+const MAX_CLIENTS: usize = 16;
+
+/// Connections, by set of trusted authorities.
+pub(super) struct HttpTransport {
+    user_agent: String,
+    proxies: ProxyEnv,
+    roots: RootCertStore,
+    hosts: Arc<Hosts>,
+    usual: Clients,
+    others: Mutex<Vec<(Key, Clients)>>,
+}
+
+/// Clients for the two kinds of polls.
+#[derive(Clone)]
+pub(super) struct Clients {
+    /// For single requests: a kept connection would be closed before the next poll.
+    pub(super) once: reqwest::Client,
+    /// For several pages.
+    pub(super) pages: reqwest::Client,
+    /// The hosts that may be asked.
+    pub(super) hosts: Arc<Hosts>,
+}
+
+impl HttpTransport {
+    pub(super) fn new(
+        ca_files: &[PathBuf],
+        user_agent: &str,
+        proxies: ProxyEnv,
+        hosts: Hosts,
+    ) -> Result<Self, SetupError> {
+        let (roots, hosts) = (roots(ca_files)?, Arc::new(hosts));
+        Ok(Self {
+            usual: clients(roots.clone(), user_agent, &proxies, &hosts)?,
+            user_agent: user_agent.to_owned(),
+            proxies,
+            roots,
+            hosts,
+            others: Mutex::default(),
+        })
+    }
+
+    /// The clients that also trust these authorities (PEM).
+    pub(super) fn clients(&self, ca: Option<&str>) -> Result<Clients, ChannelError> {
+        let Some(ca) = ca else {
+            return Ok(self.usual.clone());
+        };
+        let key = key([ca]);
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = others.iter().position(|(other, _)| *other == key) {
+            // Ordered by last use.
+            let known = others.remove(known);
+            let clients = known.1.clone();
+            others.push(known);
+            return Ok(clients);
+        }
+        let mut roots = self.roots.clone();
+        add_authorities(&mut roots, ca).map_err(ChannelError::Authorities)?;
+        let clients = clients(roots, &self.user_agent, &self.proxies, &self.hosts)
+            .map_err(|_| ChannelError::Authorities("TLS cannot be set up with them"))?;
+        if others.len() >= MAX_CLIENTS {
+            others.remove(0);
+        }
+        others.push((key, clients.clone()));
+        Ok(clients)
+    }
+}
+
+fn clients(
+    roots: RootCertStore,
+    user_agent: &str,
+    proxies: &ProxyEnv,
+    hosts: &Arc<Hosts>,
+) -> Result<Clients, SetupError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client = |kept: usize| {
+        let (tls, proxies) = (tls.clone(), proxies.clone());
+        reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .user_agent(user_agent)
+            .redirect(Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_max_idle_per_host(kept)
+            .pool_idle_timeout(NEXT_PAGE)
+            .dns_resolver(Arc::clone(hosts))
+            .no_proxy()
+            .proxy(reqwest::Proxy::custom(move |url| proxies.proxy_for(url).cloned()))
+            .build()
+            .map_err(SetupError::Http)
+    };
+    Ok(Clients {
+        once: client(0)?,
+        pages: client(1)?,
+        hosts: Arc::clone(hosts),
+    })
+}
+
+fn roots(ca_files: &[PathBuf]) -> Result<RootCertStore, SetupError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
+    for path in ca_files {
+        let certificates = certificates(path)?;
+        if certificates.is_empty() {
+            return Err(SetupError::NoCertificate { path: path.clone() });
+        }
+        for certificate in certificates {
+            roots
+                .add(certificate)
+                .map_err(|source| SetupError::BadCertificate {
+                    path: path.clone(),
+                    source,
+                })?;
+        }
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
+    CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|source| SetupError::CaFile {
+            path: path.to_owned(),
+            source,
+        })
+}
+
+pub(super) fn add_authorities(roots: &mut RootCertStore, pem: &str) -> Result<(), &'static str> {
+    let mut any = false;
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        let certificate = certificate.map_err(|_| "this is not PEM")?;
+        roots
+            .add(certificate)
+            .map_err(|_| "a certificate is none that can be trusted")?;
+        any = true;
+    }
+    if any {
+        Ok(())
+    } else {
+        Err("there is no certificate")
+    }
+}
+
+/// Credentials as a header, for one origin.
+#[derive(Clone)]
+pub(super) struct Auth {
+    origin: Origin,
+    name: HeaderName,
+    value: HeaderValue,
+}
+
+impl Auth {
+    /// Fails for plain HTTP to another host, where everyone on the way could read them.
+    pub(super) fn new(credentials: &Credentials, url: &Url) -> Result<Self, ChannelError> {
+        refuse_plain(url)?;
+        Self::anonymous(credentials, url)
+    }
+
+    /// Credentials that anyone gets, such as a registry's token for those who do not log in.
+    pub(super) fn anonymous(credentials: &Credentials, url: &Url) -> Result<Self, ChannelError> {
+        let (name, value) = match credentials {
+            Credentials::Bearer(token) => (AUTHORIZATION, format!("Bearer {token}")),
+            Credentials::Basic { username, password } => {
+                if username.contains(':') {
+                    return Err(ChannelError::Credentials("a user name has no ':'"));
+                }
+                let pair = STANDARD.encode(format!("{username}:{password}"));
+                (AUTHORIZATION, format!("Basic {pair}"))
+            }
+            Credentials::Header { name, value } => {
+                let name = HeaderName::from_bytes(name.as_bytes());
+                (
+                    name.map_err(|_| ChannelError::Credentials("the header has a name that none can have"))?,
+                    value.clone(),
+                )
+            }
+        };
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|_| ChannelError::Credentials("no header can hold them"))?;
+        value.set_sensitive(true);
+        Ok(Self {
+            origin: url.origin(),
+            name,
+            value,
+        })
+    }
+
+    /// Adds the credentials to a request to their origin.
+    pub(super) fn on(&self, request: reqwest::RequestBuilder, url: &Url) -> reqwest::RequestBuilder {
+        if self.is_for(url) {
+            request.header(&self.name, &self.value)
+        } else {
+            request
+        }
+    }
+
+    pub(super) fn is_for(&self, url: &Url) -> bool {
+        self.origin == url.origin()
+    }
+}
+
+/// Refuses to send credentials over plain HTTP, except on this host.
+pub(super) fn refuse_plain(url: &Url) -> Result<(), ChannelError> {
+    if url.scheme() == "http" && !is_loopback(url) {
+        return Err(ChannelError::Credentials(
+            "the URL is plain http, and everyone on the way could read them; use https",
+        ));
+    }
+    Ok(())
+}
+
+/// A request that follows redirects.
+pub(super) struct Request<'a> {
+    pub(super) method: Method,
+    pub(super) url: &'a Url,
+    pub(super) accept: &'static str,
+    /// Entity tag of the cached page.
+    pub(super) etag: Option<&'a str>,
+    pub(super) auth: Option<&'a Auth>,
+    /// An additional header.
+    pub(super) header: Option<(&'static str, &'static str)>,
+    /// Maximum size of the body.
+    pub(super) limit: usize,
+}
+
+/// A response, without its body.
+pub(super) struct Answer {
+    /// URL that answered.
+    pub(super) url: Url,
+    pub(super) status: StatusCode,
+    pub(super) version: Version,
+    pub(super) headers: HeaderMap,
+    /// Bytes of the body that were read.
+    pub(super) length: usize,
+}
+
+impl Answer {
+    pub(super) fn header(&self, name: impl http::header::AsHeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// `HTTP/1.1 404 Not Found`
+    pub(super) fn line(&self) -> String {
+        status_line(self.version, self.status)
+    }
+}
+
+/// Sends a request and reads its response, within the time limit of a request. The parser reads the body of a success.
+pub(super) async fn fetch<T: Send + 'static>(
+    clients: &Clients,
+    timeout: Duration,
+    request: &Request<'_>,
+    parser: impl FnOnce(&mut Body) -> Result<T, ChannelError> + Send + 'static,
+) -> Result<(Answer, Option<T>), ChannelError> {
+    tokio::time::timeout(timeout, follow(clients, request, parser))
+        .await
+        .unwrap_or(Err(ChannelError::TimedOut(timeout)))
+}
+
+async fn follow<T: Send + 'static>(
+    clients: &Clients,
+    request: &Request<'_>,
+    parser: impl FnOnce(&mut Body) -> Result<T, ChannelError> + Send + 'static,
+) -> Result<(Answer, Option<T>), ChannelError> {
+    let mut url = request.url.clone();
+    let mut auth = request.auth;
+    for _ in 0..=MAX_HOPS {
+        clients.hosts.check(&url)?;
+        let mut builder = clients
+            .pages
+            .request(request.method.clone(), url.clone())
+            .header(ACCEPT, request.accept);
+        if let Some(etag) = request.etag {
+            builder = builder.header(IF_NONE_MATCH, etag);
+        }
+        if let Some((name, value)) = request.header {
+            builder = builder.header(name, value);
+        }
+        // After a redirect to another origin, the credentials are dropped for good.
+        auth = auth.filter(|auth| auth.is_for(&url));
+        if let Some(auth) = auth {
+            builder = auth.on(builder, &url);
+        }
+        let response = send(builder).await?;
+        if !is_redirect(response.status()) {
+            return read(url, response, request.limit, parser).await;
+        }
+        url = hop(&url, &response)?;
+    }
+    Err(ChannelError::Redirects)
+}
+
+/// A server may close a kept connection while the next request is sent: send that once more (RFC 9112, 9.3.1).
+async fn send(request: reqwest::RequestBuilder) -> Result<Response, ChannelError> {
+    let again = request.try_clone();
+    match (request.send().await, again) {
+        (Err(error), Some(again)) if !error.is_connect() => again.send().await,
+        (answer, _) => answer,
+    }
+    .map_err(|error| ChannelError::failed(&error))
+}
+
+/// Whether the status has a Location.
+pub(super) fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+/// The target of a redirect.
+pub(super) fn hop(url: &Url, response: &Response) -> Result<Url, ChannelError> {
+    let location = response
+        .headers()
+        .get(LOCATION)
+        .ok_or(ChannelError::NoLocation(response.status().as_u16()))?;
+    let location = location.to_str().ok().filter(|location| !location.is_empty());
+    let mut next = location
+        .and_then(|location| url.join(location).ok())
+        .filter(|next| matches!(next.scheme(), "http" | "https"))
+        .ok_or(ChannelError::BadLocation)?;
+    if url.scheme() == "https" && next.scheme() == "http" {
+        return Err(ChannelError::Insecure);
+    }
+    // Credentials in a Location are not sent.
+    if next.set_username("").is_err() || next.set_password(None).is_err() {
+        return Err(ChannelError::BadLocation);
+    }
+    Ok(next)
+}
+
+/// Reads a response, and its body with a parser if it is a success.
+pub(super) async fn read<T: Send + 'static>(
+    url: Url,
+    mut response: Response,
+    limit: usize,
+    parser: impl FnOnce(&mut Body) -> Result<T, ChannelError> + Send + 'static,
+) -> Result<(Answer, Option<T>), ChannelError> {
+    let (status, version) = (response.status(), response.version());
+    let headers = std::mem::take(response.headers_mut());
+    let mut answer = Answer {
+        url,
+        status,
+        version,
+        headers,
+        length: 0,
+    };
+    let mut parsed = None;
+    if status.is_success() {
+        let content_type = answer.header(CONTENT_TYPE);
+        let (value, length) = body::parse(&mut response, content_type, limit, parser).await?;
+        (parsed, answer.length) = (Some(value), length);
+    }
+    Ok((answer, parsed))
+}
+
+/// `HTTP/1.1 404 Not Found`, with the standard's reason phrase, because the server's may contain anything.
+pub(super) fn status_line(version: Version, status: StatusCode) -> String {
+    let version = if version == Version::HTTP_2 {
+        "HTTP/2.0".to_owned()
+    } else {
+        format!("{version:?}")
+    };
+    let line = format!(
+        "{version} {} {}",
+        status.as_u16(),
+        status.canonical_reason().unwrap_or_default()
+    );
+    line.trim_end().to_owned()
+}

@@ -1,0 +1,79 @@
+//! Selects Plans by `--plan`: names with or without namespace.
+
+/// Message for files without a Plan.
+pub(super) const NO_PLAN: &str = "there is no Plan in these files";
+/// Maximum number of names in a message.
+const SHOWN: usize = 20;
+
+/// Whether a Plan is selected. Without `--plan` all are.
+pub(super) fn is_chosen(wanted: &[String], name: &str, title: &str) -> bool {
+    wanted.is_empty() || wanted.iter().any(|wanted| wanted == name || wanted == title)
+}
+
+/// A message about wanted names without a Plan; `None` if there is no Plan at all. `plans` has the name and the title
+/// of each.
+pub(super) fn unknown(wanted: &[String], plans: &[(String, String)]) -> Option<String> {
+    let has = |wanted: &String| {
+        plans
+            .iter()
+            .any(|(name, title)| is_chosen(std::slice::from_ref(wanted), name, title))
+    };
+    let missing: Vec<_> = wanted
+        .iter()
+        .filter(|wanted| !has(wanted))
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if missing.is_empty() || plans.is_empty() {
+        return None;
+    }
+    let titles: Vec<_> = plans
+        .iter()
+        .take(SHOWN)
+        .map(|(_, title)| title.as_str())
+        .collect();
+    let more = plans.len().saturating_sub(SHOWN);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "there is no Plan {} in these files; the Plans are {}{more}",
+        missing.join(", "),
+        titles.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plans() -> Vec<(String, String)> {
+        [("server", "ns/server"), ("agent", "agent")]
+            .map(|(name, title)| (name.to_owned(), title.to_owned()))
+            .to_vec()
+    }
+
+    #[test]
+    fn a_plan_is_chosen_by_its_name_with_or_without_its_namespace() {
+        let wanted = |name: &str| vec![name.to_owned()];
+        for (name, expected) in [("server", true), ("ns/server", true), ("other/server", false)] {
+            assert_eq!(
+                is_chosen(&wanted(name), "server", "ns/server"),
+                expected,
+                "{name}"
+            );
+        }
+        assert!(is_chosen(&[], "server", "ns/server"));
+    }
+
+    #[test]
+    fn a_name_that_no_plan_has_is_reported_with_the_names_of_all_plans() {
+        let why = unknown(&["server".to_owned(), "c".to_owned()], &plans()).unwrap();
+        assert_eq!(
+            why,
+            "there is no Plan \"c\" in these files; the Plans are ns/server, agent"
+        );
+        assert_eq!(unknown(&["ns/server".to_owned()], &plans()), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! Decides what happens to one Plan.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::Flags;
+use super::report::{Outcome, Result};
+use crate::channel::with_scheme;
+use crate::cli::channel_access::Offers;
+use crate::gitops::Source;
+use crate::gitops::pin::{PinRequest, PlanInFile, Refusal, Verdict, decide_version, remark};
+use crate::version::Offer;
+use crate::version::Version;
+use crate::version::policy::{Offered, Policy};
+
+/// The offers of all channels, parsed once for all their Plans.
+pub(super) struct Channels(BTreeMap<String, std::result::Result<Offered, String>>);
+
+impl Channels {
+    pub(super) fn new(answers: Offers) -> Self {
+        let offered = |(channel, answer): (String, std::result::Result<Offer, _>)| {
+            let offered = answer.as_ref().map(Offered::from);
+            (channel, offered.map_err(ToString::to_string))
+        };
+        Self(answers.into_iter().map(offered).collect())
+    }
+}
+
+/// The channel that determines the version of a Plan.
+pub(super) fn channel_of(flags: &Flags, plan: &PlanInFile) -> Option<String> {
+    let given = || flags.channel.as_deref().map(with_scheme);
+    plan.channel.clone().or_else(given)
+}
+
+pub(super) fn decide(
+    flags: &Flags,
+    source: &Source,
+    plan: PlanInFile,
+    channels: &Channels,
+    now: Timestamp,
+) -> (Outcome, Option<PinRequest>) {
+    let mut outcome = Outcome::new(source, plan);
+    match wanted(flags, source, &outcome.plan, channels, now) {
+        Decision::Same => {
+            outcome.result = Result::Same;
+            // The digests of its images may be missing, and a number must become a string for the API server.
+            let is_wanted = flags.digest || outcome.plan.is_number;
+            let version = outcome.plan.version.clone().filter(|_| is_wanted);
+            if outcome.plan.is_number {
+                outcome.result = Result::Changed;
+                outcome.offered.clone_from(&version);
+            }
+            let want = version.map(|version| want(flags, &outcome.plan, version));
+            (outcome, want)
+        }
+        Decision::Take(version) => {
+            outcome.result = Result::Changed;
+            let current = outcome.plan.version.as_deref();
+            outcome.remark = current.and_then(|current| remark(current, &version, outcome.plan.distribution));
+            outcome.offered = Some(version.clone());
+            let want = want(flags, &outcome.plan, version);
+            (outcome, Some(want))
+        }
+        Decision::Keep(why, offered) => {
+            (outcome.why, outcome.offered) = (Some(why), offered);
+            (outcome, None)
+        }
+        Decision::Fail(why) => {
+            (outcome.result, outcome.why) = (Result::Failed, Some(why));
+            (outcome, None)
+        }
+    }
+}
+
+fn want(flags: &Flags, plan: &PlanInFile, version: String) -> PinRequest {
+    PinRequest {
+        plan: plan.clone(),
+        version,
+        images: flags.image_tag,
+        digests: BTreeMap::new(),
+    }
+}
+
+enum Decision {
+    Same,
+    Take(String),
+    /// Why the Plan stays unchanged, and the offered version.
+    Keep(String, Option<String>),
+    Fail(String),
+}
+
+fn wanted(
+    flags: &Flags,
+    source: &Source,
+    plan: &PlanInFile,
+    channels: &Channels,
+    now: Timestamp,
+) -> Decision {
+    if let Some(other) = &plan.other {
+        let why = format!("spec.version is {}; {}", other.what, other.remedy);
+        return if other.is_mistake {
+            Decision::Fail(why)
+        } else {
+            Decision::Keep(why, None)
+        };
+    }
+    let given;
+    let offered = match (&flags.to, channel_of(flags, plan)) {
+        (Some(version), _) => {
+            given = Offered::from(&Offer::one(version.clone()));
+            &given
+        }
+        (None, Some(_)) if plan.channel_placeholder.is_some() => {
+            let channel = plan.channel_placeholder.as_deref().unwrap_or_default();
+            let why =
+                format!("spec.channel is {channel}; pin the rendered file, or give the version with --to");
+            return Decision::Keep(why, None);
+        }
+        (None, Some(channel)) => match channels.0.get(&channel) {
+            Some(Ok(offered)) => offered,
+            Some(Err(error)) => return Decision::Fail(format!("its channel gives no version: {error}")),
+            None => return Decision::Fail("refit did not ask its channel".to_owned()),
+        },
+        (None, None) => {
+            return Decision::Keep(
+                "it has no channel; add spec.channel, or give one with --channel".to_owned(),
+                None,
+            );
+        }
+    };
+    let policy = match policy(flags, plan) {
+        Ok(policy) => policy,
+        Err(why) => return Decision::Fail(why),
+    };
+    let verdict = decide_version(plan.version.as_deref(), plan.distribution, offered, &policy, now);
+    match verdict {
+        Verdict::Same => Decision::Same,
+        Verdict::Kept(why) => Decision::Keep(why, None),
+        // Someone set a newer version by hand, which is not an error: the channel will catch up.
+        Verdict::Refused(Refusal::Downgrade { offered, .. }) if flags.to.is_none() => Decision::Keep(
+            format!(
+                "it is newer than {offered}, the version of its channel; to go back, use --allow-downgrade"
+            ),
+            Some(offered),
+        ),
+        Verdict::Refused(why) => Decision::Fail(why.to_string()),
+        Verdict::Take(version) if flags.to.is_none() && version.parse::<Version>().is_err() => {
+            Decision::Fail(format!(
+                "its channel gives {version:?}, which is no version; name a channel that gives versions"
+            ))
+        }
+        Verdict::Take(version) if plan.is_guarded_by_sops => Decision::Fail(format!(
+            "it would become {version}, but SOPS guards the file with a checksum that an edit breaks; run: sops set {} \
+             '[\"spec\"][\"version\"]' '\"{version}\"'",
+            source.name
+        )),
+        Verdict::Take(version) => Decision::Take(version),
+    }
+}
+
+/// The Plan's policy with the flags applied. `--to` is explicit, so no policy restricts it.
+fn policy(flags: &Flags, plan: &PlanInFile) -> std::result::Result<Policy, String> {
+    let mut policy = if flags.to.is_some() {
+        Policy::default()
+    } else {
+        plan.policy.clone()?
+    };
+    policy.is_given |= flags.range.is_some();
+    policy.range = flags.range.clone().or(policy.range);
+    policy.allow_downgrade |= flags.allow_downgrade;
+    Ok(policy)
+}

@@ -1,0 +1,64 @@
+//! Prints the events of a rehearsal as lines, for pipes and logs.
+
+use crate::rehearse::record::{EventKind, RolloutEvent};
+use crate::rehearse::report::TimeFormat;
+
+/// The line of an event; `None` for mere progress.
+pub(super) fn line(event: &RolloutEvent, times: &TimeFormat) -> Option<String> {
+    let what = match &event.what {
+        EventKind::Phase(_) | EventKind::Resumed => return None,
+        EventKind::Resolved(version) => format!("version {version}"),
+        EventKind::NodeStarted => "begins".to_owned(),
+        EventKind::Done => "done".to_owned(),
+        EventKind::Complete => "complete".to_owned(),
+        EventKind::Waits { reason, message } if message.is_empty() => format!("waits: {reason}"),
+        EventKind::Waits { message, .. } => format!("waits: {}", one_line(message)),
+        EventKind::Failed { reason, message } => format!("FAILED: {reason}: {}", one_line(message)),
+    };
+    let at = times.of_plan(&event.plan, event.at);
+    Some(match &event.node {
+        Some(node) => format!("{at:>10}  {}  {node}  {what}", event.plan),
+        None => format!("{at:>10}  {}  {what}", event.plan),
+    })
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{NodePhase, Reason};
+
+    #[test]
+    fn each_notable_event_is_a_line() {
+        let times = TimeFormat::since("2026-01-05T09:00:00Z".parse().unwrap());
+        let tell = |node: Option<&str>, what| {
+            let event = RolloutEvent {
+                at: "2026-01-05T10:02:03Z".parse().unwrap(),
+                plan: "k3s".to_owned(),
+                node: node.map(str::to_owned),
+                what,
+            };
+            line(&event, &times)
+        };
+        assert_eq!(
+            tell(Some("node-1"), EventKind::Done).as_deref(),
+            Some("  +1:02:03  k3s  node-1  done")
+        );
+        let failed = EventKind::Failed {
+            reason: Reason::BackoffLimitExceeded.into(),
+            message: "two\nlines".to_owned(),
+        };
+        assert_eq!(
+            tell(Some("node-1"), failed).as_deref(),
+            Some("  +1:02:03  k3s  node-1  FAILED: BackoffLimitExceeded: two lines")
+        );
+        assert_eq!(
+            tell(None, EventKind::Complete).as_deref(),
+            Some("  +1:02:03  k3s  complete")
+        );
+        assert_eq!(tell(None, EventKind::Phase(NodePhase::Upgrading.into())), None);
+    }
+}

@@ -1,0 +1,267 @@
+//! Input of a rehearsal from files: Plans, and the objects that affect a roll-out. Plans are read as the API server and
+//! the controller read them; what these would refuse is an error with its location.
+//!
+//! This module neither reads files nor prints.
+
+use std::collections::BTreeMap;
+
+use crate::api::Plan;
+use crate::gitops::Source;
+use crate::gitops::check::{ReadPlan, read_plan};
+use crate::gitops::objects::{Object, objects};
+use crate::gitops::placeholder::in_comment;
+use crate::gitops::yaml::Node;
+use crate::rehearse::json::{Value, json};
+
+/// The namespace of Plans that do not specify one.
+pub(super) const NAMESPACE: &str = "system-upgrade";
+
+#[derive(Clone, Debug)]
+pub(super) struct InputPlan {
+    /// File and line.
+    pub(super) place: String,
+    /// As the API server would store it.
+    pub(super) plan: Plan,
+    /// As it is written, with its namespace.
+    pub(super) value: Value,
+}
+
+impl InputPlan {
+    pub(super) fn name(&self) -> &str {
+        self.plan.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.plan.metadata.namespace.as_deref().unwrap_or(NAMESPACE)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct RehearsalInput {
+    /// In the order of the files.
+    pub(super) plans: Vec<InputPlan>,
+    /// Other objects that affect a roll-out.
+    pub(super) objects: Vec<Value>,
+    /// What replaces values that are not known.
+    pub(super) assumed: Vec<String>,
+    /// What is worth saying about it.
+    pub(super) notes: Vec<String>,
+    /// Errors, a line each: file, line and column, what was found, and what is allowed.
+    pub(super) errors: Vec<String>,
+}
+
+pub(super) fn read(sources: &[Source]) -> RehearsalInput {
+    let mut given = RehearsalInput::default();
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    for source in sources {
+        for error in &source.stream.errors {
+            let place = source.place(error.offset);
+            given.errors.push(format!(
+                "{}:{}:{}: this is not YAML: {error}{}",
+                source.name,
+                place.line,
+                place.column,
+                source.render_first()
+            ));
+        }
+        for object in objects(&source.stream.documents) {
+            if object.is_plan() {
+                given.plan(source, &object, &mut names);
+            } else {
+                given.other(&object);
+            }
+        }
+    }
+    given
+}
+
+impl RehearsalInput {
+    fn plan(&mut self, source: &Source, object: &Object<'_>, names: &mut BTreeMap<String, String>) {
+        let ReadPlan {
+            mut plan,
+            json,
+            refused,
+            placeholders,
+        } = read_plan(source, object);
+        let line = source.place(object.node.offset()).line;
+        let place = format!("{}:{line}", source.name);
+        if !refused.is_empty() {
+            self.errors.extend(refused.iter().map(|found| {
+                format!(
+                    "{}:{}:{}: {} [{}]",
+                    found.file, found.place.line, found.place.column, found.message, found.rule
+                )
+            }));
+            return;
+        }
+        let mut value = Value::from(json);
+        let spec = object.node.get("spec").and_then(Node::object);
+        let in_comment = spec.and_then(|spec| in_comment(source, spec.entry("version")?));
+        if let Some((comment, _)) = in_comment.filter(|_| plan.spec.version.is_none()) {
+            // Treated like any other placeholder: flags give its value.
+            let comment = comment.trim_matches('"').to_owned();
+            value["spec"]["version"] = comment.as_str().into();
+            plan.spec.version = Some(comment);
+        }
+        let has_limit = plan.spec.concurrency.is_some() || plan.spec.max_concurrent.is_some();
+        let limits = |field: &str| matches!(field, "spec.concurrency" | "spec.maxConcurrent");
+        let limit = placeholders
+            .iter()
+            .find(|found| found.field.as_deref().is_some_and(limits));
+        if let Some(limit) = limit.filter(|_| !has_limit) {
+            let field = limit
+                .field
+                .as_deref()
+                .unwrap_or_default()
+                .trim_start_matches("spec.");
+            let name = plan.metadata.name.as_deref().unwrap_or_default();
+            self.assumed.push(format!(
+                "Plan {name}: concurrency 1 replaces the placeholder in {field}"
+            ));
+            value["spec"]["concurrency"] = 1.into();
+            plan.spec.concurrency = Some(1);
+        }
+        for found in placeholders {
+            let field = found.field.unwrap_or_default();
+            let read = field.split('.').fold(&value, |value, key| &value[key]);
+            if read.is_null() && !field.contains('[') && (has_limit || !limits(&field)) {
+                let (place, message) = (found.place, found.message);
+                let note = format!(
+                    "{}:{}:{}: left out, {message}",
+                    found.file, place.line, place.column
+                );
+                self.notes.push(note);
+            }
+        }
+        if plan.metadata.namespace.is_none() {
+            plan.metadata.namespace = Some(NAMESPACE.to_owned());
+            value["metadata"]["namespace"] = NAMESPACE.into();
+            self.notes.push(format!(
+                "{place}: Plan {}: it has no namespace; assuming {NAMESPACE}",
+                object.title()
+            ));
+        }
+        for field in ["apiVersion", "kind"] {
+            // Items of a `PlanList` may omit apiVersion and kind.
+            value[field] = if field == "kind" {
+                "Plan".into()
+            } else {
+                object.api_version.as_str().into()
+            };
+        }
+        let given = InputPlan { place, plan, value };
+        let title = format!("{}/{}", given.namespace(), given.name());
+        if let Some(first) = names.get(&title) {
+            self.errors.push(format!(
+                "{}: Plan {title} is defined in {first} already; remove one of the two",
+                given.place
+            ));
+            return;
+        }
+        names.insert(title, given.place.clone());
+        self.plans.push(given);
+    }
+
+    /// Keeps an object that affects a roll-out. Service accounts do not: the simulated API server allows everything.
+    fn other(&mut self, object: &Object<'_>) {
+        let (version, kind) = (object.api_version.as_str(), object.kind.as_str());
+        match (version, kind) {
+            ("v1", "Secret" | "Namespace")
+            | ("policy/v1", "PodDisruptionBudget")
+            | ("apps/v1", "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
+                self.objects.push(object.node.to_json().into());
+            }
+            // The simulation has no Deployment controller; only the number of pods matters.
+            ("apps/v1", "Deployment") => self.objects.push(as_replica_set(&object.node.to_json().into())),
+            _ => {}
+        }
+    }
+}
+
+/// The `ReplicaSet` that a Deployment amounts to.
+fn as_replica_set(workload: &Value) -> Value {
+    let (meta, spec) = (&workload["metadata"], &workload["spec"]);
+    let mut set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": { "name": meta["name"] },
+        "spec": { "selector": spec["selector"], "template": spec["template"] },
+    });
+    for field in ["namespace", "labels"] {
+        if !meta[field].is_null() {
+            set["metadata"][field] = meta[field].clone();
+        }
+    }
+    if !spec["replicas"].is_null() {
+        set["spec"]["replicas"] = spec["replicas"].clone();
+    }
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(text: &str) -> RehearsalInput {
+        read(&[Source::new("a.yaml", None, text.to_owned())])
+    }
+
+    const PLAN: &str = "apiVersion: upgrade.cattle.io/v1
+kind: Plan
+metadata: {name: p}
+spec: {version: v1, concurrency: 1, nodeSelector: {}, upgrade: {image: i}}
+";
+
+    #[test]
+    fn plans_of_the_input_stay_as_they_are_and_get_a_namespace() {
+        let text = format!(
+            "# first\n{PLAN}---\n{}",
+            PLAN.replace("{name: p}", "{name: q, namespace: team}")
+        );
+        let given = given(&text);
+        assert_eq!(given.errors, [""; 0]);
+        let found: Vec<_> = given
+            .plans
+            .iter()
+            .map(|plan| (plan.namespace(), plan.name(), plan.place.as_str()))
+            .collect();
+        assert_eq!(
+            found,
+            [("system-upgrade", "p", "a.yaml:2"), ("team", "q", "a.yaml:7")]
+        );
+        assert_eq!(given.plans[0].value["metadata"]["namespace"], "system-upgrade");
+        assert_eq!(
+            given.notes,
+            ["a.yaml:2: Plan p: it has no namespace; assuming system-upgrade"]
+        );
+    }
+
+    #[test]
+    fn a_plan_that_would_be_refused_is_an_error_with_its_position() {
+        let text = PLAN.replace("concurrency: 1", "concurrency: many");
+        let errors = given(&text).errors;
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].starts_with("a.yaml:4:"), "{errors:?}");
+        assert!(errors[0].contains("concurrency"), "{errors:?}");
+        let errors = given("a: [").errors;
+        assert!(errors[0].starts_with("a.yaml:"), "{errors:?}");
+        assert!(errors[0].contains("this is not YAML"), "{errors:?}");
+        let errors = given(&format!("{PLAN}---\n{PLAN}")).errors;
+        assert_eq!(
+            errors,
+            ["a.yaml:6: Plan system-upgrade/p is defined in a.yaml:1 already; remove one of the two"]
+        );
+    }
+
+    #[test]
+    fn objects_beside_the_plans_are_kept() {
+        let text = "{apiVersion: v1, kind: List, items: [
+{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: team}},
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: a, namespace: team}},
+{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: team}},
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: team}, spec: {replicas: 3, selector: {matchLabels: {a: b}}, template: {}}}]}";
+        let given = given(text);
+        let kinds: Vec<_> = given.objects.iter().map(|one| one["kind"].clone()).collect();
+        assert_eq!(kinds, ["Secret", "ReplicaSet"]);
+        assert_eq!(given.objects[1]["spec"]["replicas"], 3);
+    }
+}

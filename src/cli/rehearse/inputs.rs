@@ -1,0 +1,396 @@
+//! Combines the input of a rehearsal from files, flags and a cluster, and assumes the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use serde::Deserialize as _;
+
+use super::context;
+use super::flags::Flags;
+use super::input::{self, InputPlan, RehearsalInput};
+use crate::api::Plan;
+use crate::channel::{ChannelError, redacted};
+use crate::cli::chosen::{NO_PLAN, is_chosen, unknown};
+use crate::cli::{defaults, output};
+use crate::controller::settings::{Flags as ControllerFlags, Notice, Settings};
+use crate::gitops::input::open;
+use crate::gitops::placeholder::syntax;
+use crate::rehearse::json::Value;
+use crate::rehearse::nodes::{self, PlanSelector};
+use crate::rehearse::run::{ChannelOffers, InitialCluster, secrets};
+use crate::rehearse::snapshot::{self, Snapshot, SnapshotError};
+use crate::rehearse::upgrade_script::dependency;
+use crate::version::Offer;
+
+/// Default number of generated nodes.
+const NODES: usize = 12;
+/// Default version of a channel.
+const VERSION: &str = "v1.34.1";
+/// The argument that stands for the cluster of the current context.
+const CONTEXT: &str = "context";
+/// Default name of the controller.
+const CONTROLLER: &str = "system-upgrade-controller";
+
+/// Why there is nothing to rehearse; exit code 2.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadInput {
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error("{name}: {source}")]
+    Unreadable { name: String, source: std::io::Error },
+}
+
+pub(super) fn read_snapshot(flags: &Flags) -> anyhow::Result<Option<Snapshot>> {
+    let Some(name) = &flags.snapshot else {
+        return Ok(None);
+    };
+    let (name, objects) = match name.as_str() {
+        CONTEXT => {
+            let (objects, missing) = context::objects(&flags.connection)?;
+            missing.iter().for_each(output::note);
+            ("the cluster".to_owned(), objects)
+        }
+        "-" if flags.files.iter().any(|file| file == "-") => {
+            let why = "Plans and --snapshot cannot both come from standard input";
+            return Err(BadInput::Invalid(why.to_owned()).into());
+        }
+        "-" => {
+            let name = "<stdin>".to_owned();
+            let text = read_text(&name, std::io::stdin().lock())?;
+            let objects = snapshot::parse(&name, &text).map_err(BadInput::from)?;
+            (name, objects)
+        }
+        path => {
+            let file = open(path.as_ref()).map_err(|error| BadInput::Invalid(error.to_string()))?;
+            let text = read_text(path, file)?;
+            let objects = snapshot::parse(path, &text).map_err(BadInput::from)?;
+            (path.to_owned(), objects)
+        }
+    };
+    let snapshot = snapshot::take(&name, objects).map_err(BadInput::from)?;
+    Ok(Some(snapshot))
+}
+
+/// Reads the text of a snapshot, as far as its memory budget.
+fn read_text(name: &str, from: impl Read) -> Result<String, BadInput> {
+    let mut text = String::new();
+    let read = from.take(snapshot::MAX_TEXT + 1).read_to_string(&mut text);
+    let length = read.map_err(|source| BadInput::Unreadable {
+        name: name.to_owned(),
+        source,
+    })?;
+    if length as u64 > snapshot::MAX_TEXT {
+        return Err(SnapshotError::TooLarge(name.to_owned()).into());
+    }
+    Ok(text)
+}
+
+/// Removes Plans that `--plan` does not select.
+pub(super) fn choose(
+    flags: &Flags,
+    given: &mut RehearsalInput,
+    snapshot: Option<&Snapshot>,
+) -> Result<(), BadInput> {
+    let on_cluster = snapshot
+        .map(|snapshot| snapshot.plans.as_slice())
+        .unwrap_or_default();
+    let title = |plan: &InputPlan| format!("{}/{}", plan.namespace(), plan.name());
+    let names = given
+        .plans
+        .iter()
+        .map(|plan| (plan.name().to_owned(), title(plan)));
+    if let Some(why) = unknown(&flags.plan, &names.collect::<Vec<_>>()) {
+        return Err(BadInput::Invalid(why));
+    }
+    if !flags.plan.is_empty() {
+        let is_wanted = |plan: &InputPlan| is_chosen(&flags.plan, plan.name(), &title(plan));
+        let all = std::mem::take(&mut given.plans);
+        let (wanted, left_out): (Vec<_>, Vec<_>) = all.into_iter().partition(is_wanted);
+        for plan in &wanted {
+            let Some(awaited) = dependency(&plan.value["spec"]["prepare"]) else {
+                continue;
+            };
+            let is_on_cluster = on_cluster
+                .iter()
+                .any(|one| one["metadata"]["name"] == awaited.as_str());
+            if !is_on_cluster && left_out.iter().any(|one| one.name() == awaited) {
+                let name = plan.name();
+                output::note(format_args!(
+                    "Plan {name} waits in `prepare` for Plan {awaited}, which --plan leaves out: add --plan {awaited}"
+                ));
+            }
+        }
+        given.plans = wanted;
+    }
+    let is_from_files = !flags.files.is_empty() || !flags.plan.is_empty();
+    if given.plans.is_empty() && (is_from_files || on_cluster.is_empty()) {
+        let why = if is_from_files {
+            NO_PLAN
+        } else {
+            "there is no Plan in the snapshot"
+        };
+        return Err(BadInput::Invalid(why.to_owned()));
+    }
+    Ok(())
+}
+
+/// The namespace of the controller, which handles the Plans of one namespace.
+pub(super) fn namespace(
+    flags: &Flags,
+    given: &mut RehearsalInput,
+    snapshot: Option<&Snapshot>,
+) -> Result<String, BadInput> {
+    let on_cluster = snapshot.into_iter().flat_map(|snapshot| &snapshot.plans);
+    let all: BTreeSet<String> = if given.plans.is_empty() {
+        let of = |plan: &Value| {
+            plan["metadata"]["namespace"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        on_cluster.map(of).collect()
+    } else {
+        given
+            .plans
+            .iter()
+            .map(|plan| plan.namespace().to_owned())
+            .collect()
+    };
+    let names = || all.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match (&flags.namespace, all.len()) {
+        (Some(namespace), _) if !all.contains(namespace) => Err(BadInput::Invalid(format!(
+            "--namespace {namespace}: this namespace has no Plan; the Plans are in {}",
+            names()
+        ))),
+        (Some(namespace), _) => {
+            given.plans.retain(|plan| {
+                let counts = plan.namespace() == namespace;
+                if !counts {
+                    output::note(format_args!(
+                        "{}: Plan {}/{}: skipped, it is not in the controller's namespace {namespace}",
+                        plan.place,
+                        plan.namespace(),
+                        plan.name()
+                    ));
+                }
+                counts
+            });
+            Ok(namespace.clone())
+        }
+        (None, 0 | 1) => Ok(all
+            .iter()
+            .next()
+            .cloned()
+            .unwrap_or_else(|| input::NAMESPACE.to_owned())),
+        (None, count) => Err(BadInput::Invalid(format!(
+            "the Plans are in {count} namespaces ({}), but a controller handles only one; choose it with --namespace",
+            names()
+        ))),
+    }
+}
+
+fn is_on(snapshot: &Snapshot, given: &InputPlan) -> bool {
+    snapshot
+        .plans
+        .iter()
+        .any(|plan| plan["metadata"]["name"] == given.name())
+}
+
+/// The cluster from the snapshot, or a generated one.
+pub(super) fn initial_cluster(
+    flags: &Flags,
+    given: &RehearsalInput,
+    snapshot: Option<Snapshot>,
+    answers: &ChannelOffers,
+    assumed: &mut Vec<String>,
+) -> InitialCluster {
+    if let Some(snapshot) = snapshot {
+        let taken = snapshot.taken.map_or_else(
+            || "a snapshot without times".to_owned(),
+            |at| format!("the snapshot of {at}"),
+        );
+        assumed.push(format!("{} nodes as in {taken}", snapshot.nodes.len()));
+        assumed.extend(snapshot.notes.iter().cloned());
+        if given.plans.iter().any(|plan| !is_on(&snapshot, plan)) {
+            assumed.push(
+                "the order of nodes depends on the UID of the Plan, which a new Plan does not have yet; the cluster may choose another order"
+                    .to_owned(),
+            );
+        }
+        return InitialCluster::Snapshot(Box::new(snapshot));
+    }
+    let versions: Vec<Option<String>> = given.plans.iter().map(|plan| version(plan, answers)).collect();
+    let selector: Vec<PlanSelector<'_>> = given
+        .plans
+        .iter()
+        .zip(&versions)
+        .map(|(plan, version)| {
+            let spec = &plan.plan.spec;
+            PlanSelector {
+                plan: plan.name(),
+                selector: spec.node_selector.as_ref(),
+                image: plan.value["spec"]["upgrade"]["image"]
+                    .as_str()
+                    .unwrap_or_default(),
+                version: version.as_deref(),
+                channel: spec.channel.as_deref(),
+            }
+        })
+        .collect();
+    let kubelet = flags.assumed.kubelet.as_deref();
+    let generated = nodes::generate(flags.nodes.unwrap_or(NODES), &selector, kubelet);
+    let names: Vec<String> = generated
+        .nodes
+        .iter()
+        .filter_map(|node| node["metadata"]["name"].as_str().map(str::to_owned))
+        .collect();
+    assumed.extend(generated.assumed);
+    assumed.push(nodes::describe_workloads(names.len()));
+    let grace = flags.assumed.drain.most().as_secs().max(1) + 10;
+    InitialCluster::Generated {
+        workloads: nodes::workloads(&names, grace),
+        nodes: generated.nodes,
+    }
+}
+
+/// The version that a Plan will resolve to, as far as it is known beforehand.
+fn version(plan: &InputPlan, answers: &ChannelOffers) -> Option<String> {
+    let written = plan.value["spec"]["version"].as_str().unwrap_or_default();
+    if !written.is_empty() {
+        return Some(written.to_owned());
+    }
+    let offer = answers(plan.plan.spec.channel.as_deref()?).ok()?;
+    offer.newest().map(|release| release.version.clone())
+}
+
+/// The versions of channels. Placeholders for versions are treated as channels.
+pub(super) fn channel_offers(
+    flags: &Flags,
+    given: &mut RehearsalInput,
+    snapshot: Option<&Snapshot>,
+    assumed: &mut Vec<String>,
+) -> anyhow::Result<ChannelOffers> {
+    let stored = snapshot.into_iter().flat_map(|snapshot| &snapshot.plans);
+    let stored: Vec<Plan> = stored.filter_map(|plan| Plan::deserialize(plan).ok()).collect();
+    let version = flags.assumed.version.as_deref();
+    for plan in &mut given.plans {
+        let written = plan.plan.spec.version.clone().unwrap_or_default();
+        if syntax(&written).is_some() {
+            let version = version.unwrap_or(VERSION);
+            plan.value["spec"]["version"] = version.into();
+            assumed.push(format!(
+                "Plan {}: version {version} replaces {written} (change it with --version)",
+                plan.name()
+            ));
+        }
+    }
+    let follows = |plan: &Plan| {
+        let has_version = plan
+            .spec
+            .version
+            .as_ref()
+            .is_some_and(|version| !version.is_empty());
+        let channel = plan.spec.channel.clone().unwrap_or_default();
+        (!has_version && !channel.is_empty()).then_some(channel)
+    };
+    let channels: BTreeSet<String> = given
+        .plans
+        .iter()
+        .map(|plan| &plan.plan)
+        .chain(&stored)
+        .filter_map(follows)
+        .collect();
+    if flags.assumed.online {
+        let answers = flags.channels.ask(channels)?;
+        for (channel, answer) in &answers {
+            match answer {
+                Ok(offer) => output::note(format_args!("{} gives {}", redacted(channel), releases(offer))),
+                Err(error) => output::note(format_args!("{} gives no version: {error}", redacted(channel))),
+            }
+        }
+        return Ok(Arc::new(move |url| {
+            let unknown = || Err(ChannelError::Failed("refit did not ask it".to_owned()));
+            answers.get(url).cloned().unwrap_or_else(unknown)
+        }));
+    }
+    // A channel that the cluster has queried is assumed to give the same version again.
+    let resolved: BTreeMap<String, String> = stored
+        .iter()
+        .filter_map(|plan| Some((follows(plan)?, plan.status.as_ref()?.latest_version.clone()?)))
+        .filter(|_| version.is_none())
+        .collect();
+    for channel in channels {
+        let known = resolved.get(&channel);
+        let version = version.or(known.map(String::as_str)).unwrap_or(VERSION);
+        assumed.push(format!(
+            "the channel {channel} gives {version} (change it with --version, ask the channel with --online)"
+        ));
+    }
+    let fallback = version.unwrap_or(VERSION).to_owned();
+    Ok(Arc::new(move |url| {
+        let version = resolved.get(url).unwrap_or(&fallback);
+        Ok(Offer::one(version.clone()))
+    }))
+}
+
+/// Describes a channel's offer in a few words.
+fn releases(offer: &Offer) -> String {
+    let newest = offer.newest().map_or("nothing", |release| &release.version);
+    match offer.releases.len() {
+        0 | 1 => newest.to_owned(),
+        count => format!("{count} releases; the newest is {newest}"),
+    }
+}
+
+/// Reports Secrets that no file contains.
+pub(super) fn missing_secrets(given: &RehearsalInput, assumed: &mut Vec<String>) {
+    for plan in &given.plans {
+        for name in secrets(&plan.value) {
+            let is_it = |object: &&Value| {
+                let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
+                object["kind"] == "Secret"
+                    && object["metadata"]["name"] == name
+                    && namespace == plan.namespace()
+            };
+            if !given.objects.iter().any(|object| is_it(&object)) {
+                assumed.push(format!("Secret {}/{name} exists and is empty", plan.namespace()));
+            }
+        }
+    }
+}
+
+/// The controller's settings from a `ConfigMap`. The environment of this process is ignored, so that results are
+/// reproducible.
+pub(super) fn settings(
+    flags: &Flags,
+    namespace: &str,
+    initial_cluster: &InitialCluster,
+    assumed: &mut Vec<String>,
+) -> anyhow::Result<Settings> {
+    let known = match initial_cluster {
+        InitialCluster::Snapshot(snapshot) => snapshot.controller.clone(),
+        InitialCluster::Generated { .. } => None,
+    };
+    let (name, data) = defaults::config(flags.config.as_deref())?;
+    let controller = ControllerFlags {
+        name: Some(known.unwrap_or_else(|| CONTROLLER.to_owned())),
+        namespace: Some(namespace.to_owned()),
+        leader_elect: Some(false),
+        ..ControllerFlags::default()
+    };
+    let (settings, notices) = Settings::resolve(controller, &|name| data.get(name).cloned(), "rehearsal")
+        .with_context(|| name.clone())?;
+    for notice in notices {
+        if let Notice::Error(text) = notice {
+            output::note(format_args!("{name}: {text}"));
+        }
+    }
+    if flags.config.is_none() {
+        assumed.push(defaults::told(&settings.jobs));
+    }
+    Ok(settings)
+}

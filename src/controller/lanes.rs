@@ -1,0 +1,216 @@
+//! Limits and orders requests in flight. A node waits for an interactive request. Nothing waits for a background
+//! request, such as the annotation `refit.rs/recorded` of a finished Job. Background requests are half of the requests
+//! of a large roll-out, and would take processor time from the writes that nodes wait for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::rollout::{Key, Lane};
+
+/// More requests in flight do not speed up small requests; each only takes longer.
+const INTERACTIVE: usize = 16;
+const BACKGROUND: usize = 4;
+/// Requests to channels and registries, which may hang.
+const OUTSIDE: usize = 32;
+/// The API server has room if no interactive request was in flight for this time. In a large roll-out there is one
+/// every few milliseconds.
+const QUIET: Duration = Duration::from_millis(500);
+/// Otherwise one background request starts per interval, so that none starves: a thousand of them wait 100 s at most,
+/// and use a twentieth of the capacity of a small API server.
+const TRICKLE: Duration = Duration::from_millis(100);
+
+/// The requests in flight, and the waiting background requests.
+#[derive(Debug, Default)]
+pub struct Lanes {
+    under_way: [usize; 3],
+    /// When an interactive request last began or ended.
+    interactive: Option<Instant>,
+    /// When a background request last began.
+    background: Option<Instant>,
+    /// Since when each background request has waited.
+    waiting: BTreeMap<Key, Instant>,
+}
+
+impl Lanes {
+    pub fn begin(&mut self, lane: Lane, now: Instant) {
+        self.under_way[lane as usize] += 1;
+        self.note(lane, now);
+        if lane == Lane::Background {
+            self.background = Some(now);
+        }
+    }
+
+    pub fn end(&mut self, lane: Lane, now: Instant) {
+        let count = &mut self.under_way[lane as usize];
+        *count = count.saturating_sub(1);
+        self.note(lane, now);
+    }
+
+    fn note(&mut self, lane: Lane, now: Instant) {
+        if lane == Lane::Interactive {
+            self.interactive = Some(now);
+        }
+    }
+
+    /// Whether a request of this lane may start now.
+    pub fn has_place(&self, lane: Lane, now: Instant) -> bool {
+        let count = self.under_way[lane as usize];
+        match lane {
+            Lane::Interactive => count < INTERACTIVE,
+            Lane::External => count < OUTSIDE,
+            Lane::Background => count < BACKGROUND && self.background_from().is_none_or(|from| from <= now),
+        }
+    }
+
+    /// When the next background request may start; `None` if at any time.
+    fn background_from(&self) -> Option<Instant> {
+        let trickle = self.background? + TRICKLE;
+        let quiet = self.interactive? + QUIET;
+        let busy = self.under_way[Lane::Interactive as usize] > 0;
+        Some(if busy { trickle } else { trickle.min(quiet) })
+    }
+
+    /// Orders ready background requests by waiting time, so that each gets its turn whatever arrives later.
+    pub fn queue<T>(&mut self, mut ready: Vec<(Key, T)>, now: Instant) -> Vec<(Key, T)> {
+        let before = std::mem::take(&mut self.waiting);
+        for (key, _) in &ready {
+            let since = before.get(key).copied().unwrap_or(now);
+            self.waiting.insert(key.clone(), since);
+        }
+        ready.sort_by_key(|(key, _)| self.waiting.get(key).copied());
+        ready
+    }
+
+    /// A waiting background request has started.
+    pub fn dequeue(&mut self, key: &Key) {
+        self.waiting.remove(key);
+    }
+
+    /// When a waiting background request may start, unless the end of a request allows it earlier.
+    pub fn requeue_at(&self) -> Option<Instant> {
+        let free = self.under_way[Lane::Background as usize] < BACKGROUND;
+        (free && !self.waiting.is_empty())
+            .then(|| self.background_from())
+            .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::Job(name.into())
+    }
+
+    fn begins(lanes: &mut Lanes, lane: Lane, now: Instant) -> bool {
+        let begins = lanes.has_place(lane, now);
+        if begins {
+            lanes.begin(lane, now);
+        }
+        begins
+    }
+
+    fn count(lanes: &mut Lanes, lane: Lane, now: Instant) -> usize {
+        (0..100).take_while(|_| begins(lanes, lane, now)).count()
+    }
+
+    #[test]
+    fn an_api_server_that_nothing_else_is_asked_of_has_room_for_background_requests() {
+        let (mut lanes, now) = (Lanes::default(), Instant::now());
+        assert_eq!(count(&mut lanes, Lane::Background, now), BACKGROUND);
+    }
+
+    #[test]
+    fn background_requests_take_no_place_from_interactive_ones_nor_outside_ones_from_either() {
+        let (mut lanes, now) = (Lanes::default(), Instant::now());
+        assert_eq!(count(&mut lanes, Lane::External, now), OUTSIDE);
+        assert_eq!(count(&mut lanes, Lane::Background, now), BACKGROUND);
+        assert_eq!(count(&mut lanes, Lane::Interactive, now), INTERACTIVE);
+    }
+
+    #[test]
+    fn while_interactive_requests_come_and_go_one_background_request_begins_in_each_interval() {
+        let (mut lanes, start) = (Lanes::default(), Instant::now());
+        let mut begun = Vec::new();
+        for millis in (0..2_000).step_by(10) {
+            let now = start + Duration::from_millis(millis);
+            lanes.begin(Lane::Interactive, now);
+            if begins(&mut lanes, Lane::Background, now) {
+                begun.push(millis);
+                lanes.end(Lane::Background, now);
+            }
+            lanes.end(Lane::Interactive, now);
+        }
+        assert_eq!(begun, (0..2_000).step_by(100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_interactive_request_that_hangs_does_not_stop_background_requests() {
+        let (mut lanes, start) = (Lanes::default(), Instant::now());
+        lanes.begin(Lane::Interactive, start);
+        let minute = (0..60_000).step_by(50).filter(|millis| {
+            let now = start + Duration::from_millis(*millis);
+            let begins = begins(&mut lanes, Lane::Background, now);
+            if begins {
+                lanes.end(Lane::Background, now);
+            }
+            begins
+        });
+        assert_eq!(minute.count(), 600);
+    }
+
+    #[test]
+    fn half_a_second_after_the_last_interactive_request_there_is_room() {
+        let (mut lanes, start) = (Lanes::default(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        lanes.begin(Lane::Interactive, at(0));
+        lanes.end(Lane::Interactive, at(20));
+        assert_eq!(count(&mut lanes, Lane::Background, at(20)), 1);
+        assert_eq!(count(&mut lanes, Lane::Background, at(519)), 1, "its turn");
+        lanes.end(Lane::Background, at(519));
+        lanes.end(Lane::Background, at(519));
+        assert_eq!(count(&mut lanes, Lane::Background, at(520)), BACKGROUND);
+    }
+
+    #[test]
+    fn the_background_request_that_waits_longest_is_next_whatever_comes_later() {
+        let (mut lanes, start) = (Lanes::default(), Instant::now());
+        lanes.begin(Lane::Interactive, start);
+        let at = |round: u64| start + TRICKLE * u32::try_from(round).unwrap();
+        let mut begun = Vec::new();
+        for round in 0..10 {
+            // Two more arrive in each round, and sort before all that wait.
+            let waiting = (0..=2 * round + 1).rev().filter(|n| !begun.contains(n));
+            let ready = waiting.map(|n| (key(&format!("{n:03}")), n)).collect();
+            let queue = lanes.queue(ready, at(round));
+            let (key, first) = queue.into_iter().next().unwrap();
+            assert!(begins(&mut lanes, Lane::Background, at(round)));
+            lanes.dequeue(&key);
+            lanes.end(Lane::Background, at(round));
+            begun.push(first);
+        }
+        // Requests that arrived together may start in any order.
+        assert!(
+            begun
+                .iter()
+                .enumerate()
+                .all(|(turn, n)| n.abs_diff(turn as u64) <= 1),
+            "{begun:?}"
+        );
+    }
+
+    #[test]
+    fn the_engine_wakes_when_the_next_background_request_may_begin() {
+        let (mut lanes, start) = (Lanes::default(), Instant::now());
+        lanes.begin(Lane::Interactive, start);
+        lanes.begin(Lane::Background, start);
+        assert_eq!(lanes.requeue_at(), None, "none waits");
+        lanes.queue(vec![(key("a"), ())], start);
+        assert_eq!(lanes.requeue_at(), Some(start + TRICKLE));
+        lanes.dequeue(&key("a"));
+        assert_eq!(lanes.requeue_at(), None);
+    }
+}

@@ -1,0 +1,33 @@
+//! Whether the loop makes progress. A process whose loop is stuck must not keep the Lease: it would renew for hours while
+//! nobody works.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Since when the loop computes; absent while it waits.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<Mutex<Option<Instant>>>);
+
+impl Progress {
+    /// The loop waits for something to do.
+    pub fn idle(&self) {
+        self.set(None);
+    }
+
+    /// The loop has something to do.
+    pub fn busy(&self) {
+        self.set(Some(Instant::now()));
+    }
+
+    fn set(&self, since: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+
+    /// How long the loop has not waited.
+    pub(super) fn stuck_for(&self) -> Duration {
+        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}

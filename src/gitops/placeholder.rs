@@ -1,0 +1,173 @@
+//! Placeholders: values that another program, or a person, replaces before a file reaches a cluster.
+
+use super::Source;
+use super::yaml::Entry;
+use crate::version::quoted;
+
+/// What replaces the text, if it is or contains a placeholder.
+pub fn syntax(text: &str) -> Option<&'static str> {
+    program_syntax(text).or_else(|| is_to_do(text).then_some("a word that a person has to replace"))
+}
+
+/// Whether a program replaces the text, or a part of it.
+pub fn is_placeholder(text: &str) -> bool {
+    program_syntax(text).is_some()
+}
+
+/// The program that replaces the text.
+pub fn program_syntax(text: &str) -> Option<&'static str> {
+    let between = |open: &str, close: &str| {
+        text.split_once(open)
+            .is_some_and(|(_, rest)| rest.contains(close))
+    };
+    let text = text.trim();
+    Some(match text {
+        _ if between("{{", "}}") => "a template expression, as of Helm or Jinja",
+        _ if text.contains("{%") || text.contains("{#") => "a statement of a Jinja template",
+        _ if between("${", "}") => "a variable, as Flux and envsubst replace it",
+        _ if between("$(", ")") => "a variable, as Kustomize and Make replace it",
+        _ if between("$[", "]") => "a variable, as Azure Pipelines replaces it",
+        _ if has_variable(text) => "a variable, as a shell replaces it",
+        _ if between("<path:", ">") => "a path of argocd-vault-plugin",
+        _ if between("<%", "%>") => "an expression of an ERB template",
+        _ if between("<", ">") => "a placeholder in angle brackets",
+        _ if between("[[", "]]") => "a template expression in double brackets",
+        _ if between("((", "))") => "a variable, as Concourse and BOSH replace it",
+        _ if between("#{", "}") => "a token that a release pipeline replaces",
+        _ if between("%{", "}") => "a variable, as Terraform and Puppet replace it",
+        _ if between("(@", "@)") || text.starts_with("#@") => "an expression of ytt",
+        _ if text.starts_with("ENC[") => "a value that SOPS has encrypted",
+        _ if text.contains("std.extVar") || text.contains("std.native") => "an expression of Jsonnet",
+        _ if is_enclosed(text, "@") => "a variable between at signs, as CMake and Maven replace it",
+        _ if is_enclosed(text, "%") => "a variable between percent signs",
+        _ if is_enclosed(text, "__") => "a placeholder between underscores",
+        _ if text.starts_with("ref+") || text.starts_with("vault:") || text.starts_with("op://") => {
+            "a reference to a store of secrets"
+        }
+        _ => return None,
+    })
+}
+
+/// The comment after a value that makes a tool replace it, and the tool. YAML ignores the comment, so the value may
+/// look empty.
+pub fn in_comment(source: &Source, entry: &Entry) -> Option<(String, &'static str)> {
+    let value = &entry.value;
+    let is_absent = value.is_null() && value.span.is_empty();
+    let at = match &value.alias {
+        Some(alias) => alias.end,
+        None if is_absent || entry.merged => entry.key.span.end,
+        None => value.span.end,
+    };
+    let line = source.line_of(at.saturating_sub(1));
+    let rest = source.text.get(at..line.end)?;
+    let rest = rest.trim_start_matches([':', ' ', '\t', ',']);
+    let comment = rest.starts_with('#').then(|| rest.trim())?;
+    Some((quoted(comment), comment_syntax(comment)?))
+}
+
+fn comment_syntax(comment: &str) -> Option<&'static str> {
+    match comment {
+        _ if comment.starts_with("#@") => Some("an expression of ytt"),
+        _ if comment.starts_with("#{") => Some("a token that a release pipeline replaces"),
+        _ => None,
+    }
+}
+
+/// Whether the text has a variable such as `$VERSION`; a lone `$` is none.
+fn has_variable(text: &str) -> bool {
+    text.split('$')
+        .skip(1)
+        .any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+}
+
+/// Whether the text contains a name between two signs, such as `@NAME@`.
+fn is_enclosed(text: &str, sign: &str) -> bool {
+    let is_name = |name: &&str| {
+        name.len() > 1
+            && name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+    };
+    let count = text.matches(sign).count();
+    // The last piece has no closing sign. `%20x%20` in a URL is not a placeholder: it begins with a digit.
+    let mut names = text.split(sign).skip(1).take(count.saturating_sub(1));
+    names.any(|name| is_name(&name) && (sign == "@" || !name.contains(|c: char| c.is_ascii_lowercase())))
+}
+
+fn is_to_do(text: &str) -> bool {
+    let upper = text.to_ascii_uppercase();
+    let marks = [
+        "REPLACE",
+        "CHANGEME",
+        "CHANGE_ME",
+        "CHANGE-ME",
+        "PLACEHOLDER",
+        "FIXME",
+        "TODO",
+    ];
+    marks.iter().any(|mark| upper.contains(mark)) || matches!(upper.as_str(), "TBD" | "XXX" | "VERSION")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_program_fills_in_is_known_in_every_syntax() {
+        for text in [
+            "${VERSION}",
+            "v${K3S_VERSION:=1.33.4}+k3s1",
+            "$UPGRADEVERSION",
+            "$(VAR)",
+            "$(var.version)",
+            "$[variables.version]",
+            "{{ .Values.version }}",
+            "{{k3s_install_version|default('v1.23.5+k3s1')}}",
+            "{% raw %}v1{% endraw %}",
+            "<new_version>",
+            "<path:secret/data/k3s#version>",
+            "<%= version %>",
+            "[[ .version ]]",
+            "((k3s_version))",
+            "#{K3S_VERSION}#",
+            "%{version}",
+            "#@ data.values.version",
+            "(@= data.values.version @)",
+            "ENC[AES256_GCM,data:AA==,type:str]",
+            "std.extVar('version')",
+            "@VAR@",
+            "@project.version@",
+            "%VERSION%",
+            "__VERSION__",
+            "v1.33.__PATCH__",
+            "ref+vault://secret/k3s#/version",
+            "REPLACE_ME",
+            "TODO",
+            "changeme",
+            "v1.0.0-PLACEHOLDER",
+        ] {
+            assert!(syntax(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn versions_and_channels_are_no_placeholders() {
+        for text in [
+            "v1.33.4+k3s1",
+            "1.2.3-alpine_3",
+            "2026-08-01",
+            "latest",
+            "focal",
+            "",
+            "$",
+            "5$",
+            "https://user:p%40ss%20word@update.k3s.io/v1-release/channels/stable",
+            "https://update.k3s.io/v1-release/channels#v1%2E33%2E4",
+            "github://k3s-io/k3s",
+            "oci://docker.io/rancher/k3s-upgrade",
+        ] {
+            assert_eq!(syntax(text), None, "{text}");
+        }
+    }
+}

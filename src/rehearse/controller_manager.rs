@@ -1,0 +1,14 @@
+//! The controllers of the cluster: Jobs, ReplicaSets, `StatefulSets`, disruption budgets, nodes, CRDs and the garbage
+//! collector. Each reconciles one object after a change that concerns it.
+
+pub(super) mod backoff;
+pub(super) mod budget;
+mod garbage_collector;
+mod job;
+mod job_pods;
+mod job_status;
+mod node;
+pub(super) mod replica_set;
+mod stateful_set;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Creates and deletes the pods of a Job.
+
+use std::sync::Arc;
+
+use super::job::{Spec, active};
+use super::job_status::PodCounts;
+use crate::rehearse::json::{Value, json};
+use crate::rehearse::resources::Kind;
+use crate::rehearse::state::State;
+use crate::rehearse::store::{Key, Object};
+use crate::rehearse::strategy::TRACKING;
+use crate::rehearse::work_queue::Work;
+
+impl State {
+    /// Creates missing pods, and deletes surplus ones.
+    pub(super) fn manage(
+        &mut self,
+        key: &Key,
+        job: &Object,
+        spec: &Spec,
+        count: &mut PodCounts,
+        pods: &[Arc<Object>],
+    ) {
+        let wanted = spec.parallelism.min(spec.completions - count.succeeded).max(0);
+        let surplus = usize::try_from(count.active - wanted).unwrap_or_default();
+        if surplus > 0 {
+            // The pods that have progressed least are deleted first.
+            let mut active = active(pods);
+            active.sort_by_key(|pod| (pod.text("/status/phase") != "Pending", pod.version));
+            active.truncate(surplus);
+            count.terminating += i64::try_from(surplus).unwrap_or_default();
+            count.active = wanted;
+            self.delete_pods(&active);
+            return;
+        }
+        let there = count.active
+            + if spec.only_failed_are_replaced {
+                count.terminating
+            } else {
+                0
+            };
+        if there >= wanted {
+            return;
+        }
+        if let Some(until) = self.backoffs.until(job.uid()).filter(|until| *until > self.now()) {
+            self.work_queue.add(until, Work::SyncJob(key.clone()));
+            return;
+        }
+        for _ in there..wanted {
+            match self.create(Kind::Pod, &key.namespace, pod(job), false) {
+                Ok(_) => count.active += 1,
+                Err(status_error) => {
+                    tracing::warn!(
+                        job = &*key.name,
+                        why = status_error.message,
+                        "a pod cannot be made"
+                    );
+                    self.enqueue_after(jiff::SignedDuration::from_secs(1), Work::SyncJob(key.clone()));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A pod that shares the spec of its template in memory.
+pub(super) fn pod_of(metadata: Value, spec: &Value) -> Value {
+    let mut pod = json!({ "apiVersion": "v1", "kind": "Pod" });
+    pod["metadata"] = metadata;
+    pod["spec"] = spec.clone();
+    pod
+}
+
+/// A pod of the Job.
+fn pod(job: &Object) -> Value {
+    let template = &job.value["spec"]["template"];
+    let mut metadata = template["metadata"].clone();
+    metadata["generateName"] = format!("{}-", job.meta("name")).into();
+    metadata["finalizers"] = json!([TRACKING]);
+    metadata["ownerReferences"] = json!([{
+        "apiVersion": "batch/v1", "kind": "Job", "name": job.meta("name"), "uid": job.uid(),
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    pod_of(metadata, &template["spec"])
+}

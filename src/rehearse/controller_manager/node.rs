@@ -1,0 +1,198 @@
+//! The controllers of nodes and of CRDs: taints from conditions, eviction by taints, garbage collection of pods on
+//! deleted nodes, and serving of a CRD.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Taint, Toleration};
+use serde::Deserialize as _;
+
+use crate::rehearse::delete::DeleteOptions;
+use crate::rehearse::json::{Value, json};
+use crate::rehearse::pod_lifecycle::tolerates;
+use crate::rehearse::work_queue::Work;
+
+use crate::rehearse::resources::Kind;
+use crate::rehearse::state::{State, has_ended, seconds};
+use crate::rehearse::store::{Key, Object};
+use crate::rehearse::write::WriteTarget;
+
+/// Taints derived from the spec and the conditions of a node.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const OWN_TAINTS: [&str; 3] = [UNSCHEDULABLE, NOT_READY, UNREACHABLE];
+
+impl State {
+    /// Updates the derived taints of a node.
+    pub(in crate::rehearse) fn sync_taints(&mut self, name: &str) {
+        let key = Key::new("", name);
+        let Some(node) = self.store.get(Kind::Node, &key) else {
+            return;
+        };
+        let known = node.value["spec"]["taints"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let ready = node.value["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|one| one["type"] == "Ready")
+            .and_then(|one| one["status"].as_str());
+        let mut wanted: Vec<(&str, &str)> = Vec::new();
+        if node.value["spec"]["unschedulable"] == true {
+            wanted.push((UNSCHEDULABLE, "NoSchedule"));
+        }
+        match ready {
+            Some("True") => {}
+            Some("Unknown") => wanted.extend([(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]),
+            Some(_) | None => wanted.extend([(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]),
+        }
+        let is =
+            |taint: &Value, (key, effect): (&str, &str)| taint["key"] == key && taint["effect"] == effect;
+        let mut taints = known.clone();
+        taints.retain(|taint| {
+            let own = taint["key"].as_str().is_some_and(|key| OWN_TAINTS.contains(&key));
+            !own || wanted.iter().any(|one| is(taint, *one))
+        });
+        let now = seconds(self.now());
+        for one in wanted {
+            if !taints.iter().any(|taint| is(taint, one)) {
+                taints.push(json!({ "key": one.0, "effect": one.1, "timeAdded": now }));
+            }
+        }
+        if taints == known {
+            return;
+        }
+        let _ = self.update(Kind::Node, &key, WriteTarget::Whole, false, |old| {
+            let mut new = old.clone();
+            if taints.is_empty() {
+                if let Some(spec) = new["spec"].as_object_mut() {
+                    spec.remove("taints");
+                }
+            } else {
+                new["spec"]["taints"] = taints.into();
+            }
+            Ok(new)
+        });
+        self.enqueue(Work::EvictTaintedPods(name.to_owned()));
+    }
+
+    /// Deletes pods of a node that do not tolerate its taints, or no longer (`pkg/controller/tainteviction`).
+    pub(in crate::rehearse) fn evict_tainted_pods(&mut self, name: &str) {
+        let Some(node) = self.store.get(Kind::Node, &Key::new("", name)) else {
+            return;
+        };
+        let mut taints = Vec::<Taint>::deserialize(&node.value["spec"]["taints"]).unwrap_or_default();
+        taints.retain(|taint| taint.effect == "NoExecute");
+        if taints.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let pods: Vec<Arc<Object>> = self.store.pods_on(name).cloned().collect();
+        for pod in pods
+            .iter()
+            .filter(|pod| !pod.is_being_deleted() && !has_ended(pod))
+        {
+            match eviction_time(pod, &taints) {
+                Some(at) if at <= now => {
+                    let message = "Taint manager: deleting due to NoExecute taint";
+                    self.add_disruption_target(&pod.key(), "DeletionByTaintManager", message, None);
+                    let _ = self.delete(Kind::Pod, &pod.key(), &DeleteOptions::default());
+                }
+                Some(at) => self.work_queue.add(at, Work::EvictTaintedPods(name.to_owned())),
+                None => {}
+            }
+        }
+    }
+
+    /// Deletes the pods of a deleted node (`pkg/controller/podgc`).
+    pub(in crate::rehearse) fn delete_orphaned_pods(&mut self, name: &str) {
+        if self.store.get(Kind::Node, &Key::new("", name)).is_some() {
+            return;
+        }
+        let pods: Vec<Arc<Object>> = self.store.pods_on(name).cloned().collect();
+        for pod in pods {
+            let message = "PodGC: node no longer exists";
+            let phase = (!has_ended(&pod)).then_some("Failed");
+            self.add_disruption_target(&pod.key(), "DeletionByPodGC", message, phase);
+            let at_once = DeleteOptions {
+                grace: Some(0),
+                ..DeleteOptions::default()
+            };
+            let _ = self.delete(Kind::Pod, &pod.key(), &at_once);
+        }
+    }
+
+    /// Sets the condition `DisruptionTarget` of a pod.
+    fn add_disruption_target(&mut self, key: &Key, reason: &str, message: &str, phase: Option<&str>) {
+        let now = seconds(self.now());
+        let _ = self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
+            let mut new = old.clone();
+            let mut conditions = new["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            conditions.retain(|condition| condition["type"] != "DisruptionTarget");
+            conditions.push(json!({
+                "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message,
+                "lastProbeTime": null, "lastTransitionTime": now,
+            }));
+            new["status"]["conditions"] = conditions.into();
+            if let Some(phase) = phase {
+                new["status"]["phase"] = phase.into();
+            }
+            Ok(new)
+        });
+    }
+
+    /// Starts serving a CRD.
+    pub(in crate::rehearse) fn establish_definition(&mut self, key: &Key) {
+        let now = seconds(self.now());
+        let _ = self.update(Kind::Definition, key, WriteTarget::Status, false, |old| {
+            let mut new = old.clone();
+            if old["status"]["conditions"].is_array() {
+                return Ok(new);
+            }
+            let condition = |type_: &str, reason: &str, message: &str| {
+                json!({
+                    "type": type_, "status": "True", "reason": reason, "message": message,
+                    "lastTransitionTime": now,
+                })
+            };
+            new["status"] = json!({
+                "acceptedNames": old["spec"]["names"],
+                "storedVersions": ["v1"],
+                "conditions": [
+                    condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+                    condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+                ],
+            });
+            Ok(new)
+        });
+    }
+}
+
+/// The time when these taints evict a pod; `None` if it tolerates them for good.
+fn eviction_time(pod: &Object, taints: &[Taint]) -> Option<Timestamp> {
+    let tolerations = &pod.value["spec"]["tolerations"];
+    let tolerations = Vec::<Toleration>::deserialize(tolerations).unwrap_or_default();
+    let ends = taints.iter().filter_map(|taint| {
+        let since = taint
+            .time_added
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        let bearing = tolerations.iter().filter(|one| tolerates(one, taint));
+        // Of several matching tolerations, the shortest `tolerationSeconds` counts.
+        match bearing
+            .map(|one| one.toleration_seconds)
+            .min_by_key(|seconds| seconds.unwrap_or(i64::MAX))
+        {
+            None => Some(since),
+            Some(None) => None,
+            Some(Some(seconds)) => since.checked_add(SignedDuration::from_secs(seconds.max(0))).ok(),
+        }
+    });
+    ends.min()
+}

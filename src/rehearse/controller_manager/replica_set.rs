@@ -1,0 +1,120 @@
+//! ReplicaSets: a pod that is being deleted is replaced at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::job::active;
+use super::job_pods::pod_of;
+use crate::rehearse::json::json;
+use crate::rehearse::resources::Kind;
+use crate::rehearse::server::evict::is_ready;
+use crate::rehearse::state::{State, has_ended};
+use crate::rehearse::store::{Change, Key, Object};
+use crate::rehearse::write::WriteTarget;
+
+impl State {
+    pub(in crate::rehearse) fn sync_replica_set(&mut self, key: &Key) {
+        let Some(set) = self.store.get(Kind::ReplicaSet, key).cloned() else {
+            return;
+        };
+        if set.is_being_deleted() {
+            return;
+        }
+        let pods = self.replicas.of(set.uid());
+        let wanted = set.value["spec"]["replicas"].as_u64().unwrap_or(1);
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let status = json!({
+            "replicas": pods.active, "readyReplicas": pods.ready, "availableReplicas": pods.ready,
+            "fullyLabeledReplicas": pods.active, "observedGeneration": set.value["metadata"]["generation"],
+        });
+        let _ = self.update(Kind::ReplicaSet, key, WriteTarget::Status, false, |old| {
+            let mut new = old.clone();
+            new["status"] = status;
+            Ok(new)
+        });
+        if pods.active > wanted {
+            let mut active = self.active_pods(set.uid());
+            // Deleted first: pods without a node, then unready pods, then the youngest.
+            active.sort_by_key(|pod| {
+                let bound = crate::rehearse::state::is_bound(pod);
+                (
+                    bound,
+                    is_ready(pod),
+                    std::cmp::Reverse(pod.meta("creationTimestamp").to_owned()),
+                )
+            });
+            active.truncate(active.len() - wanted);
+            self.delete_pods(&active);
+            return;
+        }
+        let template = &set.value["spec"]["template"];
+        let mut metadata = template["metadata"].clone();
+        metadata["generateName"] = format!("{}-", set.meta("name")).into();
+        metadata["ownerReferences"] = json!([{
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.meta("name"), "uid": set.uid(),
+            "controller": true, "blockOwnerDeletion": true,
+        }]);
+        let pod = pod_of(metadata, &template["spec"]);
+        for _ in pods.active..wanted {
+            if let Err(status_error) = self.create(Kind::Pod, &key.namespace, pod.clone(), false) {
+                tracing::warn!(
+                    set = &*key.name,
+                    why = status_error.message,
+                    "a pod cannot be made"
+                );
+                return;
+            }
+        }
+    }
+
+    fn active_pods(&self, set: &str) -> Vec<Arc<Object>> {
+        let owned = self.store.owned_by(set).filter(|(kind, _)| *kind == Kind::Pod);
+        let pods: Vec<_> = owned
+            .filter_map(|(kind, key)| self.store.get(*kind, key).cloned())
+            .collect();
+        active(&pods)
+    }
+}
+
+/// How many pods each controller has. The counts are kept, not taken anew, as those of [`Budgets`](super::budget::Budgets).
+#[derive(Debug, Default)]
+pub(in crate::rehearse) struct Replicas(HashMap<String, PodCounts>);
+
+/// Pods of one controller that have not ended and are not being deleted.
+#[derive(Clone, Copy, Debug, Default)]
+struct PodCounts {
+    active: usize,
+    ready: usize,
+}
+
+impl Replicas {
+    /// Counts a changed pod.
+    pub(in crate::rehearse) fn apply(&mut self, change: &Change) {
+        let counted = |pod: &Object| !has_ended(pod) && !pod.is_being_deleted();
+        if let Some(old) = change.old.as_ref().filter(|pod| counted(pod))
+            && let Some(counts) = old.controller().and_then(|uid| self.0.get_mut(uid))
+        {
+            counts.active -= 1;
+            counts.ready -= usize::from(is_ready(old));
+        }
+        let new = &change.new;
+        if !change.gone
+            && counted(new)
+            && let Some(uid) = new.controller()
+        {
+            let counts = self.0.entry(uid.to_owned()).or_default();
+            counts.active += 1;
+            counts.ready += usize::from(is_ready(new));
+        }
+        // A controller that has no pods is forgotten: there are as many Jobs as nodes.
+        if let Some(uid) = new.controller()
+            && self.0.get(uid).is_some_and(|counts| counts.active == 0)
+        {
+            self.0.remove(uid);
+        }
+    }
+
+    fn of(&self, controller: &str) -> PodCounts {
+        self.0.get(controller).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,72 @@
+//! `StatefulSets`: a pod is created again under its name once it is gone. Volumes are not simulated.
+
+use super::job_pods::pod_of;
+use crate::rehearse::json::{Value, json};
+use crate::rehearse::resources::Kind;
+use crate::rehearse::server::evict::is_ready;
+use crate::rehearse::state::State;
+use crate::rehearse::store::{Key, Object};
+use crate::rehearse::write::WriteTarget;
+
+impl State {
+    pub(in crate::rehearse) fn sync_stateful_set(&mut self, key: &Key) {
+        let Some(set) = self.store.get(Kind::StatefulSet, key).cloned() else {
+            return;
+        };
+        if set.is_being_deleted() {
+            return;
+        }
+        let wanted = set.value["spec"]["replicas"].as_u64().unwrap_or(1);
+        let in_turn = set.text("/spec/podManagementPolicy") != "Parallel";
+        let (mut there, mut ready, mut missing) = (0_u64, 0_u64, Vec::new());
+        for number in 0..wanted {
+            let name = Key::new(&key.namespace, &format!("{}-{number}", key.name));
+            let stands = if let Some(pod) = self.store.get(Kind::Pod, &name) {
+                there += 1;
+                ready += u64::from(is_ready(pod) && !pod.is_being_deleted());
+                is_ready(pod)
+            } else {
+                missing.push(number);
+                false
+            };
+            // With `OrderedReady`, the next pod waits until this one is Ready.
+            if in_turn && !stands {
+                break;
+            }
+        }
+        let status = json!({
+            "replicas": there, "readyReplicas": ready, "availableReplicas": ready,
+            "observedGeneration": set.value["metadata"]["generation"],
+        });
+        let _ = self.update(Kind::StatefulSet, key, WriteTarget::Status, false, |old| {
+            let mut new = old.clone();
+            new["status"] = status;
+            Ok(new)
+        });
+        for number in missing {
+            let made = self.create(Kind::Pod, &key.namespace, pod(&set, number), false);
+            if let Err(status_error) = made {
+                tracing::warn!(
+                    set = &*key.name,
+                    why = status_error.message,
+                    "a pod cannot be made"
+                );
+                return;
+            }
+        }
+    }
+}
+
+fn pod(set: &Object, number: u64) -> Value {
+    let template = &set.value["spec"]["template"];
+    let name = format!("{}-{number}", set.meta("name"));
+    let mut metadata = template["metadata"].clone();
+    metadata["name"] = name.clone().into();
+    metadata["labels"]["statefulset.kubernetes.io/pod-name"] = name.into();
+    metadata["labels"]["apps.kubernetes.io/pod-index"] = number.to_string().into();
+    metadata["ownerReferences"] = json!([{
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set.meta("name"), "uid": set.uid(),
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    pod_of(metadata, &template["spec"])
+}

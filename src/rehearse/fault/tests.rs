@@ -1,0 +1,147 @@
+//! How requests are parsed, and which of them rules apply to.
+
+use http::Method;
+
+use super::{ApiRequest, Effect, Moment, Rule, Rules};
+
+fn api_request(method: &Method, uri: &str) -> String {
+    let api_request = ApiRequest::of(method, &uri.parse().unwrap());
+    let ApiRequest {
+        verb,
+        group,
+        resource,
+        namespace,
+        name,
+    } = api_request;
+    format!("{verb} {group}/{resource} {namespace}/{name}")
+}
+
+#[test]
+fn a_request_is_parsed_as_the_api_server_parses_it() {
+    let read = [
+        (Method::GET, "/api/v1/nodes", "list /nodes /"),
+        (
+            Method::GET,
+            "/api/v1/nodes?limit=500&resourceVersion=0",
+            "list /nodes /",
+        ),
+        (
+            Method::GET,
+            "/api/v1/nodes?allowWatchBookmarks=true&watch=true",
+            "watch /nodes /",
+        ),
+        (Method::GET, "/api/v1/nodes/a.b", "get /nodes /a.b"),
+        (
+            Method::PATCH,
+            "/api/v1/nodes/a/status?fieldManager=x",
+            "patch /nodes/status /a",
+        ),
+        (
+            Method::POST,
+            "/apis/batch/v1/namespaces/n/jobs?",
+            "create batch/jobs n/",
+        ),
+        (
+            Method::DELETE,
+            "/apis/batch/v1/namespaces/n/jobs/j",
+            "delete batch/jobs n/j",
+        ),
+        (
+            Method::DELETE,
+            "/apis/batch/v1/namespaces/n/jobs",
+            "deletecollection batch/jobs n/",
+        ),
+        (
+            Method::PUT,
+            "/apis/coordination.k8s.io/v1/namespaces/n/leases/l",
+            "update coordination.k8s.io/leases n/l",
+        ),
+        (
+            Method::POST,
+            "/api/v1/namespaces/n/pods/p/eviction",
+            "create /pods/eviction n/p",
+        ),
+        (Method::GET, "/api/v1/namespaces/n", "get /namespaces /n"),
+        (
+            Method::PUT,
+            "/api/v1/namespaces/n/finalize",
+            "update /namespaces/finalize /n",
+        ),
+        (
+            Method::GET,
+            "/apis/upgrade.cattle.io/v1/plans",
+            "list upgrade.cattle.io/plans /",
+        ),
+        (Method::GET, "/readyz", "get / /"),
+        (Method::GET, "/apis", "get / /"),
+        (Method::GET, "/apis/batch/v1", "get batch/ /"),
+    ];
+    for (method, uri, expected) in read {
+        assert_eq!(api_request(&method, uri), expected, "{method} {uri}");
+    }
+}
+
+#[test]
+fn leases_events_and_access_reviews_are_no_writes() {
+    let is_write = |method: &Method, uri: &str| ApiRequest::of(method, &uri.parse().unwrap()).is_write();
+    assert!(is_write(&Method::POST, "/apis/batch/v1/namespaces/n/jobs"));
+    assert!(is_write(&Method::PATCH, "/api/v1/nodes/a"));
+    assert!(!is_write(&Method::GET, "/api/v1/nodes/a"));
+    assert!(!is_write(
+        &Method::PUT,
+        "/apis/coordination.k8s.io/v1/namespaces/n/leases/l"
+    ));
+    assert!(!is_write(&Method::POST, "/api/v1/namespaces/n/events"));
+    assert!(!is_write(
+        &Method::POST,
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    ));
+}
+
+/// The numbers of those of 60 writes that a rule has an effect on.
+fn effects(seed: u64, rule: Rule) -> Vec<u64> {
+    let mut rules = Rules::new(seed);
+    rules.add(rule);
+    let request = ApiRequest::of(&Method::PATCH, &"/api/v1/nodes/a".parse().unwrap());
+    (1..=60).filter(|_| rules.effect_on(&request).is_some()).collect()
+}
+
+#[test]
+fn a_rule_applies_to_the_requests_that_it_counts() {
+    assert_eq!(effects(0, Rule::write().nth(3).answer(500)), [3]);
+    assert_eq!(
+        effects(0, Rule::on("patch", "nodes").every(20).answer(500)),
+        [20, 40, 60]
+    );
+    assert_eq!(
+        effects(0, Rule::on("*", "*").after(4).times(2).overtake()),
+        [5, 6]
+    );
+    assert_eq!(effects(0, Rule::write().named("a").once().answer(500)), [1]);
+    assert_eq!(effects(0, Rule::write().named("b").answer(500)), [0; 0]);
+    assert_eq!(effects(0, Rule::on("create", "nodes").answer(500)), [0; 0]);
+}
+
+#[test]
+fn the_seed_determines_chance() {
+    let one = effects(1, Rule::write().chance(0.3).answer(500));
+    assert_eq!(one, effects(1, Rule::write().chance(0.3).answer(500)));
+    assert_ne!(one, effects(2, Rule::write().chance(0.3).answer(500)));
+    assert!((8..=30).contains(&one.len()), "{one:?} of 60 at 30 %");
+}
+
+#[test]
+fn the_first_rule_decides_and_the_others_count_along() {
+    let mut rules = Rules::new(0);
+    rules.add(Rule::write().once().answer(500));
+    rules.add(Rule::write().nth(2).kill(Moment::After));
+    let request = ApiRequest::of(&Method::PATCH, &"/api/v1/nodes/a".parse().unwrap());
+    assert_eq!(
+        rules.effect_on(&request),
+        Some(Effect::Answer(Moment::Before, 500))
+    );
+    assert!(rules.is_pending());
+    assert_eq!(rules.effect_on(&request), Some(Effect::Kill(Moment::After)));
+    assert!(!rules.is_pending());
+    assert_eq!(rules.effect_on(&request), None);
+}

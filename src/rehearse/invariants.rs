@@ -1,0 +1,229 @@
+//! The invariants of roll-outs, checked on a journal of all changes of a cluster, in order. Tests fill the journal on the
+//! simulated cluster and on a real control plane. Objects are parsed like the controller does; everything else is computed
+//! independently.
+//!
+//! Only the simulated cluster reports which pod reboots a machine ([`JournalEvent::Reboot`]), so only there the invariants
+//! of reboots are checked. The others hold on both.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::names;
+use crate::kube::objects::Intern;
+use crate::rehearse::Kind;
+use crate::rehearse::journal::{Entry, JournalEvent};
+use crate::rehearse::json::Value;
+use crate::rollout::{JobFacts, NodeFacts, PlanFacts, PodFacts, PodStage};
+
+/// Prefix of the names of controller clients.
+pub const CONTROLLER: &str = "controller";
+/// The name of a node that no Plan selects.
+pub const SPARE: &str = "spare";
+/// The name of users' clients.
+pub const USER: &str = "user";
+
+/// UIDs of a Plan and a node.
+type Place = (String, String);
+/// Name of a Plan and UID of a node.
+type ByName = (String, String);
+/// An error is the broken invariant.
+pub type Checked = Result<(), String>;
+
+#[derive(Default)]
+pub struct Invariants {
+    pub nodes: BTreeMap<String, Node>,
+    pub jobs: BTreeMap<String, JobFacts>,
+    pub plans: BTreeMap<String, PlanFacts>,
+    pub pods: BTreeMap<String, Pod>,
+    /// The shortest `settle.minReady` after a reboot among the Plans.
+    min_ready: SignedDuration,
+    intern: Intern,
+    /// The last run on a node for a Plan.
+    runs: BTreeMap<Place, Run>,
+    succeeded: BTreeSet<(Place, String)>,
+    /// The same by the name of the Plan, because the label has no UID: a run that was in flight when the Plan was
+    /// recreated counts for the new Plan.
+    succeeded_by_name: BTreeSet<(ByName, String)>,
+    /// Jobs whose result has been written to their node.
+    recorded_on_node: BTreeSet<String>,
+    /// The boot in which the last upgrade that requires a reboot succeeded, by Plan name, node and hash.
+    to_leave: BTreeMap<(ByName, String), String>,
+    /// Number of requested reboots since the last upgrade.
+    requested: BTreeMap<(Place, String), u32>,
+    /// Number of reboots by pods.
+    pub reboots: u64,
+    /// Number of started upgrades.
+    pub upgrades: u64,
+    /// A log, one line per entry.
+    log: Vec<String>,
+}
+
+struct Run {
+    hash: String,
+    job_uid: String,
+    /// Whether it may run again: the attempt was recorded, a user requested it, or the Job was lost.
+    again: bool,
+    /// Whether a user has edited the Plan since, so that its failure may be cleared.
+    edited: bool,
+    /// The Job was lost, and only the sentinel proves its success, for a Plan with `reboot`.
+    proven_by_sentinel: bool,
+}
+
+pub struct Node {
+    pub facts: NodeFacts,
+    /// Who made it unschedulable.
+    cordoned_by: Who,
+    fitness: Fitness,
+    /// The previous boots, and when they ended.
+    left: BTreeMap<String, Timestamp>,
+}
+
+impl Node {
+    /// Number of reboots of the machine.
+    pub fn left_boots(&self) -> usize {
+        self.left.len()
+    }
+}
+
+/// Whether a node is Ready and untainted, since when, and how long it was not before.
+#[derive(Clone, Copy, Default)]
+struct Fitness {
+    since: Option<Timestamp>,
+    before: SignedDuration,
+}
+
+/// Longer than the delay of events, so that a controller must have seen it.
+const SEEN: SignedDuration = SignedDuration::from_secs(30);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Nobody,
+    Refit,
+    User,
+}
+
+pub struct Pod {
+    pub facts: PodFacts,
+    /// The container of the last start of its upgrade.
+    container: Option<String>,
+    /// Since when it has been running.
+    upgrading: Option<Timestamp>,
+}
+
+macro_rules! invariant {
+    ($holds:expr, $($why:tt)*) => {
+        if !$holds {
+            return Err(format!($($why)*));
+        }
+    };
+}
+
+mod jobs; // declared here because they need the macro
+mod nodes;
+mod plans;
+mod pods;
+mod reasons;
+
+impl Invariants {
+    /// Requires that a node settles at least so long after a reboot.
+    pub fn with_min_ready(min_ready: SignedDuration) -> Self {
+        Self {
+            min_ready,
+            ..Self::default()
+        }
+    }
+
+    /// Takes the log.
+    pub fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
+    }
+
+    /// Checks an entry of the journal.
+    ///
+    /// # Errors
+    /// The broken invariant.
+    pub fn observe(&mut self, entry: &Entry) -> Checked {
+        let Entry { at, who, what } = entry;
+        let who = if who.starts_with(CONTROLLER) {
+            CONTROLLER
+        } else {
+            who
+        };
+        match what {
+            JournalEvent::Change(kind, change) => {
+                let done = match kind {
+                    Kind::Plan => self.plan(*at, who, change),
+                    Kind::Node => self.node(*at, who, change),
+                    Kind::Job => self.job(*at, who, change),
+                    Kind::Pod => self.pod(*at, change),
+                    Kind::Event if !change.gone => reasons::check_event(&change.new.value),
+                    _ => Ok(()),
+                };
+                done.map_err(|why| format!("{at} {who}: {why}"))
+            }
+            JournalEvent::Prepare { .. } | JournalEvent::Untolerated { .. } => Ok(()),
+            JournalEvent::Reboot { node, pod } => {
+                self.log_line(*at, &format!("{} reboots {node}", pod.name));
+                self.reboot(node, &pod.name)
+            }
+        }
+    }
+
+    fn log_line(&mut self, at: Timestamp, text: &str) {
+        self.log.push(format!("{at:.3}     {text}"));
+    }
+
+    /// Checks the state after the roll-out: all nodes are done, and nothing of refit is left.
+    ///
+    /// # Errors
+    /// The broken invariant.
+    pub fn check_final_state(&self) -> Checked {
+        for (name, node) in &self.nodes {
+            let facts = &node.facts;
+            invariant!(
+                facts.ledger.is_none(),
+                "a ledger is left on {name}: {:?}",
+                facts.ledger
+            );
+            invariant!(
+                facts.records.is_empty(),
+                "records are left on {name}: {:?}",
+                facts.records
+            );
+            invariant!(
+                !facts.unschedulable || node.cordoned_by == Who::User,
+                "{name} is left cordoned by {:?}",
+                node.cordoned_by
+            );
+            for (plan, known) in self.plans.iter().filter(|_| name != SPARE) {
+                let label = facts.labels.get_joined(names::LABEL_PLAN_PREFIX, plan);
+                let hash = known.status().latest_hash.as_deref();
+                invariant!(
+                    label == Some(names::LABEL_VALUE_DISABLED) || label == hash,
+                    "{name} is not done: {label:?} for {hash:?} of {plan}"
+                );
+            }
+        }
+        let left = self
+            .pods
+            .values()
+            .find(|pod| pod.facts.reboot.is_some() || pod.facts.stage != PodStage::Ended);
+        invariant!(left.is_none(), "a pod is left: {:?}", left.map(|pod| &pod.facts));
+        for job in self.jobs.values() {
+            invariant!(job.recorded, "not recorded: {job:?}");
+        }
+        for (name, plan) in &self.plans {
+            let status = plan.status();
+            invariant!(
+                status.applying.is_none(),
+                "{name} is over, and applies: {status:?}"
+            );
+        }
+        Ok(())
+    }
+}
+
+fn read<'a, T: serde::Deserialize<'a>>(value: &'a Value) -> Result<T, String> {
+    T::deserialize(value).map_err(|error| format!("{value} cannot be read: {error}"))
+}

@@ -1,0 +1,193 @@
+//! Jobs: how many exist, when they start, and when they are recorded and deleted.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::plans::Slot;
+use super::{CONTROLLER, Checked, Invariants, read};
+use crate::api::{NodePhase, names};
+use crate::kube::objects::SlimJob;
+use crate::rehearse::store::Change;
+use crate::rollout::facts::NodeUid;
+use crate::rollout::{JobFacts, JobOutcome, PlanFacts};
+
+impl Invariants {
+    pub(super) fn job(&mut self, at: Timestamp, who: &str, change: &Change) -> Checked {
+        let ttl = 0;
+        let object = read::<SlimJob>(&change.new.value)?;
+        if !object.is_of("system-upgrade-controller") {
+            return Ok(());
+        }
+        let facts = object.facts(&self.intern, ttl);
+        let name = facts.name.to_string();
+        if change.gone || facts.deleting {
+            if self.jobs.get(&name).is_some_and(|known| known.uid == facts.uid) {
+                self.log_line(at, &format!("Job {name} goes, by {who}"));
+                if who == CONTROLLER {
+                    let finalizers = change.new.value["metadata"]["finalizers"].as_array();
+                    let orphans = finalizers.is_some_and(|all| all.iter().any(|one| one == "orphan"));
+                    invariant!(!orphans, "Job {name} is deleted, and its pods are left behind");
+                    self.check_job_deleted(at, &facts)?;
+                }
+                self.forget_lost_job(&facts);
+                self.jobs.remove(&name);
+            }
+            return Ok(());
+        }
+        let Some(old) = self.jobs.get(&name).cloned() else {
+            self.log_line(
+                at,
+                &format!("Job {name} for {}, attempt {}", facts.node, facts.attempt),
+            );
+            self.check_job_created(&facts)?;
+            self.jobs.insert(name, facts);
+            return Ok(());
+        };
+        if old.outcome != facts.outcome {
+            self.log_line(at, &format!("Job {name}: {:?}", facts.outcome));
+        }
+        if matches!(facts.outcome, JobOutcome::Complete { .. })
+            && !matches!(old.outcome, JobOutcome::Complete { .. })
+        {
+            // A Job of system-upgrade-controller has no node UID.
+            let node_uid = facts.node_uid.clone().or_else(|| {
+                let node = self.nodes.get(&*facts.node);
+                node.map(|node| node.facts.uid.clone())
+            });
+            self.record_success(&facts.plan, &facts.plan_uid, node_uid.as_deref(), &facts.hash);
+        }
+        if who == CONTROLLER {
+            if facts.recorded && !old.recorded {
+                self.check_job_marked(&facts)?;
+            }
+            if facts.backoff_limit < old.backoff_limit {
+                let least = facts.failures - i32::from(self.recorded_on_node.contains(&*facts.uid));
+                invariant!(
+                    (least..old.backoff_limit).contains(&facts.backoff_limit),
+                    "{} failures are allowed: {facts:?}",
+                    facts.backoff_limit
+                );
+            }
+        }
+        self.jobs.insert(name, facts);
+        Ok(())
+    }
+
+    pub(super) fn record_success(&mut self, plan: &str, plan_uid: &str, node_uid: Option<&str>, hash: &str) {
+        let node_uid = node_uid.unwrap_or_default().to_owned();
+        self.succeeded_by_name
+            .insert(((plan.to_owned(), node_uid.clone()), hash.to_owned()));
+        self.succeeded
+            .insert(((plan_uid.to_owned(), node_uid), hash.to_owned()));
+    }
+
+    fn check_job_created(&mut self, facts: &JobFacts) -> Checked {
+        let has_plan = |uid: &str| self.plans.values().any(|plan| *plan.uid == *uid);
+        if !has_plan(&facts.plan_uid) {
+            return Ok(());
+        }
+        let live = || self.jobs.values().filter(|job| job.is_live());
+        let twin = live().find(|one| one.plan_uid == facts.plan_uid && one.node_uid == facts.node_uid);
+        invariant!(twin.is_none(), "two live Jobs: {facts:?} and {twin:?}");
+        let rival = live().filter(|one| has_plan(&one.plan_uid)).find(|one| {
+            one.node == facts.node && one.plan != facts.plan && one.disruptive && one.parallelism > 0
+        });
+        invariant!(
+            !facts.disruptive || rival.is_none(),
+            "two disruptive Plans on a node: {facts:?} and {rival:?}"
+        );
+        if let Some(active) = self
+            .plans
+            .get(&*facts.plan)
+            .and_then(|plan| plan.status().active.as_ref())
+        {
+            let stored = active
+                .iter()
+                .find(|node| *node.name == *facts.node && node.uid.as_deref() == facts.node_uid.as_deref());
+            let named = stored.is_some_and(|stored| stored.phase != NodePhase::Waiting);
+            // A request in flight cannot be cancelled when its node is deleted, so it creates a Job without a node.
+            let is_gone = |uid: &NodeUid| {
+                let node = self.nodes.get(&*facts.node);
+                node.is_none_or(|node| node.facts.uid != *uid)
+            };
+            invariant!(
+                named || facts.node_uid.as_ref().is_some_and(is_gone),
+                "a Job before status names its node: {facts:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Nodes on which a Job of this Plan has not finished.
+    pub(super) fn at_work(&self, plan: &PlanFacts) -> BTreeSet<Slot> {
+        let live = self
+            .jobs
+            .values()
+            .filter(|job| job.plan_uid == plan.uid && job.is_live());
+        live.filter_map(|job| {
+            let uid = &self.nodes.get(&*job.node)?.facts.uid;
+            let here = job.node_uid.as_ref().is_none_or(|of| of == uid);
+            here.then(|| (job.node.to_string(), Some(uid.to_string())))
+        })
+        .collect()
+    }
+
+    fn check_job_marked(&self, job: &JobFacts) -> Checked {
+        let Some(node) = self.nodes.get(&*job.node) else {
+            return Ok(());
+        };
+        let label = node.facts.labels.get_joined(names::LABEL_PLAN_PREFIX, &job.plan);
+        let recorded = self.recorded_on_node.contains(&*job.uid);
+        let fine = match job.outcome {
+            JobOutcome::Running | JobOutcome::Failing { .. } => false,
+            JobOutcome::Complete { .. } => {
+                recorded
+                    || label.is_some_and(|label| *label == *job.hash || label == names::LABEL_VALUE_DISABLED)
+                    || *node.facts.uid != *job.node_uid.as_deref().unwrap_or_default()
+            }
+            JobOutcome::Failed { .. } => true,
+        };
+        let plan = self
+            .plans
+            .get(&*job.plan)
+            .is_some_and(|plan| plan.uid == job.plan_uid);
+        invariant!(
+            fine || !plan,
+            "{} is marked before its result is on the node",
+            job.name
+        );
+        Ok(())
+    }
+
+    fn check_job_deleted(&self, at: Timestamp, job: &JobFacts) -> Checked {
+        // The Job may have started while the request was in flight.
+        let long = SignedDuration::from_secs(15);
+        let running = self.pods.values().find(|pod| {
+            pod.facts.job_uid == job.uid
+                && !pod.facts.deleting
+                && pod.upgrading.is_some_and(|since| at.duration_since(since) > long)
+        });
+        let plan = self.plans.values().any(|plan| plan.uid == job.plan_uid);
+        let node = self.nodes.get(&*job.node);
+        let machine = node.is_some_and(|node| Some(&node.facts.uid) == job.node_uid.as_ref());
+        invariant!(
+            running.is_none() || !plan || !machine || job.recorded,
+            "Job {} is deleted while its upgrade runs",
+            job.name
+        );
+        Ok(())
+    }
+
+    /// A Job is deleted before its result was recorded.
+    fn forget_lost_job(&mut self, job: &JobFacts) {
+        if self.recorded_on_node.contains(&*job.uid) {
+            return;
+        }
+        let proven_by_sentinel = job.sentinel && matches!(job.outcome, JobOutcome::Complete { .. });
+        for run in self.runs.values_mut().filter(|run| *run.job_uid == *job.uid) {
+            run.again |= !proven_by_sentinel;
+            run.proven_by_sentinel |= proven_by_sentinel;
+        }
+    }
+}

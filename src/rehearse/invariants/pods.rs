@@ -1,0 +1,154 @@
+//! Pods: started upgrades, sentinels and reboots.
+
+use jiff::Timestamp;
+
+use super::{Checked, Invariants, Place, Pod, Run, read};
+use crate::api::{SentinelReport, names};
+use crate::kube::objects::SlimPod;
+use crate::rehearse::json::Value;
+use crate::rehearse::store::{Change, Object};
+use crate::rollout::PodFacts;
+
+impl Invariants {
+    pub(super) fn pod(&mut self, at: Timestamp, change: &Change) -> Checked {
+        let value = &change.new.value;
+        let ours = value.pointer("/metadata/labels/upgrade.cattle.io~1plan");
+        if ours.is_none() {
+            return Ok(());
+        }
+        let facts = read::<SlimPod>(value)?.facts(&self.intern);
+        let uid = facts.uid.to_string();
+        if change.gone {
+            self.log_line(at, &format!("pod {} is gone", facts.name));
+            self.pods.remove(&uid);
+            return Ok(());
+        }
+        let known = self.pods.remove(&uid);
+        if known
+            .as_ref()
+            .is_none_or(|pod| pod.facts.stage != facts.stage || pod.facts.deleting != facts.deleting)
+        {
+            let deleting = if facts.deleting { ", deleting" } else { "" };
+            self.log_line(at, &format!("pod {}: {:?}{deleting}", facts.name, facts.stage));
+        }
+        let upgrade = container(&change.new, "upgrade");
+        let id = upgrade
+            .and_then(|one| one["containerID"].as_str())
+            .map(str::to_owned);
+        let runs = upgrade.is_some_and(|one| one["state"]["running"].is_object());
+        let (container_before, since) = known.map_or((None, None), |pod| (pod.container, pod.upgrading));
+        let started = id.is_some() && id != container_before;
+        if started {
+            self.check_upgrade_started(at, &change.new, &facts)?;
+        }
+        let sentinel = container(&change.new, "sentinel");
+        let report = sentinel
+            .filter(|one| one["state"]["terminated"]["exitCode"] == 0)
+            .and_then(|one| one["state"]["terminated"]["message"].as_str())
+            .and_then(|text| SentinelReport::parse(text).ok());
+        if let Some(report) = report {
+            self.record_sentinel(&change.new, &facts, &report);
+        }
+        let upgrading = match (runs, started) {
+            (false, _) => None,
+            (true, true) => Some(at),
+            (true, false) => since,
+        };
+        let pod = Pod {
+            facts,
+            container: id,
+            upgrading,
+        };
+        self.pods.insert(uid, pod);
+        Ok(())
+    }
+
+    /// Plan, machine and hash of a pod, whose Job may be gone.
+    fn slot_of(&self, object: &Object, pod: &PodFacts) -> (Place, String) {
+        if let Some(job) = self.jobs.values().find(|job| job.uid == pod.job_uid) {
+            let node_uid = job.node_uid.as_deref().unwrap_or_default().to_owned();
+            return ((job.plan_uid.to_string(), node_uid), job.hash.to_string());
+        }
+        let annotations = &object.value["metadata"]["annotations"];
+        let annotation = |key: &str| annotations[key].as_str().unwrap_or_default().to_owned();
+        let hash = object.label(&format!("{}{}", names::LABEL_PLAN_PREFIX, pod.plan));
+        let place = (
+            annotation(names::ANNOTATION_PLAN_UID),
+            annotation(names::ANNOTATION_NODE_UID),
+        );
+        (place, hash.unwrap_or_default().to_owned())
+    }
+
+    /// Checks the start of an upgrade container.
+    fn check_upgrade_started(&mut self, at: Timestamp, object: &Object, pod: &PodFacts) -> Checked {
+        self.upgrades += 1;
+        self.log_line(at, &format!("pod {} upgrades {:?}", pod.name, pod.node));
+        let (place, hash) = self.slot_of(object, pod);
+        self.requested.remove(&(place.clone(), hash.clone()));
+        self.to_leave
+            .remove(&((pod.plan.to_string(), place.1.clone()), hash.clone()));
+        let job = self.jobs.values().find(|job| job.uid == pod.job_uid);
+        let Some(job) = job else { return Ok(()) };
+        if let Some(run) = self.runs.get(&place) {
+            let again = run.again || run.proven_by_sentinel && !job.sentinel;
+            invariant!(
+                *run.job_uid == *job.uid || run.hash != hash || again,
+                "the upgrade of {place:?} to {hash} is started twice: {job:?}"
+            );
+        }
+        let job_uid = job.uid.to_string();
+        self.runs.insert(
+            place,
+            Run {
+                hash,
+                job_uid,
+                again: false,
+                edited: false,
+                proven_by_sentinel: false,
+            },
+        );
+        Ok(())
+    }
+
+    /// Records a sentinel: the upgrade has succeeded, whatever happens to its Job.
+    fn record_sentinel(&mut self, object: &Object, pod: &PodFacts, report: &SentinelReport) {
+        let ((plan_uid, node_uid), hash) = self.slot_of(object, pod);
+        self.record_success(&pod.plan, &plan_uid, Some(&node_uid), &hash);
+        if report.required {
+            self.to_leave
+                .insert(((pod.plan.to_string(), node_uid), hash), report.boot_id.clone());
+        }
+    }
+
+    /// Checks a reboot by a pod.
+    pub(super) fn reboot(&mut self, node: &str, pod: &str) -> Checked {
+        let Some(pod) = self.pods.values().find(|known| *known.facts.name == *pod) else {
+            return Ok(());
+        };
+        let Some(it) = &pod.facts.reboot else {
+            return Ok(());
+        };
+        let machine = self.nodes.get(node).map(|node| node.facts.uid.clone());
+        invariant!(
+            machine.as_ref() == Some(&it.node_uid),
+            "{} reboots another machine",
+            pod.facts.name
+        );
+        let key = (
+            (it.plan_uid.to_string(), it.node_uid.to_string()),
+            it.hash.to_string(),
+        );
+        let requests = self.requested.entry(key).or_default();
+        *requests += 1;
+        self.reboots += 1;
+        invariant!(*requests == 1, "{} reboots {node} a second time", pod.facts.name);
+        Ok(())
+    }
+}
+
+fn container<'a>(pod: &'a Object, name: &str) -> Option<&'a Value> {
+    let status = &pod.value["status"];
+    let all = ["initContainerStatuses", "containerStatuses"].map(|field| status[field].as_array());
+    let mut all = all.into_iter().flatten().flatten();
+    all.find(|one| one["name"] == name)
+}

@@ -1,0 +1,51 @@
+//! Reasons: each appears only where the list says.
+
+use super::Checked;
+use crate::api::open_enum::ClosedEnum as _;
+use crate::api::reason::Place;
+use crate::api::{NodePhase, OpenEnum, PlanStatus, Reason};
+use crate::rehearse::json::Value;
+
+pub(super) fn check_status(plan: &str, status: &PlanStatus) -> Checked {
+    for condition in &status.conditions {
+        let place = condition.type_.known().map(Place::from);
+        let reason = condition.reason.as_ref().and_then(OpenEnum::known);
+        let holds = reason
+            .zip(place)
+            .is_some_and(|(reason, place)| reason.appears_in(place));
+        invariant!(
+            holds,
+            "a condition of {plan} has a reason of its own: {condition:?}"
+        );
+    }
+    for node in status.active.iter().flatten() {
+        invariant!(
+            node.phase.known().is_some(),
+            "{plan} has a phase of its own: {node:?}"
+        );
+        let failed = node.phase == NodePhase::Failed;
+        let place = if failed { Place::FailedNode } else { Place::Node };
+        // The reasons of failed Jobs come from Kubernetes, so not all are listed.
+        let holds =
+            |reason: &OpenEnum<Reason>| reason.known().map_or(failed, |known| known.appears_in(place));
+        invariant!(
+            node.reason.as_ref().is_none_or(holds),
+            "a node of {plan} has a reason of its own: {node:?}"
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn check_event(event: &Value) -> Checked {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let place = match text(&event["involvedObject"]["kind"]).as_str() {
+        "Plan" => Place::PlanEvent,
+        _ => Place::NodeEvent,
+    };
+    let reason = Reason::named(&text(&event["reason"]));
+    invariant!(
+        reason.is_some_and(|reason| reason.appears_in(place)),
+        "an event has a reason of its own: {event}"
+    );
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Containers with a real effect: `refit cordon` and `refit drain` run the same code as on a node.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::prepare;
+use crate::drain::flags::{OnNode, on_node};
+use crate::drain::{DryRun, PlanRun, Session};
+use crate::rehearse::cluster::Cluster;
+use crate::rehearse::pod_lifecycle::{ContainerAttempt, ContainerStart, Exit};
+
+/// A started container.
+#[derive(Clone, Debug)]
+pub struct ContainerTask {
+    pub node: String,
+    pub pod_uid: String,
+    /// The container and its restart count.
+    pub started: ContainerAttempt,
+    pub start: ContainerStart,
+}
+
+/// Runs the container, and reports how it ended.
+pub async fn run(cluster: Cluster, task: ContainerTask) {
+    let exit = perform(&cluster, &task).await;
+    cluster.with(|state| state.finish_task(&task.pod_uid, task.started.clone(), exit));
+}
+
+async fn perform(cluster: &Cluster, task: &ContainerTask) -> Exit {
+    if let Some(prepare) = prepare::of(&task.start) {
+        return prepare::run(cluster, task, &prepare).await;
+    }
+    let failed = |message: String| Exit {
+        code: 1,
+        message: Some(message),
+    };
+    let asked = match on_node(&task.start.args) {
+        Ok(asked) => asked,
+        Err(error) => return failed(format!("error: {error}")),
+    };
+    let (tell, stop) = watch::channel(None);
+    let session = Session {
+        client: cluster.client(&format!("{} on {}", task.start.name, task.node)),
+        clock: cluster.clock(),
+        plan: PlanRun::read(|name| task.start.env.get(name).cloned()),
+        dry_run: DryRun::None,
+        report: Arc::new(|_| {}),
+        stop,
+    };
+    let done = match asked {
+        OnNode::Cordon(which) => session.cordon(&which).await,
+        OnNode::Drain(which, options) => session.drain(&which, &options).await,
+    };
+    drop(tell);
+    match done {
+        Ok(()) => Exit::default(),
+        Err(failure) => failed(format!("error: {failure}")),
+    }
+}

@@ -1,0 +1,219 @@
+//! The roles of nodes, and the label values that each distribution of Kubernetes uses for them.
+
+use std::collections::BTreeMap;
+
+use super::labels::{NodeRole, Requirement, requirements};
+use super::{CONTROL_PLANE, ETCD, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
+
+/// A distribution of Kubernetes with its own labels and versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Distribution {
+    K3s,
+    Rke2,
+    Kubeadm,
+}
+
+impl Distribution {
+    /// Detects the distribution from the Plans' images, versions and channels.
+    fn detect(plans: &[PlanSelector<'_>]) -> Option<Self> {
+        let of = |text: &str| {
+            let known = [
+                ("rke2", Self::Rke2),
+                ("k3s", Self::K3s),
+                ("kubeadm", Self::Kubeadm),
+            ];
+            let mut known = known.into_iter();
+            known.find_map(|(word, one)| text.contains(word).then_some(one))
+        };
+        // The image determines what runs; a channel may be on any server.
+        let image = |text: &str| of(text.rsplit('/').next().unwrap_or_default());
+        plans
+            .iter()
+            .find_map(|plan| image(plan.image))
+            .or_else(|| plans.iter().find_map(|plan| plan.version.and_then(of)))
+            .or_else(|| plans.iter().find_map(|plan| plan.channel.and_then(of)))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::K3s => "K3s",
+            Self::Rke2 => "RKE2",
+            Self::Kubeadm => "kubeadm",
+        }
+    }
+
+    /// The label `node.kubernetes.io/instance-type` of its nodes.
+    fn instance_type(self) -> &'static str {
+        match self {
+            Self::K3s => "k3s",
+            Self::Rke2 => "rke2",
+            Self::Kubeadm => "standard",
+        }
+    }
+
+    /// The build suffix of its versions.
+    fn build(self) -> &'static str {
+        match self {
+            Self::K3s => "+k3s1",
+            Self::Rke2 => "+rke2r1",
+            Self::Kubeadm => "",
+        }
+    }
+}
+
+/// The roles of a generated cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Roles {
+    distribution: Option<Distribution>,
+    /// Labels of control-plane nodes.
+    control: BTreeMap<String, String>,
+    /// Label of dedicated etcd nodes, if there are any.
+    etcd: Option<String>,
+    /// Value of the worker role, if workers have it.
+    worker: Option<String>,
+    /// Value of roles that the distribution does not set.
+    value: String,
+}
+
+impl Roles {
+    pub(super) fn of(plans: &[PlanSelector<'_>]) -> Self {
+        let distribution = Distribution::detect(plans);
+        let asked: Vec<BTreeMap<String, Requirement>> = plans.iter().map(requirements).collect();
+        let is_wanted = |all: &BTreeMap<String, Requirement>, role: &str| {
+            all.get(role).is_some_and(Requirement::is_positive)
+        };
+        let is_unwanted = |all: &BTreeMap<String, Requirement>, role: &str| {
+            all.get(role).is_some_and(Requirement::is_negative)
+        };
+        let mentioned = |role: Option<&str>| {
+            let of_role = |key: &str| match role {
+                Some(role) => key == role,
+                None => [CONTROL_PLANE, MASTER, ETCD].contains(&key),
+            };
+            let of_role = asked.iter().flatten().filter(|(key, _)| of_role(key));
+            pick(of_role.map(|(_, one)| one))
+        };
+        let value = match distribution {
+            Some(Distribution::K3s | Distribution::Rke2) => "true".to_owned(),
+            Some(Distribution::Kubeadm) => String::new(),
+            None => mentioned(None).unwrap_or_else(|| "true".to_owned()),
+        };
+        let value_of = |role: &str| match distribution {
+            Some(_) => value.clone(),
+            None => mentioned(Some(role)).unwrap_or_else(|| value.clone()),
+        };
+        let etcd_alone = asked
+            .iter()
+            .any(|all| is_wanted(all, ETCD) && is_unwanted(all, CONTROL_PLANE));
+        let etcd_apart = asked
+            .iter()
+            .any(|all| is_wanted(all, CONTROL_PLANE) && is_unwanted(all, ETCD));
+        let has_all_roles = distribution != Some(Distribution::Kubeadm) && !value.is_empty();
+        // kubeadm no longer sets `master` since v1.24, and never `etcd`; a Plan that names them expects nodes with
+        // them.
+        let is_there = |role: &str| {
+            let named = |one: &Requirement| one.is_positive() || !one.none_of.is_empty();
+            has_all_roles || asked.iter().any(|all| all.get(role).is_some_and(named))
+        };
+        let mut control = BTreeMap::from([(CONTROL_PLANE.to_owned(), value_of(CONTROL_PLANE))]);
+        if is_there(MASTER) {
+            control.insert(MASTER.to_owned(), value_of(MASTER));
+        }
+        if is_there(ETCD) && !etcd_apart {
+            control.insert(ETCD.to_owned(), value_of(ETCD));
+        }
+        // No distribution sets a role on its workers; Rancher and people do.
+        let worker = asked
+            .iter()
+            .filter(|all| !is_wanted(all, CONTROL_PLANE) && !is_wanted(all, MASTER))
+            .filter_map(|all| all.get(WORKER))
+            .find(|one| one.is_positive())
+            .map(|one| one.first_value().unwrap_or_else(|| "true".to_owned()));
+        Self {
+            distribution,
+            control,
+            etcd: etcd_alone.then(|| value_of(ETCD)),
+            worker,
+            value,
+        }
+    }
+
+    /// Role labels of a class of nodes.
+    pub(super) fn labels(&self, role: NodeRole) -> BTreeMap<String, String> {
+        match role {
+            NodeRole::Control => self.control.clone(),
+            NodeRole::Etcd => {
+                let etcd = self.etcd.iter();
+                etcd.map(|value| (ETCD.to_owned(), value.clone())).collect()
+            }
+            NodeRole::Worker => {
+                let worker = self.worker.iter();
+                worker.map(|value| (WORKER.to_owned(), value.clone())).collect()
+            }
+        }
+    }
+
+    /// Whether there are dedicated etcd nodes.
+    pub(super) fn has_etcd_nodes(&self) -> bool {
+        self.etcd.is_some()
+    }
+
+    /// Whether only the distribution sets this role.
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        let is_role = self.control.contains_key(key) || (key == ETCD && self.etcd.is_some());
+        self.distribution.is_some() && is_role
+    }
+
+    /// Values for a role that a Plan requires to exist, best first.
+    pub(super) fn plain_value(&self, key: &str) -> Option<&str> {
+        key.starts_with(ROLE_PREFIX).then_some(self.value.as_str())
+    }
+
+    pub(super) fn instance_type(&self) -> &'static str {
+        self.distribution.map_or("standard", Distribution::instance_type)
+    }
+
+    /// The build suffix of its versions.
+    pub(super) fn build(&self) -> &'static str {
+        self.distribution.map_or("", Distribution::build)
+    }
+
+    /// Describes the assumed labels of control-plane nodes.
+    pub(super) fn told(&self) -> String {
+        let roles: Vec<String> = self
+            .control
+            .iter()
+            .map(|(key, value)| {
+                let role = key.strip_prefix(ROLE_PREFIX).unwrap_or(key);
+                format!("{role}={value:?}")
+            })
+            .collect();
+        let whose = self
+            .distribution
+            .map_or_else(String::new, |one| format!(", as {} has it", one.name()));
+        format!("control-plane nodes have the roles {}{whose}", roles.join(", "))
+    }
+}
+
+/// Whether a label is a role.
+pub(super) fn is_role(key: &str) -> bool {
+    [CONTROL_PLANE, MASTER, ETCD, WORKER].contains(&key)
+}
+
+/// The likely value of a role among those that selectors name: a required one rather than an excluded one.
+fn pick<'r>(requirements: impl Iterator<Item = &'r Requirement>) -> Option<String> {
+    let (mut wanted, mut unwanted): (Vec<&String>, Vec<&String>) = (Vec::new(), Vec::new());
+    for one in requirements {
+        wanted.extend(one.one_of.iter().flatten());
+        unwanted.extend(&one.none_of);
+    }
+    let of = |values: &[&String]| {
+        let usual = ["true", ""];
+        let usual = usual
+            .iter()
+            .find(|usual| values.iter().any(|value| value == *usual));
+        let first = values.first().map(|value| (*value).clone());
+        usual.map(|usual| (*usual).to_owned()).or(first)
+    };
+    of(&wanted).or_else(|| of(&unwanted))
+}

@@ -1,0 +1,114 @@
+//! The command of a container, rendered as by a kubelet.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, EnvVarSource, ObjectFieldSelector, Pod};
+
+/// A container as its process would see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerStart {
+    pub name: String,
+    /// `restartCount` of this start.
+    pub attempt: i32,
+    pub image: String,
+    /// Entrypoint; empty means the image's.
+    pub command: Vec<String>,
+    /// Arguments with `$(NAME)` expanded.
+    pub args: Vec<String>,
+    /// Environment without variables from Secrets, `ConfigMaps`, files and resource fields.
+    pub env: BTreeMap<String, String>,
+}
+
+impl ContainerStart {
+    /// The command of a container; `None` if the pod has no such container.
+    #[must_use]
+    pub fn render(pod: &Pod, name: &str, attempt: i32) -> Option<Self> {
+        let spec = pod.spec.as_ref()?;
+        let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+        let container = containers.find(|container| container.name == name)?;
+        let env = environment(pod, container);
+        let expand = |texts: &Option<Vec<String>>| {
+            texts
+                .iter()
+                .flatten()
+                .map(|text| expand(text, &env))
+                .collect::<Vec<String>>()
+        };
+        Some(Self {
+            name: name.to_owned(),
+            attempt,
+            image: container.image.clone().unwrap_or_default(),
+            command: expand(&container.command),
+            args: expand(&container.args),
+            env,
+        })
+    }
+}
+
+/// Variables in the order of the spec: a value may refer to earlier ones.
+fn environment(pod: &Pod, container: &Container) -> BTreeMap<String, String> {
+    let mut env = BTreeMap::new();
+    for variable in container.env.iter().flatten() {
+        let value = match &variable.value_from {
+            Some(source) => from_source(pod, source),
+            None => Some(expand(variable.value.as_deref().unwrap_or_default(), &env)),
+        };
+        if let Some(value) = value {
+            env.insert(variable.name.clone(), value);
+        }
+    }
+    env
+}
+
+fn from_source(pod: &Pod, source: &EnvVarSource) -> Option<String> {
+    let ObjectFieldSelector { field_path, .. } = source.field_ref.as_ref()?;
+    let (meta, spec, status) = (&pod.metadata, pod.spec.as_ref(), pod.status.as_ref());
+    let value = match field_path.as_str() {
+        "metadata.name" => meta.name.clone(),
+        "metadata.namespace" => meta.namespace.clone(),
+        "metadata.uid" => meta.uid.clone(),
+        "spec.nodeName" => spec.and_then(|spec| spec.node_name.clone()),
+        "spec.serviceAccountName" => spec.and_then(|spec| spec.service_account_name.clone()),
+        "status.hostIP" => status.and_then(|status| status.host_ip.clone()),
+        "status.podIP" => status.and_then(|status| status.pod_ip.clone()),
+        path => {
+            let key = |map: &str| path.strip_prefix(map).and_then(|rest| rest.strip_suffix("']"));
+            match (key("metadata.labels['"), key("metadata.annotations['")) {
+                (Some(key), _) => meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned(),
+                (_, Some(key)) => meta
+                    .annotations
+                    .as_ref()
+                    .and_then(|annotations| annotations.get(key))
+                    .cloned(),
+                _ => return None,
+            }
+        }
+    };
+    Some(value.unwrap_or_default())
+}
+
+/// Expands `$(NAME)` if the variable exists, and `$$` to a dollar sign (`third_party/forked/golang/expansion`).
+fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded.push_str(before);
+        let reference = after.strip_prefix('(').and_then(|inside| inside.split_once(')'));
+        rest = match reference {
+            Some((name, behind)) if env.contains_key(name) => {
+                expanded.push_str(&env[name]);
+                behind
+            }
+            Some((name, behind)) => {
+                expanded.extend(["$(", name, ")"]);
+                behind
+            }
+            None => {
+                expanded.push('$');
+                after.strip_prefix('$').unwrap_or(after)
+            }
+        };
+    }
+    expanded.push_str(rest);
+    expanded
+}

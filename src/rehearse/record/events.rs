@@ -1,0 +1,132 @@
+//! The data of a recording: runs of nodes, waits and events.
+
+use jiff::Timestamp;
+
+use crate::api::{NodePhase, OpenEnum, Reason};
+use crate::rehearse::upgrade_script::PrepareWait;
+
+/// State of a Plan on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    Working,
+    Done,
+    Failed,
+}
+
+/// A time in one phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhaseSpan {
+    /// The value of `status.active[].phase`.
+    pub phase: OpenEnum<NodePhase>,
+    pub since: Timestamp,
+    /// When it ended, if that was observed.
+    pub until: Option<Timestamp>,
+}
+
+/// A Plan on a node.
+#[derive(Clone, Debug)]
+pub struct NodeRun {
+    pub since: Timestamp,
+    /// When it was done or failed.
+    pub until: Option<Timestamp>,
+    pub state: RunState,
+    /// Why it failed, or cannot continue.
+    pub reason: Option<OpenEnum<Reason>>,
+    pub message: Option<String>,
+    /// In their order.
+    pub phases: Vec<PhaseSpan>,
+    /// Number of failed pods of its Job.
+    pub failures: i64,
+    pub(super) has_job: bool,
+}
+
+impl NodeRun {
+    /// A run without phases.
+    pub fn new(since: Timestamp, until: Option<Timestamp>, state: RunState) -> Self {
+        Self {
+            since,
+            until,
+            state,
+            reason: None,
+            message: None,
+            phases: Vec::new(),
+            failures: 0,
+            has_job: false,
+        }
+    }
+}
+
+/// A wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    pub plan: String,
+    /// `None` if the whole Plan waits.
+    pub node: Option<String>,
+    pub reason: OpenEnum<Reason>,
+    /// What is waited for.
+    pub blocker: String,
+    pub message: String,
+    /// The details of a wait in `prepare`.
+    pub prepare: Option<PrepareWait>,
+    /// Taints of the node that the pod does not tolerate.
+    pub taints: Vec<String>,
+    pub since: Timestamp,
+    /// `None` if the wait continues.
+    pub until: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolloutEvent {
+    pub at: Timestamp,
+    pub plan: String,
+    /// `None` for an event about the whole Plan.
+    pub node: Option<String>,
+    pub what: EventKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The Plan resolved to a version.
+    Resolved(String),
+    /// The node got its slot.
+    NodeStarted,
+    /// The node entered another phase.
+    Phase(OpenEnum<NodePhase>),
+    /// A wait began.
+    Waits {
+        reason: OpenEnum<Reason>,
+        message: String,
+    },
+    /// A wait ended.
+    Resumed,
+    /// The node is done.
+    Done,
+    /// The Plan failed on the node.
+    Failed {
+        reason: OpenEnum<Reason>,
+        message: String,
+    },
+    /// The Plan is complete.
+    Complete,
+}
+
+/// A node whose upgrade changed the kubelet's version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionStep {
+    pub plan: String,
+    pub node: String,
+    pub from: String,
+    pub to: String,
+}
+
+/// A change that the caller must make to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// An upgrade has succeeded, so the node's kubelet has this version now.
+    Upgraded {
+        plan: String,
+        node: String,
+        /// `SYSTEM_UPGRADE_PLAN_LATEST_VERSION`.
+        version: String,
+    },
+}

@@ -1,0 +1,94 @@
+//! Groups waits: the nodes of a Plan that waited for the same thing, and for how long.
+
+use std::cmp::Reverse;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::WaitReport;
+use crate::api::{OpenEnum, Reason};
+
+/// Nodes of a Plan that waited for the same thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitGroup {
+    pub plan: String,
+    pub reason: OpenEnum<Reason>,
+    /// What was waited for.
+    pub blocker: String,
+    /// The message of the longest wait.
+    pub message: String,
+    /// Start of the first wait.
+    pub start: Timestamp,
+    /// End of the last wait; `None` if a node still waits.
+    pub end: Option<Timestamp>,
+    /// Maximum total time of a node.
+    pub seconds: i64,
+    /// Number of waits.
+    pub waits: usize,
+    /// The nodes, the longest total first; empty if the whole Plan waited.
+    pub nodes: Vec<NodeWait>,
+}
+
+/// The waits of a node for one thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeWait {
+    pub name: String,
+    /// Total of its waits.
+    pub seconds: i64,
+    /// Number of its waits.
+    pub waits: usize,
+}
+
+/// Groups waits: unfinished ones first, then the longest. `waits` must have the longest first.
+pub(super) fn groups(waits: &[WaitReport]) -> Vec<WaitGroup> {
+    let mut groups: Vec<WaitGroup> = Vec::new();
+    let mut places = std::collections::BTreeMap::new();
+    for wait in waits {
+        // A whole Plan and one of its nodes that wait for the same thing are separate groups.
+        let key = (&wait.plan, &wait.reason, &wait.blocker, wait.node.is_some());
+        let place = *places.entry(key).or_insert_with(|| {
+            groups.push(WaitGroup {
+                plan: wait.plan.clone(),
+                reason: wait.reason.clone(),
+                blocker: wait.blocker.clone(),
+                message: wait.message.clone(),
+                start: wait.start,
+                end: wait.end,
+                seconds: 0,
+                waits: 0,
+                nodes: Vec::new(),
+            });
+            groups.len() - 1
+        });
+        let Some(group) = groups.get_mut(place) else {
+            continue;
+        };
+        group.start = group.start.min(wait.start);
+        group.end = group.end.zip(wait.end).map(|(one, other)| one.max(other));
+        group.waits += 1;
+        match &wait.node {
+            None => group.seconds += wait.seconds,
+            Some(name) => match group.nodes.iter_mut().find(|node| node.name == *name) {
+                Some(node) => {
+                    node.seconds += wait.seconds;
+                    node.waits += 1;
+                }
+                None => group.nodes.push(NodeWait {
+                    name: name.clone(),
+                    seconds: wait.seconds,
+                    waits: 1,
+                }),
+            },
+        }
+    }
+    for group in &mut groups {
+        group.nodes.sort_by_key(|node| Reverse(node.seconds));
+        if let Some(longest) = group.nodes.first() {
+            group.seconds = longest.seconds;
+        }
+    }
+    groups.sort_by_key(|group| (group.end.is_some(), Reverse(group.seconds)));
+    groups
+}

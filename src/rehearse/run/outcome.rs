@@ -1,0 +1,186 @@
+//! The outcome of a rehearsal, read from the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize as _;
+
+use super::Rehearsal;
+use crate::api::{Plan, names};
+use crate::rehearse::cluster::Cluster;
+use crate::rehearse::json::Value;
+use crate::rehearse::record::Recorder;
+use crate::rehearse::resources::Kind;
+use crate::rehearse::state::State;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Complete,
+    /// No progress for this long.
+    Quiet(SignedDuration),
+    /// The maximum simulated time has passed.
+    Limit(SignedDuration),
+}
+
+/// A disruption budget before the roll-out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetState {
+    /// Namespace and name.
+    pub name: String,
+    /// Number of selected pods.
+    pub expected: i64,
+    /// Number of ready pods.
+    pub healthy: i64,
+    /// Minimum number of ready pods.
+    pub desired: i64,
+}
+
+impl BudgetState {
+    /// Whether the budget would allow no eviction even if all pods were ready.
+    pub fn never_allows(&self) -> bool {
+        self.expected > 0 && self.desired >= self.expected
+    }
+}
+
+/// A Plan at the end.
+#[derive(Clone, Debug)]
+pub struct PlanOutcome {
+    pub plan: Plan,
+    /// False for a Plan that was on the cluster anyway.
+    pub rehearsed: bool,
+    pub complete: bool,
+    /// The Plan that its nodes wait for in `prepare`.
+    pub depends: Option<String>,
+}
+
+impl PlanOutcome {
+    pub fn name(&self) -> &str {
+        self.plan.metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
+#[derive(Debug)]
+pub struct Outcome {
+    pub ending: Ending,
+    pub start: Timestamp,
+    /// When all Plans were complete, or when the roll-out last made progress.
+    pub end: Timestamp,
+    /// The end of the simulation.
+    pub seen: Timestamp,
+    /// The rehearsed Plans first.
+    pub plans: Vec<PlanOutcome>,
+    pub record: Recorder,
+    /// Budgets before the roll-out.
+    pub budgets: Vec<BudgetState>,
+    /// Nodes that were not Ready before the roll-out.
+    pub not_ready: BTreeSet<String>,
+    /// Labels of all nodes at the end.
+    pub nodes: BTreeMap<String, BTreeMap<String, String>>,
+    /// Kubelet versions at the end, by node.
+    pub kubelets: BTreeMap<String, String>,
+    /// Nodes that are still cordoned for a Plan.
+    pub cordoned: Vec<String>,
+}
+
+/// State before the roll-out.
+pub(super) struct Before {
+    pub(super) budgets: Vec<BudgetState>,
+    pub(super) not_ready: BTreeSet<String>,
+}
+
+impl Rehearsal {
+    pub(super) fn outcome(
+        &self,
+        cluster: &Cluster,
+        ending: Ending,
+        recorder: Recorder,
+        before: Before,
+    ) -> Outcome {
+        let end = match ending {
+            Ending::Complete | Ending::Limit(_) => cluster.clock().now(),
+            Ending::Quiet(_) => recorder.progress(),
+        };
+        let wanted: Vec<&str> = self
+            .plans
+            .iter()
+            .filter_map(|plan| plan["metadata"]["name"].as_str())
+            .collect();
+        cluster.with(|state| {
+            let mut plans: Vec<PlanOutcome> = state
+                .all(Kind::Plan)
+                .filter_map(|plan| Plan::deserialize(plan).ok())
+                .map(|plan| {
+                    let name = plan.metadata.name.clone().unwrap_or_default();
+                    PlanOutcome {
+                        rehearsed: wanted.contains(&name.as_str()),
+                        complete: recorder.is_complete(&name),
+                        depends: recorder.depends(&name).map(str::to_owned),
+                        plan,
+                    }
+                })
+                .collect();
+            let place = |plan: &PlanOutcome| wanted.iter().position(|name| *name == plan.name());
+            plans.sort_by_key(|plan| (!plan.rehearsed, place(plan)));
+            let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let labels = |node: &Value| {
+                let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
+                let labels =
+                    labels.filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
+                labels.collect()
+            };
+            let kubelet = |node: &Value| {
+                let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str();
+                version.unwrap_or_default().to_owned()
+            };
+            let cordoned = |node: &&Value| {
+                node["metadata"]["annotations"][names::ANNOTATION_CORDON].is_string()
+                    && node["spec"]["unschedulable"] == true
+            };
+            Outcome {
+                ending,
+                start: self.start,
+                end,
+                seen: cluster.clock().now(),
+                plans,
+                record: recorder,
+                budgets: before.budgets,
+                not_ready: before.not_ready,
+                nodes: state
+                    .all(Kind::Node)
+                    .map(|node| (name(node), labels(node)))
+                    .collect(),
+                kubelets: state
+                    .all(Kind::Node)
+                    .map(|node| (name(node), kubelet(node)))
+                    .collect(),
+                cordoned: state.all(Kind::Node).filter(cordoned).map(name).collect(),
+            }
+        })
+    }
+}
+
+pub(super) fn not_ready(state: &State) -> BTreeSet<String> {
+    let is_ready = |node: &&Value| {
+        let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+        let mut ready = conditions.filter(|one| one["type"] == "Ready");
+        ready.any(|one| one["status"] == "True")
+    };
+    let nodes = state.all(Kind::Node).filter(|node| !is_ready(node));
+    let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    nodes.map(name).collect()
+}
+
+pub(super) fn budgets(state: &State) -> Vec<BudgetState> {
+    let number = |budget: &Value, field: &str| budget["status"][field].as_i64().unwrap_or_default();
+    let text =
+        |budget: &Value, field: &str| budget["metadata"][field].as_str().unwrap_or_default().to_owned();
+    state
+        .all(Kind::Budget)
+        .map(|budget| BudgetState {
+            name: format!("{}/{}", text(budget, "namespace"), text(budget, "name")),
+            expected: number(budget, "expectedPods"),
+            healthy: number(budget, "currentHealthy"),
+            desired: number(budget, "desiredHealthy"),
+        })
+        .collect()
+}

@@ -1,0 +1,172 @@
+//! Sets up the cluster of a rehearsal, and applies the objects to rehearse.
+
+use std::collections::BTreeMap;
+
+use super::{InitialCluster, Rehearsal, RehearsalError};
+use crate::api::crd;
+use crate::rehearse::cluster::Cluster;
+use crate::rehearse::json::{Value, json};
+use crate::rehearse::resources::Kind;
+use crate::rehearse::status_error::StatusError;
+use crate::rehearse::store::Key;
+use crate::rehearse::write::WriteTarget;
+
+impl Rehearsal {
+    /// Creates the cluster without the objects to rehearse.
+    pub(super) fn populate(&self, cluster: &Cluster) -> Result<(), RehearsalError> {
+        let failing = self.failing()?;
+        let steered = |node: &Value| {
+            let mut node = node.clone();
+            let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
+            if !node["metadata"]["annotations"].is_object() {
+                node["metadata"]["annotations"] = json!({});
+            }
+            for (key, value) in steering {
+                node["metadata"]["annotations"][key.as_str()] = value.into();
+            }
+            node
+        };
+        let definition = serde_json::to_value(crd::plans()).unwrap_or_default();
+        put(cluster, definition.into())?;
+        match &self.initial_cluster {
+            InitialCluster::Generated { nodes, workloads } => {
+                for node in nodes {
+                    put(cluster, steered(node))?;
+                }
+                let mut daemon_sets: BTreeMap<String, Value> = BTreeMap::new();
+                for object in workloads {
+                    let mut object = object.clone();
+                    own(&mut object, &daemon_sets);
+                    let made = put(cluster, object)?;
+                    if made["kind"] == "DaemonSet" {
+                        let name = made["metadata"]["name"].as_str().unwrap_or_default();
+                        daemon_sets.insert(name.to_owned(), made["metadata"]["uid"].clone());
+                    }
+                }
+            }
+            InitialCluster::Snapshot(snapshot) => {
+                let mut snapshot = snapshot.clone();
+                // Created before their dependents, which the garbage collector would delete otherwise.
+                for plan in &snapshot.plans {
+                    restore(cluster, plan.clone())?;
+                }
+                for object in &mut snapshot.objects {
+                    if object["kind"] == "Node" {
+                        *object = steered(object);
+                    }
+                }
+                cluster
+                    .restore(&snapshot)
+                    .map_err(|status_error| RehearsalError::Refused {
+                        what: "the snapshot".to_owned(),
+                        why: status_error.message,
+                    })?;
+            }
+        }
+        for object in &self.objects {
+            Self::apply(cluster, object)?;
+        }
+        self.assume_secrets(cluster)
+    }
+
+    /// Creates empty Secrets in place of those that a Plan names and no file has.
+    fn assume_secrets(&self, cluster: &Cluster) -> Result<(), RehearsalError> {
+        let stored = match &self.initial_cluster {
+            InitialCluster::Snapshot(snapshot) => snapshot.plans.as_slice(),
+            InitialCluster::Generated { .. } => &[],
+        };
+        for plan in self.plans.iter().chain(stored) {
+            let namespace = plan["metadata"]["namespace"].as_str().unwrap_or_default();
+            for name in secrets(plan) {
+                if cluster.get(Kind::Secret, namespace, name).is_none() {
+                    put(
+                        cluster,
+                        json!({
+                            "apiVersion": "v1", "kind": "Secret",
+                            "metadata": { "name": name, "namespace": namespace }, "type": "Opaque",
+                        }),
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Like `kubectl apply`: an existing object gets the new spec, labels and annotations.
+    pub(super) fn apply(cluster: &Cluster, object: &Value) -> Result<(), RehearsalError> {
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let Some(kind) = Kind::of_object(text("apiVersion"), text("kind")) else {
+            return Ok(());
+        };
+        let namespace = match (kind.resource_type().namespaced, meta("namespace")) {
+            (false, _) => "",
+            (true, "") => "default",
+            (true, namespace) => namespace,
+        };
+        let key = Key::new(namespace, meta("name"));
+        if cluster.get(kind, namespace, meta("name")).is_none() {
+            return put(cluster, object.clone()).map(drop);
+        }
+        let applied = cluster.with(|state| {
+            state.update(kind, &key, WriteTarget::Whole, false, |old| {
+                let mut new = old.clone();
+                for (field, value) in object.as_object().into_iter().flatten() {
+                    if !matches!(field, "metadata" | "status" | "apiVersion" | "kind") {
+                        new[field] = value.clone();
+                    }
+                }
+                for map in ["labels", "annotations"] {
+                    for (name, value) in object["metadata"][map].as_object().into_iter().flatten() {
+                        new["metadata"][map][name] = value.clone();
+                    }
+                }
+                Ok(new)
+            })
+        });
+        applied
+            .map(drop)
+            .map_err(|status_error| refused(object, &status_error))
+    }
+}
+
+/// Names of the Secrets that a Plan requires to start.
+pub fn secrets(plan: &Value) -> impl Iterator<Item = &str> {
+    let all = plan["spec"]["secrets"].as_array().into_iter().flatten();
+    all.filter_map(|secret| secret["name"].as_str())
+        .filter(|name| !name.is_empty())
+}
+
+fn put(cluster: &Cluster, object: Value) -> Result<Value, RehearsalError> {
+    let what = json!({ "kind": object["kind"], "metadata": { "name": object["metadata"]["name"] } });
+    cluster
+        .put(object)
+        .map_err(|status_error| refused(&what, &status_error))
+}
+
+fn restore(cluster: &Cluster, object: Value) -> Result<(), RehearsalError> {
+    let what = json!({ "kind": object["kind"], "metadata": { "name": object["metadata"]["name"] } });
+    cluster
+        .restore_one(object)
+        .map_err(|status_error| refused(&what, &status_error))
+}
+
+fn refused(object: &Value, status_error: &StatusError) -> RehearsalError {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    RehearsalError::Refused {
+        what: format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"])),
+        why: status_error.message.clone(),
+    }
+}
+
+/// Sets the UIDs of owners that were just created.
+fn own(object: &mut Value, daemon_sets: &BTreeMap<String, Value>) {
+    let owners = object["metadata"].get_mut("ownerReferences");
+    for owner in owners.and_then(Value::as_array_mut).into_iter().flatten() {
+        let uid = owner["name"].as_str().and_then(|name| daemon_sets.get(name));
+        if let Some(uid) = uid {
+            owner["uid"] = uid.clone();
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The body of a watch: changes, a bookmark every minute, and an end after its timeout.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::rehearse::cluster::Cluster;
+use crate::rehearse::json::json;
+use crate::rehearse::resources::Kind;
+use crate::rehearse::store::line;
+
+/// Interval of bookmarks.
+const BOOKMARK: Duration = Duration::from_secs(60);
+
+pub(super) struct WatchEvents {
+    pub(super) events: UnboundedReceiver<Bytes>,
+    /// Its timeout.
+    pub(super) seconds: u64,
+    pub(super) bookmarks: bool,
+    /// Whether it ends after the pending events.
+    pub(super) broken: bool,
+}
+
+pub struct WatchBody {
+    cluster: Cluster,
+    kind: Kind,
+    lines: WatchEvents,
+    end: Pin<Box<Sleep>>,
+    bookmark: Pin<Box<Sleep>>,
+}
+
+impl WatchBody {
+    pub(super) fn new(cluster: Cluster, kind: Kind, lines: WatchEvents) -> Self {
+        let now = Instant::now();
+        Self {
+            cluster,
+            kind,
+            end: Box::pin(sleep_until(now + Duration::from_secs(lines.seconds))),
+            bookmark: Box::pin(sleep_until(now + BOOKMARK)),
+            lines,
+        }
+    }
+
+    pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match self.lines.events.poll_recv(cx) {
+            Poll::Ready(Some(line)) => return Poll::Ready(Some(line)),
+            // The server has ended it.
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => {}
+        }
+        if self.lines.broken || self.end.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        if self.lines.bookmarks && self.bookmark.as_mut().poll(cx).is_ready() {
+            let next = Instant::now() + BOOKMARK;
+            self.bookmark.as_mut().reset(next);
+            // Polled again, or the timer would not wake this task for the next bookmark.
+            let _ = self.bookmark.as_mut().poll(cx);
+            return Poll::Ready(Some(self.mark()));
+        }
+        Poll::Pending
+    }
+
+    fn mark(&self) -> Bytes {
+        let version = self.cluster.with(|state| state.store.version());
+        let facts = self.kind.resource_type();
+        let object = json!({
+            "kind": facts.kind,
+            "apiVersion": facts.api_version(),
+            "metadata": { "resourceVersion": version.to_string(), "creationTimestamp": null },
+        });
+        line("BOOKMARK", object.to_string().as_bytes())
+    }
+}

@@ -1,0 +1,119 @@
+//! Create, replace, patch and delete requests.
+
+use bytes::Bytes;
+
+use super::route::Object as ApiRequest;
+use super::{Reply, parse};
+use crate::rehearse::delete::DeleteOptions;
+use crate::rehearse::json::{Value, json};
+use crate::rehearse::resources::{Kind, Verb};
+use crate::rehearse::schema;
+use crate::rehearse::state::State;
+use crate::rehearse::status_error::StatusError;
+use crate::rehearse::store::object::text;
+use crate::rehearse::write::{WriteTarget, merge};
+
+/// Bytes of an object that etcd stores (its `--max-request-bytes`).
+const MAX_OBJECT_BYTES: usize = 3 * 512 * 1_024;
+
+impl State {
+    pub(super) fn serve_create(&mut self, request: &ApiRequest, body: &Bytes) -> Result<Reply, StatusError> {
+        let value = parse(body)?;
+        let namespace = request.namespace.as_deref().unwrap_or_default();
+        let made = self.create(request.kind, namespace, value, request.is_dry_run())?;
+        Ok(Reply::Whole(201, made.json(request.metadata_only).clone()))
+    }
+
+    pub(super) fn serve_replace(&mut self, request: &ApiRequest, body: &Bytes) -> Result<Reply, StatusError> {
+        let new = parse(body)?;
+        let (kind, key) = (request.kind, request.key());
+        if text(&new, "/metadata/resourceVersion").is_empty() {
+            let why = "Invalid value: 0: must be specified for an update".to_owned();
+            let cause = ("metadata.resourceVersion".to_owned(), "FieldValueInvalid", why);
+            return Err(StatusError::invalid(kind, &request.name, &[cause]));
+        }
+        let written = self.update(kind, &key, WriteTarget::Whole, request.is_dry_run(), |old| {
+            let mut new = new;
+            if text(&new, "/metadata/namespace").is_empty() && !key.namespace.is_empty() {
+                new["metadata"]["namespace"] = (*key.namespace).into();
+            }
+            let (meant, found) = (text(&new, "/metadata/uid"), text(old, "/metadata/uid"));
+            if meant.is_empty() {
+                new["metadata"]["uid"] = found.into();
+            } else if meant != found {
+                return Err(StatusError::other_uid(kind, &request.name, meant, found));
+            }
+            Ok(new)
+        })?;
+        Ok(Reply::Whole(200, written.json(request.metadata_only).clone()))
+    }
+
+    pub(super) fn serve_patch(&mut self, request: &ApiRequest, body: &Bytes) -> Result<Reply, StatusError> {
+        let patch = parse(body)?;
+        let part = if request.verb == Verb::PatchStatus {
+            WriteTarget::Status
+        } else {
+            WriteTarget::Whole
+        };
+        let schema = match request.kind {
+            Kind::Plan => self.plan_schema(),
+            _ => None,
+        };
+        let written = self.update(request.kind, &request.key(), part, request.is_dry_run(), |old| {
+            let mut new = old.clone();
+            merge(&mut new, &patch);
+            if let Some(schema) = &schema {
+                let unknown = schema::prune(schema, &mut new);
+                if request.is_strict() && !unknown.is_empty() {
+                    return Err(strict(&patch, &unknown));
+                }
+            }
+            // Only a Plan grows with what refit writes; to measure all objects would take as long as to write them.
+            if request.kind == Kind::Plan && new.to_bytes().len() > MAX_OBJECT_BYTES {
+                return Err(StatusError::internal("etcdserver: request is too large"));
+            }
+            Ok(new)
+        })?;
+        Ok(Reply::Whole(200, written.json(request.metadata_only).clone()))
+    }
+
+    pub(super) fn serve_delete(&mut self, request: &ApiRequest, body: &Bytes) -> Result<Reply, StatusError> {
+        let options = if body.is_empty() { json!({}) } else { parse(body)? };
+        let deletion = deletion(&options, request.is_dry_run());
+        let (object, gone) = self.delete(request.kind, &request.key(), &deletion)?;
+        if request.kind == Kind::Pod || !gone {
+            return Ok(Reply::Whole(200, object.json(request.metadata_only).clone()));
+        }
+        let facts = request.kind.resource_type();
+        let mut details = json!({ "name": request.name, "kind": facts.plural, "uid": object.uid() });
+        if !facts.group.is_empty() {
+            details["group"] = facts.group.into();
+        }
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+        });
+        Ok(Reply::json(200, &status))
+    }
+}
+
+pub(super) fn deletion(options: &Value, dry_run: bool) -> DeleteOptions {
+    let word = |pointer| {
+        let text = options.pointer(pointer).and_then(Value::as_str);
+        text.map(str::to_owned)
+    };
+    DeleteOptions {
+        uid: word("/preconditions/uid"),
+        version: word("/preconditions/resourceVersion"),
+        grace: options["gracePeriodSeconds"].as_i64(),
+        propagation: word("/propagationPolicy"),
+        dry_run: dry_run || options["dryRun"].as_array().is_some_and(|list| !list.is_empty()),
+    }
+}
+
+fn strict(patch: &Value, unknown: &[String]) -> StatusError {
+    let fields: Vec<String> = unknown
+        .iter()
+        .map(|field| format!("unknown field {field:?}"))
+        .collect();
+    StatusError::strict(patch, &fields.join(", "))
+}

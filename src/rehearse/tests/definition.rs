@@ -1,0 +1,49 @@
+//! The served CRD of Plans: refit's, or system-upgrade-controller's without refit's fields.
+
+use crate::api::crd;
+use crate::rehearse::json::Value;
+use crate::rehearse::store::Key;
+use crate::rehearse::write::WriteTarget;
+use crate::rehearse::{Cluster, Kind};
+
+/// Spec fields in system-upgrade-controller's CRD.
+const KNOWN_SPEC: [&str; 17] = [
+    "channel",
+    "concurrency",
+    "cordon",
+    "drain",
+    "exclusive",
+    "imagePullSecrets",
+    "jobActiveDeadlineSecs",
+    "nodeSelector",
+    "postCompleteDelay",
+    "prepare",
+    "priorityClassName",
+    "secrets",
+    "serviceAccountName",
+    "tolerations",
+    "upgrade",
+    "version",
+    "window",
+];
+const KNOWN_STATUS: [&str; 4] = ["applying", "conditions", "latestHash", "latestVersion"];
+
+/// Replaces the served CRD.
+pub(super) fn put(cluster: &Cluster, theirs: bool) {
+    let mut definition = serde_json::to_value(crd::plans()).unwrap();
+    if theirs {
+        let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        for (part, known) in [("spec", &KNOWN_SPEC[..]), ("status", &KNOWN_STATUS[..])] {
+            let fields = schema[part]["properties"].as_object_mut().unwrap();
+            fields.retain(|name, _| known.contains(&name.as_str()));
+        }
+    }
+    cluster.with(|state| {
+        let key = Key::new("", crd::NAME);
+        let _ = state.update(Kind::Definition, &key, WriteTarget::Whole, false, |old| {
+            let mut new = old.clone();
+            new["spec"] = Value::from(&definition["spec"]);
+            Ok(new)
+        });
+    });
+}

@@ -1,0 +1,794 @@
+//! A cluster with the real controller, and the actions of tests. Upgrades run until a test ends them
+//! ([`succeed`](Scenario::succeed), [`fail`](Scenario::fail), [`roll_out`](Scenario::roll_out)); everything else
+//! proceeds by itself.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize as _;
+use tokio::runtime::{EnterGuard, Runtime};
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tokio::time::{sleep, timeout};
+
+use super::super::definition;
+use super::super::faults::{FaultInjector, FaultyTransport, Process};
+use super::super::simulation::MIN_READY;
+use crate::api::Ledger;
+use crate::api::{NodeProgress, Plan, PlanSpec, PlanStatus, crd, names};
+use crate::channel::{ChannelClient, ChannelError};
+use crate::clock::Clock;
+use crate::controller::settings::{Flags, Settings};
+use crate::controller::{Dependencies, run_with};
+use crate::kube::client::ApiServer;
+use crate::rehearse::delete::DeleteOptions;
+use crate::rehearse::fault::Rule;
+use crate::rehearse::invariants::{CONTROLLER, Invariants, Pod, USER};
+use crate::rehearse::journal::{Entry, JournalEvent};
+use crate::rehearse::json::{Value, json};
+use crate::rehearse::server::Transport;
+use crate::rehearse::store::Key;
+use crate::rehearse::{Cluster, Kind, Options, State};
+use crate::rollout::record::Record;
+use crate::rollout::tests::build;
+use crate::rollout::{JobFacts, NodeFacts, PodStage};
+use crate::version::Offer;
+
+pub(super) const NAMESPACE: &str = build::NAMESPACE;
+/// A Thursday.
+pub(super) const START: &str = "2026-01-01T09:00:00Z";
+/// Time for immediate reactions: several sync delays of kubelets and of the Job controller.
+const MOMENT: Duration = Duration::from_secs(3);
+/// Time without a change after which nothing is left to do: longer than a boot or a pause of any scenario.
+const REST: Duration = Duration::from_secs(25);
+/// Maximum time of a wait.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The start of a scenario.
+pub(super) struct Setup {
+    pub(super) seed: u64,
+    /// `SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT`.
+    pub(super) backoff_limit: u32,
+    pub(super) kubectl_image_windows: Option<&'static str>,
+    /// Whether upgrades run until a test ends them.
+    pub(super) held: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            backoff_limit: 0,
+            kubectl_image_windows: Some("example.com/kubectl-windows"),
+            held: true,
+        }
+    }
+}
+
+/// The offers of channels, and the times of their queries.
+#[derive(Default)]
+pub(super) struct Channels {
+    pub(super) offers: BTreeMap<String, Result<Offer, String>>,
+    pub(super) polls: Vec<Timestamp>,
+}
+
+pub(super) struct Scenario {
+    /// Code outside of a task also needs this runtime's clock. Dropped first.
+    _entered: EnterGuard<'static>,
+    /// Leaked, because the guard borrows it.
+    runtime: &'static Runtime,
+    tasks: LocalSet,
+    pub(super) cluster: Cluster,
+    pub(super) fault_injector: FaultInjector,
+    pub(super) invariants: Invariants,
+    pub(super) channels: Arc<Mutex<Channels>>,
+    process: Arc<Mutex<Arc<Process>>>,
+    /// How far the controller's clock was set.
+    clock_step: Arc<Mutex<SignedDuration>>,
+    /// Whether a controller should run.
+    wanted: watch::Sender<bool>,
+    /// Events about Plans in the order of their writes: reason and message.
+    told: Vec<(String, String)>,
+    held: bool,
+}
+
+/// A replica of the controller, one process after another.
+struct ControllerReplica {
+    cluster: Cluster,
+    fault_injector: FaultInjector,
+    settings: Settings,
+    channels: Arc<Mutex<Channels>>,
+    process: Arc<Mutex<Arc<Process>>>,
+    clock_step: Arc<Mutex<SignedDuration>>,
+}
+
+impl ControllerReplica {
+    fn clock(&self) -> Clock {
+        let step = Arc::clone(&self.clock_step);
+        self.cluster.clock().stepped(move || *step.lock().unwrap())
+    }
+
+    async fn run(self, mut wanted: watch::Receiver<bool>) {
+        while wanted.wait_for(|wanted| *wanted).await.is_ok() {
+            let process = Process::new();
+            *self.process.lock().unwrap() = Arc::clone(&process);
+            let transport = Transport::new(&self.cluster, CONTROLLER);
+            let line = FaultyTransport::new(transport, &self.fault_injector, Some(Arc::clone(&process)));
+            let (channels, clock) = (Arc::clone(&self.channels), self.clock());
+            let answer = move |url: &str, _: Option<&str>| {
+                let mut channels = channels.lock().unwrap();
+                channels.polls.push(clock.now());
+                let offer = channels.offers.get(url).cloned();
+                let offer = offer.unwrap_or_else(|| Err("HTTP/1.1 404 Not Found".to_owned()));
+                offer.map_err(ChannelError::Unexpected)
+            };
+            let dependencies = Dependencies {
+                server: ApiServer::in_process(line),
+                clock: self.clock(),
+                channels: Some(ChannelClient::with_answers(answer)),
+            };
+            let runs = run_with(dependencies, self.settings.clone(), pending());
+            tokio::select! {
+                biased;
+                () = process.died() => self.cluster.with(|state| state.trace_line("the controller dies")),
+                ended = Box::pin(runs) => panic!("the controller has ended: {ended:?}"),
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+    }
+}
+
+fn settings(setup: &Setup) -> Settings {
+    let lookup = |name: &str| match name {
+        "SYSTEM_UPGRADE_CONTROLLER_NAME" => Some("system-upgrade-controller".to_owned()),
+        "SYSTEM_UPGRADE_CONTROLLER_NAMESPACE" => Some(NAMESPACE.to_owned()),
+        "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT" => Some("false".to_owned()),
+        "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS" => Some("86400".to_owned()),
+        "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT" => Some(setup.backoff_limit.to_string()),
+        "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS" => setup.kubectl_image_windows.map(str::to_owned),
+        _ => None,
+    };
+    Settings::resolve(Flags::default(), &lookup, "controller-0")
+        .unwrap()
+        .0
+}
+
+/// A Ready node with a merge patch.
+pub(super) fn node(name: &str, change: &Value) -> Value {
+    let mut node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" } },
+        "status": {
+            "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready" }],
+            "nodeInfo": { "bootID": format!("boot-{name}-1"), "kubeletVersion": "v1.36.0" },
+        },
+    });
+    crate::rehearse::write::merge(&mut node, change);
+    node
+}
+
+impl Scenario {
+    // -- how it begins
+
+    /// A cluster with these nodes and a Plan, after the immediate reactions.
+    pub(super) fn with(nodes: &[&str], plan: Plan) -> Self {
+        let mut story = Self::new(&Setup::default());
+        story.add_nodes(nodes);
+        story.apply(plan);
+        story.settle();
+        story
+    }
+
+    pub(super) fn empty() -> Self {
+        Self::new(&Setup::default())
+    }
+
+    /// A cluster without nodes, and a controller.
+    pub(super) fn new(setup: &Setup) -> Self {
+        let story = Self::without_controller(setup);
+        story.start();
+        story
+    }
+
+    pub(super) fn without_controller(setup: &Setup) -> Self {
+        fastrand::seed(setup.seed);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let runtime: &'static Runtime = Box::leak(Box::new(runtime));
+        let entered = runtime.enter();
+        let tasks = LocalSet::new();
+        let mut options = Options::new(setup.seed, START.parse().unwrap());
+        (options.traced, options.journaled) = (true, true);
+        options.default_behaviour.defaults.boot.off = SignedDuration::from_secs(10);
+        if setup.held {
+            let never = ("fake-kubelet/upgrade.run-delay".to_owned(), "never".to_owned());
+            options.default_behaviour.steering.extend([never]);
+        }
+        let (cluster, fault_injector) = (Cluster::new(options), FaultInjector::new(setup.seed, 0));
+        cluster.put(serde_json::to_value(crd::plans()).unwrap()).unwrap();
+        let (wanted, wish) = watch::channel(false);
+        let control = ControllerReplica {
+            cluster: cluster.clone(),
+            fault_injector: fault_injector.clone(),
+            settings: settings(setup),
+            channels: Arc::default(),
+            process: Arc::new(Mutex::new(Process::new())),
+            clock_step: Arc::default(),
+        };
+        let (channels, process) = (Arc::clone(&control.channels), Arc::clone(&control.process));
+        let clock_step = Arc::clone(&control.clock_step);
+        tasks.spawn_local(control.run(wish));
+        let working = cluster.clone();
+        tasks.spawn_local(async move { working.run_while(pending::<()>()).await });
+        Self {
+            _entered: entered,
+            runtime,
+            tasks,
+            cluster: cluster.acting_as(USER),
+            fault_injector,
+            invariants: Invariants::with_min_ready(MIN_READY),
+            channels,
+            process,
+            clock_step,
+            wanted,
+            told: Vec::new(),
+            held: setup.held,
+        }
+    }
+
+    // -- time
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.cluster.clock().now()
+    }
+
+    /// Advances the time.
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.tasks.block_on(self.runtime, sleep(time));
+        self.judge();
+    }
+
+    pub(super) fn pass_secs(&mut self, seconds: u64) {
+        self.pass(Duration::from_secs(seconds));
+    }
+
+    /// Waits for immediate reactions.
+    pub(super) fn settle(&mut self) {
+        self.pass(MOMENT);
+    }
+
+    /// Waits until a condition of the cluster holds.
+    #[track_caller]
+    pub(super) fn until(&mut self, what: &str, holds: impl FnMut(&State) -> bool) {
+        let waits = timeout(PATIENCE, self.cluster.until(holds));
+        let came = self.tasks.block_on(self.runtime, waits);
+        self.judge();
+        if came.is_err() {
+            self.panic(&format!("it does not come to that: {what}"));
+        }
+    }
+
+    /// Waits until nothing is left to do.
+    pub(super) fn rest(&mut self) {
+        for _ in 0..400 {
+            let version = self.cluster.with(|state| state.store.version());
+            self.pass(REST);
+            if self.cluster.with(|state| state.store.version()) == version {
+                return;
+            }
+        }
+        self.panic("the cluster does not come to rest");
+    }
+
+    /// Ends upgrades successfully until nothing is left to do.
+    pub(super) fn roll_out(&mut self) {
+        let all = self.names(Kind::Node);
+        self.steer_upgrades(&all, Some("1s"));
+        self.rest();
+        self.steer_upgrades(&all, None);
+    }
+
+    fn steer_upgrades(&mut self, nodes: &[String], delay: Option<&str>) {
+        if self.held {
+            for node in nodes {
+                self.steer(node, "upgrade.run-delay", delay);
+            }
+        }
+    }
+
+    /// Steers the pods of a node, including running ones.
+    pub(super) fn steer(&mut self, node: &str, key: &str, value: Option<&str>) {
+        self.annotate(Kind::Node, node, &format!("fake-kubelet/{key}"), value);
+        let on_node = |pod: &&Value| pod["spec"]["nodeName"] == *node;
+        let keys: Vec<(String, String)> = self.cluster.with(|state| {
+            let text = |pod: &Value, field: &str| pod["metadata"][field].as_str().unwrap().to_owned();
+            let pods = state.all(Kind::Pod).filter(on_node);
+            pods.map(|pod| (text(pod, "namespace"), text(pod, "name")))
+                .collect()
+        });
+        for (namespace, name) in keys {
+            // A kubelet reads the steering when a pod changes.
+            let patch = json!({ "metadata": { "annotations": { "example.com/touched": format!("{key} {value:?}") } } });
+            let _ = self.cluster.patch(Kind::Pod, &namespace, &name, &patch);
+        }
+    }
+
+    /// Sets the clock of the controller's machine so far from the right time.
+    pub(super) fn set_clock(&self, step: SignedDuration) {
+        *self.clock_step.lock().unwrap() = step;
+    }
+
+    // -- the controller
+
+    pub(super) fn start(&self) {
+        self.wanted.send_replace(true);
+    }
+
+    /// Stops the controller.
+    pub(super) fn stop(&mut self) {
+        self.wanted.send_replace(false);
+        self.process.lock().unwrap().kill();
+        self.pass(Duration::from_secs(1));
+    }
+
+    /// Keeps the controller from being restarted after its next death until [`start`](Self::start).
+    pub(super) fn stop_at_death(&self) {
+        self.wanted.send_replace(false);
+    }
+
+    /// Kills the controller, and starts another one without its memory.
+    pub(super) fn restart(&mut self) {
+        self.stop();
+        self.start();
+        self.settle();
+    }
+
+    /// Injects a fault into the next matching request.
+    pub(super) fn fault(&self, rule: Rule) {
+        self.fault_injector.add(rule.once());
+    }
+
+    /// Injects a fault into all matching requests until [`mend`](Self::mend).
+    pub(super) fn fault_always(&self, rule: Rule) {
+        self.fault_injector.add(rule);
+    }
+
+    pub(super) fn mend(&self) {
+        self.fault_injector.clear_rules();
+    }
+
+    pub(super) fn serve_definition_of_suc(&mut self, theirs: bool) {
+        definition::put(&self.cluster, theirs);
+    }
+
+    // -- what people and machines do
+
+    pub(super) fn add_nodes(&mut self, names: &[&str]) {
+        for name in names {
+            self.add_node(name, &json!({}));
+        }
+    }
+
+    pub(super) fn add_node(&mut self, name: &str, change: &Value) {
+        let mut node = node(name, change);
+        if node["status"]["nodeInfo"]["bootID"] == format!("boot-{name}-1") {
+            node["status"]["nodeInfo"]["bootID"] = self.cluster.with(|state| state.ids.uuid()).into();
+        }
+        self.cluster.put(node).unwrap();
+    }
+
+    pub(super) fn patch(&mut self, kind: Kind, name: &str, patch: &Value) {
+        let namespace = if kind == Kind::Node { "" } else { NAMESPACE };
+        self.cluster.patch(kind, namespace, name, patch).unwrap();
+    }
+
+    pub(super) fn annotate(&mut self, kind: Kind, name: &str, key: &str, value: Option<&str>) {
+        self.patch(
+            kind,
+            name,
+            &json!({ "metadata": { "annotations": { key: value } } }),
+        );
+    }
+
+    pub(super) fn label(&mut self, node: &str, key: &str, value: Option<&str>) {
+        self.patch(
+            Kind::Node,
+            node,
+            &json!({ "metadata": { "labels": { key: value } } }),
+        );
+    }
+
+    pub(super) fn set_done_label(&mut self, node: &str, plan: &str, value: Option<&str>) {
+        self.label(node, &format!("{}{plan}", names::LABEL_PLAN_PREFIX), value);
+    }
+
+    pub(super) fn cordon(&mut self, node: &str, cordons: bool) {
+        let value = if cordons { Value::Bool(true) } else { Value::Null };
+        self.patch(Kind::Node, node, &json!({ "spec": { "unschedulable": value } }));
+    }
+
+    /// Cordons a node as kubectl does, without a ledger.
+    pub(super) fn kubectl_cordons(&mut self, node: &str) {
+        let patch = json!({ "spec": { "unschedulable": true } });
+        let kubectl = self.cluster.acting_as("kubectl");
+        kubectl.patch(Kind::Node, "", node, &patch).unwrap();
+        self.judge();
+    }
+
+    /// Rewrites the ledger of a node.
+    pub(super) fn change_ledger(&mut self, node: &str, change: impl FnOnce(&mut Ledger)) {
+        let mut ledger = self.node(node).ledger.clone().unwrap();
+        change(&mut ledger);
+        self.annotate(
+            Kind::Node,
+            node,
+            names::ANNOTATION_CORDON,
+            Some(&ledger.to_text()),
+        );
+    }
+
+    pub(super) fn ready(&mut self, node: &str, ready: bool) {
+        let status = if ready { "True" } else { "False" };
+        let condition = json!({ "type": "Ready", "status": status, "reason": "Test", "message": "test" });
+        let patch = json!({ "status": { "conditions": [condition] } });
+        self.cluster.patch_status(Kind::Node, "", node, &patch).unwrap();
+    }
+
+    pub(super) fn power(&mut self, node: &str, on: bool) {
+        self.cluster.with(|state| state.set_power(node, on));
+    }
+
+    /// Reboots a machine independently of the upgrade.
+    pub(super) fn reboot(&mut self, node: &str) {
+        self.power(node, false);
+        self.pass_secs(1);
+        self.power(node, true);
+    }
+
+    pub(super) fn retry(&mut self, node: &str, plans: &str) {
+        self.annotate(Kind::Node, node, names::ANNOTATION_RETRY, Some(plans));
+    }
+
+    pub(super) fn apply(&mut self, plan: Plan) {
+        self.cluster.put(serde_json::to_value(plan).unwrap()).unwrap();
+    }
+
+    pub(super) fn edit(&mut self, plan: &str, change: impl FnOnce(&mut PlanSpec)) {
+        let known = self.cluster.get(Kind::Plan, NAMESPACE, plan).unwrap();
+        let mut spec = PlanSpec::deserialize(&known["spec"]).unwrap();
+        change(&mut spec);
+        let spec = Value::from(serde_json::to_value(spec).unwrap());
+        self.cluster.with(|state| {
+            let part = crate::rehearse::write::WriteTarget::Whole;
+            let written = state.update(Kind::Plan, &Key::new(NAMESPACE, plan), part, false, |old| {
+                let mut new = old.clone();
+                new["spec"] = spec.clone();
+                Ok(new)
+            });
+            written.map(drop).unwrap();
+        });
+    }
+
+    pub(super) fn delete(&mut self, kind: Kind, name: &str) {
+        let namespace = if kind == Kind::Node { "" } else { NAMESPACE };
+        let _ = self.cluster.with(|state| {
+            let how = DeleteOptions {
+                propagation: Some("Background".to_owned()),
+                ..DeleteOptions::default()
+            };
+            state.delete(kind, &Key::new(namespace, name), &how).map(drop)
+        });
+    }
+
+    /// Removes a pod at once, as if its kubelet had stopped it.
+    pub(super) fn delete_pod_now(&mut self, name: &str) {
+        let _ = self.cluster.with(|state| {
+            let how = DeleteOptions {
+                grace: Some(0),
+                ..DeleteOptions::default()
+            };
+            state
+                .delete(Kind::Pod, &Key::new(NAMESPACE, name), &how)
+                .map(drop)
+        });
+    }
+
+    /// Makes the eviction of a pod on this node fail until [`open_budget`](Self::open_budget), so that drains wait.
+    pub(super) fn guard(&mut self, node: &str) {
+        let labels = json!({ "app": "guarded" });
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": "guarded", "namespace": "shop" },
+            "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": {
+                "metadata": { "labels": labels },
+                "spec": { "nodeName": node, "containers": [{ "name": "web", "image": "example.com/web" }] } } },
+        });
+        self.cluster.put(set).unwrap();
+        let budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "guarded", "namespace": "shop" },
+            "spec": { "maxUnavailable": 0, "selector": { "matchLabels": labels } },
+        });
+        self.cluster.put(budget).unwrap();
+        self.settle();
+    }
+
+    /// Allows the eviction; no pod replaces it.
+    pub(super) fn open_budget(&mut self) {
+        self.cluster.delete(Kind::ReplicaSet, "shop", "guarded").unwrap();
+        self.cluster.delete(Kind::Budget, "shop", "guarded").unwrap();
+    }
+
+    /// Runs the upgrade of a node to this end.
+    fn end_upgrade(&mut self, node: &str, code: Option<&str>) {
+        self.comes_to(node, PodStage::Upgrade);
+        let job = self.live_job(node);
+        self.steer(node, "upgrade.exit-code", code);
+        self.steer(node, "upgrade.run-delay", Some("0s"));
+        self.until("the Job ends", |state| {
+            let job = state.get(Kind::Job, NAMESPACE, &job.name);
+            job.is_none_or(|job| {
+                let conditions = job["status"]["conditions"].as_array();
+                let mut conditions = conditions.into_iter().flatten();
+                conditions.any(|one| one["type"] == "Complete" || one["type"] == "Failed")
+            })
+        });
+        self.steer(node, "upgrade.exit-code", None);
+        self.steer(node, "upgrade.run-delay", None);
+    }
+
+    /// Lets the Job of a node succeed, before the controller can observe it.
+    pub(super) fn succeed_unseen(&mut self, node: &str) {
+        self.end_upgrade(node, None);
+    }
+
+    pub(super) fn succeed(&mut self, node: &str) {
+        self.end_upgrade(node, None);
+        self.settle();
+    }
+
+    pub(super) fn fail(&mut self, node: &str) {
+        self.end_upgrade(node, Some("1"));
+        self.settle();
+    }
+
+    /// Waits until the pod of a node's Job reaches a stage.
+    #[track_caller]
+    pub(super) fn comes_to(&mut self, node: &str, stage: PodStage) {
+        for _ in 0..200 {
+            if self.stage(node).is_some_and(|known| known >= stage) {
+                return;
+            }
+            self.pass(Duration::from_millis(100));
+        }
+        self.panic(&format!(
+            "no pod on {node} comes to {stage:?}: {:?}",
+            self.stage(node)
+        ));
+    }
+
+    fn stage(&self, node: &str) -> Option<PodStage> {
+        let mut jobs = self.invariants.jobs.values();
+        let job = jobs.find(|job| *job.node == *node && job.is_live())?;
+        let mut pods = self.invariants.pods.values().map(|pod| &pod.facts);
+        pods.find(|pod| pod.job_uid == job.uid && pod.stage != PodStage::Ended && !pod.deleting)
+            .map(|pod| pod.stage)
+    }
+
+    // -- what there is
+
+    fn names(&self, kind: Kind) -> Vec<String> {
+        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
+        self.cluster.with(|state| state.all(kind).map(name).collect())
+    }
+
+    pub(super) fn node(&self, name: &str) -> &NodeFacts {
+        &self.invariants.nodes[name].facts
+    }
+
+    pub(super) fn record(&self, node: &str, plan: &str) -> &Record {
+        &self.node(node).records[plan]
+    }
+
+    /// The Jobs for a node.
+    pub(super) fn jobs_for(&self, node: &str) -> Vec<&JobFacts> {
+        let jobs = self.invariants.jobs.values();
+        jobs.filter(|job| *job.node == *node).collect()
+    }
+
+    #[track_caller]
+    pub(super) fn job_for(&self, node: &str) -> JobFacts {
+        let jobs = self.jobs_for(node);
+        assert_eq!(jobs.len(), 1, "Jobs for {node}: {jobs:?}");
+        jobs[0].clone()
+    }
+
+    #[track_caller]
+    pub(super) fn live_job(&self, node: &str) -> JobFacts {
+        let mut jobs = self.jobs_for(node).into_iter();
+        jobs.find(|job| job.is_live())
+            .unwrap_or_else(|| panic!("no Job on {node}"))
+            .clone()
+    }
+
+    pub(super) fn pods(&self) -> impl Iterator<Item = &Pod> {
+        self.invariants.pods.values()
+    }
+
+    /// Names of the Pods that reboot nodes, or ask for their sentinels.
+    pub(super) fn reboot_pods(&self) -> Vec<String> {
+        let pods = self.pods().filter(|pod| pod.facts.reboot.is_some());
+        pods.map(|pod| pod.facts.name.to_string()).collect()
+    }
+
+    #[track_caller]
+    pub(super) fn status(&self, plan: &str) -> &PlanStatus {
+        self.invariants.plans[plan]
+            .object
+            .status
+            .as_ref()
+            .expect("a status")
+    }
+
+    /// Status, reason and message of a condition.
+    #[track_caller]
+    pub(super) fn condition(&self, plan: &str, type_: &str) -> (String, String, String) {
+        let mut conditions = self.status(plan).conditions.iter();
+        let one = conditions
+            .find(|one| one.type_ == type_)
+            .expect("a condition")
+            .clone();
+        (
+            one.status,
+            one.reason.unwrap_or_default().to_string(),
+            one.message.unwrap_or_default(),
+        )
+    }
+
+    #[track_caller]
+    pub(super) fn complete(&self, plan: &str) -> (String, String, String) {
+        self.condition(plan, "Complete")
+    }
+
+    /// Nodes with a slot, from status.
+    pub(super) fn slots(&self, plan: &str) -> Vec<String> {
+        let active = self.status(plan).active.iter().flatten();
+        let slots = active.filter(|node| node.phase != "Waiting");
+        slots.map(|node| node.name.clone()).collect()
+    }
+
+    /// The entry of a node in status.
+    #[track_caller]
+    pub(super) fn entry(&self, plan: &str, node: &str) -> NodeProgress {
+        let mut active = self.status(plan).active.iter().flatten();
+        let entry = active.find(|one| one.name == node);
+        entry
+            .unwrap_or_else(|| panic!("{node} is not in status.active"))
+            .clone()
+    }
+
+    /// Phase and reason of a node in status.
+    #[track_caller]
+    pub(super) fn phase(&self, plan: &str, node: &str) -> (String, String) {
+        let entry = self.entry(plan, node);
+        (
+            entry.phase.to_string(),
+            entry.reason.unwrap_or_default().to_string(),
+        )
+    }
+
+    pub(super) fn hash(&self, plan: &str) -> String {
+        self.status(plan).latest_hash.clone().unwrap()
+    }
+
+    pub(super) fn done_label(&self, node: &str, plan: &str) -> Option<String> {
+        let label = self.node(node).labels.get_joined(names::LABEL_PLAN_PREFIX, plan);
+        label.map(str::to_owned)
+    }
+
+    pub(super) fn is_done(&self, node: &str, plan: &str) -> bool {
+        self.done_label(node, plan) == Some(self.hash(plan))
+    }
+
+    pub(super) fn is_cordoned(&self, node: &str) -> bool {
+        self.node(node).unschedulable
+    }
+
+    /// Messages of the events with this reason.
+    pub(super) fn told_of(&self, reason: &str) -> Vec<&str> {
+        let told = self.told.iter().filter(|(known, _)| known == reason);
+        told.map(|(_, message)| message.as_str()).collect()
+    }
+
+    pub(super) fn told(&self) -> Vec<String> {
+        self.told
+            .iter()
+            .map(|(reason, text)| format!("{reason} {text}"))
+            .collect()
+    }
+
+    /// Number of requests of the controller with this method and part of the path.
+    pub(super) fn requests(&self, pattern: &str) -> usize {
+        let (method, part) = pattern.split_once(' ').unwrap();
+        self.cluster.with(|state| {
+            let asked =
+                |line: &&String| line.contains(&format!(" {CONTROLLER} {method} ")) && line.contains(part);
+            state.trace().iter().filter(asked).count()
+        })
+    }
+
+    /// Waits until the controller has made so many writes. False if it makes fewer.
+    pub(super) fn after_writes(&mut self, count: u64) -> bool {
+        let fault_injector = self.fault_injector.clone();
+        let writes = move |_: &State| fault_injector.writes() >= count;
+        let waits = timeout(Duration::from_secs(600), self.cluster.until(writes));
+        let came = self.tasks.block_on(self.runtime, waits).is_ok();
+        self.judge();
+        came
+    }
+
+    /// Sets the offer of a channel.
+    pub(super) fn offer(&self, url: &str, version: &str) {
+        let offer = Ok(Offer::one(version.to_owned()));
+        self.channels.lock().unwrap().offers.insert(url.to_owned(), offer);
+    }
+
+    pub(super) fn polls(&self) -> usize {
+        self.channels.lock().unwrap().polls.len()
+    }
+
+    // -- laws
+
+    /// Checks that all nodes are done, and that nothing of refit is left.
+    #[track_caller]
+    pub(super) fn assert_over(&self) {
+        if let Err(why) = self.invariants.check_final_state() {
+            self.panic(&why);
+        }
+    }
+
+    #[track_caller]
+    fn judge(&mut self) {
+        let news = self.cluster.with(State::take_journal);
+        for entry in &news {
+            self.hear(entry);
+            if let Err(broken) = self.invariants.observe(entry) {
+                self.panic(&broken);
+            }
+        }
+        let story = self.invariants.take_log();
+        let unsupported_requests = self.cluster.with(|state| {
+            if let Some(trace) = &mut state.trace {
+                trace.extend(story);
+            }
+            state.unsupported_requests().to_vec()
+        });
+        if !unsupported_requests.is_empty() {
+            self.panic(&format!("not played: {unsupported_requests:?}"));
+        }
+    }
+
+    fn hear(&mut self, entry: &Entry) {
+        if let JournalEvent::Change(Kind::Event, change) = &entry.what
+            && change.old.is_none()
+            && change.new.value["involvedObject"]["kind"] == "Plan"
+        {
+            let [reason, message] = ["reason", "message"].map(|field| {
+                let text = change.new.value[field].as_str();
+                text.unwrap_or_default().to_owned()
+            });
+            self.told.push((reason, message));
+        }
+    }
+
+    /// Fails the test with the trace of the scenario.
+    #[track_caller]
+    pub(super) fn panic(&self, why: &str) -> ! {
+        let trace = self.cluster.with(|state| state.trace().join("\n"));
+        panic!("{trace}\n{why}");
+    }
+}

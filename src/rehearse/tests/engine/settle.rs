@@ -1,0 +1,277 @@
+//! What a node must show before it is done, and what its evicted workloads must show before the next one starts.
+
+use std::time::Duration;
+
+use super::scenario::Scenario;
+use crate::api::{DrainSpec, Plan, SettleSpec};
+use crate::rehearse::Kind;
+use crate::rehearse::json::json;
+use crate::rollout::PodStage;
+use crate::rollout::tests::build::plan_with;
+
+fn settling(change: impl FnOnce(&mut SettleSpec)) -> Plan {
+    plan_with("p", |spec| change(spec.settle.get_or_insert_default()))
+}
+
+fn min_ready(settle: &mut SettleSpec) {
+    settle.min_ready = Some("30s".to_owned());
+}
+
+#[test]
+fn a_node_is_done_when_it_has_been_ready_for_long_enough_and_a_break_begins_the_time_anew() {
+    for disturbs in [None, Some("break"), Some("restart")] {
+        let mut story = Scenario::with(&["a"], settling(min_ready));
+        story.succeed("a");
+        assert!(story.is_cordoned("a"), "given back when it is proven");
+        story.pass_secs(20);
+        assert_eq!(
+            story.phase("p", "a"),
+            ("Settling".to_owned(), "MinReady".to_owned())
+        );
+        match disturbs {
+            Some("break") => {
+                // It ends between two observations.
+                story.ready("a", false);
+                story.ready("a", true);
+            }
+            Some(_) => story.restart(),
+            None => {}
+        }
+        story.pass_secs(15);
+        assert_eq!(story.is_done("a", "p"), disturbs.is_none(), "{disturbs:?}");
+        story.pass_secs(20);
+        story.assert_over();
+        assert_eq!(story.told_of("JobComplete").len(), 1);
+    }
+}
+
+#[test]
+fn a_node_that_does_not_settle_in_time_has_failed() {
+    let mut story = Scenario::with(
+        &["a"],
+        settling(|settle| {
+            min_ready(settle);
+            settle.timeout = Some("2m".to_owned());
+        }),
+    );
+    story.succeed("a");
+    for _ in 0..6 {
+        story.pass_secs(18);
+        assert_eq!(story.phase("p", "a").0, "Settling");
+        story.ready("a", false);
+        story.pass_secs(1);
+        story.ready("a", true);
+    }
+    story.pass_secs(8);
+    assert_eq!(
+        story.phase("p", "a").0,
+        "Settling",
+        "it is Ready, and may stay so"
+    );
+    story.ready("a", false);
+    story.settle();
+    assert_eq!(
+        story.phase("p", "a"),
+        ("Failed".to_owned(), "SettleTimedOut".to_owned())
+    );
+    assert!(story.is_cordoned("a") && story.told_of("SettleFailed").len() == 1);
+    story.ready("a", true);
+    story.pass_secs(3600);
+    assert_eq!(story.phase("p", "a").0, "Failed");
+}
+
+#[test]
+fn a_kubelet_of_another_version_is_waited_for_and_one_that_stays_behind_is_a_failure() {
+    for follows in [true, false] {
+        let mut story = Scenario::empty();
+        story.add_nodes(&["a"]);
+        story.apply(plan_with("p", |spec| {
+            spec.version = Some("v1.37.4+k3s1".to_owned());
+            spec.settle.get_or_insert_default().kubelet_version = Some(true);
+        }));
+        story.settle();
+        story.succeed("a");
+        let entry = story.entry("p", "a");
+        assert_eq!(entry.reason.as_deref(), Some("KubeletVersion"));
+        let text = r#"the kubelet is of version "v1.36.0", and the Plan's is "v1.37.4-k3s1""#;
+        assert_eq!(entry.message.as_deref(), Some(text));
+        if follows {
+            let patch = json!({ "status": { "nodeInfo": { "kubeletVersion": "v1.37.4+k3s1" } } });
+            story.cluster.patch_status(Kind::Node, "", "a", &patch).unwrap();
+            story.settle();
+            story.assert_over();
+        } else {
+            story.pass_secs(10 * 60);
+            let entry = story.entry("p", "a");
+            assert_eq!(entry.reason.as_deref(), Some("SettleTimedOut"));
+            assert!(entry.message.unwrap().contains("v1.37.4-k3s1"));
+        }
+    }
+}
+
+/// A workload of three unready pods on a node of its own.
+fn put_workload(story: &mut Scenario) {
+    story.add_node(
+        "spare",
+        &json!({ "metadata": { "labels": { "kubernetes.io/hostname": null } } }),
+    );
+    story.steer("spare", "start-delay", Some("never"));
+    let labels = json!({ "app": "db" });
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": "db", "namespace": "shop" },
+        "spec": { "replicas": 3, "selector": { "matchLabels": labels }, "template": {
+            "metadata": { "labels": labels },
+            "spec": { "nodeName": "spare", "containers": [{ "name": "db", "image": "example.com/db" }] } } },
+    });
+    story.cluster.put(set).unwrap();
+}
+
+/// Makes all its pods ready, or one of them unready.
+fn be_whole(story: &mut Scenario, whole: bool) {
+    story.steer("spare", "start-delay", if whole { None } else { Some("never") });
+    if !whole {
+        let pod = story.cluster.with(|state| {
+            let mut pods = state
+                .all(Kind::Pod)
+                .filter(|pod| pod["metadata"]["namespace"] == "shop");
+            pods.next().unwrap()["metadata"]["name"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        });
+        story.cluster.delete(Kind::Pod, "shop", &pod).unwrap();
+    }
+}
+
+fn reads(story: &Scenario) -> usize {
+    story.requests("GET /replicasets/db")
+}
+
+/// Waits for the next read of the workload.
+fn pass_a_read(story: &mut Scenario) {
+    let before = reads(story);
+    for _ in 0..100 {
+        if reads(story) > before {
+            return;
+        }
+        story.pass(Duration::from_millis(200));
+    }
+    story.panic("it is not read again");
+}
+
+/// One of two nodes has been drained of pods of that workload, and its upgrade has succeeded.
+fn drained() -> (Scenario, String) {
+    let plan = plan_with("p", |spec| {
+        spec.drain = Some(DrainSpec::default());
+        spec.settle = Some(SettleSpec {
+            workloads: Some(true),
+            timeout: Some("2m".to_owned()),
+            ..SettleSpec::default()
+        });
+    });
+    let mut story = Scenario::with(&["a", "b"], plan);
+    let first = story.slots("p")[0].clone();
+    story.comes_to(&first, PodStage::Upgrade);
+    story.change_ledger(&first, |ledger| {
+        ledger.holders[0].evicted = vec!["ReplicaSet/shop/db".to_owned()];
+    });
+    put_workload(&mut story);
+    story.succeed(&first);
+    (story, first)
+}
+
+#[test]
+fn a_node_is_given_back_first_and_keeps_its_slot_until_its_workloads_are_whole_whoever_leads() {
+    let (mut story, first) = drained();
+    assert!(
+        story.is_done(&first, "p") && !story.is_cordoned(&first),
+        "an evicted pod may fit only here"
+    );
+    assert_eq!(
+        story.phase("p", &first),
+        ("Settling".to_owned(), "Workloads".to_owned())
+    );
+    assert_eq!(
+        story.entry("p", &first).message.as_deref(),
+        Some("ReplicaSet shop/db has 0 of 3 pods ready")
+    );
+    assert_eq!(story.complete("p").0, "False");
+    let before = reads(&story);
+    story.restart();
+    story.pass_secs(30);
+    assert!((5..=12).contains(&(reads(&story) - before)), "now and then");
+    assert_eq!(story.slots("p"), [first.as_str()]);
+    be_whole(&mut story, true);
+    story.pass_secs(12);
+    assert_ne!(story.slots("p"), [first.as_str()], "the other one");
+    story.roll_out();
+    story.assert_over();
+    assert_eq!(story.told_of("JobComplete").len(), 2);
+}
+
+#[test]
+fn a_workload_that_is_whole_for_a_moment_is_not_whole() {
+    let (mut story, first) = drained();
+    for _ in 0..4 {
+        // Its container fails at the start, and is restarted.
+        pass_a_read(&mut story);
+        be_whole(&mut story, true);
+        pass_a_read(&mut story);
+        be_whole(&mut story, false);
+        story.pass_secs(8);
+        assert_eq!(story.slots("p"), [first.as_str()]);
+    }
+    be_whole(&mut story, true);
+    story.pass_secs(12);
+    assert_ne!(story.slots("p"), [first.as_str()]);
+}
+
+#[test]
+fn a_workload_that_stays_broken_is_a_failure_that_names_it_and_one_that_is_gone_is_not() {
+    let (mut story, first) = drained();
+    story.pass_secs(125);
+    let entry = story.entry("p", &first);
+    assert_eq!(
+        (entry.phase.as_str(), entry.reason.as_deref()),
+        ("Failed", Some("SettleTimedOut"))
+    );
+    assert!(
+        entry
+            .message
+            .unwrap()
+            .contains("ReplicaSet shop/db has 0 of 3 pods ready")
+    );
+    assert!(!story.is_done(&first, "p") && !story.is_cordoned(&first));
+    assert_eq!(story.slots("p"), [first.as_str()]);
+    be_whole(&mut story, true);
+    story.retry(&first, "p");
+    story.roll_out();
+    story.assert_over();
+
+    let (mut story, first) = drained();
+    story.cluster.delete(Kind::ReplicaSet, "shop", "db").unwrap();
+    story.pass_secs(12);
+    assert_ne!(story.slots("p"), [first.as_str()], "it wants no pods");
+}
+
+#[test]
+fn a_workload_that_is_whole_at_the_last_moment_is_read_once_more_before_that_counts() {
+    for stays in [true, false] {
+        let (mut story, first) = drained();
+        story.pass_secs(105);
+        assert_eq!(story.phase("p", &first).0, "Settling");
+        // Available at the last read before the timeout.
+        story.pass_secs(5);
+        be_whole(&mut story, true);
+        pass_a_read(&mut story);
+        if !stays {
+            be_whole(&mut story, false);
+        }
+        story.pass_secs(15);
+        let settled = story.slots("p") != [first.as_str()];
+        assert_eq!(settled, stays, "{:?}", story.slots("p"));
+        if !stays {
+            assert_eq!(story.phase("p", &first).1, "SettleTimedOut");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The status of a Plan, and its events.
+
+use super::scenario::{Scenario, Setup};
+use crate::api::{DrainSpec, Plan, PlanSpec, SecretSpec, TimeWindowSpec};
+use crate::rehearse::Kind;
+use crate::rehearse::json::json;
+use crate::rollout::PodStage;
+use crate::rollout::tests::build::{plan, plan_with};
+
+fn says(status: &str, reason: &str, message: &str) -> (String, String, String) {
+    (status.to_owned(), reason.to_owned(), message.to_owned())
+}
+
+fn one(plan: Plan) -> Scenario {
+    Scenario::with(&["a"], plan)
+}
+
+#[test]
+fn the_first_status_is_final_and_its_conditions_come_in_system_upgrade_controllers_order() {
+    let story = one(plan("p"));
+    assert_eq!(
+        story.requests("PATCH /plans/p/status"),
+        2,
+        "the first, and one of mere progress"
+    );
+    let status = story.status("p");
+    let conditions: Vec<_> = status
+        .conditions
+        .iter()
+        .map(|one| (one.type_.as_str(), one.reason.as_deref()))
+        .collect();
+    let expected = [
+        ("Complete", Some("SyncJob")),
+        ("Validated", Some("PlanIsValid")),
+        ("LatestResolved", Some("Version")),
+    ];
+    assert_eq!(conditions, expected);
+    for one in &status.conditions {
+        assert_eq!(one.last_update_time.as_deref(), Some("2026-01-01T09:00:00Z"));
+        assert_eq!(one.last_transition_time.as_deref(), Some("2026-01-01T09:00:00Z"));
+    }
+    assert_eq!(
+        (status.latest_version.as_deref(), status.observed_generation),
+        (Some("v1"), Some(1))
+    );
+    assert_eq!(
+        (&status.applying, status.progress.as_deref()),
+        (&Some(vec!["a".to_owned()]), Some("0/1"))
+    );
+}
+
+#[test]
+fn times_tell_when_a_condition_changed_and_when_its_status_did() {
+    let time = |story: &Scenario| {
+        let complete = story.status("p").conditions[0].clone();
+        (
+            complete.last_transition_time.unwrap(),
+            complete.last_update_time.unwrap(),
+        )
+    };
+    let mut story = one(plan("p"));
+    story.pass_secs(57); // 9:01:00
+    story.edit("p", |spec| spec.suspend = Some(true));
+    story.succeed("a");
+    story.edit("p", |spec| spec.suspend = None);
+    story.settle();
+    let done = time(&story);
+    assert!(
+        done.0.starts_with("2026-01-01T09:01:0") && done.0 == done.1,
+        "{done:?}"
+    );
+    assert_eq!(
+        story.status("p").conditions[1].last_update_time.as_deref(),
+        Some("2026-01-01T09:00:00Z")
+    );
+    story.add_nodes(&["b"]);
+    story.pass_secs(60);
+    let began = time(&story);
+    assert!(began.0 > done.0);
+    story.fail("b");
+    let failed = time(&story);
+    assert!(
+        failed.0 == began.0 && failed.1 > began.1,
+        "{failed:?}: only what is said has changed"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_plan_is_said_in_system_upgrade_controllers_words_until_it_is_mended() {
+    type Mistake = (fn(&mut PlanSpec), &'static str);
+    let mistakes: [Mistake; 4] = [
+        (
+            |spec| {
+                spec.drain = Some(DrainSpec {
+                    delete_local_data: Some(true),
+                    delete_emptydir_data: Some(false),
+                    ..DrainSpec::default()
+                });
+            },
+            "spec.drain cannot specify both deleteEmptydirData and deleteLocalData",
+        ),
+        (
+            |spec| spec.post_complete_delay = Some("-30s".to_owned()),
+            "spec.postCompleteDelay is negative",
+        ),
+        (
+            |spec| {
+                spec.window = Some(TimeWindowSpec {
+                    days: Some(vec!["mon".to_owned()]),
+                    start_time: Some("24:00".to_owned()),
+                    ..TimeWindowSpec::default()
+                });
+            },
+            "spec.window is invalid, Invalid time format: 24:00",
+        ),
+        (
+            |spec| {
+                let named = |name: &str| SecretSpec {
+                    name: name.to_owned(),
+                    ..SecretSpec::default()
+                };
+                spec.secrets = Some(["x", "y"].map(named).into());
+            },
+            "secrets \"x\" not found, secrets \"y\" not found",
+        ),
+    ];
+    for (mistake, text) in mistakes {
+        let mut story = one(plan_with("p", mistake));
+        assert_eq!(story.condition("p", "Validated"), says("False", "Error", text));
+        assert_eq!(
+            story.complete("p"),
+            says("False", "NotReady", "plan is not valid and resolved")
+        );
+        assert_eq!(
+            story.told_of("ValidateFailed"),
+            [format!("Failed to validate plan: {text}")]
+        );
+        assert!(story.invariants.jobs.is_empty());
+        story.edit("p", |spec| *spec = plan("p").spec);
+        story.settle();
+        assert_eq!(story.condition("p", "Validated"), says("True", "PlanIsValid", ""));
+        assert_eq!(story.jobs_for("a").len(), 1);
+    }
+}
+
+#[test]
+fn an_invalid_or_malformed_plan_lets_finish_what_is_under_way() {
+    let mut story = one(plan("p"));
+    story.comes_to("a", PodStage::Upgrade);
+    story.edit("p", |spec| spec.post_complete_delay = Some("-1s".to_owned()));
+    story.settle();
+    assert_eq!(story.complete("p").1, "NotReady");
+    assert_eq!(story.status("p").applying, Some(vec!["a".to_owned()]));
+    story.succeed("a");
+    assert!(story.is_done("a", "p"));
+}
+
+#[test]
+fn a_name_that_no_label_can_hold_is_refused() {
+    let name = "n".repeat(64);
+    let story = one(plan(&name));
+    let text = "metadata.name has 64 characters, and the label that marks a finished node holds 63";
+    assert_eq!(story.condition(&name, "Validated"), says("False", "Error", text));
+    assert!(story.invariants.jobs.is_empty());
+}
+
+#[test]
+fn a_secret_that_has_to_be_read_again_changes_nothing_unless_it_has_changed() {
+    let secret = |value: &str, note: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "system-upgrade", "annotations": { "note": note } },
+            "data": { "key": value },
+        })
+    };
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    story.cluster.put(secret("eA==", "")).unwrap();
+    story.apply(plan_with("p", |spec| {
+        spec.secrets = Some(vec![SecretSpec {
+            name: "s".to_owned(),
+            ..SecretSpec::default()
+        }]);
+    }));
+    story.settle();
+    story.roll_out();
+    let (hash, writes) = (story.hash("p"), story.requests("PATCH /plans/p"));
+    story.patch(Kind::Secret, "s", &secret("eA==", "its metadata only"));
+    story.settle();
+    story.fault_injector.cut_watches("secrets");
+    story.settle();
+    story.restart();
+    assert_eq!(
+        story.requests("PATCH /plans/p"),
+        writes,
+        "nor does a list or another controller"
+    );
+    story.patch(Kind::Secret, "s", &secret("eQ==", ""));
+    story.settle();
+    assert_ne!(story.hash("p"), hash);
+    assert_eq!(story.slots("p"), ["a"]);
+}
+
+#[test]
+fn the_phase_of_a_node_is_what_its_job_does() {
+    let mut story = Scenario::empty();
+    story.add_node(
+        "a",
+        &json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } }),
+    );
+    story.guard("a");
+    story.steer("a", "start-delay", Some("1h"));
+    story.steer("a", "prepare.run-delay", Some("1h"));
+    story.apply(plan_with("p", |spec| {
+        spec.drain = Some(DrainSpec::default());
+        spec.prepare = Some(spec.upgrade.clone());
+    }));
+    story.settle();
+    let entry = story.entry("p", "a");
+    assert_eq!(
+        (entry.phase.as_str(), entry.reason.as_deref()),
+        ("Pending", Some("PodWaiting"))
+    );
+    assert!(entry.message.unwrap().contains("nodes are available"));
+    story.patch(Kind::Node, "a", &json!({ "spec": { "taints": null } }));
+    story.settle();
+    assert_eq!(story.phase("p", "a").0, "Starting");
+    story.steer("a", "start-delay", None);
+    story.settle();
+    assert_eq!(story.phase("p", "a").0, "Preparing");
+    story.steer("a", "prepare.run-delay", None);
+    story.pass_secs(20);
+    let entry = story.entry("p", "a");
+    assert_eq!(
+        (entry.phase.as_str(), entry.reason.as_deref()),
+        ("Draining", Some("DrainWaiting")),
+        "{entry:?}"
+    );
+    let message = entry.message.unwrap();
+    assert!(
+        message.starts_with("0 of 1 pods are gone; shop/guarded-")
+            && message.contains("PodDisruptionBudget guarded since"),
+        "{message}"
+    );
+    story.open_budget();
+    story.pass_secs(10);
+    let entry = story.entry("p", "a");
+    assert_eq!(
+        (entry.phase.as_str(), entry.reason, entry.message),
+        ("Upgrading", None, None),
+        "that is over"
+    );
+    assert_eq!(entry.attempt, Some(1));
+}
+
+#[test]
+fn progress_waits_a_second_and_news_does_not() {
+    let mut story = Scenario::with(&["a", "b"], plan("p"));
+    let first = story.slots("p")[0].clone();
+    let writes = story.requests("PATCH /plans/p/status");
+    assert!(writes <= 4, "its name, its phases: {writes}");
+    story.succeed_unseen(&first);
+    story.pass(std::time::Duration::from_millis(100));
+    assert_ne!(story.slots("p"), [first.as_str()], "at once");
+    story.settle();
+    let second = story.slots("p")[0].clone();
+    assert_eq!(
+        story.entry("p", &second).job.as_deref(),
+        Some(&*story.live_job(&second).name)
+    );
+}
+
+#[test]
+fn counts_are_of_what_the_plan_is_for() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b", "c", "d", "e"]);
+    story.set_done_label("e", "p", Some("disabled"));
+    story.apply(plan_with("p", |spec| spec.concurrency = Some(2)));
+    story.settle();
+    let slots = story.slots("p");
+    story.succeed(&slots[0]);
+    story.fail(&slots[1]);
+    let counts = story.status("p").nodes.unwrap();
+    assert_eq!((counts.selected, counts.disabled, counts.done), (4, 1, 1));
+    assert_eq!((counts.applying, counts.failed, counts.waiting), (1, 1, 1));
+    assert_eq!(story.status("p").progress.as_deref(), Some("1/4"));
+}
+
+#[test]
+fn status_fields_that_another_controller_wrote_are_removed() {
+    let mut story = one(plan("p"));
+    story.roll_out();
+    let right = story.status("p").clone();
+    let mut conditions = serde_json::to_value(&right.conditions).unwrap();
+    conditions.as_array_mut().unwrap().reverse();
+    let patch = json!({ "status": { "applying": ["z"] } });
+    story
+        .cluster
+        .patch_status(Kind::Plan, "system-upgrade", "p", &patch)
+        .unwrap();
+    let patch = serde_json::json!({ "status": { "conditions": conditions } });
+    story
+        .cluster
+        .patch_status(Kind::Plan, "system-upgrade", "p", patch)
+        .unwrap();
+    story.settle();
+    assert_eq!(*story.status("p"), right);
+}
+
+// -- events
+
+#[test]
+fn the_same_words_at_another_time_are_another_event() {
+    let mut story = one(plan("p"));
+    for _ in 0..3 {
+        story.roll_out();
+        story.set_done_label("a", "p", None);
+        story.settle();
+    }
+    story.roll_out();
+    for reason in ["SyncJob", "JobComplete", "Complete"] {
+        assert_eq!(story.told_of(reason).len(), 4, "{reason}");
+    }
+}
+
+#[test]
+fn a_long_list_of_nodes_is_cut_to_what_an_event_holds() {
+    let names: Vec<String> = (0..100)
+        .map(|number| format!("node-with-a-long-name-{number:03}"))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let story = Scenario::with(&names, plan_with("p", |spec| spec.concurrency = Some(100)));
+    let text = story.told_of("SyncJob")[0];
+    let shown = text.matches("node-with-a-long-name-").count();
+    assert!(
+        text.contains(&format!(" and {} more. Hash: ", 100 - shown)),
+        "{text}"
+    );
+    assert!(
+        text.contains("-000,node-with") && shown > 25 && text.len() < 1024,
+        "{shown} {}",
+        text.len()
+    );
+}
+
+#[test]
+fn what_blocks_a_plan_is_told_by_its_own_name_once() {
+    let mut story = Scenario::new(&Setup::default());
+    story.add_nodes(&["a"]);
+    story.ready("a", false);
+    let closed = TimeWindowSpec {
+        days: Some(vec!["fri".to_owned()]),
+        start_time: Some("1:00".to_owned()),
+        end_time: Some("2:00".to_owned()),
+        time_zone: None,
+    };
+    story.apply(plan("not-ready"));
+    story.apply(plan_with("nobody", |spec| spec.concurrency = None));
+    story.apply(plan_with("image", |spec| {
+        spec.upgrade.image = "NOT AN IMAGE".to_owned();
+    }));
+    story.apply(plan_with("suspended", |spec| spec.suspend = Some(true)));
+    story.apply(plan_with("window", |spec| spec.window = Some(closed)));
+    story.pass_secs(60);
+    for reason in [
+        "NodeNotReady",
+        "ConcurrencyZero",
+        "ImageInvalid",
+        "Suspended",
+        "Waiting",
+    ] {
+        assert_eq!(story.told_of(reason).len(), 1, "{reason}");
+    }
+    let text = format!(
+        "Waiting for start of Spec.Window to sync Jobs for version v1. Hash: {}",
+        story.hash("window")
+    );
+    assert_eq!(story.told_of("Waiting"), [text]);
+    let types = story.cluster.with(|state| {
+        let of = |event: &&crate::rehearse::json::Value| event["reason"] == "Suspended";
+        state
+            .all(Kind::Event)
+            .filter(of)
+            .map(|event| event["type"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(types, ["Normal"], "nothing to warn of");
+}

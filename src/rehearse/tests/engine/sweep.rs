@@ -1,0 +1,206 @@
+//! Repeats roll-outs with each fault at each of their writes, and with a user action after each write. The invariants
+//! must hold, the roll-out must end, and nothing may be left.
+
+use std::time::Duration;
+
+use super::scenario::{Scenario, Setup};
+use crate::api::{DrainSpec, PlanSpec, RebootWhen, SettleSpec};
+use crate::rehearse::Kind;
+use crate::rehearse::fault::{Effect, Moment, Rule};
+use crate::rehearse::json::json;
+use crate::rollout::tests::build::{plan, plan_with, reboot};
+
+/// More writes than any of these roll-outs has.
+const MOST: u64 = 60;
+
+const EFFECTS: [Effect; 5] = [
+    Effect::Kill(Moment::Before),
+    Effect::Kill(Moment::After),
+    Effect::Hang(Moment::Before),
+    Effect::Hang(Moment::After),
+    Effect::Overtake,
+];
+
+/// Starts a roll-out over two nodes.
+fn begin(spec: impl FnOnce(&mut PlanSpec)) -> Scenario {
+    let mut story = Scenario::without_controller(&Setup {
+        held: false,
+        ..Setup::default()
+    });
+    story.add_nodes(&["a", "b"]);
+    story.apply(plan_with("p", spec));
+    story.start();
+    story
+}
+
+/// Repeats a roll-out for each of its writes and each of these faults. `reboots` is the expected number of reboots.
+fn meet(spec: fn(&mut PlanSpec), effects: &[Effect], reboots: u64) {
+    for effect in effects {
+        let writes = (0..MOST).find(|write| {
+            let mut story = begin(spec);
+            story
+                .fault_injector
+                .add(Rule::write_or_event().nth(write + 1).effect(*effect));
+            story.rest();
+            let was_met = story.fault_injector.clear_rules();
+            story.assert_over();
+            assert_eq!(
+                story.invariants.upgrades, 2,
+                "{effect:?} at write {write}: each node once"
+            );
+            assert_eq!(story.invariants.reboots, reboots, "{effect:?} at write {write}");
+            assert_eq!(
+                story.told_of("JobComplete").len(),
+                2,
+                "{effect:?} at write {write}: each told once"
+            );
+            !was_met
+        });
+        assert!(
+            (8..MOST).contains(&writes.unwrap()),
+            "{effect:?}: {writes:?} writes"
+        );
+    }
+}
+
+#[test]
+fn a_roll_out_that_cordons_meets_any_fault_at_any_write() {
+    meet(|_| {}, &EFFECTS, 0);
+    let more = [
+        Effect::Answer(Moment::Before, 500),
+        Effect::Answer(Moment::Before, 429),
+        Effect::Answer(Moment::After, 500),
+        Effect::Answer(Moment::After, 504),
+        Effect::Delay(Moment::After, Duration::from_secs(9)),
+        Effect::Delay(Moment::Before, Duration::from_secs(9)),
+    ];
+    meet(|spec| spec.concurrency = Some(2), &more, 0);
+}
+
+#[test]
+fn a_roll_out_that_reboots_meets_any_fault_at_any_write() {
+    meet(|spec| spec.reboot = Some(reboot(RebootWhen::Always)), &EFFECTS, 2);
+}
+
+#[test]
+fn a_roll_out_that_drains_and_waits_meets_any_fault_at_any_write() {
+    let spec = |spec: &mut PlanSpec| {
+        spec.drain = Some(DrainSpec::default());
+        spec.post_complete_delay = Some("20s".to_owned());
+        spec.settle = Some(SettleSpec {
+            min_ready: Some("10s".to_owned()),
+            workloads: Some(true),
+            ..SettleSpec::default()
+        });
+    };
+    meet(spec, &EFFECTS, 0);
+}
+
+/// Repeats a roll-out with an action after each of its writes, and checks that it ends.
+fn act(spec: fn(&mut PlanSpec), deed: impl Fn(&mut Scenario), most_upgrades: u64) {
+    for write in 0..MOST {
+        let mut story = begin(spec);
+        let came = story.after_writes(write);
+        deed(&mut story);
+        story.rest();
+        if story.complete("p").1 == "JobFailed" {
+            // refit does not repeat an interrupted upgrade without a retry.
+            for node in ["a", "b"] {
+                story.retry(node, "*");
+            }
+            story.rest();
+        }
+        story.assert_over();
+        assert!(
+            story.invariants.upgrades <= most_upgrades,
+            "after write {write}: {}",
+            story.invariants.upgrades
+        );
+        if !came {
+            return;
+        }
+    }
+    panic!("it has no end");
+}
+
+#[test]
+fn a_job_that_somebody_deletes_at_any_moment_is_made_again_unless_its_node_is_done() {
+    let delete_all = |story: &mut Scenario| {
+        let jobs: Vec<String> = story.invariants.jobs.keys().cloned().collect();
+        for job in &jobs {
+            story.delete(Kind::Job, job);
+        }
+    };
+    act(|_| {}, delete_all, 3);
+    act(
+        |spec| spec.reboot = Some(reboot(RebootWhen::Always)),
+        delete_all,
+        3,
+    );
+    act(
+        |spec| spec.post_complete_delay = Some("20s".to_owned()),
+        delete_all,
+        3,
+    );
+}
+
+#[test]
+fn a_label_that_somebody_takes_off_at_any_moment_runs_the_plan_again() {
+    let unlabel = |story: &mut Scenario| {
+        story.set_done_label("a", "p", None);
+        story.set_done_label("b", "p", None);
+    };
+    act(|_| {}, unlabel, 4);
+}
+
+#[test]
+fn a_node_that_a_person_cordons_at_any_moment_and_uncordons_later_is_done_all_the_same() {
+    let cordon = |story: &mut Scenario| {
+        story.cordon("a", true);
+        story.pass_secs(5);
+        story.cordon("a", false);
+    };
+    act(|spec| spec.drain = Some(DrainSpec::default()), cordon, 2);
+}
+
+#[test]
+fn a_version_that_is_edited_at_any_moment_is_rolled_out_in_the_end() {
+    let edit = |story: &mut Scenario| story.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    act(|spec| spec.drain = Some(DrainSpec::default()), edit, 4);
+    act(|spec| spec.reboot = Some(reboot(RebootWhen::Always)), edit, 4);
+}
+
+#[test]
+fn a_plan_that_is_made_again_at_any_moment_starts_afresh() {
+    let again = |story: &mut Scenario| {
+        story.delete(Kind::Plan, "p");
+        story.apply(plan("p"));
+    };
+    act(|_| {}, again, 4);
+}
+
+#[test]
+fn a_machine_that_reboots_or_is_replaced_at_any_moment_is_done_in_the_end() {
+    act(|_| {}, |story| story.reboot("a"), 4);
+    act(
+        |spec| spec.reboot = Some(reboot(RebootWhen::Always)),
+        |story| story.reboot("a"),
+        4,
+    );
+    let replace = |story: &mut Scenario| {
+        story.delete(Kind::Node, "a");
+        story.add_node("a", &json!({}));
+    };
+    act(|_| {}, replace, 4);
+}
+
+#[test]
+fn a_definition_without_refits_fields_at_any_moment_loses_nothing() {
+    let replace = |story: &mut Scenario| {
+        story.serve_definition_of_suc(true);
+        story.pass_secs(20);
+        story.serve_definition_of_suc(false);
+    };
+    let spec = |spec: &mut PlanSpec| spec.reboot = Some(reboot(RebootWhen::Always));
+    act(spec, replace, 2);
+}

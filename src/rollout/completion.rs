@@ -1,0 +1,51 @@
+//! The conditions that a Plan sets for a node to be done after its Job: the time limit of a reboot, and `spec.settle`.
+
+use jiff::SignedDuration;
+
+use crate::api::PlanSpec;
+use crate::go::{DurationError, GoDuration};
+
+/// The parsed `spec.reboot` and `spec.settle`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CompletionPolicy {
+    /// Time from the request of a reboot until the node is Ready in another boot.
+    pub(super) reboot_timeout: SignedDuration,
+    /// Whether the Plan has `spec.settle`, so that settling has a time limit.
+    pub(super) settles: bool,
+    /// Whether the kubelet must report the Plan's version.
+    pub(super) kubelet_version: bool,
+    /// Whether the controllers of evicted pods must be available again.
+    pub(super) workloads: bool,
+    /// Time limit of settling.
+    pub(super) settle_timeout: SignedDuration,
+    min_ready: SignedDuration,
+    min_ready_after_reboot: SignedDuration,
+}
+
+impl CompletionPolicy {
+    /// An invalid spec yields the defaults: no node starts, but running nodes still need them.
+    pub(super) fn of(spec: &PlanSpec) -> Self {
+        let (reboot, settle) = (spec.reboot_or_default(), spec.settle_or_default());
+        let or = |read: Result<GoDuration, DurationError>, absent: GoDuration| {
+            SignedDuration::from_nanos(read.unwrap_or(absent).as_nanos())
+        };
+        Self {
+            reboot_timeout: or(reboot.timeout(), crate::api::reboot::REBOOT_TIMEOUT),
+            settles: spec.settle.is_some(),
+            kubelet_version: settle.kubelet_version(),
+            workloads: settle.workloads(),
+            settle_timeout: or(settle.timeout(), crate::api::reboot::SETTLE_TIMEOUT),
+            min_ready: or(settle.min_ready(false), GoDuration::ZERO),
+            min_ready_after_reboot: or(settle.min_ready(true), crate::api::reboot::MIN_READY_AFTER_REBOOT),
+        }
+    }
+
+    /// How long the node must have been Ready without interruption.
+    pub(super) fn min_ready(&self, after_reboot: bool) -> SignedDuration {
+        if after_reboot {
+            self.min_ready_after_reboot
+        } else {
+            self.min_ready
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Names and UIDs, each a type of its own: a compiler error where one is given for another.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+
+use super::Text;
+
+macro_rules! ids {
+    ($($(#[$meta:meta])* $name:ident;)*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Text);
+
+        impl $name {
+            /// The shared text, for maps whose keys are identifiers of any kind.
+            pub fn text(&self) -> &Text {
+                &self.0
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        // Maps are searched by `&str`: order and hash are those of the text.
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        // Logs show identifiers as plain texts.
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl From<Text> for $name {
+            fn from(text: Text) -> Self {
+                Self(text)
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// `metadata.name` of a Node.
+    NodeName;
+    /// `metadata.name` of a Plan.
+    PlanName;
+    /// `metadata.name` of a Job.
+    JobName;
+    /// `metadata.uid` of a Node. Another UID under the same name is another machine.
+    NodeUid;
+    /// `metadata.uid` of a Plan.
+    PlanUid;
+    /// `metadata.uid` of a Job.
+    JobUid;
+    /// `metadata.uid` of a pod.
+    PodUid;
+    /// Boot ID of a node: each boot of the kernel has another.
+    BootId;
+    /// Hash of what a Plan applies, which is the value of the Plan's label on its nodes.
+    Hash;
+}

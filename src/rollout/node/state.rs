@@ -1,0 +1,135 @@
+//! The state of a node that a Plan has started.
+
+use jiff::Timestamp;
+
+use crate::api::{NodePhase, OpenEnum, Reason};
+use crate::rollout::blocker::Blocker;
+use crate::rollout::facts::{BootId, JobFacts, JobName, NodeFacts, NodeUid, PodUid};
+use crate::rollout::step::Step;
+
+#[derive(Debug)]
+pub(in crate::rollout) struct NodeState {
+    pub(in crate::rollout) uid: NodeUid,
+    pub(in crate::rollout) hostname: String,
+    pub(in crate::rollout) failed: bool,
+    /// `status.active[].phase`.
+    pub(in crate::rollout) phase: NodePhase,
+    pub(in crate::rollout) since: Option<Timestamp>,
+    pub(in crate::rollout) job: Option<JobName>,
+    pub(in crate::rollout) attempt: Option<i64>,
+    /// Boot ID of the node when it started, if the Plan may reboot it.
+    pub(in crate::rollout) boot: Option<BootId>,
+    /// UID of the reboot Pod, while it is needed.
+    pub(in crate::rollout) pod: Option<PodUid>,
+    pub(in crate::rollout) reason: Option<OpenEnum<Reason>>,
+    pub(in crate::rollout) message: Option<String>,
+    pub(in crate::rollout) steps: Vec<Step>,
+    pub(in crate::rollout) requeue_at: Option<Timestamp>,
+    /// Set while no Job runs yet. The step starts it, unless another Plan works on the node.
+    pub(in crate::rollout) start: Option<Start>,
+}
+
+/// How the work on a node starts.
+#[derive(Debug)]
+pub(in crate::rollout) enum Start {
+    /// Another step must come first.
+    Later,
+    Now(Step),
+}
+
+impl NodeState {
+    pub(super) fn new(node: &NodeFacts, phase: NodePhase) -> Self {
+        Self {
+            failed: false,
+            ..Self::bare(node.uid.clone(), node.hostname().to_owned(), phase)
+        }
+    }
+
+    /// A node of which nothing but this is known.
+    pub(super) fn bare(uid: NodeUid, hostname: String, phase: NodePhase) -> Self {
+        Self {
+            uid,
+            hostname,
+            failed: phase == NodePhase::Failed,
+            phase,
+            since: None,
+            job: None,
+            attempt: None,
+            boot: None,
+            pod: None,
+            reason: None,
+            message: None,
+            steps: Vec::new(),
+            requeue_at: None,
+            start: None,
+        }
+    }
+
+    /// A node that is about to start, once status names it.
+    pub(in crate::rollout) fn starting(node: &NodeFacts, now: Timestamp) -> Self {
+        Self {
+            since: Some(now),
+            attempt: Some(1),
+            start: Some(Start::Later),
+            ..Self::new(node, NodePhase::Pending)
+        }
+    }
+
+    pub(super) fn of_job(node: &NodeFacts, job: &JobFacts, phase: NodePhase) -> Self {
+        let mut state = Self::new(node, phase);
+        state.since = Some(job.created);
+        state.job = Some(job.name.clone());
+        state.attempt = Some(job.attempt);
+        state
+    }
+
+    pub(in crate::rollout) fn set_reason(&mut self, reason: impl Into<OpenEnum<Reason>>, message: String) {
+        self.reason = Some(reason.into());
+        self.message = Some(message);
+    }
+
+    pub(super) fn with_reason(mut self, reason: impl Into<OpenEnum<Reason>>, message: String) -> Self {
+        self.set_reason(reason, message);
+        self
+    }
+
+    pub(in crate::rollout) fn set_blocker(&mut self, blocker: &Blocker) {
+        self.set_reason(blocker.reason(), blocker.to_string());
+    }
+
+    /// Adds a message without a reason for a delay.
+    pub(super) fn with_message(mut self, message: String) -> Self {
+        self.message = Some(message);
+        self
+    }
+
+    pub(super) fn with_blocker(mut self, blocker: &Blocker) -> Self {
+        self.set_blocker(blocker);
+        self
+    }
+
+    pub(in crate::rollout) fn with_step(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+}
+
+/// The result of reconciling a node: a node with a slot, or steps to clean up.
+pub(in crate::rollout) enum NodeDecision {
+    Slot(Box<NodeState>),
+    Cleanup(Vec<Step>),
+}
+
+impl NodeDecision {
+    pub(super) fn slot(state: NodeState) -> Self {
+        Self::Slot(Box::new(state))
+    }
+
+    pub(super) fn and(mut self, more: impl IntoIterator<Item = Step>) -> Self {
+        match &mut self {
+            Self::Slot(state) => state.steps.extend(more),
+            Self::Cleanup(steps) => steps.extend(more),
+        }
+        self
+    }
+}

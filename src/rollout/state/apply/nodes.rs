@@ -1,0 +1,54 @@
+//! Nodes.
+
+use crate::rollout::facts::NodeFacts;
+use crate::rollout::state::ClusterState;
+use crate::rollout::state::table::Put;
+
+impl ClusterState {
+    pub(super) fn apply_node(&mut self, version: u64, facts: NodeFacts) -> bool {
+        let (name, uid) = (facts.name.clone(), facts.uid.clone());
+        let was_unreadable = self.forget_unreadable(&name);
+        match self.nodes.put(&name, &uid, version, facts) {
+            Put::Unchanged => return was_unreadable,
+            Put::Inserted => {}
+            Put::Replaced(old) => self.unindex_node(&old),
+        }
+        if let Some(new) = self.nodes.get(&name) {
+            for plan in new.records.keys() {
+                self.recorded_on.add(plan, &name);
+            }
+            if new.ledger.is_some() {
+                self.ledgers.insert(name.clone());
+            }
+            for plan_state in self.plans.values_mut() {
+                plan_state.node_changed(new);
+            }
+            if !new.is_ready_and_untainted() {
+                self.reset_ready_timers(&name);
+            }
+        }
+        self.file_jobs_on(&name);
+        true
+    }
+
+    pub(super) fn remove_node(&mut self, name: &str, uid: &str) -> bool {
+        let was_unreadable =
+            self.unreadable_nodes.get(name).is_some_and(|it| *it.uid == *uid) && self.forget_unreadable(name);
+        let Some(old) = self.nodes.remove(name, uid, |n| &n.uid) else {
+            return was_unreadable;
+        };
+        self.unindex_node(&old);
+        for plan_state in self.plans.values_mut() {
+            plan_state.remove_node(&old.name);
+        }
+        self.file_jobs_on(name);
+        true
+    }
+
+    fn unindex_node(&mut self, old: &NodeFacts) {
+        for plan in old.records.keys() {
+            self.recorded_on.drop(plan, &old.name);
+        }
+        self.ledgers.remove(&old.name);
+    }
+}

@@ -1,0 +1,130 @@
+//! How long conditions have lasted, as far as this process has seen. Timers only delay steps: a new leader starts them
+//! again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::ClusterState;
+use crate::rollout::facts::{BootId, JobFacts, JobOutcome, JobUid, NodeFacts, NodeName};
+use crate::rollout::record::{Phase, Record};
+
+/// A condition that lasts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A node with a successful upgrade is Ready and untainted, in one boot.
+    Ready {
+        node: NodeName,
+        boot_id: BootId,
+        job_uid: String,
+    },
+    /// A node has this record, and may need a reboot.
+    Record {
+        node: NodeName,
+        job_uid: String,
+        boot_id: Option<String>,
+    },
+    /// A Job with a sentinel has succeeded.
+    Success { job_uid: JobUid },
+}
+
+/// When each condition began.
+#[derive(Debug, Default)]
+pub(super) struct Timers(BTreeMap<Timer, Timestamp>);
+
+impl ClusterState {
+    /// Starts timers of new conditions, and drops those of conditions that ended.
+    pub(super) fn update_timers(&mut self, now: Timestamp) {
+        let mut lasting = BTreeSet::new();
+        let mut evicted = BTreeSet::new();
+        for (plan, nodes) in self.recorded_on.iter() {
+            for node in nodes.iter().filter_map(|node| self.nodes.get(node)) {
+                let record = node.records.get(plan);
+                let record = record.filter(|r| matches!(r.phase, Phase::Upgraded | Phase::Recovering));
+                if let Some(record) = record {
+                    evicted.extend(record.workloads.iter().map(String::as_str));
+                    lasting.extend(node.is_ready_and_untainted().then(|| ready_timer(node, record)));
+                    lasting.insert(record_timer(node, record));
+                }
+            }
+        }
+        let jobs = self.open_jobs.iter().flat_map(|(_, jobs)| jobs);
+        for job in jobs.filter_map(|job| self.jobs.get(job)) {
+            if job.sentinel && matches!(job.outcome, JobOutcome::Complete { .. }) {
+                lasting.insert(success_timer(job));
+            }
+        }
+        self.workloads.retain(|workload, _| evicted.contains(&**workload));
+        if lasting.is_empty() && self.timers.0.is_empty() {
+            return;
+        }
+        self.timers.0.retain(|timer, _| lasting.contains(timer));
+        for timer in lasting {
+            self.timers.0.entry(timer).or_insert(now);
+        }
+    }
+
+    /// The time of day was set by so much: what this process has seen began so much later or earlier by the new time.
+    /// Times in objects are compared with the new one as they are.
+    pub fn shift_times(&mut self, step: SignedDuration) {
+        let shift = |at: &mut Timestamp| *at = at.saturating_add(step).unwrap_or(*at);
+        self.timers.0.values_mut().for_each(shift);
+        self.name_conflicts.values_mut().for_each(shift);
+        self.pruned.iter_mut().for_each(shift);
+        for plan in self.plans.values_mut() {
+            plan.written.iter_mut().for_each(shift);
+        }
+        for workload in self.workloads.values_mut() {
+            shift(&mut workload.facts.seen);
+            workload.available_since.iter_mut().for_each(shift);
+        }
+    }
+
+    /// Resets the timers of a node that was seen not Ready or tainted, even for a moment.
+    pub(super) fn reset_ready_timers(&mut self, node: &str) {
+        let broken = |timer: &Timer| matches!(timer, Timer::Ready { node: of, .. } if **of == *node);
+        self.timers.0.retain(|timer, _| !broken(timer));
+    }
+
+    /// Since when a node with this record has been Ready and untainted in its current boot.
+    pub(in crate::rollout) fn ready_since(&self, node: &NodeFacts, record: &Record) -> Option<Timestamp> {
+        self.timers.0.get(&ready_timer(node, record)).copied()
+    }
+
+    /// Since when this process has known this record, and the reboot that it may require.
+    pub(in crate::rollout) fn record_known_since(
+        &self,
+        node: &NodeFacts,
+        record: &Record,
+    ) -> Option<Timestamp> {
+        self.timers.0.get(&record_timer(node, record)).copied()
+    }
+
+    /// Since when this process has known that the Job succeeded.
+    pub(in crate::rollout) fn success_known_since(&self, job: &JobFacts) -> Option<Timestamp> {
+        self.timers.0.get(&success_timer(job)).copied()
+    }
+}
+
+fn ready_timer(node: &NodeFacts, record: &Record) -> Timer {
+    Timer::Ready {
+        node: node.name.clone(),
+        boot_id: node.boot_id.clone(),
+        job_uid: record.job_uid.clone(),
+    }
+}
+
+fn record_timer(node: &NodeFacts, record: &Record) -> Timer {
+    let reboot = record.reboot.as_ref();
+    Timer::Record {
+        node: node.name.clone(),
+        job_uid: record.job_uid.clone(),
+        boot_id: reboot.and_then(|reboot| reboot.boot_id.clone()),
+    }
+}
+
+fn success_timer(job: &JobFacts) -> Timer {
+    Timer::Success {
+        job_uid: job.uid.clone(),
+    }
+}

@@ -1,0 +1,319 @@
+//! Single decisions.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::build::{
+    apply_effect, cluster, job, labels, morning, node, observe_job, observe_node, observe_plan, plan,
+    plan_with, read,
+};
+use crate::api::{DrainNote, DrainWait, PlanSpec, PlanStatus, Reason, SecretSpec, VersionPolicySpec, names};
+use crate::channel::ChannelRef;
+use crate::rollout::facts::Text;
+use crate::rollout::{
+    ClusterState, Decision, Event, NodeFacts, Observation, PlanFacts, PodFacts, PodStage, Query, Schema,
+    Step, StepEffect, decide,
+};
+use crate::version::Offer;
+
+const URL: &str = "https://example.com/stable";
+
+fn decided(cluster: &mut ClusterState) -> Decision {
+    cluster.refresh(morning());
+    decide(cluster, morning())
+}
+
+/// The status that the decision writes.
+fn written(decision: &Decision) -> Option<&PlanStatus> {
+    decision.steps.iter().find_map(|step| match step {
+        Step::WriteStatus { status, .. } => Some(&**status),
+        _ => None,
+    })
+}
+
+fn count(decision: &Decision, is_one: impl Fn(&Step) -> bool) -> usize {
+    decision.steps.iter().filter(|step| is_one(step)).count()
+}
+
+fn secrets(names: &[&str]) -> Vec<SecretSpec> {
+    let secret = |name: &&str| SecretSpec {
+        name: (*name).to_owned(),
+        ..SecretSpec::default()
+    };
+    names.iter().map(secret).collect()
+}
+
+/// A Plan whose stored status gives a slot to node `a`, and that node.
+fn applying() -> (ClusterState, PlanFacts, NodeFacts) {
+    let mut cluster = cluster([node("a", "n1")], [plan("p")]);
+    let status = written(&decided(&mut cluster)).unwrap().clone();
+    let mut stored = read(plan("p"));
+    stored.object.status = Some(status);
+    observe_plan(&mut cluster, 2, stored.clone());
+    (cluster, stored, node("a", "n1"))
+}
+
+#[test]
+fn nodes_start_in_the_order_of_their_digests() {
+    let hash = "21c75c607087495cc7f2c945c508a36de1f8661ce8c6b4d5989a883c";
+    let done = format!("{}p", names::LABEL_PLAN_PREFIX);
+    for (already, next) in [(&[][..], "c"), (&["c"][..], "b"), (&["b", "c"][..], "a")] {
+        let nodes = [("a", "node-uid-1"), ("b", "node-uid-2"), ("c", "node-uid-3")].map(|(name, uid)| {
+            let mut node = node(name, uid);
+            if already.contains(&name) {
+                node.labels = labels([(names::LABEL_HOSTNAME, name), (done.as_str(), hash)]);
+            }
+            node
+        });
+        let mut plan = plan_with("p", |spec| {
+            spec.version = Some("v1.20.11+k3s1".to_owned());
+            spec.service_account_name = Some("system-upgrade".to_owned());
+        });
+        plan.metadata.uid = Some("plan-uid".to_owned());
+        let decision = decided(&mut cluster(nodes, [plan]));
+        let status = written(&decision).unwrap();
+        assert_eq!(status.latest_hash.as_deref(), Some(hash));
+        assert_eq!(status.applying, Some(vec![next.to_owned()]));
+    }
+}
+
+#[test]
+fn no_job_is_created_before_stored_status_names_the_node() {
+    let is_create = |step: &Step| matches!(step, Step::CreateJob { .. });
+    let mut unnamed = cluster([node("a", "n1")], [plan("p")]);
+    assert_eq!(count(&decided(&mut unnamed), is_create), 0);
+    let (mut cluster, ..) = applying();
+    assert_eq!(count(&decided(&mut cluster), is_create), 1);
+    // Nor for another node of that name.
+    observe_node(&mut cluster, 2, node("a", "n2"));
+    assert_eq!(count(&decided(&mut cluster), is_create), 0);
+}
+
+#[test]
+fn a_first_status_does_not_wait_for_the_channel() {
+    let follows = plan_with("p", |spec| {
+        (spec.version, spec.channel) = (None, Some(URL.to_owned()));
+    });
+    let decision = decided(&mut cluster([], [follows]));
+    let status = written(&decision).unwrap();
+    let conditions: Vec<_> = status
+        .conditions
+        .iter()
+        .map(|c| (c.type_.as_str(), c.status.as_str()))
+        .collect();
+    assert_eq!(conditions, [("Complete", "False"), ("Validated", "True")]);
+    // Before the poll, status says that it begins.
+    assert!(status.channel.as_ref().unwrap().asked.is_some());
+    assert_eq!(
+        count(&decision, |step| matches!(step, Step::Query(Query::Poll { .. }))),
+        0
+    );
+}
+
+#[test]
+fn a_channel_response_from_the_future_does_not_delay_the_next_query() {
+    let follows = plan_with("p", |spec| {
+        (spec.version, spec.channel) = (None, Some(URL.to_owned()));
+    });
+    let channel = ChannelRef::of(&follows.spec).unwrap();
+    for (polled, asks) in [(0, false), (-1, false), (24, true)] {
+        let mut cluster = cluster([], [follows.clone()]);
+        let _ = decided(&mut cluster);
+        let at = morning() + SignedDuration::from_hours(polled) / 10;
+        let offer = Ok(Offer::one("v1".to_owned()));
+        let effect = StepEffect::Channel(channel.clone(), at, offer, BTreeMap::default());
+        apply_effect(&mut cluster, effect);
+        let decision = decided(&mut cluster);
+        let channel = written(&decision).and_then(|status| status.channel.as_ref());
+        let announces = channel.is_some_and(|channel| channel.asked.is_some());
+        assert_eq!(announces, asks, "{polled}");
+    }
+}
+
+#[test]
+fn status_is_written_when_all_secrets_were_read() {
+    let queries = |decision: &Decision| {
+        count(decision, |step| {
+            matches!(step, Step::Query(Query::ReadSecret { .. }))
+        })
+    };
+    let mut cluster = cluster(
+        [],
+        [plan_with("p", |spec| spec.secrets = Some(secrets(&["x", "y"])))],
+    );
+    assert_eq!(queries(&decided(&mut cluster)), 2);
+    apply_effect(&mut cluster, StepEffect::SecretMissing("y".into()));
+    let decision = decided(&mut cluster);
+    assert_eq!((queries(&decision), written(&decision)), (1, None));
+}
+
+#[test]
+fn a_malformed_plan_says_so() {
+    let mut cluster = cluster([node("a", "n1")], []);
+    let malformed = PlanFacts {
+        malformed: Some("spec cannot be read: invalid type".to_owned()),
+        ..read(crate::api::Plan::new("p", PlanSpec::default()))
+    };
+    observe_plan(&mut cluster, 1, malformed);
+    let decision = decided(&mut cluster);
+    let validated = &written(&decision).unwrap().conditions[1];
+    assert_eq!(
+        (validated.status.as_str(), validated.reason.as_deref()),
+        ("False", Some("Error"))
+    );
+    assert_eq!(
+        validated.message.as_deref(),
+        Some("spec cannot be read: invalid type")
+    );
+}
+
+#[test]
+fn status_shows_all_nodes_with_a_slot_and_others_up_to_a_hundred() {
+    let nodes = (0..150).map(|number| node(&format!("n{number:03}"), &format!("uid-{number}")));
+    let decision = decided(&mut cluster(
+        nodes,
+        [plan_with("p", |spec| spec.concurrency = Some(3))],
+    ));
+    let active = written(&decision).unwrap().active.as_ref().unwrap();
+    assert_eq!(active.len(), 100);
+    assert!(
+        active[..3].iter().all(|n| n.phase == "Pending") && active[3..].iter().all(|n| n.phase == "Waiting")
+    );
+}
+
+#[test]
+fn nothing_is_written_before_the_definition_is_known_or_while_it_lacks_fields() {
+    for schema in [Schema::Unknown, Schema::Outdated("spec.suspend".to_owned())] {
+        let mut cluster = cluster([node("a", "n1")], [plan("p")]);
+        cluster.apply(Observation::Schema(schema.clone(), "2".into()));
+        let decision = decided(&mut cluster);
+        assert_eq!(written(&decision), None, "{schema:?}");
+        assert_eq!(count(&decision, |step| matches!(step, Step::CreateJob { .. })), 0);
+    }
+}
+
+#[test]
+fn a_pruned_status_stops_the_roll_out_for_ten_seconds() {
+    let (mut cluster, ..) = applying();
+    apply_effect(&mut cluster, StepEffect::StatusPruned);
+    let decision = decided(&mut cluster);
+    assert_eq!(count(&decision, |step| matches!(step, Step::CreateJob { .. })), 0);
+    assert_eq!(
+        decision.requeue_at,
+        Some(morning() + SignedDuration::from_secs(10))
+    );
+}
+
+#[test]
+fn the_fields_annotation_is_not_written_together_with_a_status() {
+    let decision = decided(&mut cluster(
+        [],
+        [plan_with("p", |spec| spec.suspend = Some(true))],
+    ));
+    assert!(written(&decision).is_some());
+    assert_eq!(
+        count(&decision, |step| matches!(step, Step::NoteFields { .. })),
+        0
+    );
+}
+
+#[test]
+fn the_digest_of_an_image_is_read_only_if_a_node_is_to_start_and_the_image_has_none() {
+    let pinned = |image: &str| {
+        let image = image.to_owned();
+        plan_with("p", |spec| {
+            spec.upgrade.image = image;
+            spec.version_policy = Some(VersionPolicySpec {
+                pin_digest: Some(true),
+                ..VersionPolicySpec::default()
+            });
+        })
+    };
+    let own = format!("example.com/upgrade@sha256:{:064x}", 7);
+    for (nodes, image, queries) in [
+        (1, "example.com/upgrade", 1),
+        (0, "example.com/upgrade", 0),
+        (1, own.as_str(), 0),
+    ] {
+        let nodes = (0..nodes).map(|_| node("a", "n1"));
+        let decision = decided(&mut cluster(nodes, [pinned(image)]));
+        let count = count(&decision, |step| {
+            matches!(step, Step::Query(Query::ReadDigest { .. }))
+        });
+        assert_eq!(count, queries, "{image}");
+    }
+}
+
+#[test]
+fn a_message_about_a_drain_is_cut_to_what_status_holds() {
+    let (mut cluster, plan, node) = applying();
+    let hash = plan.status().latest_hash.clone().unwrap();
+    let steps = decided(&mut cluster).steps;
+    let created = steps.iter().find_map(|step| match step {
+        Step::CreateJob { job, .. } => Some(job.clone()),
+        _ => None,
+    });
+    let mut facts = job(&created.unwrap(), &plan, &node, &hash);
+    facts.inputs = cluster.inputs("p").map(Text::from);
+    observe_job(&mut cluster, 3, facts.clone());
+    let wait = DrainWait {
+        pod: "shop/web-0".to_owned(),
+        pdb: Some("web".to_owned()),
+        since: morning(),
+        why: "x".repeat(2_000),
+    };
+    let pod = PodFacts {
+        name: "pod".into(),
+        uid: "pod-uid".into(),
+        job_uid: facts.uid.clone(),
+        plan: "p".into(),
+        node: Some("a".into()),
+        stage: PodStage::Drain,
+        waiting: None,
+        drain: Some(DrainNote {
+            evicted: 2,
+            total: 9,
+            waiting: vec![wait],
+            more: 0,
+        }),
+        termination_message: None,
+        upgraded: false,
+        sentinel_result: None,
+        reboot: None,
+        deleting: false,
+    };
+    cluster.apply(Observation::Pod(4, Box::new(pod)));
+    // Mere progress is written after a second.
+    let later = morning() + SignedDuration::from_mins(1);
+    cluster.refresh(later);
+    let decision = decide(&cluster, later);
+    let message = written(&decision).unwrap().active.as_ref().unwrap()[0]
+        .message
+        .clone()
+        .unwrap();
+    let start =
+        "2 of 9 pods are gone; shop/web-0 waits for PodDisruptionBudget web since 2026-01-01T09:00:00Z (x";
+    assert!(message.starts_with(start), "{message}");
+    assert!(message.len() <= 1_024 + "…".len(), "{}", message.len());
+}
+
+#[test]
+fn an_event_of_a_job_has_the_same_key_with_any_message() {
+    let (plan, uid) = ("p".into(), "uid".into());
+    let event = |reason, text: &str, job| Event::job(&plan, &uid, reason, text.to_owned(), job).key;
+    let failed = |text, job| event(Reason::JobFailed, text, job);
+    assert_eq!(failed("a", "job-1"), failed("b", "job-1"));
+    assert_ne!(failed("a", "job-1"), failed("a", "job-2"));
+    assert_ne!(failed("a", "job-1"), event(Reason::JobComplete, "a", "job-1"));
+}
+
+#[test]
+fn the_same_facts_give_the_same_decision() {
+    let decision = |at: Timestamp| {
+        let mut cluster = cluster([node("a", "n1"), node("b", "n2")], [plan("p"), plan("q")]);
+        cluster.refresh(at);
+        decide(&cluster, at)
+    };
+    assert_eq!(decision(morning()), decision(morning()));
+}

@@ -1,0 +1,276 @@
+//! Checks the layers of `src` in the sources: which module may import which, and which are pure.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+/// The modules of the crate from the lowest layer up. A module imports from layers below its own, and from nowhere else.
+/// `lib.rs` and `main.rs` belong to none.
+const LAYERS: [&[&str]; 12] = [
+    &["clock", "go", "nearest", "proxy", "telemetry"],
+    &["version"],
+    &["api"],
+    &["channel"],
+    &["job", "node"],
+    &["rollout"],
+    &["kube"],
+    &["drain"],
+    &["controller"],
+    &["rehearse"],
+    &["gitops"],
+    &["cli"],
+];
+
+fn layer(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
+/// Every Rust file below `src/<part>` and `src/<part>.rs`, unit tests aside, with its text.
+pub(crate) fn sources(part: &str) -> Vec<(PathBuf, String)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    let single = src.join(format!("{part}.rs"));
+    if single.is_file() {
+        files.push(single);
+    }
+    let mut folders = vec![if part.is_empty() { src } else { src.join(part) }];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                if path.file_name().is_some_and(|name| name != "tests") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|ext| ext == "rs")
+                && path.file_name().is_some_and(|name| name != "tests.rs")
+            {
+                files.push(path);
+            }
+        }
+    }
+    assert!(!files.is_empty(), "there is no src/{part}");
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        // The rest is not part of the program.
+        let code = text
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        (path, code)
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// Lines of code with one of the words, without comments.
+fn lines_with(part: &str, words: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (path, text) in sources(part) {
+        for (number, line) in text.lines().enumerate() {
+            let code = line.trim_start();
+            if !code.starts_with("//") && words.iter().any(|word| has(code, word)) {
+                found.push(format!("{}:{}: {code}", path.display(), number + 1));
+            }
+        }
+    }
+    found
+}
+
+/// Whether a line has the word, not only as the end of a longer one.
+fn has(code: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let begins = |at: usize| !code[..at].ends_with(is_part) || !word.starts_with(is_part);
+    code.match_indices(word).any(|(at, _)| begins(at))
+}
+
+/// The modules of the crate that code imports, each with its line: what follows `crate::`, also in braces, and what follows
+/// as many `super::` as lead out of a module that is `depth` levels below the root.
+fn imports(code: &str, depth: usize) -> Vec<(usize, String)> {
+    let is_comment = |line: &&str| line.trim_start().starts_with("//");
+    let lines = code.lines();
+    let code: Vec<_> = lines
+        .map(|line| if is_comment(&line) { "" } else { line })
+        .collect();
+    let code = code.join("\n");
+    let root = Regex::new(&format!(
+        r"(?:^|[^\w:$])(?:crate|super(?:::super){{{}}})::(\{{|\w+)",
+        depth - 1
+    ));
+    let mut found = Vec::new();
+    for import in root.unwrap().captures_iter(&code) {
+        let first = import.get(1).unwrap();
+        let mut names = vec![(first.start(), first.as_str())];
+        if first.as_str() == "{" {
+            names = group(&code, first.end());
+        }
+        for (at, name) in names {
+            found.push((code[..at].matches('\n').count() + 1, name.to_owned()));
+        }
+    }
+    found
+}
+
+/// The first names of the paths in a group of imports that begins at `start`, behind its brace, each with its place.
+fn group(code: &str, start: usize) -> Vec<(usize, &str)> {
+    let (mut names, mut depth, mut begins) = (Vec::new(), 1, start);
+    for (at, c) in code[start..].char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 || depth == 1 && c == ',' {
+            let path = &code[begins..start + at];
+            let name = path.trim_start();
+            let end = name
+                .find(|c: char| !c.is_alphanumeric() && c != '_')
+                .unwrap_or(name.len());
+            if end > 0 {
+                names.push((begins + path.len() - name.len(), &name[..end]));
+            }
+            begins = start + at + 1;
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    names
+}
+
+#[test]
+fn each_module_imports_only_from_the_layers_below_it() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    for module in LAYERS.concat() {
+        for (path, code) in sources(module) {
+            let place = path.strip_prefix(&src).unwrap();
+            for (line, imported) in imports(&code, place.components().count()) {
+                let is_below = layer(&imported).is_some() && layer(&imported) < layer(module);
+                if imported != module && !is_below {
+                    let place = place.display();
+                    found.push(format!(
+                        "src/{place}:{line}: {module} imports {imported}, which is not below it"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn each_module_of_the_crate_has_a_layer() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let library = fs::read_to_string(src.join("lib.rs")).unwrap();
+    let declared: BTreeSet<_> = library
+        .lines()
+        .filter_map(|line| {
+            line.trim_start_matches("pub ")
+                .strip_prefix("mod ")?
+                .strip_suffix(';')
+        })
+        .collect();
+    assert_eq!(declared, LAYERS.concat().into_iter().collect());
+}
+
+#[test]
+fn imports_are_found_in_every_form() {
+    let code = "use crate::api::{Plan, names};
+use crate::{
+    clock::{Clock, system},
+    // crate::comment
+    job,
+};
+/// [`crate::doc`]
+pub(crate) fn f(plan: &crate::version::Version) -> super::super::node::Host {
+    super::sibling::g(plan, $crate::macros!())
+}
+";
+    let expected = [(1, "api"), (3, "clock"), (5, "job"), (8, "version"), (8, "node")];
+    assert_eq!(
+        imports(code, 2),
+        expected.map(|(line, name)| (line, name.to_owned()))
+    );
+}
+
+#[test]
+fn rollout_job_and_version_have_no_client_no_runtime_no_clock_no_environment_and_no_files() {
+    let forbidden = [
+        "kube::",
+        "tokio::",
+        "reqwest::",
+        "std::env",
+        "std::fs",
+        "std::net",
+        "std::process",
+        "std::thread",
+        "SystemTime",
+        "Instant",
+        "Timestamp::now",
+        "crate::controller",
+        "crate::cli",
+        "rand::",
+    ];
+    for part in ["rollout", "job", "version"] {
+        let found = lines_with(part, &forbidden);
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+}
+
+#[test]
+fn the_api_does_not_know_who_uses_it() {
+    let found = lines_with(
+        "api",
+        &[
+            "crate::controller",
+            "crate::rollout",
+            "crate::job",
+            "crate::cli",
+            "tokio::",
+        ],
+    );
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn time_is_read_in_one_place() {
+    let found: Vec<_> = lines_with("", &["Timestamp::now", "SystemTime::now", "std::time::Instant"])
+        .into_iter()
+        .filter(|line| !line.contains("/src/clock.rs:"))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn printing_is_done_in_one_place() {
+    let found: Vec<_> = lines_with(
+        "",
+        &["println!(", "eprintln!(", "print!(", "io::stdout", "io::stderr"],
+    )
+    .into_iter()
+    .filter(|line| !line.contains("/src/cli/output.rs:") && !line.contains("/src/telemetry.rs:"))
+    .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn the_core_and_its_shell_have_no_forks_for_tests() {
+    for part in ["controller", "rollout"] {
+        let found: Vec<_> = lines_with(part, &["cfg!(", "#[cfg(", "cfg_attr("])
+            .into_iter()
+            .filter(|line| !line.contains("#[cfg(test)]"))
+            .collect();
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+}
+
+#[test]
+fn modules_have_a_file_of_their_own_name() {
+    let found: Vec<_> = sources("")
+        .into_iter()
+        .filter(|(path, _)| path.ends_with("mod.rs"))
+        .collect();
+    assert!(found.is_empty(), "{found:?}");
+}

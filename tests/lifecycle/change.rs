@@ -1,0 +1,187 @@
+//! Plans and nodes that change while the roll-out runs: what runs is let finish, what does not run is replaced.
+
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use refit::api::Plan;
+use serde_json::json;
+
+use crate::harness::{Harness, hash, held, is_free, is_recorded, label};
+use crate::scenario::Backend;
+use crate::testenv::wait::{self, SOON};
+
+scenarios! {
+    both {
+        an_upgrade_that_runs_is_let_finish_when_the_version_changes,
+        a_job_whose_pod_has_no_node_yet_is_replaced_at_once,
+        a_plan_that_is_deleted_in_mid_run_takes_its_jobs_and_pods_along,
+    }
+    in_process {
+        a_plan_that_goes_back_runs_again_where_the_new_version_had_been,
+        a_node_that_is_deselected_in_mid_run_comes_to_its_end_and_keeps_its_slot_until_then,
+    }
+}
+
+/// Waits until the Plan is at that version, and returns its hash.
+async fn at_version(harness: &Harness, plan: &str, version: &str) -> String {
+    let at = |plan: &Plan| plan.status.as_ref().unwrap().latest_version.as_deref() == Some(version);
+    let what = format!("is at {version}");
+    hash(&harness.ctx.plan_until(plan, &what, SOON, at).await)
+}
+
+async fn a_plan_that_goes_back_runs_again_where_the_new_version_had_been(on: Backend) {
+    let harness = on.harness(["one", "two"]).await;
+    let _controller = harness.ctx.controller().start();
+    harness.plan_with("back", json!({ "version": "vA" })).await;
+    let a = harness.complete("back").await;
+    harness.all_recorded("back").await;
+
+    // B reaches one of them.
+    for node in ["one", "two"] {
+        harness.hold(node).await;
+    }
+    harness.edit("back", json!({ "version": "vB" })).await;
+    let b = at_version(&harness, "back", "vB").await;
+    let (first, second) = harness.first_of_two("back").await;
+    harness.edit("back", json!({ "suspend": true })).await;
+    harness.release(first).await;
+    harness.done("back", first, &b).await;
+    let is_of_b = |job: &_| is_recorded(job) && job.labels()["upgrade.cattle.io/version"] == "vB";
+    harness
+        .job_until("back", first, "of B is recorded", is_of_b)
+        .await;
+
+    // A's Jobs are still there, complete. They are not what makes the node of B one of A again.
+    assert_eq!(harness.ctx.jobs_of("back").await.len(), 3);
+    let back = json!({ "version": "vA", "suspend": null });
+    harness.edit("back", back).await;
+    assert_eq!(at_version(&harness, "back", "vA").await, a);
+    harness.done("back", first, &a).await;
+    harness.complete("back").await;
+    let made = harness.made().await;
+    let count = |node: &str, hash: &str| {
+        let right = made
+            .iter()
+            .filter(|job| job.node == harness.node(node) && job.hash == hash);
+        right.count()
+    };
+    assert_eq!((count(first, &a), count(first, &b)), (2, 1));
+    assert_eq!((count(second, &a), count(second, &b)), (1, 0));
+}
+
+async fn an_upgrade_that_runs_is_let_finish_when_the_version_changes(on: Backend) {
+    let harness = on.held(["one", "two"]).await;
+    let controller = harness.ctx.controller().start();
+    let plan = harness.plan_with("moves", json!({ "version": "v1" })).await;
+    let (first, other) = harness.first_of_two("moves").await;
+    let old = at_version(&harness, "moves", "v1").await;
+    harness.edit("moves", json!({ "version": "v2" })).await;
+    let new = at_version(&harness, "moves", "v2").await;
+    // It holds its slot, and a new controller sees that as well.
+    controller.kill();
+    let controller = controller.start_again();
+    harness.ctx.wait_until_working(&controller).await;
+    for node in ["one", "two"] {
+        harness.release(node).await;
+    }
+
+    harness.done("moves", first, &old).await;
+    harness.complete("moves").await;
+    harness
+        .made_once_each([(first, &old), (first, &new), (other, &new)])
+        .await;
+    assert_eq!(harness.runs(first, "upgrade").await, 2);
+    assert_eq!(harness.runs(other, "upgrade").await, 1);
+    let requests = harness.ctx.requests().await;
+    assert_eq!(requests.most_jobs_at_once("moves"), 1);
+    let by_controller = requests.by(&harness.ctx.user());
+    assert_eq!(by_controller.count("delete", "jobs"), 0, "nothing was replaced");
+    assert_eq!(harness.ctx.plans().get("moves").await.unwrap().uid(), plan.uid());
+}
+
+async fn a_job_whose_pod_has_no_node_yet_is_replaced_at_once(on: Backend) {
+    let tainted = ("maintenance", "true", "NoSchedule");
+    let harness = on
+        .harness_with(["one"], |set| set.taint(tainted.0, tainted.1, tainted.2))
+        .await;
+    let _controller = harness.ctx.controller().start();
+    harness.plan_with("stuck", json!({ "version": "v1" })).await;
+    let waits = harness.held_up("stuck", "one", "PodWaiting").await;
+    let why = waits.message.unwrap();
+    assert!(why.contains("untolerated taint"), "the scheduler's words: {why}");
+    let first = harness.job("stuck", "one").await;
+
+    // Another version, under another name; then the same version with another pod, under the same name.
+    harness.edit("stuck", json!({ "version": "v2" })).await;
+    let v2 = at_version(&harness, "stuck", "v2").await;
+    wait::gone(harness.ctx.jobs(), &first.name_any(), SOON).await;
+    let second = harness.job_until("stuck", "one", "is there", |_| true).await;
+    harness.held_up("stuck", "one", "PodWaiting").await;
+    let tolerations = json!([{ "key": "maintenance", "operator": "Exists" }]);
+    harness.edit("stuck", json!({ "tolerations": tolerations })).await;
+    let is_another = |job: &k8s_openapi::api::batch::v1::Job| job.uid() != second.uid();
+    let third = harness.job_until("stuck", "one", "is another", is_another).await;
+    assert_eq!(third.name_any(), second.name_any());
+    assert_eq!(harness.complete("stuck").await, v2);
+    assert_eq!(harness.made().await.len(), 3);
+    assert_eq!(harness.runs("one", "upgrade").await, 1);
+    harness.expect_complete_events(["one"]).await;
+}
+
+async fn a_node_that_is_deselected_in_mid_run_comes_to_its_end_and_keeps_its_slot_until_then(on: Backend) {
+    let harness = on
+        .harness_with(["one", "two"], |set| held(set).label("pool", "blue"))
+        .await;
+    let _controller = harness.ctx.controller().start();
+    let blue = json!({ "matchLabels": { "pool": "blue" } });
+    harness.plan_with("blue", json!({ "nodeSelector": blue })).await;
+    let (first, other) = harness.first_of_two("blue").await;
+    let first_node = harness.node(first);
+    harness.ctx.label_node(&first_node, "pool", Some("green")).await;
+    let deselected = |plan: &Plan| {
+        let counts = plan.status.as_ref().and_then(|status| status.nodes).unwrap();
+        (counts.selected, counts.applying) == (1, 1)
+    };
+    harness
+        .ctx
+        .plan_until("blue", "selects the other only", SOON, deselected)
+        .await;
+    assert_eq!(harness.made().await.len(), 1);
+
+    harness.release(other).await;
+    harness.release(first).await;
+    let plan_hash = harness.complete("blue").await;
+    harness.done("blue", first, &plan_hash).await;
+    harness.done("blue", other, &plan_hash).await;
+    harness
+        .made_once_each([(first, &plan_hash), (other, &plan_hash)])
+        .await;
+    assert_eq!(harness.ctx.requests().await.most_jobs_at_once("blue"), 1);
+    let plan = harness.ctx.plans().get("blue").await.unwrap();
+    assert_eq!(plan.status.unwrap().progress.as_deref(), Some("1/1"));
+}
+
+async fn a_plan_that_is_deleted_in_mid_run_takes_its_jobs_and_pods_along(on: Backend) {
+    let harness = on.held(["one", "two"]).await;
+    let _controller = harness.ctx.controller().start();
+    let spec = json!({ "concurrency": 2, "cordon": true });
+    harness.plan_with("gone", spec).await;
+    harness.upgrading("gone", "one").await;
+    harness.upgrading("gone", "two").await;
+    harness.delete_plan("gone").await;
+    wait::eventually("Jobs and pods are gone", SOON, async || {
+        let jobs = harness.ctx.jobs_of("gone").await.len();
+        let pods = harness.ctx.pods().list(&ListParams::default()).await;
+        let pods = pods.map_err(|error| error.to_string())?.items.len();
+        let left = format!("{jobs} Jobs, {pods} pods");
+        (jobs + pods == 0).then_some(()).ok_or(left)
+    })
+    .await;
+    for node in ["one", "two"] {
+        let node = harness.node(node);
+        let node = harness
+            .ctx
+            .node_until(&node, "is given back", SOON, is_free)
+            .await;
+        assert!(!node.labels().contains_key(&label("gone")));
+    }
+}

@@ -1,0 +1,172 @@
+//! The ledger: refit restores the schedulability that a node had before its upgrade, and respects what a user does.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use refit::api::Plan;
+use serde_json::{Value, json};
+
+use crate::harness::{Harness, both, is_cordoned, is_free, is_recorded, label, ledger, steer};
+use crate::scenario::Backend;
+use crate::testenv::audit::Request;
+use crate::testenv::context::cluster::done;
+use crate::testenv::controller::Controller;
+use crate::testenv::wait::SOON;
+
+scenarios! {
+    both {
+        a_node_is_given_back_with_its_label_in_one_patch,
+        a_persons_cordon_from_before_stays,
+        a_failed_node_is_given_back_when_its_plan_is_deleted,
+    }
+    in_process {
+        a_second_try_gives_back_what_the_first_has_cordoned,
+        a_node_stays_cordoned_for_one_plan_when_another_is_done_with_it,
+        a_failed_node_is_given_back_when_a_new_version_no_longer_cordons,
+    }
+}
+
+/// The patches of a node by the controller, in order.
+async fn patches(harness: &Harness, node: &str) -> Vec<Request> {
+    let requests = harness.ctx.controller_requests().await.0;
+    let of_node =
+        |it: &Request| it.resource == "nodes" && it.verb == "patch" && it.name == harness.node(node);
+    requests.into_iter().filter(of_node).collect()
+}
+
+/// A node whose Plan has failed there, and so keeps it cordoned.
+async fn failed(on: Backend, spec: Value) -> (Harness, Controller) {
+    let harness = on
+        .harness_with(["one"], |set| set.steer("upgrade.exit-code", "1"))
+        .await;
+    let controller = harness
+        .ctx
+        .controller()
+        .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0")
+        .start();
+    harness
+        .plan("fails", both(json!({ "spec": { "cordon": true } }), spec))
+        .await;
+    harness.phase("fails", "one", "Failed").await;
+    harness
+        .job_until("fails", "one", "is recorded", is_recorded)
+        .await;
+    let node = harness.get("one").await;
+    assert!(is_cordoned(&node), "nobody knows what state it is in");
+    let ledger = ledger(&node).unwrap();
+    assert!(!ledger.before);
+    assert_eq!(ledger.holders.len(), 1);
+    assert_eq!(ledger.holders[0].plan, "fails");
+    (harness, controller)
+}
+
+async fn given_back(harness: &Harness) -> Node {
+    harness
+        .ctx
+        .node_until(&harness.node("one"), "is given back", SOON, is_free)
+        .await
+}
+
+async fn a_node_is_given_back_with_its_label_in_one_patch(on: Backend) {
+    for spec in [json!({ "cordon": true }), json!({ "drain": { "force": true } })] {
+        let harness = on.held(["one"]).await;
+        let _controller = harness.ctx.controller().start();
+        let more = json!({ "spec": { "postCompleteLabels": { "example.com/at": "$(LATEST_VERSION)" } } });
+        let plan = harness.plan("once", both(more, json!({ "spec": spec }))).await;
+        harness.upgrading("once", "one").await;
+        let node = harness.get("one").await;
+        assert!(is_cordoned(&node));
+        let held = ledger(&node).unwrap();
+        assert!(!held.before);
+        let [holder] = &held.holders[..] else {
+            panic!("{held:?}")
+        };
+        assert_eq!(holder.namespace, harness.ctx.namespace());
+        assert_eq!(holder.plan_uid, plan.uid().unwrap());
+        assert_eq!(holder.controller, crate::testenv::controller::NAME);
+
+        harness.release("one").await;
+        let plan_hash = harness.complete("once").await;
+        let node = given_back(&harness).await;
+        assert_eq!(done(&node, "once"), Some(plan_hash.clone()));
+        let patches = patches(&harness, "one").await;
+        let [patch] = &patches[..] else {
+            panic!("{patches:#?}")
+        };
+        assert_eq!(patch.code, 200);
+        assert_eq!(patch.sent["metadata"]["labels"][label("once")], plan_hash);
+        assert_eq!(patch.sent["metadata"]["labels"]["example.com/at"], "v1");
+        assert_eq!(
+            patch.sent["metadata"]["annotations"],
+            json!({ "refit.rs/cordon": null })
+        );
+        assert_eq!(patch.sent["spec"], json!({ "unschedulable": null }));
+        assert_eq!(patch.sent["metadata"]["uid"], node.uid().unwrap());
+        harness.made_once_each([("one", &plan_hash)]).await;
+    }
+}
+
+async fn a_persons_cordon_from_before_stays(on: Backend) {
+    let harness = on.held(["one"]).await;
+    harness.ctx.cordon(&harness.node("one")).await;
+    let _controller = harness.ctx.controller().start();
+    harness.plan_with("polite", json!({ "drain": {} })).await;
+    harness.upgrading("polite", "one").await;
+    assert!(ledger(&harness.get("one").await).unwrap().before);
+    harness.release("one").await;
+    let plan_hash = harness.complete("polite").await;
+    let node = harness.done("polite", "one", &plan_hash).await;
+    assert!(is_cordoned(&node));
+    assert_eq!(ledger(&node), None);
+}
+
+async fn a_failed_node_is_given_back_when_its_plan_is_deleted(on: Backend) {
+    let (harness, controller) = failed(on, json!({})).await;
+    // Also by a controller that was not there when it went.
+    controller.kill();
+    harness.ctx.delete_plan("fails").await;
+    let _controller = controller.start_again();
+    let node = given_back(&harness).await;
+    assert_eq!(done(&node, "fails"), None);
+}
+
+async fn a_second_try_gives_back_what_the_first_has_cordoned(on: Backend) {
+    let (harness, _controller) = failed(on, json!({})).await;
+    harness.behave("one", &[("upgrade.exit-code", "0")]).await;
+    harness
+        .ctx
+        .annotate_node(&harness.node("one"), "refit.rs/retry", Some("*"))
+        .await;
+    let plan_hash = harness.complete("fails").await;
+    let node = given_back(&harness).await;
+    assert_eq!(done(&node, "fails"), Some(plan_hash));
+    assert_eq!(harness.made().await.len(), 2);
+}
+
+async fn a_node_stays_cordoned_for_one_plan_when_another_is_done_with_it(on: Backend) {
+    let (harness, _controller) = failed(on, json!({})).await;
+    let works = steer(&[("upgrade.exit-code", "0")]);
+    harness
+        .plan("works", both(works, json!({ "spec": { "cordon": true } })))
+        .await;
+    let plan_hash = harness.complete("works").await;
+    let node = harness.done("works", "one", &plan_hash).await;
+    assert!(is_cordoned(&node));
+    let held = ledger(&node).unwrap();
+    let holders: Vec<_> = held.holders.iter().map(|holder| &*holder.plan).collect();
+    assert_eq!((held.before, holders), (false, vec!["fails"]));
+    harness.ctx.delete_plan("fails").await;
+    given_back(&harness).await;
+}
+
+async fn a_failed_node_is_given_back_when_a_new_version_no_longer_cordons(on: Backend) {
+    let (harness, _controller) = failed(on, json!({})).await;
+    harness.behave("one", &[("upgrade.exit-code", "0")]).await;
+    harness
+        .edit("fails", json!({ "cordon": false, "version": "v2" }))
+        .await;
+    let at = |plan: &Plan| plan.status.as_ref().unwrap().latest_version.as_deref() == Some("v2");
+    harness.ctx.plan_until("fails", "is at v2", SOON, at).await;
+    let plan_hash = harness.complete("fails").await;
+    let node = given_back(&harness).await;
+    assert_eq!(done(&node, "fails"), Some(plan_hash));
+}

@@ -1,0 +1,150 @@
+//! The programs of the test environment, their Go modules, and the durations of their builds.
+
+/// A Go module that only lists dependencies.
+#[derive(Debug)]
+pub struct Module {
+    pub name: &'static str,
+    pub go_mod: &'static str,
+    pub go_sum: &'static str,
+    /// Build tags that omit parts.
+    pub tags: &'static str,
+}
+
+const ETCD: Module = Module {
+    name: "etcd",
+    go_mod: include_str!("../go/etcd/go.mod"),
+    go_sum: include_str!("../go/etcd/go.sum"),
+    tags: "",
+};
+pub const KUBE: Module = Module {
+    name: "kube",
+    go_mod: include_str!("../go/kube/go.mod"),
+    go_sum: include_str!("../go/kube/go.sum"),
+    tags: "",
+};
+/// A module of its own, because only tests with real nodes need its dependencies.
+const KUBELET: Module = Module {
+    name: "kubelet",
+    go_mod: include_str!("../go/kubelet/go.mod"),
+    go_sum: include_str!("../go/kubelet/go.sum"),
+    tags: "",
+};
+const CONTAINERD: Module = Module {
+    name: "containerd",
+    go_mod: include_str!("../go/containerd/go.mod"),
+    go_sum: include_str!("../go/containerd/go.sum"),
+    // The omitted snapshotters need headers of C libraries.
+    tags: "no_btrfs,no_zfs,no_devmapper,no_tracing",
+};
+
+/// The source of a program.
+#[derive(Debug)]
+pub enum Source {
+    Go {
+        module: &'static Module,
+        package: &'static str,
+    },
+    /// Packages, unpacked into one folder.
+    Debian(&'static [&'static str]),
+}
+
+impl Source {
+    /// Its part of the digest of the set.
+    pub fn parts(&self) -> Vec<&'static str> {
+        match self {
+            Self::Go { module, package } if module.tags.is_empty() => vec![package],
+            Self::Go { module, package } => vec![package, module.tags],
+            Self::Debian(packages) => packages.to_vec(),
+        }
+    }
+}
+
+/// A program, and the seconds of its build on two cores with an empty cache.
+#[derive(Debug)]
+pub struct Program {
+    pub name: &'static str,
+    pub source: Source,
+    pub cold_seconds: u64,
+}
+
+const fn go(
+    name: &'static str,
+    module: &'static Module,
+    package: &'static str,
+    cold_seconds: u64,
+) -> Program {
+    Program {
+        name,
+        source: Source::Go { module, package },
+        cold_seconds,
+    }
+}
+
+/// Programs that are built together, in one folder.
+#[derive(Debug)]
+pub struct Set {
+    /// Its name in messages.
+    pub what: &'static str,
+    pub modules: &'static [&'static Module],
+    pub programs: &'static [Program],
+}
+
+pub const CONTROL_PLANE: Set = Set {
+    what: "the control plane",
+    modules: &[&ETCD, &KUBE],
+    programs: &[
+        go("etcd", &ETCD, "go.etcd.io/etcd/server/v3", 45),
+        go(
+            "kube-apiserver",
+            &KUBE,
+            "k8s.io/kubernetes/cmd/kube-apiserver",
+            390,
+        ),
+        go(
+            "kube-controller-manager",
+            &KUBE,
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
+            100,
+        ),
+        go(
+            "kube-scheduler",
+            &KUBE,
+            "k8s.io/kubernetes/cmd/kube-scheduler",
+            10,
+        ),
+        go("kubectl", &KUBE, "k8s.io/kubernetes/cmd/kubectl", 35),
+    ],
+};
+
+pub const NODES: Set = Set {
+    what: "real nodes",
+    modules: &[&KUBELET, &CONTAINERD],
+    programs: &[
+        // First, because it is the most likely to fail.
+        Program {
+            name: "debian",
+            source: Source::Debian(&["runc", "containernetworking-plugins", "busybox-static"]),
+            cold_seconds: 10,
+        },
+        // After the control plane, with which it shares most packages.
+        go("kubelet", &KUBELET, "k8s.io/kubernetes/cmd/kubelet", 30),
+        go(
+            "containerd",
+            &CONTAINERD,
+            "github.com/containerd/containerd/v2/cmd/containerd",
+            45,
+        ),
+        go(
+            "containerd-shim-runc-v2",
+            &CONTAINERD,
+            "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+            10,
+        ),
+        go(
+            "ctr",
+            &CONTAINERD,
+            "github.com/containerd/containerd/v2/cmd/ctr",
+            10,
+        ),
+    ],
+};

@@ -1,0 +1,8 @@
+//! Tests of the test environment, on which all other tests rely.
+
+mod audit;
+mod binaries;
+mod context;
+mod faults;
+mod journal;
+mod lifetime;

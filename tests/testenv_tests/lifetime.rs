@@ -1,0 +1,141 @@
+//! The processes of a test run end with it, even if it is killed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::testenv::controlplane::Options;
+use crate::testenv::environment::TestEnv;
+use crate::testenv::process::{Program, Run, lives, signal};
+use crate::testenv::wait;
+
+/// The file to which [`holds_a_test_env_until_it_is_killed`] writes what it has started.
+const HOLD: &str = "REFIT_TEST_HOLD";
+
+/// Not a test: other tests run it in a process that they kill.
+#[tokio::test]
+#[ignore = "started by other tests in a process that they kill"]
+async fn holds_a_test_env_until_it_is_killed() {
+    let Some(file) = std::env::var_os(HOLD) else {
+        return;
+    };
+    let test_env = TestEnv::own(Options::default()).await;
+    let dir = Run::current().folder("other");
+    let child = Program::new("sleeper", "/bin/sleep", &dir)
+        .arg("1000")
+        .start()
+        .unwrap();
+    let mut pids: Vec<_> = test_env
+        .control_plane()
+        .pids()
+        .into_iter()
+        .map(|(_, pid)| pid)
+        .collect();
+    pids.push(child.pid());
+    let held =
+        json!({ "pids": pids, "watchdog": Run::current().watchdog_pid(), "dir": Run::current().dir() });
+    std::fs::write(format!("{}.new", file.display()), held.to_string()).unwrap();
+    std::fs::rename(format!("{}.new", file.display()), &file).unwrap();
+    std::future::pending::<()>().await;
+}
+
+/// A process with a control plane and another child.
+struct Holder {
+    process: std::process::Child,
+    runs: TempDir,
+    pids: Vec<u32>,
+    watchdog: u32,
+    dir: PathBuf,
+}
+
+impl Holder {
+    async fn start() -> Self {
+        TestEnv::shared().await; // builds the programs
+        let runs = TempDir::new().unwrap();
+        let file = runs.path().join("held");
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "testenv_tests::lifetime::holds_a_test_env_until_it_is_killed",
+                "--ignored",
+            ])
+            .env("REFIT_TEST_RUNS", runs.path().join("runs"))
+            .env(HOLD, &file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let held: Value = wait::eventually(
+            "another process has a control plane",
+            Duration::from_secs(120),
+            async || {
+                assert!(process.try_wait().unwrap().is_none(), "it ended");
+                let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+                serde_json::from_str(&text).map_err(|error| error.to_string())
+            },
+        )
+        .await;
+        let pid = |value: &Value| u32::try_from(value.as_u64().unwrap()).unwrap();
+        let holder = Self {
+            pids: held["pids"].as_array().unwrap().iter().map(pid).collect(),
+            watchdog: pid(&held["watchdog"]),
+            dir: held["dir"].as_str().unwrap().into(),
+            process,
+            runs,
+        };
+        assert_eq!(holder.pids.len(), 5);
+        assert!(holder.pids.iter().all(|pid| lives(*pid)), "{:?}", holder.pids);
+        assert!(holder.dir.exists());
+        holder
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    async fn all_gone(&self) {
+        wait::until(
+            "all children are gone",
+            async || self.pids.iter().filter(|pid| lives(**pid)).collect::<Vec<_>>(),
+            Vec::is_empty,
+        )
+        .await;
+    }
+}
+
+async fn removed(dir: &Path) {
+    wait::holds("the folder of the run is gone", async || !dir.exists()).await;
+}
+
+#[tokio::test]
+async fn children_end_with_a_process_that_is_killed() {
+    let mut holder = Holder::start().await;
+    let killed = Instant::now();
+    holder.kill();
+    holder.all_gone().await;
+    removed(&holder.dir).await;
+    eprintln!("all was gone {:.1?} after the kill -9", killed.elapsed());
+}
+
+#[tokio::test]
+async fn the_next_run_sweeps_what_a_killed_watchdog_left() {
+    let mut holder = Holder::start().await;
+    signal(holder.watchdog, Signal::KILL).unwrap();
+    wait::holds("the watchdog is gone", async || !lives(holder.watchdog)).await;
+    holder.kill();
+    assert!(
+        holder.pids.iter().all(|pid| lives(*pid)),
+        "their watchdog is gone"
+    );
+
+    let next = Run::begin(&holder.runs.path().join("runs")).unwrap();
+    holder.all_gone().await;
+    assert!(!holder.dir.exists());
+    next.end();
+    assert!(!next.dir().exists());
+}
