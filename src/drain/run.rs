@@ -26,10 +26,10 @@ const MAX_IN_FLIGHT: usize = 32;
 const LIST_INTERVAL: Duration = Duration::from_millis(500);
 const LIST_INTERVAL_FEW_LEFT: Duration = Duration::from_millis(200);
 const FEW: usize = 20;
-/// While no pod leaves, the interval grows to a fifth of the time since the last change, up to two seconds. Otherwise
+/// While no pod leaves, the interval grows to a fifth of the time since the last change, up to one second. Otherwise
 /// fifty concurrent drains would send 250 lists per second.
 const LATER: u32 = 5;
-const LATEST: Duration = Duration::from_secs(2);
+const LATEST: Duration = Duration::from_secs(1);
 /// How long to wait for responses at the end, so that the last line is correct.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// Interval of progress messages.
