@@ -9,7 +9,7 @@ pub(super) mod pull;
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
-use http::header::WWW_AUTHENTICATE;
+use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -366,7 +366,7 @@ impl<'a> Session<'a> {
             _ => {}
         }
         let token = token.and_then(|token| token.token.or(token.access_token));
-        let token = token.filter(|token| !token.is_empty());
+        let token = token.filter(|token| !token.is_empty() && HeaderValue::from_str(token).is_ok());
         let bearer = Credentials::Bearer(token.ok_or(ChannelError::NoToken)?);
         // The token is valid only for the server that demanded it.
         match login {
