@@ -100,6 +100,9 @@ pub(super) fn report(
 
 /// The event that says that the status cannot be stored. No node starts meanwhile, and status cannot say why.
 fn refused_event(cluster: &ClusterState, plan: &PlanState) -> Option<Step> {
+    if !cluster.is_permitted(plan) {
+        return None; // `MissingPermission` says what is missing
+    }
     let failure = cluster
         .failures_by_step
         .get(&Key::Plan(plan.facts.name.clone()))?;
