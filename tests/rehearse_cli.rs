@@ -88,6 +88,10 @@ fn plans_of_several_files_are_rehearsed_together() {
     );
 }
 
+fn time(turn: &Value, key: &str) -> jiff::Timestamp {
+    turn[key].as_str().unwrap().parse().unwrap()
+}
+
 #[test]
 fn servers_come_before_agents_and_each_node_has_its_times() {
     let ran = run_in(
@@ -107,13 +111,10 @@ fn servers_come_before_agents_and_each_node_has_its_times() {
     }
     // One server after another, and no agent before the last of them.
     for pair in servers.windows(2) {
-        assert!(pair[0]["end"].as_str() <= pair[1]["start"].as_str(), "{pair:?}");
+        assert!(time(pair[0], "end") <= time(pair[1], "start"), "{pair:?}");
     }
-    let last = servers.iter().map(|turn| turn["end"].as_str()).max().unwrap();
-    assert!(
-        agents.iter().all(|turn| turn["end"].as_str() > last),
-        "{agents:?}"
-    );
+    let last = servers.iter().map(|turn| time(turn, "end")).max().unwrap();
+    assert!(agents.iter().all(|turn| time(turn, "end") > last), "{agents:?}");
     let waits = report["waits"].as_array().unwrap();
     assert!(
         waits.iter().any(|wait| wait["blocker"] == "Plan k3s-server"),
