@@ -261,7 +261,7 @@ impl Harness {
 
     /// What the events with that reason say, sorted. Fails if one was counted up: each tells one thing.
     pub(crate) async fn event_lines(&self, reason: &str) -> Vec<String> {
-        let mut told: Vec<_> = self
+        let mut lines: Vec<_> = self
             .ctx
             .events_with(reason)
             .await
@@ -271,8 +271,8 @@ impl Harness {
                 event.message.unwrap_or_default()
             })
             .collect();
-        told.sort();
-        told
+        lines.sort();
+        lines
     }
 
     /// Fails unless the events with that reason are these, in any order.
@@ -283,7 +283,7 @@ impl Harness {
         wait::until(
             &format!("the events {reason} are {expected:#?}"),
             async || self.event_lines(reason).await,
-            |told| *told == expected,
+            |lines| *lines == expected,
         )
         .await;
     }

@@ -88,16 +88,16 @@ async fn a_roll_out_writes_each_of_its_events_once(on: Backend) {
         synced("v2", &second[0], &hash),
         complete("v2", &hash),
     ]);
-    let told = wait::until(
-        "all is told",
+    let events = wait::until(
+        "all events are there",
         async || ctx.event_lines("two").await,
-        |told| told.len() == expected.len() + 2,
+        |events| events.len() == expected.len() + 2,
     )
     .await;
     // The words of JobComplete do not name the version: two nodes have it twice.
     expected.extend([job_complete(&a), job_complete(&b)]);
     expected.sort();
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 }
 
 /// The one node that applies, another than `before`.
@@ -178,9 +178,9 @@ async fn the_start_of_the_controller_is_an_event_on_its_node() {
     let controller = ctx.start_and_warm_up().await;
     let lines = async |count: usize| {
         wait::until(
-            "the starts are told",
+            "the starts are there",
             async || ctx.controller_events().await,
-            |told| told.len() == count,
+            |events| events.len() == count,
         )
         .await
     };
@@ -188,11 +188,11 @@ async fn the_start_of_the_controller_is_an_event_on_its_node() {
     let identity = format!("{}/system-upgrade-controller", ctx.namespace());
     let starting = format!("Normal Starting: {program} starting leader election for {identity}");
     let started = format!("Normal Started: {program} running as {identity}");
-    let told = lines(2).await;
-    let mut texts: Vec<_> = told.iter().map(line).collect();
+    let events = lines(2).await;
+    let mut texts: Vec<_> = events.iter().map(line).collect();
     texts.sort();
     assert_eq!(texts, [started.clone(), starting.clone()]);
-    for event in &told {
+    for event in &events {
         is_about_the_node(event);
     }
 

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_cannot_be_used_is_told_by_its_keys() {
+    fn a_secret_that_cannot_be_used_is_recognised_by_its_keys() {
         for (data, why) in [
             (
                 &[][..],

@@ -142,21 +142,23 @@ impl Http {
             let Some(digest) = digest else {
                 return Err(ChannelError::Unexpected(answer.line()));
             };
-            let told = answer
+            let from_header = answer
                 .header(DIGEST)
                 .filter(|digest| is_digest(digest))
                 .map(str::to_owned);
             let Some(digest) = digest else {
-                if let Some(told) = told {
-                    return Ok(told);
+                if let Some(from_header) = from_header {
+                    return Ok(from_header);
                 }
                 // Registries need not send it: compute the digest of the manifest.
                 continue;
             };
             let digest = format!("sha256:{digest}");
-            return match told {
-                Some(told) if told.starts_with("sha256:") && told != digest => Err(ChannelError::NoDigest),
-                told => Ok(told.unwrap_or(digest)),
+            return match from_header {
+                Some(from_header) if from_header.starts_with("sha256:") && from_header != digest => {
+                    Err(ChannelError::NoDigest)
+                }
+                from_header => Ok(from_header.unwrap_or(digest)),
             };
         }
         Err(ChannelError::NoDigest)
@@ -310,7 +312,7 @@ impl<'a> Session<'a> {
         let scope = challenge.parameter("scope").filter(|_| !is_home).unwrap_or(&own);
         let service = challenge.parameter("service");
         let parser = |body: &mut Body| body.json(PhantomData::<TokenAnswer>, "token");
-        let (told, token) = if let Login::Identity(token) = login {
+        let (response, token) = if let Login::Identity(token) = login {
             let form = url::form_urlencoded::Serializer::new(String::new())
                 .append_pair("grant_type", "refresh_token")
                 .append_pair("refresh_token", token)
@@ -356,12 +358,12 @@ impl<'a> Session<'a> {
             };
             fetch(&self.clients, self.client.timeout, &request, parser).await?
         };
-        if is_limit(&told) {
-            return Err(self.client.cache.limit(limits, &told));
+        if is_limit(&response) {
+            return Err(self.client.cache.limit(limits, &response));
         }
-        match told.status {
+        match response.status {
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(self.denied(told.line()));
+                return Err(self.denied(response.line()));
             }
             _ => {}
         }

@@ -204,7 +204,7 @@ async fn a_redirect_without_a_location_is_an_error() {
 }
 
 #[tokio::test]
-async fn other_answers_are_told_as_system_upgrade_controller_tells_them() {
+async fn other_responses_are_reported_as_system_upgrade_controller_reports_them() {
     // The reason phrase is the standard one, whatever the server sends.
     for (status, shown) in [
         ("404 Not Found", "404 Not Found"),

@@ -113,7 +113,7 @@ async fn session(
     let client = connection.client().await?;
     let clock = Clock::system();
     let (format, dry_run, times) = (mode.output, mode.dry_run, clock.clone());
-    let tell = move |event: Event| match format {
+    let sender = move |event: Event| match format {
         // If standard output is closed, the work continues without it.
         Format::Json => drop(output::json(&format!(
             "{}\n",
@@ -127,7 +127,7 @@ async fn session(
         clock,
         plan: PlanRun::read(|name| std::env::var(name).ok()),
         dry_run,
-        report: Arc::new(tell),
+        report: Arc::new(sender),
         stop,
     })
 }
@@ -139,7 +139,7 @@ const SIGNAL_DEBOUNCE: Duration = Duration::from_secs(1);
 fn signals() -> std::io::Result<watch::Receiver<Option<&'static str>>> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
-    let (tell, told) = watch::channel(None);
+    let (sender, receiver) = watch::channel(None);
     tokio::spawn(async move {
         let mut first = None;
         loop {
@@ -151,8 +151,8 @@ fn signals() -> std::io::Result<watch::Receiver<Option<&'static str>>> {
             if first.elapsed() > SIGNAL_DEBOUNCE {
                 std::process::exit(1);
             }
-            tell.send_if_modified(|known| known.is_none() && known.replace(name).is_none());
+            sender.send_if_modified(|known| known.is_none() && known.replace(name).is_none());
         }
     });
-    Ok(told)
+    Ok(receiver)
 }

@@ -30,7 +30,7 @@ pub(super) fn config(file: Option<&Path>) -> anyhow::Result<(String, BTreeMap<St
 }
 
 /// Describes the assumed settings.
-pub(super) fn told(jobs: &JobSettings) -> String {
+pub(super) fn describe(jobs: &JobSettings) -> String {
     let deadline = match jobs.active_deadline_seconds {
         0 => "no deadline for Jobs".to_owned(),
         seconds => format!("Job deadline {seconds}s"),

@@ -204,7 +204,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
 
     let mut objects = Vec::new();
     let mut failed = false;
-    let mut told = BTreeSet::new();
+    let mut printed = BTreeSet::new();
     for (source, object) in plans {
         let check::ReadPlan { plan, refused, .. } = check::read_plan(source, object);
         if !refused.is_empty() {
@@ -212,7 +212,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             failed = true;
             continue;
         }
-        match render(flags, &plan, &node, &secrets, live.as_ref(), &mut told) {
+        match render(flags, &plan, &node, &secrets, live.as_ref(), &mut printed) {
             Ok(found) if found.is_empty() => failed = true,
             Ok(found) => objects.extend(found),
             Err(error) => {
@@ -251,7 +251,7 @@ fn render(
     node: &NodeFacts,
     secrets: &[Secret],
     live: Option<&LiveCluster>,
-    told: &mut BTreeSet<String>,
+    printed: &mut BTreeSet<String>,
 ) -> anyhow::Result<Vec<RenderedObject>> {
     let plan_name = plan.metadata.name.as_deref().unwrap_or_default();
     let namespace = plan.metadata.namespace.as_deref().unwrap_or_else(|| {
@@ -264,7 +264,7 @@ fn render(
         .map(|live| live.plan(namespace, plan_name))
         .transpose()?
         .flatten();
-    let settings = settings(flags, namespace, live, told)?;
+    let settings = settings(flags, namespace, live, printed)?;
     let version = version(flags, plan, stored.as_ref())?;
     let mut hashes = Vec::new();
     for wanted in digest::hashed_secrets(&plan.spec) {
@@ -416,7 +416,7 @@ fn settings(
     flags: &Flags,
     namespace: &str,
     live: Option<&LiveCluster>,
-    told: &mut BTreeSet<String>,
+    printed: &mut BTreeSet<String>,
 ) -> anyhow::Result<JobSettings> {
     // Reading the Deployment is optional; without permission there is a note.
     let pod = match live.map(|live| live.deployed(namespace, &flags.name)).transpose() {
@@ -450,8 +450,8 @@ fn settings(
     }
     let mut jobs = settings.jobs;
     if !is_given {
-        let text = defaults::told(&jobs);
-        if told.insert(text.clone()) {
+        let text = defaults::describe(&jobs);
+        if printed.insert(text.clone()) {
             output::note(text);
         }
     }

@@ -270,9 +270,9 @@ fn target_of_plan(flags: &Flags, title: String, plan: &Plan) -> Result<Target, S
         .version_policy()
         .map_err(|error| format!("{title}: {error}"))?;
     let status = plan.status.as_ref();
-    let told = status.and_then(|status| status.channel.as_ref());
+    let stored = status.and_then(|status| status.channel.as_ref());
     let shown = channel.as_deref().map(redacted);
-    let told = told.filter(|told| told.url.as_deref() == shown.as_deref());
+    let stored = stored.filter(|stored| stored.url.as_deref() == shown.as_deref());
     let annotations = plan.metadata.annotations.as_ref();
     Ok(Target {
         name: title,
@@ -283,7 +283,7 @@ fn target_of_plan(flags: &Flags, title: String, plan: &Plan) -> Result<Target, S
             .clone()
             .or_else(|| status.and_then(|status| status.latest_version.clone())),
         policy: amended(policy, flags),
-        seen: told.map(ChannelStatus::first_seen).unwrap_or_default(),
+        seen: stored.map(ChannelStatus::first_seen).unwrap_or_default(),
         approved: annotations.and_then(|annotations| annotations.get(ANNOTATION_APPROVE).cloned()),
         distribution: spec.distribution(),
     })

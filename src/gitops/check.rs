@@ -238,13 +238,14 @@ impl<'a> Subject<'a> {
             .node
             .object()
             .map_or(&[][..], |object| &object.repeated);
-        let is_told = |offset: usize| !merged.is_empty() && top.iter().any(|key| key.span.start == offset);
+        let is_reported =
+            |offset: usize| !merged.is_empty() && top.iter().any(|key| key.span.start == offset);
         let repeated: Vec<_> = self
             .object
             .node
             .repeated()
             .iter()
-            .filter(|key| !is_told(key.span.start))
+            .filter(|key| !is_reported(key.span.start))
             .map(|key| (key.span.start, key.name.clone()))
             .collect();
         for (offset, name) in repeated {

@@ -125,7 +125,7 @@ pub(super) fn run(host: &Host, command: &[String]) -> Result<(), CommandFailure>
 
 /// Reads all output, so that the command does not block, and keeps the end of it.
 fn listen(mut stderr: ChildStderr) -> Receiver<String> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let (mut kept, mut buffer) = (Vec::new(), [0; 1024]);
         while let Ok(length @ 1..) = stderr.read(&mut buffer) {
@@ -133,9 +133,9 @@ fn listen(mut stderr: ChildStderr) -> Receiver<String> {
             kept.drain(..kept.len().saturating_sub(MAX_TOLD));
         }
         let text = String::from_utf8_lossy(&kept);
-        let _ = tell.send(text.split_whitespace().collect::<Vec<_>>().join(" "));
+        let _ = sender.send(text.split_whitespace().collect::<Vec<_>>().join(" "));
     });
-    told
+    receiver
 }
 
 fn words(said: &str) -> String {

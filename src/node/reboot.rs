@@ -128,12 +128,12 @@ fn all_failed(failures: &[CommandFailure]) -> Failure {
 
 /// Syncs file systems, and returns whether that ended in time.
 fn is_synced() -> bool {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         rustix::fs::sync();
-        let _ = tell.send(());
+        let _ = sender.send(());
     });
-    told.recv_timeout(SYNC_LIMIT).is_ok()
+    receiver.recv_timeout(SYNC_LIMIT).is_ok()
 }
 
 #[cfg(test)]

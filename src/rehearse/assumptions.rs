@@ -290,14 +290,14 @@ mod tests {
 
     #[test]
     fn a_span_is_a_time_or_a_range() {
-        for (text, told) in [
+        for (text, expected) in [
             ("5m", "5m"),
             ("4m..9m", "4m..9m"),
             ("90s", "1m30s"),
             ("0", "0s"),
             ("1h..2h30m", "1h..2h30m"),
         ] {
-            assert_eq!(span(text).map(|span| span.to_string()), Ok(told.to_owned()));
+            assert_eq!(span(text).map(|span| span.to_string()), Ok(expected.to_owned()));
         }
         for (text, why) in [
             (

@@ -78,17 +78,17 @@ pub fn generate(count: usize, plans: &[PlanSelector<'_>], kubelet: Option<&str>)
     let mut nodes: Vec<Draft> = (0..count)
         .map(|index| Draft::new(index, role_of(index), &roles))
         .collect();
-    let etcd_told = match etcd {
+    let etcd_text = match etcd {
         0 => String::new(),
         etcd => format!(", {}", pluralized(etcd, "etcd node")),
     };
     let mut assumed = vec![format!(
-        "{}{etcd_told} and {} in {} zones, Linux, kubelet {kubelet} (change it with --kubelet)",
+        "{}{etcd_text} and {} in {} zones, Linux, kubelet {kubelet} (change it with --kubelet)",
         pluralized(control, "control-plane node"),
         pluralized(count - control - etcd, "worker"),
         ZONES.len().min(count)
     )];
-    assumed.push(roles.told());
+    assumed.push(roles.describe());
     name_as_asked(&mut nodes, plans, &roles, &mut assumed);
     for role in NodeRole::ALL {
         let of_class: Vec<usize> = (0..count).filter(|index| nodes[*index].role == role).collect();
@@ -267,7 +267,7 @@ fn describe_labels(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Vec<String> {
     for (key, value) in nodes.iter().flat_map(|node| &node.asked) {
         *counts.entry((key, value)).or_default() += 1;
     }
-    let mut told: Vec<String> = counts
+    let mut notes: Vec<String> = counts
         .into_iter()
         .map(|((key, value), count)| {
             format!(
@@ -278,10 +278,10 @@ fn describe_labels(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Vec<String> {
         .collect();
     for plan in plans {
         if let Some(why) = labels::contradiction(plan) {
-            told.push(format!("Plan {} selects no node at all: {why}", plan.plan));
+            notes.push(format!("Plan {} selects no node at all: {why}", plan.plan));
         }
     }
-    told
+    notes
 }
 
 #[cfg(test)]

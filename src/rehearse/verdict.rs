@@ -185,8 +185,8 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
         );
     }
     let waiting = active.iter().find(|node| node.reason.is_some());
-    let told = waiting.and_then(|node| Some((node.reason.as_ref()?, node.message.as_ref()?)));
-    let why = if let Some((reason, message)) = told {
+    let stored = waiting.and_then(|node| Some((node.reason.as_ref()?, node.message.as_ref()?)));
+    let why = if let Some((reason, message)) = stored {
         format!("starts no node: {reason}: {}", one_line(message))
     } else {
         let complete = status

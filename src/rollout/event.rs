@@ -51,7 +51,7 @@ impl Event {
         }
     }
 
-    /// An event about a Job of a Plan. It is told once, whatever is known of the Job when it is told.
+    /// An event about a Job of a Plan. It is sent once, whatever is known of the Job by then.
     pub fn job(name: &PlanName, uid: &PlanUid, reason: Reason, message: String, job_uid: &str) -> Self {
         let key = key(&[uid, reason.name(), job_uid]);
         let regarding = Regarding::Plan {

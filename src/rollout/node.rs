@@ -221,7 +221,7 @@ impl NodeReconciler<'_> {
         } else if self.is_cancelled(node) {
             state = state.with_reason(
                 Reason::Cancelled,
-                "the Plan no longer asks for what this Job does, and its drain has been told to stop"
+                "the Plan no longer asks for what this Job does, and its drain has been asked to stop"
                     .to_owned(),
             );
         }

@@ -112,8 +112,8 @@ async fn a_million_tags_and_nine_hundred_thousand_releases_are_refused_within_th
     ctx.plan(&healthy).await;
     at_version(&ctx, "healthy", "v1.2.3").await;
     for (name, _, why) in &cases {
-        let is_told = |plan: &Plan| last_error(plan) == *why;
-        ctx.plan_until(name, why, SOON, is_told).await;
+        let is_reported = |plan: &Plan| last_error(plan) == *why;
+        ctx.plan_until(name, why, SOON, is_reported).await;
     }
     let (Some(peak), Some(program)) = (controller.peak_memory(), controller.program_memory()) else {
         return;
@@ -219,8 +219,8 @@ async fn a_credential_in_the_url_is_in_no_log_no_status_and_no_event() {
         .plan_until("bad", "fails", SOON, |plan| !last_error(plan).is_empty())
         .await;
     controller.logs("cannot resolve a channel", SOON).await;
-    let told = json!([status(&plan), status(&bad)]).to_string();
-    for text in [told, controller.log()] {
+    let statuses = json!([status(&plan), status(&bad)]).to_string();
+    for text in [statuses, controller.log()] {
         assert!(!text.contains("s3cret"), "{text}");
     }
 }

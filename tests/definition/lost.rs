@@ -27,15 +27,15 @@ fn noted(plan: &Plan) -> bool {
     plan.annotations().contains_key(NOTE)
 }
 
-/// Waits until it is told of a Plan, so many times, that the definition lacks fields. That an API server is slow to serve
+/// Waits until events have said of a Plan, so many times, that the definition lacks fields. That an API server is slow to serve
 /// a definition that has them is another text.
 async fn expect_outdated_event(ctx: &TestContext, name: &str, times: usize) {
     let missing = crd::missing_fields(&foreign()).join(", ");
     let text = format!("Warning SchemaOutdated: the CustomResourceDefinition that is served lacks {missing}");
     wait::until(
-        &format!("{name} is told {times} times"),
+        &format!("{name} is reported {times} times"),
         async || ctx.event_lines(name).await,
-        |told| told.iter().filter(|told| **told == text).count() == times,
+        |lines| lines.iter().filter(|lines| **lines == text).count() == times,
     )
     .await;
 }
@@ -174,7 +174,7 @@ async fn a_plan_that_lost_our_fields_for_good_is_held_until_it_is_applied_again(
             ctx.event_lines(name)
                 .await
                 .iter()
-                .any(|told| told.starts_with("Warning SpecPruned: "))
+                .any(|lines| lines.starts_with("Warning SpecPruned: "))
         );
     }
     // Applied again as it was, and as it is.

@@ -164,7 +164,7 @@ async fn a_definition_that_another_manager_owns_is_left_alone() {
     assert!(controller.terminate().await.success());
     assert_eq!(writes_since(&ctx, &before).await, Vec::<String>::new());
 
-    // One that prunes our fields cannot be used, and who can help is told how.
+    // One that prunes our fields cannot be used, and an event says who can help, and how.
     serve(&ctx, &foreign()).await;
     let controller = ctx.controller().start();
     assert_eq!(controller.ended(SOON).await.code(), Some(1));

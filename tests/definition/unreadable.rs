@@ -77,9 +77,9 @@ async fn plans_that_cannot_be_read_hold_up_nobody_else() {
     ctx.plan_complete("odd-status", SOON).await;
     for (name, _) in unreadable {
         says_that_it_cannot_be_read(&ctx, name).await;
-        let told = ctx.event_lines(name).await;
+        let lines = ctx.event_lines(name).await;
         let failed = "Warning ValidateFailed: Failed to validate plan: spec cannot be read: ";
-        assert!(told.iter().any(|told| told.starts_with(failed)), "{told:#?}");
+        assert!(lines.iter().any(|lines| lines.starts_with(failed)), "{lines:#?}");
     }
     let no_spec = ctx
         .plan_condition("no-spec", "LatestResolved", "False", SOON)

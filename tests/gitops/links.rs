@@ -39,11 +39,14 @@ fn pin_does_not_write_through_a_link_that_leads_out_of_its_folder() {
         .unwrap();
         let (code, out, err) = pin(dir, &[&["--to", "v1.34.1+k3s1"], arguments].concat());
         assert_eq!(code, 2, "{arguments:?}: {out}{err}");
-        let told = format!(
+        let message = format!(
             "plans/link.yaml is a link out of its folder, to {}",
             victim.display()
         );
-        assert!(format!("{out}{err}").contains(&told), "{arguments:?}: {out}{err}");
+        assert!(
+            format!("{out}{err}").contains(&message),
+            "{arguments:?}: {out}{err}"
+        );
         assert_eq!(
             read(&elsewhere, "victim.yaml"),
             text("v1.33.4+k3s1"),

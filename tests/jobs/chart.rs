@@ -94,15 +94,15 @@ async fn ranchers_chart_needs_another_image_and_no_other_change() {
         pod.containers[0].image_pull_policy.as_deref(),
         Some("IfNotPresent")
     );
-    let told = controller
+    let lines = controller
         .log()
         .lines()
         .filter(|line| line.contains("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE"))
         .count();
     assert_eq!(
-        told,
+        lines,
         1,
-        "that the variable is not used is told once:\n{}",
+        "that the variable is not used is logged once:\n{}",
         controller.log()
     );
 }

@@ -18,7 +18,7 @@ scenarios! {
         a_plan_name_of_63_characters_leaves_no_room_for_the_node_and_still_each_gets_its_job,
     }
     in_process {
-        nodes_that_bear_each_others_hostname_are_told_apart,
+        nodes_with_each_others_hostname_are_distinguished,
         nodes_that_share_a_hostname_get_a_job_each,
         a_foreign_job_under_our_name_stays_and_ours_gets_another,
         a_node_waits_while_foreign_jobs_have_both_names_and_no_longer,
@@ -70,7 +70,7 @@ async fn two_nodes_whose_short_names_are_the_same_get_a_job_each(on: Backend) {
         .await;
 }
 
-async fn nodes_that_bear_each_others_hostname_are_told_apart(on: Backend) {
+async fn nodes_with_each_others_hostname_are_distinguished(on: Backend) {
     let harness = on
         .harness_with(["one", "two"], |set| {
             let names: Vec<_> = set.nodes.iter().rev().map(|node| node.name.clone()).collect();

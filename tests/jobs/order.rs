@@ -67,11 +67,11 @@ async fn applying_has_hostnames_in_the_order_of_the_nodes_names(on: Backend) {
         .ctx
         .plan_until("ordered", "applies three", SOON, |plan| applying(plan).len() == 3)
         .await;
-    let told = applying(&plan);
-    let mut backwards = told.clone();
+    let applying_nodes = applying(&plan);
+    let mut backwards = applying_nodes.clone();
     backwards.sort();
     backwards.reverse();
-    assert_eq!(told, backwards);
+    assert_eq!(applying_nodes, backwards);
 
     // They are those of the nodes that `active` names, which are those that come first.
     let active = plan.status.as_ref().unwrap().active.as_ref().unwrap();
@@ -88,7 +88,7 @@ async fn applying_has_hostnames_in_the_order_of_the_nodes_names(on: Backend) {
         .filter(|node| started.contains(&&node.name_any()))
         .map(|node| node.labels()["kubernetes.io/hostname"].clone())
         .collect();
-    assert_eq!(told, hostnames);
+    assert_eq!(applying_nodes, hostnames);
     for name in started {
         harness
             .upgrading("ordered", name.strip_prefix(&harness.node("")).unwrap())
@@ -96,7 +96,7 @@ async fn applying_has_hostnames_in_the_order_of_the_nodes_names(on: Backend) {
     }
     let event = format!(
         "Jobs synced for version v1 on Nodes {}. Hash: {}",
-        told.join(","),
+        applying_nodes.join(","),
         hash(&plan)
     );
     harness.expect_events("SyncJob", [event]).await;

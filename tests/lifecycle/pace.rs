@@ -82,12 +82,12 @@ async fn a_node_whose_label_is_taken_off_runs_the_plan_again(on: Backend) {
     assert_eq!(harness.runs("one", "upgrade").await, 2);
     assert_eq!(harness.runs("two", "upgrade").await, 1);
     harness.all_recorded("again").await;
-    let told = harness.event_lines("JobComplete").await;
+    let lines = harness.event_lines("JobComplete").await;
     let of_one = format!("Job completed on Node {}", harness.node("one"));
     assert_eq!(
-        told.iter().filter(|text| **text == of_one).count(),
+        lines.iter().filter(|text| **text == of_one).count(),
         2,
-        "{told:#?}"
+        "{lines:#?}"
     );
 }
 

@@ -162,7 +162,7 @@ fn build(
         .stdout(Stdio::null())
         .stderr(File::create(&log)?)
         .spawn()?;
-    let mut told = started;
+    let mut printed = started;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -173,8 +173,8 @@ fn build(
             started.elapsed().as_secs(),
             program.cold_seconds
         );
-        if told.elapsed() >= PROGRESS_EVERY {
-            told = Instant::now();
+        if printed.elapsed() >= PROGRESS_EVERY {
+            printed = Instant::now();
             terminal::say(&line);
         } else {
             terminal::overwrite(&line);

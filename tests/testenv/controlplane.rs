@@ -436,7 +436,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_port_that_somebody_else_has_is_told_from_other_trouble() {
+    async fn a_port_in_use_is_distinguished_from_other_errors() {
         let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
         let binaries = tokio::task::spawn_blocking(Binaries::ready)

@@ -17,7 +17,7 @@ impl TestContext {
         let about = format!("involvedObject.kind=Plan,involvedObject.name={plan}");
         let events = self.events().list(&ListParams::default().fields(&about)).await;
         let events = events.unwrap_or_else(|error| panic!("cannot list Events: {error}"));
-        let mut told: Vec<_> = events
+        let mut lines: Vec<_> = events
             .items
             .iter()
             .flat_map(|event| {
@@ -33,8 +33,8 @@ impl TestContext {
                 )
             })
             .collect();
-        told.sort();
-        told
+        lines.sort();
+        lines
     }
 
     /// Waits until all these Events about a Plan are there, and fails the test if there are others, or one is there twice.
@@ -45,17 +45,17 @@ impl TestContext {
             expected.len(),
             "an Event is expected once: {expected:#?}"
         );
-        let told = wait::eventually(&format!("Plan {plan} has its Events"), limit, async || {
-            let told = self.event_lines(plan).await;
-            if wanted.iter().all(|it| told.contains(it)) {
-                Ok(told)
+        let lines = wait::eventually(&format!("Plan {plan} has its Events"), limit, async || {
+            let lines = self.event_lines(plan).await;
+            if wanted.iter().all(|it| lines.contains(it)) {
+                Ok(lines)
             } else {
-                Err(format!("{told:#?}, not {expected:#?}"))
+                Err(format!("{lines:#?}, not {expected:#?}"))
             }
         })
         .await;
         assert_eq!(
-            told.iter().collect::<Vec<_>>(),
+            lines.iter().collect::<Vec<_>>(),
             wanted.into_iter().collect::<Vec<_>>()
         );
     }

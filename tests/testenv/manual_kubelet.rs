@@ -84,7 +84,7 @@ impl ManualKubelet {
     }
 }
 
-/// Whether `upgrade` runs, and has not been told to end.
+/// Whether `upgrade` runs, and has not been asked to end.
 fn is_upgrading(pod: &Pod) -> bool {
     let steered = |key: &str| {
         pod.metadata

@@ -173,7 +173,7 @@ fn part<'a>(root: &'a mut JSONSchemaProps, name: &str) -> &'a mut JSONSchemaProp
 }
 
 #[test]
-fn a_definition_that_prunes_our_fields_is_told_from_one_that_does_not() {
+fn a_definition_that_prunes_our_fields_is_recognised() {
     assert_eq!(missing_fields(&plans()), Vec::<String>::new());
 
     let of_suc = changed(|root| {

@@ -390,7 +390,7 @@ pub(super) fn settings(
         }
     }
     if flags.config.is_none() {
-        assumed.push(defaults::told(&settings.jobs));
+        assumed.push(defaults::describe(&settings.jobs));
     }
     Ok(settings)
 }

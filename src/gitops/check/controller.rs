@@ -22,7 +22,7 @@ use crate::version::{Range, Version};
 pub(super) const UNRESOLVABLE: &str = "cannot resolve plan: missing channel and version";
 /// A name that is valid, in place of one that is not.
 const ANY_NAME: &str = "plan";
-/// More mistakes than this are not told of one Plan. It also ends a round that finds no way on.
+/// More mistakes than this are not reported for one Plan. It also ends a round that finds no way on.
 const MAX_ERRORS: usize = 100;
 
 impl Subject<'_> {
@@ -128,7 +128,7 @@ impl Subject<'_> {
         Some(hint)
     }
 
-    /// The field that is meant, as near as can be told.
+    /// The field that is meant, as near as can be found.
     fn field_of(&self, invalid: &Invalid, copy: &Value) -> String {
         match invalid {
             Invalid::DeleteFlags => "spec.drain.deleteLocalData".to_owned(),
@@ -170,7 +170,7 @@ impl Subject<'_> {
 
     fn check_version(&mut self, spec: &PlanSpec) {
         let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
-        // One that was refused for its type is told already.
+        // One that was refused for its type is reported already.
         let refused = |field: &str, kept: &Option<String>| self.has(field) && kept.is_none();
         if refused("spec.version", &spec.version) || refused("spec.channel", &spec.channel) {
             return;
@@ -216,13 +216,13 @@ impl Subject<'_> {
         let Some(selector) = &spec.node_selector else {
             return;
         };
-        let mut told = false;
+        let mut reported = false;
         let labels = self.node("spec.nodeSelector.matchLabels").and_then(Node::object);
         for Entry { key, value, .. } in labels.iter().flat_map(|labels| &labels.entries) {
             let Some(text) = value.text() else { continue };
             let one = json!({ "matchLabels": { key.name.clone(): text } });
             if let Some(error) = selector_error(one) {
-                told = true;
+                reported = true;
                 let field = "spec.nodeSelector.matchLabels";
                 self.report_at(
                     Rule::BadSelector,
@@ -237,16 +237,16 @@ impl Subject<'_> {
             let values = format!("spec.nodeSelector.matchExpressions[{index}].values");
             let is_refused = expression.values.is_none() && self.has(&values);
             if expression.key.is_empty() || is_refused {
-                told = true; // it is missing or has the wrong type, which the schema has said
+                reported = true; // it is missing or has the wrong type, which the schema has said
             } else if let Some(error) = selector_error(json!({ "matchExpressions": [expression] })) {
-                told = true;
+                reported = true;
                 let field = format!("spec.nodeSelector.matchExpressions[{index}]");
                 let (place, hint) = expression_hint(&field, expression);
                 self.report(Rule::BadSelector, &place, format!("{field}: {error}"), hint);
             }
         }
         if let Err(error) = Selector::new(Some(selector))
-            && !told
+            && !reported
         {
             self.report(
                 Rule::BadSelector,

@@ -85,7 +85,7 @@ impl Subject<'_> {
         let denied = &mut asked.entry(&own_label).or_default().denied;
         denied.insert(LABEL_VALUE_DISABLED.to_owned());
 
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for (key, value) in selector.match_labels.iter().flatten() {
             asked.entry(key).or_default().restrict_to([value.clone()]);
         }
@@ -95,7 +95,7 @@ impl Subject<'_> {
             .map(|(key, _)| (*key).to_owned())
             .collect();
         for key in impossible {
-            told.insert(key.clone());
+            reported.insert(key.clone());
             self.report_never_matches("spec.nodeSelector.matchLabels", &key);
         }
         for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
@@ -108,7 +108,7 @@ impl Subject<'_> {
                 "DoesNotExist" => one.absent = true,
                 _ => {}
             }
-            if one.is_impossible() && told.insert(expression.key.clone()) {
+            if one.is_impossible() && reported.insert(expression.key.clone()) {
                 let field = format!("spec.nodeSelector.matchExpressions[{index}]");
                 self.report_never_matches(&field, &expression.key);
             }

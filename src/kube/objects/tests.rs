@@ -190,7 +190,7 @@ mod pods {
         assert_eq!(other.sentinel_result, None);
         assert!(
             other.termination_message.unwrap().contains("CommandMissing"),
-            "it is told"
+            "it is named"
         );
     }
 

@@ -179,7 +179,7 @@ impl Roles {
     }
 
     /// Describes the assumed labels of control-plane nodes.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let roles: Vec<String> = self
             .control
             .iter()

@@ -151,7 +151,7 @@ pub(super) static PLAIN: ContainerBehaviour = ContainerBehaviour {
     has_task: false,
 };
 
-/// 128 + SIGTERM, the exit code of most processes that are told to stop.
+/// 128 + SIGTERM, the exit code of most processes that are asked to stop.
 const TERMINATED: i32 = 143;
 
 /// An invalid steering annotation.

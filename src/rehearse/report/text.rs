@@ -90,16 +90,16 @@ impl Report {
         let worth = |group: &&WaitGroup| {
             SignedDuration::from_secs(group.seconds) >= MIN_WAIT_SHOWN || group.end.is_none()
         };
-        let told: Vec<&WaitGroup> = self.wait_groups.iter().filter(worth).collect();
-        if told.is_empty() {
+        let shown: Vec<&WaitGroup> = self.wait_groups.iter().filter(worth).collect();
+        if shown.is_empty() {
             return;
         }
         line(text, "Longest waits:");
-        for group in told.iter().take(WAITS) {
+        for group in shown.iter().take(WAITS) {
             self.write_wait(text, group);
         }
-        if told.len() > WAITS {
-            line(text, &format!("  … and {} more", told.len() - WAITS));
+        if shown.len() > WAITS {
+            line(text, &format!("  … and {} more", shown.len() - WAITS));
         }
         text.push('\n');
     }

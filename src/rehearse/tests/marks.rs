@@ -72,7 +72,7 @@ fn all_marked(state: &State) -> bool {
 }
 
 /// Number of events for the finished Job of this node.
-fn told(cluster: &Cluster, node: &str) -> usize {
+fn completions(cluster: &Cluster, node: &str) -> usize {
     let text = format!("Job completed on Node {node}");
     cluster.with(|state| {
         state
@@ -115,7 +115,7 @@ fn a_label_that_is_removed_after_a_crash_has_the_node_upgraded_again_once_though
             assert!(jobs(state, LAST).all(has_succeeded));
             assert_eq!(state.all(Kind::Job).count(), NODES, "the other nodes ran once");
         });
-        assert_eq!(told(&cluster, LAST), 2, "each run is told of");
+        assert_eq!(completions(&cluster, LAST), 2, "each run has its event");
     })
     .unwrap();
 }
@@ -127,7 +127,7 @@ fn a_successor_marks_what_is_left_and_upgrades_nothing_again() {
         let first = dies_before_the_last_mark(&cluster).await;
         Box::pin(control(&cluster, all_marked)).await;
         assert_eq!(uid_of_job(&cluster, LAST), first);
-        assert_eq!(told(&cluster, LAST), 1);
+        assert_eq!(completions(&cluster, LAST), 1);
     })
     .unwrap();
 }
@@ -144,7 +144,7 @@ fn a_crash_between_the_success_of_a_job_and_the_label_of_its_node_loses_no_resul
         cluster.with(|state| assert!(slots(state).contains(LAST)));
         Box::pin(control(&cluster, |state| is_complete(state) && all_marked(state))).await;
         assert_eq!(uid_of_job(&cluster, LAST), first, "upgraded again");
-        assert_eq!(told(&cluster, LAST), 1);
+        assert_eq!(completions(&cluster, LAST), 1);
     })
     .unwrap();
 }

@@ -152,13 +152,13 @@ fn simulate(seed: u64) -> Result<SimulationResult, String> {
 }
 
 fn failure(seed: u64, why: &str, trace: &[String]) -> String {
-    let told: Vec<&String> = trace.iter().filter(|line| !line.contains("/leases/")).collect();
+    let shown: Vec<&String> = trace.iter().filter(|line| !line.contains("/leases/")).collect();
     let from = if std::env::var("REFIT_SEED").is_ok() {
         0
     } else {
-        told.len().saturating_sub(TRACE_LINES)
+        shown.len().saturating_sub(TRACE_LINES)
     };
-    let lines: Vec<&str> = told[from..].iter().map(|line| line.as_str()).collect();
+    let lines: Vec<&str> = shown[from..].iter().map(|line| line.as_str()).collect();
     format!("{}\nREFIT_SEED={seed}: {why}", lines.join("\n"))
 }
 

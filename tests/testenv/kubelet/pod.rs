@@ -60,22 +60,22 @@ impl Pod {
 
     /// Takes over everything but the status. Returns what that means to the kubelet.
     pub(super) fn update(&mut self, head: &Head<'_>) -> Change {
-        let (meta, told) = (&mut self.object.metadata, &head.metadata);
-        if meta.generation != told.generation {
+        let (meta, head_meta) = (&mut self.object.metadata, &head.metadata);
+        if meta.generation != head_meta.generation {
             return Change::Spec;
         }
-        let deleted = told
+        let deleted = head_meta
             .deletion_timestamp
             .as_deref()
             .and_then(|time| time.parse().ok());
         let deleted = deleted.map(Time);
-        let grace = told.deletion_grace_period_seconds;
+        let grace = head_meta.deletion_grace_period_seconds;
         if (&meta.deletion_timestamp, meta.deletion_grace_period_seconds) != (&deleted, grace) {
             return Change::Spec;
         }
         let annotations = meta.annotations.get_or_insert_default();
-        if *annotations != told.annotations {
-            annotations.clone_from(&told.annotations);
+        if *annotations != head_meta.annotations {
+            annotations.clone_from(&head_meta.annotations);
             return Change::Steering;
         }
         Change::NoTasks

@@ -104,7 +104,7 @@ fn nodes_that_are_done_are_done_and_nothing_is_said_again() {
         (complete.status.as_str(), complete.last_update_time.as_deref()),
         ("True", Some("2025-12-31T00:00:00Z"))
     );
-    assert!(story.told().is_empty(), "{:?}", story.told());
+    assert!(story.events().is_empty(), "{:?}", story.events());
     assert!(story.job_for("a").recorded);
     assert!(story.is_cordoned("a"), "that was a person, after it");
 }
@@ -126,7 +126,7 @@ fn a_job_that_runs_is_adopted_also_where_the_hostname_is_not_the_name() {
     story.roll_out();
     assert!(story.is_done("a", "p") && story.job_for("a").uid == uid);
     assert_eq!(
-        (story.told_of("JobComplete").len(), story.invariants.upgrades),
+        (story.events_of("JobComplete").len(), story.invariants.upgrades),
         (1, 1)
     );
 }
@@ -187,7 +187,7 @@ fn of_several_finished_jobs_the_last_one_counts_and_none_costs_another_its_slot(
     let mut story = left.take_over();
     assert_eq!(story.done_label("a", "p"), Some(hash));
     assert_eq!(story.jobs_for("a").iter().filter(|job| job.recorded).count(), 3);
-    assert_eq!(story.told_of("JobComplete").len(), 1);
+    assert_eq!(story.events_of("JobComplete").len(), 1);
     assert_eq!(story.slots("p").len(), 2);
     story.roll_out();
     story.assert_over();

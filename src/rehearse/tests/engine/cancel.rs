@@ -51,7 +51,7 @@ fn ends_with_one_upgrade(story: &mut Scenario) {
     story.roll_out();
     story.assert_over();
     assert_eq!(story.invariants.upgrades, 1, "the old Job never came to its own");
-    assert!(story.told_of("JobFailed").is_empty(), "it was asked to");
+    assert!(story.events_of("JobFailed").is_empty(), "it was asked to");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_drain_that_is_no_longer_asked_for_is_stopped_and_the_next_job_follows() {
             ledger.is_some_and(|text| text.contains("cancelled"))
         });
         let limit = story.invariants.jobs[&*old.name].backoff_limit;
-        assert_eq!(limit, 0, "no further pod, said before the drain is told");
+        assert_eq!(limit, 0, "no further pod, said before the drain is asked to stop");
         ends_with_one_upgrade(&mut story);
         let new = story
             .jobs_for("a")
@@ -154,7 +154,7 @@ fn a_node_that_leaves_the_plan_in_mid_drain_is_given_back_and_not_upgraded() {
         story.rest();
         assert!(!story.is_cordoned("a") && story.node("a").ledger.is_none());
         assert_eq!(story.invariants.upgrades, 0);
-        assert!(story.told_of("JobFailed").is_empty() && story.slots("p").is_empty());
+        assert!(story.events_of("JobFailed").is_empty() && story.slots("p").is_empty());
     }
 }
 

@@ -65,7 +65,7 @@ fn a_channel_gives_the_version_and_tells_once() {
             .starts_with("2026-01-01T09:00:00")
     );
     assert_eq!(
-        story.told_of("Resolved"),
+        story.events_of("Resolved"),
         ["Resolved latest version from Spec.Channel: v1.30.1-k3s1"]
     );
     story.roll_out();
@@ -136,7 +136,7 @@ fn a_channel_is_asked_again_after_the_interval_and_some_jitter_whoever_leads() {
 }
 
 #[test]
-fn a_channel_that_fails_is_asked_sooner_and_sooner_no_more_and_that_is_told_once() {
+fn a_channel_that_fails_is_polled_less_often_and_reported_once() {
     let mut story = Scenario::empty();
     story.add_nodes(&["a"]);
     story.apply(following("p", URL));
@@ -155,7 +155,7 @@ fn a_channel_that_fails_is_asked_sooner_and_sooner_no_more_and_that_is_told_once
     assert_eq!(channel(&story).last_error.as_deref(), Some(why));
     assert_eq!(story.complete("p").1, "NotReady");
     assert_eq!(
-        story.told_of("ResolveFailed"),
+        story.events_of("ResolveFailed"),
         [format!(
             "Failed to resolve latest version from Spec.Channel: {why}"
         )]
@@ -182,7 +182,7 @@ fn a_plan_goes_on_with_the_version_that_it_has_when_its_channel_fails_whoever_le
     );
     story.pass_secs(10);
     assert_eq!(story.condition("p", "LatestResolved").0, "True");
-    assert_eq!(story.told_of("ResolveFailed").len(), 1);
+    assert_eq!(story.events_of("ResolveFailed").len(), 1);
     story.roll_out();
     story.assert_over();
 }
@@ -286,7 +286,7 @@ fn a_version_out_of_range_waits_and_says_so() {
     assert_eq!(channel(&story).message.as_deref(), Some(message));
     story.pass_secs(A_POLL);
     assert_eq!(
-        story.told_of("VersionHeld"),
+        story.events_of("VersionHeld"),
         [format!("{message}; the Plan stays at v1.33.2")],
         "once"
     );
@@ -322,18 +322,18 @@ fn a_version_is_as_old_as_it_is_whoever_looks() {
     let mut story = done_at("v1.33.2", |policy| policy.minimum_age = Some("2h".to_owned()));
     story.offer(URL, "v1.33.3+k3s1");
     story.pass_secs(A_POLL);
-    let told = channel(&story);
-    assert_eq!(told.candidate.as_deref(), Some("v1.33.3+k3s1"));
+    let stored = channel(&story);
+    assert_eq!(stored.candidate.as_deref(), Some("v1.33.3+k3s1"));
     assert_eq!(up_to_date(&story), words("False", "TooYoung"));
-    let since: Timestamp = told.since.clone().unwrap().parse().unwrap();
-    let due: Timestamp = told.due.unwrap().parse().unwrap();
+    let since: Timestamp = stored.since.clone().unwrap().parse().unwrap();
+    let due: Timestamp = stored.due.unwrap().parse().unwrap();
     assert_eq!(due, since + SignedDuration::from_hours(2));
     break_channel(&story, "down");
     story.pass_secs(A_POLL);
     story.restart();
     assert_eq!(
         (channel(&story).since, version(&story)),
-        (told.since, "v1.33.2"),
+        (stored.since, "v1.33.2"),
         "nobody forgets it"
     );
     story.offer(URL, "v1.33.3+k3s1");
@@ -345,7 +345,7 @@ fn a_version_is_as_old_as_it_is_whoever_looks() {
         (version(&story), up_to_date(&story)),
         ("v1.33.3-k3s1", words("True", "Latest"))
     );
-    assert_eq!(story.told_of("VersionHeld").len(), 1);
+    assert_eq!(story.events_of("VersionHeld").len(), 1);
 
     let mut story = done_at("v1.33.2", |policy| policy.minimum_age = Some("2h".to_owned()));
     story.offer(URL, "v1.33.3");
@@ -370,7 +370,7 @@ fn the_first_version_of_all_waits_too() {
         "{message}"
     );
     assert_eq!((version(&story), story.invariants.jobs.len()), ("", 0));
-    assert_eq!(story.told_of("ResolveFailed"), [""; 0]);
+    assert_eq!(story.events_of("ResolveFailed"), [""; 0]);
     story.restart();
     assert_eq!(story.condition("p", "LatestResolved").2, message);
     story.pass_secs(60 * 60);
@@ -390,7 +390,7 @@ fn a_proposed_version_waits_for_its_approval() {
     );
     let text = "v1.34.0+k3s1 is proposed: the annotation refit.rs/approve: v1.34.0+k3s1 on the Plan lets it through; the Plan \
                 stays at v1.33.2";
-    assert_eq!(story.told_of("VersionProposed"), [text]);
+    assert_eq!(story.events_of("VersionProposed"), [text]);
     annotate(&mut story, ANNOTATION_APPROVE, Some("v1.33.9"));
     assert_eq!(version(&story), "v1.33.2", "that is another version");
     annotate(&mut story, ANNOTATION_APPROVE, Some("v1.34.0+k3s1"));
@@ -461,7 +461,7 @@ fn one_url_with_two_secrets_is_two_channels() {
     assert_eq!(story.polls(), 3, "another controller knows them apart");
     story.edit("q", |spec| spec.channel_secret_ref = None);
     story.settle();
-    assert_eq!(story.polls(), 4, "a Plan that was told nothing is told now");
+    assert_eq!(story.polls(), 4, "a Plan without an answer gets one now");
 }
 
 fn feed(story: &Scenario, releases: &[(&str, Option<&str>)]) {

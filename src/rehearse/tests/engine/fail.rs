@@ -16,7 +16,7 @@ fn failed() -> Scenario {
 }
 
 #[test]
-fn a_failure_is_recorded_on_its_node_and_told_in_status_and_by_an_event() {
+fn a_failure_is_recorded_on_its_node_in_status_and_by_an_event() {
     let story = failed();
     let job = story.job_for("a");
     assert!(job.recorded);
@@ -43,7 +43,7 @@ fn a_failure_is_recorded_on_its_node_and_told_in_status_and_by_an_event() {
         story.complete("p"),
         ("False".to_owned(), "JobFailed".to_owned(), text.clone())
     );
-    assert_eq!(story.told_of("JobFailed"), [text]);
+    assert_eq!(story.events_of("JobFailed"), [text]);
     let entry = story.entry("p", "a");
     assert_eq!(
         (entry.phase.as_str(), entry.reason.as_deref()),
@@ -88,7 +88,7 @@ fn a_failed_node_holds_its_slot_and_stays_cordoned_whoever_leads() {
     );
     assert_eq!(story.complete("p").1, "JobFailed");
     assert_eq!(story.entry("p", &first).job.as_deref(), Some(&*job));
-    assert_eq!(story.told_of("JobFailed").len(), 1);
+    assert_eq!(story.events_of("JobFailed").len(), 1);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn another_version_ends_a_failure_and_back_at_the_one_that_failed_it_stands() {
     story.settle();
     story.fault_always(Rule::on("create", "jobs").answer(422));
     story.fail("a");
-    assert_eq!(story.told_of("JobFailed").len(), 1);
+    assert_eq!(story.events_of("JobFailed").len(), 1);
     story.edit("p", |spec| spec.version = Some("v1".to_owned()));
     story.mend();
     story.pass_secs(60);
@@ -245,11 +245,11 @@ fn a_job_that_cannot_end_because_its_node_is_away_says_so_until_it_ends() {
              known of its pod: bring the node back, or delete it"
         )
     );
-    assert!(story.node("a").records.is_empty() && story.told_of("JobFailed").is_empty());
+    assert!(story.node("a").records.is_empty() && story.events_of("JobFailed").is_empty());
     story.power("a", true);
     story.settle();
     assert_eq!(story.phase("p", "a").1, "DeadlineExceeded");
-    assert_eq!(story.told_of("JobFailed").len(), 1);
+    assert_eq!(story.events_of("JobFailed").len(), 1);
 }
 
 #[test]

@@ -48,11 +48,11 @@ fn one_patch_says_that_a_node_is_done_and_gives_it_back_before_anything_else() {
     assert_eq!(node.labels.get("example.com/at"), Some("v1-$(OTHER)"));
     assert_eq!(node.labels.get("example.com/x"), Some("static"));
     assert!(!node.unschedulable && node.ledger.is_none() && node.records.is_empty());
-    assert!(story.told_of("JobComplete").is_empty() && !story.job_for("a").recorded);
+    assert!(story.events_of("JobComplete").is_empty() && !story.job_for("a").recorded);
     story.start();
     story.roll_out();
     story.assert_over();
-    assert_eq!(story.told_of("JobComplete").len(), 2);
+    assert_eq!(story.events_of("JobComplete").len(), 2);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_node_that_is_not_ready_is_not_done_until_it_is_though_its_job_is_gone() {
     story.ready("a", true);
     story.settle();
     story.assert_over();
-    assert_eq!(story.told_of("JobComplete"), ["Job completed on Node a"]);
+    assert_eq!(story.events_of("JobComplete"), ["Job completed on Node a"]);
 }
 
 #[test]
@@ -97,11 +97,11 @@ fn during_the_delay_the_node_is_schedulable_not_done_and_holds_its_slot() {
         text.starts_with("spec.postCompleteDelay is over at 2026-01-01T09:01:"),
         "{text}"
     );
-    let told = format!("Job completed on Node {first}, waiting 1m30s PostCompleteDelay");
-    assert_eq!(story.told_of("JobCompleteWaiting"), [told]);
+    let message = format!("Job completed on Node {first}, waiting 1m30s PostCompleteDelay");
+    assert_eq!(story.events_of("JobCompleteWaiting"), [message]);
     story.pass_secs(80);
     assert_eq!(story.slots("p"), [first.as_str()]);
-    assert!(story.done_label(&first, "p").is_none() && story.told_of("JobComplete").is_empty());
+    assert!(story.done_label(&first, "p").is_none() && story.events_of("JobComplete").is_empty());
     story.cordon(&first, true);
     story.pass_secs(10);
     assert!(
@@ -127,7 +127,7 @@ fn a_job_lost_during_the_delay_is_not_made_again_whoever_leads() {
     story.pass_secs(50);
     story.assert_over();
     assert_eq!(
-        (story.told_of("JobComplete").len(), story.invariants.upgrades),
+        (story.events_of("JobComplete").len(), story.invariants.upgrades),
         (1, 1)
     );
 }
@@ -188,12 +188,12 @@ fn a_node_disabled_in_mid_upgrade_keeps_that_label_and_is_given_back() {
         story.succeed("a");
         assert_eq!(story.done_label("a", "p").as_deref(), Some("disabled"));
         assert!(!story.is_cordoned("a") && story.job_for("a").recorded);
-        assert_eq!(story.told_of("JobComplete").len(), 1);
+        assert_eq!(story.events_of("JobComplete").len(), 1);
     }
 }
 
 #[test]
-fn a_patch_of_a_node_that_is_refused_is_told_in_status() {
+fn a_refused_patch_of_a_node_is_reported_in_status() {
     let mut story = cordoned();
     story.fault_always(Rule::on("patch", "nodes").named("a").answer(422));
     story.succeed("a");
@@ -220,7 +220,7 @@ fn a_controller_that_lost_the_answer_to_the_label_does_not_make_the_job_again() 
     assert_eq!(
         story.requests("POST /jobs"),
         1,
-        "the label is stored, which the watch has not told"
+        "the label is stored, which the watch has not delivered"
     );
     story.fault_injector.hold_watch("nodes", false);
     story.rest();

@@ -72,23 +72,23 @@ fn events_that_cannot_be_written_hold_up_neither_a_status_nor_a_start() {
         story.succeed("a");
         story.pass_secs(60);
         assert!(story.is_done("a", "p"), "{rule:?}");
-        assert_eq!(story.told(), Vec::<String>::new());
+        assert_eq!(story.events(), Vec::<String>::new());
         story.mend();
         story.pass_secs(120);
         assert_eq!(
-            story.told_of("JobComplete").len(),
+            story.events_of("JobComplete").len(),
             1,
             "{rule:?}: {:?}",
-            story.told()
+            story.events()
         );
-        assert_eq!(story.told_of("Validated").len(), 1, "{rule:?}");
+        assert_eq!(story.events_of("Validated").len(), 1, "{rule:?}");
         story.roll_out();
         story.assert_over();
     }
 }
 
 #[test]
-fn a_status_that_cannot_be_stored_is_told_in_an_event() {
+fn a_status_that_cannot_be_stored_is_reported_by_an_event() {
     for code in [413, 422] {
         let mut story = Scenario::empty();
         story.fault_always(Rule::on("patch", "plans/status").named("p").answer(code));
@@ -96,11 +96,11 @@ fn a_status_that_cannot_be_stored_is_told_in_an_event() {
         story.apply(plan("p"));
         story.pass_secs(120);
         assert_eq!(story.jobs_for("a").len(), 0);
-        let told = story.told_of("StatusRefused");
-        assert_eq!(told.len(), 1, "{code}: {told:?}");
+        let events = story.events_of("StatusRefused");
+        assert_eq!(events.len(), 1, "{code}: {events:?}");
         assert!(
-            told[0].starts_with("the status cannot be stored, so that no node starts: "),
-            "{told:?}"
+            events[0].starts_with("the status cannot be stored, so that no node starts: "),
+            "{events:?}"
         );
         story.mend();
         story.pass_secs(60);
@@ -120,12 +120,13 @@ fn an_object_that_etcd_does_not_store_is_refused_and_another_plan_goes_on() {
     story.apply(large);
     story.apply(plan("p"));
     story.pass_secs(120);
-    let told = story.told_of("StatusRefused");
+    let events = story.events_of("StatusRefused");
     assert!(
-        told.iter()
+        events
+            .iter()
             .any(|it| it.contains("etcdserver: request is too large")),
         "{:?}",
-        story.told()
+        story.events()
     );
     assert_eq!(story.slots("p"), ["a"]);
     story.delete(Kind::Plan, "large");

@@ -220,7 +220,7 @@ fn the_result_of_an_earlier_time_is_never_taken_for_a_new_one() {
         "the old Job has made room"
     );
     assert_eq!(
-        (story.told_of("JobComplete").len(), story.invariants.upgrades),
+        (story.events_of("JobComplete").len(), story.invariants.upgrades),
         (3, 3)
     );
 }
@@ -252,7 +252,7 @@ fn a_refused_job_is_reported_and_retried() {
         ("False".to_owned(), "SyncJob".to_owned(), text.to_owned())
     );
     story.pass_secs(60);
-    assert_eq!(story.told_of("JobRefused"), [text], "once");
+    assert_eq!(story.events_of("JobRefused"), [text], "once");
     story.mend();
     story.pass_secs(30);
     assert_eq!(story.jobs_for("a").len(), 1);
@@ -289,7 +289,7 @@ fn an_answer_to_a_creation_that_comes_when_its_job_has_ended_holds_no_slot() {
     story.apply(plan("p"));
     story.pass_secs(8);
     assert_eq!(
-        story.told_of("JobComplete").len(),
+        story.events_of("JobComplete").len(),
         2,
         "nobody waits for the answer"
     );

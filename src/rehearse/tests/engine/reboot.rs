@@ -59,7 +59,7 @@ fn assert_done_after_one_boot(story: &mut Scenario) {
     story.roll_out();
     story.assert_over();
     assert_eq!((boots(story, "a"), story.invariants.upgrades), (1, 1));
-    assert_eq!(story.told_of("JobComplete").len(), 1);
+    assert_eq!(story.events_of("JobComplete").len(), 1);
 }
 
 #[track_caller]
@@ -68,8 +68,8 @@ fn assert_failed_with(story: &Scenario, reason: &str) {
     assert_eq!(story.complete("p").1, "JobFailed");
     assert!(story.complete("p").2.contains(reason));
     assert!(!story.is_done("a", "p") && story.is_cordoned("a"));
-    let told = story.told_of("RebootFailed");
-    assert!(told.len() == 1 && told[0].contains(reason), "{told:?}");
+    let events = story.events_of("RebootFailed");
+    assert!(events.len() == 1 && events[0].contains(reason), "{events:?}");
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn a_node_reboots_once_and_is_done_when_it_has_settled_in_its_new_boot() {
     );
     assert_eq!(
         (
-            story.told_of("JobCompleteReboot").len(),
-            story.told_of("JobComplete").len()
+            story.events_of("JobCompleteReboot").len(),
+            story.events_of("JobComplete").len()
         ),
         (2, 2)
     );
@@ -236,7 +236,7 @@ fn a_pod_that_is_lost_is_made_again_and_the_node_reboots_once() {
 }
 
 #[test]
-fn a_pod_that_the_kubelet_refuses_is_made_again_after_a_moment_and_its_words_are_told() {
+fn a_pod_that_the_kubelet_refuses_is_created_again_and_its_message_is_shown() {
     let mut story = upgrading("ready");
     story.steer("a", "reject", Some("OutOfpods: no room"));
     story.succeed("a");
@@ -258,7 +258,7 @@ fn a_pod_that_the_kubelet_refuses_is_made_again_after_a_moment_and_its_words_are
 }
 
 #[test]
-fn the_words_of_a_pod_that_failed_are_told_until_time_is_up() {
+fn the_message_of_a_failed_pod_is_shown_until_the_deadline() {
     let mut story = upgrading("ready");
     story.steer("a", "reboot.exit-code", Some("1"));
     story.steer("a", "reboot.message", Some("restart-node is not on the host"));
@@ -335,7 +335,7 @@ fn a_plan_that_is_edited_during_the_reboot_ends_it_first() {
 }
 
 #[test]
-fn a_pod_that_is_refused_is_told_in_status() {
+fn a_refused_pod_is_reported_in_status() {
     let mut story = upgrading("ready");
     story.fault_always(Rule::on("create", "pods").answer(422));
     story.succeed("a");
@@ -378,7 +378,7 @@ fn an_upgrade_during_which_the_node_goes_down_has_failed_and_one_before_it_has_n
     story.rest();
     assert_eq!(story.phase("p", "a").1, "UpgradeInterrupted");
     assert_eq!(
-        (story.invariants.upgrades, story.told_of("JobFailed").len()),
+        (story.invariants.upgrades, story.events_of("JobFailed").len()),
         (1, 1)
     );
     assert!(story.job_for("a").recorded && !story.job_for("a").is_live());
@@ -434,7 +434,7 @@ fn a_payload_that_reboots_its_node_once_is_done_after_its_second_run_and_one_tha
         if reboots == "once" {
             story.assert_over();
             assert_eq!((boots(&story, "a"), story.job_for("a").boots.len()), (1, 2));
-            assert!(story.told_of("JobFailed").is_empty());
+            assert!(story.events_of("JobFailed").is_empty());
         } else {
             assert_eq!(boots(&story, "a"), 2);
             assert_eq!(
@@ -447,7 +447,7 @@ fn a_payload_that_reboots_its_node_once_is_done_after_its_second_run_and_one_tha
                 story.complete("p")
             );
             assert!(
-                story.told_of("JobFailed").len() == 1
+                story.events_of("JobFailed").len() == 1
                     && story.job_for("a").recorded
                     && story.is_cordoned("a")
             );
@@ -496,7 +496,7 @@ fn a_node_whose_report_is_lost_is_asked_after_a_moment_and_reboots_once() {
     let mut story = pod_is_gone();
     story.start();
     story.settle();
-    assert_eq!(requested_pods(&story), 0, "it may be told of a moment later");
+    assert_eq!(requested_pods(&story), 0, "its event may come a moment later");
     assert_done_after_one_boot(&mut story);
     assert_eq!(
         (requested_pods(&story), story.invariants.reboots),
@@ -583,7 +583,7 @@ fn a_job_that_was_lost_before_its_success_is_made_again_in_the_same_boot() {
             (boots(&story, "a"), story.invariants.upgrades),
             (1, if early { 1 } else { 2 })
         );
-        assert!(story.told_of("RebootFailed").is_empty());
+        assert!(story.events_of("RebootFailed").is_empty());
     }
 }
 

@@ -43,7 +43,7 @@ fn what_the_controller_may_not_do_is_said_before_a_node_is_begun_with_until_it_i
     assert!(story.requests("POST /jobs") == 0 && story.slots("p").is_empty());
     story.pass_secs(120);
     assert_eq!(
-        story.told_of("MissingPermission").len(),
+        story.events_of("MissingPermission").len(),
         1,
         "what is refused again is not said again"
     );
@@ -113,7 +113,7 @@ fn a_plan_without_secrets_needs_no_permission_for_them() {
 }
 
 #[test]
-fn without_the_lists_that_tell_how_a_roll_out_stands_each_plan_is_told_and_nobody_starts() {
+fn without_permission_to_list_each_plan_has_an_event_and_no_node_starts() {
     let mut story = Scenario::without_controller(&Setup::default());
     story.fault_injector.allow("list", "nodes", false);
     story.add_nodes(&["a"]);
@@ -121,7 +121,12 @@ fn without_the_lists_that_tell_how_a_roll_out_stands_each_plan_is_told_and_nobod
     story.start();
     story.pass_secs(60);
     assert!(story.invariants.jobs.is_empty());
-    assert_eq!(story.told_of("MissingPermission").len(), 1, "{:?}", story.told());
+    assert_eq!(
+        story.events_of("MissingPermission").len(),
+        1,
+        "{:?}",
+        story.events()
+    );
     story.fault_injector.allow("list", "nodes", true);
     story.pass_secs(120);
     story.roll_out();
@@ -139,11 +144,21 @@ fn a_missing_permission_that_an_event_named_before_all_lists_were_read_is_not_na
     story.apply(with_secret("p"));
     story.start();
     story.pass_secs(5);
-    assert_eq!(story.told_of("MissingPermission").len(), 1, "{:?}", story.told());
+    assert_eq!(
+        story.events_of("MissingPermission").len(),
+        1,
+        "{:?}",
+        story.events()
+    );
     story.mend();
     story.pass_secs(60);
     assert_eq!(story.complete("p").1, "MissingPermission");
-    assert_eq!(story.told_of("MissingPermission").len(), 1, "{:?}", story.told());
+    assert_eq!(
+        story.events_of("MissingPermission").len(),
+        1,
+        "{:?}",
+        story.events()
+    );
 }
 
 #[test]
@@ -172,7 +187,7 @@ fn events_come_before_the_write_that_they_tell_of_and_each_is_written_once() {
         story.roll_out();
         story.assert_over();
         for reason in ["Validated", "Resolved", "SyncJob", "JobComplete", "Complete"] {
-            assert_eq!(story.told_of(reason).len(), 1, "{effect:?} {reason}");
+            assert_eq!(story.events_of(reason).len(), 1, "{effect:?} {reason}");
         }
     }
     let mut story = Scenario::empty();
@@ -209,7 +224,7 @@ fn sixteen_requests_are_under_way_at_most_and_each_of_them_makes_room() {
 }
 
 #[test]
-fn a_request_that_fails_again_and_again_is_asked_for_less_and_less_often_and_told_of() {
+fn a_request_that_keeps_failing_is_repeated_less_and_less_often_and_reported() {
     let mut story = Scenario::empty();
     story.add_nodes(&["a"]);
     story.fault_always(Rule::on("create", "jobs").answer(500));

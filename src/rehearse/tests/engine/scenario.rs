@@ -91,7 +91,7 @@ pub(super) struct Scenario {
     /// Whether a controller should run.
     wanted: watch::Sender<bool>,
     /// Events about Plans in the order of their writes: reason and message.
-    told: Vec<(String, String)>,
+    events: Vec<(String, String)>,
     held: bool,
 }
 
@@ -237,7 +237,7 @@ impl Scenario {
             process,
             clock_step,
             wanted,
-            told: Vec::new(),
+            events: Vec::new(),
             held: setup.held,
         }
     }
@@ -699,13 +699,13 @@ impl Scenario {
     }
 
     /// Messages of the events with this reason.
-    pub(super) fn told_of(&self, reason: &str) -> Vec<&str> {
-        let told = self.told.iter().filter(|(known, _)| known == reason);
-        told.map(|(_, message)| message.as_str()).collect()
+    pub(super) fn events_of(&self, reason: &str) -> Vec<&str> {
+        let events = self.events.iter().filter(|(known, _)| known == reason);
+        events.map(|(_, message)| message.as_str()).collect()
     }
 
-    pub(super) fn told(&self) -> Vec<String> {
-        self.told
+    pub(super) fn events(&self) -> Vec<String> {
+        self.events
             .iter()
             .map(|(reason, text)| format!("{reason} {text}"))
             .collect()
@@ -781,7 +781,7 @@ impl Scenario {
                 let text = change.new.value[field].as_str();
                 text.unwrap_or_default().to_owned()
             });
-            self.told.push((reason, message));
+            self.events.push((reason, message));
         }
     }
 

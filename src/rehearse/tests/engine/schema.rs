@@ -24,7 +24,7 @@ fn suspend_of(story: &Scenario) -> Option<bool> {
 }
 
 #[test]
-fn nothing_is_written_or_started_while_the_definition_lacks_fields_and_that_is_told_once_each_time() {
+fn while_the_definition_lacks_fields_nothing_is_written_or_started_and_each_process_reports_it_once() {
     let mut story = Scenario::with(&["a", "b"], plan("p"));
     let first = story.slots("p")[0].clone();
     for times in 1..=2 {
@@ -40,11 +40,11 @@ fn nothing_is_written_or_started_while_the_definition_lacks_fields_and_that_is_t
             .map(|pattern| story.requests(pattern));
         assert_eq!(writes, after);
         story.restart();
-        let told = story.told_of("SchemaOutdated");
-        assert_eq!(told.len(), times, "a restart tells no more: {told:?}");
+        let events = story.events_of("SchemaOutdated");
+        assert_eq!(events.len(), times, "a restart sends no more: {events:?}");
         assert!(
-            told[0].starts_with("the CustomResourceDefinition that is served lacks spec."),
-            "{told:?}"
+            events[0].starts_with("the CustomResourceDefinition that is served lacks spec."),
+            "{events:?}"
         );
         story.serve_definition_of_suc(false);
         story.settle();
@@ -122,7 +122,7 @@ fn a_suspended_plan_that_was_read_under_another_definition_is_read_again_before_
         "what was pruned on reading is not pruned from what is stored"
     );
     assert_eq!(story.complete("p").1, "Suspended");
-    assert!(story.told_of("SyncJob").is_empty() && story.invariants.jobs.is_empty());
+    assert!(story.events_of("SyncJob").is_empty() && story.invariants.jobs.is_empty());
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn a_node_is_done_when_it_has_been_ready_for_long_enough_and_a_break_begins_the_
         assert_eq!(story.is_done("a", "p"), disturbs.is_none(), "{disturbs:?}");
         story.pass_secs(20);
         story.assert_over();
-        assert_eq!(story.told_of("JobComplete").len(), 1);
+        assert_eq!(story.events_of("JobComplete").len(), 1);
     }
 }
 
@@ -74,7 +74,7 @@ fn a_node_that_does_not_settle_in_time_has_failed() {
         story.phase("p", "a"),
         ("Failed".to_owned(), "SettleTimedOut".to_owned())
     );
-    assert!(story.is_cordoned("a") && story.told_of("SettleFailed").len() == 1);
+    assert!(story.is_cordoned("a") && story.events_of("SettleFailed").len() == 1);
     story.ready("a", true);
     story.pass_secs(3600);
     assert_eq!(story.phase("p", "a").0, "Failed");
@@ -206,7 +206,7 @@ fn a_node_is_given_back_first_and_keeps_its_slot_until_its_workloads_are_whole_w
     assert_ne!(story.slots("p"), [first.as_str()], "the other one");
     story.roll_out();
     story.assert_over();
-    assert_eq!(story.told_of("JobComplete").len(), 2);
+    assert_eq!(story.events_of("JobComplete").len(), 2);
 }
 
 #[test]

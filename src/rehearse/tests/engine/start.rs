@@ -96,7 +96,7 @@ fn a_node_that_somebody_has_cordoned_counts_as_unavailable_and_may_itself_start(
     assert_eq!(story.phase("p", "a").1, "MaxUnavailable");
     let text = "spec.maxUnavailable is 1: no further node starts while c is unavailable";
     assert_eq!(story.complete("p"), says("False", "MaxUnavailable", text));
-    assert_eq!(story.told_of("MaxUnavailable"), [text]);
+    assert_eq!(story.events_of("MaxUnavailable"), [text]);
     story.cordon("c", false);
     story.settle();
     assert_eq!(story.slots("p").len(), 1);
@@ -431,7 +431,7 @@ fn a_windows_node_needs_a_kubectl_image() {
     story.settle();
     let text = "Failed to create job for node win: SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required when targeting Windows nodes";
     assert_eq!(story.complete("p"), says("False", "SyncJob", text));
-    assert_eq!(story.told_of("ValidationFailed"), [text]);
+    assert_eq!(story.events_of("ValidationFailed"), [text]);
     assert_eq!(story.phase("p", "win").1, "SettingMissing");
     story.succeed("zulu");
     assert!(story.is_done("zulu", "p"), "other nodes go on");

@@ -132,7 +132,7 @@ fn what_is_wrong_with_a_plan_is_said_in_system_upgrade_controllers_words_until_i
             says("False", "NotReady", "plan is not valid and resolved")
         );
         assert_eq!(
-            story.told_of("ValidateFailed"),
+            story.events_of("ValidateFailed"),
             [format!("Failed to validate plan: {text}")]
         );
         assert!(story.invariants.jobs.is_empty());
@@ -318,7 +318,7 @@ fn the_same_words_at_another_time_are_another_event() {
     }
     story.roll_out();
     for reason in ["SyncJob", "JobComplete", "Complete"] {
-        assert_eq!(story.told_of(reason).len(), 4, "{reason}");
+        assert_eq!(story.events_of(reason).len(), 4, "{reason}");
     }
 }
 
@@ -329,7 +329,7 @@ fn a_long_list_of_nodes_is_cut_to_what_an_event_holds() {
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let story = Scenario::with(&names, plan_with("p", |spec| spec.concurrency = Some(100)));
-    let text = story.told_of("SyncJob")[0];
+    let text = story.events_of("SyncJob")[0];
     let shown = text.matches("node-with-a-long-name-").count();
     assert!(
         text.contains(&format!(" and {} more. Hash: ", 100 - shown)),
@@ -343,7 +343,7 @@ fn a_long_list_of_nodes_is_cut_to_what_an_event_holds() {
 }
 
 #[test]
-fn what_blocks_a_plan_is_told_by_its_own_name_once() {
+fn a_blocker_of_a_whole_plan_is_reported_once_under_its_own_name() {
     let mut story = Scenario::new(&Setup::default());
     story.add_nodes(&["a"]);
     story.ready("a", false);
@@ -368,13 +368,13 @@ fn what_blocks_a_plan_is_told_by_its_own_name_once() {
         "Suspended",
         "Waiting",
     ] {
-        assert_eq!(story.told_of(reason).len(), 1, "{reason}");
+        assert_eq!(story.events_of(reason).len(), 1, "{reason}");
     }
     let text = format!(
         "Waiting for start of Spec.Window to sync Jobs for version v1. Hash: {}",
         story.hash("window")
     );
-    assert_eq!(story.told_of("Waiting"), [text]);
+    assert_eq!(story.events_of("Waiting"), [text]);
     let types = story.cluster.with(|state| {
         let of = |event: &&crate::rehearse::json::Value| event["reason"] == "Suspended";
         state

@@ -50,9 +50,9 @@ fn meet(spec: fn(&mut PlanSpec), effects: &[Effect], reboots: u64) {
             );
             assert_eq!(story.invariants.reboots, reboots, "{effect:?} at write {write}");
             assert_eq!(
-                story.told_of("JobComplete").len(),
+                story.events_of("JobComplete").len(),
                 2,
-                "{effect:?} at write {write}: each told once"
+                "{effect:?} at write {write}: each sent once"
             );
             !was_met
         });

@@ -83,32 +83,32 @@ impl Hub {
             NodeChange::Steer(overrides) => node.overrides = overrides,
             NodeChange::Boot => {
                 node.boot(now);
-                let told = WriteRequest::NodeStatus(name.clone(), done.take());
-                self.writes.push_front(told);
+                let write = WriteRequest::NodeStatus(name.clone(), done.take());
+                self.writes.push_front(write);
             }
             NodeChange::SetHealth(health) => {
                 node.set_health(health, now);
-                let told = WriteRequest::NodeStatus(name.clone(), done.take());
-                self.writes.push_front(told);
+                let write = WriteRequest::NodeStatus(name.clone(), done.take());
+                self.writes.push_front(write);
             }
             NodeChange::KubeletVersion(version) => {
                 node.spec.kubelet_version = version;
-                let told = WriteRequest::NodeStatus(name.clone(), done.take());
-                self.writes.push_front(told);
+                let write = WriteRequest::NodeStatus(name.clone(), done.take());
+                self.writes.push_front(write);
             }
             NodeChange::Delete => {
                 node.power_off();
                 node.leased = false;
-                let told = WriteRequest::NodeDelete(name.clone(), done.take());
-                self.writes.push_front(told);
+                let write = WriteRequest::NodeDelete(name.clone(), done.take());
+                self.writes.push_front(write);
             }
             NodeChange::Recreate => {
                 node.uid = None;
                 node.leased = false;
                 node.set_health(Health::Ready, now);
                 node.boot(now);
-                let told = WriteRequest::Register(name.clone(), done.take());
-                self.writes.push_front(told);
+                let write = WriteRequest::Register(name.clone(), done.take());
+                self.writes.push_front(write);
             }
         }
         self.steer_pods(&name);
