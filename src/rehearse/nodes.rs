@@ -267,7 +267,7 @@ fn describe_labels(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Vec<String> {
     for (key, value) in nodes.iter().flat_map(|node| &node.asked) {
         *counts.entry((key, value)).or_default() += 1;
     }
-    let mut notes: Vec<String> = counts
+    let mut described: Vec<String> = counts
         .into_iter()
         .map(|((key, value), count)| {
             format!(
@@ -278,10 +278,10 @@ fn describe_labels(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Vec<String> {
         .collect();
     for plan in plans {
         if let Some(why) = labels::contradiction(plan) {
-            notes.push(format!("Plan {} selects no node at all: {why}", plan.plan));
+            described.push(format!("Plan {} selects no node at all: {why}", plan.plan));
         }
     }
-    notes
+    described
 }
 
 #[cfg(test)]
