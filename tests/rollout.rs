@@ -305,23 +305,35 @@ impl RollOut {
         .await;
     }
 
-    /// Each result has one event.
+    /// Each result has one event. Those that could not be written at once come later.
     async fn check_events(&self) {
         let nodes = self.ctx.my_nodes().await;
-        let events = self.ctx.events_with("JobComplete").await;
-        let mut events: Vec<_> = events
-            .into_iter()
-            .map(|event| event.message.unwrap_or_default())
-            .collect();
-        events.sort();
         let name = |node: &Node| node.metadata.name.clone().unwrap_or_default();
         let expected: Vec<_> = nodes
             .iter()
             .map(|node| format!("Job completed on Node {}", name(node)))
             .collect();
-        assert_eq!(events, expected);
+        let messages = async || {
+            let events = self.ctx.events_with("JobComplete").await;
+            let mut messages: Vec<_> = events
+                .into_iter()
+                .map(|event| event.message.unwrap_or_default())
+                .collect();
+            messages.sort();
+            messages
+        };
+        let messages = wait::until("each Job has its event", messages, |messages| {
+            messages.len() >= expected.len()
+        })
+        .await;
+        assert_eq!(messages, expected);
         for reason in ["Resolved", "Validated", "Complete"] {
-            let events = self.ctx.events_with(reason).await;
+            let events = wait::until(
+                "the event is written",
+                async || self.ctx.events_with(reason).await,
+                |events| !events.is_empty(),
+            )
+            .await;
             assert_eq!(events.len(), 1, "{reason}: {events:?}");
         }
         let all: Vec<Event> = self
