@@ -98,6 +98,10 @@ pub(super) fn report(
     });
 }
 
+/// In the message of a request that the authorizer refuses, unlike one that an admission webhook denies
+/// (kubernetes/kubernetes, `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
+const MISSING_PERMISSION: &str = " is forbidden: User ";
+
 /// The event that says that the status cannot be stored. No node starts meanwhile, and status cannot say why.
 fn refused_event(cluster: &ClusterState, plan: &PlanState) -> Option<Step> {
     if !cluster.is_permitted(plan) {
@@ -106,6 +110,10 @@ fn refused_event(cluster: &ClusterState, plan: &PlanState) -> Option<Step> {
     let failure = cluster
         .failures_by_step
         .get(&Key::Plan(plan.facts.name.clone()))?;
+    // It may have been granted again since, and the next attempt is some seconds away.
+    if failure.message.contains(MISSING_PERMISSION) {
+        return None;
+    }
     let is_too_large = ["too large", "too long"]
         .iter()
         .any(|it| failure.message.contains(it));

@@ -452,7 +452,10 @@ impl FaultyTransport {
         let resource = asked.resource.split('/').next().unwrap_or_default();
         let is_refused = self.fault_injector.is_denied(&asked.verb, resource);
         if is_refused {
-            return Ok(Err(refusal(403)?));
+            let (verb, resource) = (&asked.verb, &asked.resource);
+            let message =
+                format!(r#"{resource} is forbidden: User "refit" cannot {verb} resource "{resource}""#);
+            return Ok(Err(refusal_because(403, &message)?));
         }
         Ok(Ok(request.map(|body| body.map_err(Into::into).boxed_unsync())))
     }
@@ -471,6 +474,10 @@ fn takes_any_version(uri: &Uri) -> bool {
 }
 
 fn refusal(code: u16) -> Result<Response<FaultyBody>, BoxError> {
+    refusal_because(code, &format!("injected fault {code}"))
+}
+
+fn refusal_because(code: u16, message: &str) -> Result<Response<FaultyBody>, BoxError> {
     let reason = match code {
         403 => "Forbidden",
         404 => "NotFound",
@@ -480,7 +487,7 @@ fn refusal(code: u16) -> Result<Response<FaultyBody>, BoxError> {
     };
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
-        "reason": reason, "message": format!("injected fault {code}"),
+        "reason": reason, "message": message,
     });
     answer(code, &status, matches!(code, 429 | 504))
 }
