@@ -452,10 +452,7 @@ impl FaultyTransport {
         let resource = asked.resource.split('/').next().unwrap_or_default();
         let is_refused = self.fault_injector.is_denied(&asked.verb, resource);
         if is_refused {
-            let (verb, resource) = (&asked.verb, &asked.resource);
-            let message =
-                format!(r#"{resource} is forbidden: User "refit" cannot {verb} resource "{resource}""#);
-            return Ok(Err(refusal_because(403, &message)?));
+            return Ok(Err(refusal(403)?));
         }
         Ok(Ok(request.map(|body| body.map_err(Into::into).boxed_unsync())))
     }
@@ -474,10 +471,6 @@ fn takes_any_version(uri: &Uri) -> bool {
 }
 
 fn refusal(code: u16) -> Result<Response<FaultyBody>, BoxError> {
-    refusal_because(code, &format!("injected fault {code}"))
-}
-
-fn refusal_because(code: u16, message: &str) -> Result<Response<FaultyBody>, BoxError> {
     let reason = match code {
         403 => "Forbidden",
         404 => "NotFound",
@@ -485,9 +478,15 @@ fn refusal_because(code: u16, message: &str) -> Result<Response<FaultyBody>, Box
         504 => "Timeout",
         _ => "InternalError",
     };
+    // As the authorizer words it.
+    let why = if code == 403 {
+        " is forbidden: User cannot do this"
+    } else {
+        ""
+    };
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
-        "reason": reason, "message": message,
+        "reason": reason, "message": format!("injected fault {code}{why}"),
     });
     answer(code, &status, matches!(code, 429 | 504))
 }
