@@ -101,7 +101,8 @@ type Events<'t> = Parser<'t, StrInput<'t>>;
 /// Parses the document in a range of the text.
 fn document(text: &str, range: &Range<usize>, is_json: bool, stream: &mut Stream) {
     let piece = text.get(range.clone()).unwrap_or_default();
-    let lines = with_line_feeds(piece);
+    // In JSON, only a line feed ends a line, and only between values.
+    let lines = with_line_feeds(piece).filter(|_| !is_json);
     // Another crate may have enabled comments for the whole build by a Cargo feature.
     let options = granit_parser::options! { emit_comments: false };
     let mut parser = Parser::new_from_str_with_options(lines.as_deref().unwrap_or(piece), options);
@@ -322,6 +323,7 @@ impl<'t> Builder<'_, 't> {
                 return Err(refused("the API server cannot store this number"));
             }
             None if style == Style::Plain => scalar::resolve(value),
+            None if self.is_json => Kind::Text(value.to_owned()),
             None => Kind::Text(folded(value, written)),
         };
         let span = if absent { span.end..span.end } else { span };

@@ -92,7 +92,9 @@ a:b  a#b  a #b  10%  %10  @a  `a`  a'b  a"b  =  <<  ?a  -a  :a  a:  !a  &a  *a  
 !!null x  !!binary aGk=  !custom a  ! a  !!str  !!int 1.5  !!bool maybe  '1.30'  "1.30"  'it''s'
 "\\u00e4\\x41\\n"  "\\/"  "\\q"  "\\e"  "\\U0001F600"  "\\uD83D\\uDE00"  'a\\n'  &x 5  &x  a\tb  5 # five
 text # comment  text#no  äöü  🚀  a\u{a0}b  a\u{2028}b  a\u{85}b  \u{feff}a  a\u{feff}  0.0.0.0  1.2.3.4/24
-::1  08:00  1e3.5  0xg  0b12  1_0.5_0  ._5  1._5  1.5_  1_  -_1  0x_1  0_x1  685_230.15
+::1  08:00  1e3.5  0xg  0b12  1_0.5_0  ._5  1._5  1.5_  1_  -_1  0x_1  0_x1  685_230.15  0x7fffffffffffffff
+0x8000000000000000  0xffffffffffffffff  0x1ffffffffffffffff  -0xffffffffffffffff  01777777777777777777777
+0777777777777777777777  0o1777777777777777777777  &a.b 1  &ä 1  &a: 1  !env VERSION  1e5.0  +.inf  0x1p4  1_000.5e3
 "#;
 
 /// Keys, separated by two spaces.
@@ -259,6 +261,28 @@ two json objects in lines => <json>\n<json q>\n
 two json objects with a separator => <json>\n---\n<json q>\n
 json with a tab in a string => <json:"v\t1">
 json with a key twice => <json:"v0", "version": "v1">
+json with a next line in a string => <json:"a\u{85}b">
+json with a DEL in a string => <json:"a\u{7f}b">
+json with a C1 control in a string => <json:"a\u{9b}b">
+json with a noncharacter in a string => <json:"a\u{fffe}b">
+json with a line separator in a string => <json:"a\u{2028}b">
+json with half of a surrogate pair => <json:"\\uD800">
+json, then yaml in lines => <json>\n<other>
+two flow objects => <flow>\n<flow>\n
+an object without a kind => {}\n---\n<block>
+a key that differs in case => <json:"v1", "Kind": "Plan">
+a merge key of an alias of a list => <head>spec:\n  a: &a [{x: 1}]\n  use: {<<: *a}\n
+an end before all => ...\n<block>
+a tab in flow in a list => <head>spec:\n  a:\n  - b: [\n\ta,\n\tb]\n
+flow with a comment stuck to a comma => <head>spec: [a,#b\n  c]\n
+flow with a comment stuck to its start => <head>spec: [#a\n  c]\n
+an object with a comment stuck to a comma => <head>spec: {a: b,#c\n  d: e}\n
+a block with a comment stuck to it => <head>spec:\n  a: |#c\n    one\n
+flow that begins with a comment => {#a\n  apiVersion: upgrade.cattle.io/v1, kind: Plan, metadata: {name: p}}\n
+a key that is binary => <head>spec: {!!binary aGk=: 1}\n
+a list of a list of objects => apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: List\n  items:\n  - <json>\n
+a tab before a key below a value => <head>spec:\n  a: b\n\tversion: v1\n
+a no-break space before a key => <head>spec:\n  a: b\n\u{a0}\u{a0}version: v1\n
 block => <block>
 nothing => 
 "##;

@@ -116,7 +116,10 @@ impl Object {
                 }
                 Ok(())
             }
-            Kind::List(items) if items.iter().all(|item| matches!(item.kind, Kind::Map(_))) => {
+            // kubectl takes a list only where it is written, not an alias of one.
+            Kind::List(items)
+                if value.alias.is_none() && items.iter().all(|item| matches!(item.kind, Kind::Map(_))) =>
+            {
                 items.into_iter().rev().try_for_each(|item| self.merge(key, item))
             }
             _ => Err(SyntaxError {

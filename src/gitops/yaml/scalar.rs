@@ -94,8 +94,11 @@ fn integer(text: &str) -> Option<Number> {
     if negative {
         return 0_i64.checked_sub_unsigned(magnitude).map(Number::from);
     }
-    // The API server would receive a larger one as a floating-point number.
-    i64::try_from(magnitude).ok().map(Number::from)
+    // The API server receives a larger one as a floating-point number.
+    i64::try_from(magnitude).map_or_else(
+        |_| magnitude.to_string().parse().ok().and_then(Number::from_f64),
+        |number| Some(Number::from(number)),
+    )
 }
 
 /// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`. A value without a JSON form, such as `.inf`, stays text.
