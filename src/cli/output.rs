@@ -66,6 +66,11 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     escape(text, |_, c| is_obeyed(c), escaped)
 }
 
+/// Like [`plain`], on one line: a name or a key with a line feed must not forge a line of its own.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    escape(text, |_, c| c == '\n' || is_obeyed(c), escaped)
+}
+
 /// True for control characters other than line feed and tab; for characters that change the direction of text, which
 /// can make a line look like another one; and for those without width. The joiners of letters and emoji are allowed.
 fn is_obeyed(c: char) -> bool {
@@ -78,6 +83,7 @@ fn is_obeyed(c: char) -> bool {
 
 fn escaped(c: char) -> String {
     match c {
+        '\n' => "\\n".to_owned(),
         '\r' => "\\r".to_owned(),
         '\0'..='\u{ff}' => format!("\\x{:02x}", u32::from(c)),
         c => format!("\\u{{{:x}}}", u32::from(c)),

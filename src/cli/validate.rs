@@ -248,6 +248,7 @@ fn as_text(found: &Finding) -> String {
         ..
     } = found;
     let (line, column, severity) = (place.line, place.column, severity.word());
+    let (file, message) = (output::one_line(file), output::one_line(message));
     let hint = hint
         .as_ref()
         .map_or(String::new(), |hint| format!("  hint: {hint}\n"));
@@ -364,7 +365,7 @@ mod tests {
     fn a_line_is_what_editors_can_jump_to() {
         assert_eq!(
             as_text(&finding()),
-            "a,b:c.yaml:3:5: error: 100% wrong,\nall of it [wrong-type]\n  hint: try: again\n"
+            "a,b:c.yaml:3:5: error: 100% wrong,\\nall of it [wrong-type]\n  hint: try: again\n"
         );
     }
 

@@ -34,7 +34,8 @@ fn page(command: clap::Command, names: &[String]) -> Vec<u8> {
     let about = command.get_long_about().or(command.get_about());
     let (about, status) = split_status(&about.map(ToString::to_string).unwrap_or_default());
     let has_commands = command.has_subcommands();
-    let man = clap_mangen::Man::new(command.long_about(about));
+    let man =
+        clap_mangen::Man::new(command.long_about(about)).source(concat!("refit ", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
     man.render_title(&mut text).unwrap();
     man.render_name_section(&mut text).unwrap();
