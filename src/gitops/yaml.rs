@@ -45,6 +45,15 @@ pub struct SyntaxError {
     pub message: String,
 }
 
+impl SyntaxError {
+    fn of_tab(offset: usize) -> Self {
+        Self {
+            offset,
+            message: "a tab cannot indent a line or follow a dash".to_owned(),
+        }
+    }
+}
+
 /// A value and its location.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -121,10 +130,7 @@ fn document(text: &str, range: &Range<usize>, is_json: bool, stream: &mut Stream
         Ok(Some((_, document))) => {
             stream
                 .errors
-                .extend(tab(text, range, &document).map(|offset| SyntaxError {
-                    offset,
-                    message: "a tab cannot indent a line or follow a dash".to_owned(),
-                }));
+                .extend(tab(text, range, &document).map(SyntaxError::of_tab));
             stream.documents.push(document);
             match builder.document() {
                 Ok(Some((offset, next))) if !next.is_null() => stream.errors.push(SyntaxError {
@@ -136,8 +142,25 @@ fn document(text: &str, range: &Range<usize>, is_json: bool, stream: &mut Stream
                 Err(error) => stream.errors.push(error),
             }
         }
-        Err(error) => stream.errors.push(error),
+        Err(error) => stream.errors.push(at_tab(&text[..range.end], error)),
     }
+}
+
+/// The parser reports a tab that indents a line where the text above it ends.
+fn at_tab(text: &str, error: SyntaxError) -> SyntaxError {
+    let rest = text.get(error.offset..).unwrap_or_default();
+    let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
+    if !error.message.ends_with("found a tab") {
+        return error;
+    }
+    let mut start = error.offset;
+    for (number, line) in rest.split_inclusive('\n').enumerate() {
+        if let Some(tab) = line[..indent(line)].find('\t').filter(|_| number > 0) {
+            return SyntaxError::of_tab(start + tab);
+        }
+        start += line.len();
+    }
+    error
 }
 
 struct Builder<'p, 't> {

@@ -139,6 +139,7 @@ fn a_file_is_cut_where_kubectl_cuts_it() {
         ("a: 1\n...\nb: 2\n", 3),
         ("{\"a\": 1}\nb: 2\n", 2),
         ("a:\n\tb: 1\n", 2),
+        ("a: b\n  c\n\td: 1\n", 3),
         ("a: .inf\n", 1),
         ("a: !!int x\n", 1),
         ("a: \"\\/\"\n", 1),
