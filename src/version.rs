@@ -134,7 +134,8 @@ impl Version {
                 "{offered} is a version of {one}, and {known} is one of {other}"
             )),
             (None, Some(other)) => Some(format!("{offered} is no version of {other}, and {known} is one")),
-            (Some(one), None) if current.is_variant() => {
+            // The major version of a distribution is that of Kubernetes.
+            (Some(one), None) if current.is_variant() || current.dated || current.major() != self.major() => {
                 Some(format!("{offered} is a version of {one}, and {known} is not"))
             }
             _ => None,

@@ -115,7 +115,13 @@ empty | v1.31.4-k3s1 | v1.31.4+rke2r1 | NotComparable
 empty | v1.31.4-k3s1 | v1.32.4+rke2r1 | NotComparable
 empty | 1.31.4 | 2026.08.1 | NoVersion
 empty | 1.31.4 | 2026.8.1 | NotComparable
-empty | 2026.08.1 | 1.31.4 | Older, withdrawn
+empty | 2026.08.1 | 1.31.4 | NotComparable
+none | 22.04 | v1.34.2+k3s1 | NotComparable
+none | 20260801 | v1.34.2+k3s1 | NotComparable
+downgrade | 22.04 | v1.34.2+k3s1 | NotComparable
+downgrade | 3.20 | v1.34.2+rke2r1 | NotComparable
+downgrade | 2026-08-01 | v1.34.2+rke2r1 | NotComparable
+downgrade | 2026.08.1 | 1.31.4 | 1.31.4
 empty | focal | jammy | NotComparable
 empty | focal | 22.04 | 22.04
 downgrade | focal | jammy | jammy
@@ -217,7 +223,7 @@ fn the_image_of_a_distribution_takes_no_version_of_another() {
         (Some("rke2"), "v1.34.2+k3s1", false),
         (Some("k3s"), "v1.34.2+rke2r1", false),
         (Some("k3s"), "v1.34.2+k3s1", true),
-        (Some("rke2"), "v1.34.2", true),
+        (Some("rke2"), "v1.34.2", false),
         (None, "v1.34.2+k3s1", true),
     ] {
         for current in [None, Some("stable"), Some("v1.33.4")] {
