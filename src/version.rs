@@ -134,7 +134,7 @@ impl Version {
                 "{offered} is a version of {one}, and {known} is one of {other}"
             )),
             (None, Some(other)) => Some(format!("{offered} is no version of {other}, and {known} is one")),
-            (Some(one), None) if current.is_variant() => {
+            (Some(one), None) if current.is_variant() || current.dated => {
                 Some(format!("{offered} is a version of {one}, and {known} is not"))
             }
             _ => None,

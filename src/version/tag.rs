@@ -77,15 +77,12 @@ pub fn is_semver(version: &str) -> bool {
         .is_ok_and(|version| version.is_semantic())
 }
 
-/// Whether `offered` is older than `current`. If the two cannot be compared, only their numbers are.
+/// Whether `offered` is older than `current`; not if the two cannot be compared.
 pub fn is_behind(current: &str, offered: &str) -> bool {
     let (Ok(current), Ok(offered)) = (current.parse::<Version>(), offered.parse::<Version>()) else {
         return false;
     };
-    match offered.compare(&current) {
-        Ok(order) => order.is_lt(),
-        Err(_) => offered.compare_numbers(&current).is_lt(),
-    }
+    offered < current
 }
 
 #[cfg(test)]

@@ -223,7 +223,6 @@ impl<'a> Judge<'a> {
         match version.compare(current) {
             Ok(Ordering::Less) => refusals.push(Refusal::Older),
             Ok(_) => {}
-            Err(_) if version.compare_numbers(current).is_lt() => refusals.push(Refusal::Older),
             Err(error) => refusals.push(Refusal::Incomparable(error.to_string())),
         }
     }
@@ -292,10 +291,7 @@ impl<'a> Judge<'a> {
 
     fn is_older(&self, verdict: &Verdict<'_>) -> bool {
         match (verdict.number(), &self.current) {
-            (Some(version), Some(current)) => match version.compare(current) {
-                Ok(order) => order.is_lt(),
-                Err(_) => version.compare_numbers(current).is_lt(),
-            },
+            (Some(version), Some(current)) => version < current,
             _ => false,
         }
     }
@@ -308,9 +304,7 @@ impl<'a> Judge<'a> {
             if matches!(only.refusals.first(), Some(Refusal::Accident(_))) {
                 // An invalid version shows nothing about the channel: the last valid offer counts.
                 let last = self.so.withdrawn?;
-                let is_older = last
-                    .parse::<Version>()
-                    .is_ok_and(|last| last.compare_numbers(current).is_lt() || last < *current);
+                let is_older = last.parse::<Version>().is_ok_and(|last| last < *current);
                 return is_older.then(|| last.to_owned());
             }
             let is_taken = take == Some(only.entry.munged.as_str());

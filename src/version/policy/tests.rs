@@ -115,7 +115,9 @@ empty | v1.31.4-k3s1 | v1.31.4+rke2r1 | NotComparable
 empty | v1.31.4-k3s1 | v1.32.4+rke2r1 | NotComparable
 empty | 1.31.4 | 2026.08.1 | NoVersion
 empty | 1.31.4 | 2026.8.1 | NotComparable
-empty | 2026.08.1 | 1.31.4 | Older, withdrawn
+empty | 2026.08.1 | 1.31.4 | NotComparable
+downgrade | 2026.08.1 | v1.31.4+k3s1 | NotComparable
+none | 20260801 | v1.31.4+k3s1 | NotComparable
 empty | focal | jammy | NotComparable
 empty | focal | 22.04 | 22.04
 downgrade | focal | jammy | jammy
