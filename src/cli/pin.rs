@@ -119,7 +119,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         report.print(flags, "", false)?;
         return Ok(ExitCode::from(USAGE));
     }
-    if found.iter().all(Vec::is_empty) {
+    if found.iter().all(Vec::is_empty) && report.notes.is_empty() {
         report.failures.push(Failure::new(NO_PLAN));
         report.print(flags, "", false)?;
         return Ok(ExitCode::from(USAGE));
@@ -152,6 +152,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     for file in &mut files {
         edit(file, &mut report.outcomes);
+        keep_checksum(file, &mut report.outcomes);
         keep_outside(file, &flags.files, &mut report.outcomes);
     }
     let (data, is_behind) = write_all(flags, &files, &mut report.outcomes);
@@ -191,6 +192,56 @@ fn edit(file: &mut File, outcomes: &mut [Outcome]) {
             }
         }
     }
+}
+
+/// Keeps a file whose values SOPS guards with a checksum, which any edit would break.
+fn keep_checksum(file: &mut File, outcomes: &mut [Outcome]) {
+    let source = &file.source;
+    for (index, request) in &file.requests {
+        let (outcome, plan) = (&mut outcomes[*index], &request.plan);
+        if !plan.is_guarded_by_sops || outcome.result != Result::Changed {
+            continue;
+        }
+        file.text.clone_from(&source.text);
+        let has_new_version = plan.is_number || plan.version.as_ref() != Some(&request.version);
+        let what = if has_new_version {
+            format!("it would become {}", request.version)
+        } else {
+            "its images would change".to_owned()
+        };
+        // `sops set` changes the first document only.
+        let how = if source.path.is_some() && plan.document == 0 && has_new_version {
+            let path = plan.path.iter().cloned().chain(["spec".into(), "version".into()]);
+            let path: String = path.map(|step| step.in_brackets()).collect();
+            let value = format!("\"{}\"", request.version);
+            format!(
+                "run: sops set {} {} {}",
+                shell_word(&source.name),
+                in_quotes(&path),
+                in_quotes(&value)
+            )
+        } else if source.path.is_some() {
+            format!("edit it with: sops {}", shell_word(&source.name))
+        } else {
+            "edit the file with sops".to_owned()
+        };
+        let why = format!("{what}, but SOPS guards the file with a checksum that an edit breaks; {how}");
+        (outcome.result, outcome.why) = (Result::Failed, Some(why));
+    }
+}
+
+/// The text as one word of a shell.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+    if text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        in_quotes(text)
+    }
+}
+
+fn in_quotes(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// Keeps a file outside of the folder in which a link to it was found.
@@ -271,14 +322,12 @@ fn pin_images(flags: &Flags, outcomes: &mut [Outcome], files: &mut [File]) -> an
 /// Reports files that may hold an unreadable Plan, even if no other Plan in them changes.
 fn unreadable_plans(sources: &[Source], found: &[Vec<PlanInFile>], report: &mut Report) {
     for (source, plans) in sources.iter().zip(found) {
-        let error = source
-            .stream
-            .errors
-            .first()
-            .filter(|_| plans.is_empty() && source.text.contains(GROUP));
-        let Some(error) = error else { continue };
+        let errors = &source.stream.errors;
+        let Some(error) = errors.first().filter(|_| source.text.contains(GROUP)) else {
+            continue;
+        };
         let line = source.place(error.offset).line;
-        if source.is_template() {
+        if source.is_template() && plans.is_empty() {
             report.notes.push(format!(
                 "{}:{line}: skipped, a template; pin the version in the values of the template",
                 source.name

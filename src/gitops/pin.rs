@@ -112,7 +112,7 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
         name: object.metadata("name").unwrap_or_default().to_owned(),
         line: source.place(place.offset()).line,
         channel_placeholder: written::channel_placeholder(source, spec),
-        is_guarded_by_sops: is_guarded_by_sops(source, object.document),
+        is_guarded_by_sops: is_guarded_by_sops(source),
         policy: field("versionPolicy").map_or_else(|| Ok(Policy::default()), policy_of),
         channel: text(CHANNEL),
         version,
@@ -123,14 +123,15 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
     }
 }
 
-/// Whether `sops` keeps a checksum of all values in the file: by default it includes those that are not encrypted.
-fn is_guarded_by_sops(source: &Source, document: usize) -> bool {
-    let sops = source
+/// Whether `sops` keeps a checksum of all values in the file: it covers all documents, and by default also values that
+/// are not encrypted.
+fn is_guarded_by_sops(source: &Source) -> bool {
+    let mut all = source
         .stream
         .documents
-        .get(document)
-        .and_then(|document| document.get("sops"));
-    sops.is_some_and(|sops| {
+        .iter()
+        .filter_map(|document| document.get("sops"));
+    all.any(|sops| {
         let encrypted_only = sops.get("mac_only_encrypted").map(|node| &node.kind);
         sops.get("mac").is_some() && !matches!(encrypted_only, Some(Kind::Bool(true)))
     })

@@ -517,6 +517,16 @@ pub enum Step {
     Index(usize),
 }
 
+impl Step {
+    /// As in a path of `sops set`.
+    pub fn in_brackets(&self) -> String {
+        match self {
+            Self::Key(key) => format!("[{}]", Value::from(key.as_str())),
+            Self::Index(index) => format!("[{index}]"),
+        }
+    }
+}
+
 impl From<&str> for Step {
     fn from(key: &str) -> Self {
         Self::Key(key.to_owned())

@@ -144,6 +144,34 @@ fn a_file_that_sops_guards_is_not_edited() {
     ran.err_has("run: sops set p.yaml '[\"spec\"][\"version\"]' '\"v1.34.1+k3s1\"'");
     assert_eq!(dir.read("p.yaml"), text);
     dir.run("pin --to v1.33.4+k3s1 p.yaml").ends(0);
+    // A number that becomes text breaks the checksum too, and the checksum covers all documents.
+    let number = plan("a", NOWHERE, "1.34");
+    for (name, text, how) in [
+        (
+            "a b.yaml",
+            number.clone() + "sops: {mac: 'ENC[x]'}\n",
+            "run: sops set 'a b.yaml' '[\"spec\"][\"version\"]' '\"1.34\"'",
+        ),
+        (
+            "c.yaml",
+            format!("kind: ConfigMap\nsops: {{mac: 'ENC[x]'}}\n---\n{number}"),
+            "edit it with: sops c.yaml",
+        ),
+    ] {
+        let dir = Workdir::new([(name, &text)]);
+        dir.run("pin --to 1.34 .")
+            .ends(2)
+            .err_has(&how.replace("'a b", "'./a b").replace("sops c", "sops ./c"));
+        assert_eq!(dir.read(name), text, "{name}");
+    }
+}
+
+#[test]
+fn a_broken_document_beside_a_plan_that_is_up_to_date_is_an_error() {
+    let text = plan("a", NOWHERE, "v1.33.4+k3s1") + "---\nkind: [Plan\n";
+    let dir = Workdir::new([("p.yaml", &text)]);
+    let ran = dir.run("pin --to v1.33.4+k3s1 p.yaml").ends(2);
+    ran.err_has("p.yaml:").err_has("this is not YAML");
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(super) fn decide(
     now: Timestamp,
 ) -> (Outcome, Option<PinRequest>) {
     let mut outcome = Outcome::new(source, plan);
-    match wanted(flags, source, &outcome.plan, channels, now) {
+    match wanted(flags, &outcome.plan, channels, now) {
         Decision::Same => {
             outcome.result = Result::Same;
             // The digests of its images may be missing, and a number must become a string for the API server.
@@ -90,13 +90,7 @@ enum Decision {
     Fail(String),
 }
 
-fn wanted(
-    flags: &Flags,
-    source: &Source,
-    plan: &PlanInFile,
-    channels: &Channels,
-    now: Timestamp,
-) -> Decision {
+fn wanted(flags: &Flags, plan: &PlanInFile, channels: &Channels, now: Timestamp) -> Decision {
     if let Some(other) = &plan.other {
         let why = format!("spec.version is {}; {}", other.what, other.remedy);
         return if other.is_mistake {
@@ -150,11 +144,6 @@ fn wanted(
                 "its channel gives {version:?}, which is no version; name a channel that gives versions"
             ))
         }
-        Verdict::Take(version) if plan.is_guarded_by_sops => Decision::Fail(format!(
-            "it would become {version}, but SOPS guards the file with a checksum that an edit breaks; run: sops set {} \
-             '[\"spec\"][\"version\"]' '\"{version}\"'",
-            source.name
-        )),
         Verdict::Take(version) => Decision::Take(version),
     }
 }

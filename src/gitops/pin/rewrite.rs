@@ -292,15 +292,23 @@ fn check_plan(change: &Change<'_>, document: &Value) -> Result<(), String> {
 }
 
 fn put(json: &mut Value, path: &[Step], value: &str) {
-    let Some((Step::Key(key), way)) = path.split_last() else {
+    let Some((last, way)) = path.split_last() else {
         return;
     };
     let parent = way.iter().try_fold(json, |json, step| match step {
         Step::Key(key) => json.get_mut(key),
         Step::Index(index) => json.get_mut(index),
     });
-    if let Some(Value::Object(fields)) = parent {
-        fields.insert(key.clone(), value.into());
+    match (parent, last) {
+        (Some(Value::Object(fields)), Step::Key(key)) => {
+            fields.insert(key.clone(), value.into());
+        }
+        (Some(Value::Array(items)), Step::Index(index)) => {
+            if let Some(item) = items.get_mut(*index) {
+                *item = value.into();
+            }
+        }
+        _ => {}
     }
 }
 

@@ -317,6 +317,13 @@ fn a_move_that_skips_minor_versions_or_goes_back_is_remarkable() {
     }
 }
 
+/// A Plan whose version is an anchor that is an item of a list.
+fn plan_of_list(version: &str) -> String {
+    format!(
+        "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nx-vs:\n- &v1 {version}\nmetadata: {{name: a}}\nspec: {{version: *v1}}\n"
+    )
+}
+
 /// A file with all its Plans pinned.
 fn rewritten(text: &str, images: bool, digests: &[(&str, &str)]) -> Result<String, String> {
     let source = file(text);
@@ -378,6 +385,8 @@ fn an_anchor_moves_with_all_plans_that_use_it_and_is_refused_where_something_els
         )
     };
     assert_eq!(rewritten(&own(old), false, &[]), Ok(own(new)));
+    let item = |version: &str| plan_of_list(version);
+    assert_eq!(rewritten(&item(old), false, &[]), Ok(item(new)));
     // A merge key with several users, one of which is not a Plan.
     let merged = |version: &str, second: &str| {
         format!(
