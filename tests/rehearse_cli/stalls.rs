@@ -213,7 +213,7 @@ fn a_selector_without_a_match_is_reported() {
     let ran = dir.run("rehearse plan.yaml --snapshot cluster.yaml").ends(1);
     assert_eq!(
         ran.last_line(),
-        "would fail: Plan gpu selects no node: none of 1 node has the label gpu=yes"
+        "would fail: Plan gpu selects no node: the only node does not have the label gpu=yes"
     );
 }
 

@@ -87,16 +87,22 @@ impl Subject<'_> {
             } else {
                 ", with the name of the Plan for control-plane nodes"
             };
-            let mut list = vec!["prepare", name];
+            let line = format!("{ENTRYPOINT} prepare {name}");
             let is_script = program.rsplit('/').next() == Some(ENTRYPOINT);
-            if in_command && is_script {
-                list.insert(0, program);
-            }
+            let list = match (in_command, is_script) {
+                (true, true) => vec![program, "prepare", name],
+                (true, false) => vec![ENTRYPOINT, "prepare", name],
+                (false, _) if command.iter().any(|word| word.text() == Some("-c")) => vec![&*line],
+                (false, _) => vec!["prepare", name],
+            };
             let list = yaml(&serde_json::json!(list));
-            if !program.is_empty() && !is_script {
-                format!("remove `command` and write `args: {list}`{what}")
-            } else if self.has(field) {
-                format!("write `{list}`{what}")
+            let rest = if in_command && has_args {
+                " and remove `args`"
+            } else {
+                ""
+            };
+            if self.has(field) {
+                format!("write `{list}`{rest}{what}")
             } else {
                 format!("add `args: {list}`{what}")
             }
