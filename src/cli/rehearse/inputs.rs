@@ -163,11 +163,10 @@ pub(super) fn unwaited(given: &RehearsalInput, assumed: &mut Vec<String>) {
             Some(Prepare::Nothing) => output::note(format_args!(
                 "Plan {name}: its `prepare` does nothing and waits for no Plan; write `args: [prepare, <Plan of the control-plane nodes>]`"
             )),
-            Some(_) => {}
             None if distribution_of(&prepare.image).is_some() => assumed.push(format!(
                 "Plan {name}: what its `prepare` runs is unknown to refit, and succeeds"
             )),
-            None => {}
+            Some(_) | None => {}
         }
     }
 }
