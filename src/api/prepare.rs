@@ -4,39 +4,81 @@ use super::ContainerSpec;
 use crate::version::distribution_of;
 
 /// The program that those images start (`scripts/upgrade.sh` of k3s-io/k3s-upgrade and rancher/rke2-upgrade).
-const ENTRYPOINT: &str = "upgrade.sh";
+pub const ENTRYPOINT: &str = "upgrade.sh";
+
+/// Shells that may run the script.
+const SHELLS: [&str; 4] = ["sh", "ash", "bash", "dash"];
+/// Programs that the images have too; the script runs any.
+const PROGRAMS: [&str; 18] = [
+    "ash", "bash", "cat", "chroot", "command", "cp", "echo", "env", "eval", "exec", "exit", "kubectl",
+    "nsenter", "printf", "sh", "sleep", "test", "true",
+];
 
 /// What a `prepare` container runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prepare {
-    /// Without arguments the entrypoint upgrades.
+    /// The function `upgrade`, which is also the default of the image.
     Upgrades,
+    /// The script without a function, which does nothing.
+    Nothing,
     /// `prepare` without a Plan: the script exits with 1.
     WithoutPlan,
     /// `prepare` with the name of a Plan, for which it waits.
     WaitsFor(String),
+    /// Something that is neither a function of the script nor a program: exits with 127.
+    NotFound(String),
 }
 
 impl Prepare {
     /// `None` if the container runs something else.
     pub fn parse(image: &str, command: &[String], args: &[String]) -> Option<Self> {
         let is_ours = distribution_of(image).is_some();
-        let mut words = command.iter().chain(args).map(String::as_str);
-        if let Some(program) = command.first() {
-            if program.rsplit('/').next() != Some(ENTRYPOINT) {
-                return None;
+        let Some(first) = command.first() else {
+            let words: Vec<&str> = args.iter().map(String::as_str).collect();
+            return match words.as_slice() {
+                [] => is_ours.then_some(Self::Upgrades),
+                words => Self::function(is_ours, words),
+            };
+        };
+        let words: Vec<&str> = command.iter().chain(args).map(String::as_str).collect();
+        // A function of the script is no program.
+        if is_ours && is_no_program(first) {
+            return Some(Self::NotFound(first.clone()));
+        }
+        let line;
+        let words = match words.as_slice() {
+            [shell, "-c", script, ..] if SHELLS.contains(&base(shell)) => {
+                line = script.strip_prefix("exec ").unwrap_or(script);
+                let is_simple = |c: char| c.is_ascii_alphanumeric() || "/._- ".contains(c);
+                if !line.chars().all(is_simple) {
+                    return None;
+                }
+                line.split(' ').filter(|word| !word.is_empty()).collect()
             }
-            words.next();
+            [shell, rest @ ..] if SHELLS.contains(&base(shell)) => rest.to_vec(),
+            _ => words,
+        };
+        match words.as_slice() {
+            [program, rest @ ..] if base(program) == ENTRYPOINT => match rest {
+                [] => is_ours.then_some(Self::Nothing),
+                rest => Self::function(is_ours, rest),
+            },
+            _ => None,
         }
-        match words.next() {
-            Some("prepare") => {}
-            None => return (is_ours && command.is_empty()).then_some(Self::Upgrades),
-            Some(_) => return None,
-        }
-        match words.next() {
-            Some(plan) if !plan.trim().is_empty() => Some(Self::WaitsFor(plan.to_owned())),
-            // In other images, `prepare` may be a program that needs no argument.
-            _ => is_ours.then_some(Self::WithoutPlan),
+    }
+
+    /// What the script runs with these words.
+    fn function(is_ours: bool, words: &[&str]) -> Option<Self> {
+        match words {
+            ["prepare", plan, ..] if !plan.trim().is_empty() => Some(Self::WaitsFor((*plan).to_owned())),
+            // In other images, these may be programs that need no argument.
+            _ if !is_ours => None,
+            ["prepare", ..] => Some(Self::WithoutPlan),
+            ["upgrade", ..] => Some(Self::Upgrades),
+            [] => Some(Self::Nothing),
+            // A path, one of the script's other functions, or a program.
+            [other, ..] if other.contains(['/', '_']) || PROGRAMS.contains(other) => None,
+            [other, ..] => Some(Self::NotFound((*other).to_owned())),
         }
     }
 
@@ -55,9 +97,23 @@ impl Prepare {
     pub fn plan(&self) -> Option<&str> {
         match self {
             Self::WaitsFor(plan) => Some(plan),
-            Self::Upgrades | Self::WithoutPlan => None,
+            Self::Upgrades | Self::Nothing | Self::WithoutPlan | Self::NotFound(_) => None,
         }
     }
+}
+
+/// The name of a program without its folder.
+fn base(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or_default()
+}
+
+/// Whether `command` has a function of the script, or a whole line, in the place of a program.
+fn is_no_program(first: &str) -> bool {
+    let word = first.split_whitespace().next().unwrap_or_default();
+    let is_function = ["prepare", "upgrade"]
+        .iter()
+        .any(|one| word.eq_ignore_ascii_case(one));
+    is_function || (base(word) == ENTRYPOINT && word != first)
 }
 
 #[cfg(test)]
@@ -77,7 +133,7 @@ mod tests {
         assert_eq!(parse("any", &["/bin/upgrade.sh"], &args), servers);
         assert_eq!(parse("any", &["upgrade.sh", "prepare", "servers"], &[]), servers);
         assert_eq!(parse("any", &["sh"], &args), None);
-        assert_eq!(parse("rancher/k3s-upgrade", &["sh", "-c"], &["prepare x"]), None);
+        assert_eq!(parse("rancher/k3s-upgrade", &["sh", "-c"], &["true"]), None);
         assert_eq!(parse("any", &[], &["upgrade"]), None);
         assert_eq!(parse("any", &[], &[]), None);
     }
@@ -93,9 +149,78 @@ mod tests {
             assert_eq!(parse(image, &[], &["prepare"]), without, "{image}");
             assert_eq!(parse(image, &[], &["prepare", ""]), without, "{image}");
             assert_eq!(parse(image, &[], &[]), Some(Prepare::Upgrades), "{image}");
-            assert_eq!(parse(image, &["upgrade.sh"], &[]), None, "{image}");
+            assert_eq!(
+                parse(image, &[], &["upgrade"]),
+                Some(Prepare::Upgrades),
+                "{image}"
+            );
+            assert_eq!(
+                parse(image, &["upgrade.sh"], &[]),
+                Some(Prepare::Nothing),
+                "{image}"
+            );
         }
-        assert_eq!(parse("example.com/tool", &[], &["prepare"]), None);
+        for image in ["example.com/tool", ""] {
+            assert_eq!(parse(image, &[], &["prepare"]), None);
+            assert_eq!(parse(image, &["upgrade.sh"], &[]), None);
+            assert_eq!(parse(image, &[], &["servers"]), None);
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_function_of_the_script_is_not_found() {
+        for (command, args, word) in [
+            (&[][..], &["k3s-server"][..], "k3s-server"),
+            (&[], &["prepare k3s-server"], "prepare k3s-server"),
+            (&[], &["Prepare", "server"], "Prepare"),
+            (&["upgrade.sh"], &["server"], "server"),
+            (&["sh", "/bin/upgrade.sh"], &["server"], "server"),
+            (&["sh", "-c", "upgrade.sh server"], &[], "server"),
+            (&["prepare", "server"], &[], "prepare"),
+            (&["upgrade.sh prepare server"], &[], "upgrade.sh prepare server"),
+        ] {
+            let parsed = parse("rancher/k3s-upgrade", command, args);
+            assert_eq!(
+                parsed,
+                Some(Prepare::NotFound(word.to_owned())),
+                "{command:?} {args:?}"
+            );
+        }
+        for args in [
+            &["sleep", "5"][..],
+            &["/bin/true"],
+            &["replace_binary"],
+            &["sh", "-c", "x"],
+        ] {
+            assert_eq!(parse("rancher/k3s-upgrade", &[], args), None, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn a_shell_that_runs_only_the_script_is_seen_through() {
+        let servers = Some(Prepare::WaitsFor("servers".to_owned()));
+        for (command, args) in [
+            (&["/bin/sh", "/bin/upgrade.sh"][..], &["prepare", "servers"][..]),
+            (&["sh", "-c", "upgrade.sh prepare servers"], &[]),
+            (&["bash", "-c"], &["exec /bin/upgrade.sh  prepare servers"]),
+        ] {
+            assert_eq!(
+                parse("rancher/k3s-upgrade", command, args),
+                servers,
+                "{command:?} {args:?}"
+            );
+        }
+        for script in [
+            "sleep 5; upgrade.sh prepare servers",
+            "upgrade.sh prepare $PLAN",
+            "true",
+        ] {
+            assert_eq!(
+                parse("rancher/k3s-upgrade", &["sh", "-c", script], &[]),
+                None,
+                "{script}"
+            );
+        }
     }
 
     #[test]

@@ -13,7 +13,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 pub(super) use flags::Flags;
 use flags::{Format, Start};
-use inputs::{channel_offers, choose, initial_cluster, missing_secrets, namespace, read_snapshot, settings};
+use inputs::{
+    channel_offers, choose, elsewhere, initial_cluster, missing_secrets, namespace, read_snapshot, settings,
+    unwaited,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 
@@ -42,7 +45,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 const START: Timestamp = Timestamp::constant(1_767_603_600, 0);
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
-    let (rehearsal, assumed) = match prepare(flags) {
+    let (rehearsal, mut assumed) = match prepare(flags) {
         Ok(prepared) => prepared,
         Err(error) => {
             if error.downcast_ref::<AlreadyPrinted>().is_none() {
@@ -51,9 +54,6 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(USAGE));
         }
     };
-    for line in &assumed {
-        output::note(format_args!("assumed: {line}"));
-    }
     let times = if flags.times {
         let plans: Vec<Plan> = rehearsal
             .all_plans()
@@ -63,6 +63,14 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     } else {
         TimeFormat::since(rehearsal.start)
     };
+    assumed.push(format!(
+        "the controller starts at {}; seed {}",
+        times.start(),
+        flags.assumed.seed
+    ));
+    for line in &assumed {
+        output::note(format_args!("assumed: {line}"));
+    }
     let mut progress =
         progress::Progress::new(&rehearsal, flags.quiet || flags.output == Format::Json, &times);
     let outcome = run_rehearsal(&rehearsal, &mut |event| progress.add(event));
@@ -129,6 +137,14 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     if let Some(snapshot) = &mut snapshot {
         // The controller ignores Plans of other namespaces.
         let is_here = |plan: &Value| plan["metadata"]["namespace"] == *namespace;
+        for plan in snapshot.plans.iter().filter(|plan| !is_here(plan)) {
+            let [name, other] =
+                ["name", "namespace"].map(|field| plan["metadata"][field].as_str().unwrap_or_default());
+            given
+                .absent
+                .entry(name.to_owned())
+                .or_insert_with(|| elsewhere(other));
+        }
         snapshot.plans.retain(is_here);
     }
     let (mut assumed, mut offered) = (Vec::new(), std::mem::take(&mut given.assumed));
@@ -136,12 +152,8 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     let initial_cluster = initial_cluster(flags, &given, snapshot, &channel_offers, &mut assumed);
     assumed.append(&mut offered);
     missing_secrets(&given, &mut assumed);
+    unwaited(&given, &mut assumed);
     assumed.push(assumptions.describe());
-    assumed.push(format!(
-        "the controller starts at {}; seed {}",
-        start.strftime("%a %Y-%m-%d %H:%M:%S UTC"),
-        assumptions.seed
-    ));
     let plans = if given.plans.is_empty() {
         match &initial_cluster {
             InitialCluster::Snapshot(snapshot) => snapshot.plans.clone(),
@@ -159,6 +171,7 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
         settings,
         channel_offers,
         start,
+        absent: given.absent,
         limit: SignedDuration::from_hours(24 * i64::from(flags.assumed.limit)),
     };
     let failing: Vec<&str> = rehearsal.failing()?.into_iter().collect();

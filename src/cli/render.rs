@@ -14,6 +14,7 @@ use clap::{Args, ValueEnum};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 
 use super::channel_access::ChannelFlags;
@@ -517,26 +518,30 @@ fn node(flags: &Flags, live: Option<&LiveCluster>) -> anyhow::Result<NodeFacts> 
     Ok(facts)
 }
 
-/// Why the Plan does not select the node. A node with unknown labels is assumed to be selected.
+/// Why the Plan does not select the node. A node with unknown labels is assumed to be selected, as far as
+/// the flags do not say otherwise.
 fn unselected(plan: &Plan, node: &NodeFacts, hash: &str) -> anyhow::Result<Option<String>> {
-    let Some(labels) = &node.labels else {
-        return Ok(None);
-    };
     let Some(asked) = &plan.spec.node_selector else {
         return Ok(Some("it has no spec.nodeSelector".to_owned()));
+    };
+    let Some(labels) = &node.labels else {
+        // The labels that the flags give.
+        let given = [
+            (names::LABEL_HOSTNAME, Some(&node.name)),
+            (names::LABEL_OS, node.os.as_ref()),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?.clone())));
+        let given: BTreeMap<String, String> = given.collect();
+        let is_given = |one: &explain::Requirement| given.contains_key(&one.key);
+        return Ok(unmet(asked, &given, is_given));
     };
     let selector = Selector::new(Some(asked))?;
     let key = name::plan_label_key(plan.metadata.name.as_deref().unwrap_or_default());
     let done = labels.get(&key).map(String::as_str);
     if !selector.matches(labels) {
-        let missing = explain::requirements(asked);
-        let missing = missing.iter().filter(|one| !one.matches(labels));
-        let missing = missing.map(|one| format!("{}, and {}", one.text, explain::found(&one.key, labels)));
-        let missing: Vec<String> = missing.collect();
-        return Ok(Some(format!(
-            "spec.nodeSelector requires {}",
-            missing.join("; for ")
-        )));
+        return Ok(unmet(asked, labels, |_| true));
     }
     Ok(match done {
         _ if !labels.contains_key(names::LABEL_HOSTNAME) => Some(format!(
@@ -552,6 +557,19 @@ fn unselected(plan: &Plan, node: &NodeFacts, hash: &str) -> anyhow::Result<Optio
         )),
         _ => None,
     })
+}
+
+/// The requirements of this kind that the labels do not meet.
+fn unmet(
+    asked: &LabelSelector,
+    labels: &BTreeMap<String, String>,
+    counts: impl Fn(&explain::Requirement) -> bool,
+) -> Option<String> {
+    let missing = explain::requirements(asked);
+    let missing = missing.iter().filter(|one| counts(one) && !one.matches(labels));
+    let missing = missing.map(|one| format!("{}, and {}", one.text(), explain::found(&one.key, labels)));
+    let missing: Vec<String> = missing.collect();
+    (!missing.is_empty()).then(|| format!("spec.nodeSelector requires {}", missing.join("; for ")))
 }
 
 fn is_named(secret: &Secret, namespace: &str, name: &str) -> bool {

@@ -32,6 +32,8 @@ const ARCH: &str = "kubernetes.io/arch";
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+/// The control-plane role of Rancher's RKE1.
+const CONTROLPLANE: &str = "node-role.kubernetes.io/controlplane";
 const ETCD: &str = "node-role.kubernetes.io/etcd";
 const MASTER: &str = "node-role.kubernetes.io/master";
 const WORKER: &str = "node-role.kubernetes.io/worker";
@@ -83,10 +85,10 @@ pub fn generate(count: usize, plans: &[PlanSelector<'_>], kubelet: Option<&str>)
         etcd => format!(", {}", pluralized(etcd, "etcd node")),
     };
     let mut assumed = vec![format!(
-        "{}{etcd_text} and {} in {} zones, Linux, kubelet {kubelet} (change it with --kubelet)",
+        "{}{etcd_text} and {} in {}, Linux, kubelet {kubelet} (change it with --kubelet)",
         pluralized(control, "control-plane node"),
         pluralized(count - control - etcd, "worker"),
-        ZONES.len().min(count)
+        pluralized(ZONES.len().min(count), "zone")
     )];
     assumed.push(roles.describe());
     name_as_asked(&mut nodes, plans, &roles, &mut assumed);

@@ -8,7 +8,7 @@ mod populate;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,6 +91,8 @@ pub struct Rehearsal {
     pub channel_offers: ChannelOffers,
     /// When the controller starts.
     pub start: Timestamp,
+    /// Plans that exist, but not here: where, by name.
+    pub absent: BTreeMap<String, String>,
     /// Maximum simulated time.
     pub limit: SignedDuration,
 }
@@ -378,12 +380,15 @@ fn upgraded(cluster: &Cluster, node: &str, version: &str) -> Option<(String, Str
     Some((before, after))
 }
 
+/// The oldest minor version that counts as one of Kubernetes: others, as Talos, are at `v1.9`.
+const OLDEST_MINOR: u64 = 20;
+
 /// True for `v1.33.4`, with or without a build suffix.
 pub fn is_kubelet_version(version: &str) -> bool {
     let parsed = version
         .strip_prefix('v')
         .and_then(|version| semver::Version::parse(version).ok());
-    parsed.is_some_and(|version| version.major == 1)
+    parsed.is_some_and(|version| version.major == 1 && version.minor >= OLDEST_MINOR)
 }
 
 /// The version as it was released: tags and labels have `-` instead of `+` before the build suffix.

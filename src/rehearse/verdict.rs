@@ -55,6 +55,9 @@ pub fn judge(outcome: &Outcome, times: &TimeFormat) -> Verdict {
         .filter(|plan| plan.rehearsed)
         .filter_map(|plan| reason(plan, outcome))
         .collect();
+    for reason in &mut reasons {
+        reason.why = times.in_message(&reason.plan, &reason.why);
+    }
     // A Plan comes before those that wait for it.
     let waiting: BTreeMap<String, String> = reasons
         .iter()
@@ -245,10 +248,10 @@ fn nobody(end: &PlanOutcome, outcome: &Outcome) -> String {
     let requirements = explain::requirements(&selector);
     let mut requirements = requirements.iter();
     let missing = requirements.find(|one| !outcome.nodes.values().any(|labels| one.matches(labels)));
-    let of = pluralized(outcome.nodes.len(), "node");
-    match missing {
-        Some(one) => format!("none of {of} has {}", one.text),
-        None => format!("none of {of} meets all requirements of spec.nodeSelector"),
+    match (missing, outcome.nodes.len()) {
+        (Some(one), nodes) => one.unmet(nodes),
+        (None, 1) => "the only node does not meet all requirements of spec.nodeSelector".to_owned(),
+        (None, nodes) => format!("none of {nodes} nodes meets all requirements of spec.nodeSelector"),
     }
 }
 
@@ -268,7 +271,7 @@ pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn pluralized(number: usize, word: &str) -> String {
+pub fn pluralized(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 

@@ -157,6 +157,7 @@ spec:
   version: bionic
   serviceAccountName: system-upgrade
   secrets: [{name: test, path: /a}]
+  nodeSelector: {}
   upgrade: {image: ubuntu}
 ";
     let hash = |job: &Value| job["metadata"]["labels"]["plan.upgrade.cattle.io/bionic"].clone();
@@ -166,6 +167,36 @@ spec:
     let ran = render(&written(plan), "--node=a -o=json").ends(0);
     assert_ne!(hash(&ran.json()), expected);
     ran.err_has("no file has Secret test");
+}
+
+#[test]
+fn a_node_of_unknown_labels_has_at_least_the_name_and_the_system_that_the_flags_say() {
+    let of = |selector: &str, arguments: &str, why: &str| {
+        let text = format!(
+            "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {{name: p, namespace: system-upgrade}}\n\
+             spec:\n  version: v1\n  nodeSelector: {selector}\n  upgrade: {{image: i}}\n"
+        );
+        let ran = render(&written(&text), arguments);
+        if why.is_empty() {
+            ran.ends(0);
+        } else {
+            ran.ends(1)
+                .err_has(&format!("Plan p does not select node n1: {why}"));
+        }
+    };
+    let labels = "{matchLabels: {kubernetes.io/os: linux, kubernetes.io/hostname: n1, gpu: 'yes'}}";
+    of(labels, "--node=n1 --os=linux", "");
+    of("null", "--node=n1", "it has no spec.nodeSelector");
+    of(
+        "{matchLabels: {kubernetes.io/os: windows}}",
+        "--node=n1 --os=linux",
+        "spec.nodeSelector requires the label kubernetes.io/os=windows, and it has kubernetes.io/os=linux",
+    );
+    of(
+        "{matchLabels: {kubernetes.io/hostname: n2}}",
+        "--node=n1",
+        "spec.nodeSelector requires the label kubernetes.io/hostname=n2, and it has kubernetes.io/hostname=n1",
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

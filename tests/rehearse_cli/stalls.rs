@@ -135,6 +135,22 @@ fn a_prepare_that_waits_for_a_plan_that_does_not_exist_never_ends() {
         "would stall: Plan agents makes no progress: 2 nodes wait in `prepare` for Plan agents itself, which is applying while \
          it waits; name the Plan of the control-plane nodes in spec.prepare.args"
     );
+    for (args, word) in [("[servers]", "servers"), ("[prepare servers]", "prepare servers")] {
+        let unknown =
+            format!("{word:?} is neither a function of this image nor a program: write args: [prepare, ");
+        says(&reason(&agents(args, ""), ""), failed, &[&unknown]);
+    }
+    rehearsed(&agents("[upgrade]", ""), "")
+        .ends(0)
+        .err_has("Plan agents: its `prepare` upgrades the node at once and waits for no Plan");
+    rehearsed(&agents("[sleep, '5']", ""), "")
+        .ends(0)
+        .err_has("assumed: Plan agents: what its `prepare` runs is unknown to refit, and succeeds");
+    says(
+        &reason(&agents("[prepare, servers]", forever), "--plan agents"),
+        "would stall: Plan agents",
+        &["for Plan servers, which is in the files, but left out by --plan; add --plan servers"],
+    );
     let nameless = reason(&agents("[prepare]", ""), "");
     says(&nameless, failed, &["without the name of a Plan"]);
     let newer = agents("[prepare, servers]", forever).replacen("v1.34.1", "v1.34.2", 1);
@@ -157,6 +173,13 @@ fn two_plans_that_wait_for_each_other_never_end() {
     let line = reason(&both, "");
     assert!(line.starts_with("would stall: Plan "), "{line}");
     assert!(line.ends_with("; remove `prepare` from one of the two"), "{line}");
+    let more = format!("---\n{}", plan("more", &prepare("agents")));
+    let three = plan("agents", &prepare("servers")) + SERVERS + &prepare("more") + &more;
+    let line = reason(&three, "");
+    assert!(
+        line.ends_with("; remove `prepare` from one of these 3 Plans"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -190,7 +213,7 @@ fn a_selector_without_a_match_is_reported() {
     let ran = dir.run("rehearse plan.yaml --snapshot cluster.yaml").ends(1);
     assert_eq!(
         ran.last_line(),
-        "would fail: Plan gpu selects no node: none of 1 node has the label gpu=yes"
+        "would fail: Plan gpu selects no node: the only node does not have the label gpu=yes"
     );
 }
 

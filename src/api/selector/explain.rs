@@ -11,12 +11,30 @@ use super::Selector;
 pub struct Requirement {
     /// Key of the label.
     pub key: String,
-    /// Description: `the label gpu=yes`, `no label gpu`.
-    pub text: String,
+    /// The label: `label gpu=yes`.
+    label: String,
+    /// Whether nodes must not have this label.
+    excludes: bool,
     selector: Selector,
 }
 
 impl Requirement {
+    /// What a node must have: `the label gpu=yes`, `no label gpu`.
+    pub fn text(&self) -> String {
+        let article = if self.excludes { "no" } else { "the" };
+        format!("{article} {}", self.label)
+    }
+
+    /// That none of so many nodes meets it.
+    pub fn unmet(&self, nodes: usize) -> String {
+        match (self.excludes, nodes) {
+            (true, 1) => format!("the only node has the {}", self.label),
+            (true, _) => format!("all {nodes} nodes have the {}", self.label),
+            (false, 1) => format!("the only node does not have the {}", self.label),
+            (false, _) => format!("none of {nodes} nodes has the {}", self.label),
+        }
+    }
+
     /// Whether these labels meet it.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.selector.matches(labels)
@@ -30,7 +48,7 @@ pub fn requirements(selector: &LabelSelector) -> Vec<Requirement> {
             match_labels: Some([(key.clone(), value.clone())].into()),
             match_expressions: None,
         };
-        (key, format!("the label {}", written(key, value)), one)
+        (key, format!("label {}", written(key, value)), false, one)
     });
     let expressions = selector.match_expressions.iter().flatten().map(|expression| {
         let one = LabelSelector {
@@ -44,20 +62,21 @@ pub fn requirements(selector: &LabelSelector) -> Vec<Requirement> {
             .flatten()
             .map(|value| shown(value))
             .collect();
-        let values = values.join(", ");
-        let text = match expression.operator.as_str() {
-            "In" => format!("the label {key} with one of {values}"),
-            "NotIn" => format!("the label {key} without one of {values}"),
-            "DoesNotExist" => format!("no label {key}"),
-            _ => format!("the label {key}"),
+        let operator = expression.operator.as_str();
+        let label = match (operator, values.as_slice()) {
+            ("In" | "NotIn", [only]) => format!("label {key}={only}"),
+            ("In" | "NotIn", values) => format!("label {key} with one of {}", values.join(", ")),
+            _ => format!("label {key}"),
         };
-        (key, text, one)
+        // A node without the label meets `NotIn`.
+        (key, label, matches!(operator, "NotIn" | "DoesNotExist"), one)
     });
     let all = labels.chain(expressions);
-    let read = all.filter_map(|(key, text, one)| {
+    let read = all.filter_map(|(key, label, excludes, one)| {
         Some(Requirement {
             key: key.clone(),
-            text,
+            label,
+            excludes,
             selector: Selector::new(Some(&one)).ok()?,
         })
     });
@@ -91,19 +110,21 @@ mod tests {
             "matchLabels": { "gpu": "yes", "role": "" },
             "matchExpressions": [
                 { "key": "disk", "operator": "In", "values": ["ssd", ""] },
+                { "key": "size", "operator": "In", "values": ["big"] },
                 { "key": "zone", "operator": "NotIn", "values": ["a"] },
+                { "key": "rack", "operator": "NotIn", "values": ["1", "2"] },
                 { "key": "arm", "operator": "Exists" },
                 { "key": "old", "operator": "DoesNotExist" },
             ],
         }))
         .unwrap();
-        let labels: BTreeMap<String, String> = [("zone", "a"), ("gpu", "no"), ("old", "")]
+        let labels: BTreeMap<String, String> = [("zone", "a"), ("rack", "2"), ("gpu", "no"), ("old", "")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into();
         let failing: Vec<String> = requirements(&selector)
             .into_iter()
             .filter(|one| !one.matches(&labels))
-            .map(|one| format!("{}, {}", one.text, found(&one.key, &labels)))
+            .map(|one| format!("{}, {}", one.text(), found(&one.key, &labels)))
             .collect();
         assert_eq!(
             failing,
@@ -111,9 +132,31 @@ mod tests {
                 "the label gpu=yes, it has gpu=no",
                 "the label role=\"\", it has no such label",
                 "the label disk with one of ssd, \"\", it has no such label",
-                "the label zone without one of a, it has zone=a",
+                "the label size=big, it has no such label",
+                "no label zone=a, it has zone=a",
+                "no label rack with one of 1, 2, it has rack=2",
                 "the label arm, it has no such label",
                 "no label old, it has old=\"\"",
+            ]
+        );
+        let unmet = |nodes: usize| -> Vec<String> {
+            let all = requirements(&selector).into_iter();
+            all.filter(|one| ["gpu", "zone"].contains(&&*one.key))
+                .map(|one| one.unmet(nodes))
+                .collect()
+        };
+        assert_eq!(
+            unmet(1),
+            [
+                "the only node does not have the label gpu=yes",
+                "the only node has the label zone=a"
+            ]
+        );
+        assert_eq!(
+            unmet(2),
+            [
+                "none of 2 nodes has the label gpu=yes",
+                "all 2 nodes have the label zone=a"
             ]
         );
     }

@@ -15,6 +15,7 @@ pub(super) fn line(event: &RolloutEvent, times: &TimeFormat) -> Option<String> {
         EventKind::Waits { message, .. } => format!("waits: {}", one_line(message)),
         EventKind::Failed { reason, message } => format!("FAILED: {reason}: {}", one_line(message)),
     };
+    let what = times.in_message(&event.plan, &what);
     let at = times.of_plan(&event.plan, event.at);
     Some(match &event.node {
         Some(node) => format!("{at:>10}  {}  {node}  {what}", event.plan),

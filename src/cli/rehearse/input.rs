@@ -42,6 +42,8 @@ pub(super) struct RehearsalInput {
     pub(super) plans: Vec<InputPlan>,
     /// Other objects that affect a roll-out.
     pub(super) objects: Vec<Value>,
+    /// Plans that `prepare` does not find, and where they are, by name.
+    pub(super) absent: BTreeMap<String, String>,
     /// What replaces values that are not known.
     pub(super) assumed: Vec<String>,
     /// What is worth saying about it.

@@ -11,6 +11,7 @@ use super::context;
 use super::flags::Flags;
 use super::input::{self, InputPlan, RehearsalInput};
 use crate::api::Plan;
+use crate::api::prepare::Prepare;
 use crate::channel::{ChannelError, redacted};
 use crate::cli::chosen::{NO_PLAN, is_chosen, unknown};
 use crate::cli::{defaults, output};
@@ -22,7 +23,8 @@ use crate::rehearse::nodes::{self, PlanSelector};
 use crate::rehearse::run::{ChannelOffers, InitialCluster, secrets};
 use crate::rehearse::snapshot::{self, Snapshot, SnapshotError};
 use crate::rehearse::upgrade_script::dependency;
-use crate::version::Offer;
+use crate::rehearse::verdict::pluralized;
+use crate::version::{Offer, distribution_of};
 
 /// Default number of generated nodes.
 const NODES: usize = 12;
@@ -124,6 +126,15 @@ pub(super) fn choose(
                 ));
             }
         }
+        for plan in &left_out {
+            let name = plan.name();
+            let why = if wanted.iter().any(|one| one.namespace() == plan.namespace()) {
+                format!("is in the files, but left out by --plan; add --plan {name}")
+            } else {
+                elsewhere(plan.namespace())
+            };
+            given.absent.insert(name.to_owned(), why);
+        }
         given.plans = wanted;
     }
     let is_from_files = !flags.files.is_empty() || !flags.plan.is_empty();
@@ -136,6 +147,35 @@ pub(super) fn choose(
         return Err(BadInput::Invalid(why.to_owned()));
     }
     Ok(())
+}
+
+/// Remarks about `prepare` containers that wait for nothing, or whose command is not understood.
+pub(super) fn unwaited(given: &RehearsalInput, assumed: &mut Vec<String>) {
+    for plan in &given.plans {
+        let Some(prepare) = &plan.plan.spec.prepare else {
+            continue;
+        };
+        let name = plan.name();
+        match Prepare::of(prepare) {
+            Some(Prepare::Upgrades) => output::note(format_args!(
+                "Plan {name}: its `prepare` upgrades the node at once and waits for no Plan; write `args: [prepare, <Plan of the control-plane nodes>]`"
+            )),
+            Some(Prepare::Nothing) => output::note(format_args!(
+                "Plan {name}: its `prepare` does nothing and waits for no Plan; write `args: [prepare, <Plan of the control-plane nodes>]`"
+            )),
+            None if distribution_of(&prepare.image).is_some() => assumed.push(format!(
+                "Plan {name}: what its `prepare` runs is unknown to refit, and succeeds"
+            )),
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// Why `prepare` does not find a Plan of another namespace.
+pub(super) fn elsewhere(namespace: &str) -> String {
+    format!(
+        "is in namespace {namespace}, while `prepare` looks in that of its own Plan; name a Plan there in spec.prepare.args"
+    )
 }
 
 /// The namespace of the controller, which handles the Plans of one namespace.
@@ -167,9 +207,11 @@ pub(super) fn namespace(
             names()
         ))),
         (Some(namespace), _) => {
+            let absent = &mut given.absent;
             given.plans.retain(|plan| {
                 let counts = plan.namespace() == namespace;
                 if !counts {
+                    absent.insert(plan.name().to_owned(), elsewhere(plan.namespace()));
                     output::note(format_args!(
                         "{}: Plan {}/{}: skipped, it is not in the controller's namespace {namespace}",
                         plan.place,
@@ -213,7 +255,8 @@ pub(super) fn initial_cluster(
             || "a snapshot without times".to_owned(),
             |at| format!("the snapshot of {at}"),
         );
-        assumed.push(format!("{} nodes as in {taken}", snapshot.nodes.len()));
+        let nodes = pluralized(snapshot.nodes.len(), "node");
+        assumed.push(format!("{nodes} as in {taken}"));
         assumed.extend(snapshot.notes.iter().cloned());
         if given.plans.iter().any(|plan| !is_on(&snapshot, plan)) {
             assumed.push(

@@ -90,6 +90,7 @@ impl Timeline {
                     } else {
                         message
                     };
+                    let text = self.times.in_message(&event.plan, text);
                     row.waits = Some(text.split_whitespace().collect::<Vec<_>>().join(" "));
                 }
             }

@@ -43,15 +43,25 @@ impl Role {
             if !is_role(&expression.key) {
                 continue;
             }
+            let mut values = expression.values.iter().flatten();
             match expression.operator.as_str() {
-                "In" | "Exists" => return Self::ControlPlane,
-                // Whether a node has etcd says nothing: neither workers nor all servers do.
-                "NotIn" | "DoesNotExist" if expression.key != ETCD => role = Self::Worker,
+                "Exists" => return Self::ControlPlane,
+                "In" if values.any(|value| value != "false") => return Self::ControlPlane,
+                // Whether a node has etcd says nothing, since neither workers nor all servers do; nor does `master`,
+                // which newer servers do not have.
+                "NotIn" | "DoesNotExist" if expression.key != CONTROL_PLANE => {}
+                "NotIn" if values.any(is_usual) => role = Self::Worker,
+                "DoesNotExist" => role = Self::Worker,
                 _ => {}
             }
         }
         role
     }
+}
+
+/// Whether distributions set roles to this value.
+fn is_usual(value: &String) -> bool {
+    value.is_empty() || value == "true"
 }
 
 impl Subject<'_> {
@@ -82,16 +92,23 @@ impl Subject<'_> {
 
     fn check_control_plane_tolerations(&mut self, spec: &PlanSpec) {
         let is_tolerated = spec.tolerations.iter().flatten().any(|toleration| {
-            let key = toleration.key.as_deref().unwrap_or_default();
-            matches!(key, "" | CONTROL_PLANE | MASTER | ETCD | CRITICAL)
+            let effect = toleration.effect.as_deref().unwrap_or_default();
+            match toleration.key.as_deref().unwrap_or_default() {
+                // The usual taint has the effect NoSchedule, …
+                "" | CONTROL_PLANE => matches!(effect, "" | "NoSchedule"),
+                // … those of some K3s and RKE2 servers NoExecute.
+                ETCD | CRITICAL => true,
+                _ => false,
+            }
         });
         // A field of the wrong type has been reported by the schema check.
         if is_tolerated || (spec.tolerations.is_none() && self.has("spec.tolerations")) {
             return;
         }
-        let message = "the Plan selects control-plane nodes and tolerates no taint of theirs".to_owned();
+        let message =
+            "the Plan selects control-plane nodes and tolerates no usual taint of theirs".to_owned();
         let hint = if self.has("spec.tolerations") {
-            "tolerate their taints, if they have any; otherwise their Jobs never start".to_owned()
+            format!("tolerate {CONTROL_PLANE}:NoSchedule, if they have it; otherwise their Jobs never start")
         } else {
             "add `tolerations: [{operator: Exists}]`; on a tainted node the Job never starts without it"
                 .to_owned()
@@ -122,9 +139,21 @@ impl Subject<'_> {
             .iter()
             .find(|entry| entry.key.name == MASTER)
             .map(|entry| entry.key.span.start);
+        let text =
+            |expression: &Node, field: &str| expression.get(field).and_then(Node::text).map(str::to_owned);
         let index = expressions
             .iter()
-            .position(|expression| expression.get("key").and_then(Node::text) == Some(MASTER));
+            .position(|expression| text(expression, "key").as_deref() == Some(MASTER));
+        let operator = index.and_then(|index| text(&expressions[index], "operator"));
+        if let (Some(index), Some("NotIn" | "DoesNotExist")) = (index, operator.as_deref()) {
+            let message = format!(
+                "{FIELD} excludes {MASTER:?}, which Kubernetes 1.24 and later do not set, so it selects control-plane nodes"
+            );
+            let field = format!("{FIELD}.matchExpressions[{index}].key");
+            let hint = format!("write `{CONTROL_PLANE}`, or exclude both labels");
+            self.report(Rule::MasterLabel, &field, message, Some(hint));
+            return;
+        }
         let message = format!("{FIELD} requires {MASTER:?}, which Kubernetes 1.24 and later do not set");
         if let Some(offset) = label {
             let hint = format!("rename the label to {CONTROL_PLANE}");

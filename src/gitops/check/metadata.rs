@@ -166,7 +166,7 @@ fn name_hint(name: &str) -> Option<String> {
 }
 
 /// Whether the text is a DNS subdomain (RFC 1123), as the names of most objects must be.
-fn is_subdomain(text: &str) -> bool {
+pub(super) fn is_subdomain(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     text.len() <= MAX_NAME
         && text.split('.').map(str::as_bytes).all(|label| {

@@ -7,8 +7,9 @@
 use super::Subject;
 use super::control_plane::Role;
 use super::instead::yaml;
+use super::metadata::is_subdomain;
 use crate::api::Plan;
-use crate::api::prepare::Prepare;
+use crate::api::prepare::{ENTRYPOINT, Prepare};
 use crate::gitops::Rule;
 use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::yaml::{Kind, Node};
@@ -65,7 +66,11 @@ impl Subject<'_> {
         if !self.has_texts(FIELD) || !self.has_texts(COMMAND) {
             return; // one that was refused for its type
         }
-        let in_command = self.node(COMMAND).map_or(&[][..], Node::items).len() > 1;
+        let command = self.node(COMMAND).map_or(&[][..], Node::items);
+        let program = command.first().and_then(Node::text).unwrap_or_default();
+        let is_program = matches!(prepare, Prepare::NotFound(word) if word == program);
+        let has_args = self.node(FIELD).is_some_and(|args| !args.items().is_empty());
+        let in_command = command.len() > 1 && !has_args || is_program;
         let field = if in_command { COMMAND } else { FIELD };
         let servers = || {
             all.iter().find(|other| {
@@ -82,20 +87,49 @@ impl Subject<'_> {
             } else {
                 ", with the name of the Plan for control-plane nodes"
             };
-            let mut list = vec!["prepare", name];
-            if in_command {
-                let program = self.node(COMMAND).and_then(|node| node.items().first()?.text());
-                list.insert(0, program.unwrap_or_default());
-            }
+            let line = format!("{ENTRYPOINT} prepare {name}");
+            let is_script = program.rsplit('/').next() == Some(ENTRYPOINT);
+            let list = match (in_command, is_script) {
+                (true, true) => vec![program, "prepare", name],
+                (true, false) => vec![ENTRYPOINT, "prepare", name],
+                (false, _) if command.iter().any(|word| word.text() == Some("-c")) => vec![&*line],
+                (false, _) => vec!["prepare", name],
+            };
             let list = yaml(&serde_json::json!(list));
-            let verb = if self.has(field) { "write `" } else { "add `args: " };
-            format!("{verb}{list}`{what}")
+            let rest = if in_command && has_args {
+                " and remove `args`"
+            } else {
+                ""
+            };
+            if self.has(field) {
+                format!("write `{list}`{rest}{what}")
+            } else {
+                format!("add `args: {list}`{what}")
+            }
+        };
+        let elsewhere = |name: &str| {
+            let mut others = all.iter().filter(|other| other.name == name);
+            let other = others.find(|other| other.namespace != own.namespace)?;
+            Some(format!(
+                "is in namespace {:?}, while prepare looks in that of its own Plan",
+                other.namespace
+            ))
         };
         let problem = match prepare {
-            Prepare::Upgrades => {
+            Prepare::Upgrades if !has_args && command.is_empty() => {
                 "spec.prepare has no args, so its image upgrades the node before it is cordoned or drained"
                     .to_owned()
             }
+            Prepare::Upgrades => {
+                format!("{field} upgrades the node before it is cordoned or drained, and waits for no Plan")
+            }
+            Prepare::Nothing => {
+                format!("{field} names no function of the image, so it does nothing and waits for no Plan")
+            }
+            Prepare::NotFound(word) if is_placeholder(word) || word.contains("$(") => return,
+            Prepare::NotFound(word) => format!(
+                "{field} calls {word:?}, which is neither `prepare` nor `upgrade`, so every Job fails with exit code 127"
+            ),
             Prepare::WithoutPlan => format!("{field} names no Plan to wait for, so every Job fails"),
             Prepare::WaitsFor(name) if is_placeholder(name) => return,
             Prepare::WaitsFor(name) if *name == own.name => {
@@ -103,16 +137,21 @@ impl Subject<'_> {
             }
             Prepare::WaitsFor(name) => match own.awaited(all) {
                 Some(awaited) => return self.check_awaited(field, own, awaited, all),
+                None if !is_subdomain(name) => format!(
+                    "{field} waits for Plan {name:?}, which cannot be the name of a Plan: no Job ever gets past prepare"
+                ),
                 None if servers().is_some() => {
-                    format!(
-                        "{field} waits for Plan {name:?}, which does not exist: no Job ever gets past prepare"
-                    )
+                    let why = elsewhere(name).unwrap_or_else(|| "does not exist".to_owned());
+                    format!("{field} waits for Plan {name:?}, which {why}: no Job ever gets past prepare")
                 }
                 None => {
-                    let message = format!("{field} waits for Plan {name:?}, which is in none of these files");
+                    let why = elsewhere(name).unwrap_or_else(|| "is in none of these files".to_owned());
+                    let message = format!("{field} waits for Plan {name:?}, which {why}");
                     let hint =
                         "check that it exists in the same namespace; otherwise no Job ever gets past prepare";
-                    let item = format!("{field}[{}]", if in_command { 2 } else { 1 });
+                    let items = self.node(field).map_or(&[][..], Node::items);
+                    let place = items.iter().position(|item| item.text() == Some(name));
+                    let item = place.map_or_else(|| field.to_owned(), |place| format!("{field}[{place}]"));
                     self.report(Rule::PreparePlanUnknown, &item, message, Some(hint.to_owned()));
                     return;
                 }

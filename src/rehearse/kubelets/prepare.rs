@@ -26,7 +26,8 @@ const WITHOUT_PLAN: &str = "`prepare` of this image exits with 1 without the nam
 /// The `prepare` that a container runs, if it does.
 pub(super) fn of(start: &ContainerStart) -> Option<Prepare> {
     let parsed = Prepare::parse(&start.image, &start.command, &start.args);
-    parsed.filter(|prepare| start.name == "prepare" && *prepare != Prepare::Upgrades)
+    let is_played = |prepare: &Prepare| !matches!(prepare, Prepare::Upgrades | Prepare::Nothing);
+    parsed.filter(|prepare| start.name == "prepare" && is_played(prepare))
 }
 
 /// Runs the container.
@@ -36,7 +37,13 @@ pub(super) async fn run(cluster: &Cluster, task: &ContainerTask, prepare: &Prepa
             wait(cluster, task, plan).await;
             Exit::default()
         }
-        Prepare::Upgrades => Exit::default(),
+        Prepare::Upgrades | Prepare::Nothing => Exit::default(),
+        Prepare::NotFound(word) => Exit {
+            code: 127,
+            message: Some(format!(
+                "{word:?} is neither a function of this image nor a program: write args: [prepare, <Plan of the control-plane nodes>]"
+            )),
+        },
         Prepare::WithoutPlan => Exit {
             code: 1,
             message: Some(WITHOUT_PLAN.to_owned()),

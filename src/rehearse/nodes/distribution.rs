@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::labels::{NodeRole, Requirement, requirements};
-use super::{CONTROL_PLANE, ETCD, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
+use super::{CONTROL_PLANE, CONTROLPLANE, ETCD, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
 
 /// A distribution of Kubernetes with its own labels and versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,7 @@ pub(super) enum Distribution {
     K3s,
     Rke2,
     Kubeadm,
+    Talos,
 }
 
 impl Distribution {
@@ -26,7 +27,10 @@ impl Distribution {
             known.find_map(|(word, one)| text.contains(word).then_some(one))
         };
         // The image determines what runs; a channel may be on any server.
-        let image = |text: &str| of(text.rsplit('/').next().unwrap_or_default());
+        let image = |text: &str| {
+            let is_talos = text.contains("siderolabs/installer");
+            of(text.rsplit('/').next().unwrap_or_default()).or(is_talos.then_some(Self::Talos))
+        };
         plans
             .iter()
             .find_map(|plan| image(plan.image))
@@ -39,6 +43,7 @@ impl Distribution {
             Self::K3s => "K3s",
             Self::Rke2 => "RKE2",
             Self::Kubeadm => "kubeadm",
+            Self::Talos => "Talos",
         }
     }
 
@@ -47,7 +52,7 @@ impl Distribution {
         match self {
             Self::K3s => "k3s",
             Self::Rke2 => "rke2",
-            Self::Kubeadm => "standard",
+            Self::Kubeadm | Self::Talos => "standard",
         }
     }
 
@@ -56,7 +61,7 @@ impl Distribution {
         match self {
             Self::K3s => "+k3s1",
             Self::Rke2 => "+rke2r1",
-            Self::Kubeadm => "",
+            Self::Kubeadm | Self::Talos => "",
         }
     }
 }
@@ -88,14 +93,14 @@ impl Roles {
         let mentioned = |role: Option<&str>| {
             let of_role = |key: &str| match role {
                 Some(role) => key == role,
-                None => [CONTROL_PLANE, MASTER, ETCD].contains(&key),
+                None => [CONTROL_PLANE, MASTER, ETCD, CONTROLPLANE].contains(&key),
             };
             let of_role = asked.iter().flatten().filter(|(key, _)| of_role(key));
             pick(of_role.map(|(_, one)| one))
         };
         let value = match distribution {
             Some(Distribution::K3s | Distribution::Rke2) => "true".to_owned(),
-            Some(Distribution::Kubeadm) => String::new(),
+            Some(Distribution::Kubeadm | Distribution::Talos) => String::new(),
             None => mentioned(None).unwrap_or_else(|| "true".to_owned()),
         };
         let value_of = |role: &str| match distribution {
@@ -108,13 +113,14 @@ impl Roles {
         let etcd_apart = asked
             .iter()
             .any(|all| is_wanted(all, CONTROL_PLANE) && is_unwanted(all, ETCD));
-        let has_all_roles = distribution != Some(Distribution::Kubeadm) && !value.is_empty();
+        let has_all_roles = !value.is_empty();
         // kubeadm no longer sets `master` since v1.24, and never `etcd`; a Plan that names them expects nodes with
         // them.
-        let is_there = |role: &str| {
+        let is_named = |role: &str| {
             let named = |one: &Requirement| one.is_positive() || !one.none_of.is_empty();
-            has_all_roles || asked.iter().any(|all| all.get(role).is_some_and(named))
+            asked.iter().any(|all| all.get(role).is_some_and(named))
         };
+        let is_there = |role: &str| has_all_roles || is_named(role);
         let mut control = BTreeMap::from([(CONTROL_PLANE.to_owned(), value_of(CONTROL_PLANE))]);
         if is_there(MASTER) {
             control.insert(MASTER.to_owned(), value_of(MASTER));
@@ -122,10 +128,17 @@ impl Roles {
         if is_there(ETCD) && !etcd_apart {
             control.insert(ETCD.to_owned(), value_of(ETCD));
         }
+        if is_named(CONTROLPLANE) {
+            control.insert(CONTROLPLANE.to_owned(), value_of(CONTROLPLANE));
+        }
         // No distribution sets a role on its workers; Rancher and people do.
         let worker = asked
             .iter()
-            .filter(|all| !is_wanted(all, CONTROL_PLANE) && !is_wanted(all, MASTER))
+            .filter(|all| {
+                ![CONTROL_PLANE, MASTER, CONTROLPLANE]
+                    .iter()
+                    .any(|role| is_wanted(all, role))
+            })
             .filter_map(|all| all.get(WORKER))
             .find(|one| one.is_positive())
             .map(|one| one.first_value().unwrap_or_else(|| "true".to_owned()));
@@ -197,7 +210,7 @@ impl Roles {
 
 /// Whether a label is a role.
 pub(super) fn is_role(key: &str) -> bool {
-    [CONTROL_PLANE, MASTER, ETCD, WORKER].contains(&key)
+    [CONTROL_PLANE, MASTER, CONTROLPLANE, ETCD, WORKER].contains(&key)
 }
 
 /// The likely value of a role among those that selectors name: a required one rather than an excluded one.

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::distribution::{Roles, is_role};
-use super::{CONTROL_PLANE, MASTER, PlanSelector, WORKER};
-use crate::api::names::LABEL_HOSTNAME;
+use super::{CONTROL_PLANE, CONTROLPLANE, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
+use crate::api::names::{LABEL_HOSTNAME, LABEL_OS};
 use crate::api::selector::Selector;
 
 /// Wanted labels; `None` means that the label must be absent.
@@ -158,9 +158,19 @@ pub(super) fn hostnames(plan: &PlanSelector<'_>) -> Vec<String> {
 /// Whether nodes of a class have the required roles, or may get them.
 fn has_roles(all: &BTreeMap<String, Requirement>, roles: &Roles, role: NodeRole) -> bool {
     let labels = roles.labels(role);
-    let is_for_control = [CONTROL_PLANE, MASTER]
+    let is_for_control = [CONTROL_PLANE, MASTER, CONTROLPLANE]
         .iter()
         .any(|role| all.get(*role).is_some_and(Requirement::is_positive));
+    if role != NodeRole::Worker {
+        let is_other_role = |key: &str| key.starts_with(ROLE_PREFIX) && !is_role(key);
+        let mut others = all.iter().filter(|(key, _)| is_other_role(key));
+        // Only workers run Windows, and people give other roles to workers.
+        let linux = "linux".to_owned();
+        let is_windows = all.get(LABEL_OS).is_some_and(|one| !one.holds(Some(&linux)));
+        if is_windows || (!is_for_control && others.any(|(_, one)| one.is_positive())) {
+            return false;
+        }
+    }
     let mut asked = all.iter().filter(|(key, _)| is_role(key));
     asked.all(|(key, one)| match labels.get(key) {
         // Servers may also be workers if a Plan requires both roles.

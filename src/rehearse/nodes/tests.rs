@@ -283,3 +283,55 @@ fn applications_grow_in_number_with_the_nodes() {
     assert_eq!(count("PodDisruptionBudget"), 1 + 3 * 2);
     assert_eq!((count("DaemonSet"), count("Pod")), (1, 45));
 }
+
+#[test]
+fn control_plane_nodes_run_no_windows_and_have_no_role_of_other_nodes() {
+    let windows = "matchLabels: {kubernetes.io/os: windows}";
+    let linux = "matchLabels: {kubernetes.io/os: linux}";
+    let not_linux = "matchExpressions: [{key: kubernetes.io/os, operator: NotIn, values: [linux]}]";
+    let is_control = |name: &String| name.starts_with("control");
+    for first in [windows, not_linux] {
+        let (_, all) = selected(12, &[first, linux]);
+        assert!(!all[0].is_empty() && !all[0].iter().any(is_control), "{all:?}");
+        assert!(all[1].iter().any(is_control), "{all:?}");
+    }
+    let ingress = "matchLabels: {node-role.kubernetes.io/ingress: ''}";
+    let others = "matchExpressions: [{key: node-role.kubernetes.io/ingress, operator: DoesNotExist}]";
+    let (_, all) = selected(12, &[ingress, others]);
+    assert!(!all[0].is_empty() && !all[0].iter().any(is_control), "{all:?}");
+    assert!(all[1].iter().any(is_control), "{all:?}");
+}
+
+#[test]
+fn rke1_has_its_own_label_of_control_plane_nodes() {
+    let (_, all) = selected(
+        12,
+        &[
+            "matchLabels: {node-role.kubernetes.io/controlplane: 'true'}",
+            "matchLabels: {node-role.kubernetes.io/worker: 'true'}",
+        ],
+    );
+    assert_eq!(all[0], CONTROL);
+    assert_eq!(all[1].len(), 9, "{all:?}");
+}
+
+#[test]
+fn talos_sets_one_role_and_its_version_is_not_that_of_kubernetes() {
+    let selector =
+        selector("matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]");
+    let plan = PlanSelector {
+        plan: "talos",
+        selector: Some(&selector),
+        image: "ghcr.io/siderolabs/installer",
+        version: Some("v1.9.0"),
+        channel: None,
+    };
+    assert_eq!(
+        generate(12, &[plan], None).assumed,
+        [
+            "3 control-plane nodes and 9 workers in 3 zones, Linux, kubelet v1.33.5 (change it with --kubelet)",
+            "control-plane nodes have the roles control-plane=\"\", as Talos has it",
+        ]
+    );
+    assert!(generate(1, &[], None).assumed[0].contains(" in 1 zone, "));
+}

@@ -131,7 +131,8 @@ impl Report {
             let nodes: Vec<String> = group.nodes.iter().map(node).collect();
             let _ = write!(what, ": {}", shortened(&nodes));
         } else if group.reason == group.blocker.as_str() && !group.message.is_empty() {
-            let _ = write!(what, ": {}", one_line(&group.message));
+            let message = self.times.in_message(&group.plan, &one_line(&group.message));
+            let _ = write!(what, ": {message}");
         }
         line(text, &what);
     }

@@ -74,6 +74,31 @@ impl TimeFormat {
         }
     }
 
+    /// The start, which is always a clock time, with its day.
+    pub fn start(&self) -> String {
+        let zone = self
+            .clock
+            .as_ref()
+            .map_or(TimeZone::UTC, |zones| zones.otherwise.clone());
+        let start = self.start.to_zoned(zone);
+        start.strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string()
+    }
+
+    /// A message of the controller about a Plan, whose times are in UTC.
+    pub fn in_message(&self, plan: &str, message: &str) -> String {
+        let translated = |word: &str| {
+            let text = word.trim_end_matches([',', ';', '.', ':', ')']);
+            let at: Timestamp = text.parse().ok()?;
+            Some(format!("{}{}", self.of_plan(plan, at), &word[text.len()..]))
+        };
+        if self.clock.is_none() {
+            return message.to_owned();
+        }
+        let words = message.split(' ');
+        let words = words.map(|word| translated(word).unwrap_or_else(|| word.to_owned()));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
     /// The end, which is always a clock time.
     pub fn end(&self, at: Timestamp) -> String {
         match &self.clock {
@@ -125,7 +150,15 @@ mod tests {
         assert_eq!(two.of_plan("york", at), "2026-07-05 17:04:05 EDT");
         assert_eq!(two.of_plan("none", at), "2026-07-05 21:04:05 UTC");
         assert_eq!(two.end(at), "2026-07-05 21:04:05 UTC");
+        assert_eq!(one.start(), "Sun 2026-07-05 22:00:00 CEST");
+        let message = "opens at 2026-07-05T21:04:05Z; 3 nodes wait (v1.2.3)";
+        assert_eq!(
+            one.in_message("berlin", message),
+            "opens at 2026-07-05 23:04:05 CEST; 3 nodes wait (v1.2.3)"
+        );
         let since = TimeFormat::since(start);
+        assert_eq!(since.in_message("berlin", message), message);
+        assert_eq!(since.start(), "Sun 2026-07-05 20:00:00 UTC");
         assert_eq!(since.of_plan("berlin", at), "+1:04:05");
         assert_eq!(since.end(at), "2026-07-05 21:04:05 UTC");
     }

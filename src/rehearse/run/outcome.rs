@@ -80,6 +80,8 @@ pub struct Outcome {
     pub kubelets: BTreeMap<String, String>,
     /// Nodes that are still cordoned for a Plan.
     pub cordoned: Vec<String>,
+    /// Plans that exist, but not here: where, by name.
+    pub absent: BTreeMap<String, String>,
 }
 
 /// State before the roll-out.
@@ -154,6 +156,7 @@ impl Rehearsal {
                     .map(|node| (name(node), kubelet(node)))
                     .collect(),
                 cordoned: state.all(Kind::Node).filter(cordoned).map(name).collect(),
+                absent: self.absent.clone(),
             }
         })
     }

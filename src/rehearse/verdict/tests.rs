@@ -61,6 +61,7 @@ fn outcome(ending: Ending, plans: Vec<PlanOutcome>) -> Outcome {
         ]
         .into(),
         cordoned: Vec::new(),
+        absent: BTreeMap::new(),
     }
 }
 

@@ -54,7 +54,19 @@ pub(super) fn stalled_unscheduled(
 }
 
 fn untolerated(wait: &Wait) -> String {
-    format!("{}; add it to spec.tolerations", wait.message)
+    // The node controller removes these once the node is healthy.
+    let is_condition = |taint: &String| {
+        taint.starts_with("node.kubernetes.io/") || taint.starts_with("node.cloudprovider.kubernetes.io/")
+    };
+    let (conditions, others): (Vec<_>, Vec<_>) = wait.taints.iter().partition(|taint| is_condition(taint));
+    let remedy = match (conditions.as_slice(), others.as_slice()) {
+        ([], [_]) => "add it to spec.tolerations".to_owned(),
+        ([], _) => "add them to spec.tolerations".to_owned(),
+        (_, []) => "make the node healthy first".to_owned(),
+        (_, [other]) => format!("make the node healthy first, and add {other} to spec.tolerations"),
+        (_, _) => "make the node healthy first, and add the other taints to spec.tolerations".to_owned(),
+    };
+    format!("{}; {remedy}", wait.message)
 }
 
 /// What a node waited for until the Plan failed there before its upgrade, and the awaited Plan if there is one.
@@ -103,6 +115,9 @@ pub(super) fn waited(end: &PlanOutcome, node: &str, outcome: &Outcome) -> Option
 fn cause(end: &PlanOutcome, wait: &PrepareWait, outcome: &Outcome) -> String {
     match wait {
         PrepareWait::PlanMissing { plan } => {
+            if let Some(place) = outcome.absent.get(plan) {
+                return format!("Plan {plan}, which {place}");
+            }
             let others = outcome.plans.iter().map(PlanOutcome::name);
             let others = others.filter(|name| *name != end.name());
             let remedy = match nearest(plan, others) {
@@ -143,11 +158,23 @@ fn cause(end: &PlanOutcome, wait: &PrepareWait, outcome: &Outcome) -> String {
 }
 
 fn not_complete(end: &PlanOutcome, other: &str, outcome: &Outcome) -> String {
-    let found = outcome.plans.iter().find(|plan| plan.name() == other);
-    match found.and_then(|plan| plan.depends.as_deref()) {
-        Some(next) if next == end.name() => {
-            format!("Plan {other}, which waits for Plan {next}; remove `prepare` from one of the two")
-        }
-        _ => format!("Plan {other}, which does not complete"),
+    let awaited = |name: &&str| -> Option<&str> {
+        let plan = outcome.plans.iter().find(|plan| plan.name() == *name)?;
+        plan.depends.as_deref()
+    };
+    let chain = std::iter::successors(Some(other), awaited).take(outcome.plans.len());
+    let chain: Vec<&str> = chain.take_while(|name| *name != end.name()).collect();
+    if chain.last().and_then(awaited) != Some(end.name()) {
+        return format!("Plan {other}, which does not complete");
     }
+    let rest = chain.iter().skip(1).copied().chain([end.name()]);
+    let rest: Vec<String> = rest.map(|name| format!("which waits for Plan {name}")).collect();
+    let of = match chain.len() {
+        1 => "the two".to_owned(),
+        others => format!("these {} Plans", others + 1),
+    };
+    format!(
+        "Plan {other}, {}; remove `prepare` from one of {of}",
+        rest.join(", ")
+    )
 }
