@@ -595,6 +595,7 @@ fn one_mistake_has_one_finding() {
         "nodeSelector: {matchExpressions: [{key: a, operator: In, values: []}]}",
         "upgrade: {image: i, imagePullPolicy: Always}",
         "labels: {a: b}",
+        "drain: {podSelector: {matchExpressions: [{key: a, value: b}]}}",
         "secrets: [{secretName: x, path: /y}]",
         "secrets: [{name: x, mountPath: /y}]",
         "upgrade: {image: i, volumes: [{name: x, hostPath: /x, destination: /y}]}",

@@ -59,6 +59,19 @@ impl Subject<'_> {
             self.report_placeholder(field, node);
             return;
         }
+        // What the schema has refused within it, it has named more exactly.
+        let is_reported = |rules: &[Rule]| {
+            let mut found = self.found.iter();
+            found.any(|one| {
+                rules.contains(&one.rule) && one.field.as_ref().is_some_and(|one| one.starts_with(field))
+            })
+        };
+        let schema = [Rule::MissingField, Rule::UnknownField, Rule::WrongType];
+        if (matches!(invalid, Invalid::PodSelector(_)) && is_reported(&schema))
+            || (matches!(invalid, Invalid::PlanName(_)) && is_reported(&[Rule::BadName]))
+        {
+            return;
+        }
         // A time that was refused for its type is absent here.
         let is_refused = self
             .node(field)

@@ -494,6 +494,11 @@ fn needs_shell(line: &str) -> bool {
         .any(|word| word == "~" || word.starts_with("~/"));
     let braces = line.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     let is_brace = braces.is_some_and(|(inner, _)| inner.contains(',') && !inner.contains([':', '"']));
+    // Kubernetes replaces names, not commands.
+    let mut replaced = line.split("$(").skip(1).filter_map(|rest| rest.split(')').next());
+    if replaced.any(|name| name.contains(' ')) {
+        return true;
+    }
     if BUILTINS.contains(&first) || is_assignment || has_home || is_brace {
         return true;
     }

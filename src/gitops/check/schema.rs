@@ -431,6 +431,13 @@ impl Subject<'_> {
                 return None;
             }
             let hint = self.write_instead(field, schema, node);
+            let is_arguments =
+                node.text().is_some() && matches!(field, "spec.upgrade.args" | "spec.prepare.args");
+            let hint = hint.or_else(|| {
+                is_arguments.then(|| {
+                    "make it a list with one item per argument; a script also needs a shell as its command".to_owned()
+                })
+            });
             self.report_wrong_type(field, "a list", node, key, hint);
             return None;
         };

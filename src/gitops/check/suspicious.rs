@@ -230,7 +230,8 @@ impl Subject<'_> {
             for index in 0..self.node(&list).map_or(0, |node| node.items().len()) {
                 let field = format!("{list}[{index}]");
                 let text = self.node(&field).and_then(Node::text).unwrap_or_default();
-                if let Some(bare) = text.strip_prefix("CAP_") {
+                let upper = text.to_uppercase();
+                if let Some(bare) = upper.strip_prefix("CAP_") {
                     let message = format!("{field} is {text:?}; Kubernetes names capabilities without CAP_");
                     let hint = format!("write `{}`", yaml(&bare.into()));
                     self.report(Rule::CapabilityName, &field, message, Some(hint));
