@@ -26,10 +26,11 @@ use versions::Running;
 
 use super::objects::{Object, objects};
 use super::placeholder::{in_comment, is_placeholder};
-use super::yaml::{Entry, Key, Kind, Node, Step};
+use super::yaml::{self, Entry, Key, Kind, Node, Step, Style};
 use super::{Finding, Levels, Rule, Source};
 use crate::api::Plan;
 use crate::api::names::GROUP;
+use crate::nearest::nearest;
 use crate::version::{Version, distribution_of};
 
 /// What to check.
@@ -110,7 +111,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
             } else {
                 subject.check_nearly_a_plan();
             }
-            found.append(&mut subject.found);
+            found.extend(subject.finish());
         }
         found_in.push(found);
     }
@@ -119,7 +120,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
     for (index, object, own) in plans {
         let mut subject = Subject::new(&sources[index], object, &options.levels);
         subject.check_prepare(&own, &known);
-        found_in[index].append(&mut subject.found);
+        found_in[index].extend(subject.finish());
     }
     for mut found in found_in {
         found.sort_by_key(|found| (found.place, found.rule));
@@ -167,6 +168,8 @@ struct Subject<'a> {
     object: &'a Object<'a>,
     levels: &'a Levels,
     found: Vec<Finding>,
+    /// Absent fields that a hint tells the reader to write, in place of an unknown field.
+    renamed: BTreeSet<String>,
 }
 
 impl<'a> Subject<'a> {
@@ -176,7 +179,72 @@ impl<'a> Subject<'a> {
             object,
             levels,
             found: Vec::new(),
+            renamed: BTreeSet::new(),
         }
+    }
+
+    /// The findings, without those that follow from others.
+    fn finish(mut self) -> Vec<Finding> {
+        let mut found = std::mem::take(&mut self.found);
+        // A misspelt field is not missing too.
+        found.retain(|one| one.rule == Rule::UnknownField || !self.is_renamed(one));
+        // An empty field neither.
+        let reported: BTreeSet<_> = found
+            .iter()
+            .filter(|one| one.rule != Rule::NullField)
+            .filter_map(|one| one.field.clone())
+            .collect();
+        let is_repeated = |one: &Finding| {
+            let is_empty = |field| self.node(field).is_some_and(Node::is_null);
+            if one.rule == Rule::UntaggedImage && is_empty("spec.version") {
+                return true;
+            }
+            one.rule == Rule::NullField && one.field.as_ref().is_some_and(|field| reported.contains(field))
+        };
+        found.retain(|one| !is_repeated(one));
+        let is_json = self.is_json();
+        for one in &mut found {
+            let Some(hint) = &mut one.hint else { continue };
+            let is_null = |field: &String| self.node(field).is_some_and(Node::is_null);
+            if one.field.as_ref().is_some_and(is_null)
+                && let Some(line) = hint.strip_prefix("add ")
+            {
+                *hint = format!("write {line}");
+            }
+            if is_json {
+                *hint = in_json(hint, one.rule);
+            }
+        }
+        found
+    }
+
+    /// Whether the finding is about a field that is written under another name.
+    fn is_renamed(&self, found: &Finding) -> bool {
+        let others: &[&str] = match found.rule {
+            Rule::NoVersion | Rule::UntaggedImage => &["spec.version", "spec.channel"],
+            Rule::NoConcurrency => &["spec.maxConcurrent"],
+            Rule::DrainWithoutServiceAccount => &["spec.serviceAccountName"],
+            _ => &[],
+        };
+        let is_below = |meant: &String| {
+            let rest = found.field.as_ref().and_then(|field| field.strip_prefix(meant));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        others.iter().any(|field| self.renamed.contains(*field)) || self.renamed.iter().any(is_below)
+    }
+
+    /// Whether the object is written in JSON.
+    fn is_json(&self) -> bool {
+        let node = self.object.node;
+        let text = self.source.text.get(node.span.start..).unwrap_or_default();
+        let inner = text.strip_prefix('{').unwrap_or_default();
+        node.style == Style::Flow && inner.trim_start().starts_with('"')
+    }
+
+    /// Whether the field has a value that is not an object.
+    fn is_no_object(&self, field: &str) -> bool {
+        self.node(field)
+            .is_some_and(|node| !node.is_null() && node.object().is_none())
     }
 
     /// Checks a Plan, and returns what could be read of it.
@@ -184,7 +252,13 @@ impl<'a> Subject<'a> {
         self.check_repeated_keys();
         // What the API server accepts, and what it stores
         let read = self.read_by_schema();
-        self.check_metadata(options.namespace.as_deref());
+        // Of one that is no object, the schema has said so.
+        if !self.is_no_object("metadata") {
+            self.check_metadata(options.namespace.as_deref());
+        }
+        if self.is_no_object("spec") {
+            return None;
+        }
         // The Plan, without the refused fields
         let plan: Plan = match serde_json::from_value(read) {
             Ok(plan) => plan,
@@ -199,7 +273,7 @@ impl<'a> Subject<'a> {
             }
         };
         if !self.has("spec") {
-            let line = "add `spec: {concurrency: 1, version: v1.33.4+k3s1, nodeSelector: {}, upgrade: {image: rancher/k3s-upgrade}}`";
+            let line = format!("add `spec: {}`", schema::SPEC);
             self.report(
                 Rule::NoVersion,
                 "spec",
@@ -207,7 +281,7 @@ impl<'a> Subject<'a> {
                     "spec is missing, and the controller says: {}",
                     controller::UNRESOLVABLE
                 ),
-                Some(line.to_owned()),
+                Some(line),
             );
             return Some(plan);
         }
@@ -336,20 +410,18 @@ impl<'a> Subject<'a> {
         let has_spec = |field: &str| self.node("spec").is_some_and(|spec| spec.get(field).is_some());
         let looks_like_one = has_spec("upgrade") && (has_spec("nodeSelector") || has_spec("concurrency"));
         if group == GROUP && kind != "Plan" {
-            let message = format!("kind is {kind:?}, but the only kind in {GROUP} is Plan");
-            self.report(
-                Rule::NotAPlan,
-                "kind",
-                message,
-                Some("write `kind: Plan`".to_owned()),
-            );
+            let (field, is, verb) = self.identity("kind");
+            let message = format!("{is}, but the only kind in {GROUP} is Plan");
+            let hint = format!("{verb} `kind: Plan`");
+            self.report(Rule::NotAPlan, &field, message, Some(hint));
         } else if kind == "Plan"
             && version != wanted
             && (looks_like_one || group == GROUP || is_near(&group, GROUP))
         {
-            let message = format!("apiVersion is {version:?}, but that of a Plan is {wanted:?}");
-            let hint = format!("write `apiVersion: {wanted}`");
-            self.report(Rule::NotAPlan, "apiVersion", message, Some(hint));
+            let (field, is, verb) = self.identity("apiVersion");
+            let message = format!("{is}, but that of a Plan is {wanted:?}");
+            let hint = format!("{verb} `apiVersion: {wanted}`");
+            self.report(Rule::NotAPlan, &field, message, Some(hint));
         } else if looks_like_one && (kind.is_empty() || version.is_empty()) {
             let lines = [("apiVersion", wanted.as_str(), &version), ("kind", "Plan", &kind)];
             let lines = lines.iter().filter(|(_, _, given)| given.is_empty());
@@ -364,6 +436,32 @@ impl<'a> Subject<'a> {
                 Some(format!("add {}", lines.join(" and "))),
             );
         }
+    }
+
+    /// The key to write for `apiVersion` or `kind`, what it is now, and whether to add or to replace it.
+    fn identity(&self, field: &str) -> (String, String, &'static str) {
+        const OTHERS: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
+        let object = self.object.node.object();
+        if let Some(entry) = object.and_then(|object| object.entry(field)) {
+            let is = match &entry.value.kind {
+                Kind::Text(text) => format!("{text:?}"),
+                Kind::Null => "empty".to_owned(),
+                Kind::List(_) => "a list".to_owned(),
+                Kind::Map(_) => "an object".to_owned(),
+                _ => self.written(&entry.value).to_owned(),
+            };
+            return (field.to_owned(), format!("{field} is {is}"), "write");
+        }
+        let entries = object.map_or(&[][..], |object| &object.entries);
+        let mut keys = entries.iter().map(|entry| entry.key.name.as_str());
+        let misspelt = keys.find(|key| !OTHERS.contains(key) && nearest(key, [field]).is_some());
+        misspelt.map_or_else(
+            || (field.to_owned(), format!("{field} is missing"), "add"),
+            |key| {
+                let is = format!("{field} is misspelt as {key:?}");
+                (key.to_owned(), is, "write")
+            },
+        )
     }
 
     /// A finding about a field, located at its value, or where the value should be.
@@ -467,6 +565,37 @@ fn steps(field: &str) -> Vec<Step> {
     steps
 }
 
+/// The YAML of a hint as JSON. The name of a field stays as it is.
+fn in_json(hint: &str, rule: Rule) -> String {
+    let is_value = ["write", "add"].iter().any(|verb| hint.starts_with(verb))
+        || (hint.starts_with("did you mean") && rule != Rule::UnknownField);
+    if !is_value {
+        return hint.to_owned();
+    }
+    let json = |text: &str| {
+        let stream = yaml::read(text);
+        let value = stream
+            .documents
+            .first()
+            .filter(|_| stream.errors.is_empty())?
+            .to_json();
+        let json = value.to_string();
+        let is_entry = value.is_object() && !text.starts_with('{');
+        Some(if is_entry {
+            json.trim_start_matches('{').strip_suffix('}')?.to_owned()
+        } else {
+            json
+        })
+    };
+    let parts = hint.split('`').enumerate();
+    let parts: Vec<_> = parts
+        .map(|(index, part)| {
+            if index % 2 == 1 { json(part) } else { None }.unwrap_or_else(|| part.to_owned())
+        })
+        .collect();
+    parts.join("`")
+}
+
 fn is_near(text: &str, wanted: &str) -> bool {
     text.len() <= wanted.len() + 12 && strsim::osa_distance(text, wanted) <= 3
 }
@@ -535,7 +664,7 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> ReadPlan {
         }
     };
     subject.check_as_controller(&plan);
-    let mut found = subject.found;
+    let mut found = subject.finish();
     found.sort_by_key(|found| (found.place, found.rule));
     let (refused, others): (Vec<_>, Vec<_>) = found
         .into_iter()

@@ -14,11 +14,67 @@ pub fn is_placeholder(text: &str) -> bool {
     program_syntax(text).is_some()
 }
 
+/// Whether a program replaces all of the text, which may then become a list or an object.
+pub fn is_whole_placeholder(text: &str) -> bool {
+    const BRACKETS: [(&str, &str); 14] = [
+        ("{{", "}}"),
+        ("{%", "%}"),
+        ("{#", "#}"),
+        ("${", "}"),
+        ("$(", ")"),
+        ("$[", "]"),
+        ("<", ">"),
+        ("[[", "]]"),
+        ("((", "))"),
+        ("#{", "}"),
+        ("#{", "}#"),
+        ("%{", "}"),
+        ("(@", "@)"),
+        ("ENC[", "]"),
+    ];
+    let text = text.trim();
+    let is_name = |text: &str| {
+        text.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+    };
+    // `$(a) $(b)` are two, and what is between them stays.
+    let is_one = |open: &str, close: &str, inner: &str| {
+        open.len() > 1 && !open.starts_with(['$', '#', '%']) || {
+            let mut depth = 0;
+            let (open, close) = (open.chars().last(), close.chars().next());
+            inner.chars().all(|c| {
+                depth += i32::from(Some(c) == open) - i32::from(Some(c) == close);
+                depth >= 0
+            })
+        }
+    };
+    is_placeholder(text)
+        && (BRACKETS.iter().any(|(open, close)| {
+            let inner = text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+            inner.is_some_and(|inner| is_one(open, close, inner))
+        }) || text.strip_prefix('$').is_some_and(is_name)
+            || ["@", "%", "__"].iter().any(|sign| {
+                let inner = text.strip_prefix(sign).and_then(|rest| rest.strip_suffix(sign));
+                inner.is_some_and(is_name)
+            })
+            || text.starts_with("#@")
+            || text.starts_with("std.")
+            || (["ref+", "vault:", "op://"]
+                .iter()
+                .any(|start| text.starts_with(start))
+                && !text.contains(char::is_whitespace)))
+}
+
 /// The program that replaces the text.
 pub fn program_syntax(text: &str) -> Option<&'static str> {
     let between = |open: &str, close: &str| {
         text.split_once(open)
             .is_some_and(|(_, rest)| rest.contains(close))
+    };
+    // `cat <a >b` redirects.
+    let in_angles = |text: &str| {
+        let inner = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+        inner.is_some_and(|(inner, _)| inner.trim() == inner)
     };
     let text = text.trim();
     Some(match text {
@@ -30,7 +86,7 @@ pub fn program_syntax(text: &str) -> Option<&'static str> {
         _ if has_variable(text) => "a variable, as a shell replaces it",
         _ if between("<path:", ">") => "a path of argocd-vault-plugin",
         _ if between("<%", "%>") => "an expression of an ERB template",
-        _ if between("<", ">") => "a placeholder in angle brackets",
+        _ if in_angles(text) => "a placeholder in angle brackets",
         _ if between("[[", "]]") => "a template expression in double brackets",
         _ if between("((", "))") => "a variable, as Concourse and BOSH replace it",
         _ if between("#{", "}") => "a token that a release pipeline replaces",
@@ -148,6 +204,38 @@ mod tests {
             "v1.0.0-PLACEHOLDER",
         ] {
             assert!(syntax(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_text_that_is_replaced_as_a_whole_can_become_a_list() {
+        for text in [
+            "${ARGS}",
+            "${ARGS:=${DEFAULT}}",
+            "$ARGS",
+            "$(ARGS)",
+            "{{ .Values.args | toYaml }}",
+            "{{ if .a }}b{{ end }}",
+            "<args>",
+            "@ARGS@",
+            "__ARGS__",
+            "#@ data.values.args",
+            "#{ARGS}#",
+            "ENC[AES256_GCM,data:AA==,type:str]",
+        ] {
+            assert!(is_whole_placeholder(text), "{text}");
+        }
+        for text in [
+            "run.sh $NAME",
+            "bash -c \"echo $(date)\"",
+            "set -e\necho $HOME",
+            "$(which sh) $(date)",
+            "${A} ${B}",
+            "upgrade {{ .Values.name }}",
+            "cat <in >out",
+            "upgrade",
+        ] {
+            assert!(!is_whole_placeholder(text), "{text}");
         }
     }
 

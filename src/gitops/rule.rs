@@ -68,6 +68,8 @@ rules! {
     PrepareVolume "prepare-volume" Warning "`prepare` mounts a volume that `upgrade` does not declare, which system-upgrade-controller leaves out."
     RelativeSecretPath "relative-secret-path" Warning "A relative `path` of a secret is below /run/system-upgrade/secrets in the container."
     SecretMode "secret-mode" Warning "`defaultMode` is decimal: 400 is not 0400."
+    CommandWords "command-words" Warning "A command is one item with spaces, or the script of `sh -c` ends after its first word."
+    CapabilityName "capability-name" Warning "A capability begins with `CAP_`, which the container runtime adds itself."
     NullField "null-field" Warning "A null field is the same as a missing one; `drain:` does not drain."
     PlainBool "plain-bool" Warning "`yes`, `on` and similar words are bools to some YAML readers and text to others."
     DigestField "digest-field" Warning "The annotation `upgrade.cattle.io/digest` names a field that does not exist, or that counts only in part."

@@ -154,7 +154,9 @@ fn follow(text: &str, found: &Finding) -> Option<String> {
             }
             _ if is_entry => {
                 let entry = entry?;
-                text.replace_range(entry.key.span.start..end(&source.text, &entry.value), yaml);
+                // The colon of an empty entry is behind its value.
+                let value_end = end(&source.text, &entry.value).max(entry.key.span.end + 1);
+                text.replace_range(entry.key.span.start..value_end, yaml);
             }
             _ => {
                 let value = value?;
@@ -291,6 +293,38 @@ window: {days: daily, startTime: '22:00', endTime: '04:00'} => /window/days = ["
 window: {days: 6, startTime: '22:00', endTime: '04:00'} => /window/days = ["6"]
 nodeSelector: {matchExpressions: [{key: a, operator: In, values: b}]} => /nodeSelector/matchExpressions/0/values = ["b"]
 nodeSelector: {matchExpressions: [{key: a, operator: In, values: true}]} => /nodeSelector/matchExpressions/0/values = ["true"]
+upgrade:\n  image: i\n  command: bash -c "echo $(date)" => /upgrade/command = ["bash", "-c", "echo $(date)"]
+upgrade:\n  image: i\n  command: run.sh $NAME => /upgrade/command = ["/bin/sh", "-c", "run.sh $NAME"]
+upgrade:\n  image: i\n  command: [sh, -c]\n  args: |\n    set -e\n    echo $HOME => /upgrade/args = ["set -e\necho $HOME\n"]
+upgrade:\n  image: i\n  command: sh -c\n  args: set -e; echo hi => /upgrade/args = ["set -e; echo hi"]
+upgrade:\n  image: i\n  command: sh -c\n  args: set -e; echo hi => /upgrade/command = ["sh", "-c"]
+upgrade:\n  image: i\n  command: [sh]\n  args: set -e; echo hi => /upgrade/args = ["-c", "set -e; echo hi"]
+upgrade:\n  image: i\n  command: [sh]\n  args: -c echo hi => /upgrade/args = ["-c", "echo hi"]
+upgrade:\n  image: i\n  command: FOO=bar run => /upgrade/command = ["/bin/sh", "-c", "FOO=bar run"]
+upgrade:\n  image: i\n  command: cd /x => /upgrade/command = ["/bin/sh", "-c", "cd /x"]
+upgrade:\n  image: i\n  command: ~/bin/x => /upgrade/command = ["/bin/sh", "-c", "~/bin/x"]
+upgrade:\n  image: i\n  command: echo {a,b} => /upgrade/command = ["/bin/sh", "-c", "echo {a,b}"]
+upgrade:\n  image: i\n  command: ["/bin/sh -c 'echo hi'"] => /upgrade/command = ["/bin/sh", "-c", "echo hi"]
+upgrade:\n  image: i\n  command: [echo hi] => /upgrade/command = ["echo", "hi"]
+upgrade:\n  image: i\n  command: [sh, -c, echo, hi] => /upgrade/command = ["sh", "-c", "echo hi"]
+prepare:\n  image: rancher/k3s-upgrade\n  args: "prepare, k3s-server" => /prepare/args = ["prepare", "k3s-server"]
+reboot: {requiredFiles: "/run/a,/run/b"} => /reboot/requiredFiles = ["/run/a", "/run/b"]
+nodeSelector: {matchExpressions: [{key: a, operator: In, values: [True]}]} => /nodeSelector/matchExpressions/0/values = ["true"]
+nodeSelector: {matchLabels: {a: True}} => /nodeSelector/matchLabels/a = "true"
+nodeSelector: {matchExpressions: [{key: a, value: "true"}]} => /nodeSelector/matchExpressions/0 = {"key": "a", "operator": "In", "values": ["true"]}
+nodeSelector:\n  matchExpressions:\n  - key: a\n    value: true => /nodeSelector/matchExpressions/0 = {"key": "a", "operator": "In", "values": ["true"]}
+nodeSelector: {matchExpressions: [{key: a, operator: In, value: b}]} => /nodeSelector/matchExpressions/0/values = ["b"]
+nodeSelector: a==b => /nodeSelector = {"matchLabels": {"a": "b"}}
+imagePullSecrets: "a,b" => /imagePullSecrets = [{"name": "a"}, {"name": "b"}]
+upgrade:\n  image: i\n  envs: "A=b,C=d" => /upgrade/envs = [{"name": "A", "value": "b"}, {"name": "C", "value": "d"}]
+upgrade:\n  image: i\n  envs: "A=b C=d" => /upgrade/envs = [{"name": "A", "value": "b"}, {"name": "C", "value": "d"}]
+upgrade:\n  image: i\n  envs: ["A: b"] => /upgrade/envs = [{"name": "A", "value": "b"}]
+upgrade:\n  image: i\n  volumes: ["/a/b:/x", "/a-b:/y"] => /upgrade/volumes/1/name = "a-b-1"
+upgrade:\n  image: i\n  volumes: [{name: x, hostPath: /x, mountPath: /y}] => /upgrade/volumes/0 = {"name": "x", "source": "/x", "destination": "/y"}
+upgrade:\n  image: i\n  volumes: [{name: x, hostPath: {path: /x}, destination: /y}] => /upgrade/volumes/0/source = "/x"
+secrets: [{secretName: x, path: /y}] => /secrets/0 = {"name": "x", "path": "/y"}
+secrets: [{name: x, mountPath: /y}] => /secrets/0 = {"name": "x", "path": "/y"}
+activeDeadlineSeconds: 900 => /jobActiveDeadlineSecs = 900
 # Something else for a list of objects
 nodeSelector:\n  matchExpressions:\n    key: a\n    operator: Exists => /nodeSelector/matchExpressions = [{"key": "a", "operator": "Exists"}]
 tolerations: {operator: Exists} => /tolerations = [{"operator": "Exists"}]
@@ -353,6 +387,10 @@ window: {days: [1], startTime: '22:00', endTime: '04:00'} => /window/days/0 = "1
 window: {days: [7], startTime: '22:00', endTime: '04:00'} => /window/days/0 = "su"
 window: {days: [Mo], startTime: '22:00', endTime: '04:00'} => /window/days/0 = "mo"
 window: {days: [mo], startTime: '22:00', endTime: '04:00', timeZone: UTC+2} => /window/timeZone = "Etc/GMT-2"
+window: {days: [mo], startTime: '22:00', endTime: '04:00', timeZone: GMT+2} => /window/timeZone = "Etc/GMT-2"
+window: {days: [mo], startTime: '22:00', endTime: '04:00', timeZone: GMT-5} => /window/timeZone = "Etc/GMT+5"
+window: {days: [mo], startTime: '22:00', endTime: '04:00', timeZone: etc/gmt+2} => /window/timeZone = "Etc/GMT+2"
+window: {days: [mo], start: '22:00', end: '04:00'} => /window/endTime = "04:00"
 window: {days: [mo], startTime: '22:00', endTime: '04:00', timeZone: europe/berlin} => /window/timeZone = "Europe/Berlin"
 window: {days: [mo], startTime: '22:00', endTime: '04:00', timeZone: Berlin} => /window/timeZone = "Europe/Berlin"
 # Numbers, shares and bools
@@ -375,6 +413,11 @@ upgrade: {image: i, envs: [{name: A, value: yes}]} => /upgrade/envs/0/value = "y
 nodeSelector: {matchLabels: {a: true}} => /nodeSelector/matchLabels/a = "true"
 version: [v1.33.4+k3s1] => /version = "v1.33.4+k3s1"
 channel: update.k3s.io/v1-release/channels/stable\nversion: v1 => /channel = "https://update.k3s.io/v1-release/channels/stable"
+channel: "https://update.k3s.io/v1-release/channels/stable "\nversion: v1 => /channel = "https://update.k3s.io/v1-release/channels/stable"
+versionPolicy: {range: ">1.33<1.35"} => /versionPolicy/range = ">1.33 <1.35"
+upgrade:\n  image: rancher/k3s-upgrade:v1.33.4+k3s1 => /upgrade/image = "rancher/k3s-upgrade:v1.33.4-k3s1"
+upgrade: {image: Rancher/k3s-upgrade} => /upgrade/image = "rancher/k3s-upgrade"
+upgrade: {image: docker://rancher/k3s-upgrade} => /upgrade/image = "rancher/k3s-upgrade"
 upgrade: {image: https://docker.io/rancher/k3s-upgrade} => /upgrade/image = "docker.io/rancher/k3s-upgrade"
 # Names of fields and words
 serviceAccount: a\nserviceAccountName: => /serviceAccountName = null
@@ -400,6 +443,11 @@ nodeSelector: {matchExpressions: [{key: a}]} => /nodeSelector/matchExpressions/0
 nodeSelector: {matchExpressions: [{key: a, values: [b]}]} => /nodeSelector/matchExpressions/0/operator = "In"
 serviceAccountName: ''\ncordon: true => /serviceAccountName = "system-upgrade"
 version: '' => /version = "v1.33.4+k3s1"
+version: => /version = "v1.33.4+k3s1"
+concurrency: ~ => /concurrency = 1
+upgrade:\n  image: => /upgrade/image = "rancher/k3s-upgrade"
+upgrade: => /upgrade = {"image": "rancher/k3s-upgrade"}
+nodeSelector: ~ => /nodeSelector = {}
 "#;
 
 fn mistakes() -> impl Iterator<Item = (String, &'static str, Value)> {
@@ -472,6 +520,17 @@ fn an_ambiguous_value_has_no_hint_with_yaml() {
         "window: {days: [someday], startTime: '22:00', endTime: '04:00'}",
         "window: {days: [mo], startTime: '22:00', endTime: '04:00', timeZone: PST}",
         "upgrade: {image: i, command: \"echo 'open\"}",
+        "upgrade: {image: i, command: 'run {{ .Values.name }}'}",
+        "upgrade: {image: i, args: echo | cat}",
+        "upgrade: {image: i, command: [sh], args: echo hi}",
+        "version: true",
+        "nodeSelector: '*'",
+        "nodeSelector: all",
+        "versionPolicy: {minimumAge: 72}",
+        "versionPolicy: {minimumAge: '72'}",
+        "drain: {timeout: 3600000}",
+        "window: {days: [1-5], startTime: '22:00', endTime: '04:00'}",
+        "upgrade: {image: i, envs: [A]}",
     ] {
         let text = plan(lines);
         let found = findings(&text);
@@ -517,6 +576,99 @@ fn a_field_of_the_wrong_type_has_no_findings_that_follow_from_it() {
     assert!(
         hints.clone().count() > 0 && hints.clone().all(|hint| !hint.contains("Ref")),
         "{found:?}"
+    );
+}
+
+#[test]
+fn one_mistake_has_one_finding() {
+    let spec = [
+        "version:",
+        "concurrency: ~",
+        "nodeSelector: ~",
+        "upgrade:",
+        "upgrade:\n  image:",
+        "upgrade: {Image: i}",
+        "upgrade: {images: i}",
+        "window: {days: [mo], start: '22:00', endTime: '04:00'}",
+        "nodeSelector: {matchExpressions: [{key: a, value: 'true'}]}",
+        "nodeSelector: {matchExpressions: [{key: a}]}",
+        "nodeSelector: {matchExpressions: [{key: a, operator: In, values: []}]}",
+        "upgrade: {image: i, imagePullPolicy: Always}",
+        "labels: {a: b}",
+        "drain: {podSelector: {matchExpressions: [{key: a, value: b}]}}",
+        "secrets: [{secretName: x, path: /y}]",
+        "secrets: [{name: x, mountPath: /y}]",
+        "upgrade: {image: i, volumes: [{name: x, hostPath: /x, destination: /y}]}",
+        "upgrade: {image: [i, j]}",
+        "upgrade: {image: 5}",
+        "upgrade: {image: {}}",
+        "upgrade: {image: i, envs: [{value: A}]}",
+        "version: Latest",
+        "version: true",
+        "command: bash -c 'x'",
+    ];
+    let mut wrong = Vec::new();
+    for lines in spec {
+        let found = findings(&plan(lines));
+        if found.len() != 1 {
+            wrong.push(format!("{lines}: {found:#?}"));
+        }
+    }
+    let good = plan("version: v1.33.4+k3s1");
+    let (head, _) = good.split_once("spec:").unwrap();
+    for (from, to) in [
+        ("  concurrency:", "  Concurrency:"),
+        ("  concurrency: 1", "  concurrent: \"2\""),
+        ("  version: v1.33.4+k3s1", "  verison: v1.33.4+k3s1"),
+        (
+            "  version: v1.33.4+k3s1",
+            "  channels: https://update.k3s.io/v1-release/channels/stable",
+        ),
+        ("  nodeSelector:", "  nodeselector:"),
+        (
+            "  upgrade: {image: rancher/k3s-upgrade}",
+            "upgrade: {image: rancher/k3s-upgrade}",
+        ),
+        ("{name: p,", "{Name: p,"),
+        ("{name: p,", "{name: ,"),
+        ("namespace: system-upgrade", "namespace: "),
+        ("{name: p,", "{generateName: p,"),
+        ("metadata: {name: p, namespace: system-upgrade}", "metadata: x"),
+        (&good[head.len()..], "spec:\n"),
+        (&good[head.len()..], "spec: []\n"),
+        (&good[head.len()..], "spec: x\n"),
+        ("kind: Plan", "kind: [Plan]"),
+        ("apiVersion:", "apiversion:"),
+        ("apiVersion: upgrade.cattle.io/v1\n", ""),
+        (
+            "apiVersion: upgrade.cattle.io/v1",
+            "apiVersion: [upgrade.cattle.io/v1]",
+        ),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let found = findings(&good.replacen(from, to, 1));
+        if found.len() != 1 {
+            wrong.push(format!("{to}: {found:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_hint_for_a_file_in_json_is_json() {
+    let text = r#"{"apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": {"name": "p", "namespace": "n"},
+        "spec": {"concurrency": 1, "version": "v1", "nodeSelector": {"matchLabels": {"a": "b"}},
+        "secrets": "x", "upgrade": {"image": "i", "args": "prepare x"}, "tolerations": [{"operator": "exists"}]}}"#;
+    let found = findings(text);
+    let hints: Vec<_> = found.iter().filter_map(|found| found.hint.as_deref()).collect();
+    assert_eq!(
+        hints,
+        [
+            r#"write `[{"name":"x","path":"/host/run/system-upgrade/secrets/x"}]`"#,
+            r#"write `["prepare","x"]`"#,
+            r#"did you mean `"Exists"`?"#,
+        ],
+        "{found:#?}"
     );
 }
 

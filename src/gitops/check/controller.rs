@@ -59,6 +59,19 @@ impl Subject<'_> {
             self.report_placeholder(field, node);
             return;
         }
+        // What the schema has refused within it, it has named more exactly.
+        let is_reported = |rules: &[Rule]| {
+            let mut found = self.found.iter();
+            found.any(|one| {
+                rules.contains(&one.rule) && one.field.as_ref().is_some_and(|one| one.starts_with(field))
+            })
+        };
+        let schema = [Rule::MissingField, Rule::UnknownField, Rule::WrongType];
+        if (matches!(invalid, Invalid::PodSelector(_)) && is_reported(&schema))
+            || (matches!(invalid, Invalid::PlanName(_)) && is_reported(&[Rule::BadName]))
+        {
+            return;
+        }
         // A time that was refused for its type is absent here.
         let is_refused = self
             .node(field)
@@ -67,7 +80,12 @@ impl Subject<'_> {
             return;
         }
         let hint = self.invalid_hint(field, invalid);
-        self.report(Rule::InvalidPlan, field, invalid.to_string(), hint);
+        // Of an absent time the controller shows nothing.
+        let message = match invalid {
+            Invalid::Window(WindowError::Time(_)) if !self.has(field) => format!("{field} is missing"),
+            _ => invalid.to_string(),
+        };
+        self.report(Rule::InvalidPlan, field, message, hint);
     }
 
     fn invalid_hint(&self, field: &str, invalid: &Invalid) -> Option<String> {
@@ -96,7 +114,7 @@ impl Subject<'_> {
             Invalid::PlanName(_) => "choose a shorter name".to_owned(),
             Invalid::NodeLimit { .. } => match instead::node_limit(text) {
                 Some(limit) => write(&limit),
-                None => "write a number from 1 on, or a share such as `25%`".to_owned(),
+                None => instead::ANY_LIMIT.to_owned(),
             },
             Invalid::Version(version) => {
                 let version = version.trim().trim_start_matches('=');
@@ -119,6 +137,11 @@ impl Subject<'_> {
                 "write a duration such as `30s` or `15m`".to_owned()
             }
             Invalid::MinReady { field, .. } => format!("shorten spec.settle.minReady, or lengthen {field}"),
+            _ if field == "spec.versionPolicy.range" => write(&yaml(&range(text)?.into())),
+            // 72 may be hours or days.
+            _ if field == "spec.versionPolicy.minimumAge" && text.trim().parse::<f64>().is_ok() => {
+                "write a duration such as `72h`".to_owned()
+            }
             _ if Unit::of(field) == Unit::Duration => match instead::duration(text) {
                 Some(duration) => write(&duration),
                 None => "write a duration such as `30s` or `15m`".to_owned(),
@@ -177,18 +200,33 @@ impl Subject<'_> {
         }
         if !given(&spec.version) && !given(&spec.channel) {
             let verb = if self.has("spec.version") { "write" } else { "add" };
-            let hint = format!("{verb} `version: v1.33.4+k3s1`, or a channel that gives one");
-            self.report(
-                Rule::NoVersion,
-                "spec.version",
-                UNRESOLVABLE.to_owned(),
-                Some(hint),
-            );
+            let is_channel = self.has("spec.channel") && !self.has("spec.version");
+            let (field, hint) = if is_channel {
+                let url = "https://update.k3s.io/v1-release/channels/stable";
+                (
+                    "spec.channel",
+                    format!("write a URL such as `{url}`, or add a version"),
+                )
+            } else {
+                let hint = format!("{verb} `version: v1.33.4+k3s1`, or a channel that gives one");
+                ("spec.version", hint)
+            };
+            self.report(Rule::NoVersion, field, UNRESOLVABLE.to_owned(), Some(hint));
         }
         let channel = spec.channel.as_deref().filter(|url| !url.is_empty());
         if let Some(url) = channel {
             if let Some(node) = self.node("spec.channel").filter(|_| is_placeholder(url)) {
                 self.report_placeholder("spec.channel", node);
+            } else if url.trim() != url {
+                let message = format!(
+                    "spec.channel is {url:?}; the space belongs to the URL, which the server does not know"
+                );
+                self.report(
+                    Rule::BadChannel,
+                    "spec.channel",
+                    message,
+                    Some(format!("write `{}`", url.trim())),
+                );
             } else if let Err(error) = channel::check_url(url) {
                 let with_scheme = format!("https://{}", url.trim());
                 let is_host = url
@@ -236,13 +274,20 @@ impl Subject<'_> {
         for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
             let values = format!("spec.nodeSelector.matchExpressions[{index}].values");
             let is_refused = expression.values.is_none() && self.has(&values);
-            if expression.key.is_empty() || is_refused {
+            let operator = format!("spec.nodeSelector.matchExpressions[{index}].operator");
+            let is_missing = expression.operator.is_empty() && !self.has(&operator);
+            if expression.key.is_empty() || is_missing || is_refused {
                 reported = true; // it is missing or has the wrong type, which the schema has said
             } else if let Some(error) = selector_error(json!({ "matchExpressions": [expression] })) {
                 reported = true;
                 let field = format!("spec.nodeSelector.matchExpressions[{index}]");
                 let (place, hint) = expression_hint(&field, expression);
-                self.report(Rule::BadSelector, &place, format!("{field}: {error}"), hint);
+                let message = if place.ends_with(".values") {
+                    format!("{place} {}", of_values(expression))
+                } else {
+                    format!("{field}: {error}")
+                };
+                self.report(Rule::BadSelector, &place, message, hint);
             }
         }
         if let Err(error) = Selector::new(Some(selector))
@@ -282,6 +327,27 @@ fn fix(copy: &mut Value, field: &str) -> bool {
         return remove(copy, "spec.reboot.command");
     }
     remove(copy, field)
+}
+
+fn of_values(expression: &LabelSelectorRequirement) -> String {
+    let operator = &expression.operator;
+    match expression.values.as_deref() {
+        Some([_, ..]) => format!("has a value, and the operator {operator} takes none"),
+        Some([]) => format!("is empty, and the operator {operator} needs at least one value"),
+        None => format!("is missing, and the operator {operator} needs at least one value"),
+    }
+}
+
+/// A range with its conditions apart: `>1.33 <1.35` of `>1.33<1.35`.
+fn range(text: &str) -> Option<String> {
+    let mut apart = String::new();
+    for c in text.chars() {
+        if matches!(c, '<' | '>') && !apart.ends_with([' ', ',', '|']) && !apart.is_empty() {
+            apart.push(' ');
+        }
+        apart.push(c);
+    }
+    apart.parse::<Range>().is_ok().then_some(apart)
 }
 
 /// The field of a requirement that is wrong, and what was meant.
@@ -338,7 +404,8 @@ fn zone_hint(zone: &str) -> String {
         let zone = zone.trim().replace(' ', "_");
         name.eq_ignore_ascii_case(&zone) || city.eq_ignore_ascii_case(&zone)
     };
-    let near = names.iter().find(same).cloned().or_else(|| offset_zone(zone));
+    // `GMT+2` is not `Etc/GMT+2`, which is west of Greenwich.
+    let near = offset_zone(zone).or_else(|| names.iter().find(same).cloned());
     // Three letters are near to many zones.
     let near = near.or_else(|| {
         let near = nearest(zone, names.iter().map(String::as_str));
@@ -353,7 +420,7 @@ fn zone_hint(zone: &str) -> String {
 
 /// The zone of a fixed offset, such as `UTC+2`. Its name has the other sign, as in POSIX.
 fn offset_zone(zone: &str) -> Option<String> {
-    let upper = zone.trim().to_uppercase();
+    let upper = zone.replace(' ', "").to_uppercase();
     let offset = upper.trim_start_matches("UTC").trim_start_matches("GMT");
     let (sign, hours) = match (offset.strip_prefix('+'), offset.strip_prefix('-')) {
         (Some(hours), _) => ('-', hours),

@@ -9,6 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::api::selector::{label_key_problems, label_value_problems};
 use crate::api::window::DAYS;
 use crate::gitops::yaml::{Kind, Node, is_text_to_all, number};
 use crate::go::GoDuration;
@@ -49,16 +50,32 @@ impl Unit {
     }
 }
 
+/// What to say of a limit of nodes whose meaning is unclear.
+pub(super) const ANY_LIMIT: &str = "write a number from 1 on, or a share such as `25%`";
+/// A longer number of seconds is probably one of milliseconds.
+const MAX_SECONDS: f64 = 100_000.0;
+
+/// What runs the text that stands for a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Runs {
+    /// The text is a whole command line.
+    Line,
+    /// A shell with a flag such as `-c`: the text is its script.
+    Script,
+    /// A shell without arguments.
+    Shell,
+    /// A program that may not be a shell.
+    Arguments,
+}
+
 /// The value that the author of `node` meant, as YAML, or the whole entry (`maxConcurrent: 10%`) if another field
-/// accepts it.
-///
-/// `written` is the source text of a scalar. `is_script` says that the list is a shell script, and so becomes one item.
+/// accepts it. `written` is the source text of a scalar.
 pub(super) fn instead(
     field: &str,
     schema: &JSONSchemaProps,
     node: &Node,
     written: &str,
-    is_script: bool,
+    runs: Runs,
 ) -> Option<String> {
     // A list with one item where a single value is expected.
     if let Kind::List(items) = &node.kind
@@ -72,7 +89,7 @@ pub(super) fn instead(
         Some("string") => text(field, schema, node, written),
         Some("boolean") => truth(node).map(|truth| truth.to_string()),
         Some("integer") => whole_number(field, node),
-        Some("array") => list(field, schema, node, written, is_script).map(|list| yaml(&list)),
+        Some("array") => list(field, schema, node, written, runs).map(|list| yaml(&list)),
         Some("object") => object(field, schema, node, written).map(|object| yaml(&object)),
         // Of the fields of type int-or-string, only the node limits have a minimum; the other one is a duration.
         _ if schema.minimum.is_some() => share(node),
@@ -89,6 +106,7 @@ pub(super) fn duration(text: &str) -> Option<String> {
     // Not `5m`, which an `s` behind it makes five milliseconds.
     if text.starts_with(|c: char| c.is_ascii_digit())
         && text.chars().all(is_number)
+        && text.parse::<f64>().is_ok_and(|seconds| seconds <= MAX_SECONDS)
         && in_seconds.parse::<GoDuration>().is_ok()
     {
         return Some(in_seconds);
@@ -200,14 +218,32 @@ fn text(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> Op
             words.contains(&text).then(|| yaml(&text.into()))
         }
         _ if field == "spec.window.timeZone" || field == "spec.channel" => None,
+        _ if matches!(field, "spec.upgrade.image" | "spec.prepare.image") => None,
+        _ if field == "spec.version" && matches!(node.kind, Kind::Bool(_)) => None,
+        _ if field.contains("abels.") || field.contains(".values[") => {
+            Some(quoted(label_text(node, written)))
+        }
         _ if field.starts_with("spec.reboot.requiredFiles") => None,
         _ => Some(quoted(written.to_owned())),
+    }
+}
+
+/// The value of a label: the label of a node is `true`, however a selector spells the bool.
+pub(super) fn label_text(node: &Node, written: &str) -> String {
+    match &node.kind {
+        Kind::Text(text) => text.clone(),
+        Kind::Bool(value) if written.eq_ignore_ascii_case(&value.to_string()) => value.to_string(),
+        _ => written.to_owned(),
     }
 }
 
 /// False for a zero duration in a field that needs a positive one.
 fn takes_duration(field: &str, duration: &str) -> bool {
     let needs_time = matches!(field, "spec.reboot.timeout" | "spec.settle.timeout");
+    // 72 may be hours or days.
+    if field == "spec.versionPolicy.minimumAge" {
+        return false;
+    }
     let duration = duration.parse::<GoDuration>().unwrap_or_default();
     let least = i64::from(needs_time);
     duration.as_nanos() >= least
@@ -258,17 +294,18 @@ fn whole_number(field: &str, node: &Node) -> Option<String> {
     }
 }
 
-fn list(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str, is_script: bool) -> Option<Value> {
+fn list(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str, runs: Runs) -> Option<Value> {
     let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items else {
         return None;
     };
     if item.type_.as_deref() == Some("string") {
         let text = match &node.kind {
-            Kind::Text(text) => text.as_str(),
-            Kind::Number(_) | Kind::Bool(_) => written,
+            Kind::Text(text) => text.clone(),
+            Kind::Bool(_) if field.ends_with(".values") => label_text(node, written),
+            Kind::Number(_) | Kind::Bool(_) => written.to_owned(),
             _ => return None,
         };
-        return strings(field, item, text, is_script).map(Value::from);
+        return strings(field, item, &text, runs).map(Value::from);
     }
     match &node.kind {
         // One item without its list.
@@ -290,9 +327,17 @@ fn list(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str, is_sc
                 .filter(|all| !all.is_empty())
                 .map(Value::from)
         }
-        Kind::Text(_) => {
-            let one = object(&format!("{field}[0]"), item, node, written)?;
-            Some(json!([one]))
+        Kind::Text(text) => {
+            let last = format!("{}[", field.rsplit('.').next().unwrap_or_default());
+            if let Some((name, value)) = text.split_once(": ").filter(|_| last == "envs[") {
+                return variable(name, value).map(|one| json!([one]));
+            }
+            let words = text.split([',', ' ', '\n', '\t']).filter(|word| !word.is_empty());
+            let items = words.map(|word| item_of_text(&last, item, word));
+            items
+                .collect::<Option<Vec<_>>>()
+                .filter(|all| !all.is_empty() && are_distinct(all))
+                .map(Value::from)
         }
         _ => None,
     }
@@ -307,14 +352,29 @@ fn pair(item: &JSONSchemaProps, key: &str, value: &str) -> Option<Value> {
         .then(|| json!({ "key": key, "operator": "In", "values": [value] }))
 }
 
-fn strings(field: &str, item: &JSONSchemaProps, text: &str, is_script: bool) -> Option<Vec<String>> {
+/// Whether no two items have one name.
+fn are_distinct(items: &[Value]) -> bool {
+    let mut names = std::collections::BTreeSet::new();
+    items
+        .iter()
+        .all(|item| item["name"].as_str().is_none_or(|name| names.insert(name)))
+}
+
+fn strings(field: &str, item: &JSONSchemaProps, text: &str, runs: Runs) -> Option<Vec<String>> {
     if item.enum_.is_some() {
         return days(item, text);
     }
     match field.rsplit('.').next().unwrap_or_default() {
-        "command" | "args" if is_script => Some(vec![text.to_owned()]),
-        "command" | "args" => words(text),
-        "requiredFiles" => Some(vec![text.to_owned()]).filter(|_| text.starts_with('/')),
+        "command" | "args" if runs == Runs::Script => Some(vec![text.to_owned()]),
+        // A list in quotes.
+        "command" | "args" if text.trim_start().starts_with('[') => serde_json::from_str(text).ok(),
+        "args" => arguments(text, runs),
+        "command" => words(text),
+        "requiredFiles" => {
+            let files = text.split([',', ' ', '\n']).filter(|word| !word.is_empty());
+            let files: Vec<_> = files.map(str::to_owned).collect();
+            Some(files).filter(|files| !files.is_empty() && files.iter().all(|file| file.starts_with('/')))
+        }
         _ => Some(
             text.split([',', ' '])
                 .filter(|word| !word.is_empty())
@@ -325,7 +385,7 @@ fn strings(field: &str, item: &JSONSchemaProps, text: &str, is_script: bool) -> 
 }
 
 /// Days from text: `mo,tu`, `Mon-Fri`, `weekdays`, `daily`.
-fn days(item: &JSONSchemaProps, text: &str) -> Option<Vec<String>> {
+pub(super) fn days(item: &JSONSchemaProps, text: &str) -> Option<Vec<String>> {
     let words = allowed(item);
     let of = |days: std::ops::RangeInclusive<usize>| -> Vec<String> {
         days.map(|day| DAYS[day % DAYS.len()][1].to_owned()).collect()
@@ -347,11 +407,42 @@ fn days(item: &JSONSchemaProps, text: &str) -> Option<Vec<String>> {
     days.collect::<Option<Vec<_>>>().filter(|days| !days.is_empty())
 }
 
+/// The list of arguments in a text.
+fn arguments(text: &str, runs: Runs) -> Option<Vec<String>> {
+    if runs == Runs::Shell {
+        return if text.starts_with('-') {
+            let mut words = words(&format!("sh {text}"))?;
+            (words.remove(0) == "sh").then_some(words)
+        } else if needs_shell(text) {
+            Some(["-c", text.trim_end()].map(str::to_owned).to_vec())
+        } else {
+            // `sh echo hi` looks for a file `echo`.
+            shlex::split(text).filter(|words| words.first().is_some_and(|word| word.contains('/')))
+        };
+    }
+    // Nothing says that a shell reads them.
+    if needs_shell(text) {
+        return None;
+    }
+    let mut words = shlex::split(text).filter(|words| !words.is_empty())?;
+    // `a, b` is a list without brackets; `a,b` may be one value.
+    if let Some((_, others)) = words.split_last_mut()
+        && !others.is_empty()
+        && others.iter().all(|word| word.ends_with(','))
+    {
+        for word in others {
+            word.pop();
+        }
+    }
+    let may_be_list = words.len() == 1 && words[0].contains(',') && !words[0].contains('=');
+    (!may_be_list).then_some(words)
+}
+
 /// Splits a command line as a shell would: a Plan's command is not read by a shell.
-fn words(line: &str) -> Option<Vec<String>> {
+pub(super) fn words(line: &str) -> Option<Vec<String>> {
     let words = shlex::split(line)?;
     let first = words.first()?;
-    let is_shell = matches!(first.rsplit('/').next(), Some("sh" | "bash" | "ash" | "dash"));
+    let is_shell = is_shell(first);
     let script = words.iter().position(|word| is_script_flag(word));
     let is_quoted = line.contains(['"', '\'', '\\']);
     match script {
@@ -359,7 +450,8 @@ fn words(line: &str) -> Option<Vec<String>> {
         Some(at) if is_shell && !is_quoted => {
             let mut words = words[..=at].to_vec();
             let (_, script) = line.split_once(&words[at])?;
-            words.push(script.trim().to_owned());
+            // The script may be in the arguments.
+            words.extend(Some(script.trim().to_owned()).filter(|script| !script.is_empty()));
             Some(words)
         }
         _ => {
@@ -382,8 +474,34 @@ pub(super) fn is_script_flag(word: &str) -> bool {
     word.starts_with('-') && !word.starts_with("--") && word.ends_with('c')
 }
 
+pub(super) fn is_shell(program: &str) -> bool {
+    matches!(
+        program.rsplit('/').next(),
+        Some("sh" | "bash" | "ash" | "dash" | "zsh")
+    )
+}
+
 /// Whether the line uses shell syntax. `$(NAME)` is expanded by Kubernetes.
 fn needs_shell(line: &str) -> bool {
+    const BUILTINS: [&str; 16] = [
+        "cd", "export", "set", "unset", "source", ".", "eval", "exec", "trap", "ulimit", "umask", "alias",
+        "if", "for", "while", "until",
+    ];
+    let first = line.split_whitespace().next().unwrap_or_default();
+    let is_assignment = first.split_once('=').is_some_and(|(name, _)| is_variable(name));
+    let has_home = line
+        .split_whitespace()
+        .any(|word| word == "~" || word.starts_with("~/"));
+    let braces = line.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    let is_brace = braces.is_some_and(|(inner, _)| inner.contains(',') && !inner.contains([':', '"']));
+    // Kubernetes replaces names, not commands.
+    let mut replaced = line.split("$(").skip(1).filter_map(|rest| rest.split(')').next());
+    if replaced.any(|name| name.contains(' ')) {
+        return true;
+    }
+    if BUILTINS.contains(&first) || is_assignment || has_home || is_brace {
+        return true;
+    }
     let without = line.replace("$(", "");
     let is_own = line.contains("$(") && !without.contains(['|', '&', ';', '<', '>', '$', '`', '*', '\n']);
     !is_own && line.contains(['|', '&', ';', '<', '>', '$', '`', '*', '\n'])
@@ -435,6 +553,11 @@ fn object(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> 
                 .collect::<Option<Vec<_>>>()?,
         );
     }
+    item_of_text(last, schema, text)
+}
+
+/// An object from text; `last` is the last part of its field.
+fn item_of_text(last: &str, schema: &JSONSchemaProps, text: &str) -> Option<Value> {
     let has = |name: &str| has(schema, name);
     if last.starts_with("tolerations[") {
         return toleration(text);
@@ -443,17 +566,32 @@ fn object(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> 
         return None;
     }
     if has("value") && has("name") {
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        return Some(json!({ "name": name, "value": value }));
+        let pair = text.split_once('=').filter(|(name, _)| is_variable(name));
+        let (name, value) = pair.or_else(|| text.split_once(": "))?;
+        return variable(name, value);
     }
     if has("source") && has("destination") {
         return volume(text);
+    }
+    if has("name") && text.contains([',', ' ', ':', '=']) {
+        return None;
     }
     if has("name") && has("path") {
         return Some(json!({ "name": text, "path": format!("/host/run/system-upgrade/secrets/{text}") }));
     }
     (has("name") && schema.properties.as_ref().is_some_and(|all| all.len() == 1))
         .then(|| json!({ "name": text }))
+}
+
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+}
+
+fn variable(name: &str, value: &str) -> Option<Value> {
+    is_variable(name).then(|| json!({ "name": name, "value": value.trim() }))
 }
 
 /// The value that enables a field for which the author wrote `true`.
@@ -480,10 +618,24 @@ fn selector(text: &str) -> Option<Value> {
     if text.contains([' ', '!', '(']) {
         return None;
     }
-    let pairs: Option<Vec<_>> = text.split(',').map(|pair| pair.split_once('=')).collect();
+    let pairs: Option<Vec<_>> = text
+        .split(',')
+        .map(|pair| pair.split_once("==").or_else(|| pair.split_once('=')))
+        .collect();
+    let is_label = |(key, value): &(&str, &str)| {
+        label_key_problems(key).is_empty() && label_value_problems(value).is_empty()
+    };
     match pairs {
-        Some(pairs) => labels(pairs).map(|labels| json!({ "matchLabels": labels })),
-        None if text.contains(['=', ',']) => None,
+        Some(pairs) => labels(
+            pairs
+                .into_iter()
+                .map(|pair| is_label(&pair).then_some(pair))
+                .collect::<Option<_>>()?,
+        )
+        .map(|labels| json!({ "matchLabels": labels })),
+        None if text.contains(['=', ',']) || !label_key_problems(text).is_empty() => None,
+        // Whether every node is meant is unclear.
+        None if ["all", "any", "every", "everything", "none"].contains(&text) => None,
         None => Some(json!({ "matchExpressions": [{ "key": text, "operator": "Exists" }] })),
     }
 }
@@ -519,8 +671,14 @@ fn toleration(text: &str) -> Option<Value> {
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
+/// Maximum length of a volume's name, with room for the number of a second one.
+const MAX_VOLUME_NAME: usize = 60;
+
 /// A volume from `/source:/destination`, as in container runtimes.
-fn volume(text: &str) -> Option<Value> {
+pub(super) fn volume(text: &str) -> Option<Value> {
+    if text.contains([',', ' ']) {
+        return None;
+    }
     let mut parts = text.split(':');
     let source = parts.next().filter(|path| path.starts_with('/'))?;
     let destination = parts.next().unwrap_or(source);
@@ -534,6 +692,10 @@ fn volume(text: &str) -> Option<Value> {
             }
         })
         .collect();
+    // The end of a path says more than its beginning.
+    let name = name
+        .get(name.len().saturating_sub(MAX_VOLUME_NAME)..)
+        .unwrap_or(&name);
     let name = name.trim_matches('-');
     let name = if name.is_empty() { "root" } else { name };
     destination
@@ -541,7 +703,7 @@ fn volume(text: &str) -> Option<Value> {
         .then(|| json!({ "name": name, "source": source, "destination": destination }))
 }
 
-fn has(schema: &JSONSchemaProps, name: &str) -> bool {
+pub(super) fn has(schema: &JSONSchemaProps, name: &str) -> bool {
     schema
         .properties
         .as_ref()
@@ -566,6 +728,10 @@ fn fits(schema: &JSONSchemaProps, value: &Value) -> bool {
 /// The enum value that the text is a misspelling of.
 pub(super) fn word<'s>(schema: &'s JSONSchemaProps, text: &str) -> Option<&'s str> {
     let words = allowed(schema);
+    // The nearest day to `1-5` is not what is meant.
+    if text.contains('-') && words.contains(&"sunday") {
+        return None;
+    }
     if text == "7" && words.contains(&"sunday") {
         return Some("su");
     }

@@ -8,6 +8,7 @@ use crate::api::selector::{label_key_problems, label_value_problems};
 use crate::api::{ContainerSpec, Plan, PlanSpec, SecretSpec};
 use crate::gitops::Rule;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::yaml::Node;
 use crate::job::{self, JobError, JobSettings, PlanInput, Remark, inputs};
 
 /// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS` in the manifests of refit and of system-upgrade-controller.
@@ -95,15 +96,8 @@ impl Subject<'_> {
             JobError::Image { container, image, .. } => {
                 let field = format!("spec.{container}.image");
                 // A missing image and a placeholder are reported elsewhere.
-                if !is_placeholder(image) && self.node(&field).is_some_and(|node| !node.is_null()) {
-                    let bare = image.trim();
-                    let bare = bare
-                        .strip_prefix("https://")
-                        .or(bare.strip_prefix("http://"))
-                        .unwrap_or(bare);
-                    let is_image = bare != image && Reference::read(bare).is_some();
-                    let hint = is_image.then(|| format!("write `{}`", yaml(&bare.into())));
-                    self.report(Rule::BadImage, &field, error.to_string(), hint);
+                if !is_placeholder(image) && self.node(&field).and_then(Node::text).is_some() {
+                    self.report(Rule::BadImage, &field, error.to_string(), image_hint(image));
                 }
                 return;
             }
@@ -112,8 +106,14 @@ impl Subject<'_> {
             JobError::VolumeName(name) | JobError::VolumeConflict(name) => {
                 volume(&|volume, _| volume == name)
             }
+            JobError::VolumePath { path, .. } if path.is_empty() && self.has_missing_field() => return,
             JobError::VolumePath { name, .. } => volume(&|volume, _| volume == name),
-            JobError::MountConflict { path, .. } => volume(&|_, destination| destination == path),
+            JobError::MountConflict { path, .. } => {
+                let secrets = spec.secrets.as_deref().unwrap_or_default();
+                let secret = secrets.iter().rposition(|secret| secret.path == *path);
+                volume(&|_, destination| destination == path)
+                    .or_else(|| secret.map(|index| format!("spec.secrets[{index}].path")))
+            }
             // Not about the Plan, or already reported by the controller's validation.
             JobError::PlanName(_)
             | JobError::ControllerName(_)
@@ -188,6 +188,19 @@ impl Subject<'_> {
     }
 
     fn check_container(&mut self, container: &str, of: &ContainerSpec) {
+        // The API server accepts `Rancher/x`, and the container runtime takes `Rancher` for a registry.
+        let registry = of.image.split_once('/').map_or("", |(registry, _)| registry);
+        if registry.contains(|c: char| c.is_ascii_uppercase())
+            && !registry.contains(['.', ':'])
+            && !is_placeholder(&of.image)
+            && Reference::read(&of.image).is_some()
+        {
+            let field = format!("spec.{container}.image");
+            let message = format!("{field} is {:?}; the name of an image is in lower case", of.image);
+            let lower = registry.to_lowercase();
+            let hint = format!("write `{}`", yaml(&of.image.replacen(registry, &lower, 1).into()));
+            self.report(Rule::BadImage, &field, message, Some(hint));
+        }
         for (index, variable) in of.envs.iter().flatten().enumerate() {
             let field = format!("spec.{container}.envs[{index}]");
             let name = &variable.name;
@@ -195,6 +208,10 @@ impl Subject<'_> {
                 let from = serde_json::to_value(from).unwrap_or_default();
                 from.as_object().map_or(0, serde_json::Map::len)
             });
+            if name.is_empty() && !self.has(&format!("{field}.name")) {
+                continue; // the schema has said so
+            }
+            self.check_field_path(&field);
             let problem = if name.is_empty() {
                 "its name is missing".to_owned()
             } else if name.contains('=') || !name.chars().all(|c| matches!(c, ' '..='~')) {
@@ -222,6 +239,36 @@ impl Subject<'_> {
             let message = format!("{field} is privileged, and cannot have allowPrivilegeEscalation: false");
             self.report(Rule::BadJob, &field, message, None);
         }
+    }
+
+    /// The API server refuses a `fieldRef` to any other field of the pod.
+    fn check_field_path(&mut self, variable: &str) {
+        const PATHS: [&str; 9] = [
+            "metadata.name",
+            "metadata.namespace",
+            "metadata.uid",
+            "spec.nodeName",
+            "spec.serviceAccountName",
+            "status.hostIP",
+            "status.hostIPs",
+            "status.podIP",
+            "status.podIPs",
+        ];
+        let field = format!("{variable}.valueFrom.fieldRef.fieldPath");
+        let Some(path) = self.node(&field).and_then(Node::text) else {
+            return;
+        };
+        let is_map = ["metadata.labels['", "metadata.annotations['"]
+            .iter()
+            .any(|start| path.starts_with(start) && path.ends_with("']"));
+        if is_map || is_placeholder(path) || PATHS.contains(&path) {
+            return;
+        }
+        let message = format!(
+            "{field} is {path:?}; it must be a field of the pod such as spec.nodeName or status.hostIP"
+        );
+        let hint = did_you_mean(path, &PATHS);
+        self.report(Rule::BadJob, &field, message, hint);
     }
 
     fn check_secrets(&mut self, spec: &PlanSpec) {
@@ -288,6 +335,29 @@ impl Subject<'_> {
             self.report_at(Rule::BadLabel, offset, Some(FIELD), message, hint);
         }
     }
+}
+
+/// The image that was meant, if the text is one in another form.
+fn image_hint(image: &str) -> Option<String> {
+    let bare = image.trim();
+    let bare = ["https://", "http://", "docker://", "oci://"]
+        .iter()
+        .find_map(|scheme| bare.strip_prefix(scheme))
+        .unwrap_or(bare);
+    if bare.is_empty() {
+        return Some("write an image such as `rancher/k3s-upgrade`".to_owned());
+    }
+    // A tag has no `+`: images of K3s and RKE2 write `-` for it.
+    let bare = bare.replace('+', "-");
+    let (name, tag) = bare.split_at(bare.rfind(':').unwrap_or(bare.len()));
+    let is_port = tag.contains('/');
+    let bare = if is_port {
+        bare.clone()
+    } else {
+        name.to_lowercase() + tag
+    };
+    let is_image = bare != image && Reference::read(&bare).is_some();
+    is_image.then(|| format!("write `{}`", yaml(&bare.into())))
 }
 
 fn did_you_mean(text: &str, words: &[&str]) -> Option<String> {

@@ -23,13 +23,18 @@ const SERVER_FIELDS: [&str; 6] = [
 
 impl Subject<'_> {
     pub(super) fn check_metadata(&mut self, namespace: Option<&str>) {
-        if !self.has("metadata.name") && !self.has("metadata.generateName") {
+        if !self.has("metadata.name") {
             let hint =
                 "add `name: my-plan`; the label that marks a finished node contains the name".to_owned();
+            let message = if self.has("metadata.generateName") {
+                "metadata.name is missing, and `kubectl apply` refuses generateName"
+            } else {
+                "metadata.name is missing"
+            };
             self.report(
                 Rule::MissingField,
                 "metadata.name",
-                "metadata.name is missing".to_owned(),
+                message.to_owned(),
                 Some(hint),
             );
         }

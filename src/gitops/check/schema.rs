@@ -14,12 +14,16 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 use super::Subject;
-use super::instead::{self, Unit, instead, is_script_flag, yaml};
+use super::instead::{self, Runs, Unit, has, instead, label_text, yaml};
 use crate::api::crd;
 use crate::gitops::Rule;
-use crate::gitops::placeholder::{in_comment, is_placeholder, syntax};
+use crate::gitops::placeholder::{in_comment, is_placeholder, is_whole_placeholder, syntax};
 use crate::gitops::yaml::{Entry, Kind, Node, Object, is_plain_bool};
 use crate::nearest::nearest;
+
+/// A spec to paste. It selects no node until someone labels one.
+pub(super) const SPEC: &str = "{concurrency: 1, version: v1.33.4+k3s1, nodeSelector: {matchLabels: {k3s-upgrade: enabled}}, \
+                               upgrade: {image: rancher/k3s-upgrade}}";
 
 /// The schema of a Plan, with that of its metadata, which a CRD omits.
 static PLAN: LazyLock<JSONSchemaProps> = LazyLock::new(|| {
@@ -99,7 +103,7 @@ impl Subject<'_> {
         key: usize,
     ) -> Option<Value> {
         let Some(object) = node.object() else {
-            if node.text().is_some_and(is_placeholder) {
+            if node.text().is_some_and(is_whole_placeholder) {
                 self.report_placeholder(field, node);
                 return None;
             }
@@ -112,7 +116,8 @@ impl Subject<'_> {
             return None;
         };
         let mut read = Map::new();
-        let labels = self.labels_of_a_pod(field, schema, object, key);
+        let mut labels = self.labels_of_a_pod(field, schema, object, key);
+        labels.extend(self.value_of_a_requirement(field, object, key));
         for entry in &object.entries {
             let path = below(field, &entry.key.name);
             let Some(schema) = schema_of(schema, &entry.key.name) else {
@@ -155,12 +160,12 @@ impl Subject<'_> {
 
     fn report_missing(&mut self, field: &str, schema: &JSONSchemaProps, object: &Object, key: usize) {
         for name in schema.required.iter().flatten() {
-            let is_there = object.entry(name).is_some_and(|entry| self.is_given(entry));
-            if !is_there {
+            let entry = object.entry(name);
+            if !entry.is_some_and(|entry| self.is_given(entry)) {
                 let path = below(field, name);
                 self.report_at(
                     Rule::MissingField,
-                    key,
+                    entry.map_or(key, |entry| entry.key.span.start),
                     Some(&path),
                     format!("{path} is missing"),
                     self.line_for(&path, object)
@@ -205,18 +210,22 @@ impl Subject<'_> {
             format!("rancher/{program}-upgrade")
         };
         let value = match last {
-            "spec" => "{concurrency: 1, version: v1.33.4+k3s1, nodeSelector: {}, upgrade: {image: rancher/k3s-upgrade}}".to_owned(),
+            "spec" => SPEC.to_owned(),
             "upgrade" => format!("{{image: {}}}", image()),
             "image" => image(),
-            "source" => yaml(&text("destination")?.into()),
-            "destination" => yaml(&text("source")?.into()),
-            "path" if field.starts_with("spec.secrets") => {
+            "source" if text("destination").is_some() => yaml(&text("destination")?.into()),
+            "destination" if text("source").is_some() => yaml(&text("source")?.into()),
+            "path" if field.starts_with("spec.secrets") && text("name").is_some() => {
                 yaml(&format!("/host/run/system-upgrade/secrets/{}", text("name")?).into())
             }
             "name" if text("path").is_some() || text("source").is_some() => {
                 let path = text("path").or(text("source"))?.trim_end_matches('/');
                 let name = path.rsplit('/').next()?.to_lowercase().replace(['.', '_'], "-");
-                yaml(&Some(name.trim_matches('-')).filter(|name| !name.is_empty())?.into())
+                yaml(
+                    &Some(name.trim_matches('-'))
+                        .filter(|name| !name.is_empty())?
+                        .into(),
+                )
             }
             "operator" if object.entry("values").is_some() => "In".to_owned(),
             "operator" => "Exists".to_owned(),
@@ -225,21 +234,86 @@ impl Subject<'_> {
             }
             "fieldPath" => "spec.nodeName".to_owned(),
             "resource" => "limits.memory".to_owned(),
-            _ => return None,
+            _ => return example(field).map(|value| format!("add a line such as `{last}: {value}`")),
         };
         Some(format!("add `{last}: {value}`"))
     }
 
     /// The suggestion of `instead` as a hint.
     fn write_instead(&self, field: &str, schema: &JSONSchemaProps, node: &Node) -> Option<String> {
-        let of = field.rsplit_once('.').filter(|(_, name)| *name == "args");
-        let is_script = of.is_some_and(|(container, _)| {
-            let command = self.node(&format!("{container}.command"));
-            let last = command.and_then(|command| command.items().last());
-            last.and_then(Node::text).is_some_and(is_script_flag)
+        // What a template becomes is unknown, and so are its words.
+        if node
+            .text()
+            .is_some_and(|text| is_placeholder(&text.replace('$', "")))
+        {
+            return None;
+        }
+        let yaml = instead(field, schema, node, self.written(node), self.runs(field))?;
+        Some(format!("write `{}`", self.with_unique_name(field, node, yaml)))
+    }
+
+    /// What runs the text of a list of arguments.
+    fn runs(&self, field: &str) -> Runs {
+        let Some((container, "args" | "arg")) = field.rsplit_once('.') else {
+            return Runs::Line;
+        };
+        let command = self.node(&format!("{container}.command"));
+        let last = command.and_then(|command| match &command.kind {
+            Kind::Text(line) => line.split_whitespace().last(),
+            _ => command.items().last().and_then(Node::text),
         });
-        let yaml = instead(field, schema, node, self.written(node), is_script)?;
-        Some(format!("write `{yaml}`"))
+        match last {
+            Some(last) if instead::is_script_flag(last) => Runs::Script,
+            Some(last) if instead::is_shell(last) => Runs::Shell,
+            _ => Runs::Arguments,
+        }
+    }
+
+    /// The volume of a hint with another name, if an earlier volume has that name.
+    fn with_unique_name(&self, field: &str, node: &Node, yaml: String) -> String {
+        let (Some((list, index)), Some(text)) = (field.rsplit_once('['), node.text()) else {
+            return yaml;
+        };
+        let index = index.trim_end_matches(']').parse().unwrap_or_default();
+        let name = |text: &str| Some(instead::volume(text)?["name"].as_str()?.to_owned());
+        if let Some(own) = name(text).filter(|_| list.ends_with(".volumes")) {
+            let items = self.node(list).map_or(&[][..], Node::items).iter().take(index);
+            let mut names = items.filter_map(|item| match item.text() {
+                Some(text) => name(text),
+                None => item.get("name").and_then(Node::text).map(str::to_owned),
+            });
+            if names.any(|name| name == own) {
+                return yaml.replacen(&format!("name: {own},"), &format!("name: {own}-{index},"), 1);
+            }
+        }
+        yaml
+    }
+
+    /// `value` in a requirement, as in a toleration: what is meant is `In` with that value.
+    fn value_of_a_requirement<'n>(&mut self, field: &str, object: &'n Object, key: usize) -> Option<&'n str> {
+        let last = field.rsplit('.').next().unwrap_or_default();
+        let entry = object.entry("value")?;
+        let label = object.entry("key")?.value.text()?;
+        if !last.starts_with("matchExpressions[")
+            || object.entry("values").is_some()
+            || object.entry("operator").is_some()
+        {
+            return None;
+        }
+        let one = |node: &Node| match &node.kind {
+            Kind::Text(_) | Kind::Bool(_) | Kind::Number(_) => Some(label_text(node, self.written(node))),
+            _ => None,
+        };
+        let values: Option<Vec<_>> = match &entry.value.kind {
+            Kind::List(items) => items.iter().map(one).collect(),
+            _ => one(&entry.value).map(|value| vec![value]),
+        };
+        let meant = serde_json::json!({ "key": label, "operator": "In", "values": values? });
+        let message = format!("{field} has the field value; a requirement has an operator and values");
+        let hint = format!("write `{}`", yaml(&meant));
+        self.report_at(Rule::UnknownField, key, Some(field), message, Some(hint));
+        self.renamed.insert(below(field, "operator"));
+        Some(&entry.key.name)
     }
 
     /// Labels written in a selector as in a pod's `nodeSelector`, which are reported together.
@@ -277,7 +351,7 @@ impl Subject<'_> {
             }
         }
         all.extend(labels.iter().map(|entry| {
-            let text = entry.value.text().unwrap_or_else(|| self.written(&entry.value));
+            let text = label_text(&entry.value, self.written(&entry.value));
             (entry.key.name.clone(), Value::from(text))
         }));
         whole.insert("matchLabels".to_owned(), Value::Object(all));
@@ -294,9 +368,12 @@ impl Subject<'_> {
     fn report_unknown(&mut self, field: &str, schema: &JSONSchemaProps, object: &Object, entry: &Entry) {
         let name = entry.key.name.as_str();
         let names = schema.properties.iter().flatten().map(|(name, _)| name.as_str());
-        let near = nearest(name, names);
+        // `imagePullPolicy` is no `image`, and `labels` are no `postCompleteLabels`.
+        let near =
+            nearest(name, names).filter(|near| name.len() <= 2 * near.len() && near.len() < 3 * name.len());
+        let near = counterpart(name, schema).or(near);
         // Of several places, first those that the Plan already has.
-        let mut places: Vec<_> = places_of(name)
+        let mut places: Vec<_> = places_of(if near.is_some() { name } else { elsewhere(name) })
             .into_iter()
             // The name of a Secret is what nobody means who writes `name` elsewhere.
             .filter(|place| place != field && !place.contains("Ref."))
@@ -315,6 +392,10 @@ impl Subject<'_> {
             (_, Some(place)) if self.has(place) => format!("remove it; {place} is there already"),
             (_, Some(place)) => format!("did you mean `{place}`?"),
             (Some(near), None) => rename(near),
+            (None, None) if name == "imagePullPolicy" => {
+                "remove it; SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY of the controller sets it for all Jobs"
+                    .to_owned()
+            }
             (None, None) => {
                 let parent = field.rsplit_once('.').map_or("", |(parent, _)| parent);
                 let explain = if parent.is_empty() {
@@ -325,6 +406,15 @@ impl Subject<'_> {
                 format!("`kubectl explain {explain}` lists the fields that exist")
             }
         };
+        let (parent, _) = field.rsplit_once('.').unwrap_or_default();
+        let meant = near.map(|near| below(parent, near)).into_iter().chain(places);
+        let written = meant.filter(|meant| {
+            let name = meant.rsplit('.').next().unwrap_or_default();
+            hint.contains(&format!("`{meant}`"))
+                || hint.contains(&format!("`{name}`"))
+                || hint.contains(&format!("`{name}: "))
+        });
+        self.renamed.extend(written.take(1));
         self.report_at(
             Rule::UnknownField,
             entry.key.span.start,
@@ -336,11 +426,18 @@ impl Subject<'_> {
 
     fn read_list(&mut self, field: &str, schema: &JSONSchemaProps, node: &Node, key: usize) -> Option<Value> {
         let Kind::List(items) = &node.kind else {
-            if node.text().is_some_and(is_placeholder) {
+            if node.text().is_some_and(is_whole_placeholder) {
                 self.report_placeholder(field, node);
                 return None;
             }
             let hint = self.write_instead(field, schema, node);
+            let is_arguments =
+                node.text().is_some() && matches!(field, "spec.upgrade.args" | "spec.prepare.args");
+            let hint = hint.or_else(|| {
+                is_arguments.then(|| {
+                    "make it a list with one item per argument; a script also needs a shell as its command".to_owned()
+                })
+            });
             self.report_wrong_type(field, "a list", node, key, hint);
             return None;
         };
@@ -371,7 +468,12 @@ impl Subject<'_> {
         node: &Node,
         fits: impl Fn(&Node) -> bool,
     ) -> Option<Value> {
-        if node.text().is_some_and(is_placeholder) && schema.type_.as_deref() != Some("string") {
+        let is_word = |text: &str| !text.trim().contains(char::is_whitespace);
+        if node
+            .text()
+            .is_some_and(|text| is_whole_placeholder(text) || (is_placeholder(text) && is_word(text)))
+            && schema.type_.as_deref() != Some("string")
+        {
             self.report_placeholder(field, node);
             return None;
         }
@@ -386,7 +488,11 @@ impl Subject<'_> {
         {
             let words: Vec<_> = allowed.iter().filter_map(|one| one.0.as_str()).collect();
             let text = value.as_str().unwrap_or_default();
-            let hint = instead::word(schema, text).map(|near| format!("did you mean `{near}`?"));
+            let days = instead::days(schema, text).filter(|days| days.len() > 1);
+            let hint = match days {
+                Some(days) => Some(format!("each item is one day: {}", days.join(", "))),
+                None => instead::word(schema, text).map(|near| format!("did you mean `{near}`?")),
+            };
             let message = format!("{field} is {value}; it must be one of {}", words.join(", "));
             self.report_at(Rule::NotAllowed, node.offset(), Some(field), message, hint);
             return None;
@@ -409,12 +515,14 @@ impl Subject<'_> {
             let (least, most) = bounds(schema);
             if i128::from(number) < least || i128::from(number) > most {
                 let message = format!("{field} is {number}; it must be from {least} to {most}");
+                let is_limit = schema.x_kubernetes_int_or_string == Some(true);
+                let hint = is_limit.then(|| instead::ANY_LIMIT.to_owned());
                 self.report_at(
                     Rule::NotAllowed,
                     node.offset(),
                     Some(field),
                     message,
-                    about(Some(schema)),
+                    hint.or_else(|| about(Some(schema))),
                 );
                 return None;
             }
@@ -483,6 +591,13 @@ impl Subject<'_> {
     fn rename(&self, field: &str, schema: Option<&JSONSchemaProps>, node: &Node) -> String {
         let name = field.rsplit('.').next().unwrap_or_default();
         let is_number = matches!(node.kind, Kind::Number(_));
+        // `hostPath: {path: /x}`, as in a pod.
+        if let Some([entry]) = node.object().map(|object| &object.entries[..])
+            && let Some(path) = entry.value.text().filter(|_| entry.key.name == "path")
+            && schema.is_some_and(|schema| schema.type_.as_deref() == Some("string"))
+        {
+            return format!("write `{name}: {}`", yaml(&path.into()));
+        }
         let fits = schema.is_none_or(|schema| match schema.type_.as_deref() {
             Some("string") => node.text().is_some(),
             Some("integer") => integer(node).is_some(),
@@ -497,7 +612,7 @@ impl Subject<'_> {
         } else if is_number && Unit::of(field) == Unit::Duration {
             instead::duration(self.written(node))
         } else {
-            schema.and_then(|schema| instead(field, schema, node, self.written(node), false))
+            schema.and_then(|schema| instead(field, schema, node, self.written(node), self.runs(field)))
         };
         match value {
             Some(value) => format!("write `{name}: {value}`"),
@@ -524,6 +639,46 @@ fn below(field: &str, name: &str) -> String {
     } else {
         format!("{field}.{name}")
     }
+}
+
+/// The field of the same object that means what `name` means in other objects of Kubernetes.
+fn counterpart(name: &str, schema: &JSONSchemaProps) -> Option<&'static str> {
+    let names_a_secret = has(schema, "path") || has(schema, "key");
+    let meant = match name {
+        "secretName" | "secret" if names_a_secret => "name",
+        "mountPath" if has(schema, "path") => "path",
+        "mountPath" | "containerPath" | "target" => "destination",
+        "hostPath" => "source",
+        "activeDeadlineSeconds" => "jobActiveDeadlineSecs",
+        _ => return None,
+    };
+    has(schema, meant).then_some(meant)
+}
+
+/// The name of a field of a Plan that means what `name` means in other objects of Kubernetes.
+fn elsewhere(name: &str) -> &str {
+    match name {
+        "env" => "envs",
+        "timezone" | "tz" => "timeZone",
+        other => other,
+    }
+}
+
+/// An example of a required field, if nothing beside it says what it is.
+fn example(field: &str) -> Option<&'static str> {
+    let (parent, last) = field.rsplit_once('.')?;
+    let of = no_indices(parent);
+    let of = of.rsplit('.').next().unwrap_or_default();
+    Some(match (of, last) {
+        ("envs", "name") => "HTTP_PROXY",
+        ("volumes", "name") => "config",
+        ("volumes", "source" | "destination") => "/etc/rancher",
+        ("secrets", "path") => "/run/system-upgrade/secrets/my-secret",
+        ("secretKeyRef" | "configMapKeyRef", "key") => "token",
+        ("matchExpressions", "key") => "node-role.kubernetes.io/worker",
+        (_, "name") => "my-secret",
+        _ => return None,
+    })
 }
 
 /// The schema of a field, or of the values of a map; `None` for an unknown field.

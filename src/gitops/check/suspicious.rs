@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::Subject;
+use super::instead::{self, yaml};
+use super::jobs::containers;
 use super::schema::digest_problem;
 use crate::api::names::ANNOTATION_DIGEST;
 use crate::api::{DrainTimeout, Plan, PlanSpec};
 use crate::gitops::Rule;
 use crate::gitops::placeholder::{is_placeholder, syntax};
-use crate::gitops::yaml::Kind;
+use crate::gitops::yaml::{Kind, Node};
 use crate::go::GoDuration;
 use crate::job::digest::check_fields;
 use crate::version::tag::{check, munge};
@@ -18,6 +20,8 @@ pub(super) const MOVING_TAGS: [&str; 8] = [
     "latest", "stable", "testing", "edge", "nightly", "main", "master", "dev",
 ];
 const SECOND: i64 = 1_000_000_000;
+/// Seconds of a day.
+const DAY: i64 = 86_400;
 
 impl Subject<'_> {
     pub(super) fn check_suspicious(&mut self, plan: &Plan) {
@@ -27,16 +31,24 @@ impl Subject<'_> {
         self.check_drain_timeout(spec);
         self.check_prepare_volumes(spec);
         self.check_digest(plan);
+        self.check_commands(spec);
+        self.check_capabilities(spec);
         if let Some(version) = &spec.version {
             if let Some(node) = self.node("spec.version").filter(|_| syntax(version).is_some()) {
                 // An invalid version has been reported by the controller's validation.
                 if check(&munge(version)).is_ok() {
                     self.report_placeholder("spec.version", node);
                 }
-            } else if MOVING_TAGS.contains(&version.as_str()) {
+            } else if MOVING_TAGS.contains(&version.to_ascii_lowercase().as_str()) {
                 let message = format!("spec.version is {version:?}, which means another version over time");
-                let hint =
-                    "pin a version, or follow a channel; a finished node is not upgraded again when the tag moves".to_owned();
+                let or = if self.has("spec.channel") {
+                    "remove the line to follow the channel"
+                } else {
+                    "follow a channel"
+                };
+                let hint = format!(
+                    "pin a version, or {or}; a finished node is not upgraded again when the tag moves"
+                );
                 self.report(Rule::MovingVersion, "spec.version", message, Some(hint));
             }
             if !version.is_empty() && self.has("spec.channel") {
@@ -130,7 +142,10 @@ impl Subject<'_> {
             "{field} is {}, so every drain that has to wait for a pod fails",
             GoDuration::from_nanos(nanos)
         );
-        let hint = if is_number && nanos > 0 {
+        // 3600000 are probably milliseconds.
+        let hint = if is_number && nanos > DAY {
+            "write a duration such as `5m`; a plain number is nanoseconds".to_owned()
+        } else if is_number && nanos > 0 {
             format!("write `{nanos}s` for seconds; a plain number is nanoseconds")
         } else {
             "write a duration such as `5m`".to_owned()
@@ -156,6 +171,72 @@ impl Subject<'_> {
             );
             let hint = "add it to spec.upgrade.volumes too".to_owned();
             self.report(Rule::PrepareVolume, &field, message, Some(hint));
+        }
+    }
+
+    /// Commands of which a shell would make something else: nothing splits the items of a list.
+    fn check_commands(&mut self, spec: &PlanSpec) {
+        let reboot = spec.reboot.as_ref().and_then(|reboot| reboot.command.as_deref());
+        let of_containers =
+            containers(spec).map(|(name, of)| (format!("spec.{name}"), of.command.as_deref()));
+        let all: Vec<_> = of_containers
+            .chain([("spec.reboot".to_owned(), reboot)])
+            .collect();
+        for (parent, command) in all {
+            let Some(command) = command.filter(|command| !command.iter().any(|word| is_placeholder(word)))
+            else {
+                continue;
+            };
+            let field = format!("{parent}.command");
+            let program = command.first().map(String::as_str).unwrap_or_default();
+            let is_line = program.trim().contains(char::is_whitespace);
+            let found = match command {
+                [_] if is_line => {
+                    let message =
+                        format!("{field} is one item with spaces, {program:?}, and no program has that name");
+                    Some((message, instead::words(program)))
+                }
+                [shell, flag, script, rest @ ..]
+                    if instead::is_shell(shell)
+                        && instead::is_script_flag(flag)
+                        && !rest.is_empty()
+                        && !script.contains([' ', '$', '\n', '/', '.', ';']) =>
+                {
+                    let message =
+                        format!("the script of {field} is {script:?} alone; what follows are its parameters");
+                    let whole = shlex::try_join(command[2..].iter().map(String::as_str)).ok();
+                    Some((
+                        message,
+                        whole.map(|whole| vec![shell.clone(), flag.clone(), whole]),
+                    ))
+                }
+                _ => None,
+            };
+            if let Some((message, meant)) = found {
+                let hint = meant.map(|meant| format!("write `{}`", yaml(&meant.into())));
+                self.report(Rule::CommandWords, &field, message, hint);
+            }
+        }
+    }
+
+    /// Capabilities with the prefix that the container runtime adds itself.
+    fn check_capabilities(&mut self, spec: &PlanSpec) {
+        let names: Vec<_> = containers(spec).map(|(name, _)| name).collect();
+        for list in names
+            .iter()
+            .flat_map(|name| ["add", "drop"].map(|verb| (name, verb)))
+        {
+            let list = format!("spec.{}.securityContext.capabilities.{}", list.0, list.1);
+            for index in 0..self.node(&list).map_or(0, |node| node.items().len()) {
+                let field = format!("{list}[{index}]");
+                let text = self.node(&field).and_then(Node::text).unwrap_or_default();
+                let upper = text.to_uppercase();
+                if let Some(bare) = upper.strip_prefix("CAP_") {
+                    let message = format!("{field} is {text:?}; Kubernetes names capabilities without CAP_");
+                    let hint = format!("write `{}`", yaml(&bare.into()));
+                    self.report(Rule::CapabilityName, &field, message, Some(hint));
+                }
+            }
         }
     }
 

@@ -52,9 +52,9 @@ impl Subject<'_> {
             "the default deadline of a Job"
         };
         let message = format!(
-            "spec.window is open for {} seconds, but {says} is {} seconds: a Job may run long after the window closes",
-            length.as_secs(),
-            deadline.as_secs()
+            "spec.window is open for {}, but {says} is {}: a Job may run long after the window closes",
+            seconds(length),
+            seconds(deadline)
         );
         let hint = "make the window longer or the deadline shorter; a Job that runs when the window closes is not stopped"
             .to_owned();
@@ -64,5 +64,12 @@ impl Subject<'_> {
             message,
             Some(hint),
         );
+    }
+}
+
+fn seconds(length: SignedDuration) -> String {
+    match length.as_secs() {
+        1 => "1 second".to_owned(),
+        seconds => format!("{seconds} seconds"),
     }
 }

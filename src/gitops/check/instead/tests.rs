@@ -66,6 +66,7 @@ fn a_line_becomes_the_arguments_that_a_shell_would_make_of_it() {
         ),
         ("a | b", r#"["/bin/sh", "-c", "a | b"]"#),
         ("a $(NAME)", r#"["a", "$(NAME)"]"#),
+        ("$(which sh) x", r#"["/bin/sh", "-c", "$(which sh) x"]"#),
         ("chroot /host", "[chroot, /host]"),
         ("one\ntwo\n", r#"["/bin/sh", "-c", "one\ntwo"]"#),
     ] {
