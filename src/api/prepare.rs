@@ -1,7 +1,7 @@
 //! What `prepare` of a Plan runs in the images of K3s and RKE2, whose entrypoint takes `prepare <plan>`.
 
 use super::ContainerSpec;
-use crate::version::distribution_of;
+use crate::version::is_upgrade_image;
 
 /// The program that those images start (`scripts/upgrade.sh` of k3s-io/k3s-upgrade and rancher/rke2-upgrade).
 pub const ENTRYPOINT: &str = "upgrade.sh";
@@ -32,7 +32,7 @@ pub enum Prepare {
 impl Prepare {
     /// `None` if the container runs something else.
     pub fn parse(image: &str, command: &[String], args: &[String]) -> Option<Self> {
-        let is_ours = distribution_of(image).is_some();
+        let is_ours = is_upgrade_image(image);
         let Some(first) = command.first() else {
             let words: Vec<&str> = args.iter().map(String::as_str).collect();
             return match words.as_slice() {
@@ -84,7 +84,9 @@ impl Prepare {
 
     /// What the container runs, if its image is one of K3s or RKE2.
     pub fn of(container: &ContainerSpec) -> Option<Self> {
-        distribution_of(&container.image)?;
+        if !is_upgrade_image(&container.image) {
+            return None;
+        }
         let words = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
         Self::parse(
             &container.image,

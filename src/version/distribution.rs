@@ -8,15 +8,26 @@ const INSTALLERS: [&str; 2] = ["upgrade", "installer"];
 /// The distribution that this image installs, if its name says so. The version becomes the image's tag, so an image
 /// with a version of another distribution does not exist.
 pub fn distribution_of(image: &str) -> Option<&'static str> {
-    let name = image.split('@').next().unwrap_or_default();
-    let name = name.rsplit('/').next().unwrap_or_default();
-    let name = name.split(':').next().unwrap_or_default();
+    let name = name_of(image);
     let has = |word: &str| {
         name.split(|c: char| !c.is_ascii_alphanumeric())
             .any(|part| part.eq_ignore_ascii_case(word))
     };
     let known = DISTRIBUTIONS.into_iter().find(|distribution| has(distribution));
     known.filter(|_| INSTALLERS.into_iter().any(has))
+}
+
+/// Whether it is the image of k3s-io/k3s-upgrade or rancher/rke2-upgrade, perhaps from a mirror.
+pub fn is_upgrade_image(image: &str) -> bool {
+    let distribution = name_of(image).strip_suffix("-upgrade");
+    distribution.is_some_and(|name| DISTRIBUTIONS.contains(&name))
+}
+
+/// The last part of the path, without tag and digest.
+fn name_of(image: &str) -> &str {
+    let name = image.split('@').next().unwrap_or_default();
+    let name = name.rsplit('/').next().unwrap_or_default();
+    name.split(':').next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -41,6 +52,20 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(distribution_of(image), expected, "{image}");
+        }
+    }
+
+    #[test]
+    fn an_upgrade_image_is_known_by_its_whole_name() {
+        assert!(is_upgrade_image("mirror.example:5000/a/rke2-upgrade@sha256:00"));
+        assert!(is_upgrade_image("rancher/k3s-upgrade:v1.33.4-k3s1"));
+        for image in [
+            "mirror/rancher-rke2-upgrade",
+            "k3s-upgrade/tools",
+            "ubuntu:22.04",
+            "",
+        ] {
+            assert!(!is_upgrade_image(image), "{image}");
         }
     }
 }

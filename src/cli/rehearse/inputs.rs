@@ -24,7 +24,7 @@ use crate::rehearse::run::{ChannelOffers, InitialCluster, secrets};
 use crate::rehearse::snapshot::{self, Snapshot, SnapshotError};
 use crate::rehearse::upgrade_script::dependency;
 use crate::rehearse::verdict::pluralized;
-use crate::version::{Offer, distribution_of};
+use crate::version::{Offer, is_upgrade_image};
 
 /// Default number of generated nodes.
 const NODES: usize = 12;
@@ -163,7 +163,7 @@ pub(super) fn unwaited(given: &RehearsalInput, assumed: &mut Vec<String>) {
             Some(Prepare::Nothing) => output::note(format_args!(
                 "Plan {name}: its `prepare` does nothing and waits for no Plan; write `args: [prepare, <Plan of the control-plane nodes>]`"
             )),
-            None if distribution_of(&prepare.image).is_some() => assumed.push(format!(
+            None if is_upgrade_image(&prepare.image) => assumed.push(format!(
                 "Plan {name}: what its `prepare` runs is unknown to refit, and succeeds"
             )),
             Some(_) | None => {}

@@ -189,16 +189,12 @@ impl<'a> Judge<'a> {
                 return;
             }
         };
-        if let Some(installed) = self.so.distribution
-            && version.builder() != Some(installed)
+        if let (Some(one), Some(other)) = (version.builder(), self.so.distribution)
+            && one != other
             && refusals.is_empty()
         {
             let offered = quoted(&entry.release.version);
-            let what = match version.builder() {
-                Some(other) => format!("a version of {other}"),
-                None => format!("no version of {installed}"),
-            };
-            let why = format!("{offered} is {what}, and the Plan's image installs {installed}");
+            let why = format!("{offered} is a version of {one}, and the Plan's image installs {other}");
             refusals.push(Refusal::Accident(Refused::OtherDistribution { why }));
         }
         match &policy.range {

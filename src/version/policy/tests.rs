@@ -223,7 +223,7 @@ fn the_image_of_a_distribution_takes_no_version_of_another() {
         (Some("rke2"), "v1.34.2+k3s1", false),
         (Some("k3s"), "v1.34.2+rke2r1", false),
         (Some("k3s"), "v1.34.2+k3s1", true),
-        (Some("rke2"), "v1.34.2", false),
+        (Some("rke2"), "v1.34.2", true),
         (None, "v1.34.2+k3s1", true),
     ] {
         for current in [None, Some("stable"), Some("v1.33.4")] {
