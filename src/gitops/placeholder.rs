@@ -118,13 +118,27 @@ pub fn in_comment(source: &Source, entry: &Entry) -> Option<(String, &'static st
     let rest = source.text.get(at..line.end)?;
     let rest = rest.trim_start_matches([':', ' ', '\t', ',']);
     let comment = rest.starts_with('#').then(|| rest.trim())?;
-    Some((quoted(comment), comment_syntax(comment)?))
+    Some((quoted(comment), comment_syntax(comment, is_absent)?))
 }
 
-fn comment_syntax(comment: &str) -> Option<&'static str> {
+fn comment_syntax(comment: &str, is_absent: bool) -> Option<&'static str> {
+    const ANNOTATIONS: [&str; 3] = ["#@overlay/", "#@schema/", "#@assert/"];
+    let text = comment.trim_start_matches('#').trim();
+    // A comment may follow the token.
+    let token = text.split(" #").next().unwrap_or_default().trim();
     match comment {
+        _ if ANNOTATIONS.iter().any(|start| comment.starts_with(start)) => None,
         _ if comment.starts_with("#@") => Some("an expression of ytt"),
         _ if comment.starts_with("#{") => Some("a token that a release pipeline replaces"),
+        _ if text.starts_with("kpt-set:") || text.contains("$kpt-set") || text.contains("$openapi") => {
+            Some("a setter of kpt or Kustomize")
+        }
+        _ if text.contains("$imagepolicy") => Some("a marker of Flux's image automation"),
+        // `version: #VERSION#` has no value before the token is replaced.
+        _ if is_absent && is_whole_placeholder(token) => program_syntax(token),
+        _ if is_absent && token.ends_with('#') && !token.contains(char::is_whitespace) => {
+            Some("a token between number signs")
+        }
         _ => None,
     }
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::place::{Lines, Place};
-use super::yaml::{self, Stream};
+use super::placeholder::is_whole_placeholder;
+use super::yaml::{self, Stream, SyntaxError};
 use crate::api::names::GROUP;
 
 /// Name of standard input in messages.
@@ -35,7 +36,15 @@ impl Source {
     /// Whether the file does not parse because it is a template, as in a Helm chart.
     pub fn is_template(&self) -> bool {
         let is_template = self.text.contains("{{") || self.text.contains("{%");
-        is_template && !self.stream.errors.is_empty()
+        let errors = &self.stream.errors;
+        // No plain scalar of YAML begins with `@` or `%`.
+        let is_placeholder = |error: &SyntaxError| {
+            let line = self.text.get(self.line_of(error.offset)).unwrap_or_default();
+            let line = line.split(" #").next().unwrap_or_default();
+            line.split_once(": ")
+                .is_some_and(|(_, value)| is_whole_placeholder(value))
+        };
+        is_template && !errors.is_empty() || errors.iter().any(is_placeholder)
     }
 
     /// What to do about a text that cannot be read, behind what is wrong with it; nothing where nobody knows.

@@ -78,6 +78,8 @@ async fn a_placeholder_stays_in_any_syntax() {
         "'{% raw %}v1{% endraw %}'",
         "#@ data.values.version",
         "v1.33.4+k3s1 #@ data.values.version",
+        "#VERSION#",
+        "[[ .version ]]",
         "__VERSION__",
         "REPLACE_ME",
         "TODO",
@@ -88,6 +90,11 @@ async fn a_placeholder_stays_in_any_syntax() {
             let ran = kept(&url, version, arguments, 0);
             ran.err_has("p.yaml:7: Plan system-upgrade/a stays as it is: spec.version is \"");
         }
+    }
+    for version in ["@VAR@", "%VERSION%", "@K3S_VERSION@ # why"] {
+        kept(&url, version, "", 0)
+            .prints("")
+            .err_has("p.yaml:7: skipped, a template");
     }
     let variable = "a variable, as Flux and envsubst replace it; ";
     kept("${CHANNEL}", "v1.33.3", "", 0).prints("").err_has(variable);

@@ -257,6 +257,22 @@ fn what_is_no_version_is_named_as_what_it_is() {
         ),
         ("v1.33.4+k3s1 #@ data.values.version", "an expression of ytt"),
         ("#{K3S_VERSION}#", "a token that a release pipeline replaces"),
+        ("#VERSION#", "\"#VERSION#\", a token between number signs"),
+        ("#[version]#", "a token between number signs"),
+        ("#%VERSION%", "a variable between percent signs"),
+        ("#$VERSION", "a variable, as a shell"),
+        ("# {{ .Values.version }}", "a template expression"),
+        ("# @K3S_VERSION@", "a variable between at signs"),
+        (
+            "[[ .version ]]",
+            "\"[[ .version ]]\", a template expression in double brackets",
+        ),
+        ("v1.33.4+k3s1 # kpt-set: ${version}", "a setter of kpt"),
+        ("v1.33.4+k3s1 # {\"$openapi\":\"version\"}", "a setter of kpt"),
+        (
+            "\"\" # {\"$imagepolicy\": \"flux-system:k3s:tag\"}",
+            "a marker of Flux",
+        ),
         ("<path:secret/k3s#version>", "a path of argocd-vault-plugin"),
         ("latest", "\"latest\", which is no version"),
         ("v1.33 beta", "which is no version"),
@@ -272,7 +288,12 @@ fn what_is_no_version_is_named_as_what_it_is() {
         assert!(other.what.contains(what), "{written}: {}", other.what);
         assert_eq!(plan.version, None, "{written}");
     }
-    for written in ["v1.33.4+k3s1 # renovate", "v1.33.4 #", "'v1.33.4' # @me"] {
+    for written in [
+        "v1.33.4+k3s1 # renovate",
+        "v1.33.4 #",
+        "'v1.33.4' # @me",
+        "v1.33.4 #@overlay/match missing_ok=True",
+    ] {
         let plan = first(&plan(&format!("  version: {written}\n")));
         assert_eq!(plan.other, None, "{written}");
     }

@@ -1,7 +1,7 @@
 //! The value of `spec.version`: a version, nothing, or something else, which is not replaced.
 
 use crate::gitops::Source;
-use crate::gitops::placeholder::{in_comment, is_placeholder, syntax};
+use crate::gitops::placeholder::{in_comment, is_placeholder, is_whole_placeholder, syntax};
 use crate::gitops::yaml::{Kind, Node};
 use crate::version::tag::{check, munge};
 use crate::version::{Range, Version, quoted};
@@ -96,6 +96,11 @@ pub(super) fn version(source: &Source, spec: Option<&Node>) -> Written {
             format!("the bool {written}, which is no version"),
             WRITE_ONE,
             true,
+        ),
+        Kind::List(_) | Kind::Map(_) if is_whole_placeholder(written) => other(
+            format!("{}, {}", quoted(written), syntax(written).unwrap_or_default()),
+            FILLED_IN,
+            false,
         ),
         Kind::List(_) => other("a list, and no version".to_owned(), WRITE_ONE, true),
         Kind::Map(_) => other("an object, and no version".to_owned(), WRITE_ONE, true),
