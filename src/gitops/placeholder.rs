@@ -134,13 +134,24 @@ fn comment_syntax(comment: &str, is_absent: bool) -> Option<&'static str> {
             Some("a setter of kpt or Kustomize")
         }
         _ if text.contains("$imagepolicy") => Some("a marker of Flux's image automation"),
-        // `version: #VERSION#` has no value before the token is replaced.
-        _ if is_absent && is_whole_placeholder(token) => program_syntax(token),
-        _ if is_absent && token.ends_with('#') && !token.contains(char::is_whitespace) => {
-            Some("a token between number signs")
-        }
+        // `version: #VERSION#` has no value before the token is replaced. Behind a blank, it is a person's comment.
+        _ if !is_absent || comment.starts_with("# ") => None,
+        _ if is_whole_placeholder(token) => program_syntax(token),
+        _ if is_token(comment) => Some("a token between number signs"),
         _ => None,
     }
+}
+
+/// Whether a comment begins with a name between number signs: `#VERSION#`, `#[version]#`.
+fn is_token(comment: &str) -> bool {
+    let inner = comment.trim_start_matches('#').split_once('#');
+    inner.is_some_and(|(name, _)| {
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+    })
 }
 
 /// Whether the text has a variable such as `$VERSION`; a lone `$` is none.

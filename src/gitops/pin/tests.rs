@@ -261,8 +261,8 @@ fn what_is_no_version_is_named_as_what_it_is() {
         ("#[version]#", "a token between number signs"),
         ("#%VERSION%", "a variable between percent signs"),
         ("#$VERSION", "a variable, as a shell"),
-        ("# {{ .Values.version }}", "a template expression"),
-        ("# @K3S_VERSION@", "a variable between at signs"),
+        ("#{{ .Values.version }}", "a t"),
+        ("#@K3S_VERSION@", "an expression of ytt"),
         (
             "[[ .version ]]",
             "\"[[ .version ]]\", a template expression in double brackets",
