@@ -261,7 +261,10 @@ fn what_is_no_version_is_named_as_what_it_is() {
         ("#[version]#", "a token between number signs"),
         ("#%VERSION%", "a variable between percent signs"),
         ("#$VERSION", "a variable, as a shell"),
-        ("#{{ .Values.version }}", "a t"),
+        (
+            "#{{ .Values.version }}",
+            "a token that a release pipeline replaces",
+        ),
         ("#@K3S_VERSION@", "an expression of ytt"),
         (
             "[[ .version ]]",
