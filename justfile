@@ -38,6 +38,12 @@ demo *ARGS:
 e2e FILTERS="e2e:: node::namespaces::": _nodes
     cargo test --locked --test main -- --ignored --nocapture --test-threads=2 {{ FILTERS }}
 
+# The page in a headless Chromium, checked by axe-core, which npm fetches (chromium, npm)
+browser:
+    folder="$(mktemp -d)"; trap 'rm -rf "$folder"' EXIT; cd "$folder"; npm pack --silent axe-core@4.14.1 >/dev/null; tar xzf axe-core-4.14.1.tgz; \
+        cd "{{ justfile_directory() }}"; REFIT_AXE="$folder/package/axe.min.js" \
+        cargo test --locked --test main -- --ignored --nocapture --test-threads=1 dashboard::browser::
+
 # The e2e suite of system-upgrade-controller, from a checkout of it, unmodified, against refit on real nodes
 suc-suite CHECKOUT: _nodes
     REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture suc_suite::
@@ -47,7 +53,15 @@ bench: (_ignored "bench")
     cargo test --profile long-tests --locked --lib -- --nocapture --include-ignored --test-threads=1 speed::
 
 # Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); every scenario on a real control plane; real nodes
-soak: (_ignored "soak") scenarios e2e
+soak: (_ignored "soak") hostile scenarios e2e
+
+# 100,000 hostile inputs for each parser (`cargo test`: 1,000)
+hostile CASES="100000":
+    REFIT_CASES={{ CASES }} cargo test --profile long-tests --locked --lib -- --nocapture channel::tests::hostile
+    REFIT_CASES={{ CASES }} cargo test --profile long-tests --locked --test main -- --nocapture hostile_input::
+
+# Attacks on a Plan for 50 nodes, one at a time, as a table (three quarters of an hour; REFIT_ATTACK=Secrets: those with this word)
+attacks: (_ignored "attacks::soak")
 
 # The scenarios that `cargo test` runs only in process, on a real control plane; an argument selects some
 scenarios FILTER="::real":
@@ -57,13 +71,25 @@ scenarios FILTER="::real":
 simulate SEEDS="20000":
     REFIT_SEEDS={{ SEEDS }} cargo test --profile long-tests --locked --lib -- --nocapture rehearse::tests::simulation::whatever
 
-# Rewrite the generated files: crds/, docs/man/, docs/plan.md, the tables of docs/operations.md, tests/gitops/messages.txt
+# Rewrite the generated files: crds/, docs/man/, docs/plan.md, the tables of docs/operations.md and docs/metrics.md, prometheusrule.yaml, tests/gitops/messages.txt, deploy/refit.yaml, deploy/chart
 generate:
     REFIT_UPDATE=1 cargo test --quiet --locked --lib committed
 
 # The container image (just image=REGISTRY/NAME image; CONTAINER=podman for another builder)
 image:
     {{ container }} build --file Containerfile --tag {{ image }}:v{{ version }} .
+
+# Licences, sources, duplicates and advisories of the dependencies (cargo install cargo-deny)
+deny *ARGS="advisories bans licenses sources":
+    cargo deny --config .deny.toml check {{ ARGS }}
+
+# The dependencies as a CycloneDX SBOM, refit.cdx.json (cargo install cargo-cyclonedx)
+sbom:
+    cargo cyclonedx --format json --spec-version 1.5 --override-filename refit.cdx
+
+# The static program of a platform, twice, in two folders: both must be the same (pip install ziglang cargo-zigbuild)
+reproducible TARGET="x86_64-unknown-linux-musl":
+    tests/testenv/scripts/reproducible.sh {{ TARGET }}
 
 # The controller, from the sources, against the current kubeconfig
 run *ARGS:

@@ -1,37 +1,62 @@
 //! The Plan: spec, status, and the labels and annotations that refit reads and writes. Contains no I/O.
 
+pub mod access;
+pub mod annotation;
+pub mod approval;
+pub mod check;
 pub mod crd;
 pub mod drain;
+pub mod failure;
 pub mod image;
 pub mod ledger;
+pub mod limits;
 pub mod names;
+pub mod node_info;
 pub mod node_limit;
+pub mod notified;
 pub mod open_enum;
+pub mod order;
 pub mod phase;
 pub mod plan;
 pub mod prepare;
 pub mod reason;
 pub mod reboot;
+pub mod reboot_request;
+pub mod schedule;
 pub mod selector;
 pub mod sentinel;
 pub mod status;
 pub mod text;
+pub mod trigger;
 pub mod validate;
 pub mod version_policy;
+pub mod wave;
 pub mod window;
 
-pub use drain::{DrainNote, DrainWait};
+pub use access::ApiAccess;
+pub use check::{BadCheck, Check, CheckAnswer, CheckSpec, HttpCheck, PrometheusCheck, Question};
+pub use drain::{DrainNote, DrainWait, NodeDrain};
+pub use failure::{FailurePolicy, FailureSpec};
 pub use ledger::{Cancelled, Holder, Ledger};
+pub use node_info::{BadNodeInfo, NodeInfo, NodeInfoSelector, NodeInfoSpec, SkipWhenSpec};
 pub use node_limit::NodeLimit;
+pub use notified::Notified;
 pub use open_enum::OpenEnum;
-pub use phase::{ConditionType, NodePhase};
+pub use order::{BadOrder, ControlPlaneOrder, Criterion, OrderSpec};
+pub use phase::{CheckPhase, ConditionType, NodePhase, WavePhase};
 pub use plan::{
-    ContainerSpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretRef, SecretSpec, TimeWindowSpec, VolumeSpec,
+    ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretRef, SecretSpec,
+    TimeWindowSpec, VolumeSpec,
 };
 pub use reason::{Reason, Severity};
 pub use reboot::{HostAccess, RebootSpec, RebootWhen, SettleSpec};
+pub use reboot_request::RebootRequest;
+pub use schedule::{BlackoutSpec, WindowSpec};
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
 pub use status::{
-    ChannelStatus, FirstSeen, NodeCounts, NodeProgress, PinnedImage, PinnedStatus, PlanCondition, PlanStatus,
+    ChannelStatus, CheckStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Origin, PinnedImage,
+    PinnedStatus, PlanCondition, PlanStatus, RollOut, WaveStatus,
 };
+pub use trigger::Trigger;
 pub use version_policy::{BadPolicy, VersionPolicySpec};
+pub use wave::{BadWave, Wave, WaveNodes, WaveSpec};

@@ -1,7 +1,7 @@
 //! Channels: URLs that offer releases.
 //!
 //! There are four kinds: a redirect to the version (S45, S46), the list of a channel server, the releases of a GitHub
-//! repository, the tags of a repository in a registry. Responses are validated: an HTML page is no version, and a
+//! repository, the tags of a repository in a registry. Responses are validated: an HTML page is not a version, and a
 //! version must be both an image tag and a label value. When to poll, and which version a Plan takes, is decided
 //! elsewhere; only [`accept`](crate::version::tag::accept) lists the moves that a Plan never makes.
 
@@ -10,6 +10,7 @@ mod answer;
 mod body;
 mod cache;
 pub mod channel_ref;
+mod check;
 mod error;
 mod github;
 pub mod hosts;
@@ -22,6 +23,7 @@ mod redact;
 #[cfg(test)]
 mod tests;
 mod transport;
+pub mod webhook;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -37,7 +39,9 @@ pub use channel_ref::ChannelRef;
 pub use error::{ChannelError, SetupError};
 pub use hosts::{HostPattern, Hosts};
 pub use redact::redacted;
+pub use webhook::{WebhookAnswer, WebhookError, WebhookRequest, Webhooks};
 
+use crate::api::{Check, CheckAnswer};
 use crate::proxy::ProxyEnv;
 use crate::version::Offer;
 use crate::version::tag::munge;
@@ -56,7 +60,6 @@ const HEADER_CLUSTER_ID: &str = "x-suc-cluster-id";
 /// Header with the current version of the Plan (S45).
 const HEADER_LATEST_VERSION: &str = "x-suc-latest-version";
 
-/// A request to a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelRequest<'a> {
     pub url: &'a str,
@@ -73,10 +76,13 @@ pub struct ChannelClient(Backend);
 /// A fixed offer, by URL and current version.
 type Answer = dyn Fn(&str, Option<&str>) -> Result<Offer, ChannelError> + Send + Sync;
 
+/// A fixed answer of each check.
+type Checks = dyn Fn(&Check) -> CheckAnswer + Send + Sync;
+
 #[derive(Clone)]
 enum Backend {
     Http(Http),
-    Static(Arc<Answer>),
+    Static(Arc<Answer>, Arc<Checks>),
 }
 
 #[derive(Clone)]
@@ -98,6 +104,9 @@ impl fmt::Debug for ChannelClient {
 impl ChannelClient {
     /// A client that trusts the public certificate authorities and those in `ca_files` (PEM), but not those of the
     /// host. `cluster_id` is the UID of the namespace `kube-system`. Asks only `hosts`.
+    ///
+    /// # Errors
+    /// Fails if a CA file cannot be used, or the TLS or HTTP client cannot be set up.
     pub fn new(
         ca_files: &[PathBuf],
         cluster_id: &str,
@@ -122,7 +131,37 @@ impl ChannelClient {
     pub fn with_answers(
         answer: impl Fn(&str, Option<&str>) -> Result<Offer, ChannelError> + Send + Sync + 'static,
     ) -> Self {
-        Self(Backend::Static(Arc::new(answer)))
+        let passes = |_: &Check| CheckAnswer {
+            passed: true,
+            message: "assumed to pass".to_owned(),
+        };
+        Self(Backend::Static(Arc::new(answer), Arc::new(passes)))
+    }
+
+    /// A client without a network also for checks.
+    #[must_use]
+    pub fn with_checks(self, checks: impl Fn(&Check) -> CheckAnswer + Send + Sync + 'static) -> Self {
+        match self.0 {
+            Backend::Static(answer, _) => Self(Backend::Static(answer, Arc::new(checks))),
+            http @ Backend::Http(_) => Self(http),
+        }
+    }
+
+    /// Asks the server of a check. Whatever goes wrong is an answer that does not pass.
+    pub async fn check(&self, check: &Check, access: &Access) -> CheckAnswer {
+        match &self.0 {
+            Backend::Http(http) => check::ask(&http.transport, check, access).await,
+            Backend::Static(_, checks) => checks(check),
+        }
+    }
+
+    /// Requests to receivers of notifications, with the connections, proxies, authorities and hosts of channels; `None` without a
+    /// network.
+    pub fn webhooks(&self) -> Option<Webhooks> {
+        match &self.0 {
+            Backend::Http(http) => Some(Webhooks::new(Arc::clone(&http.transport))),
+            Backend::Static(..) => None,
+        }
     }
 
     /// Polls a channel.
@@ -132,22 +171,28 @@ impl ChannelClient {
     pub async fn offer(&self, query: ChannelRequest<'_>) -> Result<Offer, ChannelError> {
         match &self.0 {
             Backend::Http(http) => http.offer(query).await,
-            Backend::Static(answer) => answer(query.url, query.latest_version),
+            Backend::Static(answer, _) => answer(query.url, query.latest_version),
         }
     }
 
     /// The current digest of an image, such as `sha256:…`: that of the index if there is one, which is the same for all
     /// architectures. If the image has a digest, that one, without a request. Uses only the pull secrets and
     /// authorities of `access`.
+    ///
+    /// # Errors
+    /// Fails if the image is invalid, or its registry gives no digest.
     pub async fn digest(&self, image: &str, access: &Access) -> Result<String, ChannelError> {
         match &self.0 {
             Backend::Http(http) => http.with_timeout(http.digest_of(image, access)).await,
-            Backend::Static(_) => Ok(format!("sha256:{}", hex::encode(Sha256::digest(image)))),
+            Backend::Static(..) => Ok(format!("sha256:{}", hex::encode(Sha256::digest(image)))),
         }
     }
 
     /// The version of the channel at `url`, with `-` instead of `+`. `latest_version` is the Plan's current version as
     /// a tag, for the channel server.
+    ///
+    /// # Errors
+    /// Fails as [`release`](Self::release).
     pub async fn resolve(&self, url: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
         self.release(url, latest_version)
             .await
@@ -155,6 +200,9 @@ impl ChannelClient {
     }
 
     /// As [`resolve`](Self::resolve), but the version as released, with its `+`. Of several, the newest.
+    ///
+    /// # Errors
+    /// Fails if the channel is invalid, does not answer, or gives no version.
     pub async fn release(&self, channel: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
         let query = ChannelRequest {
             url: channel,
@@ -264,6 +312,26 @@ pub fn with_scheme(channel: &str) -> String {
     } else {
         channel.to_owned()
     }
+}
+
+/// The URL whose error lists the names of a channel server, after its redirect gave this error: it has no such channel, or
+/// the URL names none.
+pub fn list_of(channel: &str, error: &ChannelError) -> Option<String> {
+    let Ok(Kind::Redirect(mut url)) = Kind::parse(channel, false) else {
+        return None;
+    };
+    let name = match error {
+        ChannelError::List => String::new(),
+        ChannelError::Unexpected(status) if status.contains(" 404 ") => {
+            let segments = url.path_segments()?;
+            let name = segments.rev().find(|segment| !segment.is_empty())?.to_owned();
+            url.path_segments_mut().ok()?.pop_if_empty().pop();
+            name
+        }
+        _ => return None,
+    };
+    url.set_fragment(Some(&name));
+    Some(url.into())
 }
 
 /// Whether a channel is a repository in a registry.

@@ -1,24 +1,32 @@
 //! The command line. Without a command refit runs the controller, because system-upgrade-controller is started without
 //! arguments, and its image may be replaced by refit's.
 
+mod agent;
 mod channel_access;
 mod chosen;
 mod cluster;
+mod complete;
 mod completion;
 mod controller;
 mod cordon;
 mod crd;
 mod defaults;
 mod drain;
+mod explain;
 mod host;
+mod migrate;
 pub mod output;
 mod pin;
 mod probe;
 mod reboot;
 mod rehearse;
 mod render;
+mod report;
 mod resolve;
 mod sentinel;
+mod status;
+mod steer;
+mod target;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -87,6 +95,89 @@ enum Command {
     /// last line says what was evicted and what was not.
     #[command(args_override_self = true)]
     Drain(drain::Flags),
+    /// Show all roll-outs at a glance: version, progress, what holds each Plan, and what would release it
+    ///
+    /// Needs read access only. What may not be read is named, and everything else is shown. If another controller wrote the
+    /// status of a Plan, nodes are counted by their labels and Jobs.
+    ///
+    /// Ends with 0 when the status is printed, with 1 when Plans cannot be read or there is no Plan of that name, and with 2
+    /// when the arguments are wrong.
+    #[command(after_help = status::EXAMPLES)]
+    Status(status::Flags),
+    /// Explain why a Plan or a node does not go on, down to the object that holds it, and what would release it
+    ///
+    /// Prints a chain of objects, the way out with its commands, and for a node its history, as far as its record, its Jobs and
+    /// Events still say. Needs read access only.
+    ///
+    /// Ends with 0 when nothing holds the Plan or the node, with 1 when something does or the cluster cannot be read, and with
+    /// 2 when the arguments are wrong.
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(explain::Flags),
+    /// Report what was done where and when, for audits
+    ///
+    /// From status, records, Jobs and Events. The report says what the cluster no longer knows. Needs read access only.
+    ///
+    /// Ends with 0 when the report is printed, with 1 when the cluster cannot be read or there is no such Plan, and with 2 when
+    /// the arguments are wrong.
+    Report(report::Flags),
+    /// Start no further node of a Plan; nodes in progress finish
+    ///
+    /// Sets `spec.suspend`, and notes in the annotation `refit.rs/suspended` who did so, when and why. With --wait, waits until
+    /// no node is in progress.
+    ///
+    /// Ends with 0 when the Plan is suspended, with 1 when it was already, the cluster refuses or --timeout passes, and with 2
+    /// when the arguments are wrong.
+    Suspend(steer::ReasonFlags),
+    /// Let a suspended or aborted Plan go on
+    ///
+    /// Removes `spec.suspend` and the annotations `refit.rs/suspended` and `refit.rs/abort`. With --wait, waits until the Plan
+    /// is complete.
+    ///
+    /// Ends with 0 when the Plan goes on, with 1 when it was neither suspended nor aborted, the cluster refuses, a node fails
+    /// or --timeout passes, and with 2 when the arguments are wrong.
+    Resume(steer::PlanFlags),
+    /// Approve what waits in a Plan: a wave, or a version with `versionPolicy.propose`
+    ///
+    /// Adds the wave and the hash of the roll-out, or the version, to the annotation `refit.rs/approve`, with who and when. So an
+    /// approval of a wave holds for this wave of this roll-out only. With --wait, waits until the Plan is complete, or until the
+    /// next wave waits for approval.
+    ///
+    /// Ends with 0 when it is approved, with 1 when nothing waits for approval, a wave and a version do and neither is named, the
+    /// cluster refuses, a node fails or --timeout passes, and with 2 when the arguments are wrong.
+    Approve(steer::ApproveFlags),
+    /// Try again on nodes where a Plan failed: those that are named, or all
+    ///
+    /// Adds the Plan to the annotation `refit.rs/retry` of each Node, with who and when; the controller removes it when the
+    /// next attempt begins. With --wait, waits until these nodes are done.
+    ///
+    /// Ends with 0 when the nodes are to be retried, with 1 when a node has not failed, the cluster refuses, a node fails again
+    /// or --timeout passes, and with 2 when the arguments are wrong.
+    Retry(steer::NodeFlags),
+    /// Leave nodes out of a Plan at its present version, or take that back
+    ///
+    /// Adds the Plan to the annotation `refit.rs/skip` of each Node, with its version, who and when. A skipped node takes no
+    /// slot, and the Plan is complete without it. A failed node's failure is dropped, and its cordon released; an upgrade that
+    /// runs finishes. With --wait, waits until these nodes have no slot, and with --undo until they are done.
+    ///
+    /// Ends with 0 when the nodes are skipped, with 1 when a node is done, or skipped already, the cluster refuses or --timeout
+    /// passes, and with 2 when the arguments are wrong.
+    Skip(steer::SkipFlags),
+    /// Stop a roll-out: no node starts, drains stop and their nodes are released; upgrades that run finish
+    ///
+    /// Sets the annotation `refit.rs/abort` of the Plan, with who, when and why. `refit resume` lets it go on. With --wait, waits
+    /// until no node is in progress.
+    ///
+    /// Ends with 0 when the Plan is aborted, with 1 when it was already or is complete, the cluster refuses or --timeout passes,
+    /// and with 2 when the arguments are wrong.
+    Abort(steer::ReasonFlags),
+    /// Run a Plan again at the same version on nodes that are done: those that are named, or all
+    ///
+    /// Removes the label `plan.upgrade.cattle.io/PLAN` of each Node, and notes in the annotation `refit.rs/rerun` of the Plan who
+    /// did so and when. Nodes in progress are left alone. With --wait, waits until these nodes are done again.
+    ///
+    /// Ends with 0 when the nodes are to run again, with 1 when a node is not done, the cluster refuses, a node fails or
+    /// --timeout passes, and with 2 when the arguments are wrong.
+    Rerun(steer::NodeFlags),
     /// Find every mistake in Plan files, offline
     ///
     /// Reports what the API server and the controller would refuse, and what is suspicious: each with file, line, column, a
@@ -107,7 +198,7 @@ enum Command {
     ///
     /// Ends with 0 when each Plan is written, up to date, or stays for a reason that is printed; with 1 when --check finds
     /// a Plan that would change; and with 2 when a file cannot be read or written, a channel gives no version or one of
-    /// another distribution, `spec.version` is a number or a list that is no version, or the arguments are wrong. After an
+    /// another distribution, `spec.version` is a number or a list that is not a version, or the arguments are wrong. After an
     /// error with one Plan, refit continues with the others.
     #[command(after_help = pin::EXAMPLES)]
     Pin(pin::Flags),
@@ -159,6 +250,15 @@ enum Command {
     /// with 1 when the command is missing or fails, or the host's namespaces cannot be entered; with 2 when the
     /// arguments are wrong. The termination message has the reason too.
     Reboot(reboot::Flags),
+    /// Say on this Node whether it needs a reboot, for Plans with a trigger
+    ///
+    /// Looks at files and commands on the host again and again, and writes the annotation refit.rs/reboot-needed of its own
+    /// Node when something has changed: the boot, since when, what says so, and which packages. It reboots nothing.
+    ///
+    /// Without permissions or without an API server it reports that and tries again. Ends with 0 on SIGTERM or SIGINT, with 1
+    /// when it cannot start, and with 2 when the arguments are wrong.
+    #[command(after_help = agent::EXAMPLES)]
+    Agent(agent::Flags),
     /// Print the version that a channel or a Plan resolves to, and why
     ///
     /// TARGET is the URL of a channel, or files with Plans. A Plan's channel, policy and status are used, unless a flag
@@ -168,16 +268,35 @@ enum Command {
     /// queried, or every version is refused), and with 2 when a file cannot be read or the arguments are wrong.
     #[command(after_help = resolve::EXAMPLES)]
     Resolve(resolve::Flags),
+    /// Report what changes on a cluster when refit replaces system-upgrade-controller
+    ///
+    /// Reads the Deployment of the controller, its roles, Plans, Jobs and Nodes, and compares what system-upgrade-controller
+    /// does with them and what refit does. Each difference has a severity: "action" (do something before the switch),
+    /// "change" (refit will do something else), or "note". Writes nothing; the only requests besides reads are access
+    /// reviews, which the API server does not store.
+    ///
+    /// Ends with 0 when there is at most a note, with 1 when there is an action or a change, and with 2 when something
+    /// cannot be read or the arguments are wrong.
+    #[command(after_help = migrate::EXAMPLES)]
+    Migrate(migrate::Flags),
     /// Print the CRD of the Plan as YAML
     Crd,
+    /// Print the Plans, nodes or namespaces that complete a line; for the scripts of `refit completion`
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::Flags),
     /// Print the completion script of a shell
+    ///
+    /// In bash, zsh and fish it also completes the Plans and nodes of the cluster.
     #[command(after_help = completion::EXAMPLES)]
     Completion(completion::Flags),
 }
 
 /// Runs the command in `args`, which begin with the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args: Vec<_> = args.into_iter().collect();
+    let mut args: Vec<_> = args.into_iter().collect();
+    if let Some(program) = args.first_mut().filter(|program| is_plugin(program)) {
+        *program = "kubectl refit".into(); // for the usage
+    }
     let cli = match parse(args.iter().cloned()) {
         Ok(cli) => cli,
         Err(error) => {
@@ -192,6 +311,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Cordon(flags)) => cordon::cordon(&flags),
         Some(Command::Uncordon(flags)) => cordon::uncordon(&flags),
         Some(Command::Drain(flags)) => drain::run(&flags),
+        Some(Command::Status(flags)) => status::run(&flags),
+        Some(Command::Explain(flags)) => explain::run(&flags),
+        Some(Command::Report(flags)) => report::run(&flags),
+        Some(Command::Suspend(flags)) => steer::suspend(&flags),
+        Some(Command::Resume(flags)) => steer::resume(&flags),
+        Some(Command::Approve(flags)) => steer::approve(&flags),
+        Some(Command::Retry(flags)) => steer::retry(&flags),
+        Some(Command::Skip(flags)) => steer::skip(&flags),
+        Some(Command::Abort(flags)) => steer::abort(&flags),
+        Some(Command::Rerun(flags)) => steer::rerun(&flags),
         Some(Command::Validate(flags)) => validate::run(&flags),
         Some(Command::Pin(flags)) => pin::run(&flags),
         Some(Command::Render(flags)) => render::run(&flags),
@@ -199,14 +328,22 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Probe(flags)) => probe::run(flags),
         Some(Command::Sentinel(flags)) => sentinel::run(flags),
         Some(Command::Reboot(flags)) => reboot::run(flags),
+        Some(Command::Agent(flags)) => agent::run(flags),
         Some(Command::Resolve(flags)) => resolve::run(&flags),
+        Some(Command::Migrate(flags)) => migrate::run(&flags),
         Some(Command::Crd) => crd::run(),
+        Some(Command::Complete(flags)) => complete::run(&flags),
         Some(Command::Completion(flags)) => completion::run(&flags, Cli::command()),
     };
     result.unwrap_or_else(|error| {
         output::error(output::error_chain(&error));
         ExitCode::FAILURE
     })
+}
+
+/// Whether kubectl runs refit as its plugin.
+fn is_plugin(program: &OsStr) -> bool {
+    std::path::Path::new(program).file_name() == Some(OsStr::new("kubectl-refit"))
 }
 
 /// The exit code after clap's `error`, which may also be the requested help or version.

@@ -30,7 +30,7 @@ impl Clock {
         }
     }
 
-    /// A clock that returns the result of `read`, and that nobody sets.
+    /// A clock that returns the result of `read`, and is never set.
     pub fn new(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         let wall = Arc::new(read);
         let running = Arc::clone(&wall);

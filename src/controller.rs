@@ -9,10 +9,14 @@ pub mod engine;
 pub mod events;
 pub mod lanes;
 pub mod lease;
+pub mod metrics;
+mod notify;
 pub mod observe;
 pub mod outbox;
 pub(crate) mod own_image;
+pub mod server;
 pub mod settings;
+mod timeline;
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -28,11 +32,15 @@ use tokio::task::JoinSet;
 
 use act::Actor;
 use crd::{CrdError, Registered};
-use engine::Engine;
+use engine::{Engine, Wanted};
 use events::Source;
-use lease::{Elector, LeaseLost, Progress};
+use lease::{Elector, LeaseLost, PlansNote, Progress};
+use metrics::Metrics;
+use notify::{NotifyConfig, OutlookClient};
 use observe::{Observer, QUEUE, Reports};
 use outbox::Outbox;
+use own_image::OwnImage;
+use server::{Listener, ServerError};
 use settings::Settings;
 
 use crate::api::Reason;
@@ -41,26 +49,33 @@ use crate::clock::Clock;
 use crate::kube::client::{AGENT, ApiServer, ClientError};
 use crate::kube::objects::Intern;
 use crate::kube::{Leadership, brief};
-use crate::rollout::{ClusterState, Defaults, Kind};
+use crate::notify::Context;
+use crate::rollout::facts::Text;
+use crate::rollout::{ClusterState, Defaults, Kind, Observation};
 
 /// Name and version of refit in Events.
 const PROGRAM: &str = concat!("refit ", env!("CARGO_PKG_VERSION"));
 /// Time for steps in flight to end after a shutdown signal. Less than the 30 seconds that kubelets give by default.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
+/// How long the loop computes before `/livez` fails, at least; otherwise twice the renew deadline. Later than the election,
+/// which gives the Lease back and ends the process by itself: this is for a controller without one.
+const MIN_LIVE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Why the controller ended without a shutdown signal.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the API server cannot be asked")]
+    #[error("the API server cannot be queried")]
     Client(#[from] ClientError),
     #[error("cannot get namespaces kube-system, whose UID names the cluster: {0}")]
     ClusterId(String),
     #[error("the CRD cannot be used")]
     Crd(#[from] CrdError),
-    #[error("channels cannot be asked")]
+    #[error("channels cannot be queried")]
     Channels(#[from] SetupError),
-    #[error("cannot ask what the controller may do: {0}")]
+    #[error("cannot query the controller's permissions: {0}")]
     Permissions(String),
+    #[error(transparent)]
+    Server(#[from] ServerError),
     #[error(transparent)]
     LeaseLost(#[from] LeaseLost),
 }
@@ -71,6 +86,8 @@ pub struct Dependencies {
     pub clock: Clock,
     /// Polls channels. If absent, over the network, as the settings say.
     pub channels: Option<ChannelClient>,
+    /// Where metrics and probes are served, if anywhere.
+    pub listener: Option<Listener>,
 }
 
 /// Runs the controller until `shutdown` (S4).
@@ -83,15 +100,24 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let server = ApiServer::find(&settings.api, &settings.proxies).await?;
+    // Before anything is written: an address that is taken ends the program, and not one that leads.
+    let listener = match &settings.serving {
+        Some(serving) => Listener::bind(serving).await?,
+        None => None,
+    };
     let dependencies = Dependencies {
         server,
         clock,
         channels: None,
+        listener,
     };
     run_with(dependencies, settings, shutdown).await
 }
 
 /// As [`run`], with other dependencies.
+///
+/// # Errors
+/// Fails as [`run`].
 pub async fn run_with(
     dependencies: Dependencies,
     settings: Settings,
@@ -101,14 +127,14 @@ pub async fn run_with(
         server,
         clock,
         channels,
+        listener,
     } = dependencies;
     let unguarded = server.unguarded()?;
-    tracing::info!(
-        server = server.url(),
-        namespace = settings.namespace,
-        name = settings.name,
-        "{PROGRAM}"
-    );
+    // Lasts longer than the tasks of a leader, so that it is known which of them is stuck.
+    let (progress, restored) = (Progress::default(), Arc::new(Notify::new()));
+    let metrics = Metrics::new(Arc::clone(server.requests()), progress.clone());
+    let serving = listener.map(|listener| serve(listener, &metrics, &unguarded, &settings));
+    announce(&server, &settings);
     tokio::pin!(shutdown);
     let start = async {
         let cluster_id = cluster_id(&unguarded).await?;
@@ -127,24 +153,18 @@ pub async fn run_with(
     };
 
     let source = source(&settings);
-    // Lasts longer than the tasks of a leader, so that it is known which of them is stuck.
-    let (progress, restored) = (Progress::default(), Arc::new(Notify::new()));
+    let mut plans_note = None;
     let (leadership, mut lease) = if settings.leader_elect {
         let text = format!(
             "{PROGRAM} starting leader election for {}/{}",
             settings.namespace, settings.name
         );
         write_node_event(&unguarded, &source, Reason::Starting, &text, &clock).await;
-        let elector = Elector::new(
-            unguarded.clone(),
-            &settings.namespace,
-            &settings.name,
-            &settings.identity,
-            settings.lease,
-            clock.clone(),
-        )
-        .depending_on(progress.clone(), Arc::clone(&restored));
+        let elector = elector(&settings, unguarded.clone(), clock.clone())
+            .depending_on(progress.clone(), Arc::clone(&restored));
         let (leadership, lost) = (elector.leadership(), elector.lost());
+        metrics.set_leadership(leadership.clone());
+        plans_note = Some(elector.plans_note());
         let lease = elector.start();
         tokio::select! {
             biased;
@@ -156,6 +176,7 @@ pub async fn run_with(
         }
         (leadership, Some((lease, lost)))
     } else {
+        metrics.set_leadership(Leadership::always());
         (Leadership::always(), None)
     };
 
@@ -166,6 +187,11 @@ pub async fn run_with(
         clock,
         progress,
         restored: Arc::clone(&restored),
+        metrics,
+        is_served: serving.is_some(),
+        plans_note,
+        leadership: leadership.clone(),
+        cluster_id,
     };
     loop {
         let clients = [client.clone(), unguarded.clone()];
@@ -180,8 +206,7 @@ pub async fn run_with(
         match (ended, lease) {
             (Ended::Restored, waits) => {
                 tracing::warn!(
-                    "the resource versions of the API server went back, as after a restore of etcd: everything is read \
-                     again, and nothing that was known before counts"
+                    "the resource versions of the API server went back, as after a restore of etcd; refit drops its state and reads everything again"
                 );
                 tasks.stop().await;
                 lease = waits;
@@ -199,6 +224,44 @@ pub async fn run_with(
     }
 }
 
+fn announce(server: &ApiServer, settings: &Settings) {
+    tracing::info!(
+        server = server.url(),
+        namespace = settings.namespace,
+        name = settings.name,
+        "{PROGRAM}"
+    );
+}
+
+/// Serves metrics and probes until it is dropped. From the start of the process, because a kubelet ends one that does not
+/// answer, however slow the API server is.
+fn serve(listener: Listener, metrics: &Metrics, client: &Client, settings: &Settings) -> JoinSet<()> {
+    let live_limit = MIN_LIVE_LIMIT.max(settings.lease.renew_deadline * 2);
+    if settings.serving.as_ref().is_some_and(|serving| serving.dashboard) {
+        metrics.keep_timeline();
+    }
+    let mut serving = JoinSet::new();
+    serving.spawn(listener.serve(
+        metrics.clone(),
+        client.clone(),
+        settings.namespace.clone(),
+        live_limit,
+    ));
+    serving
+}
+
+/// The candidate for the Lease of this controller.
+fn elector(settings: &Settings, client: Client, clock: Clock) -> Elector {
+    let Settings {
+        namespace,
+        name,
+        identity,
+        lease,
+        ..
+    } = settings;
+    Elector::new(client, namespace, name, identity, *lease, clock)
+}
+
 /// The source of this process' events.
 fn source(settings: &Settings) -> Source {
     Source {
@@ -208,7 +271,6 @@ fn source(settings: &Settings) -> Source {
     }
 }
 
-/// The client of channels.
 fn channel_client(settings: &Settings, cluster_id: &str) -> Result<ChannelClient, Error> {
     let (proxies, hosts) = (settings.proxies.clone(), settings.channel_hosts.clone());
     Ok(ChannelClient::new(
@@ -256,6 +318,14 @@ struct Shared {
     clock: Clock,
     progress: Progress,
     restored: Arc<Notify>,
+    metrics: Metrics,
+    /// Whether anyone can ask for metrics.
+    is_served: bool,
+    /// Absent without leader election.
+    plans_note: Option<PlansNote>,
+    leadership: Leadership,
+    /// UID of the namespace `kube-system`.
+    cluster_id: String,
 }
 
 /// The tasks that run while this process leads.
@@ -273,8 +343,67 @@ struct LeaderTasks {
     outbox: Outbox,
     may_watch_pods: bool,
     pods_wanted: watch::Receiver<bool>,
+    secrets_wanted: watch::Receiver<Arc<BTreeSet<Text>>>,
     relist_plans: watch::Receiver<()>,
     degraded: watch::Receiver<bool>,
+}
+
+/// Runs the loop in a task of its own until it is stopped.
+fn spawn_until(mut engine: Engine, mut stopped: watch::Receiver<bool>) -> JoinSet<Engine> {
+    let mut engines = JoinSet::new();
+    engines.spawn(async move {
+        tokio::select! {
+            biased;
+            () = engine.run() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+        engine
+    });
+    engines
+}
+
+async fn may_watch_pods(client: &Client, settings: &Settings) -> Result<bool, Error> {
+    let may = act::permissions::may_watch_pods(client, &settings.namespace)
+        .await
+        .map_err(|error| Error::Permissions(brief(&error)))?;
+    if !may {
+        tracing::info!("the controller may not watch pods; it lists them while Jobs run");
+    }
+    Ok(may)
+}
+
+/// What sends notifications and keeps silences; nothing without a network.
+fn notifier(
+    settings: &Settings,
+    client: &Client,
+    shared: &Shared,
+    outbox: &Outbox,
+    outlook: OutlookClient,
+) -> Option<notify::Shared> {
+    Some(notify::Shared {
+        client: client.clone(),
+        webhooks: shared.channels.webhooks()?,
+        leadership: shared.leadership.clone(),
+        context: Arc::new(Context {
+            cluster_id: shared.cluster_id.clone(),
+            namespace: settings.namespace.clone(),
+            controller: settings.name.clone(),
+        }),
+        clock: shared.clock.clone(),
+        source: shared.source.clone(),
+        outbox: outbox.clone(),
+        metrics: shared.metrics.clone(),
+        outlook,
+    })
+}
+
+/// Searches for the controller's own image, and tells the loop.
+async fn search_own_image(client: Client, settings: Settings, observations: mpsc::Sender<Observation>) {
+    let OwnImage { image, pull_secrets } = own_image::search(&client, &settings).await;
+    // Fails only if the loop has ended.
+    let _ = observations
+        .send(Observation::OwnImage(image, pull_secrets))
+        .await;
 }
 
 impl LeaderTasks {
@@ -284,31 +413,42 @@ impl LeaderTasks {
         shared: Shared,
         registered: Registered,
     ) -> Result<Self, Error> {
+        let (outlook_server, outlook) = notify::link();
+        let (config_tx, config) = watch::channel(NotifyConfig::default());
+        let (outbox, postman) = outbox::outbox();
+        let notifier = notifier(settings, &client, &shared, &outbox, outlook);
         let Shared {
             source,
             channels,
             clock,
             progress,
             restored,
+            metrics,
+            is_served,
+            plans_note,
+            ..
         } = shared;
         let mut jobs = settings.jobs.clone();
         own_image::fill_in(&mut jobs, &unguarded, settings).await;
-        let may_watch_pods = act::permissions::may_watch_pods(&unguarded, &settings.namespace)
-            .await
-            .map_err(|error| Error::Permissions(brief(&error)))?;
-        if !may_watch_pods {
-            tracing::info!("pods may not be watched; they are listed while Jobs run");
-        }
+        let may_watch_pods = may_watch_pods(&unguarded, settings).await?;
         let intern = Intern::default();
         let ttl = i64::from(jobs.ttl_seconds_after_finish);
         let (observations, inbox) = mpsc::channel(QUEUE);
         let (pods_tx, pods_wanted) = watch::channel(false);
+        let (secrets_tx, secrets_wanted) = watch::channel(Arc::default());
+        let wanted = Wanted {
+            pods: pods_tx,
+            secrets: secrets_tx,
+        };
         let (listed_tx, listed) = watch::channel(BTreeSet::new());
         let (relist_tx, relist_plans) = watch::channel(());
         let (degraded_tx, degraded) = watch::channel(false);
-        let (outbox, postman) = outbox::outbox();
         let mut watches = JoinSet::new();
         watches.spawn(postman.run(client.clone()));
+        if jobs.own_image.is_empty() && settings.api.in_cluster {
+            let search = search_own_image(unguarded.clone(), settings.clone(), observations.clone());
+            watches.spawn(search);
+        }
         let observer = Observer {
             client: client.clone(),
             namespace: settings.namespace.clone(),
@@ -318,12 +458,18 @@ impl LeaderTasks {
             intern: intern.clone(),
             reports: Reports::new(outbox.clone(), source.clone(), clock.clone()),
             restored,
+            metrics: metrics.clone(),
+            notify: Arc::new(config_tx),
         };
+        if let Some(notifier) = notifier {
+            notifier.spawn(&mut watches, config, observer.observations.clone());
+        }
         let cluster = ClusterState::new(Defaults {
             namespace: settings.namespace.clone(),
             job: jobs,
             polling_interval: SignedDuration::try_from(settings.polling_interval)
                 .unwrap_or(SignedDuration::MAX),
+            own_node: settings.node_name.as_str().into(),
             local_zone: jiff::tz::TimeZone::system(),
         });
         let actor = Actor {
@@ -337,22 +483,21 @@ impl LeaderTasks {
             outbox: outbox.clone(),
             degraded: degraded_tx,
         };
-        let mut engine = Engine::new(cluster, actor, inbox, pods_tx, listed_tx, relist_tx, progress);
+        let mut engine = Engine::new(cluster, actor, inbox, wanted, listed_tx, relist_tx, progress);
+        // Without a listener nobody asks.
+        if is_served {
+            engine = engine.reporting_to(metrics.reporter(listed.clone()));
+        }
+        engine.telling(outlook_server);
+        if let Some(note) = plans_note {
+            engine.keep_note(note);
+        }
         if registered == Registered::Updated {
             engine.distrust_lists();
         }
-        let (stop, mut stopped) = watch::channel(false);
-        let mut engines = JoinSet::new();
-        engines.spawn(async move {
-            tokio::select! {
-                biased;
-                () = engine.run() => {}
-                _ = stopped.wait_for(|stopped| *stopped) => {}
-            }
-            engine
-        });
+        let (stop, stopped) = watch::channel(false);
         Ok(Self {
-            engine: engines,
+            engine: spawn_until(engine, stopped),
             stop,
             watches,
             client,
@@ -363,6 +508,7 @@ impl LeaderTasks {
             outbox,
             may_watch_pods,
             pods_wanted,
+            secrets_wanted,
             relist_plans,
             degraded,
         })
@@ -380,6 +526,7 @@ impl LeaderTasks {
             observer,
             may_watch_pods,
             pods_wanted,
+            secrets_wanted,
             relist_plans,
             degraded,
             ..
@@ -391,7 +538,8 @@ impl LeaderTasks {
             let watching = observer.clone();
             let (defined_tx, mut defined) = watch::channel(false);
             watches.spawn(watching.clone().schema(defined_tx));
-            watches.spawn(watching.clone().secrets());
+            watches.spawn(watching.clone().secrets(secrets_wanted.clone()));
+            watches.spawn(watching.clone().limits());
             watches.spawn(watching.clone().pods(*may_watch_pods, pods_wanted.clone()));
             watches.spawn(watching.clone().jobs());
             let (mut nodes, mut refused) = (listed.clone(), degraded.clone());
@@ -406,7 +554,6 @@ impl LeaderTasks {
                 let _ = defined.wait_for(|defined| *defined).await;
                 plans.plans(again).await;
             });
-            until(Kind::Secret).await;
             until(Kind::Pod).await;
             until(Kind::Job).await;
             watches.spawn(watching.nodes());

@@ -5,6 +5,7 @@
 //! patch of that ledger. It changes no other node than those it was given, and does not uncordon a drained node: the
 //! controller releases it.
 
+mod changes;
 mod cordon;
 pub mod event;
 mod evict;
@@ -19,6 +20,7 @@ mod run;
 mod session;
 pub mod tracker;
 
+pub use changes::{Changes, NodeVersions};
 pub use cordon::CordonError;
 pub use event::{DryRun, Event};
 pub use failure::Failure;
@@ -49,18 +51,9 @@ pub struct Options {
 /// Selection of nodes.
 #[derive(Clone, Debug)]
 pub enum Which {
-    /// By name.
     Names(Vec<String>),
     /// By label selector.
     Selector(String),
-}
-
-/// The pod of this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnPod {
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
 }
 
 /// The Plan for which this process runs.
@@ -70,8 +63,8 @@ pub struct PlanRun {
     pub holder: Holder,
     /// UID of the expected machine.
     pub node_uid: String,
-    /// The pod to which progress is written.
-    pub pod: Option<OwnPod>,
+    /// UID of the pod of this process, if it runs in one.
+    pub pod: Option<String>,
     /// Whether the ledger must name the controllers of the evicted pods.
     pub notes_workloads: bool,
 }
@@ -82,15 +75,8 @@ impl PlanRun {
         let text = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let plan_uid = text(names::ENV_PLAN_UID)?;
         let namespace = text(names::ENV_PLAN_NAMESPACE)?;
-        let pod = || {
-            Some(OwnPod {
-                namespace: namespace.clone(),
-                name: text(names::ENV_POD_NAME)?,
-                uid: text(names::ENV_POD_UID)?,
-            })
-        };
         Some(Self {
-            pod: pod(),
+            pod: text(names::ENV_POD_UID),
             node_uid: text(names::ENV_NODE_UID).unwrap_or_default(),
             holder: Holder {
                 controller: text(names::ENV_CONTROLLER_NAME).unwrap_or_default(),

@@ -9,6 +9,9 @@ pub mod inputs;
 pub mod name;
 pub mod reboot;
 pub mod render;
+
+/// Reason of a Job that its `podFailurePolicy` has ended (`pkg/controller/job`).
+pub const POD_FAILURE_POLICY: &str = "PodFailurePolicy";
 pub mod settings;
 
 pub use reboot::{RebootInput, RebootPodMode, reboot_pod};

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod api;
 pub mod channel;
 pub mod cli;
@@ -15,10 +16,14 @@ pub mod gitops;
 pub mod go;
 pub mod job;
 pub mod kube;
+pub mod migrate;
 pub mod nearest;
 pub mod node;
+pub mod notify;
+pub mod page;
 pub mod proxy;
 pub mod rehearse;
 pub mod rollout;
 pub mod telemetry;
 pub mod version;
+pub mod view;

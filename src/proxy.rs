@@ -80,6 +80,7 @@ impl ProxyEnv {
     }
 
     fn is_exempt_ip(&self, ip: IpAddr, port: u16) -> bool {
+        // Go never proxies loopback, whatever NO_PROXY says (`useProxy` in golang.org/x/net/http/httpproxy).
         ip.is_loopback()
             || self.exempt.iter().any(|exempt| match exempt {
                 Exempt::All => true,
@@ -137,6 +138,7 @@ impl Exempt {
             .filter(|rest| rest.starts_with('.'))
             .unwrap_or(host);
         let (suffix, itself) = match below.strip_prefix('.') {
+            // A leading dot exempts subdomains only, a plain name itself too: Go's rule; curl's differs.
             Some(suffix) => (suffix, false),
             None => (below, true),
         };

@@ -6,15 +6,22 @@
 //! remembers may only delay a step.
 
 mod blocker;
+mod checks;
 mod completion;
 mod conditions;
 mod decide;
+mod dependencies;
 mod digests;
 mod event;
 pub mod facts;
+mod failure;
 mod fields;
+mod known;
 mod node;
+mod notified;
 mod observation;
+mod on_request;
+mod order;
 mod plan;
 mod poll;
 pub mod record;
@@ -24,7 +31,9 @@ mod start;
 mod state;
 mod status;
 mod step;
+mod summary;
 mod targets;
+mod wave;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -36,7 +45,9 @@ pub use facts::{
     ChannelFacts, JobFacts, JobOutcome, Labels, Missing, NodeFacts, PlanFacts, PodFacts, PodStage, RebootPod,
     Schema, SecretFacts, SentinelResult, WorkloadFacts,
 };
-pub use observation::{Kind, Observation, StepEffect};
+pub use observation::{GlobalLimits, Kind, Observation, StepEffect};
+pub(crate) use plan::{node_selector, tolerates_not_ready};
 pub use record::{Phase, Reboot, Record};
 pub use state::{ClusterState, Defaults, ListCounts, StepFailure};
 pub use step::{Key, Lane, NodeChange, Query, Step};
+pub use summary::{ChannelSummary, PlanSummary, Slot, WindowSummary};

@@ -41,6 +41,9 @@ pub enum TelemetryError {
 }
 
 /// Sets up logging. `lookup` reads an environment variable.
+///
+/// # Errors
+/// Fails if the filter of the environment is invalid, or a log is set up already.
 pub fn init(
     debug: bool,
     format: LogFormat,

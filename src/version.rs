@@ -60,7 +60,7 @@ enum Token {
     Number(u64),
 }
 
-/// Why a text is no version.
+/// Why a text is not a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAVersion {
     #[error("{} does not begin with a number, such as v1.31.4 or 2026.08.1", quoted(.0))]
@@ -69,7 +69,7 @@ pub enum NotAVersion {
     TooMany(String),
     #[error("{} has a number that is too large", quoted(.0))]
     TooLarge(String),
-    /// The text after the numbers is no suffix.
+    /// The text after the numbers is not a suffix.
     #[error("{} has something else after its numbers than a suffix such as -rc1, +k3s1 or -rke2r1", quoted(.0))]
     Suffix(String),
 }
@@ -133,7 +133,7 @@ impl Version {
             (Some(one), Some(other)) if one != other => Some(format!(
                 "{offered} is a version of {one}, and {known} is one of {other}"
             )),
-            (None, Some(other)) => Some(format!("{offered} is no version of {other}, and {known} is one")),
+            (None, Some(other)) => Some(format!("{offered} is not a version of {other}, and {known} is")),
             // The major version of a distribution is that of Kubernetes.
             (Some(one), None) if current.is_variant() || current.dated || current.major() != self.major() => {
                 Some(format!("{offered} is a version of {one}, and {known} is not"))

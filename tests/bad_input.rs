@@ -1,282 +1,24 @@
 //! User mistakes: each has a clear status, starts nothing, blocks no other Plan, and loses nothing when it is
 //! corrected.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, Node, Secret};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
-use refit::api::Plan;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::testenv::context::{TestContext, create, done};
+use crate::testenv::context::{TestContext, create};
 use crate::testenv::faults::Rule;
-use crate::testenv::history::History;
-use crate::testenv::plan::{plan, says, status};
+use crate::testenv::plan::{plan, says};
 use crate::testenv::wait::{self, SOON};
 
-/// Maximum delay until a Plan reports that it has become valid or invalid.
-const AT_ONCE: Duration = Duration::from_secs(1);
 const NOT_READY: &str = "False/NotReady/plan is not valid and resolved";
 /// Arguments with which the controller starts.
 const WHOLE: &str = "--name n --namespace ns";
-const VALID: &str = "True/PlanIsValid/";
 
 fn invalid(why: &str) -> String {
     format!("False/Error/{why}")
-}
-
-fn validate_failed(why: &str) -> String {
-    format!("Warning ValidateFailed: Failed to validate plan: {why}")
-}
-
-/// Checks that a Plan has an event that begins like this.
-async fn has_event(ctx: &TestContext, plan: &str, begins: &str) {
-    let events = ctx.event_lines(plan).await;
-    let is_there = events.iter().any(|event| event.starts_with(begins));
-    assert!(is_there, "{plan}: no {begins:?} in {events:#?}");
-}
-
-#[tokio::test]
-async fn a_plan_that_can_never_work_is_reported_before_any_node_is_touched() {
-    let ctx = TestContext::new().await;
-    let nodes = ctx.manual_kubelet(["one"]).await;
-    let controller = ctx.start_and_warm_up().await;
-    // `src/api/validate/tests.rs` has all mistakes; these are of each kind of field.
-    let cases = [
-        (
-            "zone",
-            json!({ "window": { "days": ["mo"], "startTime": "9:00", "endTime": "10:00", "timeZone": "Mars/Olympus" } }),
-            "spec.window is invalid, unknown time zone Mars/Olympus",
-        ),
-        (
-            "flags",
-            json!({ "drain": { "deleteLocalData": true, "deleteEmptydirData": true } }),
-            "spec.drain cannot specify both deleteEmptydirData and deleteLocalData",
-        ),
-        (
-            "selector",
-            json!({ "drain": { "podSelector": { "matchExpressions": [{ "key": "a", "operator": "Like" }] } } }),
-            "\"Like\" is not a valid label selector operator",
-        ),
-        (
-            "delay",
-            json!({ "postCompleteDelay": "soon" }),
-            "spec.postCompleteDelay is invalid, time: invalid duration \"soon\"",
-        ),
-        (
-            "version",
-            json!({ "version": "v1 beta" }),
-            "spec.version cannot be an image tag and a label value: \"v1 beta\" must be at most 63 letters, digits, '-', '_', '.' or \
-             '+', with a letter or digit at each end",
-        ),
-        (
-            "limit",
-            json!({ "maxConcurrent": "150%" }),
-            "spec.maxConcurrent is \"150%\": it must be a number from 1 on, or a share of the nodes from \"1%\" to \"100%\"",
-        ),
-        (
-            "host",
-            json!({ "hostAccess": "None", "reboot": { "when": "Always" } }),
-            "spec.reboot.when is Always, and spec.hostAccess None keeps refit from the host: use Root or Full",
-        ),
-        (
-            "settle",
-            json!({ "settle": { "minReady": "30" } }),
-            "spec.settle.minReady is invalid, time: missing unit in duration \"30\"",
-        ),
-    ];
-    for (name, mistake, _) in &cases {
-        let mut made = json!({
-            "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": { "name": name },
-            "spec": { "version": "v1", "concurrency": 1, "nodeSelector": {}, "upgrade": { "image": "i" } },
-        });
-        for (field, value) in mistake.as_object().unwrap() {
-            made["spec"][field] = value.clone();
-        }
-        ctx.try_apply(made)
-            .await
-            .unwrap_or_else(|error| panic!("{name}: {error:#}"));
-    }
-    for (name, _, why) in &cases {
-        let plan = ctx.plan_condition(name, "Validated", "False", SOON).await;
-        assert_eq!(says(&plan, "Validated"), invalid(why), "{name}");
-        assert_eq!(says(&plan, "Complete"), NOT_READY, "{name}");
-        assert_eq!(status(&plan).applying, None, "{name}");
-        has_event(&ctx, name, &validate_failed(why)).await;
-    }
-    assert_eq!(ctx.requests().await.jobs_created(), []);
-
-    // Corrected, each of them runs.
-    for (name, mistake, _) in &cases {
-        let mut right = mistake.clone();
-        for (field, value) in right.as_object_mut().unwrap() {
-            *value = if field == "version" {
-                json!("v2")
-            } else {
-                Value::Null
-            };
-        }
-        ctx.edit_plan(name, json!({ "spec": right })).await;
-        nodes.succeed(name, &nodes.name("one")).await;
-        let plan = ctx.plan_complete(name, SOON).await;
-        assert_eq!(says(&plan, "Validated"), VALID, "{name}");
-    }
-    assert!(controller.is_running());
-}
-
-#[tokio::test]
-async fn a_plan_s_name_is_as_long_as_a_label_may_be() {
-    let ctx = TestContext::new().await;
-    let nodes = ctx.manual_kubelet(["one"]).await;
-    let node = nodes.name("one");
-    let _controller = ctx.start_and_warm_up().await;
-    let spec = "{version: v1, concurrency: 1, nodeSelector: {}, upgrade: {image: i}}";
-    let (fits, too_long, longest) = ("p".repeat(63), "p".repeat(64), "p".repeat(253));
-    for name in [&fits, &too_long, &longest] {
-        ctx.plan(&plan(name, spec)).await;
-    }
-    nodes.succeed(&fits, &node).await;
-    let plan = ctx.plan_complete(&fits, SOON).await;
-    let hash = status(&plan).latest_hash;
-    assert_eq!(done(&ctx.node(&node).await, &fits), hash);
-    for name in [&too_long, &longest] {
-        let plan = ctx.plan_condition(name, "Validated", "False", SOON).await;
-        let why = format!(
-            "metadata.name has {} characters, and the label that marks a finished node holds 63",
-            name.len()
-        );
-        assert_eq!(says(&plan, "Validated"), invalid(&why));
-        has_event(&ctx, name, &validate_failed(&why)).await;
-    }
-    assert_eq!(ctx.requests().await.jobs_created().len(), 1);
-}
-
-#[tokio::test]
-async fn a_missing_secret_is_reported_and_found_within_a_second() {
-    let ctx = TestContext::new().await;
-    let _controller = ctx.start_and_warm_up().await;
-    let history = History::of(&ctx, "secretive").await;
-    let spec = "{version: v1, upgrade: {image: i}, secrets: [{name: one, path: a}, {name: not.there, path: b}, \
-                {name: ignored, path: c, ignoreUpdates: true}]}";
-    ctx.plan(&plan("secretive", spec)).await;
-    let missing = ctx.plan_condition("secretive", "Validated", "False", SOON).await;
-    assert_eq!(
-        says(&missing, "Validated"),
-        invalid(r#"secrets "one" not found, secrets "not.there" not found"#)
-    );
-    assert_eq!(says(&missing, "Complete"), NOT_READY);
-    assert_eq!(status(&missing).latest_hash, None);
-
-    // The time until the Plan reports a Secret that was created or deleted.
-    let said_after = async |since: Instant, wanted: &str| {
-        let now = |plan: &Plan| says(plan, "Validated") == wanted;
-        let seen = wait::eventually(wanted, SOON, async || {
-            let last = history.states().pop().unwrap();
-            if now(&last) {
-                Ok(Instant::now())
-            } else {
-                Err(says(&last, "Validated"))
-            }
-        })
-        .await;
-        seen.saturating_duration_since(since)
-    };
-    let make = async |name: &str| {
-        let secret = json!({ "metadata": { "name": name }, "data": { "a": "MQ==" } });
-        create::<Secret>(&ctx.secrets(), secret).await;
-        Instant::now()
-    };
-    let made = make("one").await;
-    said_after(made, &invalid(r#"secrets "not.there" not found"#)).await;
-    let made = make("not.there").await;
-    let mut found = vec![said_after(made, VALID).await];
-    let mut missed = Vec::new();
-    let complete = ctx.plan_complete("secretive", SOON).await;
-    let hash = status(&complete).latest_hash.unwrap();
-
-    // Gone, and there again with the same content. A controller that waits is late each time, and a busy machine is not.
-    let is_prompt = |took: &[Duration]| took.iter().any(|took| *took < AT_ONCE);
-    while !(is_prompt(&found) && is_prompt(&missed)) {
-        assert!(
-            missed.len() < 10,
-            "found after {found:?}, missed after {missed:?}"
-        );
-        ctx.secrets()
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap();
-        missed.push(said_after(Instant::now(), &invalid(r#"secrets "one" not found"#)).await);
-        let gone = ctx.plans().get("secretive").await.unwrap();
-        assert_eq!(
-            status(&gone).latest_hash.as_ref(),
-            Some(&hash),
-            "it is what nodes are done with"
-        );
-        let made = make("one").await;
-        found.push(said_after(made, VALID).await);
-    }
-    let complete = ctx.plan_complete("secretive", SOON).await;
-    assert_eq!(status(&complete).latest_hash, Some(hash));
-    assert_eq!(history.said("LatestResolved"), ["True/Version/"]);
-}
-
-#[tokio::test]
-async fn a_secret_that_was_made_a_moment_before_its_plan_is_found() {
-    let ctx = TestContext::new().await;
-    let faults = ctx.faults(4).await;
-    let controller = ctx.controller().through(&faults).start();
-    ctx.wait_until_working(&controller).await;
-    // The watch of Secrets is slower than that of Plans.
-    faults.add(Rule::on("watch", "secrets").late_events(Duration::from_secs(12)));
-    faults.cut_watches("secrets");
-    wait::until(
-        "the watch is late from now on",
-        async || faults.faults(),
-        |it| *it > 0,
-    )
-    .await;
-    let history = History::of(&ctx, "together").await;
-    create::<Secret>(
-        &ctx.secrets(),
-        json!({ "metadata": { "name": "new" }, "data": { "a": "MQ==" } }),
-    )
-    .await;
-    ctx.plan(&plan(
-        "together",
-        "{version: v1, upgrade: {image: i}, secrets: [{name: new, path: a}]}",
-    ))
-    .await;
-    history
-        .until("it is complete", SOON, |plan| {
-            says(plan, "Complete").starts_with("True")
-        })
-        .await;
-    assert_eq!(history.said("Validated"), [VALID]);
-    assert_eq!(history.said("Complete").len(), 1);
-    let took = history.answered_within();
-    assert!(
-        took < Duration::from_secs(10),
-        "it did not wait for the watch, and took {took:?}"
-    );
-    assert_eq!(ctx.controller_requests().await.count("get", "secrets"), 1);
-
-    // The late watch event changes nothing.
-    let quiet = history.states().len();
-    ctx.plan(&plan(
-        "later",
-        "{version: v1, upgrade: {image: i}, secrets: [{name: next, path: a}]}",
-    ))
-    .await;
-    create::<Secret>(&ctx.secrets(), json!({ "metadata": { "name": "next" } })).await;
-    ctx.plan_complete("later", SOON).await;
-    assert_eq!(history.states().len(), quiet);
-    let of_the_first = ctx.controller_requests().await.0;
-    let of_the_first = of_the_first
-        .iter()
-        .filter(|it| it.resource == "secrets" && it.name == "new")
-        .count();
-    assert_eq!(of_the_first, 1, "it was read once");
 }
 
 #[tokio::test]
@@ -410,7 +152,7 @@ fn the_command_line_names_what_is_wrong_with_it_and_what_is_allowed() {
 
 /// Go accepts times until the end of 9999, and any kubelet can write one on its own Node.
 #[tokio::test]
-async fn a_node_with_a_time_that_cannot_be_read_holds_up_nobody_and_is_named() {
+async fn a_node_with_a_time_that_cannot_be_read_holds_up_nothing_and_is_named() {
     let ctx = TestContext::alone().await;
     let nodes = ctx.manual_kubelet(["one"]).await;
     let node = nodes.name("one");

@@ -27,11 +27,14 @@ use crate::testenv::audit::Requests;
 use crate::testenv::context::TestContext;
 use crate::testenv::controller::{Controller, binary};
 use crate::testenv::kubelet::{FakeKubelet, NodeSet};
+use crate::testenv::web::get;
 use crate::testenv::{kubeconfig, process, terminal, wait};
 
 /// Maximum time of a roll-out on any suitable machine.
 const LIMIT: Duration = Duration::from_secs(900);
 const GAP: &str = "Job complete to next Job created";
+/// As Prometheus scrapes in most installations, or less often.
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(15);
 /// Number of measurements of each roll-out.
 const ROUNDS: usize = 3;
 
@@ -356,12 +359,21 @@ fn memory(table: &mut Table, title: &str, what: &str, bytes: Option<u64>, budget
     }
 }
 
-/// Nodes with heartbeats, and a complete Plan.
+/// Nodes with heartbeats, and a suspended Plan. Metrics are scraped as Prometheus does.
 async fn idle(table: &mut Table, count: usize) {
     let ctx = TestContext::alone().await;
     let _kubelets = kubelets(&ctx, "n", count, Duration::from_secs(40)).await;
-    let controller = ctx.controller().usual_lease_times().start();
+    let controller = ctx.controller().usual_lease_times().with_metrics().start();
     controller.leading().await;
+    let address = controller.metrics_address().await;
+    let mut scrapes = JoinSet::new();
+    scrapes.spawn(async move {
+        loop {
+            let (status, text) = get(address, "/metrics").await.unwrap();
+            assert!(status == 200 && text.ends_with("# EOF\n"), "{text}");
+            tokio::time::sleep(SCRAPE_INTERVAL).await;
+        }
+    });
     ctx
         .plan(
             "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: idle}\nspec:\n  concurrency: 1\n  suspend: \
@@ -369,7 +381,10 @@ async fn idle(table: &mut Table, count: usize) {
         )
         .await;
     ctx.plan_condition("idle", "Complete", "False", LIMIT).await;
-    let title = format!("{count} heartbeating idle nodes");
+    let title = format!(
+        "{count} heartbeating idle nodes, scraped every {} s",
+        SCRAPE_INTERVAL.as_secs()
+    );
     let minute = Duration::from_secs(60);
     let cpu = |controller: &Controller| controller.cpu_time().unwrap_or_default();
     let before = cpu(&controller);
@@ -383,6 +398,7 @@ async fn idle(table: &mut Table, count: usize) {
         controller.memory_now(),
         Some(48.0),
     );
+    assert!(scrapes.try_join_next().is_none(), "a scrape failed");
 }
 
 /// The time to merely create the Plan's Jobs, so many at a time, as another ServiceAccount with the controller's
@@ -431,6 +447,7 @@ async fn bare_limit(
             name: &format!("{}{index:04}", ctx.node_name("n")),
             uid: "uid-of-the-node",
             os: Some("linux"),
+            shares_hostname: false,
         };
         let input = JobInput {
             plan,

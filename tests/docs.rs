@@ -217,6 +217,76 @@ fn slug(line: &str) -> String {
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
+/// The documents with commands for users and contributors.
+fn documents() -> Vec<PathBuf> {
+    let docs = std::fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let others = ["README.md", "CONTRIBUTING.md", "deploy/chart/README.md"].map(|file| root().join(file));
+    pages.chain(others).collect()
+}
+
+/// A block of commands has a mark above it, with the test that runs them or the reason why none does.
+#[test]
+fn every_command_of_the_documents_is_run_by_a_test_or_says_why_not() {
+    const PROGRAMS: [&str; 10] = [
+        "kubectl",
+        "helm",
+        "refit",
+        "just",
+        "cargo",
+        "docker",
+        "kustomize",
+        "sed",
+        "git",
+        "grep",
+    ];
+    let tests = tests();
+    let (mut wrong, mut run) = (Vec::new(), 0);
+    for path in documents() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let mut is_inside = false;
+        for (number, line) in lines.iter().enumerate() {
+            if !line.starts_with("```") {
+                continue;
+            }
+            is_inside = !is_inside;
+            if !is_inside || !matches!(*line, "```" | "```sh") {
+                continue;
+            }
+            let block = lines[number + 1..]
+                .iter()
+                .take_while(|line| !line.starts_with("```"));
+            let mut words = block.filter_map(|line| line.split_whitespace().next());
+            if !words.any(|word| PROGRAMS.contains(&word)) {
+                continue;
+            }
+            let mut above = lines[..number].iter().rev();
+            let above = above.find(|line| !line.trim().is_empty()).unwrap_or(&"").trim();
+            let mark = above
+                .strip_prefix("<!-- ")
+                .and_then(|mark| mark.strip_suffix(" -->"))
+                .unwrap_or_default();
+            let is_marked = if let Some(test) = mark.strip_prefix("run by ") {
+                run += 1;
+                tests.contains(test.split(':').next().unwrap())
+            } else if let Some(why) = mark.strip_prefix("not run: ") {
+                why.split(' ').count() > 2
+            } else {
+                // An output, which a test compares with that of its command.
+                mark.starts_with("recorded: refit ")
+            };
+            if !is_marked {
+                wrong.push(format!("{}:{}: {above}", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "commands without a mark: {wrong:#?}");
+    assert!(run > 12, "{run}");
+}
+
 /// Comments cite the contract by its numbers (`S50`, `W13`).
 #[test]
 fn each_number_of_the_contract_that_a_comment_cites_has_its_row() {
@@ -251,6 +321,9 @@ fn every_test_that_the_security_tables_name_exists() {
         "Objects of the cluster",
         "What refit writes",
         "The API server and the clock",
+        "Channels and registries",
+        "Files and other parsers",
+        "Attacks",
     ];
     let mut named = 0;
     for row in headings
@@ -263,5 +336,7 @@ fn every_test_that_the_security_tables_name_exists() {
             named += 1;
         }
     }
-    assert!(named > 20, "{named}");
+    assert!(named > 100, "{named}");
+    let attacks = rows(&text, "Attacks").len() - 1;
+    assert!(attacks >= 40, "{attacks}");
 }

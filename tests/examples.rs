@@ -1,5 +1,5 @@
 //! The Plans in `examples/`, which users copy, except for what `refit validate` finds (`tests/gitops/corpus.rs`): except for
-//! `ubuntu-reboot.yaml`, none has a field that system-upgrade-controller's definition would drop.
+//! `ubuntu-reboot.yaml`, `reboots.yaml` and `careful.yaml`, none has a field that system-upgrade-controller's definition would drop.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,11 +44,15 @@ fn every_example_works_under_system_upgrade_controller_and_in_the_shipped_manife
             .iter()
             .filter(|[part, field]| plan[*part].get(field).is_some());
         let own: Vec<_> = own.map(|[_, field]| *field).collect();
-        // One says of itself that it needs refit.
-        let expected: &[&str] = if file == "ubuntu-reboot.yaml" {
-            &["reboot", "settle"]
-        } else {
-            &[]
+        // They say of themselves that they need refit.
+        let expected: &[&str] = match (&*file, plan["metadata"]["name"].as_str()) {
+            ("ubuntu-reboot.yaml", _) => &["reboot", "settle"],
+            ("reboots.yaml", _) => &["maxUnavailable", "reboot", "settle", "trigger", "windows"],
+            ("careful.yaml", _) => &["maxUnavailable", "order", "waves"],
+            ("k3s-upgrade.yaml", Some("k3s-agent")) | ("rke2-upgrade.yaml", Some("rke2-agent")) => {
+                &["dependsOn"]
+            }
+            _ => &[],
         };
         assert_eq!(own, expected, "{file}");
     }
@@ -79,5 +83,5 @@ fn all_examples_can_be_applied_to_one_cluster() {
         assert!(names.insert(name.clone()), "{file}: {name:?} is in two files");
     }
     let files: BTreeSet<_> = plans().into_iter().map(|(file, _)| file).collect();
-    assert_eq!(files.len(), 6, "{files:?}");
+    assert_eq!(files.len(), 8, "{files:?}");
 }

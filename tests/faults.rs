@@ -351,7 +351,7 @@ async fn a_controller_that_starts_without_an_api_server_says_so_and_works_when_i
 }
 
 #[tokio::test]
-async fn a_controller_that_is_killed_again_and_again_gets_there_in_the_end() {
+async fn a_controller_that_is_killed_repeatedly_completes_the_roll_out() {
     let rollout = RollOut::prepare(TestContext::new().await, BROAD).await;
     let faults = rollout.ctx.faults(0).await;
     // Each process lives for three writes.

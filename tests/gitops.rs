@@ -10,6 +10,7 @@ mod links;
 mod pin;
 mod render;
 mod server;
+mod shapes;
 mod terminal;
 mod validate;
 

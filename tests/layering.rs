@@ -8,18 +8,20 @@ use regex::Regex;
 
 /// The modules of the crate from the lowest layer up. A module imports from layers below its own, and from nowhere else.
 /// `lib.rs` and `main.rs` belong to none.
-const LAYERS: [&[&str]; 12] = [
+const LAYERS: [&[&str]; 14] = [
     &["clock", "go", "nearest", "proxy", "telemetry"],
     &["version"],
     &["api"],
     &["channel"],
     &["job", "node"],
     &["rollout"],
+    &["migrate", "notify", "page"],
     &["kube"],
-    &["drain"],
+    &["agent", "drain"],
     &["controller"],
     &["rehearse"],
     &["gitops"],
+    &["view"],
     &["cli"],
 ];
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use refit::api::names;
 use serde_json::json;
 
 use crate::rollout::{RollOut, Shape, account, line};
@@ -301,7 +302,13 @@ async fn without_other_times_the_lease_is_system_upgrade_controllers() {
     let setup = TIMES.into_iter().fold(ctx.controller(), Setup::without_env);
     let controller = setup.start();
     controller.leading().await;
-    let first = lease(&ctx).await;
+    // The first renewal follows at once, with the note of the Plans that exist.
+    let is_noted = |lease: &Lease| {
+        let annotations = lease.metadata.annotations.as_ref();
+        annotations.is_some_and(|all| all.contains_key(names::ANNOTATION_KNOWN_PLANS))
+    };
+    let noted = wait::object(leases(&ctx), NAME, "has its note", SOON, is_noted).await;
+    let first = noted.spec.expect("a record");
     assert_eq!(first.lease_duration_seconds, Some(45));
     let machine = rustix::system::uname()
         .nodename()

@@ -1,6 +1,8 @@
 //! Permissions of the controller: no request is refused under the shipped roles, no rule of them is unused, and a
 //! permission that is removed is named until it is granted again.
 
+mod secrets;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -315,12 +317,18 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
         used.insert((place, qualified(&request.group, &request.resource), request.verb));
     }
     let [cluster, role] = rules(ctx).await;
+    let writes_crd = Api::<ClusterRole>::all(ctx.client.clone());
+    let writes_crd = writes_crd
+        .get(&ctx.local_name("system-upgrade-controller-crd"))
+        .await
+        .expect("the ClusterRole of the component");
     let about_nodes = Api::<Role>::namespaced(ctx.client.clone(), "default");
     let about_nodes = about_nodes
         .get(&ctx.local_name("system-upgrade-controller"))
         .await
         .expect("the Role in default");
     let mut rights = granted(&cluster, "");
+    rights.extend(granted(&writes_crd.rules.unwrap_or_default(), ""));
     rights.extend(granted(&role, namespace));
     rights.extend(granted(&about_nodes.rules.unwrap_or_default(), "default"));
     let (unused, missing): (Vec<_>, Vec<_>) = (
@@ -331,6 +339,43 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
         unused.is_empty() && missing.is_empty(),
         "unused: {unused:#?}; done without a rule: {missing:#?}"
     );
+}
+
+/// `kubectl apply -k deploy` creates the CRD, so the controller need not.
+#[tokio::test]
+async fn without_the_component_manage_crd_a_roll_out_ends_and_an_older_definition_is_named() {
+    let rollout = RollOut::prepare(TestContext::alone_with(Manifests::Base).await, SHAPE).await;
+    let ctx = &rollout.ctx;
+    let controller = rollout.controller().env(BACKOFF_LIMIT, "0").start();
+    controller.logs("watching", SOON).await;
+    whole_roll_out(&rollout).await;
+    assert_eq!(controller.terminate().await.code(), Some(0));
+    assert_eq!(refused(&ctx.controller_requests().await), [""; 0]);
+
+    let crds = Api::<CustomResourceDefinition>::all(ctx.client.clone());
+    let mut versions = crds
+        .get(refit::api::crd::NAME)
+        .await
+        .expect("the definition")
+        .spec
+        .versions;
+    let schema = versions[0]
+        .schema
+        .as_mut()
+        .and_then(|it| it.open_api_v3_schema.as_mut());
+    let fields = schema.and_then(|it| it.properties.as_mut()?.get_mut("spec")?.properties.as_mut());
+    assert!(fields.expect("fields of the spec").remove("reboot").is_some());
+    let edit = json!({ "spec": { "versions": versions } });
+    crds.patch(
+        refit::api::crd::NAME,
+        &PatchParams::default(),
+        &Patch::Merge(edit),
+    )
+    .await
+    .expect("the definition is edited");
+    let again = controller.start_again();
+    again.logs("lacks the fields spec.reboot", SOON).await;
+    again.logs("overlays/manage-crd", SOON).await;
 }
 
 /// A permission that was removed from the controller: the rules from before.
@@ -499,16 +544,6 @@ async fn without_the_permission_to_create_jobs_the_plan_says_so_until_it_is_gran
 }
 
 #[tokio::test]
-async fn without_the_permission_to_patch_nodes_the_plan_says_so_until_it_is_granted() {
-    removed_and_restored("patch", "", "nodes").await;
-}
-
-#[tokio::test]
-async fn without_the_permission_to_patch_jobs_the_plan_says_so_until_it_is_granted() {
-    removed_and_restored("patch", "batch", "jobs").await;
-}
-
-#[tokio::test]
 async fn without_the_permission_to_patch_plans_no_node_starts_until_it_is_granted() {
     let (rollout, controller, removed) = without(&["patch"], "upgrade.cattle.io", "plans/status").await;
     controller.logs(&refusal("patch", "plans/status"), SOON).await;
@@ -543,25 +578,6 @@ async fn without_the_permission_to_patch_plans_no_node_starts_until_it_is_grante
     rollout.check_success().await;
 }
 
-#[tokio::test]
-async fn without_the_permission_to_read_secrets_the_plan_says_so_until_it_is_granted() {
-    let mut rollout = RollOut::prepare(TestContext::new().await, SHAPE).await;
-    rollout.rough = true;
-    let removed = Removed::from(&rollout.ctx, &["get"], "", "secrets").await;
-    let controller = rollout.controller().start();
-    rollout.begin().await;
-    let plan = rollout.ctx.plan_condition(PLAN, "Validated", "False", SOON).await;
-    let message = find_condition(&plan, "Validated")
-        .and_then(|it| it.message.clone())
-        .unwrap_or_default();
-    assert!(message.contains("cannot get resource \"secrets\""), "{message}");
-    controller.logs(&refusal("get", "secrets"), SOON).await;
-    removed.restore(&rollout.ctx).await;
-    rollout.ends().await;
-    let plan = rollout.ctx.plans().get(PLAN).await.expect("the Plan");
-    assert!(find_condition(&plan, "Validated").is_some_and(|it| it.status == "True"));
-}
-
 /// Removes the permission to list and watch a kind during a roll-out, and closes its watch.
 async fn without_watch(resource: &str) {
     let (rollout, controller, removed) = without(&["list", "watch"], "", resource).await;
@@ -582,31 +598,6 @@ async fn without_the_permission_to_watch_nodes_no_node_starts_until_it_is_grante
 #[tokio::test]
 async fn without_the_permission_to_watch_secrets_no_plan_with_secrets_starts_until_it_is_granted() {
     without_watch("secrets").await;
-}
-
-#[tokio::test]
-async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_none_are_carried_out() {
-    let mut rollout = RollOut::prepare(TestContext::new().await, SHAPE).await;
-    rollout.rough = true;
-    let ctx = &rollout.ctx;
-    let removed = Removed::from(ctx, &["list", "watch"], "", "secrets").await;
-    let controller = rollout.controller().start();
-    rollout.begin().await;
-    let without = json!({
-        "concurrency": 2, "version": "v1", "nodeSelector": {}, "upgrade": { "image": "example.com/other" },
-    });
-    apply(ctx, "without", without).await;
-    ctx.plan_complete("without", SOON).await;
-    complete_says(&rollout, &[MISSING, "list secrets", "watch secrets"]).await;
-    assert_eq!(ctx.jobs_of(PLAN).await.len(), 0);
-    controller.logs(&refusal("list", "secrets"), SOON).await;
-    controller
-        .logs("no node of a Plan with secrets is started", SOON)
-        .await;
-    let events = ctx.events_with(MISSING).await;
-    assert_eq!(events.len(), 1, "{events:?}");
-    removed.restore(&rollout.ctx).await;
-    rollout.ends().await;
 }
 
 /// Without the objects the controller cannot compute a status, so only an event explains why no node starts.

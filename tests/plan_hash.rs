@@ -20,9 +20,6 @@ scenarios! {
     both {
         a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_again,
     }
-    in_process {
-        a_field_that_is_not_in_the_digest_does_not_change_the_hash,
-    }
 }
 
 /// Maximum delay until the hash follows a Secret.
@@ -122,53 +119,6 @@ async fn plans_on_a_cluster_have_the_hashes_of_the_vectors() {
     assert_eq!(
         hash_of(&ctx, "s43").await,
         "21c75c607087495cc7f2c945c508a36de1f8661ce8c6b4d5989a883c"
-    );
-}
-
-async fn a_field_that_is_not_in_the_digest_does_not_change_the_hash(on: Backend) {
-    let ctx = on.context().await;
-    let _controller = ctx.start_and_warm_up().await;
-    ctx.plan(&plan(
-        "digest",
-        "{version: v1, serviceAccountName: a, upgrade: {image: x, args: [one, two]}}",
-    ))
-    .await;
-    let before = hash_of(&ctx, "digest").await;
-    let after = async |edit: Value| {
-        let generation = ctx.edit_plan("digest", edit).await.metadata.generation;
-        let seen = |plan: &Plan| status(plan).observed_generation == generation;
-        status(&ctx.plan_until("digest", "has been looked at", SOON, seen).await)
-            .latest_hash
-            .unwrap()
-    };
-    // S44, without the annotation.
-    let image = json!({ "spec": { "concurrency": 7, "cordon": true, "upgrade": { "image": "y", "args": ["three"] } } });
-    assert_eq!(after(image).await, before);
-    assert_ne!(
-        after(json!({ "spec": { "serviceAccountName": "b" } })).await,
-        before
-    );
-    assert_eq!(
-        after(json!({ "spec": { "serviceAccountName": "a" } })).await,
-        before
-    );
-
-    // With the annotation, the first element of the list is included (S41), and an edit of the annotation takes effect
-    // at once.
-    let annotated =
-        json!({ "metadata": { "annotations": { "upgrade.cattle.io/digest": "spec.upgrade.args" } } });
-    ctx.edit_plan("digest", annotated).await;
-    let other = |plan: &Plan| status(plan).latest_hash.is_some_and(|hash| hash != before);
-    let annotated = status(&ctx.plan_until("digest", "has another hash", SOON, other).await)
-        .latest_hash
-        .unwrap();
-    assert_eq!(
-        after(json!({ "spec": { "upgrade": { "args": ["three", "more"] } } })).await,
-        annotated
-    );
-    assert_ne!(
-        after(json!({ "spec": { "upgrade": { "args": ["four"] } } })).await,
-        annotated
     );
 }
 

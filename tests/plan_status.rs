@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::scenario::Backend;
 use crate::testenv::audit::Requests;
-use crate::testenv::channel::ChannelServer;
 use crate::testenv::context::{TestContext, done, find_condition};
 use crate::testenv::history::History;
 use crate::testenv::plan::{plan, says, status};
@@ -22,12 +21,8 @@ scenarios! {
         concurrency_limits_how_many_nodes_apply,
     }
     in_process {
-        a_plan_with_nodes_says_what_happens_and_nothing_else,
-        a_plus_in_a_version_becomes_a_minus,
-        a_plan_without_version_and_channel_says_so_at_once,
         conditions_come_in_order_and_their_times_say_what_changed,
         a_plan_that_selects_no_node_is_complete_and_says_why,
-        only_nodes_with_the_hostname_label_are_selected,
     }
 }
 
@@ -35,8 +30,6 @@ scenarios! {
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// S53's words.
 const BOTH_FLAGS: &str = "spec.drain cannot specify both deleteEmptydirData and deleteLocalData";
-/// S54's words.
-const UNRESOLVABLE: &str = "cannot resolve plan: missing channel and version";
 
 /// The time from the test's last write to a Plan until the controller's status write, by the API server's clock,
 /// because the test may be slow.
@@ -132,165 +125,6 @@ async fn a_plan_with_a_version_has_its_last_status_at_once(on: Backend) {
     assert_eq!(status.latest_version.as_deref(), Some("test"));
     assert_eq!(status.latest_hash.map(|hash| hash.len()), Some(56));
     assert_eq!((status.applying, status.observed_generation), (None, Some(1)));
-}
-
-async fn a_plan_with_nodes_says_what_happens_and_nothing_else(on: Backend) {
-    let ctx = on.context().await;
-    let nodes = ctx.manual_kubelet(["one"]).await;
-    let node = nodes.name("one");
-    let _controller = ctx.start_and_warm_up().await;
-    let history = History::of(&ctx, "roll-out").await;
-    ctx.plan(&plan(
-        "roll-out",
-        "{concurrency: 1, version: v1, nodeSelector: {}, upgrade: {image: i}}",
-    ))
-    .await;
-    history
-        .until("there is a status", SOON, |plan| plan.status.is_some())
-        .await;
-    assert_at_once(&ctx, &history, "roll-out").await;
-    nodes.succeed("roll-out", &node).await;
-    ctx.plan_complete("roll-out", SOON).await;
-    history
-        .until("it is complete", SOON, |plan| {
-            says(plan, "Complete").starts_with("True")
-        })
-        .await;
-
-    assert_eq!(history.said("Complete"), ["False/SyncJob/", "True/Complete/"]);
-    assert_eq!(history.said("Validated"), ["True/PlanIsValid/"]);
-    assert_eq!(history.said("LatestResolved"), ["True/Version/"]);
-    let mut applying: Vec<_> = history
-        .states()
-        .iter()
-        .skip(1)
-        .map(|plan| status(plan).applying)
-        .collect();
-    applying.dedup();
-    assert_eq!(applying, [Some(vec![node.clone()]), None]);
-    let hash = status(&history.states().pop().unwrap()).latest_hash;
-    assert_eq!(done(&ctx.node(&node).await, "roll-out"), hash);
-}
-
-async fn a_plus_in_a_version_becomes_a_minus(on: Backend) {
-    let ctx = on.context().await;
-    let _controller = ctx.start_and_warm_up().await;
-    ctx.plan(&plan("plus", "{version: v1.2.3+test+x, upgrade: {image: i}}"))
-        .await;
-    ctx.plan(&plan("minus", "{version: v1.2.3-test-x, upgrade: {image: i}}"))
-        .await;
-    let plus = status(&ctx.plan_condition("plus", "LatestResolved", "True", SOON).await);
-    let minus = status(&ctx.plan_condition("minus", "LatestResolved", "True", SOON).await);
-    assert_eq!(plus.latest_version.as_deref(), Some("v1.2.3-test-x"));
-    assert_eq!(plus.latest_hash, minus.latest_hash, "and is hashed so");
-}
-
-async fn a_plan_without_version_and_channel_says_so_at_once(on: Backend) {
-    let ctx = on.context().await;
-    let _controller = ctx.start_and_warm_up().await;
-    let history = History::of(&ctx, "nothing").await;
-    ctx.plan(&plan(
-        "nothing",
-        "{concurrency: 1, nodeSelector: {}, upgrade: {image: i}}",
-    ))
-    .await;
-    history
-        .until("there is a status", SOON, |plan| plan.status.is_some())
-        .await;
-    assert_at_once(&ctx, &history, "nothing").await;
-    let raw = raw_status(&ctx, "nothing").await;
-    assert!(
-        raw.get("latestVersion").is_none() && raw.get("latestHash").is_none(),
-        "{raw}"
-    );
-    let expected = [
-        "Normal Validated: Plan is valid".to_owned(),
-        format!("Warning ResolveFailed: {UNRESOLVABLE}"),
-    ];
-    ctx.expect_events("nothing", SOON, &expected).await;
-    assert_eq!(
-        history.said("LatestResolved"),
-        [format!("False/Error/{UNRESOLVABLE}")]
-    );
-    assert_eq!(
-        history.said("Complete"),
-        ["False/NotReady/plan is not valid and resolved"]
-    );
-    assert_eq!(history.said("Validated"), ["True/PlanIsValid/"]);
-
-    // An empty version or channel counts as absent.
-    ctx.edit_plan("nothing", json!({ "spec": { "version": "", "channel": "" } }))
-        .await;
-    let plan = ctx
-        .plan_condition("nothing", "LatestResolved", "False", SOON)
-        .await;
-    assert_eq!(
-        says(&plan, "LatestResolved"),
-        format!("False/Error/{UNRESOLVABLE}")
-    );
-    ctx.edit_plan("nothing", json!({ "spec": { "version": "v1" } }))
-        .await;
-    let resolved = |plan: &Plan| says(plan, "LatestResolved").starts_with("True");
-    history.until("it is resolved", SOON, resolved).await;
-    assert_at_once(&ctx, &history, "nothing").await;
-}
-
-#[tokio::test]
-async fn a_plan_with_a_channel_is_resolved_as_soon_as_the_channel_answers() {
-    let ctx = TestContext::new().await;
-    let channel = ChannelServer::start().await;
-    channel.redirects("/stable", "/local/v1.2.3+test");
-    let _controller = ctx.start_and_warm_up().await;
-    let history = History::of(&ctx, "channel").await;
-    let spec = format!(
-        "{{concurrency: 1, channel: {:?}, upgrade: {{image: i}}}}",
-        channel.url("/stable")
-    );
-    ctx.plan(&plan("channel", &spec)).await;
-    let states = history
-        .until("it is resolved", SOON, |plan| {
-            says(plan, "LatestResolved").starts_with("True")
-        })
-        .await;
-    assert_eq!(
-        status(states.last().unwrap()).latest_version.as_deref(),
-        Some("v1.2.3-test")
-    );
-    assert_at_once(&ctx, &history, "channel").await;
-    let resolved_within = |history: &History, path: &str| {
-        let resolved = history.since(|plan| says(plan, "LatestResolved").starts_with("True"));
-        resolved.unwrap().duration_since(channel.asked(path)[0].at.into())
-    };
-    let mut took = vec![resolved_within(&history, "/stable")];
-    while took.iter().all(|took| *took >= AT_ONCE) && took.len() < 10 {
-        let name = format!("channel-{}", took.len());
-        let path = format!("/{name}");
-        channel.redirects(&path, "/local/v1.2.3+test");
-        let history = History::of(&ctx, &name).await;
-        let spec = format!("{{channel: {:?}, upgrade: {{image: i}}}}", channel.url(&path));
-        ctx.plan(&plan(&name, &spec)).await;
-        let resolved = |plan: &Plan| says(plan, "LatestResolved").starts_with("True");
-        history.until("it is resolved", SOON, resolved).await;
-        took.push(resolved_within(&history, &path));
-    }
-    assert!(
-        took.iter().any(|took| *took < AT_ONCE),
-        "they were resolved {took:?} after their channels had been asked"
-    );
-
-    ctx.plan(&plan("later", "{version: test, upgrade: {image: i}}"))
-        .await;
-    ctx.plan_complete("later", SOON).await;
-    assert_eq!(history.said("LatestResolved"), ["True/Channel/"]);
-    assert_eq!(history.said("Validated"), ["True/PlanIsValid/"]);
-    let mut complete = history.said("Complete");
-    // If the channel responds before the first status is written, there is no wait.
-    complete.retain(|said| said != "False/NotReady/plan is not valid and resolved");
-    assert_eq!(
-        complete,
-        ["True/Complete/spec.nodeSelector is absent, which selects no node"]
-    );
-    assert_eq!(channel.asked("/stable").len(), 1);
 }
 
 async fn validated_flips_within_a_second_of_an_edit_in_both_directions(on: Backend) {
@@ -449,45 +283,6 @@ async fn a_plan_that_selects_no_node_is_complete_and_says_why(on: Backend) {
     assert_eq!(ctx.jobs_of("absent").await, []);
 }
 
-async fn only_nodes_with_the_hostname_label_are_selected(on: Backend) {
-    let ctx = on.context().await;
-    let nodes = ctx.manual_kubelet(["with", "without"]).await;
-    let (with, without) = (nodes.name("with"), nodes.name("without"));
-    ctx.label_node(&without, "kubernetes.io/hostname", None).await;
-    let _controller = ctx.start_and_warm_up().await;
-    ctx.plan(&plan(
-        "hostnames",
-        "{concurrency: 5, nodeSelector: {}, version: v1, upgrade: {image: i}}",
-    ))
-    .await;
-    let started = ctx
-        .plan_until("hostnames", "has started", SOON, |plan| {
-            status(plan).applying.is_some()
-        })
-        .await;
-    assert_eq!(status(&started).applying, Some(vec![with.clone()]));
-    assert_eq!(status(&started).nodes.unwrap().selected, 1);
-    nodes.succeed("hostnames", &with).await;
-    ctx.plan_complete("hostnames", SOON).await;
-
-    // The label, and the node, come later.
-    ctx.label_node(&without, "kubernetes.io/hostname", Some("short"))
-        .await;
-    let started = ctx
-        .plan_until("hostnames", "has started again", SOON, |plan| {
-            status(plan).applying.is_some()
-        })
-        .await;
-    assert_eq!(
-        status(&started).applying,
-        Some(vec!["short".to_owned()]),
-        "nodes are called by their hostname label"
-    );
-    nodes.succeed("hostnames", &without).await;
-    let complete = ctx.plan_complete("hostnames", SOON).await;
-    assert_eq!(status(&complete).progress.as_deref(), Some("2/2"));
-}
-
 async fn concurrency_limits_how_many_nodes_apply(on: Backend) {
     let ctx = on.context().await;
     let nodes = ctx.manual_kubelet(["a", "b", "c"]).await;
@@ -499,7 +294,7 @@ async fn concurrency_limits_how_many_nodes_apply(on: Backend) {
     ))
     .await;
     let zero = ctx.plan_condition("slots", "Complete", "False", SOON).await;
-    let why = "spec.concurrency is 0 or absent, so that no node is started";
+    let why = "spec.concurrency is 0 or absent, so no node starts; set it, or spec.maxConcurrent";
     assert_eq!(says(&zero, "Complete"), format!("False/ConcurrencyZero/{why}"));
     assert_eq!(status(&zero).applying, None);
     let waiting = status(&zero).active.unwrap();
@@ -547,7 +342,7 @@ async fn concurrency_limits_how_many_nodes_apply(on: Backend) {
     assert_eq!(waits.reason.as_deref(), Some("NoSlot"));
     assert_eq!(
         waits.message.as_deref(),
-        Some("2 nodes at a time, and all are taken")
+        Some("all 2 slots of the Plan are in use")
     );
 
     // Fewer slots than nodes in progress: these continue, and no other starts.

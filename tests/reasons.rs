@@ -18,6 +18,7 @@ const OF_KUBERNETES: [(&str, &[&str]); 9] = [
         &[
             "api/crd.rs",
             "kube/objects.rs",
+            "migrate/job.rs",
             "rehearse/controller_manager/job.rs",
         ],
     ),
@@ -32,10 +33,12 @@ const OF_KUBERNETES: [(&str, &[&str]); 9] = [
     (
         "Failed",
         &[
+            "controller/own_image.rs",
             "drain/pods.rs",
             "job/render.rs",
             "kube/objects.rs",
             "kube/objects/pod.rs",
+            "migrate/job.rs",
             "rehearse/controller_manager/job.rs",
             "rehearse/controller_manager/node.rs",
             "rehearse/pod_lifecycle.rs",

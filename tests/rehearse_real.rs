@@ -131,7 +131,7 @@ async fn real(ctx: &TestContext, blocked_by_budget: (String, String)) -> RollOut
 }
 
 /// Creates an application on the nodes of this test, and its budget.
-async fn application(ctx: &TestContext, name: &str, replicas: usize, budget: Value) {
+pub(crate) async fn application(ctx: &TestContext, name: &str, replicas: usize, budget: Value) {
     let labels = json!({ "app": name });
     let set = json!({
         "metadata": { "name": name },

@@ -293,9 +293,12 @@ impl RollOut {
                 .filter(of_job)
                 .filter_map(|event| event.message.clone())
                 .collect();
-            // Go's HTTP client names the request in its errors, and `dial` if there was no connection to send it on.
-            let may_have_succeeded =
-                |message: &String| message.contains("Post \"") && !message.contains("dial tcp");
+            // Go's HTTP client names the request in its errors, and `dial` if there was no connection to send it on. An
+            // answer of which only the beginning came is client-go's own error (rest/request.go).
+            let may_have_succeeded = |message: &String| {
+                let unanswered = message.contains("Post \"") && !message.contains("dial tcp");
+                unanswered || message.contains("Please retry. Original error:")
+            };
             messages
                 .iter()
                 .any(may_have_succeeded)
@@ -395,7 +398,7 @@ pub(crate) fn logs(ctx: &TestContext) -> Vec<(PathBuf, String)> {
 
 fn bearer(kubeconfig: &std::path::Path) -> String {
     let text = std::fs::read_to_string(kubeconfig).expect("the kubeconfig");
-    let file: Value = serde_json::from_str(&text).expect("a kubeconfig of the test bed is JSON");
+    let file: Value = serde_json::from_str(&text).expect("a kubeconfig of the test environment is JSON");
     let token = file["users"][0]["user"]["token"]
         .as_str()
         .expect("a token")

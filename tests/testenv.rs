@@ -38,6 +38,7 @@
 //! | count requests and Jobs | [`audit`] |
 //! | inject faults into requests | [`faults`] |
 //! | be the release channel | [`channel`] |
+//! | ask the metrics and probes of a controller | `Setup::with_metrics`, [`web`] |
 //! | stop or freeze the API server | [`controlplane`], through `ctx.test_env.control_plane()` |
 //! | use SUC's roles instead of the shipped ones | [`manifest::Manifests::Suc`] with `TestContext::with` |
 //!
@@ -91,3 +92,4 @@ pub mod simulated;
 pub mod terminal;
 pub mod wait;
 pub mod warm_up;
+pub mod web;

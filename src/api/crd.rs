@@ -47,6 +47,9 @@ const COLUMNS: [(&str, &str, Option<i32>); 7] = [
     ("Progress", ".status.progress", None),
 ];
 
+/// Fields of the spec of which one must be there.
+const ALTERNATIVES: [&str; 2] = ["upgrade", "trigger"];
+
 /// Kubernetes' pattern of a quantity.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
@@ -171,8 +174,12 @@ fn column((name, json_path, priority): (&str, &str, Option<i32>)) -> CustomResou
 
 /// Makes `spec` optional in the derived schema, and adds `apiVersion`, `kind` and `metadata`.
 fn amend_root(schema: &mut JSONSchemaProps) {
+    // A Plan without a spec is admitted (S10).
     schema.required = None;
     let properties = schema.properties.get_or_insert_default();
+    if let Some(spec) = properties.get_mut("spec") {
+        amend_spec(spec);
+    }
     for (name, type_, description) in [
         ("apiVersion", "string", "Always `upgrade.cattle.io/v1`."),
         ("kind", "string", "Always `Plan`."),
@@ -187,8 +194,20 @@ fn amend_root(schema: &mut JSONSchemaProps) {
     }
 }
 
+/// Requires `upgrade` as system-upgrade-controller does (S10), unless there is a `trigger`, which it prunes.
+fn amend_spec(spec: &mut JSONSchemaProps) {
+    let requires = |field: &str| JSONSchemaProps {
+        required: Some(vec![field.to_owned()]),
+        ..JSONSchemaProps::default()
+    };
+    spec.required = None;
+    spec.any_of = Some(ALTERNATIVES.map(requires).into());
+}
+
 /// Converts a schema and everything below it to a structural schema.
 fn amend(schema: &mut JSONSchemaProps) {
+    // A default would be stored in every Plan, and GitOps tools would report that as drift. `nullable` would keep a null that
+    // system-upgrade-controller's definition prunes.
     schema.title = None;
     schema.nullable = None;
     schema.default = None;
@@ -215,6 +234,8 @@ fn amend(schema: &mut JSONSchemaProps) {
 fn amend_property(name: &str, schema: &mut JSONSchemaProps) {
     match name {
         "nodeSelector" | "podSelector" | "fieldRef" | "resourceFieldRef" => atomic_map(schema),
+        // That of a check is refit's own, and has a name only.
+        "secretRef" if !has_property(schema, "optional") => {}
         "configMapRef" | "secretRef" | "configMapKeyRef" | "secretKeyRef" => reference(schema),
         "fileKeyRef" => {
             atomic_map(schema);
@@ -240,6 +261,11 @@ fn amend_property(name: &str, schema: &mut JSONSchemaProps) {
 
 fn atomic_map(schema: &mut JSONSchemaProps) {
     schema.x_kubernetes_map_type = Some("atomic".to_owned());
+}
+
+fn has_property(schema: &JSONSchemaProps, name: &str) -> bool {
+    let properties = schema.properties.as_ref();
+    properties.is_some_and(|properties| properties.contains_key(name))
 }
 
 /// A reference by name. Kubernetes does not require the name, and defaults it to an empty one.

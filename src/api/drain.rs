@@ -1,10 +1,12 @@
-//! Progress of a drain: the annotation `refit.rs/drain` of its pod. `refit drain` writes it, and the controller shows
-//! it in status. No decision depends on it.
+//! Progress of a drain: the annotation `refit.rs/drain` of its Node, which a drain may patch anyway. `refit drain` writes
+//! it, and the controller shows it in status. No decision depends on it.
 
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use super::text::{MAX_MESSAGE, MAX_NAME, shorten_in_place};
 
 /// Maximum number of waiting pods to name; the others are counted.
 pub const WAITS_NAMED: usize = 3;
@@ -36,21 +38,52 @@ pub struct DrainWait {
     pub why: String,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
+/// Maximum length of the annotation, in bytes. Whoever may patch the Node can write it.
+const MAX_ANNOTATION: usize = 16 * 1024;
+
+/// The value of the annotation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeDrain {
+    /// Name of the Plan.
+    pub plan: String,
+    /// UID of the pod in which the drain runs. The note of another pod says nothing.
+    pub pod: String,
+    #[serde(flatten)]
+    pub note: DrainNote,
 }
 
-impl DrainNote {
-    /// Parses the annotation; `None` if it is invalid.
+impl NodeDrain {
+    /// Parses the annotation, and shortens its texts; `None` if it is invalid or too long.
     pub fn parse(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+        if text.len() > MAX_ANNOTATION {
+            return None;
+        }
+        let mut drain: Self = serde_json::from_str(text).ok()?;
+        let Self { plan, pod, note } = &mut drain;
+        note.more = note
+            .more
+            .saturating_add(note.waiting.len().saturating_sub(WAITS_NAMED));
+        note.waiting.truncate(WAITS_NAMED);
+        let names = note.waiting.iter_mut().flat_map(|wait| {
+            let DrainWait { pod, pdb, why, .. } = wait;
+            shorten_in_place(why, MAX_MESSAGE);
+            std::iter::once(pod).chain(pdb)
+        });
+        for name in [plan, pod].into_iter().chain(names) {
+            shorten_in_place(name, MAX_NAME);
+        }
+        Some(drain)
     }
 
     /// The value of the annotation.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl fmt::Display for DrainWait {
@@ -72,7 +105,10 @@ impl fmt::Display for DrainNote {
         for wait in self.waiting.iter().take(WAITS_NAMED) {
             write!(f, "; {wait}")?;
         }
-        match self.more + self.waiting.len().saturating_sub(WAITS_NAMED) {
+        match self
+            .more
+            .saturating_add(self.waiting.len().saturating_sub(WAITS_NAMED))
+        {
             0 => Ok(()),
             more => write!(f, "; {more} more wait"),
         }
@@ -105,11 +141,16 @@ mod tests {
             "2 of 7 pods are gone; shop/web-1 waits for PodDisruptionBudget web since 2026-01-01T09:00:00Z (The disruption \
              budget web needs 3 healthy pods and has 3 currently); 4 more wait"
         );
-        assert_eq!(DrainNote::parse(&note.to_text()), Some(note));
+        let drain = NodeDrain {
+            plan: "p".to_owned(),
+            pod: "u".to_owned(),
+            note,
+        };
+        assert_eq!(NodeDrain::parse(&drain.to_text()), Some(drain));
     }
 
     #[test]
-    fn a_note_that_nobody_wrote_names_no_more_than_its_share() {
+    fn a_note_of_unknown_origin_names_no_more_than_its_share() {
         let note = DrainNote {
             evicted: 0,
             total: 9,
@@ -119,6 +160,16 @@ mod tests {
         let text = note.to_string();
         assert!(text.contains("a/3 waits") && !text.contains("a/4"), "{text}");
         assert!(text.ends_with("; 3 more wait"), "{text}");
-        assert_eq!(DrainNote::parse("{\"evicted\":true}"), None);
+        let drain = NodeDrain {
+            plan: "p".repeat(300),
+            pod: "u".to_owned(),
+            note,
+        };
+        let read = NodeDrain::parse(&drain.to_text()).unwrap();
+        assert_eq!((read.note.waiting.len(), read.note.more), (3, 3));
+        assert_eq!(read.plan.len(), MAX_NAME);
+        assert_eq!(read.note.to_string(), text);
+        assert_eq!(NodeDrain::parse("{\"plan\":\"p\",\"evicted\":true}"), None);
+        assert_eq!(NodeDrain::parse(&" ".repeat(MAX_ANNOTATION + 1)), None);
     }
 }

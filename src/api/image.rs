@@ -55,7 +55,7 @@ static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// digest; otherwise `image` unchanged.
 ///
 /// # Errors
-/// Fails if `image` is no reference, or `version` is no tag.
+/// Fails if `image` is not a reference, or `version` is not a tag.
 pub fn tagged(image: &str, version: &str) -> Result<String, ImageError> {
     let reference = ImageReference::parse(image)?;
     if reference.tag.is_some() || reference.digest.is_some() {

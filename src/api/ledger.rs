@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::selector::is_subdomain;
+
 /// A Plan that needs a node cordoned. A controller changes only its own holders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -25,6 +27,26 @@ pub struct Holder {
 
 /// Maximum number of controllers of evicted pods, because an annotation has a limited size.
 const MAX_EVICTED_WORKLOADS: usize = 200;
+/// Maximum length of a ledger in bytes: one holder with as many controllers as possible has half of it.
+const MAX_LEDGER: usize = 128 * 1024;
+/// Maximum number of holders. One disruptive Plan works on a node at a time, and failed ones keep theirs.
+const MAX_HOLDERS: usize = 64;
+
+/// Whether a controller of evicted pods is one that refit reads, with names that can be part of a path.
+pub fn is_workload(text: &str) -> bool {
+    let mut parts = text.split('/');
+    let (kind, namespace, name) = (parts.next(), parts.next(), parts.next());
+    matches!(kind, Some("ReplicaSet" | "StatefulSet"))
+        && namespace.is_some_and(is_subdomain)
+        && name.is_some_and(is_subdomain)
+        && parts.next().is_none()
+}
+
+/// Drops what is no controller of evicted pods, and what is too much.
+pub fn limit_workloads(workloads: &mut Vec<String>) {
+    workloads.retain(|workload| is_workload(workload));
+    workloads.truncate(MAX_EVICTED_WORKLOADS);
+}
 
 impl Holder {
     /// Whether it is of the same Plan under the same controller. A recreated Plan is another one.
@@ -51,6 +73,9 @@ impl Ledger {
     /// Adds a holder. The first holder records the state of the node. A holder that comes again, because its pod was
     /// restarted, keeps that state. If the node is schedulable despite a holder, a user has uncordoned it: `before`
     /// then becomes false, whatever other holders there are.
+    ///
+    /// # Errors
+    /// Fails if the controller has cancelled this holder.
     pub fn with_holder(known: Option<&Self>, unschedulable: bool, holder: Holder) -> Result<Self, Cancelled> {
         let mut ledger = match known {
             Some(known) if !known.holders.is_empty() => Self {
@@ -104,9 +129,20 @@ impl Ledger {
         })
     }
 
-    /// Parses the annotation; `None` if it is invalid.
+    /// Parses the annotation; `None` if it is invalid or too long. Whoever may patch the Node can write it, including its
+    /// kubelet.
     pub fn parse(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+        if text.len() > MAX_LEDGER {
+            return None;
+        }
+        let mut ledger: Self = serde_json::from_str(text).ok()?;
+        if ledger.holders.len() > MAX_HOLDERS {
+            return None;
+        }
+        for holder in &mut ledger.holders {
+            limit_workloads(&mut holder.evicted);
+        }
+        Some(ledger)
     }
 
     /// The value of the annotation.
@@ -173,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_person_has_uncordoned_schedulable_is_what_the_node_was() {
+    fn after_a_user_has_uncordoned_schedulable_is_what_the_node_was() {
         let first = Ledger::with_holder(None, true, holder("a")).unwrap();
         let again = Ledger::with_holder(Some(&first), false, holder("b")).unwrap();
         assert!(!again.before);
@@ -224,6 +260,35 @@ mod tests {
                 .holders[0]
                 .completed
         );
+    }
+
+    #[test]
+    fn of_a_ledger_that_anybody_wrote_only_names_and_no_paths_are_read() {
+        let mut ledger = Ledger::with_holder(None, false, holder("a")).unwrap();
+        let paths = [
+            "ReplicaSet/shop/../../x",
+            "ReplicaSet/../web",
+            "StatefulSet/shop/db?x=1",
+            "Pod/shop/web",
+            "x",
+            "",
+        ];
+        ledger.holders[0].evicted = paths.map(str::to_owned).to_vec();
+        ledger.holders[0]
+            .evicted
+            .extend((0..500).map(|n| format!("ReplicaSet/shop/web-{n}")));
+        let read = Ledger::parse(&ledger.to_text()).unwrap();
+        assert_eq!(read.holders[0].evicted.len(), MAX_EVICTED_WORKLOADS);
+        assert!(
+            read.holders[0]
+                .evicted
+                .iter()
+                .all(|workload| workload.starts_with("ReplicaSet/shop/web-"))
+        );
+
+        ledger.holders = vec![holder("a"); MAX_HOLDERS + 1];
+        assert_eq!(Ledger::parse(&ledger.to_text()), None);
+        assert_eq!(Ledger::parse(&" ".repeat(MAX_LEDGER + 1)), None);
     }
 
     #[test]

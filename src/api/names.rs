@@ -6,7 +6,7 @@ pub const GROUP: &str = "upgrade.cattle.io";
 pub const LABEL_CONTROLLER: &str = "upgrade.cattle.io/controller";
 /// Job and pod label: whether the Plan is exclusive, `"true"` or `"false"`.
 pub const LABEL_EXCLUSIVE: &str = "upgrade.cattle.io/exclusive";
-/// Job and pod label: the node (shortened by `SafeConcatName` if the name is no label value).
+/// Job and pod label: the node (shortened by `SafeConcatName` if the name is not a label value).
 pub const LABEL_NODE: &str = "upgrade.cattle.io/node";
 /// Job and pod label: the Plan.
 pub const LABEL_PLAN: &str = "upgrade.cattle.io/plan";
@@ -29,10 +29,26 @@ pub const ANNOTATION_TTL: &str = "upgrade.cattle.io/ttl-seconds-after-finished";
 
 /// Node annotation: the ledger.
 pub const ANNOTATION_CORDON: &str = "refit.rs/cordon";
+/// Node annotation: progress of the drain that runs for a Plan, and what it waits for.
+pub const ANNOTATION_DRAIN: &str = "refit.rs/drain";
 /// Node annotation for users: refit never uncordons such a node.
 pub const ANNOTATION_KEEP_CORDONED: &str = "refit.rs/keep-cordoned";
 /// Node annotation for users: names of Plans to retry on this node, separated by commas; `*` means all.
 pub const ANNOTATION_RETRY: &str = "refit.rs/retry";
+/// Node annotation for users: Plans that skip this node, separated by commas, each with or without `@<version>`.
+pub const ANNOTATION_SKIP: &str = "refit.rs/skip";
+/// Node annotation: the reboot that the node needs, as `refit agent` writes it.
+pub const ANNOTATION_REBOOT_NEEDED: &str = "refit.rs/reboot-needed";
+/// Plan annotation for users: no node starts, and drains stop; only upgrades that run finish.
+pub const ANNOTATION_ABORT: &str = "refit.rs/abort";
+/// Plan annotation: who set `spec.suspend`, when and why.
+pub const ANNOTATION_SUSPENDED: &str = "refit.rs/suspended";
+/// Plan annotation: who last ran the Plan again at its version, and when.
+pub const ANNOTATION_RERUN: &str = "refit.rs/rerun";
+/// Plan annotation: the commit that the Plan comes from.
+pub const ANNOTATION_COMMIT: &str = "refit.rs/commit";
+/// Plan annotation: the author of that commit.
+pub const ANNOTATION_AUTHOR: &str = "refit.rs/author";
 /// Prefix of the node annotation with the record of a Plan.
 pub const ANNOTATION_RECORD_PREFIX: &str = "plan.refit.rs/";
 /// Job annotation: UID of the Plan.
@@ -55,10 +71,14 @@ pub const ANNOTATION_BOOT_ID: &str = "refit.rs/boot-id";
 pub const ANNOTATION_BOOT_IDS: &str = "refit.rs/boot-ids";
 /// Job annotation: the result of this Job is recorded, and no controller adopts it again.
 pub const ANNOTATION_RECORDED: &str = "refit.rs/recorded";
-/// Pod annotation: progress of the drain in the pod, and what it waits for.
-pub const ANNOTATION_DRAIN: &str = "refit.rs/drain";
+/// Lease annotation: UIDs of the Plans that this controller has known, separated by commas.
+pub const ANNOTATION_KNOWN_PLANS: &str = "refit.rs/known-plans";
+/// Pod annotation of Kubernetes: a kubelet has created the pod, from a file on its node.
+pub const ANNOTATION_MIRROR: &str = "kubernetes.io/config.mirror";
 /// Plan annotation: digest of refit's own fields, to detect a schema that prunes them.
 pub const ANNOTATION_FIELDS: &str = "refit.rs/fields";
+/// Plan: marks of the notifications that were sent.
+pub const ANNOTATION_NOTIFIED: &str = "refit.rs/notified";
 
 // Defined in `version`, whose messages name it, because `version` does not import `api`.
 pub use crate::version::policy::ANNOTATION_APPROVE;
@@ -69,6 +89,39 @@ pub const ANNOTATION_POLL_NOW: &str = "refit.rs/poll-now";
 pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 /// Node label: the operating system.
 pub const LABEL_OS: &str = "kubernetes.io/os";
+
+/// A role of which a cluster needs a majority of its nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ControlPlaneRole {
+    /// The node runs the control plane.
+    ControlPlane,
+    /// The node is a member of etcd. K3s and RKE2 set this label, also on nodes that run nothing but etcd.
+    Etcd,
+}
+
+impl ControlPlaneRole {
+    pub const ALL: [Self; 2] = [Self::ControlPlane, Self::Etcd];
+
+    /// Node labels of the role. `master` was the label before Kubernetes 1.24 (KEP-2067), `controlplane` is RKE1's.
+    pub const fn labels(self) -> &'static [&'static str] {
+        match self {
+            Self::ControlPlane => &[
+                "node-role.kubernetes.io/control-plane",
+                "node-role.kubernetes.io/master",
+                "node-role.kubernetes.io/controlplane",
+            ],
+            Self::Etcd => &["node-role.kubernetes.io/etcd"],
+        }
+    }
+
+    /// What a node with the role is called.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "control-plane",
+            Self::Etcd => "etcd",
+        }
+    }
+}
 
 /// Field that selects a Node by name, whatever its labels say.
 pub const FIELD_NODE_NAME: &str = "metadata.name";

@@ -55,7 +55,7 @@ macro_rules! closed_enum {
         }
     };
 }
-pub(super) use closed_enum;
+pub(crate) use closed_enum;
 
 /// A word in an object: a variant of the list, or a word that this version does not know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,7 +8,7 @@ closed_enum! {
         Waiting "The node has not been started."
         Pending "The node has its slot, and no pod of its Job is on it yet."
         Starting "The pod is on the node, and none of its containers has run."
-        Preparing "`prepare` runs."
+        Preparing "`preflight` or `prepare` runs."
         Cordoning "refit cordons the node."
         Draining "refit drains the node."
         Upgrading "`upgrade` has started."
@@ -16,6 +16,24 @@ closed_enum! {
         Rebooting "The node is to reboot, or has not come back yet."
         Settling "The Job succeeded; the reason says what is left to wait for."
         Failed "The Plan failed on the node, which keeps its slot."
+    }
+}
+
+closed_enum! {
+    /// Where a wave is: `status.wave.phase`.
+    WavePhase {
+        Progressing "Nodes of the wave are left, or an upgraded node is not Ready."
+        Soaking "All nodes of the wave are upgraded, and no node starts until they have been Ready for long enough."
+        AwaitingApproval "The wave waits for approval."
+    }
+}
+
+closed_enum! {
+    /// How a check went: `status.checks[].phase`.
+    CheckPhase {
+        Pending "More answers are needed before a node may start."
+        Passing "The last answers were good."
+        Failing "The last answer was not good, or there was none."
     }
 }
 

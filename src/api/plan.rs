@@ -4,6 +4,9 @@
 //! schema), so that one Plan stored under another schema cannot break the list of all. `crd` turns what this module
 //! derives into the CustomResourceDefinition.
 //!
+//! Containers are boxed: inline they are half of a Plan, and Plans that futures and threads hold by value overflow their
+//! stacks without optimisation.
+//!
 //! `x-in-job` marks a field that ends up in a Job: an edit of it replaces the Jobs that have not reached their upgrade.
 
 use std::borrow::Cow;
@@ -16,10 +19,18 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::access::ApiAccess;
+use super::check::CheckSpec;
+use super::failure::FailureSpec;
+use super::node_info::{NodeInfoSpec, SkipWhenSpec};
 use super::node_limit::NodeLimit;
+use super::order::OrderSpec;
 use super::reboot::{HostAccess, RebootSpec, SettleSpec};
+use super::schedule::{BlackoutSpec, WindowSpec};
 use super::status::PlanStatus;
+use super::trigger::Trigger;
 use super::version_policy::VersionPolicySpec;
+use super::wave::WaveSpec;
 use super::window;
 
 /// A Plan says which nodes to upgrade to which version, with which container, and how many at a time.
@@ -50,16 +61,44 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NodeLimit>")]
     pub max_concurrent: Option<IntOrString>,
-    /// How many of the selected nodes may be unavailable for a further one to start, as a number or as a share such as `10%`
-    /// (rounded down, at least 1). Unavailable is a node that is not Ready, that anybody has cordoned, or that this Plan, or
-    /// another one that cordons, drains, reboots or is exclusive, works on. A node that is unavailable anyway may start
-    /// nevertheless. Absent means any number.
+    /// How many of the selected nodes may be unavailable, as a number or as a share such as `10%` (rounded down, at least
+    /// 1). While this number is reached, no further node starts. A node is unavailable if it is not Ready, if anyone has
+    /// cordoned it, or if this Plan, or another Plan that cordons, drains, reboots or is exclusive, works on it. A node that
+    /// is unavailable already may start. If absent, there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NodeLimit>")]
     pub max_unavailable: Option<IntOrString>,
+    /// The order in which nodes start: criteria, the most significant first. Among nodes that are equal by all of them, the
+    /// node on which the controller runs comes last, and the others come as if `order` were absent. If absent, the order is
+    /// that of system-upgrade-controller, which differs between Plans and versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8))]
+    pub order: Option<Vec<OrderSpec>>,
+    /// Whether a control-plane node starts only while, without it, a majority of the control-plane nodes is Ready and no
+    /// Plan that cordons, drains, reboots or is exclusive works on them; likewise a node with the etcd role for the etcd
+    /// nodes. Has no effect with fewer than three such nodes. A node that is not Ready itself may start nevertheless.
+    /// Defaults to true if the Plan cordons, drains or reboots nodes, otherwise to false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane_quorum: Option<bool>,
+    /// Parts of the selected nodes that are upgraded one after the other, such as a canary, then a tenth, then all others. A node
+    /// that joins later belongs to the last wave that has begun, unless its own is still to come. A failed node holds its
+    /// wave. The nodes that no wave takes come last. If absent, there is one wave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub waves: Option<Vec<WaveSpec>>,
+    /// Questions to servers in the cluster, such as Prometheus. A node starts only if the answers to all of them are good, and
+    /// so does the soak of a wave go on. An answer that does not come, or that refit does not understand, is not good. Nodes in
+    /// progress finish. Defaults to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub checks: Option<Vec<CheckSpec>>,
     /// If true, no further node starts; nodes in progress finish. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
+    /// What follows when the Plan fails on a node: whether others go on, whether and when it is tried again, and whether
+    /// the node is uncordoned. If absent, a failed node keeps its slot and its cordon until somebody looks at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureSpec>,
     /// Time limit of a Job in seconds, including image pulls and waits. A Job that exceeds it fails. 0 means no limit.
     /// If absent or negative, the default of the controller applies (`SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +108,13 @@ pub struct PlanSpec {
     /// `kubernetes.io/hostname`. If absent, the Plan selects no node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
+    /// Facts that a node must have in addition to the labels of `nodeSelector`, such as a version of its kubelet, for the Plan to
+    /// start on it. If absent, the labels suffice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_info: Option<NodeInfoSpec>,
+    /// When a node is marked as done without a Job. If absent, each node gets one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_when: Option<SkipWhenSpec>,
     /// Service account of the Job's pods, in the Plan's namespace. A change runs the Plan again on all nodes. Defaults
     /// to the namespace's default service account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,6 +151,18 @@ pub struct PlanSpec {
     /// distributions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_policy: Option<VersionPolicySpec>,
+    /// Plans in the same namespace that must be `Complete` for a node to start: for their present generation and version, with
+    /// the version of this Plan if both follow the same channel, and with none that is older if both install the same
+    /// distribution. While this Plan waits, it holds no slot. Defaults to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub depends_on: Option<Vec<DependencySpec>>,
+    /// What makes a node run the Plan. `RebootNeeded`: the node says that it must be rebooted, in its present boot. The Plan
+    /// is done on the node once that is in another boot, and runs again whenever the node says so again; nodes that say nothing
+    /// count as done. Needs `reboot`; `upgrade`, `version` and `channel` may be absent. If absent, every selected node runs the
+    /// Plan once for each version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<Trigger>,
     /// Secrets mounted into every container of the Job. A change of their content runs the Plan again on all nodes,
     /// unless `ignoreUpdates` is set. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,16 +181,35 @@ pub struct PlanSpec {
     /// it. If absent, nodes may start at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<TimeWindowSpec>,
+    /// Several windows, of which one must be open for a node to start. Unlike with `window`, a node starts only if it will be
+    /// through before the window closes: by the longest time that a node has taken in this roll-out, or by its time limits
+    /// (`jobActiveDeadlineSecs`, and `reboot.timeout`, `settle.timeout` and `postCompleteDelay` where they are set), whichever
+    /// is shorter. Cannot be combined with `window`. If absent, `window` applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub windows: Option<Vec<WindowSpec>>,
+    /// Times in which no node starts, whatever the windows say. A node starts only if it will finish before the next
+    /// one, as with `windows`. Defaults to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub blackouts: Option<Vec<BlackoutSpec>>,
+    /// Container that looks at the node before anything else happens there, and decides whether the Plan is for it. It has no
+    /// privileges, and the host's `/` is mounted read-only. With exit code 0 the Job goes on. With 77 the node is skipped at
+    /// this version, and the container's last words are the reason: the annotation `refit.rs/skip` of the node says so. With
+    /// any other the Job fails. If absent, the Job starts with `prepare`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
+    pub preflight: Option<Box<ContainerSpec>>,
     /// Container that runs first, before the node is cordoned or drained. If it fails, the node has not been changed.
     /// If absent, the Job starts with the cordon or the drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
-    pub prepare: Option<ContainerSpec>,
+    pub prepare: Option<Box<ContainerSpec>>,
     /// Container that upgrades the node. If its image has neither tag nor digest, the version becomes the tag.
-    /// Required.
-    #[serde(default)]
-    #[schemars(!default, extend("x-in-job" = true))]
-    pub upgrade: ContainerSpec,
+    /// Required, except with `trigger`: without it the node is only rebooted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
+    pub upgrade: Option<Box<ContainerSpec>>,
     /// If true, the node is cordoned before the upgrade, and uncordoned when it is done. Has no effect with `drain`,
     /// which cordons too. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,6 +251,21 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub host_access: Option<HostAccess>,
+    /// Which of the Plan's containers get a token of `serviceAccountName` for the API server. `PrepareOnly`: only `prepare`,
+    /// which reads the API in the images `k3s-upgrade` and `rke2-upgrade`. `None`: neither. `All`: `upgrade` too, as
+    /// under system-upgrade-controller. refit's own `cordon` and `drain` always have one, its other containers never.
+    /// Defaults to `PrepareOnly`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
+    pub api_access: Option<ApiAccess>,
+}
+
+impl PlanSpec {
+    /// Whether nodes of the Plan start only while a majority of the control plane stays available without them.
+    pub fn guards_control_plane(&self) -> bool {
+        let takes_down = || self.cordon.unwrap_or_default() || self.drain.is_some() || self.may_reboot();
+        self.control_plane_quorum.unwrap_or_else(takes_down)
+    }
 }
 
 /// A container of the Job.
@@ -201,7 +293,7 @@ pub struct ContainerSpec {
     /// Host paths to mount into the container, in addition to the host's `/` at `/host`. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<VolumeSpec>>,
-    /// Security context. For `prepare` it defaults to none. For `upgrade` it defaults to privileged with
+    /// Security context. For `prepare` it defaults to none, for `preflight` to one without privileges. For `upgrade` it defaults to privileged with
     /// `CAP_SYS_BOOT`; not privileged if the controller runs with `SYSTEM_UPGRADE_JOB_PRIVILEGED=false`; none if
     /// `hostAccess` is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,6 +316,15 @@ pub struct VolumeSpec {
     #[serde(default)]
     #[schemars(!default)]
     pub destination: String,
+}
+
+/// A Plan that must be complete before nodes of this one start.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DependencySpec {
+    /// Name of the Plan. Required.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
 }
 
 /// A Secret in the Plan's namespace.
@@ -313,7 +414,7 @@ impl JsonSchema for DrainTimeout {
 }
 
 /// Schema of one of `window.days`. The spec keeps the words as written.
-struct Day;
+pub(super) struct Day;
 
 impl JsonSchema for Day {
     fn inline_schema() -> bool {

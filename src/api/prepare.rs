@@ -41,7 +41,7 @@ impl Prepare {
             };
         };
         let words: Vec<&str> = command.iter().chain(args).map(String::as_str).collect();
-        // A function of the script is no program.
+        // A function of the script is not a program.
         if is_ours && is_no_program(first) {
             return Some(Self::NotFound(first.clone()));
         }

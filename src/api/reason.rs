@@ -61,6 +61,8 @@ pub enum Place {
     PlanEvent,
     /// An event on a Node: that of the controller, or one that refit cannot read.
     NodeEvent,
+    /// An event on the `ConfigMap` `refit`.
+    ConfigMapEvent,
     /// A message: of a pod, or in the log.
     Message,
     /// The report of `refit rehearse`.
@@ -119,7 +121,7 @@ impl Reason {
     pub const fn is_true(self) -> bool {
         matches!(
             self,
-            Self::PlanIsValid | Self::Version | Self::Channel | Self::Complete | Self::Latest
+            Self::PlanIsValid | Self::Version | Self::Channel | Self::Trigger | Self::Complete | Self::Latest
         )
     }
 

@@ -32,7 +32,7 @@ pub const MIN_READY_AFTER_REBOOT: GoDuration = GoDuration::from_nanos(10_000_000
 #[serde(rename_all = "camelCase")]
 pub struct RebootSpec {
     /// `Never`, `Always`, or `IfRequired`: only if one of `requiredFiles` exists on the host after the upgrade.
-    /// Defaults to `Never`.
+    /// Defaults to `Never`, or to `Always` with `trigger`, which allows no other value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<RebootWhen>,
     /// Absolute paths on the host. With `IfRequired`, the node reboots if one of them exists. Defaults to
@@ -124,7 +124,7 @@ impl HostAccess {
 }
 
 /// An enumeration of words. The derive would describe each variant in a form that structural schemas do not allow.
-fn one_of(words: &[&str]) -> Schema {
+pub(super) fn one_of(words: &[&str]) -> Schema {
     json_schema!({ "type": "string", "enum": words })
 }
 
@@ -184,7 +184,7 @@ impl RebootSpec {
     /// Time from the request until the node is Ready with a new boot ID.
     ///
     /// # Errors
-    /// Fails if it is no duration; `validate` has reported it.
+    /// Fails if it is not a duration; `validate` has reported it.
     pub fn timeout(&self) -> Result<GoDuration, DurationError> {
         read(self.timeout.as_deref(), REBOOT_TIMEOUT)
     }
@@ -202,7 +202,7 @@ impl SettleSpec {
     /// How long the node must have been Ready.
     ///
     /// # Errors
-    /// Fails if it is no duration; `validate` has reported it.
+    /// Fails if it is not a duration; `validate` has reported it.
     pub fn min_ready(&self, after_reboot: bool) -> Result<GoDuration, DurationError> {
         let absent = if after_reboot {
             MIN_READY_AFTER_REBOOT
@@ -225,7 +225,7 @@ impl SettleSpec {
     /// Time limit of settling.
     ///
     /// # Errors
-    /// Fails if it is no duration; `validate` has reported it.
+    /// Fails if it is not a duration; `validate` has reported it.
     pub fn timeout(&self) -> Result<GoDuration, DurationError> {
         read(self.timeout.as_deref(), SETTLE_TIMEOUT)
     }
@@ -247,11 +247,6 @@ impl PlanSpec {
     /// `spec.hostAccess`, or its default.
     pub fn host_access(&self) -> HostAccess {
         self.host_access.unwrap_or_default()
-    }
-
-    /// Whether the Plan may reboot a node. Its Jobs then have a sentinel.
-    pub fn may_reboot(&self) -> bool {
-        self.reboot_or_default().when() != RebootWhen::Never
     }
 }
 

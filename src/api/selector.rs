@@ -88,11 +88,17 @@ impl Selector {
     }
 
     /// Requires a label with this key.
+    ///
+    /// # Errors
+    /// Fails if `key` is not a label key.
     pub fn exists(key: &str) -> Result<Self, SelectorError> {
         Requirement::new(key, Operator::Exists, Vec::new()).map(|one| Self::all(vec![one]))
     }
 
     /// Requires that no label has this key.
+    ///
+    /// # Errors
+    /// Fails if `key` is not a label key.
     pub fn does_not_exist(key: &str) -> Result<Self, SelectorError> {
         Requirement::new(key, Operator::DoesNotExist, Vec::new()).map(|one| Self::all(vec![one]))
     }

@@ -93,10 +93,10 @@ pub struct SentinelReport {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAReport {
-    /// It is no JSON, or a field is missing.
+    /// It is not JSON, or a field is missing.
     #[error("it cannot be read: {0}")]
     Unreadable(String),
-    #[error("{0:?} is no boot ID")]
+    #[error("{0:?} is not a boot ID")]
     BootId(String),
 }
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::open_enum::OpenEnum;
-use super::phase::{ConditionType, NodePhase};
+use super::phase::{CheckPhase, ConditionType, NodePhase, WavePhase};
 use super::reason::Reason;
 
 /// The observed state of the Plan.
@@ -47,15 +47,106 @@ pub struct PlanStatus {
     /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_omitted: Option<i64>,
+    /// The last wave of `waves` that has begun, and what it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wave: Option<WaveStatus>,
+    /// The last answers to `checks`. While no node waits for them, they are not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checks: Option<Vec<CheckStatus>>,
     /// Result of the last poll of the channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelStatus>,
     /// Digests of the Plan's images, with `versionPolicy.pinDigest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedStatus>,
-    /// When the window opens next (RFC 3339). Absent while it is open, and if it never opens.
+    /// When nodes may start next (RFC 3339), by the windows and blackouts. Absent while they may, and if they never may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_window: Option<String>,
+    /// The longest time that a node has taken in this roll-out, as a Go duration. Only with `windows` or blackouts, which
+    /// need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_run: Option<String>,
+    /// When the roll-out ends if it goes on as before. Absent while no node starts, and until a node is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_end: Option<ExpectedEnd>,
+    /// The last ten roll-outs, beginning with the current one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<Vec<RollOut>>,
+    /// Where the Plan comes from, as its annotations and labels say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// When the roll-out is expected to end, from the shortest and the longest time that a node took in it.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectedEnd {
+    /// If every node takes as long as the fastest one (RFC 3339).
+    #[serde(default)]
+    pub earliest: String,
+    /// If every node takes as long as the slowest one (RFC 3339).
+    #[serde(default)]
+    pub latest: String,
+}
+
+/// A roll-out: from the first node that starts at a hash until no node is left, or another hash replaces it.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RollOut {
+    /// Version that the nodes got.
+    #[serde(default)]
+    pub version: String,
+    /// Hash of the Plan at that version.
+    #[serde(default)]
+    pub hash: String,
+    /// When its first node started (RFC 3339).
+    #[serde(default)]
+    pub from: String,
+    /// When it was complete or replaced (RFC 3339). Absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Whether no node was left at its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete: Option<bool>,
+    /// Number of nodes that it has upgraded.
+    #[serde(default)]
+    pub nodes: i64,
+    /// Number of attempts that failed.
+    #[serde(default)]
+    pub failures: i64,
+    /// Seconds that the fastest node took, from its Job to its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortest_seconds: Option<i64>,
+    /// Seconds that the slowest node took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_seconds: Option<i64>,
+    /// Who approved the version and when, from the annotation `refit.rs/approve`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<String>,
+    /// The approvals of its waves: wave, who and when, from the annotation `refit.rs/approve`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved_waves: Option<Vec<String>>,
+    /// Who ran the Plan again at the same version and when, from the annotation `refit.rs/rerun`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun: Option<String>,
+    /// Commit that the Plan came from when the roll-out started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+}
+
+/// Where a Plan comes from.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    /// The object of the GitOps tool that applies the Plan, such as `Kustomization flux-system/apps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manager: Option<String>,
+    /// The commit, from the annotation `refit.rs/commit`, or the reference in `config.kubernetes.io/origin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The author, from the annotation `refit.rs/author`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
 }
 
 /// A condition as system-upgrade-controller writes it, with `lastUpdateTime`, and with the usual `lastTransitionTime`.
@@ -88,7 +179,7 @@ pub struct PlanCondition {
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCounts {
-    /// Nodes that `nodeSelector` selects, except disabled ones.
+    /// Nodes that `nodeSelector` selects, except disabled and skipped ones.
     #[serde(default)]
     pub selected: i64,
     /// Nodes whose label `plan.upgrade.cattle.io/<plan>` has the value of `latestHash`.
@@ -106,6 +197,9 @@ pub struct NodeCounts {
     /// Nodes whose label `plan.upgrade.cattle.io/<plan>` is `disabled`.
     #[serde(default)]
     pub disabled: i64,
+    /// Nodes that the annotation `refit.rs/skip` excludes at this version. Absent means none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<i64>,
 }
 
 /// The state of one node under this Plan.
@@ -138,6 +232,51 @@ pub struct NodeProgress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
     /// Why the node does not progress, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// The last wave that has begun.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaveStatus {
+    /// Its index in `spec.waves`, from 0.
+    #[serde(default)]
+    pub index: i64,
+    /// Its name, or `wave-1` for the first one without a name, and so on.
+    #[serde(default)]
+    pub name: String,
+    /// The `latestHash` of the roll-out. At another hash, the first wave begins again.
+    #[serde(default)]
+    pub hash: String,
+    /// `Progressing`, `Soaking` or `AwaitingApproval`.
+    #[serde(default)]
+    pub phase: OpenEnum<WavePhase>,
+    /// When the wave entered the phase (RFC 3339). A soak counts from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// When the soak ends, if all upgraded nodes stay Ready (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// What the nodes of later waves wait for. Absent in the last wave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// The last answer to a check.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckStatus {
+    /// Name of the check.
+    #[serde(default)]
+    pub name: String,
+    /// `Pending`, `Passing` or `Failing`.
+    #[serde(default)]
+    pub phase: OpenEnum<CheckPhase>,
+    /// When the check entered the phase (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// What the server answered, or why there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -20,7 +20,6 @@ pub fn shorten(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..end.unwrap_or_default()]))
 }
 
-/// Shortens a text in place.
 pub fn shorten_in_place(text: &mut String, limit: usize) {
     if let Cow::Owned(short) = shorten(text, limit) {
         *text = short;

@@ -9,19 +9,33 @@
 use jiff::tz::TimeZone;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::failure::{FailurePolicy, MAX_RETRIES};
 use super::node_limit::NodeLimit;
 use super::reboot::{HostAccess, REQUIRED_FILES, RebootWhen};
+use super::schedule::{Blackout, BlackoutError, PlanWindow, ScheduleError};
 use super::selector::{Selector, SelectorError, is_subdomain, label_value_problems};
 use super::window::{Window, WindowError};
-use super::{BadPolicy, DrainSpec, DrainTimeout, PlanSpec};
+use super::{
+    BadCheck, BadNodeInfo, BadOrder, BadPolicy, BadWave, DependencySpec, DrainSpec, DrainTimeout, PlanSpec,
+    Trigger,
+};
 use crate::go::{DurationError, GoDuration};
 
 /// Maximum length of a Plan's name, because it is the name part of the node label `plan.upgrade.cattle.io/<plan>`, and
 /// a label value on Jobs.
 pub const MAX_PLAN_NAME_LEN: usize = 63;
 
+/// Maximum number of Plans in `dependsOn`.
+const MAX_DEPENDENCIES: usize = 32;
+
 /// Maximum length of an object's name (RFC 1123 subdomain).
 const MAX_OBJECT_NAME_LEN: usize = 253;
+
+/// Maximum number of windows, and of blackouts, of a Plan.
+pub const MAX_SCHEDULE_ENTRIES: usize = 64;
+
+/// Maximum number of Secrets of a Plan. The controller reads and watches each of them.
+pub const MAX_SECRETS: usize = 100;
 
 /// Maximum length of a path on Linux, in bytes, without its terminating zero.
 const MAX_PATH_LEN: usize = 4095;
@@ -37,6 +51,24 @@ pub enum Invalid {
     PodSelector(#[from] SelectorError),
     #[error("spec.window is invalid, {0}")]
     Window(WindowError),
+    #[error(
+        "spec.window and spec.windows are both set: move the window into spec.windows, or remove one of them"
+    )]
+    WindowAndWindows,
+    /// An empty list of windows.
+    #[error("spec.windows is empty, so that no node would ever start: remove it, or add a window")]
+    NoWindows,
+    #[error("{field} has {entries} entries, and may have {MAX_SCHEDULE_ENTRIES}")]
+    ScheduleTooLong { field: &'static str, entries: usize },
+    #[error("spec.windows[{index}] is invalid, {error}")]
+    Windows {
+        index: usize,
+        /// The field of the window.
+        field: &'static str,
+        error: ScheduleError,
+    },
+    #[error("spec.blackouts[{index}] is invalid, {error}")]
+    Blackouts { index: usize, error: BlackoutError },
     /// An invalid delay. It stops system-upgrade-controller from reading any Plan.
     #[error("spec.postCompleteDelay is invalid, {0}")]
     Delay(DurationError),
@@ -50,7 +82,7 @@ pub enum Invalid {
         "metadata.name has {0} characters, and the label that marks a finished node holds {MAX_PLAN_NAME_LEN}"
     )]
     PlanName(usize),
-    /// A version that is no label value, and so no image tag either.
+    /// A version that is not a label value, and so no image tag either.
     #[error(
         "spec.version cannot be an image tag and a label value: {0:?} must be at most 63 letters, digits, '-', '_', '.' \
          or '+', with a letter or digit at each end"
@@ -66,9 +98,27 @@ pub enum Invalid {
         /// What it is.
         value: String,
     },
+    /// An invalid number of failures.
+    #[error(
+        "spec.failure.budget is {0}: it must be a number from 0 on, or a share of the nodes from \"1%\" to \"100%\""
+    )]
+    FailureBudget(String),
+    /// A budget that nothing looks at.
+    #[error(
+        "spec.failure.budget is set, and spec.failure.policy is {}, which has no budget: write `policy: Stop`, or remove the budget",
+        .0.as_str()
+    )]
+    BudgetWithoutStop(FailurePolicy),
+    #[error("spec.failure.retries is {0}: it must be a number from 0 to {MAX_RETRIES}")]
+    Retries(i64),
+    /// A delay before nothing.
+    #[error(
+        "spec.failure.backoff is set, and spec.failure.retries is 0 or absent: set it, or remove the backoff"
+    )]
+    BackoffWithoutRetries,
     /// An empty list of files.
     #[error(
-        "spec.reboot.requiredFiles is empty, so that nothing could require a reboot: leave it out for {}, or name files",
+        "spec.reboot.requiredFiles is empty, so nothing could require a reboot: leave it out for {}, or name files",
         REQUIRED_FILES.join(" and ")
     )]
     NoRequiredFiles,
@@ -117,15 +167,69 @@ pub enum Invalid {
     /// `hostAccess: None` with a reboot, which needs the host's files.
     #[error("spec.reboot.when is {}, and spec.hostAccess None keeps refit from the host: use Root or Full", .0.as_str())]
     RebootWithoutHost(RebootWhen),
+    /// A trigger that cannot do what it is for.
+    #[error(
+        "spec.trigger is {}, and spec.reboot is absent: write `reboot: {{}}`, or remove the trigger", .0.as_str()
+    )]
+    TriggerWithoutReboot(Trigger),
+    #[error(
+        "spec.trigger is {}, and spec.reboot.when is {}: leave it out, or write Always", .0.as_str(), .1.as_str()
+    )]
+    TriggerWithWhen(Trigger, RebootWhen),
+    /// Waves end, and requests of nodes do not.
+    #[error(
+        "spec.trigger is {}, and spec.waves is set: a Plan that nodes request again and again has no first and no last wave, so remove \
+         one of them",
+        .0.as_str()
+    )]
+    TriggerWithWaves(Trigger),
+    #[error(
+        "spec.trigger is {}, and spec.settle.kubeletVersion is true: a reboot installs no version, so remove one of them", .0.as_str()
+    )]
+    TriggerWithKubeletVersion(Trigger),
+    #[error(
+        "spec.upgrade is set, and neither spec.version nor spec.channel gives it a version: write one, such as `version: \"1\"`"
+    )]
+    TriggerWithoutVersion,
     #[error(transparent)]
     VersionPolicy(#[from] BadPolicy),
+    #[error(transparent)]
+    Order(#[from] BadOrder),
+    #[error(transparent)]
+    Waves(#[from] BadWave),
+    #[error(transparent)]
+    Checks(#[from] BadCheck),
+    #[error(transparent)]
+    NodeInfo(#[from] BadNodeInfo),
+    /// A name that no Plan can have.
+    #[error("spec.dependsOn[{index}].name is {name:?}: it must be the name of a Plan in the same namespace")]
+    DependencyName { index: usize, name: String },
+    #[error("spec.dependsOn[{0}].name is this Plan, so that no node could ever start")]
+    DependsOnItself(usize),
+    #[error("spec.dependsOn[{index}].name is {name:?}, as in spec.dependsOn[{first}]")]
+    DependencyTwice {
+        index: usize,
+        first: usize,
+        name: String,
+    },
+    #[error("spec.dependsOn names {0} Plans: it must name at most {MAX_DEPENDENCIES}")]
+    TooManyDependencies(usize),
     /// A reference to a Secret with an invalid name.
     #[error("{field}.name is {name:?}: it must be the name of a secret in the Plan's namespace")]
     SecretName { field: &'static str, name: String },
+    #[error(
+        "{field} names {secrets} secrets: it must name at most {MAX_SECRETS}, so merge some, or mount them with spec.upgrade.volumes"
+    )]
+    TooManySecrets { field: &'static str, secrets: usize },
+    #[error("spec.channel has {0} bytes, and may have {MAX_CHANNEL}")]
+    ChannelTooLong(usize),
     /// Required Secrets that do not exist, in the order of the spec.
     #[error("{}", not_found(.0))]
     SecretsMissing(Vec<String>),
 }
+
+/// Maximum length of a channel in bytes. Status has a copy of it, and each decision compares it.
+pub const MAX_CHANNEL: usize = 4 << 10;
 
 /// Validates a Plan of this name.
 ///
@@ -172,15 +276,27 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
         let Some(limit) = limit.as_ref().filter(|limit| NodeLimit::parse(limit).is_none()) else {
             continue;
         };
-        let value = match limit {
-            IntOrString::Int(nodes) => nodes.to_string(),
-            IntOrString::String(share) => format!("{share:?}"),
-        };
+        let value = limit_text(limit);
         return Err(Invalid::NodeLimit { field, value });
     }
+    validate_failure(spec)?;
+    validate_schedule(spec)?;
     spec.version_policy()?;
+    spec.order()?;
+    spec.waves()?;
+    spec.checks()?;
+    spec.node_info()?;
+    validate_dependencies(name, spec)?;
     validate_reboot(spec)?;
     validate_settle(spec)?;
+    if let Some(channel) = spec
+        .channel
+        .as_ref()
+        .filter(|channel| channel.len() > MAX_CHANNEL)
+    {
+        return Err(Invalid::ChannelTooLong(channel.len()));
+    }
+    validate_trigger(spec)?;
     let secrets = [
         ("spec.channelSecretRef", &spec.channel_secret_ref),
         ("spec.channelCASecretRef", &spec.channel_ca_secret_ref),
@@ -191,15 +307,121 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
             return Err(Invalid::SecretName { field, name });
         }
     }
+    validate_secrets(spec)
+}
+
+/// Whether a Plan names no more Secrets than the controller reads.
+///
+/// # Errors
+/// Fails if it names more.
+pub fn validate_secrets(spec: &PlanSpec) -> Result<(), Invalid> {
+    let counts = [
+        ("spec.secrets", spec.secrets.as_ref().map(Vec::len)),
+        (
+            "spec.imagePullSecrets",
+            spec.image_pull_secrets.as_ref().map(Vec::len),
+        ),
+    ];
+    for (field, secrets) in counts {
+        if let Some(secrets) = secrets.filter(|secrets| *secrets > MAX_SECRETS) {
+            return Err(Invalid::TooManySecrets { field, secrets });
+        }
+    }
+    Ok(())
+}
+
+fn validate_dependencies(own: &str, spec: &PlanSpec) -> Result<(), Invalid> {
+    let all = spec.depends_on.as_deref().unwrap_or_default();
+    if all.len() > MAX_DEPENDENCIES {
+        return Err(Invalid::TooManyDependencies(all.len()));
+    }
+    for (index, DependencySpec { name }) in all.iter().enumerate() {
+        if name.len() > MAX_PLAN_NAME_LEN || !is_subdomain(name) {
+            let name = name.clone();
+            return Err(Invalid::DependencyName { index, name });
+        }
+        if name == own {
+            return Err(Invalid::DependsOnItself(index));
+        }
+        if let Some(first) = all[..index].iter().position(|other| other.name == *name) {
+            let name = name.clone();
+            return Err(Invalid::DependencyTwice { index, first, name });
+        }
+    }
     Ok(())
 }
 
 /// Whether the text is a valid name of a Secret.
-fn is_secret_name(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     name.len() <= MAX_OBJECT_NAME_LEN && is_subdomain(name)
 }
 
 /// Checked for every value of `when`, so that an error is found before it matters.
+fn limit_text(limit: &IntOrString) -> String {
+    match limit {
+        IntOrString::Int(nodes) => nodes.to_string(),
+        IntOrString::String(share) => format!("{share:?}"),
+    }
+}
+
+fn validate_failure(spec: &PlanSpec) -> Result<(), Invalid> {
+    let Some(failure) = &spec.failure else {
+        return Ok(());
+    };
+    if let Some(budget) = &failure.budget {
+        if failure.budget().is_none() {
+            return Err(Invalid::FailureBudget(limit_text(budget)));
+        }
+        if failure.policy() != FailurePolicy::Stop {
+            return Err(Invalid::BudgetWithoutStop(failure.policy()));
+        }
+    }
+    if let Some(retries) = failure
+        .retries
+        .filter(|retries| !(0..=MAX_RETRIES).contains(retries))
+    {
+        return Err(Invalid::Retries(retries));
+    }
+    if failure.backoff.is_some() {
+        positive("spec.failure.backoff", failure.backoff())?;
+        if failure.retries() == 0 {
+            return Err(Invalid::BackoffWithoutRetries);
+        }
+    }
+    Ok(())
+}
+
+fn validate_schedule(spec: &PlanSpec) -> Result<(), Invalid> {
+    let lengths = [
+        ("spec.windows", spec.windows.as_ref().map(Vec::len)),
+        ("spec.blackouts", spec.blackouts.as_ref().map(Vec::len)),
+    ];
+    for (field, entries) in lengths {
+        if let Some(entries) = entries.filter(|entries| *entries > MAX_SCHEDULE_ENTRIES) {
+            return Err(Invalid::ScheduleTooLong { field, entries });
+        }
+    }
+    if let Some(windows) = &spec.windows {
+        if spec.window.is_some() {
+            return Err(Invalid::WindowAndWindows);
+        }
+        if windows.is_empty() {
+            return Err(Invalid::NoWindows);
+        }
+        for (index, window) in windows.iter().enumerate() {
+            PlanWindow::parse(window, &TimeZone::UTC).map_err(|error| Invalid::Windows {
+                index,
+                field: error.field(window),
+                error,
+            })?;
+        }
+    }
+    for (index, blackout) in spec.blackouts.iter().flatten().enumerate() {
+        Blackout::parse(blackout, &TimeZone::UTC).map_err(|error| Invalid::Blackouts { index, error })?;
+    }
+    Ok(())
+}
+
 fn validate_reboot(spec: &PlanSpec) -> Result<(), Invalid> {
     let reboot = spec.reboot_or_default();
     if let Some(files) = &reboot.required_files {
@@ -223,7 +445,30 @@ fn validate_reboot(spec: &PlanSpec) -> Result<(), Invalid> {
     }
     positive("spec.reboot.timeout", reboot.timeout())?;
     if spec.may_reboot() && spec.host_access() == HostAccess::None {
-        return Err(Invalid::RebootWithoutHost(reboot.when()));
+        return Err(Invalid::RebootWithoutHost(spec.reboot_when()));
+    }
+    Ok(())
+}
+
+fn validate_trigger(spec: &PlanSpec) -> Result<(), Invalid> {
+    let Some(trigger) = spec.trigger else {
+        return Ok(());
+    };
+    if spec.reboot.is_none() {
+        return Err(Invalid::TriggerWithoutReboot(trigger));
+    }
+    if spec.reboot_when() != RebootWhen::Always {
+        return Err(Invalid::TriggerWithWhen(trigger, spec.reboot_when()));
+    }
+    if spec.waves.is_some() {
+        return Err(Invalid::TriggerWithWaves(trigger));
+    }
+    if spec.settle_or_default().kubelet_version() {
+        return Err(Invalid::TriggerWithKubeletVersion(trigger));
+    }
+    let is_given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+    if spec.upgrade_container().is_some() && !is_given(&spec.version) && !is_given(&spec.channel) {
+        return Err(Invalid::TriggerWithoutVersion);
     }
     Ok(())
 }

@@ -51,10 +51,9 @@ pub enum BadPolicy {
     /// The range has a syntax error.
     #[error("spec.versionPolicy.range is invalid, {0}")]
     Range(RangeError),
-    /// The age is no duration.
+    /// The age is not a duration.
     #[error("spec.versionPolicy.minimumAge is invalid, {0}")]
     Age(DurationError),
-    /// The age is negative.
     #[error("spec.versionPolicy.minimumAge is {0}: it must not be negative")]
     NegativeAge(GoDuration),
     /// The number is negative.
@@ -100,7 +99,7 @@ impl PlanSpec {
 
     /// The distribution that the image of the Plan installs, if its name says so.
     pub fn distribution(&self) -> Option<&'static str> {
-        distribution_of(&self.upgrade.image)
+        distribution_of(self.upgrade_image())
     }
 
     /// Whether Jobs run their images by digest.
@@ -161,7 +160,7 @@ mod tests {
         let range = read(json!({"range": ">=1.30 <"})).unwrap_err();
         assert_eq!(
             range,
-            r#"spec.versionPolicy.range is invalid, ">=1.30 <" is no range of versions: no version follows "<"; write for example ">=1.30 <1.32", "1.31.x" or "~1.31""#
+            r#"spec.versionPolicy.range is invalid, ">=1.30 <" is not a version range: no version follows "<"; write for example ">=1.30 <1.32", "1.31.x" or "~1.31""#
         );
         assert_eq!(
             read(json!({"minimumAge": "3d"})).unwrap_err(),

@@ -69,6 +69,20 @@ impl Window {
         &self.zone
     }
 
+    /// The local time at which it opens.
+    pub fn start(&self) -> Time {
+        self.start
+    }
+
+    /// The last second inside.
+    pub fn end(&self) -> Time {
+        self.end
+    }
+
+    pub fn is_every_day(&self) -> bool {
+        self.days == Days::ALL
+    }
+
     /// Parses a window. `local` is the zone of the process, which `Local` means.
     ///
     /// # Errors
@@ -160,6 +174,8 @@ impl fmt::Display for Window {
 struct Days(u8);
 
 impl Days {
+    const ALL: Self = Self(0b111_1111);
+
     /// Ignores empty words and case, as the parser of system-upgrade-controller does; the schema is stricter.
     fn parse<'a>(words: impl Iterator<Item = &'a String>) -> Result<Self, WindowError> {
         let mut days = 0;
@@ -200,7 +216,7 @@ fn day(word: &str) -> Result<usize, WindowError> {
         .ok_or_else(|| WindowError::Day(word.to_owned()))
 }
 
-fn zone(name: &str, local: &TimeZone) -> Result<TimeZone, WindowError> {
+pub(super) fn zone(name: &str, local: &TimeZone) -> Result<TimeZone, WindowError> {
     match name {
         "" | "UTC" => return Ok(TimeZone::UTC),
         "Local" => return Ok(local.clone()),

@@ -8,9 +8,10 @@ use std::fmt;
 use http::{HeaderName, HeaderValue};
 use k8s_openapi::api::core::v1::Secret;
 use rustls::RootCertStore;
+use url::Url;
 
 pub use super::oci::pull::DockerConfig;
-use super::transport::add_authorities;
+use super::transport::{Identity, add_authorities};
 
 /// Types of Secrets (Kubernetes, "Types of Secret").
 const BASIC_AUTH: &str = "kubernetes.io/basic-auth";
@@ -24,6 +25,11 @@ const VALUE: &str = "value";
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
 const DOCKER_CFG: &str = ".dockercfg";
 const CA: &str = "ca.crt";
+const TLS_CERTIFICATE: &str = "tls.crt";
+const TLS_KEY: &str = "tls.key";
+const URL: &str = "url";
+/// Bytes of a URL. Servers accept 8,000 at most (RFC 9110, 4.1).
+const MAX_URL: usize = 4 << 10;
 
 /// Headers that belong to the connection.
 const NOT_OURS: [&str; 9] = [
@@ -43,6 +49,8 @@ const NOT_OURS: [&str; 9] = [
 pub struct Access {
     /// Credentials for the channel's own host only.
     pub credentials: Option<Credentials>,
+    /// Client certificate, for checks only.
+    pub identity: Option<Identity>,
     /// PEM of additional authorities to trust.
     pub ca: Option<String>,
     /// For registries: contents of pull secrets, in order of precedence.
@@ -71,7 +79,7 @@ pub enum Credentials {
 pub enum AccessError {
     /// It has none of the keys.
     #[error(
-        "secrets {0:?} has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson"
+        "secrets {0:?} has no credentials: it needs token, or username and password, or header and value, or .dockerconfigjson"
     )]
     Nothing(String),
     /// It has keys of two methods.
@@ -83,11 +91,22 @@ pub enum AccessError {
     Unusable(String, &'static str, &'static str),
     #[error("secrets {0:?} has no key \"ca.crt\"")]
     NoCa(String),
+    #[error("secrets {0:?} has no key \"url\"")]
+    NoUrl(String),
     /// Whoever may create Plans could have a token of any service account sent to a server of their own.
     #[error(
         "secrets {0:?} is the token of a service account, which is not sent to a channel: create a secret with the channel's own credentials"
     )]
     ServiceAccount(String),
+    #[error(
+        "secrets {0:?} has no credentials: it needs token, or username and password, or header and value, or tls.crt and tls.key"
+    )]
+    NothingForCheck(String),
+    /// For the same reason.
+    #[error(
+        "secrets {0:?} is the token of a service account, which is not sent to another server: create a secret with credentials of its own"
+    )]
+    ServiceAccountForCheck(String),
 }
 
 impl Credentials {
@@ -160,7 +179,32 @@ impl Access {
         Ok(())
     }
 
-    /// Reads the Secret of `spec.channelCASecretRef`.
+    /// Reads the Secret `secretRef` of a check.
+    ///
+    /// # Errors
+    /// Fails if it has no usable credentials.
+    pub fn read_check_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
+        let keys = Keys(secret);
+        keys.refuse_service_account()
+            .map_err(|_| AccessError::ServiceAccountForCheck(keys.name()))?;
+        if keys.has(TLS_CERTIFICATE) || keys.has(TLS_KEY) {
+            let other = [TOKEN, USERNAME, HEADER].into_iter().find(|key| keys.has(key));
+            if let Some(other) = other {
+                return Err(AccessError::Both(keys.name(), TLS_CERTIFICATE, other));
+            }
+            self.identity = Some(keys.identity()?);
+            return Ok(());
+        }
+        let mut access = Self::default();
+        let read = access.read_secret(secret);
+        if matches!(read, Err(AccessError::Nothing(_))) || read.is_ok() && access.credentials.is_none() {
+            return Err(AccessError::NothingForCheck(keys.name()));
+        }
+        self.credentials = access.credentials;
+        read
+    }
+
+    /// Reads the Secret of `spec.channelCASecretRef`, or `caSecretRef` of a check.
     ///
     /// # Errors
     /// Fails if it has no usable authorities.
@@ -174,7 +218,38 @@ impl Access {
         Ok(())
     }
 
-    /// Reads a Secret of `spec.imagePullSecrets`. Like kubelets, it ignores a Secret that is no pull secret.
+    /// Reads the Secret of a receiver of notifications: its URL, and the credentials and authorities that it may have, too.
+    ///
+    /// # Errors
+    /// Fails if it has no URL, or credentials or authorities that are not usable.
+    pub fn read_receiver(secret: &Secret) -> Result<(Url, Self), AccessError> {
+        let keys = Keys(secret);
+        keys.refuse_service_account()?;
+        let bad = |why| AccessError::Unusable(keys.name(), URL, why);
+        let text = keys.bytes(URL).ok_or_else(|| AccessError::NoUrl(keys.name()))?;
+        if text.len() > MAX_URL {
+            return Err(bad("it is too long for a URL"));
+        }
+        let url = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| Url::parse(text.trim()).ok());
+        let url = url
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| bad("it is not a URL that begins with https://"))?;
+        let mut access = Self::default();
+        if [TOKEN, USERNAME, PASSWORD, HEADER, VALUE]
+            .into_iter()
+            .any(|key| keys.has(key))
+        {
+            access.read_secret(secret)?;
+        }
+        if keys.has(CA) {
+            access.read_ca(secret)?;
+        }
+        Ok((url, access))
+    }
+
+    /// Reads a Secret of `spec.imagePullSecrets`. Like kubelets, it ignores a Secret that is not a pull secret.
     ///
     /// # Errors
     /// Fails if a pull secret is invalid.
@@ -212,7 +287,7 @@ impl<'a> Keys<'a> {
     fn text(&self, key: &'static str) -> Result<String, AccessError> {
         let bad = |why| AccessError::Unusable(self.name(), key, why);
         let text =
-            std::str::from_utf8(self.bytes(key).unwrap_or_default()).map_err(|_| bad("it is no text"))?;
+            std::str::from_utf8(self.bytes(key).unwrap_or_default()).map_err(|_| bad("it is not text"))?;
         let text = text.trim_end_matches(['\n', '\r']);
         if text.is_empty() {
             return Err(bad("it is empty"));
@@ -239,17 +314,34 @@ impl<'a> Keys<'a> {
         }
         let text = self.pair(key, other)?;
         if key == USERNAME && text.contains(':') {
-            return Err(AccessError::Unusable(self.name(), key, "a user name has no ':'"));
+            return Err(AccessError::Unusable(
+                self.name(),
+                key,
+                "a user name cannot contain ':'",
+            ));
         }
         Ok(text)
+    }
+
+    fn identity(&self) -> Result<Identity, AccessError> {
+        let part = |key: &'static str, other: &'static str| {
+            self.bytes(key)
+                .ok_or_else(|| AccessError::Missing(self.name(), key, other))
+        };
+        let chain = part(TLS_CERTIFICATE, TLS_KEY)?;
+        let private = part(TLS_KEY, TLS_CERTIFICATE)?;
+        Identity::new(chain, private).map_err(|(key, why)| {
+            let key = if key { TLS_KEY } else { TLS_CERTIFICATE };
+            AccessError::Unusable(self.name(), key, why)
+        })
     }
 
     fn header_name(&self) -> Result<String, AccessError> {
         let name = self.pair(HEADER, VALUE)?;
         let bad = |why| Err(AccessError::Unusable(self.name(), HEADER, why));
         match HeaderName::from_bytes(name.as_bytes()) {
-            Err(_) => bad("it is no name of a header, such as PRIVATE-TOKEN"),
-            Ok(header) if NOT_OURS.contains(&header.as_str()) => bad("this header is the connection's own"),
+            Err(_) => bad("it is not a header name such as PRIVATE-TOKEN"),
+            Ok(header) if NOT_OURS.contains(&header.as_str()) => bad("refit sets this header itself"),
             Ok(_) => Ok(name),
         }
     }
@@ -324,11 +416,11 @@ mod tests {
         for (data, why) in [
             (
                 &[][..],
-                "secrets \"x\" has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson",
+                "secrets \"x\" has no credentials: it needs token, or username and password, or header and value, or .dockerconfigjson",
             ),
             (
                 &[("Token", "s3cret")],
-                "secrets \"x\" has no credentials: it takes token, or username and password, or header and value, or .dockerconfigjson",
+                "secrets \"x\" has no credentials: it needs token, or username and password, or header and value, or .dockerconfigjson",
             ),
             (
                 &[("token", "\n")],
@@ -352,7 +444,7 @@ mod tests {
             ),
             (
                 &[("username", "s3:cret"), ("password", "p")],
-                "secrets \"x\": username cannot be used: a user name has no ':'",
+                "secrets \"x\": username cannot be used: a user name cannot contain ':'",
             ),
             (
                 &[("value", "s3cret")],
@@ -364,15 +456,15 @@ mod tests {
             ),
             (
                 &[("header", "a b"), ("value", "s3cret")],
-                "secrets \"x\": header cannot be used: it is no name of a header, such as PRIVATE-TOKEN",
+                "secrets \"x\": header cannot be used: it is not a header name such as PRIVATE-TOKEN",
             ),
             (
                 &[("header", "Host"), ("value", "s3cret")],
-                "secrets \"x\": header cannot be used: this header is the connection's own",
+                "secrets \"x\": header cannot be used: refit sets this header itself",
             ),
             (
                 &[(".dockerconfigjson", "s3cret")],
-                "secrets \"x\": .dockerconfigjson cannot be used: it is no JSON with an object \"auths\" of registries",
+                "secrets \"x\": .dockerconfigjson cannot be used: it is not JSON with an object \"auths\" of registries",
             ),
         ] {
             assert_eq!(read("Opaque", data).unwrap_err(), why);
@@ -405,7 +497,7 @@ mod tests {
         let broken = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----";
         assert_eq!(
             read(&[("ca.crt", broken)]),
-            "secrets \"x\": ca.crt cannot be used: a certificate is none that can be trusted"
+            "secrets \"x\": ca.crt cannot be used: a certificate cannot serve as a trust anchor"
         );
     }
 
@@ -431,7 +523,7 @@ mod tests {
         access.pull.push(DockerConfig::default());
         assert_eq!(
             format!("{access:?}"),
-            r#"Access { credentials: Some(Basic(…)), ca: Some("PEM"), pull: [DockerConfig(0 registries)] }"#
+            r#"Access { credentials: Some(Basic(…)), identity: None, ca: Some("PEM"), pull: [DockerConfig(0 registries)] }"#
         );
         for data in [
             &[("token", "s3cret")][..],

@@ -175,7 +175,7 @@ pub(super) async fn parse<T: Send + 'static>(
     // It fails only if the parser panics.
     let parsed = parsing
         .await
-        .map_err(|_| ChannelError::NotJson("answer that can be read"))?;
+        .map_err(|_| ChannelError::NotJson("JSON object with the expected fields"))?;
     Ok((parsed?, length))
 }
 

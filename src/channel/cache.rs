@@ -86,7 +86,6 @@ struct Pages {
 }
 
 impl ResponseCache {
-    /// The cached page.
     pub(super) fn page(&self, key: &Key) -> Option<Arc<Page>> {
         let mut pages = lock(&self.pages);
         pages.uses += 1;

@@ -20,6 +20,8 @@ pub enum SetupError {
     NoCertificate { path: PathBuf },
     #[error("CA file {path:?} has a certificate that cannot be used")]
     BadCertificate { path: PathBuf, source: rustls::Error },
+    #[error("the client certificate cannot be read")]
+    ClientCertificate,
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),
     #[error("the HTTP client cannot be set up")]
@@ -34,34 +36,34 @@ pub enum ChannelError {
     NotAUrl,
     #[error("the channel has no scheme: write https:// in front of it")]
     NoScheme,
-    #[error("the channel's URL has the scheme {0:?}; only http, https, github and oci are asked")]
+    #[error("the channel's URL has the scheme {0:?}; only http, https, github and oci are supported")]
     Scheme(String),
-    #[error("the channel is no repository on GitHub such as github://k3s-io/k3s: {0}")]
+    #[error("the channel is not a GitHub repository such as github://k3s-io/k3s: {0}")]
     NotGithub(&'static str),
-    #[error("the channel is no repository in a registry such as oci://docker.io/rancher/k3s-upgrade: {0}")]
+    #[error("the channel is not a repository of a registry such as oci://docker.io/rancher/k3s-upgrade: {0}")]
     NotRegistry(&'static str),
-    #[error("the image is no reference such as docker.io/rancher/k3s-upgrade:v1.33.4-k3s1: {0}")]
+    #[error("the image is not a reference such as docker.io/rancher/k3s-upgrade:v1.33.4-k3s1: {0}")]
     NotAnImage(String),
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
     /// The innermost cause: connection refused, no such host, an untrusted certificate.
-    #[error("the channel cannot be asked: {0}")]
+    #[error("the request to the channel failed: {0}")]
     Failed(String),
     /// system-upgrade-controller's message: `unexpected response: HTTP/1.1 404 Not Found`.
     #[error("unexpected response: {0}")]
     Unexpected(String),
     /// 401, or 403 without a rate limit.
-    #[error("{} ({status})", if *.given { "the credentials are not accepted" } else { "credentials are asked for, and there are none" })]
+    #[error("{} ({status})", if *.given { "the server refused the credentials" } else { "the server requires credentials, and there are none" })]
     Denied {
         status: String,
         /// Whether credentials were sent.
         given: bool,
     },
-    #[error("there is no such repository, or not for those who ask ({0})")]
+    #[error("the repository does not exist, or these credentials cannot read it ({0})")]
     NoRepository(String),
-    #[error("there is no such image ({0})")]
+    #[error("the image does not exist ({0})")]
     NoImage(String),
-    #[error("the rate limit is used up{}", .until.map_or(String::new(), |until| format!(", until {until}")))]
+    #[error("the rate limit is exhausted{}", .until.map_or(String::new(), |until| format!(", until {until}")))]
     RateLimited {
         /// When it ends, if the server said so.
         until: Option<Timestamp>,
@@ -74,56 +76,57 @@ pub enum ChannelError {
     LocationWithQuery,
     #[error("the redirect leads back to the channel, not to a version")]
     Back,
-    #[error("the answer is redirected again and again")]
+    #[error("the server redirects too often")]
     Redirects,
-    #[error("the answer is redirected from https to http")]
+    #[error("the server redirects from https to http")]
     Insecure,
     #[error("the answer is an HTML page, not a version")]
     Html,
-    #[error("the answer is no {0}")]
+    #[error("the answer is not a {0}")]
     NotJson(&'static str),
     #[error("the answer has more than {} MiB", .0 / (1 << 20))]
     TooLarge(usize),
     #[error("the pages of the answer have more than {} MiB", .0 / (1 << 20))]
     TooLargeInAll(usize),
-    #[error("after {0} tags there are still more")]
+    #[error("the repository has more than {0} tags")]
     TooManyTags(usize),
     #[error("a page of the answer has more than {0} releases")]
     TooManyReleases(usize),
     #[error("the list has more than {0} channels")]
     TooManyChannels(usize),
-    #[error("other channels with very many releases are being read; this one is read later")]
+    #[error("refit is reading other channels with very many releases; it reads this one later")]
     Busy,
-    #[error("{0} is none that --channel-host names")]
+    #[error("{0} is not a host that --channel-host allows")]
     HostNotAllowed(String),
     #[error(
-        "{0} is link-local, or the metadata service of a cloud, which gives credentials to whoever asks: name it with --channel-host if it is a channel"
+        "{0} is link-local, or the metadata service of a cloud, which gives out credentials: allow it with --channel-host if it is a channel"
     )]
     Metadata(String),
     #[error("the next page of the answer is on another host, or one that was read before")]
     Paging,
-    #[error("the registry asks for credentials in a way that is not known, or that would show them")]
+    #[error(
+        "the registry requires an authentication that refit does not support, or that would expose the credentials"
+    )]
     Challenge,
-    #[error("the registry's token server gives no token")]
+    #[error("the registry's token server returned no token")]
     NoToken,
-    #[error("the registry gives no digest")]
+    #[error("the registry returned no digest")]
     NoDigest,
     #[error("the channel server has no channel {name}{}it has {known}", .near.as_ref().map_or("; ".to_owned(), |near| format!("; did you mean {near}? ")))]
     NoChannel {
-        /// The requested name.
         name: String,
         /// A similar name.
         near: Option<String>,
         /// The first known names.
         known: String,
     },
-    #[error("the channel's URL names no channel behind its #; the server has {0}")]
+    #[error("the channel's URL has no channel name after its #; the server has {0}")]
     NoName(String),
     #[error(
-        "the answer is a list of channels: name one of them behind a #, such as …/v1-release/channels#stable"
+        "the answer is a list of channels: name one of them after a #, such as …/v1-release/channels#stable"
     )]
     List,
-    #[error("channel {0} of the channel server has no version now")]
+    #[error("channel {0} of the channel server has no version at present")]
     NoVersion(String),
     #[error("{0}")]
     NoRelease(&'static str),

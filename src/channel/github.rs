@@ -83,7 +83,7 @@ impl Http {
             releases.extend(Offer::one(latest).releases);
         }
         let partial = format!(
-            "GitHub's API does not answer ({}); the latest release is read off its page",
+            "GitHub's API does not answer ({}); refit takes the latest release from the release page",
             error.error
         );
         Ok(Offer {
@@ -151,7 +151,7 @@ impl Http {
             releases.extend(page.releases.iter().cloned());
         }
         if releases.is_empty() {
-            let none = "the repository has no release that is no draft and no prerelease";
+            let none = "the repository has no release other than drafts and prereleases";
             return Err(ChannelError::NoRelease(none).into());
         }
         Ok(Offer {
@@ -172,7 +172,7 @@ impl Http {
         let line = answer.line();
         Err(match status {
             StatusCode::NOT_FOUND => ChannelError::NoRepository(line).into(),
-            // GitHub forbids nobody to read public repositories, so a proxy does.
+            // GitHub lets everyone read public repositories, so without credentials a 403 comes from a proxy.
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ApiError {
                 error: ChannelError::Denied { status: line, given },
                 transient: status == StatusCode::FORBIDDEN && !given,

@@ -8,11 +8,17 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::ChannelError;
+pub(crate) use crate::api::check::is_loopback;
 
 /// Names of metadata services that are not link-local.
 const METADATA: [&str; 3] = ["metadata.google.internal", "metadata.goog", "metadata"];
-/// Addresses of metadata services that are not link-local: of AWS, of Alibaba, and of Azure's host.
-const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254);
+/// Addresses of metadata services that are not link-local: of Google and of Oracle, of Alibaba, and of Azure's host.
+const METADATA_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
+];
+/// The network of the services of AWS: metadata, time, names, and the credentials of pods.
+const AWS_V6: [u8; 4] = [0xfd, 0x00, 0x0e, 0xc2];
 const METADATA_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16)];
 
 /// Environment variable with patterns, separated by commas.
@@ -80,7 +86,7 @@ impl Hosts {
     }
 
     /// Checks the host of a URL. Names are checked again when they are resolved.
-    pub(super) fn check(&self, url: &Url) -> Result<(), ChannelError> {
+    pub(crate) fn check(&self, url: &Url) -> Result<(), ChannelError> {
         let (host, is_metadata) = match url.host() {
             None => return Err(ChannelError::NotAUrl),
             Some(Host::Domain(name)) => {
@@ -132,23 +138,29 @@ fn is_metadata(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_link_local() || METADATA_V4.contains(&ip),
         IpAddr::V6(ip) => {
-            let octets = ip.octets();
-            // The well-known prefix of NAT64 (RFC 6052) leads to an IPv4 address.
-            let is_translated = octets.starts_with(&[0, 0x64, 0xff, 0x9b]);
-            let last = || octets.last_chunk::<4>().map(|last| Ipv4Addr::from(*last));
-            let inner = ip.to_ipv4().or_else(|| is_translated.then(last)?);
-            ip.is_unicast_link_local() || ip == METADATA_V6 || inner.is_some_and(|ip| is_metadata(ip.into()))
+            ip.is_unicast_link_local()
+                || METADATA_V6.contains(&ip)
+                || ip.octets().starts_with(&AWS_V6)
+                || inner(ip).is_some_and(|ip| is_metadata(ip.into()))
         }
     }
 }
 
-/// Whether the host of a URL is this one.
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
+/// The IPv4 address to which an IPv6 address leads.
+fn inner(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let octets = ip.octets();
+    let at = |start: usize| {
+        octets
+            .get(start..)?
+            .first_chunk::<4>()
+            .map(|four| Ipv4Addr::from(*four))
+    };
+    match ip.segments() {
+        // NAT64 (RFC 6052, 8215), and SIIT (RFC 2765).
+        [0x64, 0xff9b, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => at(12),
+        // 6to4 (RFC 3056).
+        [0x2002, ..] => at(2),
+        _ => ip.to_ipv4(),
     }
 }
 
@@ -192,6 +204,17 @@ mod tests {
             "[::ffff:169.254.169.254]",
             "[::a9fe:a9fe]",
             "[64:ff9b::a9fe:a9fe]",
+            "[64:ff9b:1::a9fe:a9fe]",
+            "[::ffff:0:a9fe:a9fe]",
+            "[2002:a9fe:a9fe::]",
+            "[fd00:ec2::23]",
+            "[fd20:ce::254]",
+            "[fd00:c1::a9fe:a9fe]",
+            "169.254.169.254.",
+            "0xa9.254.0xa9fe",
+            "%31%36%39.254.169.254",
+            "１６９.254.169.254",
+            "metadata。google。internal",
             "metadata.google.internal",
             "METADATA.google.internal.",
             "100.100.100.200",
@@ -243,7 +266,7 @@ mod tests {
         ] {
             let error = check(&hosts, refused).unwrap_err();
             assert!(
-                error.contains("is none that --channel-host names"),
+                error.contains("is not a host that --channel-host allows"),
                 "{refused}: {error}"
             );
         }

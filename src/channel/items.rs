@@ -110,7 +110,7 @@ impl<'de, T: DeserializeOwned, F: FnMut(T) -> bool> Visitor<'de> for &mut Items<
         if self.or_null {
             Ok(())
         } else {
-            Err(E::custom("null is no list"))
+            Err(E::custom("null is not a list"))
         }
     }
 }

@@ -12,7 +12,6 @@ const HUB: &str = "docker.io";
 const HUB_REGISTRY: &str = "registry-1.docker.io";
 const HUB_OFFICIAL: &str = "library/";
 
-/// A parsed channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A redirect whose Location ends in the version (S45, S46).
@@ -98,7 +97,7 @@ impl Github {
     fn parse(rest: &str, transport: Option<&str>, has_ca: bool) -> Result<Self, ChannelError> {
         let bad = |why| Err(ChannelError::NotGithub(why));
         if rest.contains('@') {
-            return bad("credentials belong into a secret that spec.channelSecretRef names");
+            return bad("credentials belong in the Secret that spec.channelSecretRef names");
         }
         if rest.contains(['?', '#']) {
             return bad("it takes neither a query nor a fragment");
@@ -109,7 +108,7 @@ impl Github {
             [host, owner, repository] => (*host, *owner, *repository),
             _ => {
                 return bad(
-                    "it is github://OWNER/REPOSITORY, or github://HOST/OWNER/REPOSITORY for a server of one's own",
+                    "write github://OWNER/REPOSITORY, or github://HOST/OWNER/REPOSITORY for GitHub Enterprise Server",
                 );
             }
         };
@@ -121,13 +120,13 @@ impl Github {
                     .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
         };
         if !is_name(owner, 100) {
-            return bad("the owner is no name of letters, digits, '-', '_' and '.'");
+            return bad("the owner must consist of letters, digits, '-', '_' and '.'");
         }
         if !is_name(repository, 100) {
-            return bad("the repository is no name of letters, digits, '-', '_' and '.'");
+            return bad("the repository must consist of letters, digits, '-', '_' and '.'");
         }
         let Some(root) = root(host, transport, has_ca) else {
-            return bad("the host is none");
+            return bad("the host is invalid");
         };
         let api = match root.host_str() {
             Some("github.com") => "https://api.github.com/".parse().ok(),
@@ -140,7 +139,7 @@ impl Github {
         );
         match (api, web) {
             (Some(api), Ok(web)) => Ok(Self { api, web }),
-            _ => bad("the host is none"),
+            _ => bad("the host is invalid"),
         }
     }
 }
@@ -153,16 +152,16 @@ impl Repository {
         }
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         if host.contains('@') {
-            return bad("credentials belong into a secret that spec.channelSecretRef names");
+            return bad("credentials belong in the Secret that spec.channelSecretRef names");
         }
         if path.contains([':', '@']) {
-            return bad("it names no tag and no digest: the tags are what it is asked for");
+            return bad("it must have no tag and no digest, because refit lists the tags");
         }
         let path = path.trim_end_matches('/');
         if !is_repository(path) {
-            return bad("the repository is no path of lower-case letters, digits, '.', '_', '-' and '/'");
+            return bad("the repository must consist of lower-case letters, digits, '.', '_', '-' and '/'");
         }
-        Self::new(host, path, transport, has_ca).map_or_else(|| bad("the registry's host is none"), Ok)
+        Self::new(host, path, transport, has_ca).map_or_else(|| bad("the registry's host is invalid"), Ok)
     }
 
     /// A repository by the host as users write it, and its path.
@@ -282,7 +281,7 @@ mod tests {
         ] {
             let error = github(channel).unwrap_err();
             assert!(
-                error.starts_with("the channel is no repository on GitHub such as"),
+                error.starts_with("the channel is not a GitHub repository such as"),
                 "{channel}: {error}"
             );
             assert!(!error.contains("token"), "{error}");
@@ -339,7 +338,7 @@ mod tests {
         ] {
             let error = oci(channel).unwrap_err();
             assert!(
-                error.starts_with("the channel is no repository in a registry such as"),
+                error.starts_with("the channel is not a repository of a registry such as"),
                 "{channel}: {error}"
             );
             assert!(!error.contains("s3cret"), "{error}");

@@ -114,7 +114,8 @@ impl Http {
         }
         let tag = image.tag.as_deref().unwrap_or("latest");
         let repository = Repository::new(&image.host, &image.path, None, access.ca.is_some());
-        let repository = repository.ok_or_else(|| ChannelError::NotAnImage("its host is none".to_owned()))?;
+        let repository =
+            repository.ok_or_else(|| ChannelError::NotAnImage("its host is invalid".to_owned()))?;
         // The channel's credentials are for the channel's host, which may be another one.
         let login = Login::for_pull(access, &repository);
         let mut session = Session::new(self, &repository, access, login)?;

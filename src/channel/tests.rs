@@ -1,5 +1,6 @@
 //! The channel client against real sockets on loopback, with responses as they occur on the Internet.
 
+mod hostile;
 mod kinds;
 mod responder;
 
@@ -33,7 +34,6 @@ fn client() -> ChannelClient {
     .unwrap()
 }
 
-/// A client with this timeout.
 fn patient(timeout: Duration) -> ChannelClient {
     let Backend::Http(http) = client().0 else {
         panic!("it asks nobody")
@@ -279,14 +279,17 @@ async fn a_channel_that_cannot_be_asked_is_reported_without_its_url() {
         (url.as_str(), "refused"),
         (
             "https://user:s3cret@nowhere.invalid/s3cret",
-            "the channel cannot be asked: ",
+            "the request to the channel failed: ",
         ),
         (
             "ftp://user:s3cret@a/v1",
-            "only http, https, github and oci are asked",
+            "only http, https, github and oci are supported",
         ),
-        ("file:///etc/passwd", "only http, https, github and oci are asked"),
-        ("data:,v1", "only http, https, github and oci are asked"),
+        (
+            "file:///etc/passwd",
+            "only http, https, github and oci are supported",
+        ),
+        ("data:,v1", "only http, https, github and oci are supported"),
     ] {
         let error = error_of(&client(), url).await;
         assert!(error.contains(why) && !error.contains("s3cret"), "{url}: {error}");
@@ -305,7 +308,7 @@ async fn an_answer_that_is_no_http_is_an_error() {
         "HTTP/1.1 302 Found\r\nLocation: /v1",
     ] {
         let text = refused(answer).await;
-        assert!(text.starts_with("the channel cannot be asked: "), "{text}");
+        assert!(text.starts_with("the request to the channel failed: "), "{text}");
     }
 }
 

@@ -16,8 +16,8 @@ use http::{Method, StatusCode, Version};
 use reqwest::Response;
 use reqwest::redirect::Policy;
 use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use url::{Origin, Url};
 
 use super::access::Credentials;
@@ -66,7 +66,7 @@ impl HttpTransport {
     ) -> Result<Self, SetupError> {
         let (roots, hosts) = (roots(ca_files)?, Arc::new(hosts));
         Ok(Self {
-            usual: clients(roots.clone(), user_agent, &proxies, &hosts)?,
+            usual: clients(roots.clone(), None, user_agent, &proxies, &hosts)?,
             user_agent: user_agent.to_owned(),
             proxies,
             roots,
@@ -77,10 +77,26 @@ impl HttpTransport {
 
     /// The clients that also trust these authorities (PEM).
     pub(super) fn clients(&self, ca: Option<&str>) -> Result<Clients, ChannelError> {
-        let Some(ca) = ca else {
+        self.clients_as(ca, None)
+    }
+
+    /// As `clients`, with a client certificate.
+    pub(super) fn clients_as(
+        &self,
+        ca: Option<&str>,
+        identity: Option<&Identity>,
+    ) -> Result<Clients, ChannelError> {
+        if ca.is_none() && identity.is_none() {
             return Ok(self.usual.clone());
+        }
+        let ca = ca.unwrap_or_default();
+        let key = match identity {
+            None => key([ca]),
+            Some(identity) => {
+                let [chain, private] = [&identity.chain, &identity.key].map(hex::encode);
+                key([ca, chain.as_str(), private.as_str()])
+            }
         };
-        let key = key([ca]);
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = others.iter().position(|(other, _)| *other == key) {
             // Ordered by last use.
@@ -90,9 +106,15 @@ impl HttpTransport {
             return Ok(clients);
         }
         let mut roots = self.roots.clone();
-        add_authorities(&mut roots, ca).map_err(ChannelError::Authorities)?;
-        let clients = clients(roots, &self.user_agent, &self.proxies, &self.hosts)
-            .map_err(|_| ChannelError::Authorities("TLS cannot be set up with them"))?;
+        if !ca.is_empty() || identity.is_none() {
+            add_authorities(&mut roots, ca).map_err(ChannelError::Authorities)?;
+        }
+        let clients = clients(roots, identity, &self.user_agent, &self.proxies, &self.hosts).map_err(
+            |_| match identity {
+                Some(_) => ChannelError::Credentials("TLS cannot be set up with the client certificate"),
+                None => ChannelError::Authorities("TLS cannot be set up with them"),
+            },
+        )?;
         if others.len() >= MAX_CLIENTS {
             others.remove(0);
         }
@@ -101,8 +123,46 @@ impl HttpTransport {
     }
 }
 
+/// A client certificate with its private key. `Debug` does not show them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// PEM.
+    chain: Vec<u8>,
+    /// PEM.
+    key: Vec<u8>,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Identity(…)")
+    }
+}
+
+impl Identity {
+    /// Fails with whether the key is at fault, and why.
+    pub(super) fn new(chain: &[u8], key: &[u8]) -> Result<Self, (bool, &'static str)> {
+        let identity = Self {
+            chain: chain.to_owned(),
+            key: key.to_owned(),
+        };
+        if identity.certificates().is_none() {
+            return Err((false, "it has no certificate as PEM"));
+        }
+        if PrivateKeyDer::from_pem_slice(key).is_err() {
+            return Err((true, "it has no private key as PEM"));
+        }
+        Ok(identity)
+    }
+
+    fn certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.chain).collect();
+        certificates.ok().filter(|certificates| !certificates.is_empty())
+    }
+}
+
 fn clients(
     roots: RootCertStore,
+    identity: Option<&Identity>,
     user_agent: &str,
     proxies: &ProxyEnv,
     hosts: &Arc<Hosts>,
@@ -110,8 +170,16 @@ fn clients(
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let tls = match identity {
+        None => tls.with_no_client_auth(),
+        Some(identity) => {
+            let key = PrivateKeyDer::from_pem_slice(&identity.key);
+            let key = key.map_err(|_| SetupError::ClientCertificate)?;
+            let chain = identity.certificates().ok_or(SetupError::ClientCertificate)?;
+            tls.with_client_auth_cert(chain, key)?
+        }
+    };
     let client = |kept: usize| {
         let (tls, proxies) = (tls.clone(), proxies.clone());
         reqwest::Client::builder()
@@ -169,7 +237,7 @@ pub(super) fn add_authorities(roots: &mut RootCertStore, pem: &str) -> Result<()
         let certificate = certificate.map_err(|_| "this is not PEM")?;
         roots
             .add(certificate)
-            .map_err(|_| "a certificate is none that can be trusted")?;
+            .map_err(|_| "a certificate cannot serve as a trust anchor")?;
         any = true;
     }
     if any {
@@ -200,7 +268,7 @@ impl Auth {
             Credentials::Bearer(token) => (AUTHORIZATION, format!("Bearer {token}")),
             Credentials::Basic { username, password } => {
                 if username.contains(':') {
-                    return Err(ChannelError::Credentials("a user name has no ':'"));
+                    return Err(ChannelError::Credentials("a user name cannot contain ':'"));
                 }
                 let pair = STANDARD.encode(format!("{username}:{password}"));
                 (AUTHORIZATION, format!("Basic {pair}"))
@@ -208,13 +276,13 @@ impl Auth {
             Credentials::Header { name, value } => {
                 let name = HeaderName::from_bytes(name.as_bytes());
                 (
-                    name.map_err(|_| ChannelError::Credentials("the header has a name that none can have"))?,
+                    name.map_err(|_| ChannelError::Credentials("the header has an invalid name"))?,
                     value.clone(),
                 )
             }
         };
         let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| ChannelError::Credentials("no header can hold them"))?;
+            .map_err(|_| ChannelError::Credentials("they have characters that no header can hold"))?;
         value.set_sensitive(true);
         Ok(Self {
             origin: url.origin(),
@@ -241,7 +309,7 @@ impl Auth {
 pub(super) fn refuse_plain(url: &Url) -> Result<(), ChannelError> {
     if url.scheme() == "http" && !is_loopback(url) {
         return Err(ChannelError::Credentials(
-            "the URL is plain http, and everyone on the way could read them; use https",
+            "the URL is plain http, which would expose them; use https",
         ));
     }
     Ok(())
@@ -255,7 +323,6 @@ pub(super) struct Request<'a> {
     /// Entity tag of the cached page.
     pub(super) etag: Option<&'a str>,
     pub(super) auth: Option<&'a Auth>,
-    /// An additional header.
     pub(super) header: Option<(&'static str, &'static str)>,
     /// Maximum size of the body.
     pub(super) limit: usize,

@@ -10,7 +10,9 @@ use clap::Args;
 use futures::StreamExt as _;
 
 use crate::channel::hosts::{CHANNEL_HOST, HostPattern, hosts};
-use crate::channel::{Access, ChannelClient, ChannelError, ChannelRequest, Credentials, DockerConfig, host};
+use crate::channel::{
+    Access, ChannelClient, ChannelError, ChannelRequest, Credentials, DockerConfig, host, list_of,
+};
 use crate::kube::client::AGENT;
 use crate::proxy::ProxyEnv;
 use crate::version::Offer;
@@ -80,7 +82,16 @@ impl ChannelFlags {
                     latest_version: None,
                     access: &access,
                 };
-                let answer = client.offer(ask).await;
+                let mut answer = client.offer(ask).await;
+                if let Err(error) = &answer
+                    && let Some(list) = list_of(&channel, error)
+                {
+                    // A server that has no list keeps its first answer.
+                    let names = client.offer(ChannelRequest { url: &list, ..ask }).await;
+                    if let Err(ChannelError::NoChannel { .. } | ChannelError::NoName(_)) = names {
+                        answer = names;
+                    }
+                }
                 (channel, answer)
             }
         });
@@ -172,6 +183,7 @@ impl ChannelAccess {
     fn access(&self, channel: &str) -> Access {
         let token = host(channel).and_then(|host| self.tokens.get(&host));
         Access {
+            identity: None,
             credentials: token.cloned().map(Credentials::Bearer),
             ca: None,
             pull: self.pull.clone(),

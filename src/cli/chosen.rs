@@ -1,7 +1,31 @@
 //! Selects Plans by `--plan`: names with or without namespace.
 
+use crate::api::crd::VERSION;
+use crate::api::names::GROUP;
+use crate::gitops::Source;
+
 /// Message for files without a Plan.
-pub(super) const NO_PLAN: &str = "there is no Plan in these files";
+const NO_PLAN: &str = "there is no Plan in these files";
+/// The message for files without a Plan. It names the first file that has one where refit does not look, such as in the
+/// text of a `ConfigMap`.
+pub(super) fn no_plan<'s>(sources: impl IntoIterator<Item = &'s Source>) -> String {
+    let wanted = format!("{GROUP}/{VERSION}");
+    let is_kind = |line: &str| {
+        let mut words = line
+            .split([' ', '-', '"', '\'', ':', ',', '{', '}'])
+            .filter(|word| !word.is_empty());
+        words.any(|word| word == "kind") && words.next() == Some("Plan")
+    };
+    let mentions = |source: &&Source| source.text.contains(&wanted) && source.text.lines().any(is_kind);
+    match sources.into_iter().find(mentions) {
+        Some(source) => format!(
+            "{NO_PLAN}; {} mentions one within another object or text, which refit does not read",
+            source.name
+        ),
+        None => NO_PLAN.to_owned(),
+    }
+}
+
 /// Maximum number of names in a message.
 const SHOWN: usize = 20;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use http::Request;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -16,6 +17,7 @@ use crate::clock::Clock;
 use crate::drain::{DryRun, Event, Failure, PlanRun, Session};
 use crate::kube::client::{ApiServer, ApiSource};
 use crate::proxy::ProxyEnv;
+use crate::rehearse::json::Value;
 
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster")]
@@ -42,6 +44,32 @@ impl Connection {
         let server = ApiServer::find(&source, &ProxyEnv::read(lookup)?).await?;
         Ok(server.on_node()?)
     }
+}
+
+/// Lists objects from the API server's cache. `path` ends with the plural, after group, version and namespace.
+pub(super) async fn list(client: &Client, path: &str, kind: &str) -> Result<Vec<Value>, kube::Error> {
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let version = match parts.as_slice() {
+        ["api", version, ..] => (*version).to_owned(),
+        ["apis", group, version, ..] => format!("{group}/{version}"),
+        _ => String::new(),
+    };
+    // `resourceVersion=0` allows the API server to answer from its cache.
+    let request = Request::get(format!("{path}?resourceVersion=0")).body(Vec::new());
+    let mut list = client
+        .request::<Value>(request.map_err(kube::Error::HttpError)?)
+        .await?;
+    let items = list["items"]
+        .as_array_mut()
+        .map(std::mem::take)
+        .unwrap_or_default();
+    // Items of a list have neither apiVersion nor kind.
+    let whole = items.into_iter().map(|mut item| {
+        item["apiVersion"] = version.as_str().into();
+        item["kind"] = kind.into();
+        item
+    });
+    Ok(whole.collect())
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,6 +156,7 @@ async fn session(
         plan: PlanRun::read(|name| std::env::var(name).ok()),
         dry_run,
         report: Arc::new(sender),
+        changes: None,
         stop,
     })
 }

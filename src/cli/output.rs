@@ -7,8 +7,11 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
-/// Prints bytes for programs unchanged: the text of a file, a script. A terminal is no program, and gets the text
+/// Prints bytes for programs unchanged: the text of a file, a script. A terminal is not a program, and gets the text
 /// escaped.
+///
+/// # Errors
+/// Fails if standard output cannot be written, except for a reader that has gone away.
 pub fn data(text: &str) -> io::Result<()> {
     raw(&shown_on(text, is_terminal()))
 }
@@ -22,17 +25,26 @@ fn shown_on(text: &str, terminal: bool) -> Cow<'_, str> {
 }
 
 /// Prints what contains control characters of our own, around text that is escaped.
+///
+/// # Errors
+/// Fails if standard output cannot be written, except for a reader that has gone away.
 pub fn raw(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     pipe(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
 /// Prints text for people, escaped.
+///
+/// # Errors
+/// Fails if standard output cannot be written, except for a reader that has gone away.
 pub fn text(text: &str) -> io::Result<()> {
     data(&plain(text))
 }
 
 /// Prints JSON. JSON strings already escape the ASCII control characters; this escapes the others.
+///
+/// # Errors
+/// Fails if standard output cannot be written, except for a reader that has gone away.
 pub fn json(text: &str) -> io::Result<()> {
     let escaped = escape(
         text,
@@ -44,6 +56,9 @@ pub fn json(text: &str) -> io::Result<()> {
 
 /// Prints a diff. What `patch` needs stays: carriage returns at line ends, and a byte order mark at the start of a
 /// file. Returns false if something else was escaped, so that the diff cannot be applied.
+///
+/// # Errors
+/// Fails if standard output cannot be written, except for a reader that has gone away.
 pub fn diff(text: &str) -> io::Result<bool> {
     let shown = plain_diff(text);
     data(&shown)?;

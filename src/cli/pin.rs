@@ -10,10 +10,11 @@ use clap::{Args, ValueEnum};
 
 use super::USAGE;
 use super::channel_access::{ChannelFlags, Digests, Offers};
-use super::chosen::{NO_PLAN, is_chosen, unknown};
+use super::chosen::{is_chosen, no_plan, unknown};
 use crate::api::names::GROUP;
 use crate::clock::Clock;
-use crate::gitops::pin::{PinRequest, PlanInFile, left_behind, plans, rewrite, versioned_images};
+use crate::gitops::kustomize::{is_patch, patches};
+use crate::gitops::pin::{PinRequest, PlanInFile, kept_tags, plans, repeated, rewrite, versioned_images};
 use crate::gitops::{Source, input, patch, write};
 use crate::version::Range;
 
@@ -119,8 +120,12 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         report.print(flags, "", false)?;
         return Ok(ExitCode::from(USAGE));
     }
-    if found.iter().all(Vec::is_empty) && report.notes.is_empty() {
-        report.failures.push(Failure::new(NO_PLAN));
+    let is_template = |source: &Source| source.is_template() && source.text.contains(GROUP);
+    if found.iter().all(Vec::is_empty) && !sources.iter().any(is_template) {
+        // A Plan may be in a file that cannot be read.
+        if report.failures.is_empty() {
+            report.failures.push(Failure::new(no_plan(&sources)));
+        }
         report.print(flags, "", false)?;
         return Ok(ExitCode::from(USAGE));
     }
@@ -136,7 +141,13 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         let first = report.outcomes.len();
         let mut requests = Vec::new();
         for plan in plans {
-            let (outcome, request) = decide(flags, &source, plan, &channels, now);
+            let (mut outcome, request) = decide(flags, &source, plan, &channels, now);
+            if request.is_none()
+                && outcome.result != Result::Failed
+                && let Some(error) = repeated(&source, &outcome.plan)
+            {
+                (outcome.result, outcome.why) = (Result::Failed, Some(error.to_string()));
+            }
             report.outcomes.push(outcome);
             requests.extend(request.map(|request| (report.outcomes.len() - 1, request)));
         }
@@ -172,7 +183,7 @@ fn edit(file: &mut File, outcomes: &mut [Outcome]) {
     let mut requests = Vec::new();
     for (index, request) in &file.requests {
         let outcome = &mut outcomes[*index];
-        outcome.left_behind = left_behind(request).into_iter().map(str::to_owned).collect();
+        outcome.kept_tags = kept_tags(request).into_iter().collect();
         requests.push(request.clone());
     }
     match rewrite(&file.source, &requests) {
@@ -321,7 +332,13 @@ fn pin_images(flags: &Flags, outcomes: &mut [Outcome], files: &mut [File]) -> an
 
 /// Reports files that may hold an unreadable Plan, even if no other Plan in them changes.
 fn unreadable_plans(sources: &[Source], found: &[Vec<PlanInFile>], report: &mut Report) {
+    let patches = patches(sources);
     for (source, plans) in sources.iter().zip(found) {
+        if plans.is_empty() && is_patch(&patches, source) {
+            report
+                .notes
+                .push(format!("{}: skipped, a patch of Kustomize", source.name));
+        }
         let errors = &source.stream.errors;
         let Some(error) = errors.first().filter(|_| source.text.contains(GROUP)) else {
             continue;

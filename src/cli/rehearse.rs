@@ -1,21 +1,24 @@
 //! `refit rehearse`: a roll-out on a simulated cluster, in virtual time.
 
+mod compare;
 mod context;
 mod event_line;
 mod flags;
+mod html;
 mod input;
 mod inputs;
 mod progress;
 mod timeline;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 pub(super) use flags::Flags;
 use flags::{Format, Start};
 use inputs::{
-    channel_offers, choose, elsewhere, initial_cluster, missing_secrets, namespace, read_snapshot, settings,
-    unwaited,
+    approved, channel_offers, checked, choose, elsewhere, initial_cluster, missing_secrets, namespace,
+    read_snapshot, requests, settings, unwaited,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
@@ -25,8 +28,8 @@ use crate::api::Plan;
 use crate::clock::Clock;
 use crate::rehearse::assumptions::Assumptions;
 use crate::rehearse::json::Value;
-use crate::rehearse::report::{TimeFormat, report};
-use crate::rehearse::run::{InitialCluster, Rehearsal, RehearsalError, run_rehearsal};
+use crate::rehearse::report::{Report, TimeFormat, report};
+use crate::rehearse::run::{InitialCluster, Outcome, Rehearsal, RehearsalError, run_rehearsal};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit rehearse examples/k3s-upgrade.yaml --nodes 12
@@ -38,6 +41,8 @@ pub(super) const EXAMPLES: &str = "Examples:
       on the cluster of the current context, which is read once
   kustomize build clusters/prod | refit rehearse - --nodes 40 --upgrade 4m..9m --fail 5% -q
       what a cluster would get, with other times and some failures; only the result
+  refit rehearse --compare main/plan.yaml plan.yaml --html change.html
+      what a change of a Plan does, as a table and as a page for the pull request
   refit rehearse plan.yaml --start 2026-03-06T21:30:00Z
       on a Friday evening, half an hour before the window opens";
 
@@ -45,13 +50,55 @@ pub(super) const EXAMPLES: &str = "Examples:
 const START: Timestamp = Timestamp::constant(1_767_603_600, 0);
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    if let [old, new] = flags.compare.as_slice() {
+        return compare::run(flags, old, new);
+    }
+    let rehearsed = match rehearse(flags, flags.quiet || flags.output == Format::Json)? {
+        Ok(rehearsed) => rehearsed,
+        Err(code) => return Ok(code),
+    };
+    let report = &rehearsed.report;
+    rehearsed.progress.end(report);
+    if let Some(path) = &flags.html {
+        html::write(path, &report.to_document(&rehearsed.outcome, Vec::new()))?;
+    }
+    match flags.output {
+        Format::Text => output::text(&report.to_text()),
+        Format::Json => output::json(&report.to_json()),
+    }
+    .context("the result cannot be printed")?;
+    if flags.output == Format::Json {
+        output::note(&report.verdict.line);
+    }
+    Ok(exit_code(report))
+}
+
+fn exit_code(report: &Report) -> ExitCode {
+    if report.verdict.complete {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// A rehearsal that has ended.
+struct Rehearsed {
+    report: Report,
+    outcome: Outcome,
+    progress: progress::Progress,
+    /// Nodes of the cluster at the start.
+    nodes: BTreeSet<String>,
+}
+
+/// Reads the input and runs the rehearsal. The exit code is that of errors which have been printed.
+fn rehearse(flags: &Flags, quiet: bool) -> anyhow::Result<Result<Rehearsed, ExitCode>> {
     let (rehearsal, mut assumed) = match prepare(flags) {
         Ok(prepared) => prepared,
         Err(error) => {
             if error.downcast_ref::<AlreadyPrinted>().is_none() {
                 output::error(output::error_chain(&error));
             }
-            return Ok(ExitCode::from(USAGE));
+            return Ok(Err(ExitCode::from(USAGE)));
         }
     };
     let times = if flags.times {
@@ -59,7 +106,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             .all_plans()
             .filter_map(|plan| Plan::deserialize(plan).ok())
             .collect();
-        TimeFormat::clock(rehearsal.start, &plans)
+        TimeFormat::clock(rehearsal.start, &plans, &rehearsal.blackouts())
     } else {
         TimeFormat::since(rehearsal.start)
     };
@@ -71,32 +118,23 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     for line in &assumed {
         output::note(format_args!("assumed: {line}"));
     }
-    let mut progress =
-        progress::Progress::new(&rehearsal, flags.quiet || flags.output == Format::Json, &times);
+    let mut progress = progress::Progress::new(&rehearsal, quiet, &times);
     let outcome = run_rehearsal(&rehearsal, &mut |event| progress.add(event));
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(error @ (RehearsalError::UnknownNode(_) | RehearsalError::Refused { .. })) => {
             output::error(error);
-            return Ok(ExitCode::from(USAGE));
+            return Ok(Err(ExitCode::from(USAGE)));
         }
         Err(error) => return Err(error.into()),
     };
-    let report = report(&outcome, flags.assumed.seed, assumed, times);
-    progress.end(&report);
-    match flags.output {
-        Format::Text => output::text(&report.to_text()),
-        Format::Json => output::json(&report.to_json()),
-    }
-    .context("the result cannot be printed")?;
-    if flags.output == Format::Json {
-        output::note(&report.verdict.line);
-    }
-    Ok(if report.verdict.complete {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let nodes = rehearsal.initial_cluster.nodes().into_iter().map(str::to_owned);
+    Ok(Ok(Rehearsed {
+        report: report(&outcome, flags.assumed.seed, assumed, times),
+        nodes: nodes.collect(),
+        outcome,
+        progress,
+    }))
 }
 
 /// All errors have been reported.
@@ -117,7 +155,7 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     }
     given.notes.iter().for_each(output::note);
     let mut snapshot = read_snapshot(flags)?;
-    choose(flags, &mut given, snapshot.as_ref())?;
+    choose(flags, &sources, &mut given, snapshot.as_ref())?;
     let namespace = namespace(flags, &mut given, snapshot.as_ref())?;
     let start = match (flags.assumed.start, &snapshot) {
         (Some(Start::At(at)), _) => at,
@@ -149,10 +187,12 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     }
     let (mut assumed, mut offered) = (Vec::new(), std::mem::take(&mut given.assumed));
     let channel_offers = channel_offers(flags, &mut given, snapshot.as_ref(), &mut offered)?;
-    let initial_cluster = initial_cluster(flags, &given, snapshot, &channel_offers, &mut assumed);
+    let mut initial_cluster = initial_cluster(flags, &given, snapshot, &channel_offers, &mut assumed);
     assumed.append(&mut offered);
     missing_secrets(&given, &mut assumed);
     unwaited(&given, &mut assumed);
+    approved(&given, &mut assumed);
+    checked(flags, &given, &mut assumed)?;
     assumed.push(assumptions.describe());
     let plans = if given.plans.is_empty() {
         match &initial_cluster {
@@ -162,6 +202,7 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     } else {
         given.plans.iter().map(|plan| plan.value.clone()).collect()
     };
+    requests(&plans, &mut initial_cluster, &mut assumed);
     let settings = settings(flags, &namespace, &initial_cluster, &mut assumed)?;
     let rehearsal = Rehearsal {
         plans,
@@ -172,6 +213,7 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
         channel_offers,
         start,
         absent: given.absent,
+        failing_checks: flags.assumed.fail_check.iter().cloned().collect(),
         limit: SignedDuration::from_hours(24 * i64::from(flags.assumed.limit)),
     };
     let failing: Vec<&str> = rehearsal.failing()?.into_iter().collect();

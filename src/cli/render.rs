@@ -4,38 +4,37 @@
 #![expect(clippy::doc_markdown, reason = "the comments are what --help prints")]
 
 mod live;
+mod node;
+mod secret;
+mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use serde::Serialize;
 
 use super::channel_access::ChannelFlags;
-use super::chosen::{NO_PLAN, is_chosen, unknown};
+use super::chosen::{is_chosen, no_plan, unknown};
 use super::cluster::Connection;
 use super::{USAGE, defaults, output, validate};
-use crate::api::selector::{Selector, explain};
-use crate::api::{Plan, PlanSpec, names};
-use crate::clock::Clock;
-use crate::controller::own_image::DEFAULT_IMAGE;
+use crate::api::{Plan, PlanSpec};
+use crate::controller::own_image::OF_THIS_BUILD;
 use crate::controller::settings::{Flags as ControllerFlags, Notice, Settings};
-use crate::gitops::input::read_text;
 use crate::gitops::objects::{Object, objects};
-use crate::gitops::pin::{Verdict, decide_version};
+use crate::gitops::pin::wrong_version;
 use crate::gitops::{Finding, Source, check};
 use crate::job::{
     self, JobInput, JobSettings, NodeInput, PlanInput, RebootInput, RebootPodMode, digest, inputs, name,
 };
-use crate::version::policy::Offered;
-use crate::version::tag::{check, munge};
 use live::LiveCluster;
+use node::{NodeFacts, node, unselected};
+use secret::{is_named, secret};
+use version::version;
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit render plan.yaml --node worker-1
@@ -132,17 +131,6 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-#[derive(Clone, Debug, Default)]
-struct NodeFacts {
-    name: String,
-    uid: Option<String>,
-    /// `None` if the labels are unknown.
-    labels: Option<BTreeMap<String, String>>,
-    os: Option<String>,
-    unschedulable: bool,
-    boot_id: Option<String>,
-}
-
 #[derive(Serialize)]
 #[serde(untagged)]
 enum RenderedObject {
@@ -182,17 +170,12 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
                 (name.to_owned(), object.title())
             })
             .collect();
-        output::error(unknown(&flags.plan, &names).unwrap_or_else(|| NO_PLAN.to_owned()));
-        for (source, error) in sources
-            .iter()
-            .flat_map(|s| s.stream.errors.iter().map(move |e| (s, e)))
-        {
-            let line = source.place(error.offset).line;
-            let remedy = source.render_first();
-            output::error(format_args!(
-                "{}:{line}: this is not YAML: {error}{remedy}",
-                source.name
-            ));
+        // A Plan may be in a file or a document that cannot be read.
+        let is_read = all_are_read(&sources);
+        match unknown(&flags.plan, &names) {
+            Some(why) => output::error(why),
+            None if is_read => output::error(no_plan(&sources)),
+            None => {}
         }
         return Ok(ExitCode::from(USAGE));
     }
@@ -204,12 +187,24 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let node = node(flags, live.as_ref())?;
 
     let mut objects = Vec::new();
-    let mut failed = false;
+    // kubectl refuses a file with a broken document.
+    let mut failed = !all_are_read(&sources);
     let mut printed = BTreeSet::new();
     for (source, object) in plans {
         let check::ReadPlan { plan, refused, .. } = check::read_plan(source, object);
         if !refused.is_empty() {
             refused.iter().for_each(print_finding);
+            failed = true;
+            continue;
+        }
+        let wrong = wrong_version(source, object).filter(|_| flags.version.is_none());
+        if let Some(why) = wrong {
+            output::error(format_args!(
+                "{}:{}: Plan {}: {why}, or give one with --version",
+                source.name,
+                source.place(object.node.offset()).line,
+                object.title()
+            ));
             failed = true;
             continue;
         }
@@ -237,6 +232,25 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Prints what is not YAML; false if there is any.
+fn all_are_read(sources: &[Source]) -> bool {
+    let errors = sources.iter().flat_map(|source| {
+        let errors = source.stream.errors.iter();
+        errors.map(move |error| (source, error))
+    });
+    let mut is_read = true;
+    for (source, error) in errors {
+        is_read = false;
+        let line = source.place(error.offset).line;
+        let remedy = source.render_first();
+        output::error(format_args!(
+            "{}:{line}: this is not YAML: {error}{remedy}",
+            source.name
+        ));
+    }
+    is_read
 }
 
 fn print_finding(found: &Finding) {
@@ -321,6 +335,7 @@ fn render(
             name: &node.name,
             uid: node.uid.as_deref().unwrap_or(NO_UID),
             os: node.os.as_deref(),
+            shares_hostname: false,
         },
         name: &job_name,
         attempt: flags.attempt,
@@ -357,59 +372,10 @@ fn reboot_pod(job: &JobInput<'_>, node: &NodeFacts, settings: &JobSettings) -> a
         hash: job.plan.latest_hash,
         mode: RebootPodMode::Reboot { boot_id },
         seconds: timeout.as_secs(),
+        name_is_taken: false,
         critical: true,
     };
     Ok(job::reboot_pod(&input, settings)?)
-}
-
-fn version(flags: &Flags, plan: &Plan, stored: Option<&Plan>) -> anyhow::Result<String> {
-    let given = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
-    let resolved = |plan: &Plan| {
-        plan.status
-            .as_ref()
-            .and_then(|status| status.latest_version.clone())
-    };
-    let follows_same = |stored: &&Plan| {
-        stored.spec.channel == plan.spec.channel && given(stored.spec.version.as_ref()).is_none()
-    };
-    let version =
-        if let Some(version) = given(flags.version.as_ref()).or_else(|| given(plan.spec.version.as_ref())) {
-            version
-        } else if let Some(version) = stored
-            .filter(follows_same)
-            .and_then(resolved)
-            .filter(|v| !v.is_empty())
-        {
-            version
-        } else {
-            let channel = plan.spec.channel.clone().unwrap_or_default();
-            let answers = flags.channels.ask([channel.clone()].into())?;
-            match answers.into_values().next() {
-                Some(answer) => {
-                    let offer = answer.map_err(|error| {
-                        anyhow!("the channel {channel:?} gives no version ({error}); set one with --version")
-                    })?;
-                    let policy = plan.spec.version_policy()?;
-                    let distribution = plan.spec.distribution();
-                    match decide_version(
-                        None,
-                        distribution,
-                        &Offered::from(&offer),
-                        &policy,
-                        Clock::system().now(),
-                    ) {
-                        Verdict::Take(version) => version,
-                        Verdict::Refused(why) => bail!("{why}; set one with --version"),
-                        Verdict::Kept(why) => bail!("{why}; set one with --version"),
-                        Verdict::Same => bail!("it has no version; set one with --version"),
-                    }
-                }
-                None => bail!("it has neither version nor channel; set a version with --version"),
-            }
-        };
-    let munged = munge(&version);
-    check(&munged)?;
-    Ok(munged)
 }
 
 /// The controller's settings, in this order: the environment, its ConfigMap, the shipped manifests.
@@ -460,140 +426,16 @@ fn settings(
         live::fill_in_image(&mut jobs, pod);
     }
     if jobs.own_image.is_empty() {
-        DEFAULT_IMAGE.clone_into(&mut jobs.own_image);
+        OF_THIS_BUILD.clone_into(&mut jobs.own_image);
+        let text = format!(
+            "refit's image is assumed to be {}, because that of the controller is not known; set REFIT_IMAGE to it",
+            jobs.own_image
+        );
+        if printed.insert(text.clone()) {
+            output::note(text);
+        }
     }
     Ok(jobs)
-}
-
-fn node(flags: &Flags, live: Option<&LiveCluster>) -> anyhow::Result<NodeFacts> {
-    let read: Option<Node> = match (&flags.node_file, live, &flags.node) {
-        (Some(path), _, _) => {
-            let text = read_text(path)?;
-            let node = serde_saphyr::from_str(&text)
-                .with_context(|| format!("{}: the file has no Node", path.display()))?;
-            Some(node)
-        }
-        (None, Some(live), Some(name)) => Some(live.node(name)?),
-        _ => None,
-    };
-    let mut facts = match read {
-        Some(node) => NodeFacts {
-            name: node.metadata.name.unwrap_or_default(),
-            uid: node.metadata.uid,
-            labels: Some(node.metadata.labels.unwrap_or_default()),
-            os: None,
-            boot_id: node
-                .status
-                .and_then(|status| status.node_info)
-                .map(|info| info.boot_id),
-            unschedulable: node.spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),
-        },
-        None => NodeFacts {
-            name: flags.node.clone().unwrap_or_default(),
-            ..NodeFacts::default()
-        },
-    };
-    if facts.name.is_empty() {
-        bail!("the node has no name");
-    }
-    if !flags.label.is_empty() {
-        let labels = facts.labels.get_or_insert_default();
-        // The kubelet sets this label on every node.
-        labels
-            .entry(names::LABEL_HOSTNAME.to_owned())
-            .or_insert_with(|| facts.name.clone());
-        labels.extend(flags.label.iter().cloned());
-    }
-    facts.os = match flags.os {
-        Some(Os::Windows) => Some("windows".to_owned()),
-        Some(Os::Linux) => Some("linux".to_owned()),
-        None => facts
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get(names::LABEL_OS).cloned()),
-    };
-    if let (Some(os), Some(labels)) = (&facts.os, &mut facts.labels) {
-        labels.insert(names::LABEL_OS.to_owned(), os.clone());
-    }
-    Ok(facts)
-}
-
-/// Why the Plan does not select the node. A node with unknown labels is assumed to be selected, as far as
-/// the flags do not say otherwise.
-fn unselected(plan: &Plan, node: &NodeFacts, hash: &str) -> anyhow::Result<Option<String>> {
-    let Some(asked) = &plan.spec.node_selector else {
-        return Ok(Some("it has no spec.nodeSelector".to_owned()));
-    };
-    let Some(labels) = &node.labels else {
-        // The labels that the flags give.
-        let given = [
-            (names::LABEL_HOSTNAME, Some(&node.name)),
-            (names::LABEL_OS, node.os.as_ref()),
-        ];
-        let given = given
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value?.clone())));
-        let given: BTreeMap<String, String> = given.collect();
-        let is_given = |one: &explain::Requirement| given.contains_key(&one.key);
-        return Ok(unmet(asked, &given, is_given));
-    };
-    let selector = Selector::new(Some(asked))?;
-    let key = name::plan_label_key(plan.metadata.name.as_deref().unwrap_or_default());
-    let done = labels.get(&key).map(String::as_str);
-    if !selector.matches(labels) {
-        return Ok(unmet(asked, labels, |_| true));
-    }
-    Ok(match done {
-        _ if !labels.contains_key(names::LABEL_HOSTNAME) => Some(format!(
-            "the node has no label {}, which its kubelet gives it",
-            names::LABEL_HOSTNAME
-        )),
-        Some(names::LABEL_VALUE_DISABLED) => Some(format!(
-            "the node's label {key}={} excludes it from the Plan; remove the label to include the node",
-            names::LABEL_VALUE_DISABLED
-        )),
-        Some(value) if value == hash => Some(format!(
-            "the node is done: its label {key} has the Plan's hash already"
-        )),
-        _ => None,
-    })
-}
-
-/// The requirements of this kind that the labels do not meet.
-fn unmet(
-    asked: &LabelSelector,
-    labels: &BTreeMap<String, String>,
-    counts: impl Fn(&explain::Requirement) -> bool,
-) -> Option<String> {
-    let missing = explain::requirements(asked);
-    let missing = missing.iter().filter(|one| counts(one) && !one.matches(labels));
-    let missing = missing.map(|one| format!("{}, and {}", one.text(), explain::found(&one.key, labels)));
-    let missing: Vec<String> = missing.collect();
-    (!missing.is_empty()).then(|| format!("spec.nodeSelector requires {}", missing.join("; for ")))
-}
-
-fn is_named(secret: &Secret, namespace: &str, name: &str) -> bool {
-    let of = secret.metadata.namespace.as_deref().unwrap_or(namespace);
-    of == namespace && secret.metadata.name.as_deref() == Some(name)
-}
-
-/// A Secret in the files, as the API server would store it.
-fn secret(object: &Object<'_>) -> Option<Secret> {
-    if object.kind != "Secret" || object.api_version != "v1" {
-        return None;
-    }
-    let mut secret: Secret = serde_json::from_value(object.node.to_json()).ok()?;
-    let written = secret.string_data.take().unwrap_or_default();
-    if !written.is_empty() {
-        let data = secret.data.get_or_insert_default();
-        data.extend(
-            written
-                .into_iter()
-                .map(|(key, text)| (key, ByteString(text.into_bytes()))),
-        );
-    }
-    secret.type_.get_or_insert_with(|| "Opaque".to_owned());
-    Some(secret)
 }
 
 fn print(format: Format, objects: &[RenderedObject]) -> anyhow::Result<String> {

@@ -11,17 +11,17 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::channel_access::{ChannelFlags, Offers};
-use super::chosen::{NO_PLAN, is_chosen, unknown};
+use super::chosen::{is_chosen, no_plan, unknown};
 use super::{USAGE, output, validate};
 use crate::api::names::ANNOTATION_APPROVE;
 use crate::api::validate::validate as validate_plan;
 use crate::api::{ChannelStatus, Plan, Reason};
 use crate::channel::{redacted, with_scheme};
 use crate::clock::Clock;
-use crate::gitops::Source;
-use crate::gitops::check::read_plan;
+use crate::gitops::check::{ReadPlan, read_plan};
 use crate::gitops::objects::{Object, objects};
 use crate::gitops::pin::wrong_version;
+use crate::gitops::{Rule, Source};
 use crate::go::GoDuration;
 use crate::version::policy::{Choice, Circumstances, Offered, Policy, Verdict, choose, consider};
 use crate::version::tag::munge;
@@ -128,12 +128,14 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     });
     let (urls, files): (Vec<_>, Vec<_>) = recognised.partition(|target| target.contains("://"));
     let mut failed = false;
+    let mut sources = Vec::new();
     let mut targets: Vec<_> = urls
         .into_iter()
         .map(|url| target_of_channel(flags, url))
         .collect();
     if !files.is_empty() {
-        let (sources, unread) = validate::read(&files);
+        let unread;
+        (sources, unread) = validate::read(&files);
         failed |= unread;
         let titles: Vec<_> = sources
             .iter()
@@ -154,7 +156,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     if targets.is_empty() {
         if !failed {
-            output::error(NO_PLAN);
+            output::error(no_plan(&sources));
         }
         return Ok(ExitCode::from(USAGE));
     }
@@ -237,7 +239,19 @@ fn targets_of_plans(flags: &Flags, source: &Source, targets: &mut Vec<Target>) -
             fine = false;
             continue;
         }
-        let plan = read_plan(source, object).plan;
+        let ReadPlan { plan, refused, .. } = read_plan(source, object);
+        // Which of two versions counts depends on the reader.
+        if let Some(found) = refused.iter().find(|found| found.rule == Rule::DuplicateKey) {
+            output::error(format_args!(
+                "{}:{}: Plan {}: {}",
+                source.name,
+                found.place.line,
+                object.title(),
+                found.message
+            ));
+            fine = false;
+            continue;
+        }
         match target_of_plan(flags, title, &plan) {
             Ok(target) => targets.push(target),
             Err(why) => {
@@ -253,6 +267,11 @@ fn target_of_plan(flags: &Flags, title: String, plan: &Plan) -> Result<Target, S
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let spec = &plan.spec;
     let (version, channel) = (given(&spec.version), given(&spec.channel));
+    if version.is_none() && channel.is_none() && spec.is_on_request() {
+        return Err(format!(
+            "{title}: it has spec.trigger and no version, so there is nothing to resolve"
+        ));
+    }
     if version.is_none() && channel.is_none() {
         return Err(format!(
             "{title}: it has neither spec.version nor spec.channel; add one of them"

@@ -1,4 +1,5 @@
 mod man;
+mod manifests;
 mod messages;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 
 use super::*;
+use crate::controller::settings::MetricsAddress;
 use crate::telemetry::LogFormat;
 
 fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
@@ -90,11 +92,17 @@ fn every_flag_is_read() {
         lease_duration: Some(Duration::from_secs(90)),
         renew_deadline: Some(Duration::from_secs(60)),
         retry_period: Some(Duration::from_millis(1500)),
+        metrics_bind_address: Some(MetricsAddress(Some("127.0.0.1:9000".parse().unwrap()))),
+        metrics_cert_file: Some("/c".into()),
+        metrics_key_file: Some("/d".into()),
+        metrics_secure: Some(true),
+        dashboard: None,
     };
     let text = "refit --name n --namespace=ns --node-name node --leader-elect --threads 5 --kubeconfig /k \
                 --master https://m --debug --service-account sa --manage-crd=false --ca-file /a --ca-file=/b \
                 --channel-host a.test --channel-host=*.b.test \
-                --log-format json --identity me --lease-duration 1m30s --renew-deadline 1m --retry-period 1.5s";
+                --log-format json --identity me --lease-duration 1m30s --renew-deadline 1m --retry-period 1.5s \
+                --metrics-bind-address 127.0.0.1:9000 --metrics-cert-file /c --metrics-key-file=/d --metrics-secure";
     let args: Vec<&str> = text.split_whitespace().collect();
     assert_eq!(controller(&args), expected);
     // Go accepts one dash as well.

@@ -9,8 +9,9 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::channel_access::ChannelFlags;
-use super::chosen::NO_PLAN;
+use super::chosen::no_plan;
 use super::{USAGE, output};
+use crate::clock::Clock;
 use crate::gitops::check::{Options, Report, check};
 use crate::gitops::{Finding, Levels, Rule, Severity, Source, input, kustomize};
 use crate::nearest::nearest;
@@ -128,7 +129,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     output::note(summary(&report, sources.len()));
     let is_empty = report.plans == 0 && report.findings.is_empty();
     if is_empty && !unread {
-        output::error(NO_PLAN);
+        output::error(no_plan(&sources));
     }
     Ok(if unread || is_empty {
         ExitCode::from(USAGE)
@@ -195,9 +196,10 @@ fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result
         .map(|channel| channel.url.clone())
         .collect();
     let answers = flags.channels.ask(urls)?;
+    let now = Clock::system().now();
     let unreachable = report.channels.iter().filter_map(|channel| {
         let why = match answers.get(&channel.url)? {
-            Ok(offer) => return channel.unreachable(&channel.refusal(&offer.newest()?.version)?),
+            Ok(offer) => return channel.unreachable(&channel.refusal(offer, now)?),
             Err(why) => why.to_string(),
         };
         if channel.with_secret {

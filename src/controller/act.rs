@@ -3,6 +3,7 @@
 //!
 //! Nothing is decided here. After a write whose outcome is unknown, or a conflict, the object is read once.
 
+mod check;
 mod manifest;
 pub mod permissions;
 mod pods;
@@ -174,6 +175,7 @@ impl Actor {
                     Ok(missing) if missing.is_empty() && refused.has_changed().unwrap_or_default() => {
                         Ok(Vec::new())
                     }
+                    // All permissions are there again: the lists that were refused may be tried.
                     Ok(missing) if missing.is_empty() => {
                         self.degraded.send_replace(false);
                         Ok(vec![StepEffect::Permissions(missing)])
@@ -210,6 +212,7 @@ impl Actor {
                 image,
                 access,
             } => self.ask_digest(plan, hash, image, &access).await,
+            Query::Check { plan, check } => Ok(self.ask_check(plan, check).await),
             Query::ReadSecret { name } => self.read_secret(name).await,
             Query::ReadWorkload { workload } => self.read_workload(workload).await,
         }
@@ -228,6 +231,8 @@ impl Actor {
     }
 
     fn observed_job(&self, job: &SlimJob) -> StepEffect {
+        // A Job without this controller's label belongs to a user or to another controller. refit must neither adopt
+        // nor delete it, only avoid its name.
         if !job.is_of(&self.source.controller) {
             return StepEffect::NameTaken(job.name_any().as_str().into());
         }
@@ -251,10 +256,12 @@ impl Actor {
         if events.is_empty() {
             return effects;
         }
-        let api = Api::<CoreEvent>::namespaced(self.client.clone(), &self.source.namespace);
         let (now, end) = (self.clock.now(), Instant::now() + EVENT_PATIENCE);
         for event in events {
             let object = self.source.event(event, now);
+            // Events about Nodes are in the namespace default.
+            let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+            let api = Api::<CoreEvent>::namespaced(self.client.clone(), namespace);
             match timeout_at(end, self.write_event(&api, event.reason, &object)).await {
                 Ok(Ok(effect)) => effects.extend(effect),
                 Ok(Err(_)) | Err(_) => self.outbox.put(object),
@@ -274,6 +281,8 @@ impl Actor {
         loop {
             match api.create(&PostParams::default(), object).await {
                 Ok(_) => return Ok(None),
+                // The name contains the key of the occurrence, so this is the event that an earlier attempt has
+                // written.
                 Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(None),
                 Err(error) if matches!(failure(&error), Failure::Refused) && !is_overload(&error) => {
                     tracing::warn!(
@@ -283,6 +292,7 @@ impl Actor {
                     );
                     return Ok(is_forbidden(&error).then_some(StepEffect::Forbidden));
                 }
+                // An event has a unique name, so to write it again is safe, unlike for other objects.
                 Err(error) if failure(&error) == Failure::Unknown && tries < EVENT_TRIES => tries += 1,
                 Err(error) => return Err(error),
             }
@@ -306,6 +316,8 @@ impl Actor {
         let result = match answer {
             Ok(written) => {
                 let (version, facts) = (version(written.meta()), Box::new(written.facts()));
+                // The response is what was stored. An API server that does not know the field has dropped it, with or
+                // without strict validation.
                 let is_pruned = facts.status().observed_generation.is_none();
                 let mut effects = vec![
                     StepEffect::Observed(Observation::Plan(version, facts)),
@@ -331,6 +343,8 @@ impl Actor {
         };
         match answer {
             Ok(job) => Ok(vec![self.observed_job(&job)]),
+            // Either an earlier attempt of refit succeeded and its response was lost, or a Job of someone else has
+            // the name. Only reading it tells.
             Err(error) if matches!(&error, kube::Error::Api(status) if status.is_already_exists()) => {
                 match self.jobs().get_opt(name).await {
                     Ok(Some(job)) => Err((vec![self.observed_job(&job)], stale(&error))),
@@ -341,6 +355,8 @@ impl Actor {
                     )),
                 }
             }
+            // The Job may have been created. To read it at once avoids a second request later, and if that fails too,
+            // the state remembers the doubt (`CreateUnconfirmed`).
             Err(error) if failure(&error) == Failure::Unknown => match self.jobs().get_opt(name).await {
                 Ok(Some(job)) => Ok(vec![self.observed_job(&job)]),
                 Ok(None) => Err((Vec::new(), step_error(&error))),
@@ -356,6 +372,8 @@ impl Actor {
     async fn delete_job(&self, name: &JobName, uid: &JobUid, only_unbound: bool) -> StepResult {
         if only_unbound {
             let api = Api::<SlimPod>::namespaced(self.client.clone(), &self.source.namespace);
+            // A list from the API server, not from the watch: a watch that is late would show a pod as unbound that
+            // already works on the node.
             let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/controller-uid={uid}"));
             let pods = api
                 .list(&of_job)
@@ -378,7 +396,7 @@ impl Actor {
                     .into_iter()
                     .map(|(version, pod)| StepEffect::Observed(Observation::Pod(version, Box::new(pod))));
                 let step_error = StepError {
-                    message: "a pod of it was bound by now".to_owned(),
+                    message: "a pod of the Job has been bound meanwhile".to_owned(),
                     kind: StepErrorKind::Stale,
                 };
                 return Err((effects.collect(), step_error));
@@ -494,7 +512,7 @@ fn would_prune(error: &kube::Error) -> bool {
 
 fn pruned() -> (Vec<StepEffect>, StepError) {
     let step_error = StepError {
-        message: "the API server that was asked does not know all fields of a Plan".to_owned(),
+        message: "this API server does not know all fields of a Plan".to_owned(),
         kind: StepErrorKind::Stale,
     };
     (vec![StepEffect::StatusPruned], step_error)
@@ -528,9 +546,12 @@ fn step_error(error: &kube::Error) -> StepError {
         kube::Error::Api(status) => match status.code {
             409 => StepErrorKind::Stale,
             403 => StepErrorKind::Forbidden,
+            // kube-apiserver answers 429 from its priority levels, and 5xx while it restarts or while a webhook is
+            // down.
             429 | 500.. => StepErrorKind::Transient,
             _ => StepErrorKind::Refused,
         },
+        // A timeout or a broken connection: the write may have taken effect.
         _ => StepErrorKind::Unanswered,
     };
     StepError {

@@ -41,6 +41,9 @@ impl fmt::Display for MissingFields {
 }
 
 /// Checks that `served` keeps the fields that refit and its users write.
+///
+/// # Errors
+/// Fails with the fields that it lacks.
 pub fn serves_our_fields(served: &CustomResourceDefinition) -> Result<(), MissingFields> {
     let missing = plan_crd::missing_fields(served);
     if missing.is_empty() {
@@ -70,21 +73,27 @@ pub enum CrdError {
         message: String,
     },
     #[error(
-        "customresourcedefinitions {name} does not have the fields {missing}, and may not be updated: allow the verb update, or apply the output of `refit crd`"
+        "customresourcedefinitions {name} lacks the fields {missing}, and the controller may not update it: apply the output of `refit crd`, or grant the verb update, as deploy/overlays/manage-crd does"
     )]
     Outdated { name: String, missing: MissingFields },
     #[error(
-        "customresourcedefinitions {name} is not there, and may not be created: allow the verb create, or apply the output of `refit crd`"
+        "customresourcedefinitions {name} does not exist, and the controller may not create it: apply the output of `refit crd`, or grant the verb create, as deploy/overlays/manage-crd does"
     )]
     Absent { name: String },
     #[error("customresourcedefinitions {name} was not established within {ESTABLISHED_TIMEOUT:?}: {reason}")]
     NotEstablished { name: String, reason: String },
-    #[error("customresourcedefinitions {name} is written by somebody else again and again")]
+    #[error(
+        "customresourcedefinitions {name} is overwritten by another client each time; find and stop that client"
+    )]
     Contended { name: String },
 }
 
 /// Ensures that the CRD exists, has refit's fields, and is established. Without `manage` it is only waited for. If
 /// writes are forbidden, a CRD with all fields is enough. `client` must be exempt from the leader check.
+///
+/// # Errors
+/// Fails if the CRD is missing or lacks fields and may not be written, is overwritten by another client each time, or
+/// is not established in time.
 pub async fn register(client: Client, manage: bool) -> Result<Registered, CrdError> {
     let resource = ApiResource::erase::<CustomResourceDefinition>(&());
     let ours = plan_crd::plans();
@@ -188,7 +197,7 @@ impl Registrar {
                 let served = serde_json::from_value(live).map_err(|error| self.broken("get", &error))?;
                 match serves_our_fields(&served) {
                     Ok(()) => {
-                        warn!(crd = %self.name, "CRD differs from ours and may not be updated; it has all our fields");
+                        warn!(crd = %self.name, "the CRD differs from refit's, and the controller may not update it; it has all of refit's fields");
                         Ok(Some(Written::No))
                     }
                     Err(missing) => Err(CrdError::Outdated {
@@ -206,7 +215,7 @@ impl Registrar {
             let live = self.get().await?;
             let reason = live
                 .as_ref()
-                .map_or_else(|| "it is not there".to_owned(), why_not_established);
+                .map_or_else(|| "it does not exist".to_owned(), why_not_established);
             if reason.is_empty() {
                 return Ok(());
             }

@@ -12,8 +12,11 @@ use tokio::time::Instant;
 
 use super::act::{Actor, FinishedStep, StepError, StepErrorKind, prepare};
 use super::lanes::Lanes;
-use super::lease::Progress;
+use super::lease::{PlansNote, Progress};
+use super::metrics::{LoopFigures, Reporter, Scrape};
+use super::notify::{Asked, OutlookServer};
 use crate::api::Reason;
+use crate::rollout::facts::Text;
 use crate::rollout::{
     self, ClusterState, Decision, Key, Kind, Lane, ListCounts, Observation, Schema, Step, StepEffect, decide,
     decide_degraded,
@@ -38,15 +41,14 @@ const MAX_SLEEP: Duration = Duration::from_secs(60);
 const TRANSIENT_REPORTED_AFTER: u32 = 5;
 
 /// Kinds that must be listed before the first decision, unless listing is forbidden and not essential.
-const REQUIRED_LISTS: [Kind; 5] = [Kind::Secret, Kind::Pod, Kind::Job, Kind::Node, Kind::Plan];
+pub(super) const REQUIRED_LISTS: [Kind; 4] = [Kind::Pod, Kind::Job, Kind::Node, Kind::Plan];
 
 /// The loop and its state.
 pub struct Engine {
     cluster: ClusterState,
     actor: Arc<Actor>,
     observations: mpsc::Receiver<Observation>,
-    /// Whether to list pods, if they cannot be watched.
-    pods_wanted: watch::Sender<bool>,
+    wanted: Wanted,
     /// Kinds that were listed, or need not be waited for.
     listed: watch::Sender<BTreeSet<Kind>>,
     /// Restarts the watch of Plans.
@@ -59,6 +61,25 @@ pub struct Engine {
     /// Shows the election whether this loop is stuck.
     progress: Progress,
     clock_watch: ClockWatch,
+    reporter: Reporter,
+    plans_note: Option<NoteKeeper>,
+    outlook: Option<OutlookServer>,
+}
+
+/// What is watched only while a Plan needs it.
+pub struct Wanted {
+    /// Whether to list pods, if they cannot be watched.
+    pub pods: watch::Sender<bool>,
+    /// The Secrets that Plans have in their hash.
+    pub secrets: watch::Sender<Arc<BTreeSet<Text>>>,
+}
+
+/// The note about Plans on the Lease.
+struct NoteKeeper {
+    note: PlansNote,
+    stored: watch::Receiver<Option<String>>,
+    /// Whether what was stored before is known to the state.
+    is_read: bool,
 }
 
 /// Finds out when the time of day was set.
@@ -79,11 +100,30 @@ impl ClockWatch {
     }
 }
 
+/// Completes when the note on the Lease has changed.
+async fn note_changed(keeper: Option<&mut NoteKeeper>) {
+    if let Some(keeper) = keeper
+        && keeper.stored.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
+}
+
+/// The next question of what there is to tell; `None` if none will come.
+async fn outlook_asked(outlook: Option<&mut OutlookServer>) -> Option<Asked> {
+    outlook?.asked().await
+}
+
 /// What the loop waits for.
 enum Wakeup {
     Due,
     Observation(Option<Observation>),
+    /// The note on the Lease was written.
+    Note,
     Step(Result<FinishedStep, JoinError>),
+    Scrape(Scrape),
+    Outlook(Asked),
 }
 
 struct InFlight {
@@ -103,7 +143,7 @@ impl Engine {
         cluster: ClusterState,
         actor: Actor,
         observations: mpsc::Receiver<Observation>,
-        pods_wanted: watch::Sender<bool>,
+        wanted: Wanted,
         listed: watch::Sender<BTreeSet<Kind>>,
         relist_plans: watch::Sender<()>,
         progress: Progress,
@@ -112,7 +152,7 @@ impl Engine {
             cluster,
             actor: Arc::new(actor),
             observations,
-            pods_wanted,
+            wanted,
             listed,
             relist_plans,
             in_flight: BTreeMap::new(),
@@ -121,7 +161,31 @@ impl Engine {
             steps: JoinSet::new(),
             progress,
             clock_watch: ClockWatch::default(),
+            reporter: Reporter::unused(),
+            plans_note: None,
+            outlook: None,
         }
+    }
+
+    /// With metrics of its decisions.
+    #[must_use]
+    pub fn reporting_to(self, reporter: Reporter) -> Self {
+        Self { reporter, ..self }
+    }
+
+    /// Answers what there is to tell of roll-outs.
+    pub(super) fn telling(&mut self, outlook: OutlookServer) {
+        self.outlook = Some(outlook);
+    }
+
+    /// Has the state remember on the Lease which Plans have existed.
+    pub fn keep_note(&mut self, note: PlansNote) {
+        let stored = note.stored();
+        self.plans_note = Some(NoteKeeper {
+            note,
+            stored,
+            is_read: false,
+        });
     }
 
     /// The CRD has just been changed, and an API server may not have loaded it yet.
@@ -134,12 +198,15 @@ impl Engine {
         let mut requeue_at: Option<Instant> = None;
         let mut degraded = false;
         while self.wait(requeue_at).await {
+            // A decision on half of the facts could start a node whose Job it has not read yet.
             let decision = if REQUIRED_LISTS.iter().all(|kind| self.is_listed(*kind)) {
                 if std::mem::take(&mut degraded) {
                     self.cluster.apply(Observation::PermissionsGranted);
                     self.backoffs.remove(&Key::Permissions);
                 }
-                self.decide()
+                self.decide_and_report()
+            // Without a list that is forbidden nothing may be decided, but events on the Plans can say which
+            // permission is missing.
             } else if *self.actor.degraded.borrow() && self.is_listed(Kind::Plan) {
                 degraded = true;
                 decide_degraded(&self.cluster)
@@ -170,16 +237,29 @@ impl Engine {
                 () = sleep_until(until) => Wakeup::Due,
                 observation = self.observations.recv() => Wakeup::Observation(observation),
                 Some(done) = self.steps.join_next() => Wakeup::Step(done),
+                Some(scrape) = self.reporter.asked() => Wakeup::Scrape(scrape),
+                Some(asked) = outlook_asked(self.outlook.as_mut()) => Wakeup::Outlook(asked),
+                () = note_changed(self.plans_note.as_mut()) => Wakeup::Note,
             };
             self.progress.busy();
             match wakeup {
                 Wakeup::Due => return true,
                 Wakeup::Observation(Some(observation)) => {
                     let is_busy = matches!(observation, Observation::Node(..) | Observation::Pod(..));
+                    // Heartbeats of kubelets and other changes that no fact depends on cause no decision: with a
+                    // thousand nodes there are a hundred per second.
                     if self.apply(observation) {
                         until = sooner(until, if is_busy { LONG_DEBOUNCE } else { DEBOUNCE });
                     }
                 }
+                Wakeup::Scrape(scrape) => self.answer(scrape),
+                Wakeup::Outlook(asked) => {
+                    if let Some(outlook) = &self.outlook {
+                        outlook.answer(asked, &self.cluster, self.actor.clock.now());
+                    }
+                }
+                // `decide` reads it.
+                Wakeup::Note => until = sooner(until, DEBOUNCE),
                 Wakeup::Observation(None) => {
                     self.progress.idle();
                     return false;
@@ -204,18 +284,15 @@ impl Engine {
     fn apply(&mut self, observation: Observation) -> bool {
         let mut first = false;
         match &observation {
+            // A Plan is compared with Nodes and Jobs, so a list of Plans from before theirs may be too old.
             Observation::ListStarted(Kind::Plan) if !self.has_listed_all_but_plans() => {
                 self.cluster.apply(Observation::PlanListTooEarly);
             }
             Observation::ListFinished(kind) => first = self.mark_listed(*kind),
             // The permission check finds out which permission is missing, and when it is granted. No node starts on
             // stale data.
-            Observation::Forbidden(kind) => {
+            Observation::Forbidden => {
                 self.actor.degraded.send_replace(true);
-                // Only Plans with Secrets need these. Without any other kind, it is unknown which nodes have started.
-                if *kind == Kind::Secret {
-                    self.mark_listed(*kind);
-                }
             }
             Observation::Schema(schema, _) => log_schema(self.cluster.schema(), schema),
             _ => {}
@@ -235,15 +312,64 @@ impl Engine {
         others.all(|kind| listed.contains(kind))
     }
 
+    fn decide_and_report(&mut self) -> Decision {
+        let began = Instant::now();
+        let mut decision = self.decide();
+        let reports = std::mem::take(&mut decision.reports);
+        let (took, now) = (began.elapsed(), self.actor.clock.now());
+        self.reporter.decided(&self.cluster, reports, took, now);
+        if let Some(outlook) = &mut self.outlook {
+            outlook.decided();
+        }
+        decision
+    }
+
+    fn answer(&mut self, scrape: Scrape) {
+        let figures = LoopFigures {
+            in_flight: self.lanes.in_flight(),
+            background_waiting: self.lanes.waiting(),
+            backing_off: self.backoffs.len(),
+            observations_waiting: self.observations.len(),
+            events_waiting: self.actor.outbox.waiting(),
+            events_dropped: self.actor.outbox.dropped(),
+        };
+        self.reporter
+            .answer(scrape, &self.cluster, figures, self.actor.clock.now());
+    }
+
     fn decide(&mut self) -> Decision {
         let now = self.actor.clock.now();
         if let Some(step) = self.clock_watch.step(now) {
             tracing::warn!(%step, "the clock was set, or the machine was suspended");
             self.cluster.shift_times(step);
         }
+        if let Some(keeper) = &mut self.plans_note {
+            let stored = keeper.stored.borrow_and_update();
+            let is_first = !std::mem::replace(&mut keeper.is_read, true);
+            if is_first {
+                self.cluster.remember_plans(stored.as_deref());
+            } else {
+                self.cluster
+                    .confirm_known_plans(stored.as_deref().unwrap_or_default());
+            }
+            let absent = is_first && stored.is_none();
+            drop(stored);
+            if let Some(note) = self.cluster.note_known_plans(absent) {
+                keeper.note.write(note);
+            }
+        }
+        // Before the decision, which must not rely on a Secret that nothing watches.
+        let secrets = self.cluster.retain_hashed_secrets();
+        self.wanted.secrets.send_if_modified(|wanted| {
+            let change = !Arc::ptr_eq(wanted, &secrets) && *wanted != secrets;
+            *wanted = secrets;
+            change
+        });
         self.cluster.refresh(now);
         let decision = decide(&self.cluster, now);
-        self.pods_wanted.send_if_modified(|wanted| {
+        // An account without `watch` on pods, such as that of system-upgrade-controller's manifests, lists them only
+        // while a Job runs.
+        self.wanted.pods.send_if_modified(|wanted| {
             let change = *wanted != self.cluster.has_work_on_nodes();
             *wanted ^= change;
             change
@@ -257,27 +383,35 @@ impl Engine {
         let clock = self.actor.clock.now();
         let mut requeue_at = decision.requeue_at.map(|at| {
             let wait = Duration::try_from(at.duration_since(clock)).unwrap_or_default();
+            // The extra millisecond makes sure that the time has come when the timer fires, which has milliseconds
+            // only.
             now + wait.min(MAX_SLEEP) + Duration::from_millis(1)
         });
         let mut ready = Vec::new();
-        let mut background = Vec::new();
+        let (mut background, mut checks, mut secrets) = (Vec::new(), Vec::new(), Vec::new());
         for step in decision.steps {
             let key = step.key();
             if self.in_flight.contains_key(&key) {
                 continue; // its end causes another decision
             }
+            // The back-off belongs to the object and not to the step: another step for an object that the API server
+            // refuses would be refused too.
             if let Some(pause) = self.backoffs.get(&key).filter(|pause| pause.until > now) {
                 sooner(&mut requeue_at, pause.until);
                 continue;
             }
             match step.lane() {
                 Lane::Background => background.push((key, step)),
+                Lane::Check => checks.push((key, step)),
+                Lane::Secrets => secrets.push((key, step)),
                 Lane::Interactive | Lane::External => ready.push((key, step)),
             }
         }
         // Steps that fill slots run before steps that free more slots.
         ready.sort_by_key(|(_, step)| !matches!(step, Step::WriteStatus { .. } | Step::CreateJob { .. }));
-        ready.extend(self.lanes.queue(background, now));
+        ready.extend(self.lanes.queue(Lane::Background, background, now));
+        ready.extend(self.lanes.queue(Lane::Secrets, secrets, now));
+        ready.extend(self.lanes.queue(Lane::Check, checks, now));
         for (key, step) in ready {
             // If the lane is full, or a step for the same object is in flight, the end of a step causes another
             // decision.
@@ -308,6 +442,7 @@ impl Engine {
         if key == Key::Plans {
             self.relist_plans.send_replace(());
         }
+        // The request is built from the state as it is now, which may be newer than the decision.
         match prepare(&self.cluster, step) {
             Ok(Some(prepared)) => {
                 tracing::debug!(?key, "a step begins");
@@ -318,6 +453,7 @@ impl Engine {
                 self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
                 None
             }
+            // Nothing to send any more. The next decision sees why.
             Ok(None) => {
                 self.cluster.step_finished(&key);
                 None
@@ -352,11 +488,13 @@ impl Engine {
 
     fn apply_effect(&mut self, effect: StepEffect, sent: ListCounts) {
         let was_pruned = matches!(effect, StepEffect::StatusPruned);
-        let news = self.cluster.apply_effect(effect, sent, self.actor.clock.now());
-        if was_pruned && news {
+        if let StepEffect::Channel(channel, at, offer, _) = &effect {
+            self.reporter.polled(channel, *at, offer.is_ok());
+        }
+        let changed = self.cluster.apply_effect(effect, sent, self.actor.clock.now());
+        if was_pruned && changed {
             tracing::error!(
-                "{}: an API server does not keep refit's fields of a Plan, though the CustomResourceDefinition has them; no \
-                 Plan is written and no node is started meanwhile",
+                "{}: an API server still drops refit's fields of Plans, although the CustomResourceDefinition has them; refit writes no Plan and starts no node meanwhile",
                 Reason::SchemaOutdated
             );
         }
@@ -367,6 +505,8 @@ impl Engine {
         let tries = known + 1;
         let doubled = |first: Duration| (first * 2_u32.saturating_pow(known.min(16))).min(MAX_BACKOFF);
         let pause = match step_error.kind {
+            // The object that was read after the conflict is in the state already, so the next decision is right at
+            // once. A second conflict means that someone else keeps writing.
             StepErrorKind::Stale if known == 0 => Duration::ZERO,
             StepErrorKind::Stale | StepErrorKind::Unanswered | StepErrorKind::Transient => {
                 doubled(INITIAL_BACKOFF)
@@ -383,6 +523,7 @@ impl Engine {
             }
         }
         if step_error.kind == StepErrorKind::Forbidden {
+            // The next decision asks which permission is missing, because the message of a 403 is for people.
             self.apply_effect(StepEffect::Forbidden, self.cluster.lists());
         }
         let refused = matches!(step_error.kind, StepErrorKind::Refused | StepErrorKind::Forbidden);
@@ -412,8 +553,7 @@ fn log_schema(known: &Schema, schema: &Schema) {
         }
         Schema::Outdated(missing) if known != schema => tracing::error!(
             %missing,
-            "{}: the CustomResourceDefinition that is served lacks fields; no Plan is written and no node is started until it \
-             has them",
+            "{}: the served CustomResourceDefinition lacks fields; refit writes no Plan and starts no node until it has them",
             Reason::SchemaOutdated
         ),
         _ => {}

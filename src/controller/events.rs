@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-use crate::api::{Reason, Severity, names};
+use crate::api::{Reason, Severity, limits, names};
 use crate::rollout::{Event, Regarding};
 
 /// The source of events.
@@ -22,7 +22,12 @@ const MESSAGE_MAX: usize = 1024;
 impl Source {
     /// The object for an event of a decision.
     pub fn event(&self, event: &Event, now: Timestamp) -> CoreEvent {
-        let Regarding::Plan { name, uid } = &event.regarding;
+        let (name, uid) = match &event.regarding {
+            Regarding::Plan { name, uid } => (name, uid),
+            Regarding::Node(node) => {
+                return self.event_of_node(node, &event.key, event.reason, &event.message, now);
+            }
+        };
         let object = ObjectReference {
             api_version: Some(format!("{}/v1", names::GROUP)),
             kind: Some("Plan".to_owned()),
@@ -48,6 +53,27 @@ impl Source {
     pub fn node_event(&self, reason: Reason, message: &str, now: Timestamp) -> CoreEvent {
         let key = format!("{:016x}", now.as_nanosecond());
         self.event_of_node(&self.node_name, &key, reason, message, now)
+    }
+
+    /// An event about the `ConfigMap` `refit`.
+    pub fn limits_event(&self, reason: Reason, message: &str, now: Timestamp) -> CoreEvent {
+        let object = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("ConfigMap".to_owned()),
+            name: Some(limits::NAME.to_owned()),
+            namespace: Some(self.namespace.clone()),
+            ..ObjectReference::default()
+        };
+        let name = format!("{}.{:016x}", limits::NAME, now.as_nanosecond());
+        self.build(
+            name,
+            &self.namespace,
+            object,
+            reason.severity(),
+            reason,
+            message,
+            now,
+        )
     }
 
     /// An event about any Node. Of two with one key, the second is not written.

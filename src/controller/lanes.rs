@@ -14,6 +14,10 @@ const INTERACTIVE: usize = 16;
 const BACKGROUND: usize = 4;
 /// Requests to channels and registries, which may hang.
 const OUTSIDE: usize = 32;
+/// Requests to the servers of checks, which may hang. Apart from channels, because they are asked more often.
+const CHECKS: usize = 32;
+/// Reads of Secrets. Plans may name thousands that do not exist.
+const SECRETS: usize = 4;
 /// The API server has room if no interactive request was in flight for this time. In a large roll-out there is one
 /// every few milliseconds.
 const QUIET: Duration = Duration::from_millis(500);
@@ -21,16 +25,20 @@ const QUIET: Duration = Duration::from_millis(500);
 /// and use a twentieth of the capacity of a small API server.
 const TRICKLE: Duration = Duration::from_millis(100);
 
-/// The requests in flight, and the waiting background requests.
+/// The requests in flight, and those that wait in the lanes for background requests, checks and Secrets.
 #[derive(Debug, Default)]
 pub struct Lanes {
-    under_way: [usize; 3],
+    under_way: [usize; 5],
     /// When an interactive request last began or ended.
     interactive: Option<Instant>,
     /// When a background request last began.
     background: Option<Instant>,
     /// Since when each background request has waited.
     waiting: BTreeMap<Key, Instant>,
+    /// Since when each check has waited for a place.
+    checks: BTreeMap<Key, Instant>,
+    /// Since when each read of a Secret has waited.
+    secrets: BTreeMap<Key, Instant>,
 }
 
 impl Lanes {
@@ -60,6 +68,8 @@ impl Lanes {
         match lane {
             Lane::Interactive => count < INTERACTIVE,
             Lane::External => count < OUTSIDE,
+            Lane::Check => count < CHECKS,
+            Lane::Secrets => count < SECRETS,
             Lane::Background => count < BACKGROUND && self.background_from().is_none_or(|from| from <= now),
         }
     }
@@ -68,24 +78,48 @@ impl Lanes {
     fn background_from(&self) -> Option<Instant> {
         let trickle = self.background? + TRICKLE;
         let quiet = self.interactive? + QUIET;
+        // A request that is in flight for long is as much load as many short ones.
         let busy = self.under_way[Lane::Interactive as usize] > 0;
         Some(if busy { trickle } else { trickle.min(quiet) })
     }
 
-    /// Orders ready background requests by waiting time, so that each gets its turn whatever arrives later.
-    pub fn queue<T>(&mut self, mut ready: Vec<(Key, T)>, now: Instant) -> Vec<(Key, T)> {
-        let before = std::mem::take(&mut self.waiting);
+    /// Orders all ready requests of the lane by waiting time, so that each gets its turn whatever arrives later.
+    pub fn queue<T>(&mut self, lane: Lane, mut ready: Vec<(Key, T)>, now: Instant) -> Vec<(Key, T)> {
+        let waiting = match lane {
+            Lane::Secrets => &mut self.secrets,
+            Lane::Check => &mut self.checks,
+            Lane::Interactive | Lane::Background | Lane::External => &mut self.waiting,
+        };
+        let before = std::mem::take(waiting);
         for (key, _) in &ready {
             let since = before.get(key).copied().unwrap_or(now);
-            self.waiting.insert(key.clone(), since);
+            waiting.insert(key.clone(), since);
         }
-        ready.sort_by_key(|(key, _)| self.waiting.get(key).copied());
+        ready.sort_by_key(|(key, _)| waiting.get(key).copied());
         ready
     }
 
-    /// A waiting background request has started.
+    /// A waiting request has started.
     pub fn dequeue(&mut self, key: &Key) {
         self.waiting.remove(key);
+        self.checks.remove(key);
+        self.secrets.remove(key);
+    }
+
+    /// The requests in flight in the lanes interactive, background, external and secrets. Checks are external, too.
+    pub fn in_flight(&self) -> [usize; 4] {
+        let count = |lane: Lane| self.under_way[lane as usize];
+        [
+            count(Lane::Interactive),
+            count(Lane::Background),
+            count(Lane::External) + count(Lane::Check),
+            count(Lane::Secrets),
+        ]
+    }
+
+    /// Number of waiting background requests.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// When a waiting background request may start, unless the end of a request allows it earlier.
@@ -129,6 +163,20 @@ mod tests {
         assert_eq!(count(&mut lanes, Lane::External, now), OUTSIDE);
         assert_eq!(count(&mut lanes, Lane::Background, now), BACKGROUND);
         assert_eq!(count(&mut lanes, Lane::Interactive, now), INTERACTIVE);
+    }
+
+    #[test]
+    fn reads_of_secrets_take_no_place_from_writes_and_each_gets_its_turn() {
+        let (mut lanes, start) = (Lanes::default(), Instant::now());
+        let read = |name: &str| (Key::Secret(name.into()), ());
+        lanes.queue(Lane::Secrets, vec![read("z")], start);
+        let later = start + TRICKLE;
+        let queue = lanes.queue(Lane::Secrets, vec![read("a"), read("b"), read("z")], later);
+        assert_eq!(queue[0], read("z"), "it has waited longest");
+        assert_eq!(lanes.waiting(), 0, "no background request waits");
+        assert_eq!(lanes.requeue_at(), None);
+        assert_eq!(count(&mut lanes, Lane::Secrets, later), SECRETS);
+        assert_eq!(count(&mut lanes, Lane::Interactive, later), INTERACTIVE);
     }
 
     #[test]
@@ -185,7 +233,7 @@ mod tests {
             // Two more arrive in each round, and sort before all that wait.
             let waiting = (0..=2 * round + 1).rev().filter(|n| !begun.contains(n));
             let ready = waiting.map(|n| (key(&format!("{n:03}")), n)).collect();
-            let queue = lanes.queue(ready, at(round));
+            let queue = lanes.queue(Lane::Background, ready, at(round));
             let (key, first) = queue.into_iter().next().unwrap();
             assert!(begins(&mut lanes, Lane::Background, at(round)));
             lanes.dequeue(&key);
@@ -203,12 +251,29 @@ mod tests {
     }
 
     #[test]
+    fn a_check_that_waits_comes_before_those_that_hang_again() {
+        let (mut lanes, start) = (Lanes::default(), Instant::now());
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let check = |plan: &str| (Key::Check(plan.into(), "x".to_owned()), ());
+        let queue = lanes.queue(Lane::Check, vec![check("a"), check("z")], start);
+        assert_eq!(queue[0], check("a"));
+        assert!(begins(&mut lanes, Lane::Check, start));
+        lanes.dequeue(&check("a").0);
+        let queue = lanes.queue(Lane::Check, vec![check("z")], later(1));
+        assert_eq!(queue, [check("z")]);
+        let queue = lanes.queue(Lane::Check, vec![check("a"), check("z")], later(2));
+        assert_eq!(queue, [check("z"), check("a")]);
+        assert_eq!(count(&mut lanes, Lane::Check, later(2)), CHECKS - 1);
+        assert_eq!(count(&mut lanes, Lane::External, later(2)), OUTSIDE);
+    }
+
+    #[test]
     fn the_engine_wakes_when_the_next_background_request_may_begin() {
         let (mut lanes, start) = (Lanes::default(), Instant::now());
         lanes.begin(Lane::Interactive, start);
         lanes.begin(Lane::Background, start);
         assert_eq!(lanes.requeue_at(), None, "none waits");
-        lanes.queue(vec![(key("a"), ())], start);
+        lanes.queue(Lane::Background, vec![(key("a"), ())], start);
         assert_eq!(lanes.requeue_at(), Some(start + TRICKLE));
         lanes.dequeue(&key("a"));
         assert_eq!(lanes.requeue_at(), None);

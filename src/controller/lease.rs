@@ -8,7 +8,9 @@
 //!
 //! Every write is a PUT with the resourceVersion that was read; a conflict means that another candidate was first.
 
+mod api;
 mod elector;
+mod plans_note;
 mod progress;
 #[cfg(test)]
 mod tests;
@@ -16,10 +18,15 @@ mod tests;
 use std::time::Duration;
 
 pub use elector::{Elector, LeaseHandle};
+pub use plans_note::PlansNote;
 pub use progress::Progress;
 
 /// Jitter of client-go between two attempts to acquire the Lease, in retry periods.
 const JITTER_FACTOR: f64 = 1.2;
+/// Most time between two looks of a follower at a Lease that is held, before jitter: it leads within a second after the
+/// leader has released the Lease. client-go waits for the retry period, up to 4.4 s. A watch would take a permission
+/// that system-upgrade-controller's roles do not grant.
+const FOLLOW_PERIOD: Duration = Duration::from_millis(400);
 
 /// The durations of leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +53,9 @@ impl Default for LeaseTiming {
 impl LeaseTiming {
     /// Checks the same as client-go: a leader must have stopped before a follower may start, and must have time for a
     /// second attempt.
+    ///
+    /// # Errors
+    /// Fails with the duration that is too short or too long.
     pub fn validate(&self) -> Result<(), TimingError> {
         if self.retry_period.is_zero() {
             return Err(TimingError::NoRetryPeriod);

@@ -4,24 +4,23 @@
 //! and Node in that order, or the Job last. So a kind that is listed later is never older than what was concluded from
 //! it: a Job that is missing did not exist when its Node was read, or its result is on that Node.
 
+mod limits;
 mod report;
+mod secrets;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::ListParams;
-use kube::core::Request;
-use kube::{Client, Resource, ResourceExt};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use kube::{Client, Resource};
 use tokio::sync::{Notify, mpsc, watch};
 
+use super::metrics::{DEFINITIONS, Metrics, resource};
+use super::notify::NotifyConfig;
 use crate::api::text::{MAX_MESSAGE, shorten};
 use crate::api::{crd, names};
-use crate::kube::brief;
-use crate::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, SlimSecret, version};
-use crate::kube::read::{Unreadable, read};
+use crate::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
+use crate::kube::read::Unreadable;
 use crate::kube::watch::{Selection, Watch, WatchEvent, Watched};
 use crate::rollout::facts::Text;
 use crate::rollout::{Kind, Observation, Schema};
@@ -49,8 +48,12 @@ pub struct Observer {
     pub intern: Intern,
     /// Reports objects that cannot be read.
     pub reports: Reports,
-    /// Notified when the versions of the server went back, so that nothing that is known need be true.
+    /// Notified when the resource versions of the server went back, so that all known facts may be wrong.
     pub restored: Arc<Notify>,
+    /// Counts failures.
+    pub metrics: Metrics,
+    /// What the `ConfigMap` `refit` says of notifications.
+    pub notify: Arc<watch::Sender<NotifyConfig>>,
 }
 
 impl Observer {
@@ -95,24 +98,15 @@ impl Observer {
             labels: Some(self.our_pods()),
             ..self.all::<SlimPod>(true)
         };
+        // system-upgrade-controller does not need pods, so its role does not allow to watch them. The drainer role
+        // lists them.
         if may_watch {
             self.run(Kind::Pod, ours, observe, Observation::PodDeleted).await;
             return;
         }
         loop {
-            match self.list_pods(&ours).await {
-                Ok(pods) => {
-                    self.send(Observation::ListStarted(Kind::Pod)).await;
-                    for pod in &pods {
-                        match read::<SlimPod>(pod) {
-                            Ok(pod) => self.send(observe(&pod)).await,
-                            Err(unreadable) => self.skip::<SlimPod>(Kind::Pod, unreadable).await,
-                        }
-                    }
-                    self.send(Observation::ListFinished(Kind::Pod)).await;
-                }
-                Err(error) => tracing::warn!(error = brief(&error), "cannot list pods"),
-            }
+            self.list_pods(&ours, &observe).await;
+            // Only while a Job runs, because without one no pod of refit can be of interest.
             tokio::time::sleep(POD_POLL).await;
             if wanted.wait_for(|wanted| *wanted).await.is_err() {
                 return;
@@ -120,21 +114,22 @@ impl Observer {
         }
     }
 
-    async fn list_pods(&self, selection: &Selection) -> Result<Vec<Box<RawValue>>, kube::Error> {
-        #[derive(Deserialize)]
-        struct Pods {
-            items: Vec<Box<RawValue>>,
+    /// Lists the pods once, in pages as a watch does.
+    async fn list_pods(&self, selection: &Selection, observe: &impl Fn(&SlimPod) -> Observation) {
+        let mut list = Watch::<SlimPod>::new(self.client.clone(), selection.clone());
+        loop {
+            match list.next().await {
+                WatchEvent::ListStarted => self.send(Observation::ListStarted(Kind::Pod)).await,
+                WatchEvent::Object(pod) => self.send(observe(&pod)).await,
+                WatchEvent::Unreadable(unreadable) => self.skip::<SlimPod>(Kind::Pod, unreadable).await,
+                WatchEvent::ListFinished => return self.send(Observation::ListFinished(Kind::Pod)).await,
+                WatchEvent::Failed(error) => {
+                    return tracing::warn!(error = error.to_string(), "cannot list pods");
+                }
+                // A list alone has none of these.
+                WatchEvent::Watching | WatchEvent::Deleted { .. } | WatchEvent::VersionsReset => return,
+            }
         }
-        let params = ListParams {
-            label_selector: selection.labels.clone(),
-            ..ListParams::default()
-        };
-        let request = Request::new(&selection.path).list(&params);
-        let pods: Pods = self
-            .client
-            .request(request.map_err(kube::Error::BuildRequest)?)
-            .await?;
-        Ok(pods.items)
     }
 
     pub async fn nodes(self) {
@@ -160,21 +155,6 @@ impl Observer {
         }
     }
 
-    /// Watches the metadata of the namespace's Secrets: which exist, and when one changes.
-    pub async fn secrets(self) {
-        let observe = |secret: &SlimSecret| {
-            Observation::Secret(version(secret.meta()), secret.name_any().as_str().into())
-        };
-        let metadata = Selection {
-            metadata_only: true,
-            ..self.all::<SlimSecret>(true)
-        };
-        self.run(Kind::Secret, metadata, observe, |name, _: Text| {
-            Observation::SecretDeleted(name)
-        })
-        .await;
-    }
-
     /// Watches the definition of the Plan. Sets `defined` once something is known about it.
     pub async fn schema(self, defined: watch::Sender<bool>) {
         let definition = Selection {
@@ -194,17 +174,20 @@ impl Observer {
                     found = true;
                     (served(&crd), edition(&crd))
                 }
+                WatchEvent::Watching => continue,
                 WatchEvent::ListFinished if found => continue,
                 WatchEvent::ListFinished | WatchEvent::Deleted { .. } => nowhere(),
                 WatchEvent::Unreadable(unreadable) => {
                     found = true;
                     let edition = unreadable.resource_version.as_str().into();
+                    self.metrics.unreadable(DEFINITIONS);
                     self.reports
                         .report(CustomResourceDefinition::kind(&()).as_ref(), &unreadable);
                     (Schema::Outdated(UNREADABLE.to_owned()), edition)
                 }
                 WatchEvent::VersionsReset => return self.give_up().await,
                 WatchEvent::Failed(error) => {
+                    self.metrics.watch_restarted(DEFINITIONS);
                     tracing::warn!(
                         error = error.to_string(),
                         "cannot watch the CustomResourceDefinition"
@@ -246,6 +229,7 @@ impl Observer {
         let mut watch = Watch::<K>::new(self.client.clone(), selection);
         loop {
             match watch.next().await {
+                WatchEvent::Watching => {}
                 WatchEvent::ListStarted => self.send(Observation::ListStarted(kind)).await,
                 WatchEvent::ListFinished => self.send(Observation::ListFinished(kind)).await,
                 WatchEvent::Object(object) => {
@@ -258,10 +242,17 @@ impl Observer {
                 WatchEvent::Unreadable(unreadable) => self.skip::<K>(kind, unreadable).await,
                 WatchEvent::VersionsReset => return self.give_up().await,
                 WatchEvent::Failed(error) => {
+                    self.metrics.watch_restarted(resource(kind));
                     let why = error.to_string();
-                    tracing::warn!(?kind, error = why, "the watch broke off and starts again");
+                    tracing::warn!(
+                        ?kind,
+                        error = why,
+                        "the watch ended unexpectedly; refit starts it again"
+                    );
+                    // A watch that is refused will not succeed by itself: the loop must know, to report it and to
+                    // stop deciding.
                     if error.is_forbidden() {
-                        self.send(Observation::Forbidden(kind)).await;
+                        self.send(Observation::Forbidden).await;
                     }
                 }
             }
@@ -270,8 +261,10 @@ impl Observer {
 
     /// Skips an object that cannot be read.
     async fn skip<K: Watched>(&self, kind: Kind, unreadable: Unreadable) {
+        self.metrics.unreadable(resource(kind));
         self.reports.report(K::kind(&()).as_ref(), &unreadable);
         let Unreadable { name, uid, why, .. } = unreadable;
+        // Without a name nothing is known of the object but that it exists; the report above is all that can be done.
         if !name.is_empty() {
             let why = shorten(&why, MAX_MESSAGE).into_owned();
             let (name, uid) = (name.as_str().into(), uid.as_str().into());

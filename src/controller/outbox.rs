@@ -18,7 +18,7 @@ const CAPACITY: usize = 256;
 /// First pause after a failure; it doubles.
 const INITIAL_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// How long one event is tried: events of an hour ago help nobody, and those behind it wait.
+/// How long to try one event: an event of an hour ago is of no use, and the ones after it wait.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The way into the queue.
@@ -34,7 +34,6 @@ pub struct Postman {
     dropped: Arc<AtomicU64>,
 }
 
-/// An empty queue.
 pub fn outbox() -> (Outbox, Postman) {
     let (sender, receiver) = mpsc::channel(CAPACITY);
     let dropped = Arc::<AtomicU64>::default();
@@ -92,10 +91,12 @@ impl Postman {
             loop {
                 let error = match api.create(&PostParams::default(), &event).await {
                     Ok(_) => break,
+                    // An earlier attempt whose response was lost has written it.
                     Err(kube::Error::Api(status)) if status.is_already_exists() => break,
                     Err(error) => error,
                 };
                 let is_overload = matches!(&error, kube::Error::Api(status) if status.code == 429);
+                // The same request would be refused again, and the events after it wait.
                 if failure(&error) == Failure::Refused && !is_overload {
                     drop_event(&self.dropped, &event, &brief(&error));
                     break;

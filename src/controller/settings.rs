@@ -13,9 +13,11 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-pub use flags::Flags;
+pub use flags::{Flags, MetricsAddress};
 
 use super::lease::{LeaseTiming, TimingError};
+use super::own_image::PodIdentity;
+use super::server::{BindAddress, Serving};
 use crate::channel::hosts::{CHANNEL_HOST, HostPattern, Hosts, hosts};
 use crate::go::{GoDuration, parse_bool};
 use crate::job::JobSettings;
@@ -23,7 +25,7 @@ use crate::kube::client::ApiSource;
 use crate::proxy::{ProxyEnv, ProxyError};
 use crate::telemetry::LogFormat;
 use environment::{Environment, integer};
-use flags::{go_duration, log_format, threads};
+use flags::{go_duration, log_format, metrics_address, threads};
 
 /// Default interval between polls of a channel (S3).
 const DEFAULT_POLLING_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -42,6 +44,8 @@ pub struct Settings {
     pub node_name: String,
     /// Host name; in a pod the name of the pod.
     pub hostname: String,
+    /// The pod that it runs in.
+    pub pod: PodIdentity,
     /// Identity of this process in the leader election.
     pub identity: String,
     pub leader_elect: bool,
@@ -63,6 +67,8 @@ pub struct Settings {
     pub image: Option<String>,
     /// Settings of Jobs. `own_image` is empty unless `image` is set.
     pub jobs: JobSettings,
+    /// The server of metrics and probes, if there is one.
+    pub serving: Option<Serving>,
     pub debug: bool,
     pub log_format: LogFormat,
 }
@@ -101,6 +107,14 @@ pub enum SettingsError {
     Timing(#[from] TimingError),
     #[error(transparent)]
     Proxy(#[from] ProxyError),
+    #[error("--metrics-cert-file and --metrics-key-file belong together; set both or neither")]
+    HalfCertificate,
+    #[error(
+        "--metrics-secure needs --metrics-cert-file and --metrics-key-file, because tokens must not be sent in the clear"
+    )]
+    SecureWithoutTls,
+    #[error("--dashboard needs an address: --metrics-bind-address is 0")]
+    DashboardWithoutAddress,
 }
 
 impl Settings {
@@ -148,10 +162,19 @@ impl Settings {
             ));
         }
         let image = env.text("REFIT_IMAGE");
+        let certificate = [flags.metrics_cert_file, flags.metrics_key_file];
+        let secure = boolean(&env, flags.metrics_secure, "REFIT_METRICS_SECURE", false)?;
+        let dashboard = boolean(&env, flags.dashboard, "REFIT_DASHBOARD", false)?;
+        let serving = serving(&env, flags.metrics_bind_address, certificate, [secure, dashboard])?;
         let settings = Self {
             identity: identity(&env, flags.identity, hostname),
             node_name: node_name.unwrap_or_else(|| hostname.to_owned()),
             hostname: hostname.to_owned(),
+            pod: PodIdentity {
+                name: env.text("POD_NAME"),
+                namespace: env.text("POD_NAMESPACE"),
+                uid: env.text("POD_UID"),
+            },
             leader_elect: boolean(
                 &env,
                 flags.leader_elect,
@@ -178,6 +201,7 @@ impl Settings {
             polling_interval: polling_interval(&env),
             jobs: jobs(&env, &name, image.as_deref()),
             image,
+            serving,
             debug: boolean(&env, flags.debug, "SYSTEM_UPGRADE_CONTROLLER_DEBUG", false)?,
             log_format: match flags.log_format {
                 Some(format) => format,
@@ -277,6 +301,51 @@ fn timing(
     };
     timing.validate()?;
     Ok(timing)
+}
+
+/// As other flags, the address counts as absent if it is empty.
+fn serving(
+    env: &Environment<'_>,
+    address: Option<MetricsAddress>,
+    certificate: [Option<PathBuf>; 2],
+    [secure, dashboard]: [bool; 2],
+) -> Result<Option<Serving>, SettingsError> {
+    const ADDRESS: &str = "REFIT_METRICS_BIND_ADDRESS";
+    let address = match (address, env.text(ADDRESS)) {
+        (Some(address), _) => Some(address),
+        (None, None) => None,
+        (None, Some(value)) => Some(
+            metrics_address(&value).map_err(|allowed| SettingsError::Variable {
+                name: ADDRESS,
+                value,
+                allowed,
+            })?,
+        ),
+    };
+    let variables = ["REFIT_METRICS_CERT_FILE", "REFIT_METRICS_KEY_FILE"];
+    let [cert, key] = certificate;
+    let file = |flag: Option<PathBuf>, variable| {
+        flag.filter(|path| !path.as_os_str().is_empty())
+            .or_else(|| env.text(variable).map(PathBuf::from))
+    };
+    let tls = match (file(cert, variables[0]), file(key, variables[1])) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) if secure => return Err(SettingsError::SecureWithoutTls),
+        (None, None) => None,
+        _ => return Err(SettingsError::HalfCertificate),
+    };
+    let is_required = address.is_some();
+    let MetricsAddress(address) = address.unwrap_or(MetricsAddress(Some(BindAddress::DEFAULT)));
+    if dashboard && address.is_none() {
+        return Err(SettingsError::DashboardWithoutAddress);
+    }
+    Ok(address.map(|address| Serving {
+        address,
+        is_required,
+        tls,
+        secure,
+        dashboard,
+    }))
 }
 
 fn ca_files(env: &Environment<'_>, flags: Vec<PathBuf>) -> Vec<PathBuf> {

@@ -8,6 +8,7 @@ use kube::{Client, Resource as _};
 use serde_json::{Value, json};
 
 use super::PlanRun;
+use super::changes::{Changes, LastAnswer};
 use crate::api::{Cancelled, Holder, Ledger, Reason, names};
 use crate::kube::objects::{Intern, SlimNode};
 use crate::kube::{Failure, brief, failure};
@@ -30,7 +31,7 @@ pub(super) enum Changed {
 #[derive(Debug, thiserror::Error)]
 pub enum CordonError {
     /// The Node has another UID than the Plan's.
-    #[error("node {node:?} is another machine now: its UID is {found}, not {expected}")]
+    #[error("node {node:?} has been replaced: its UID is {found}, not {expected}")]
     AnotherMachine {
         node: String,
         found: String,
@@ -43,7 +44,7 @@ pub enum CordonError {
     #[error("the Plan no longer holds node {0:?}: its entry in the ledger is gone")]
     Released(String),
     /// Every attempt had a conflict.
-    #[error("node {0:?} is changed by others all the time")]
+    #[error("node {0:?} could not be written, because others keep changing it")]
     Busy(String),
     /// A permission is missing.
     #[error("{reason}: {0}", reason = Reason::MissingPermission)]
@@ -100,6 +101,8 @@ async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result
 pub(super) async fn check(client: &Client, node: &str, plan: Option<&PlanRun>) -> Result<(), CordonError> {
     let snapshot = read(&Api::all(client.clone()), node, plan).await?;
     let holders = snapshot.facts.ledger.iter().flat_map(|ledger| &ledger.holders);
+    // The kubelet restarts the container after a failure. Without this check a restarted drain would go on although
+    // its Plan has cancelled it.
     let cancelled = plan.is_some_and(|plan| {
         holders
             .into_iter()
@@ -110,17 +113,23 @@ pub(super) async fn check(client: &Client, node: &str, plan: Option<&PlanRun>) -
 
 /// Returns when the controller has cancelled the drain, or never if it runs for no Plan. Read errors are ignored,
 /// because the last patch detects a cancellation for certain.
-pub(super) async fn cancelled(client: Client, node: String, plan: Option<PlanRun>) {
+pub(super) async fn cancelled(client: Client, node: String, plan: Option<PlanRun>, changes: Option<Changes>) {
     let Some(plan) = plan else {
         return std::future::pending().await;
     };
+    let last = LastAnswer::default();
     loop {
+        // A poll, not a watch: one `get` in three seconds is enough for a decision that a user waits for,
+        // and the account of the Plan needs no permission to watch Nodes.
         tokio::time::sleep(CANCEL_POLL_INTERVAL).await;
-        if matches!(
-            check(&client, &node, Some(&plan)).await,
-            Err(CordonError::Cancelled(_))
-        ) {
-            return;
+        let version = changes.as_ref().map(|changes| changes(&node).node);
+        if last.at(version).is_some() {
+            continue;
+        }
+        match check(&client, &node, Some(&plan)).await {
+            Err(CordonError::Cancelled(_)) => return,
+            Ok(()) => last.keep(version, &()),
+            Err(_) => {}
         }
     }
 }
@@ -156,6 +165,8 @@ pub(super) async fn cordon(
             Changed::Yes
         };
         let patch = match plan {
+            // Without a Plan there is no ledger, so a node that is cordoned already needs no write. kubectl does not
+            // write either.
             None if already == Changed::Already => return Ok(already),
             None => json!({ "spec": { "unschedulable": true } }),
             Some(plan) => match of_plan(&snapshot, node, plan, mode)? {
@@ -163,6 +174,8 @@ pub(super) async fn cordon(
                 None => return Ok(already),
             },
         };
+        // A merge patch with a resource version: the ledger is read, changed and written as a whole, so a concurrent
+        // change by the controller must fail this write.
         match api.patch(node, &params, &Patch::Merge(patch)).await {
             Ok(_) => return Ok(already),
             Err(error) if is_worth_another_look(&error) => tokio::time::sleep(PAUSE).await,
@@ -185,8 +198,11 @@ fn of_plan(
         let holder = known.and_then(|ledger| ledger.holders.iter().find(|one| one.is_same(&plan.holder)));
         match holder {
             Some(holder) if holder.cancelled => return Err(Cancelled.into()),
+            // An administrator has uncordoned the node. To cordon it again would overrule a decision that refit
+            // cannot know the reason of.
             _ if !snapshot.facts.unschedulable => return Ok(None),
             Some(_) => {}
+            // The node is cordoned by someone else, so nothing would uncordon it for this Plan later.
             None => return Err(CordonError::Released(node.to_owned())),
         }
     }
@@ -195,11 +211,16 @@ fn of_plan(
         ..plan.holder.clone()
     };
     let ledger = Ledger::with_holder(known, snapshot.facts.unschedulable, holder)?;
+    let mut annotations = json!({ names::ANNOTATION_CORDON: ledger.to_text() });
+    if mode == CordonMode::Confirm {
+        annotations[names::ANNOTATION_DRAIN] = Value::Null;
+    }
     Ok(Some(json!({
         "metadata": {
+            // With the UID the API server refuses the patch if a Node of the same name has been created since.
             "uid": &*snapshot.facts.uid,
             "resourceVersion": snapshot.version,
-            "annotations": { names::ANNOTATION_CORDON: ledger.to_text() },
+            "annotations": annotations,
         },
         "spec": { "unschedulable": true },
     })))
@@ -217,7 +238,9 @@ pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Resu
         ..PatchParams::default()
     };
     let patch = json!({
-        "metadata": { "annotations": { names::ANNOTATION_CORDON: null } },
+        "metadata": { "annotations": { names::ANNOTATION_CORDON: null, names::ANNOTATION_DRAIN: null } },
+        // `null` rather than `false`, as kubectl: an absent field and `false` differ for tools that compare
+        // manifests.
         "spec": { "unschedulable": null },
     });
     api.patch(node, &params, &Patch::Merge(patch)).await?;

@@ -32,6 +32,7 @@ impl Evictor {
     async fn request(&self, pod: &PodId) -> Result<Status, kube::Error> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
         let options = self.delete_options(pod);
+        // Sent by hand, because the eviction of kube's client loses these options: see [`eviction`].
         let (request, body) = if self.by_delete {
             (Request::delete(path), options)
         } else {
@@ -54,6 +55,8 @@ impl Evictor {
         let mut options = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
+            // A StatefulSet recreates its pod under the same name, possibly healthy and on another node. kubectl
+            // sends no UID and would evict that one.
             "preconditions": { "uid": pod.uid },
         });
         if let Some(seconds) = self.grace_period {

@@ -72,8 +72,11 @@ fn of_status(status: &Status) -> EvictionOutcome {
         message => message.to_owned(),
     };
     match status.code {
+        // Someone else deleted the pod, or it ended by itself. kubectl ignores 404 as well.
         404 => EvictionOutcome::Gone,
         409 => EvictionOutcome::Conflict,
+        // The code alone does not tell a refusal of a budget from the priority and fairness queues of the API server,
+        // which also answer 429. kubectl treats both as a refusal, and would report an overloaded server as a budget.
         429 => cause(DISRUPTION_BUDGET).map_or_else(
             || EvictionOutcome::Overloaded(retry_after(status)),
             |cause| {
@@ -88,6 +91,7 @@ fn of_status(status: &Status) -> EvictionOutcome {
         ),
         403 if cause(NAMESPACE_TERMINATING).is_some() => EvictionOutcome::Terminating(message()),
         _ if status.message.contains(TWO_BUDGETS) => EvictionOutcome::TwoBudgets(message()),
+        // The request may have taken effect, so neither success nor failure is known. The next attempt finds out.
         408 | 500.. => EvictionOutcome::Unclear(message()),
         _ => EvictionOutcome::Fatal(message()),
     }

@@ -94,7 +94,6 @@ pub enum DaemonSet {
     Exists,
     /// It does not exist; the message is the API server's.
     Gone(String),
-    /// The query failed.
     Unknown(String),
 }
 
@@ -180,9 +179,13 @@ pub fn triage(pod: &Pod, daemon_set: Option<&DaemonSet>, rules: Rules, now: Time
         }
         Some(DaemonSet::Exists) => return Verdict::Refused(DAEMON_SET_FATAL.to_owned()),
     }
+    // The API server would delete the mirror pod, and the kubelet would create it again at once (kubectl:
+    // `mirrorPodFilter`).
     if pod.metadata.annotations.contains_key(MIRROR) {
         return Verdict::Stays;
     }
+    // A finished pod has no process and no data that anyone reads, so neither rule below protects it (kubectl:
+    // `localStorageFilter` and `unreplicatedFilter` check the phase first).
     if pod.is_finished() {
         return Verdict::Goes;
     }
@@ -217,7 +220,6 @@ impl Found {
             .extend(workload.filter(|one| !self.workloads.contains(one)));
     }
 
-    /// Adds a pod and its verdict.
     pub fn add(&mut self, id: PodId, verdict: Verdict) {
         let note = |notes: &mut Vec<(String, Vec<String>)>, message: String| {
             let path = id.path();

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::event::Event;
 use super::evict::Evictor;
-use super::lister::PodLister;
+use super::lister::{PodLister, Present};
 use super::outcome::EvictionOutcome;
 use super::pods::{PodId, Rules};
 use super::publish::Publisher;
@@ -73,8 +73,7 @@ fn pause(few: bool, unchanged: Duration) -> Duration {
     (unchanged / LATER).clamp(least, LATEST)
 }
 
-type Look =
-    BoxFuture<'static, Result<std::collections::BTreeMap<String, Option<jiff::Timestamp>>, kube::Error>>;
+type Look = BoxFuture<'static, Result<Present, kube::Error>>;
 
 impl Loop<'_> {
     /// Evicts the pods, and returns how it ended and the state of each pod.
@@ -90,6 +89,8 @@ impl Loop<'_> {
         let mut next_report = began + PROGRESS_INTERVAL;
         let mut list_failing_since = None;
         let end = loop {
+            // The kubelet sends SIGTERM once and kills after the grace period, so the signal comes before everything
+            // else.
             if let Some(signal) = *self.stop.borrow() {
                 break End::Signal(signal);
             }
@@ -100,6 +101,7 @@ impl Loop<'_> {
             while asked.len() < MAX_IN_FLIGHT
                 && let Some((pod, first)) = tracker.next(now - began)
             {
+                // As kubectl, one line per pod. Retries are reported as refusals, which say why.
                 if first {
                     (self.report)(Event::Evicting { pod: pod.clone() });
                 }
@@ -108,6 +110,8 @@ impl Loop<'_> {
             if tracker.is_over() {
                 break End::Over;
             }
+            // A pod is gone when it is no longer listed: an accepted eviction only starts its grace period. No list
+            // is sent while none could change anything, so a drain that waits for first responses costs no reads.
             if !looking && now >= next_look && tracker.wants_list() {
                 let lister = self.lister.clone();
                 look = Some(async move { lister.present().await }.boxed()).into();
@@ -121,6 +125,7 @@ impl Loop<'_> {
                 next_report = now + PROGRESS_INTERVAL;
                 self.report_progress(&tracker, note);
             }
+            // Everything that may become due. Responses and signals wake the loop by themselves.
             let wake = [
                 tracker
                     .wake()
@@ -136,12 +141,14 @@ impl Loop<'_> {
                 () = &mut self.cancelled => break End::Cancelled,
                 Ok(()) = self.stop.changed() => {}
                 Some((pod, answer)) = asked.next(), if !asked.is_empty() => {
+                    // This blocks the loop for one list, which is rare and harmless: the drain of such a pod fails
+                    // anyway.
                     let answer = self.with_budgets(&pod, answer).await;
                     if answer == EvictionOutcome::Accepted {
                         last_change = Instant::now();
                     }
-                    let news = tracker.apply_outcome(&pod, answer, began.elapsed(), self.evictor.dry_run);
-                    self.report_events(news);
+                    let event = tracker.apply_outcome(&pod, answer, began.elapsed(), self.evictor.dry_run);
+                    self.report_events(event);
                 }
                 Some(seen) = &mut look, if looking => {
                     looking = false;
@@ -157,6 +164,8 @@ impl Loop<'_> {
                         }
                         Err(error) => {
                             let since = *list_failing_since.get_or_insert(now);
+                            // A permission that is taken away does not come back while the Job waits. All else may be
+                            // a restart of the API server.
                             let for_good = matches!(&error, kube::Error::Api(status) if status.code == 403);
                             if for_good || since.elapsed() >= MAX_OUTAGE {
                                 break End::ListFailed(brief(&error));
@@ -169,10 +178,11 @@ impl Loop<'_> {
                 () = sleep_until(wake) => {}
             }
         };
+        // Requests in flight cannot be recalled, so their responses decide what the last line says of their pods.
         let rest = async {
             while let Some((pod, answer)) = asked.next().await {
-                let news = tracker.apply_outcome(&pod, answer, began.elapsed(), self.evictor.dry_run);
-                self.report_events(news);
+                let event = tracker.apply_outcome(&pod, answer, began.elapsed(), self.evictor.dry_run);
+                self.report_events(event);
             }
         };
         let _ = tokio::time::timeout(LAST_ANSWERS, rest).await;
@@ -199,9 +209,9 @@ impl Loop<'_> {
         });
     }
 
-    fn report_events(&self, news: impl IntoIterator<Item = EvictionEvent>) {
-        for news in news {
-            (self.report)(match news {
+    fn report_events(&self, events: impl IntoIterator<Item = EvictionEvent>) {
+        for event in events {
+            (self.report)(match event {
                 EvictionEvent::Refused(pod, refusal) => Event::Refused {
                     pod,
                     pdb: refusal.pdb,

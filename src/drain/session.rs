@@ -7,6 +7,7 @@ use futures::future::FutureExt as _;
 use kube::Client;
 use tokio::sync::watch;
 
+use super::changes::{Changes, LastAnswer};
 use super::cordon::{self, Changed, CordonError, CordonMode};
 use super::event::{DryRun, Event};
 use super::evict::Evictor;
@@ -30,6 +31,8 @@ pub struct Session {
     pub dry_run: DryRun,
     /// Receives the messages.
     pub report: Arc<dyn Fn(Event) + Send + Sync>,
+    /// Tells what has changed, if the cluster can.
+    pub changes: Option<Changes>,
     /// Name of the signal that stops it.
     pub stop: watch::Receiver<Option<&'static str>>,
 }
@@ -42,6 +45,9 @@ struct Node {
 
 impl Session {
     /// Cordons nodes. If one fails, it reports that and continues with the others.
+    ///
+    /// # Errors
+    /// Fails with all nodes that are not cordoned, or if a signal stops it.
     pub async fn cordon(&self, which: &Which) -> Result<(), Failure> {
         let nodes = self.or_stop(self.names(which, 0)).await?;
         let mut failed = Vec::new();
@@ -52,6 +58,8 @@ impl Session {
         all_or("cordon", &failed)
     }
 
+    /// # Errors
+    /// Fails with all nodes that are not uncordoned, or if a signal stops it.
     pub async fn uncordon(&self, which: &Which) -> Result<(), Failure> {
         let nodes = self.or_stop(self.names(which, 0)).await?;
         let mut failed = Vec::new();
@@ -63,6 +71,9 @@ impl Session {
     }
 
     /// Cordons all nodes, then drains them one after the other.
+    ///
+    /// # Errors
+    /// Fails with all nodes that are not drained, or if a signal stops it.
     pub async fn drain(&self, which: &Which, options: &Options) -> Result<(), Failure> {
         let nodes = self.or_stop(self.names(which, options.chunk_size)).await?;
         let evictor = Evictor {
@@ -73,6 +84,8 @@ impl Session {
         };
         let mut failed = Vec::new();
         let mut fit = Vec::new();
+        // All checks come before the first cordon: kubectl cordons first, and leaves a node cordoned that it then
+        // refuses to drain.
         for name in nodes {
             let node = self.node(&name, options);
             match self.or_stop(self.examine(&node, options, &evictor)).await {
@@ -81,6 +94,8 @@ impl Session {
             }
         }
         let mut cordoned = Vec::new();
+        // All nodes are cordoned before the first is drained, so that no evicted pod is scheduled to the next one.
+        // kubectl does the same.
         for node in fit {
             match self.or_stop(self.cordon_one(&node.name, CordonMode::Begin)).await {
                 Ok(()) => cordoned.push(node),
@@ -91,6 +106,7 @@ impl Session {
             if let Err(error) = self.drain_one(&node, options, &evictor).await {
                 let stopped = matches!(error, Failure::Stopped { .. });
                 failed.push((node.name, error));
+                // A signal concerns the whole process, and the kubelet kills it soon.
                 if stopped {
                     break;
                 }
@@ -107,6 +123,8 @@ impl Session {
                 node: name.to_owned(),
                 selector: options.pod_selector.clone(),
                 chunk: options.chunk_size,
+                changes: self.changes.clone(),
+                last: LastAnswer::default(),
             },
         }
     }
@@ -190,6 +208,7 @@ impl Session {
     }
 
     async fn drain_one(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
+        // Pods may have come and gone between the check and the cordon. Since the cordon, no new ones are scheduled.
         let found = self.or_stop(self.find(node, options)).await?;
         if let Some(message) = found.warning() {
             (self.report)(Event::Warning { message });
@@ -203,6 +222,8 @@ impl Session {
             self.evict(node, options, evictor, found).await?;
         }
         if self.dry_run == DryRun::None && self.plan.is_some() {
+            // The last patch is the point of no return: it conflicts with a cancellation, which is written to the
+            // same annotation, so exactly one of the two takes effect.
             let confirm = cordon::cordon(
                 &self.client,
                 &node.name,
@@ -217,7 +238,7 @@ impl Session {
     }
 
     /// Writes the controllers of the pods to the ledger before the evictions, for a Plan that waits for them.
-    /// Afterwards nobody could tell.
+    /// Once the pods are gone, nothing shows which controllers they had.
     async fn note_workloads(&self, node: &Node, found: &Found) -> Result<(), Failure> {
         let plan = self.plan.clone().filter(|plan| plan.notes_workloads);
         let Some(mut plan) = plan.filter(|_| self.dry_run == DryRun::None && !found.workloads.is_empty())
@@ -236,8 +257,8 @@ impl Session {
         evictor: &Evictor,
         found: Found,
     ) -> Result<(), Failure> {
-        let pod = self.plan.as_ref().and_then(|plan| plan.pod.clone());
-        let publisher = pod.map(|pod| Publisher::start(self.client.clone(), pod));
+        let plan = self.plan.as_ref();
+        let publisher = plan.and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
         let work = Loop {
             lister: &node.lister,
             evictor,
@@ -249,9 +270,18 @@ impl Session {
             report: &*self.report,
             publisher: publisher.as_ref(),
             stop: self.stop.clone(),
-            cancelled: cordon::cancelled(self.client.clone(), node.name.clone(), self.plan.clone()).boxed(),
+            cancelled: cordon::cancelled(
+                self.client.clone(),
+                node.name.clone(),
+                self.plan.clone(),
+                self.changes.clone(),
+            )
+            .boxed(),
         };
         let (end, tracker) = work.run(found.pods).await;
+        if let Some(publisher) = publisher {
+            publisher.stop().await;
+        }
         let reached = options
             .timeout
             .map_or_else(String::new, |timeout| timeout.to_string());
@@ -288,6 +318,7 @@ impl Session {
             }
         };
         tokio::select! {
+            // Work that is done is done, also if a signal arrives at the same time.
             biased;
             done = work => done,
             signal = stopped => Err(Failure::Stopped {

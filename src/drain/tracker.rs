@@ -24,7 +24,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub enum EvictionEvent {
     /// The eviction is refused for a new reason.
     Refused(PodId, Refusal),
-    /// The pod is gone.
     Gone(PodId),
     /// The drain no longer waits for it.
     GivenUp(PodId),
@@ -69,7 +68,6 @@ enum EvictionState {
 }
 
 impl EvictionTracker {
-    /// A tracker for pods to evict.
     pub fn new(pods: impl IntoIterator<Item = PodId>, rules: Rules, began: Timestamp) -> Self {
         let eviction = |id| {
             let eviction = PodEviction {
@@ -92,10 +90,14 @@ impl EvictionTracker {
 
     /// The next pod to evict, and whether it is the first attempt. First attempts come before retries.
     pub fn next(&mut self, now: Duration) -> Option<(PodId, bool)> {
+        // The pause holds back all pods, because the requests of a drain share one API server: to back off for one
+        // pod only would not relieve it.
         if self.pause > now {
             return None;
         }
         let failed = self.has_failed();
+        // Once one eviction has failed for good, the drain fails. Pods that were never tried still get one attempt,
+        // because the retry of the Job then finds them gone; a retry of a refused one would only delay the message.
         let due = |eviction: &PodEviction| {
             matches!(eviction.state, EvictionState::Due(at) if at <= now) && !(failed && eviction.tried)
         };
@@ -103,6 +105,7 @@ impl EvictionTracker {
             .pods
             .iter_mut()
             .filter(|(_, eviction)| due(eviction))
+            // `false` sorts first, so pods that a budget blocks cannot use up the requests in flight.
             .min_by_key(|(_, eviction)| eviction.tried)?;
         let first = !eviction.tried;
         eviction.state = EvictionState::Asked;
@@ -143,12 +146,15 @@ impl EvictionTracker {
         if !matches!(answer, EvictionOutcome::Unclear(_)) {
             eviction.unclear = None;
         }
+        // The API server answers a UID that does not match with 409, as any other conflict. Only a list tells whether
+        // the pod was replaced; without it the drain would retry a pod of the same name for ever.
         eviction.maybe_replaced = answer == EvictionOutcome::Conflict;
         let mut fails = |why: String| {
             eviction.state = EvictionState::Failed(why.clone());
             Some(EvictionEvent::Failed(id.clone(), why))
         };
         match answer {
+            // A dry run deletes nothing, so no list would ever show the pod as gone.
             EvictionOutcome::Accepted if dry_run => {
                 eviction.state = EvictionState::Gone;
                 None
@@ -162,9 +168,12 @@ impl EvictionTracker {
                 eviction.state = EvictionState::Gone;
                 Some(EvictionEvent::Gone(id.clone()))
             }
+            // Nothing else changes during a dry run, so to wait for the budget would show nothing. kubectl waits.
             EvictionOutcome::Refused(refusal) if dry_run => fails(refusal.why),
             EvictionOutcome::Refused(refusal) => eviction.record_refusal(id, refusal, now),
             EvictionOutcome::Terminating(why) if dry_run => fails(why),
+            // The namespace controller deletes the pod later, so this is a wait and no failure. kubectl retries too
+            // (`evictPods` in pkg/drain/drain.go, `NamespaceTerminating`).
             EvictionOutcome::Terminating(why) => eviction.record_refusal(id, Refusal { pdb: None, why }, now),
             EvictionOutcome::Overloaded(_) => {
                 eviction.state = EvictionState::Due(self.pause);
@@ -175,6 +184,8 @@ impl EvictionTracker {
                 None
             }
             EvictionOutcome::Unclear(why) => {
+                // The time since the first unclear response decides, not the number of attempts: the API server may
+                // run on a control-plane node that restarts just now.
                 let since = *eviction.unclear.get_or_insert(now);
                 if now.saturating_sub(since) >= MAX_OUTAGE {
                     return fails(why);
@@ -193,7 +204,7 @@ impl EvictionTracker {
         on_node: &BTreeMap<String, Option<Timestamp>>,
         wall: Timestamp,
     ) -> Vec<EvictionEvent> {
-        let mut news = Vec::new();
+        let mut events = Vec::new();
         for (id, eviction) in &mut self.pods {
             if !eviction.is_open() {
                 continue;
@@ -201,11 +212,13 @@ impl EvictionTracker {
             match on_node.get(&id.uid) {
                 None => {
                     eviction.state = EvictionState::Gone;
-                    news.push(EvictionEvent::Gone(id.clone()));
+                    events.push(EvictionEvent::Gone(id.clone()));
                 }
+                // As in kubectl, a pod on a node whose kubelet does not answer must not block the drain for ever, if
+                // the user says so with --skip-wait-for-delete-timeout.
                 Some(deleted) if is_given_up(*deleted, self.rules, wall) => {
                     eviction.state = EvictionState::GivenUp;
-                    news.push(EvictionEvent::GivenUp(id.clone()));
+                    events.push(EvictionEvent::GivenUp(id.clone()));
                 }
                 // Someone else has deleted it, so it need not be evicted.
                 Some(Some(_))
@@ -217,7 +230,7 @@ impl EvictionTracker {
                 Some(_) => {}
             }
         }
-        news
+        events
     }
 
     /// Whether nothing is left to do: all pods are gone, or one cannot be evicted and all others were tried.
@@ -265,7 +278,6 @@ impl EvictionTracker {
             .map(|(id, eviction)| (id, eviction.state == EvictionState::Leaving))
     }
 
-    /// The progress.
     pub fn note(&self) -> DrainNote {
         let mut waits: Vec<_> = self
             .pods
@@ -315,14 +327,16 @@ impl PodEviction {
 
     fn record_refusal(&mut self, id: &PodId, refusal: Refusal, now: Duration) -> Option<EvictionEvent> {
         self.state = EvictionState::Due(now + RETRY);
+        // The message has numbers that change (`needs 3 healthy pods and has 2`), so only another budget restarts the
+        // time of the wait.
         let same_budget = self
             .refusal
             .as_ref()
             .filter(|(_, known)| known.pdb == refusal.pdb);
         let since = same_budget.map_or(now, |(since, _)| *since);
-        let news = self.refusal.as_ref().is_none_or(|(_, known)| *known != refusal);
+        let is_new = self.refusal.as_ref().is_none_or(|(_, known)| *known != refusal);
         self.refusal = Some((since, refusal.clone()));
-        news.then(|| EvictionEvent::Refused(id.clone(), refusal))
+        is_new.then(|| EvictionEvent::Refused(id.clone(), refusal))
     }
 }
 

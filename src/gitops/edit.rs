@@ -160,9 +160,14 @@ fn in_flow(source: &Source, neighbour: &Entry, is_after: bool, key: &str, value:
         _ => format!("{key}: {}", scalar(value, Style::Plain)),
     };
     let line = source.line_of(start);
-    let has_own_line = text
-        .get(line.start..start)
-        .is_some_and(|before| before.trim().is_empty());
+    let before = text.get(line.start..start).unwrap_or_default();
+    let has_own_line = before.trim().is_empty();
+    if is_after
+        && (has_own_line || before.trim() == ",")
+        && let Some(edit) = below_comment(source, neighbour, before, &entry)
+    {
+        return edit;
+    }
     let separator = if has_own_line {
         let ending = match line_end(text, &line) {
             "" => usual_line_end(text),
@@ -190,6 +195,36 @@ fn in_flow(source: &Source, neighbour: &Entry, is_after: bool, key: &str, value:
             text: format!("{entry}{separator}"),
         }
     }
+}
+
+/// A new line below the neighbour's in braces, where a comment ends that line, or commas begin the lines: `before` is the
+/// blanks and the comma before the neighbour. Beside the neighbour, the new entry would get its comment.
+fn below_comment(source: &Source, neighbour: &Entry, before: &str, entry: &str) -> Option<Edit> {
+    let text = source.text.as_str();
+    let end = value_end(&neighbour.value);
+    let line = source.line_of(end.saturating_sub(1));
+    let ending = line_end(text, &line);
+    let rest = text.get(end..line.end)?.strip_suffix(ending)?;
+    let (comma, comment) = match rest.trim_start().strip_prefix(',') {
+        Some(comment) => (",", comment.trim_start()),
+        None => ("", rest.trim_start()),
+    };
+    let leads = before.trim() == ",";
+    let is_last = comment.is_empty() || comment.starts_with('#');
+    if ending.is_empty() || !is_last || comment.is_empty() && !leads {
+        return None;
+    }
+    let before = before.trim_start_matches('\u{feff}');
+    let new = match (leads, comma) {
+        (true, "") => format!("{rest}{ending}{before}{entry}"),
+        (true, _) => return None,
+        (false, "") => format!(",{rest}{ending}{before}{entry}"),
+        (false, _) => format!("{rest}{ending}{before}{entry},"),
+    };
+    Some(Edit {
+        range: end..end + rest.len(),
+        text: new,
+    })
 }
 
 /// The value as a scalar in that style, quoted if a YAML reader might not take the plain scalar for a string.

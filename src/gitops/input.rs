@@ -56,8 +56,8 @@ pub enum InputError {
     Device(String),
     #[error("{0}: the file is longer than {MAX_BYTES} bytes")]
     TooLong(String),
-    #[error("{0}: the file is UTF-16; save it as UTF-8")]
-    Utf16(String),
+    #[error("{name}: the file is {encoding}; save it as UTF-8")]
+    OtherEncoding { name: String, encoding: &'static str },
     #[error("{name}: the file is not UTF-8 at byte {offset}; save it as UTF-8")]
     NotText {
         name: String,
@@ -289,6 +289,9 @@ fn root_of(argument: &str) -> PathBuf {
     }
 }
 
+/// Reads an input as YAML.
+///
+/// # Errors
 /// Fails if the file cannot be read, is too long, or is not UTF-8.
 pub fn read(input: &Input) -> Result<Source, InputError> {
     let (name, path) = match input {
@@ -314,9 +317,15 @@ pub fn read(input: &Input) -> Result<Source, InputError> {
     // Editors on Windows and PowerShell write UTF-16; with or without a byte order mark, one byte of each ASCII
     // character is 0.
     if let [first, second, ..] = bytes.as_slice()
-        && (matches!((first, second), (0xff, 0xfe) | (0xfe, 0xff)) || (*first == 0) != (*second == 0))
+        && (matches!((first, second), (0xff, 0xfe) | (0xfe, 0xff))
+            || (*first == 0) != (*second == 0)
+            || matches!(bytes.as_slice(), [0, 0, 0, last, ..] if *last != 0)
+            || bytes.starts_with(&[0, 0, 0xfe, 0xff]))
     {
-        return Err(InputError::Utf16(name));
+        let is_utf_32 = matches!(bytes.as_slice(), [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..])
+            || matches!(bytes.as_slice(), [_, 0, 0, 0, ..] | [0, 0, 0, _, ..]);
+        let encoding = if is_utf_32 { "UTF-32" } else { "UTF-16" };
+        return Err(InputError::OtherEncoding { name, encoding });
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Source::new(name, path, text)),

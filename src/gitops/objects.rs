@@ -18,10 +18,12 @@ pub struct Object<'s> {
 
 impl Object<'_> {
     pub fn is_plan(&self) -> bool {
-        self.kind == "Plan" && self.api_version == format!("{GROUP}/{}", crate::api::crd::VERSION)
+        // A patch of Kustomize is not a whole Plan.
+        self.node.get("$patch").is_none()
+            && self.kind == "Plan"
+            && self.api_version == format!("{GROUP}/{}", crate::api::crd::VERSION)
     }
 
-    /// A string field of the metadata.
     pub fn metadata(&self, field: &str) -> Option<&str> {
         self.node
             .get("metadata")?

@@ -20,8 +20,8 @@ use crate::version::policy::{self, Circumstances, Offered, Policy, choose};
 use crate::version::tag::{self, Refused, munge};
 use crate::version::{Range, Version, distribution_of};
 
-pub use images::{left_behind, versioned_images};
-pub use rewrite::{PinError, PinErrorKind, rewrite};
+pub use images::{KeptTag, kept_tags, versioned_images};
+pub use rewrite::{PinError, PinErrorKind, repeated, rewrite};
 pub use written::Other;
 use written::Written;
 
@@ -75,8 +75,7 @@ pub fn wrong_version(source: &Source, object: &Object<'_>) -> Option<String> {
                 "spec.version is the number {text}, which the API server refuses; write \"{text}\" in quotes"
             )
         }),
-        // The controller accepts words such as `latest`.
-        Written::Other(other) if other.is_word => None,
+        Written::Other(other) if other.is_resolvable => None,
         Written::Other(other) => Some(format!("spec.version is {}; {}", other.what, other.remedy)),
         Written::Absent => written::channel_placeholder(source, spec)
             .map(|channel| format!("spec.channel is {channel}; resolve the rendered file")),
@@ -118,7 +117,10 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
         version,
         is_number,
         other,
-        images: ["prepare", "upgrade"].into_iter().filter_map(image).collect(),
+        images: ["preflight", "prepare", "upgrade"]
+            .into_iter()
+            .filter_map(image)
+            .collect(),
         distribution: image("upgrade").and_then(|(_, image)| distribution_of(&image)),
     }
 }
@@ -175,7 +177,6 @@ pub enum Refusal {
 
 /// Decides about an offered version as the controller would. `versionPolicy.propose` does not hold it back, because the
 /// review of the file is the approval.
-/// approves.
 pub fn decide_version(
     current: Option<&str>,
     distribution: Option<&str>,

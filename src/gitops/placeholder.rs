@@ -16,7 +16,7 @@ pub fn is_placeholder(text: &str) -> bool {
 
 /// Whether a program replaces all of the text, which may then become a list or an object.
 pub fn is_whole_placeholder(text: &str) -> bool {
-    const BRACKETS: [(&str, &str); 14] = [
+    const BRACKETS: [(&str, &str); 15] = [
         ("{{", "}}"),
         ("{%", "%}"),
         ("{#", "#}"),
@@ -29,6 +29,7 @@ pub fn is_whole_placeholder(text: &str) -> bool {
         ("#{", "}"),
         ("#{", "}#"),
         ("%{", "}"),
+        ("%(", ")s"),
         ("(@", "@)"),
         ("ENC[", "]"),
     ];
@@ -90,6 +91,7 @@ pub fn program_syntax(text: &str) -> Option<&'static str> {
         _ if between("[[", "]]") => "a template expression in double brackets",
         _ if between("((", "))") => "a variable, as Concourse and BOSH replace it",
         _ if between("#{", "}") => "a token that a release pipeline replaces",
+        _ if between("%(", ")s") => "a variable, as Python and Jsonnet replace it",
         _ if between("%{", "}") => "a variable, as Terraform and Puppet replace it",
         _ if between("(@", "@)") || text.starts_with("#@") => "an expression of ytt",
         _ if text.starts_with("ENC[") => "a value that SOPS has encrypted",
@@ -121,6 +123,14 @@ pub fn in_comment(source: &Source, entry: &Entry) -> Option<(String, &'static st
     Some((quoted(comment), comment_syntax(comment, is_absent)?))
 }
 
+const SETTER: &str = "a setter of kpt or Kustomize";
+const IMAGE_POLICY: &str = "a marker of Flux's image automation";
+
+/// Whether the comment has its tool change the value in Git, so that the value beside it is one to apply.
+pub fn is_marker(syntax: &str) -> bool {
+    matches!(syntax, SETTER | IMAGE_POLICY)
+}
+
 fn comment_syntax(comment: &str, is_absent: bool) -> Option<&'static str> {
     const ANNOTATIONS: [&str; 3] = ["#@overlay/", "#@schema/", "#@assert/"];
     let text = comment.trim_start_matches('#').trim();
@@ -131,9 +141,9 @@ fn comment_syntax(comment: &str, is_absent: bool) -> Option<&'static str> {
         _ if comment.starts_with("#@") => Some("an expression of ytt"),
         _ if comment.starts_with("#{") => Some("a token that a release pipeline replaces"),
         _ if text.starts_with("kpt-set:") || text.contains("$kpt-set") || text.contains("$openapi") => {
-            Some("a setter of kpt or Kustomize")
+            Some(SETTER)
         }
-        _ if text.contains("$imagepolicy") => Some("a marker of Flux's image automation"),
+        _ if text.contains("$imagepolicy") => Some(IMAGE_POLICY),
         // `version: #VERSION#` has no value before the token is replaced. Behind a blank, it is a person's comment.
         _ if !is_absent || comment.starts_with("# ") => None,
         _ if is_whole_placeholder(token) => program_syntax(token),
@@ -187,7 +197,23 @@ fn is_to_do(text: &str) -> bool {
         "FIXME",
         "TODO",
     ];
-    marks.iter().any(|mark| upper.contains(mark)) || matches!(upper.as_str(), "TBD" | "XXX" | "VERSION")
+    marks.iter().any(|mark| upper.contains(mark))
+        || matches!(upper.as_str(), "TBD" | "XXX" | "VERSION")
+        || is_pattern(&upper)
+}
+
+/// Whether a version has letters where its numbers belong: `vX.Y.Z+k3s1`, `v1.XX.Y`. `1.33.x` is a range.
+fn is_pattern(upper: &str) -> bool {
+    let numbers = upper.trim_start_matches('V').split(['+', '-']).next();
+    let parts: Vec<_> = numbers.unwrap_or_default().split('.').collect();
+    let is_letters = |part: &str| {
+        let all = |letter: u8| !part.is_empty() && part.bytes().all(|b| b == letter);
+        ["MAJOR", "MINOR", "PATCH"].contains(&part) || all(b'Y') || all(b'Z') || all(b'N') || all(b'X')
+    };
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    parts.len() > 1
+        && parts.iter().all(|part| is_letters(part) || is_number(part))
+        && parts.iter().any(|part| is_letters(part) && **part != *"X")
 }
 
 #[cfg(test)]
@@ -227,6 +253,11 @@ mod tests {
             "TODO",
             "changeme",
             "v1.0.0-PLACEHOLDER",
+            "vX.Y.Z+k3s1",
+            "v1.XX.Y",
+            "1.33.XX",
+            "v1.MINOR.PATCH+rke2r1",
+            "n.n.n",
         ] {
             assert!(syntax(text).is_some(), "{text}");
         }
@@ -271,6 +302,10 @@ mod tests {
             "1.2.3-alpine_3",
             "2026-08-01",
             "latest",
+            "1.33.x",
+            "v1.X.X",
+            "x",
+            "zz",
             "focal",
             "",
             "$",

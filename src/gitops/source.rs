@@ -47,7 +47,7 @@ impl Source {
         is_template && !errors.is_empty() || errors.iter().any(is_placeholder)
     }
 
-    /// What to do about a text that cannot be read, behind what is wrong with it; nothing where nobody knows.
+    /// A hint to append to the error about a text that cannot be parsed; empty if the cause is unknown.
     pub fn render_first(&self) -> &'static str {
         if self.is_template() {
             "; this looks like a template, so render it first, as with `helm template`"

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_else_has_written_meanwhile_stays() {
+    fn a_file_that_someone_else_has_written_meanwhile_stays() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("plan.yaml");
         fs::write(&file, "theirs").unwrap();

@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(i64);
 
-/// Why a text is no duration, with Go's messages.
+/// Why a text is not a duration, with Go's messages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// It has no number, exceeds 292 years, or is malformed.
@@ -19,11 +19,7 @@ pub enum DurationError {
     #[error("time: missing unit in duration {}", quote(.0))]
     MissingUnit(String),
     #[error("time: unknown unit {} in duration {}", quote(.unit), quote(.text))]
-    UnknownUnit {
-        /// The invalid unit.
-        unit: String,
-        text: String,
-    },
+    UnknownUnit { unit: String, text: String },
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -237,6 +233,7 @@ fn quote(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            // 0x7f is not printable, but Go's `quote` escapes from 0x80 on only (`runeSelf` in src/time/format.go).
             b' '..=0x7f => quoted.push(char::from(byte)),
             _ => quoted.extend(format!("\\x{byte:02x}").chars()),
         }

@@ -27,6 +27,8 @@ pub fn plan_hash<H: AsRef<[u8]>>(
     secret_hashes: impl IntoIterator<Item = H>,
 ) -> String {
     let mut digest = Sha224::new();
+    // No separators, although that lets two different Plans collide: the hash must equal that of system-upgrade-
+    // controller (S40).
     digest.update(latest_version);
     digest.update(plan.spec.service_account_name.as_deref().unwrap_or_default());
     digest.update(annotated(plan, latest_version));
@@ -107,6 +109,8 @@ fn values(plan: &Plan, paths: &str, latest_version: &str) -> Result<String, Fiel
     let mut values = String::new();
     // Not trimmed: ` spec.cordon` names no field.
     for path in paths.split(',') {
+        // A field that is named twice counts twice in the hash, and is looked up once: an annotation of many commas
+        // must not take the time of all Plans.
         let value = known.entry(path).or_insert_with(|| document.lookup(path));
         if values.len() + value.len() > MAX_VALUES_LEN {
             return Err(FieldsError::TooMuch);

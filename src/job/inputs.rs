@@ -1,17 +1,17 @@
 //! The digest of the user's part of a Job. If an edit changes it, the controller replaces a Job that has not reached
 //! its upgrade.
 //!
-//! It is made of the Plan's fields, not of the manifest that comes out of them: nothing of it comes from refit's version,
-//! image or environment, so that upgrading or configuring refit runs nothing again. What the hash is made of
-//! ([`digest`](super::digest)) is not needed here; a Job of another hash is another Job. Which fields those are, `PlanSpec`
-//! says where it declares them.
+//! It is computed from the Plan's fields, not from the rendered manifest: it must not depend on refit's version, image or
+//! environment, because an upgrade or a new setting of refit must not replace Jobs. The inputs of the hash
+//! ([`digest`](super::digest)) are not part of it, because a Job of another hash is another Job. `PlanSpec` marks the
+//! fields with `x-in-job`.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::digest::go_spec;
 use crate::api::crd::FIELDS_IN_JOB;
-use crate::api::{HostAccess, PlanSpec, RebootWhen};
+use crate::api::{ApiAccess, HostAccess, PlanSpec, RebootWhen};
 
 /// Digest of what a Plan says about the pods of its Jobs, at a version: 32 hex digits. It is the same for all nodes, so
 /// compute it once per change of the Plan.
@@ -24,8 +24,12 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
         .iter()
         .filter_map(|field| spec.remove_entry(field))
         .collect();
+    // The default written out is the same as none, so that to write it into a Plan replaces no Job.
     if !used_access(of) {
         parts.remove("hostAccess");
+    }
+    if of.api_access() == ApiAccess::default() {
+        parts.remove("apiAccess");
     }
     match used_reboot(of) {
         Some(reboot) => parts.insert("reboot".to_owned(), reboot),
@@ -46,12 +50,13 @@ fn used_access(spec: &PlanSpec) -> bool {
 /// is not, and equivalent values give the same result.
 fn used_reboot(spec: &PlanSpec) -> Option<Value> {
     let reboot = spec.reboot_or_default();
-    let files = match reboot.when() {
+    let when = spec.reboot_when();
+    let files = match when {
         RebootWhen::Never => return None,
         RebootWhen::Always => Vec::new(),
         RebootWhen::IfRequired => reboot.required_files(),
     };
-    Some(json!({ "when": reboot.when(), "requiredFiles": files, "commands": reboot.commands() }))
+    Some(json!({ "when": when, "requiredFiles": files, "commands": reboot.commands() }))
 }
 
 #[cfg(test)]

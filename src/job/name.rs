@@ -22,6 +22,7 @@ pub fn safe_concat(parts: &[&str]) -> String {
     if full.len() <= MAX_LEN {
         return full;
     }
+    // wrangler's `SafeConcatName` does not end the first part with a separator (S28).
     let kept = match full.as_bytes()[56] {
         b'a'..=b'z' | b'0'..=b'9' => 57,
         _ => cut(&full, 56).len(),
@@ -59,7 +60,7 @@ fn pod_name(mode: &str, plan: &str, plan_uid: &str, node: &str, node_uid: &str, 
     with_tail(&format!("{mode}-{plan}-on-{}", short(node)), &digest[..16])
 }
 
-/// Name of the pod volume of a Secret (S17): `secret-<name>` by [`safe_concat`]. If that is no DNS label, because the
+/// Name of the pod volume of a Secret (S17): `secret-<name>` by [`safe_concat`]. If that is not a DNS label, because the
 /// name has dots (W12), the dots become `-`, and a digest of the name distinguishes `a.b` from `a-b`.
 pub fn secret_volume_name(secret: &str) -> String {
     let name = safe_concat(&["secret", secret]);

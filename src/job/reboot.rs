@@ -36,7 +36,6 @@ pub enum RebootPodMode<'a> {
     Ask,
 }
 
-/// The inputs of the pod.
 #[derive(Clone, Copy, Debug)]
 pub struct RebootInput<'a> {
     /// The current Plan. Its version and hash are not used, because the reboot belongs to an earlier upgrade.
@@ -47,6 +46,9 @@ pub struct RebootInput<'a> {
     pub mode: RebootPodMode<'a>,
     /// Time left until `reboot.timeout`, in seconds. Then the kubelet stops the pod, even if no controller runs.
     pub seconds: i64,
+    /// Whether somebody else's pod has [`name`](Self::name). The API server then adds a suffix that nobody can foresee, so
+    /// that a kubelet which creates pods with the names of others cannot keep their nodes from rebooting.
+    pub name_is_taken: bool,
     /// Whether to set [`CRITICAL`]. If a quota reserves that class for other namespaces, the API server refuses the pod
     /// with 403, and it is created with the Plan's class instead.
     pub critical: bool,
@@ -79,7 +81,8 @@ pub fn reboot_pod(input: &RebootInput<'_>, settings: &JobSettings) -> Result<Pod
     let reboots = matches!(input.mode, RebootPodMode::Reboot { .. });
     Ok(Pod {
         metadata: ObjectMeta {
-            name: Some(input.name()),
+            name: (!input.name_is_taken).then(|| input.name()),
+            generate_name: input.name_is_taken.then(|| format!("{}-", input.name())),
             namespace: Some(plan.namespace.to_owned()),
             labels: Some(labels(input, settings)),
             annotations: Some(annotations(input)),
@@ -88,6 +91,7 @@ pub fn reboot_pod(input: &RebootInput<'_>, settings: &JobSettings) -> Result<Pod
         },
         spec: Some(PodSpec {
             active_deadline_seconds: Some(input.seconds.clamp(1, MAX_SECONDS)),
+            // The pod is privileged on the host; a token would add access to the cluster, which it does not need.
             automount_service_account_token: Some(false),
             containers: vec![container(input, settings)?],
             dns_policy: Some("Default".to_owned()), // the node's own resolver: the pod looks nothing up
@@ -103,9 +107,13 @@ pub fn reboot_pod(input: &RebootInput<'_>, settings: &JobSettings) -> Result<Pod
             } else {
                 render::some_text(plan.spec.priority_class_name.as_ref())
             },
+            // A reboot that fails is retried by the kubelet, so that it also works while no controller runs. A query
+            // ends with its answer.
             restart_policy: Some(if reboots { "OnFailure" } else { "Never" }.to_owned()),
             // The pod has no token, but on OpenShift the account decides whether it may be privileged.
             service_account_name: render::some_text(plan.spec.service_account_name.as_ref()),
+            // The kubelet checks NoExecute taints of a pod that bypasses the scheduler, and the upgrade may have set
+            // any.
             tolerations: Some(vec![Toleration {
                 operator: Some("Exists".to_owned()),
                 ..Toleration::default()
@@ -120,7 +128,7 @@ pub fn reboot_pod(input: &RebootInput<'_>, settings: &JobSettings) -> Result<Pod
 fn check(input: &RebootInput<'_>, settings: &JobSettings) -> Result<(), JobError> {
     let RebootInput { plan, node, hash, .. } = input;
     if node.is_windows() {
-        return Err(JobError::RebootOnWindows(plan.spec.reboot_or_default().when()));
+        return Err(JobError::RebootOnWindows(plan.spec.reboot_when()));
     }
     if !is_plan_label(plan.name) {
         return Err(JobError::PlanName(plan.name.to_owned()));
@@ -130,6 +138,9 @@ fn check(input: &RebootInput<'_>, settings: &JobSettings) -> Result<(), JobError
     }
     if hash.is_empty() {
         return Err(JobError::NoHash);
+    }
+    if settings.own_image.is_empty() {
+        return Err(JobError::OwnImage);
     }
     Ok(())
 }

@@ -11,7 +11,9 @@ mod volumes;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::batch::v1::{
+    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule,
+};
 use k8s_openapi::api::core::v1::{
     Affinity, LocalObjectReference, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
     PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec, Toleration,
@@ -23,7 +25,7 @@ use crate::api::{HostAccess, PlanSpec, names};
 use crate::go::GoDuration;
 
 pub use check::{Findings, JobError, Remark, check};
-pub use containers::{PROBE, SENTINEL, UPGRADE};
+pub use containers::{PREFLIGHT, PROBE, SENTINEL, SKIPPED, UPGRADE};
 pub(super) use containers::{command_args, literal, on_host, sentinel_name};
 pub(super) use metadata::{inherited_annotations, inherited_labels, owner};
 pub(super) use volumes::{HOST_DIR, host_root};
@@ -75,6 +77,9 @@ pub struct NodeInput<'a> {
     pub uid: &'a str,
     /// Value of the label `kubernetes.io/os`.
     pub os: Option<&'a str>,
+    /// Whether another node has the same label `kubernetes.io/hostname`, which a kubelet can give its node. By hostname, pods
+    /// there would then keep the Job's pod off this node.
+    pub shares_hostname: bool,
 }
 
 impl NodeInput<'_> {
@@ -120,12 +125,16 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
             ..ObjectMeta::default()
         },
         spec: Some(JobSpec {
+            // Parallelism is 1 from the start. system-upgrade-controller creates with 0 and patches it later (S33),
+            // which costs a write per node and leaves a Job that never runs if the controller dies in between.
             completions: Some(1),
             parallelism: Some(1),
             backoff_limit: Some(settings.backoff_limit),
             active_deadline_seconds: active_deadline_seconds(plan.spec, settings),
-            pod_replacement_policy: Some(if plan.spec.may_reboot() {
-                // Two concurrent pods could both reboot the node.
+            // A node that `preflight` skips is not tried again.
+            pod_failure_policy: plan.spec.preflight.is_some().then(skip_policy),
+            pod_replacement_policy: Some(if plan.spec.may_reboot() || plan.spec.preflight.is_some() {
+                // Two concurrent pods could both reboot the node. With a failure policy, the API server allows no other.
                 "Failed".to_owned()
             } else {
                 settings.pod_replacement_policy.clone()
@@ -144,10 +153,26 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
     })
 }
 
+/// Ends the Job at once when `preflight` skips the node.
+fn skip_policy() -> PodFailurePolicy {
+    PodFailurePolicy {
+        rules: vec![PodFailurePolicyRule {
+            action: "FailJob".to_owned(),
+            on_exit_codes: Some(PodFailurePolicyOnExitCodesRequirement {
+                container_name: Some(PREFLIGHT.to_owned()),
+                operator: "In".to_owned(),
+                values: vec![SKIPPED],
+            }),
+            on_pod_conditions: None,
+        }],
+    }
+}
+
 /// Time limit of a Job in seconds; `None` means no limit (S12).
 pub fn active_deadline_seconds(spec: &PlanSpec, settings: &JobSettings) -> Option<i64> {
     let max = Some(settings.active_deadline_seconds_max).filter(|max| *max > 0);
     let deadline = match spec.job_active_deadline_secs {
+        // 0 is the user's way to say "no limit"; only the administrator's maximum overrules it (S12).
         Some(0) => None,
         Some(seconds @ 1..) => Some(seconds),
         Some(_) | None => Some(settings.active_deadline_seconds),
@@ -159,6 +184,9 @@ pub fn active_deadline_seconds(spec: &PlanSpec, settings: &JobSettings) -> Optio
 }
 
 /// TTL of a finished Job in seconds: at least a minute longer than the Plan's delay (S39).
+///
+/// # Errors
+/// Fails if `postCompleteDelay` is not a duration.
 pub fn ttl_seconds(spec: &PlanSpec, settings: &JobSettings) -> Result<i32, JobError> {
     let ttl = settings.ttl_seconds_after_finish;
     let Some(delay) = &spec.post_complete_delay else {
@@ -172,20 +200,31 @@ pub fn ttl_seconds(spec: &PlanSpec, settings: &JobSettings) -> Result<i32, JobEr
 fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Result<PodSpec, JobError> {
     let spec = plan.spec;
     let mut init_containers = containers::init(plan, node, settings)?;
-    let upgrade = containers::upgrade(plan, node, settings);
-    let main = if spec.may_reboot() {
-        init_containers.push(upgrade);
-        containers::sentinel(plan, node, settings)?
-    } else {
-        upgrade
+    let upgrade = spec.upgrade_container();
+    let upgrade = upgrade.map(|upgrade| containers::upgrade(upgrade, plan, node, settings));
+    // Kubernetes runs init containers in order and the main container last. So with `reboot` the sentinel is the main
+    // container: it runs only if everything before it succeeded.
+    let main = match upgrade {
+        Some(upgrade) if !spec.may_reboot() => upgrade,
+        upgrade => {
+            init_containers.extend(upgrade);
+            containers::sentinel(plan, node, settings)?
+        }
     };
+    // The pull secrets of refit's image are of no use to a pod that does not run it, and the account of the Plan need
+    // not have them.
     let uses_own_image = init_containers
         .iter()
         .chain([&main])
         .any(|one| one.image.as_ref() == Some(&settings.own_image));
+    let mut volumes = volumes::of_pod(spec)?;
+    if init_containers.iter().chain([&main]).any(volumes::has_token) {
+        volumes.push(volumes::token());
+    }
     let namespaces = (spec.host_access() == HostAccess::Full).then_some(true);
     Ok(PodSpec {
         affinity: Some(affinity(plan, node)),
+        automount_service_account_token: Some(false),
         containers: vec![main],
         dns_policy: namespaces.map(|_| "ClusterFirstWithHostNet".to_owned()),
         host_ipc: namespaces,
@@ -201,10 +240,12 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
         ),
         init_containers: Some(init_containers).filter(|all| !all.is_empty()),
         priority_class_name: some_text(spec.priority_class_name.as_ref()),
+        // A failed container fails its pod, so that `backoffLimit` counts it and the next pod starts with `prepare`
+        // again (S33).
         restart_policy: Some("Never".to_owned()),
         service_account_name: some_text(spec.service_account_name.as_ref()),
         tolerations: Some(tolerations(spec)),
-        volumes: Some(volumes::of_pod(spec)?),
+        volumes: Some(volumes),
         ..PodSpec::default()
     })
 }
@@ -221,6 +262,8 @@ fn affinity(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> Affinity {
         node_affinity: Some(NodeAffinity {
             required_during_scheduling_ignored_during_execution: Some(NodeSelector {
                 node_selector_terms: vec![NodeSelectorTerm {
+                    // By name, not by the hostname label as in S33: a label may be another than the name of its node,
+                    // and then the pod would never be scheduled, or be scheduled elsewhere.
                     match_fields: Some(vec![NodeSelectorRequirement {
                         key: names::FIELD_NODE_NAME.to_owned(),
                         operator: "In".to_owned(),
@@ -231,7 +274,7 @@ fn affinity(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> Affinity {
             }),
             ..NodeAffinity::default()
         }),
-        pod_anti_affinity: Some(PodAntiAffinity {
+        pod_anti_affinity: (!node.shares_hostname).then(|| PodAntiAffinity {
             required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
                 label_selector: Some(LabelSelector {
                     match_expressions: Some(vec![LabelSelectorRequirement {

@@ -170,17 +170,26 @@ impl ApiServer {
     /// The client for everything that is allowed without leading: the Lease, the CRD, the first Event, permission
     /// checks. It has its own connection, so that renewals of the Lease do not queue behind the requests of a roll-out,
     /// and uses HTTP/1.1: a request without a response closes its connection, and the next one opens another.
+    ///
+    /// # Errors
+    /// Fails if the credentials or certificates cannot be used.
     pub fn unguarded(&self) -> Result<Client, ClientError> {
         self.client(None, Protocol::Http1)
     }
 
     /// The client for work on a node, which needs no leadership. It sends each write once, over one HTTP/2 connection.
+    ///
+    /// # Errors
+    /// Fails if the credentials or certificates cannot be used.
     pub fn on_node(&self) -> Result<Client, ClientError> {
         self.client(None, Protocol::Http2)
     }
 
     /// The client for everything else. It writes only while `leadership` holds, over one HTTP/2 connection: 100
     /// concurrent writes take half the time and CPU of HTTP/1.1, and a tenth of the sockets.
+    ///
+    /// # Errors
+    /// Fails if the credentials or certificates cannot be used.
     pub fn guarded(&self, leadership: Leadership) -> Result<Client, ClientError> {
         self.client(Some(leadership), Protocol::Http2)
     }

@@ -15,8 +15,8 @@ use serde_json::value::RawValue;
 
 use super::read::{LenientTime, Unreadable, lenient_time, present_time};
 use super::watch::Watched;
-use crate::api::text::{MAX_MESSAGE, MAX_NAME, shorten};
-use crate::api::{Ledger, Plan, PlanSpec, PlanStatus, names};
+use crate::api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten};
+use crate::api::{Ledger, NodeDrain, Plan, PlanSpec, PlanStatus, RebootRequest, names};
 use crate::rollout::facts::{BootId, Text};
 use crate::rollout::{JobFacts, JobOutcome, Labels, NodeFacts, PlanFacts, Record};
 
@@ -86,7 +86,6 @@ macro_rules! resource {
 
 mod pod; // needs the macro
 
-/// A Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SlimNode {
     #[serde(deserialize_with = "slim_meta")]
@@ -132,6 +131,11 @@ struct SlimNodeInfo {
     boot_id: String,
     #[serde(rename = "kubeletVersion")]
     kubelet_version: String,
+    #[serde(rename = "osImage")]
+    os_image: String,
+    #[serde(rename = "kernelVersion")]
+    kernel_version: String,
+    architecture: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -145,7 +149,6 @@ struct SlimCondition {
     last_transition_time: LenientTime,
 }
 
-/// A Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SlimJob {
     #[serde(deserialize_with = "slim_meta")]
@@ -182,7 +185,15 @@ struct SlimTemplate {
 #[serde(default, rename_all = "camelCase")]
 struct SlimPodSpec {
     node_name: Option<String>,
+    service_account_name: Option<String>,
     init_containers: Vec<SlimContainer>,
+    affinity: SlimAffinity,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SlimAffinity {
+    pod_anti_affinity: serde_json::Map<String, Value>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -215,6 +226,9 @@ impl SlimJobStatus {
 
 /// Boots of a Job that are read. The third one is a failure already.
 const MAX_BOOTS: usize = 16;
+
+/// Maximum length of the annotation `refit.rs/retry`, in bytes; a longer one is ignored.
+const MAX_RETRY: usize = 4_096;
 
 /// Default of `spec.backoffLimit`.
 const DEFAULT_BACKOFF_LIMIT: i32 = 6;
@@ -256,6 +270,9 @@ resource!(
     k8s_openapi::NamespaceResourceScope
 );
 
+// It is one small object, and all of it counts.
+impl Watched for k8s_openapi::api::core::v1::ConfigMap {}
+
 impl Watched for SlimNode {
     fn ignored_time(&self) -> Option<String> {
         ignored_time(&self.status.conditions)
@@ -274,7 +291,7 @@ fn ignored_time(conditions: &[SlimCondition]) -> Option<String> {
         let text = condition.last_transition_time.ignored.as_deref()?;
         let type_ = shorten(&condition.type_, MAX_NAME);
         Some(format!(
-            "lastTransitionTime of condition {type_} is ignored: {text:?} is no time until 9999-12-30"
+            "lastTransitionTime of condition {type_} is ignored: {text:?} is not a time before 9999-12-31"
         ))
     })
 }
@@ -303,7 +320,7 @@ impl Watched for RawPlan {
     }
 }
 
-/// The resource version as a number: larger is later (KEP-5504). 0 if it is no number, which counts as later than
+/// The resource version as a number: larger is later (KEP-5504). 0 if it is not a number, which counts as later than
 /// everything.
 pub fn version(meta: &ObjectMeta) -> u64 {
     meta.resource_version
@@ -339,7 +356,6 @@ impl Intern {
 const NOT_READY_TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 impl SlimNode {
-    /// The facts of the Node.
     pub fn facts(&self, intern: &Intern) -> NodeFacts {
         let annotations = self.metadata.annotations.as_ref();
         let annotation = |key: &str| annotations.and_then(|a| a.get(key));
@@ -361,6 +377,9 @@ impl SlimNode {
                 .any(|taint| NOT_READY_TAINTS.contains(&taint.key.as_str())),
             boot_id: BootId::from(&*shorten(&self.status.node_info.boot_id, MAX_NAME)),
             kubelet: intern.text(&shorten(&self.status.node_info.kubelet_version, MAX_NAME)),
+            os_image: intern.text(&shorten(&self.status.node_info.os_image, MAX_NAME)),
+            kernel: intern.text(&shorten(&self.status.node_info.kernel_version, MAX_NAME)),
+            architecture: intern.text(&shorten(&self.status.node_info.architecture, MAX_NAME)),
             records: annotations
                 .into_iter()
                 .flatten()
@@ -371,18 +390,22 @@ impl SlimNode {
                 .collect(),
             ledger: annotation(names::ANNOTATION_CORDON).and_then(|text| Ledger::parse(text)),
             keep_cordoned: annotation(names::ANNOTATION_KEEP_CORDONED).is_some(),
-            retry: annotation(names::ANNOTATION_RETRY).map(|text| text.as_str().into()),
+            retry: annotation(names::ANNOTATION_RETRY)
+                .filter(|text| text.len() <= MAX_RETRY)
+                .map(|text| text.as_str().into()),
+            skip: annotation(names::ANNOTATION_SKIP)
+                .map(|text| shorten(text, MAX_CONDITION_MESSAGE).as_ref().into()),
+            reboot_request: annotations.and_then(RebootRequest::of).map(Box::new),
+            drain: annotation(names::ANNOTATION_DRAIN)
+                .and_then(|text| NodeDrain::parse(text))
+                .map(Box::new),
         }
     }
 }
 
-/// The UID of the controlling owner.
-fn owner_uid(meta: &ObjectMeta) -> Option<&str> {
-    let owners = meta.owner_references.as_ref()?;
-    owners
-        .iter()
-        .find(|o| o.controller.unwrap_or_default())
-        .map(|o| o.uid.as_str())
+fn owner(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller.unwrap_or_default())
 }
 
 impl SlimJob {
@@ -447,7 +470,7 @@ impl SlimJob {
             plan: intern.text(plan),
             plan_uid: intern.text(
                 annotation(names::ANNOTATION_PLAN_UID)
-                    .or_else(|| owner_uid(meta))
+                    .or_else(|| owner(meta).map(|owner| owner.uid.as_str()))
                     .unwrap_or_default(),
             ),
             node: intern
@@ -473,6 +496,7 @@ impl SlimJob {
             disruptive: label(names::LABEL_EXCLUSIVE) == "true"
                 || annotation(names::ANNOTATION_REBOOT).is_some()
                 || self.spec.template.spec.init_containers.iter().any(cordons),
+            avoids_hosts: !self.spec.template.spec.affinity.pod_anti_affinity.is_empty(),
             sentinel: annotation(names::ANNOTATION_REBOOT).is_some(),
             boots: annotation(names::ANNOTATION_BOOT_IDS)
                 .into_iter()
@@ -486,7 +510,6 @@ impl SlimJob {
 }
 
 impl RawPlan {
-    /// The facts of the Plan.
     pub fn facts(self) -> PlanFacts {
         let Self {
             mut metadata,

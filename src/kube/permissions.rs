@@ -1,12 +1,12 @@
 //! Checks permissions of this process with access reviews.
 
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
 };
 use kube::api::{Api, PostParams};
 use kube::{Client, Error};
 
-/// A permission.
 pub(crate) struct Need {
     pub(crate) group: &'static str,
     pub(crate) resource: &'static str,
@@ -22,6 +22,17 @@ pub(crate) async fn may(
     need: &Need,
     verb: &str,
 ) -> Result<bool, Error> {
+    may_for(client, namespace, need, verb, None).await
+}
+
+/// Whether this process has a permission for one object, or for all.
+pub(crate) async fn may_for(
+    client: &Client,
+    namespace: Option<&str>,
+    need: &Need,
+    verb: &str,
+    name: Option<&str>,
+) -> Result<bool, Error> {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
@@ -31,6 +42,7 @@ pub(crate) async fn may(
                 subresource: text(need.subresource),
                 namespace: namespace.map(str::to_owned),
                 verb: text(verb),
+                name: name.map(str::to_owned),
                 ..ResourceAttributes::default()
             }),
             ..SelfSubjectAccessReviewSpec::default()
@@ -38,6 +50,30 @@ pub(crate) async fn may(
         ..SelfSubjectAccessReview::default()
     };
     let answer = Api::<SelfSubjectAccessReview>::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// Whether a service account has a permission. The API server stores nothing of the review.
+pub(crate) async fn account_may(
+    client: &Client,
+    namespace: &str,
+    account: &str,
+    attributes: ResourceAttributes,
+) -> Result<bool, Error> {
+    let groups = ["system:serviceaccounts", "system:authenticated"].map(str::to_owned);
+    let of_namespace = format!("system:serviceaccounts:{namespace}");
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(format!("system:serviceaccount:{namespace}:{account}")),
+            groups: Some(groups.into_iter().chain([of_namespace]).collect()),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    };
+    let answer = Api::<SubjectAccessReview>::all(client.clone())
         .create(&PostParams::default(), &review)
         .await?;
     Ok(answer.status.is_some_and(|status| status.allowed))

@@ -114,7 +114,7 @@ fn looks_like_time(text: &str) -> bool {
 pub(super) struct LenientTime {
     /// Absent if it cannot be read.
     pub(super) time: Option<Timestamp>,
-    /// The text that is no time, shortened.
+    /// The text that is not a time, shortened.
     pub(super) ignored: Option<Box<str>>,
 }
 
@@ -216,7 +216,8 @@ mod tests {
         let node = serde_json::from_value::<SlimNode>(node).unwrap();
         assert!(node.facts(&Intern::default()).ready);
         let pod = json!({
-            "metadata": { "name": "p", "uid": "u", "creationTimestamp": LATE, "deletionTimestamp": LATE },
+            "metadata": { "name": "p", "uid": "u", "creationTimestamp": LATE, "deletionTimestamp": LATE,
+                "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true }] },
             "status": { "phase": "Running", "conditions": conditions,
                 "containerStatuses": [{ "name": "c", "state": { "running": { "startedAt": LATE } } }] },
         });

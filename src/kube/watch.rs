@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::time::Duration;
 
-use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 use kube::api::{ListParams, WatchParams};
 use kube::core::{Request, Status};
 use kube::runtime::watcher::DefaultBackoff;
@@ -29,6 +29,11 @@ const WATCH_GRACE: Duration = Duration::from_secs(5);
 /// version that the server has not reached, so all objects are listed again.
 const SILENCE: Duration = Duration::from_secs(150);
 
+/// Maximum length of a page of a list, and of a line of a watch. Objects have up to 1.5 MiB, and a kubelet may create any
+/// number of pods: a page of a hundred such would take half of the memory of the controller, so it is requested again in
+/// parts. A line has one object.
+const MAX_RESPONSE: u64 = 8 << 20;
+
 /// An object of a kind that is watched.
 pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static {
     /// What was ignored of an object that was read, as a sentence.
@@ -45,9 +50,11 @@ pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Send + 'stati
 /// A change, or how the list or the watch goes.
 #[derive(Debug)]
 pub enum WatchEvent<K> {
-    /// A list begins. Objects that it does not contain do not exist any more when it ends.
+    /// A list begins. Objects that it does not contain no longer exist when it ends.
     ListStarted,
     ListFinished,
+    /// The server has accepted the watch.
+    Watching,
     /// An object exists in this version.
     Object(K),
     Deleted {
@@ -71,8 +78,12 @@ pub enum WatchError {
     Ended(Box<Status>),
     #[error("the list has no resource version")]
     NoResourceVersion,
-    #[error("a line is no event of a watch: {0}")]
+    #[error("a line is not a watch event: {0}")]
     Line(serde_json::Error),
+    #[error("the list repeats its page, so it would never end")]
+    Endless,
+    #[error("the response is longer than any object")]
+    TooLong,
 }
 
 fn brief_status(status: &Status) -> &str {
@@ -97,13 +108,12 @@ impl WatchError {
             Self::Request(kube::Error::Api(status)) | Self::Ended(status) => {
                 status.code == 410 || status.message.contains("Too large resource version")
             }
-            Self::Line(_) | Self::NoResourceVersion => true,
+            Self::Line(_) | Self::NoResourceVersion | Self::Endless | Self::TooLong => true,
             Self::Request(_) | Self::Connection(_) => false,
         }
     }
 }
 
-/// What to watch.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Path of the kind, in a namespace or of all.
@@ -126,6 +136,8 @@ pub struct Watch<K> {
     latest: u64,
     backoff: DefaultBackoff,
     failed: bool,
+    /// [`MAX_RESPONSE`].
+    max: u64,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -169,6 +181,7 @@ impl<K: Watched> Watch<K> {
             latest: 0,
             backoff: DefaultBackoff::default(),
             failed: false,
+            max: MAX_RESPONSE,
             kind: PhantomData,
         }
     }
@@ -198,6 +211,11 @@ impl<K: Watched> Watch<K> {
         }
     }
 
+    /// The latest version that the server has shown; after a list, that of the list.
+    pub fn latest(&self) -> u64 {
+        self.latest
+    }
+
     async fn advance(&mut self) -> Result<(), WatchError> {
         match std::mem::replace(&mut self.state, State::Start) {
             State::Start => {
@@ -210,6 +228,7 @@ impl<K: Watched> Watch<K> {
             State::Listed(version) => {
                 self.state = State::Listed(version.clone());
                 let lines = self.start_watch(&version).await?;
+                self.received.push_back(WatchEvent::Watching);
                 self.state = State::Watching {
                     version,
                     lines,
@@ -225,7 +244,7 @@ impl<K: Watched> Watch<K> {
                 silent,
             } => {
                 let mut line = Vec::new();
-                match read_line(&mut lines, &mut line).await {
+                match read_line(&mut lines, &mut line, self.max).await {
                     Ok(true) => {
                         let (version, outcome) = self.take_line(&line, version);
                         self.state = State::Watching {
@@ -236,6 +255,8 @@ impl<K: Watched> Watch<K> {
                         };
                         outcome
                     }
+                    // The state is `Start` here, so a list follows. A watch that never showed a line may be one of a
+                    // server that has not got the version.
                     Ok(false) if silent && since.elapsed() >= SILENCE => Ok(()),
                     Ok(false) => {
                         self.state = State::Listed(version);
@@ -255,7 +276,7 @@ impl<K: Watched> Watch<K> {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
             limit: Some(self.selection.page),
-            continue_token: token,
+            continue_token: token.clone(),
             ..ListParams::default()
         };
         let request = Request::new(&self.selection.path);
@@ -264,13 +285,30 @@ impl<K: Watched> Watch<K> {
         } else {
             request.list(&params)
         };
-        let text = self
+        let body = self
             .client
-            .request_text(request.map_err(kube::Error::BuildRequest)?)
+            .request_stream(request.map_err(kube::Error::BuildRequest)?)
             .await?;
-        let page: Page<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+        let mut text = Vec::new();
+        let mut body = body.take(self.max);
+        body.read_to_end(&mut text).await?;
+        if body.limit() == 0 {
+            if self.selection.page <= 1 {
+                return Err(WatchError::TooLong);
+            }
+            self.selection.page /= 2;
+            self.state = State::List(token);
+            return Ok(());
+        }
+        // Items stay raw text: each is parsed by itself, so that one that cannot be read does not spoil its page.
+        let page: Page<'_> = serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?;
         let version = page.metadata.resource_version.filter(|it| !it.is_empty());
+        let before = token;
         let token = page.metadata.continue_.filter(|it| !it.is_empty());
+        if token.is_some() && token == before {
+            return Err(WatchError::Endless);
+        }
+        // Without a version no watch could continue from this list, and changes in between would be lost.
         if version.is_none() && token.is_none() {
             return Err(WatchError::NoResourceVersion);
         }
@@ -335,6 +373,7 @@ impl<K: Watched> Watch<K> {
         };
         if type_ == "ERROR" {
             let status = serde_json::from_str::<Status>(object.get());
+            // An ERROR line may hold something else than a Status, for example behind a proxy.
             let status = status.unwrap_or_else(|_| Status::failure(object.get(), "Unknown"));
             return (version, Err(WatchError::Ended(status.boxed())));
         }
@@ -347,11 +386,13 @@ impl<K: Watched> Watch<K> {
         let event = match &*type_ {
             "ADDED" | "MODIFIED" => Self::object(object),
             "DELETED" => WatchEvent::Deleted { name, uid },
+            // Of no use without a version, and harmless.
             "BOOKMARK" if resource_version.is_empty() => return (version, Ok(())),
             "BOOKMARK" => {
                 self.went_back(&resource_version);
                 return (resource_version, Ok(()));
             }
+            // A type of a later Kubernetes. Its object comes with the next list at the latest.
             _ => return (version, Ok(())),
         };
         if resource_version.is_empty() {
@@ -378,9 +419,15 @@ impl<K: Watched> Watch<K> {
 }
 
 /// Reads a line. Returns false at the end.
-async fn read_line(lines: &mut Pin<Box<dyn AsyncBufRead + Send>>, line: &mut Vec<u8>) -> io::Result<bool> {
+async fn read_line(
+    lines: &mut Pin<Box<dyn AsyncBufRead + Send>>,
+    line: &mut Vec<u8>,
+    max: u64,
+) -> io::Result<bool> {
     let limit = Duration::from_secs(WATCH_SECONDS.into()) + WATCH_GRACE;
+    let mut lines = lines.as_mut().take(max);
     match tokio::time::timeout(limit, lines.read_until(b'\n', line)).await {
+        Ok(Ok(_)) if lines.limit() == 0 => Err(io::Error::other(WatchError::TooLong)),
         Ok(Ok(bytes)) => Ok(bytes > 0),
         // A server that ends, or a proxy with a time limit, may do so in the middle of a chunk.
         Ok(Err(error)) if is_unexpected_end(&error) => Ok(false),

@@ -20,10 +20,10 @@ const SEARCH: [&str; 7] = [
 ];
 
 /// Maximum length of a failed command's output in the message, in bytes.
-const MAX_TOLD: usize = 1024;
+const MAX_STDERR: usize = 1024;
 
 /// How long to wait for output after a command has exited, because its children may keep standard error open.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Commands to try in order until one works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum CommandFailure {
     #[error("{command}: {error}")]
     NotStarted { command: String, error: std::io::Error },
     /// Its exit code was not 0.
-    #[error("{command} ended with {status}{}", words(.said))]
+    #[error("{command} ended with {status}{}", with_stderr(.said))]
     Failed {
         command: String,
         status: ExitStatus,
@@ -101,6 +101,7 @@ pub(super) fn run(host: &Host, command: &[String]) -> Result<(), CommandFailure>
     };
     let mut child = Command::new(host.dir().join(path.trim_start_matches('/')))
         .args(command.iter().skip(1))
+        // Variables of the container, such as the address of the API server, mean nothing on the host.
         .env_clear()
         .env("PATH", SEARCH.join(":"))
         .env("HOME", "/root")
@@ -115,7 +116,7 @@ pub(super) fn run(host: &Host, command: &[String]) -> Result<(), CommandFailure>
     if status.success() {
         return Ok(());
     }
-    let said = said.and_then(|said| said.recv_timeout(LAST_WORDS).ok());
+    let said = said.and_then(|said| said.recv_timeout(STDERR_TIMEOUT).ok());
     Err(CommandFailure::Failed {
         command: shown,
         status,
@@ -130,7 +131,7 @@ fn listen(mut stderr: ChildStderr) -> Receiver<String> {
         let (mut kept, mut buffer) = (Vec::new(), [0; 1024]);
         while let Ok(length @ 1..) = stderr.read(&mut buffer) {
             kept.extend_from_slice(&buffer[..length]);
-            kept.drain(..kept.len().saturating_sub(MAX_TOLD));
+            kept.drain(..kept.len().saturating_sub(MAX_STDERR));
         }
         let text = String::from_utf8_lossy(&kept);
         let _ = sender.send(text.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -138,7 +139,7 @@ fn listen(mut stderr: ChildStderr) -> Receiver<String> {
     receiver
 }
 
-fn words(said: &str) -> String {
+fn with_stderr(said: &str) -> String {
     if said.is_empty() {
         String::new()
     } else {

@@ -1,7 +1,7 @@
 //! Access to the host's files below a root directory.
 //!
 //! Symbolic links resolve as on the host and never leave it: an absolute link starts at the host's root, and `..` stops
-//! there. Nothing is written unless the folder of the sentinel is no link and belongs to root.
+//! there. Nothing is written unless the folder of the sentinel is not a link and belongs to root.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -39,18 +39,16 @@ pub enum HostError {
     /// An error on a file or a folder.
     #[error("cannot {what} {path} on the host: {error}")]
     File {
-        /// The operation.
         what: &'static str,
         path: String,
         error: io::Error,
     },
     /// Linux reports an invalid boot ID.
-    #[error("{BOOT_ID_DIR}/{BOOT_ID_FILE} on the host has {0:?}, which is no boot ID")]
+    #[error("{BOOT_ID_DIR}/{BOOT_ID_FILE} on the host has {0:?}, which is not a boot ID")]
     BootId(String),
     /// Others could write the sentinel.
     #[error(
-        "{SENTINEL_DIR} on the host belongs to user {owner} and has mode {mode:03o}: it must be refit's own, and writable for \
-         nobody else; remove it"
+        "{SENTINEL_DIR} on the host belongs to user {owner} and has mode {mode:03o}: it must be refit's own, and writable by no other user; remove it"
     )]
     Shared {
         /// Owner of the folder.
@@ -99,6 +97,9 @@ impl Host {
     }
 
     /// The host's boot ID. The kubelet reads it from the same file.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or has no boot ID.
     pub fn boot_id(&self) -> Result<String, HostError> {
         let path = format!("{BOOT_ID_DIR}/{BOOT_ID_FILE}");
         let read = || -> io::Result<String> {
@@ -114,7 +115,42 @@ impl Host {
         }
     }
 
+    /// When a file was last modified, in seconds since 1970; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// Fails if the path cannot be looked at.
+    pub fn modified(&self, path: &str) -> Result<Option<i64>, HostError> {
+        let look = || rustix::fs::fstat(self.walk(path)?);
+        match look() {
+            Ok(stat) => Ok(Some(stat.st_mtime)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(error) => Err(file_error("look at", path, error.into())),
+        }
+    }
+
+    /// The first bytes of a regular file, as text.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read.
+    pub fn read_text(&self, path: &str, limit: u64) -> Result<String, HostError> {
+        let read = || -> io::Result<String> {
+            let (dir, name) = path.rsplit_once('/').unwrap_or(("/", path));
+            let dir = if dir.is_empty() { "/" } else { dir };
+            let file = rustix::fs::openat(self.directory(dir)?, name, READ, Mode::empty())?;
+            if !is_a(&rustix::fs::fstat(&file)?, FileType::RegularFile) {
+                return Err(Errno::INVAL.into());
+            }
+            let mut bytes = Vec::new();
+            File::from(file).take(limit).read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        read().map_err(|error| file_error("read", path, error))
+    }
+
     /// Whether a path exists, after symbolic links.
+    ///
+    /// # Errors
+    /// Fails if a directory on the way cannot be read.
     pub fn exists(&self, path: &str) -> Result<bool, HostError> {
         match self.walk(path) {
             Ok(_) => Ok(true),
@@ -130,6 +166,9 @@ impl Host {
     }
 
     /// Checks that a sentinel can be written, and leaves none.
+    ///
+    /// # Errors
+    /// Fails if the folder cannot be created or written, or if others may write to it.
     pub fn try_sentinel(&self) -> Result<(), HostError> {
         let dir = self.sentinel_dir()?;
         let path = format!("{SENTINEL_DIR}/{UNFINISHED}");
@@ -139,6 +178,9 @@ impl Host {
     }
 
     /// Writes a sentinel atomically.
+    ///
+    /// # Errors
+    /// Fails as [`try_sentinel`](Self::try_sentinel).
     pub fn write_sentinel(&self, name: &SentinelName, report: &SentinelReport) -> Result<(), HostError> {
         let dir = self.sentinel_dir()?;
         let write = || -> io::Result<()> {
@@ -149,6 +191,9 @@ impl Host {
     }
 
     /// Removes a sentinel if it exists.
+    ///
+    /// # Errors
+    /// Fails if the sentinel exists and cannot be removed, or if others may write to its folder.
     pub fn remove_sentinel(&self, name: &SentinelName) -> Result<(), HostError> {
         let dir = self.sentinel_dir()?;
         match rustix::fs::unlinkat(&dir, name.as_str(), AtFlags::empty()) {
@@ -161,6 +206,8 @@ impl Host {
         }
     }
 
+    /// # Errors
+    /// Fails if the sentinel exists and cannot be read, or if others may write to its folder.
     pub fn read_sentinel(&self, name: &SentinelName) -> Result<Found, HostError> {
         let path = format!("{SENTINEL_DIR}/{name}");
         let (above, below) = sentinel_place();
@@ -175,6 +222,7 @@ impl Host {
         let read = |dir: &OwnedFd| -> io::Result<String> {
             read_file(rustix::fs::openat(dir, name.as_str(), READ, Mode::empty())?)
         };
+        // The folder is opened once and checked: between two lookups by path someone could replace it.
         let text = match open() {
             Ok(dir) => read(&own(dir)?),
             Err(error) => Err(error),
@@ -236,6 +284,7 @@ impl Host {
             if links > MAX_LINKS {
                 return Err(Errno::LOOP);
             }
+            // The target is resolved from the host's root, not from the container's: that is the point of this walk.
             let target = rustix::fs::readlinkat(&found, "", Vec::new())?;
             let target = target.into_string().map_err(|_| Errno::ILSEQ)?;
             if target.starts_with('/') {
@@ -290,12 +339,14 @@ fn is_a(stat: &Stat, wanted: FileType) -> bool {
 
 fn read_file(file: OwnedFd) -> io::Result<String> {
     let mut text = String::new();
+    // The host wrote the file, and a payload may have replaced it by one that does not end.
     File::from(file).take(MAX_CONTENT).read_to_string(&mut text)?;
     Ok(text)
 }
 
 /// Writes a new file, and removes one that an earlier attempt has left.
 fn write_unfinished(dir: &OwnedFd, text: &str) -> io::Result<()> {
+    // A container that was killed while it wrote leaves the file, and `EXCL` below would fail on it for ever.
     match rustix::fs::unlinkat(dir, UNFINISHED, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => return Err(error.into()),

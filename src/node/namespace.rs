@@ -32,6 +32,7 @@ pub enum NotEntered {
 /// # Errors
 /// Fails without a change if the namespace cannot be entered.
 pub fn enter_host() -> Result<Host, NotEntered> {
+    // Without `hostPID` refit itself is process 1, and would enter its own namespace.
     if std::process::id() == 1 {
         return Err(NotEntered::NotTheHost);
     }

@@ -29,6 +29,7 @@ pub fn probe(
     wrong.extend(boot_id.as_ref().err().map(ToString::to_string));
     let place = host
         .try_sentinel()
+        // A sentinel of an earlier attempt in this boot would prove a success that this attempt has yet to reach.
         .and_then(|()| sentinel.map_or(Ok(()), |name| host.remove_sentinel(name)));
     wrong.extend(place.err().map(|error| error.to_string()));
     let unseen = required_files.iter().filter_map(|path| host.exists(path).err());

@@ -64,6 +64,8 @@ pub fn reboot(host: &Host, order: &Order, note: &dyn Fn(&str)) -> Result<Outcome
     if boot_id != order.boot_id {
         return Ok(Outcome::Rebooted { boot_id });
     }
+    // The order alone proves nothing: a reboot Pod may be created from a record that is wrong, and an upgrade that
+    // has not succeeded must not be interrupted.
     let report = ask(host, &order.sentinel)?;
     if report.boot_id != boot_id {
         // /run outlives a boot on this host.
@@ -80,7 +82,7 @@ pub fn reboot(host: &Host, order: &Order, note: &dyn Fn(&str)) -> Result<Outcome
     ));
     if !is_synced() {
         note(&format!(
-            "what is not on the disks is not all written after {} s",
+            "not all data is on the disks after {} s",
             SYNC_LIMIT.as_secs()
         ));
     }
@@ -112,7 +114,9 @@ pub fn ask(host: &Host, name: &SentinelName) -> Result<SentinelReport, Failure> 
         Found::Nothing => Err(missing(format!(
             "there is no {SENTINEL_DIR}/{name} on the host: nothing shows that the upgrade succeeded {IN_BOOT}{boot_id}"
         ))),
-        Found::Garbage(error) => Err(missing(format!("{SENTINEL_DIR}/{name} is no sentinel: {error}"))),
+        Found::Garbage(error) => Err(missing(format!(
+            "{SENTINEL_DIR}/{name} is not a sentinel: {error}"
+        ))),
     }
 }
 
@@ -129,6 +133,7 @@ fn all_failed(failures: &[CommandFailure]) -> Failure {
 /// Syncs file systems, and returns whether that ended in time.
 fn is_synced() -> bool {
     let (sender, receiver) = mpsc::channel();
+    // On a thread, because `sync` cannot be interrupted, and hangs with a network file system whose server is gone.
     std::thread::spawn(move || {
         rustix::fs::sync();
         let _ = sender.send(());

@@ -7,7 +7,6 @@ use crate::api::{SentinelName, SentinelReport};
 /// When the node must reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Always.
     Always,
     /// If one of these files exists on the host.
     IfPresent(Vec<String>),
@@ -25,12 +24,14 @@ pub fn keep(host: &Host, name: &SentinelName, wish: &Wish) -> Result<SentinelRep
         Wish::IfPresent(files) => {
             let mut found = false;
             for file in files {
+                // All files are checked, so that one that cannot be read is an error even if another one exists.
                 found |= host.exists(file)?;
             }
             found
         }
     };
     let report = SentinelReport { boot_id, required };
+    // Last, because the file is the proof of success.
     host.write_sentinel(name, &report)?;
     Ok(report)
 }

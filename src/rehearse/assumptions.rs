@@ -15,6 +15,8 @@ use crate::nearest::nearest;
 
 /// Termination message of a container that `--fail` selects.
 pub const FAIL_MESSAGE: &str = "made to fail by --fail";
+/// Answer of a check that `--fail-check` names.
+pub const FAILING_CHECK: &str = "made to fail by --fail-check";
 /// Maximum duration that may be assumed; a longer one is probably a typo.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 7);
 
@@ -167,7 +169,6 @@ pub struct Assumptions {
 }
 
 impl Assumptions {
-    /// The default assumptions.
     pub fn new(seed: u64) -> Self {
         let minutes = SignedDuration::from_mins;
         Self {
@@ -181,7 +182,6 @@ impl Assumptions {
         }
     }
 
-    /// The longest of all durations.
     pub fn longest(&self) -> SignedDuration {
         let all = [
             self.prepare,
@@ -236,6 +236,7 @@ impl Assumptions {
             )
         };
         let mut steering = BTreeMap::from([
+            draw("preflight.run-delay", self.prepare),
             draw("prepare.run-delay", self.prepare),
             draw("upgrade.run-delay", self.upgrade),
             draw("boot-delay", self.reboot),

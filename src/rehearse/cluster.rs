@@ -29,6 +29,7 @@ use super::store::{Key, Store};
 use super::work_queue::WorkQueue;
 use super::write::{WriteTarget, merge};
 use crate::clock::Clock;
+use crate::drain::Changes;
 use crate::kube::client::{ApiServer, RequestCounts, over_transport};
 use crate::rehearse::json::{Value, json};
 
@@ -51,6 +52,10 @@ pub struct Options {
     pub traced: bool,
     /// Whether to record changes for [`State::take_journal`].
     pub journaled: bool,
+    /// Whether to save processor time. Work for later is done at whole seconds: what happens on many nodes within a second
+    /// is then one change to the controller, which decides once instead of once for each node. And drains read a node
+    /// again only after it has changed.
+    pub economical: bool,
 }
 
 impl Options {
@@ -63,6 +68,7 @@ impl Options {
             history: HISTORY,
             traced: false,
             journaled: false,
+            economical: false,
         }
     }
 }
@@ -104,6 +110,7 @@ impl Cluster {
             who: CLUSTER.into(),
             lag: [0; Kind::ALL.len()],
             stored_plans: BTreeMap::new(),
+            economical: options.economical,
         };
         for name in NAMESPACES {
             state.admit_namespace(name);
@@ -146,6 +153,17 @@ impl Cluster {
         }
     }
 
+    /// Tells drains which reads they may leave out.
+    pub(super) fn changes(&self) -> Option<Changes> {
+        if !self.with(|state| state.economical) {
+            return None;
+        }
+        let cluster = self.clone();
+        Some(Arc::new(move |node| {
+            cluster.with(|state| state.store.versions_of_node(node))
+        }))
+    }
+
     pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         // A lock poisoned by a panicking thread is only seen by a test that fails anyway.
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,20 +173,26 @@ impl Cluster {
         let planned = state.work_queue.take_added();
         drop(state);
         self.0.version.send_if_modified(|known| {
-            let news = *known != version || planned;
+            let changed = *known != version || planned;
             *known = version;
-            news
+            changed
         });
         done
     }
 
     /// Stores an object with its status, as if it had existed for long. Its namespace is created if needed.
+    ///
+    /// # Errors
+    /// Fails as the API server would, with its Status.
     pub fn put(&self, object: impl Into<Value>) -> Result<Value, StatusError> {
         let object = object.into();
         self.with(|state| state.put(object))
     }
 
     /// Creates an object as a user would.
+    ///
+    /// # Errors
+    /// Fails as the API server would, with its Status.
     pub fn create(&self, object: impl Into<Value>) -> Result<Value, StatusError> {
         let object = object.into();
         self.with(|state| {
@@ -179,6 +203,9 @@ impl Cluster {
     }
 
     /// Changes an object as a user would, by a merge patch.
+    ///
+    /// # Errors
+    /// Fails as the API server would, with its Status.
     pub fn patch(
         &self,
         kind: Kind,
@@ -189,6 +216,8 @@ impl Cluster {
         self.write(kind, namespace, name, WriteTarget::Whole, &patch.into())
     }
 
+    /// # Errors
+    /// Fails as the API server would, with its Status.
     pub fn patch_status(
         &self,
         kind: Kind,
@@ -219,6 +248,9 @@ impl Cluster {
     }
 
     /// Deletes an object as a user would.
+    ///
+    /// # Errors
+    /// Fails as the API server would, with its Status.
     pub fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), StatusError> {
         self.with(|state| {
             let deletion = DeleteOptions::default();

@@ -25,7 +25,6 @@ pub enum Effect {
     Answer(Moment, u16),
     /// The client never gets a response.
     Hang(Moment),
-    /// The connection breaks.
     Disconnect(Moment),
     /// The request, or its response, is held back.
     Delay(Moment, Duration),
@@ -232,7 +231,6 @@ struct ActiveRule {
     rule: Rule,
     /// Number of requests that it matched.
     matched: u64,
-    /// Number of effects.
     effects: u64,
 }
 

@@ -20,6 +20,8 @@ use crate::rollout::{JobFacts, NodeFacts, PlanFacts, PodFacts, PodStage};
 pub const CONTROLLER: &str = "controller";
 /// The name of a node that no Plan selects.
 pub const SPARE: &str = "spare";
+/// Prefix of the names of objects that an attacker has written. Nothing holds for them but what the attack says.
+pub const HOSTILE: &str = "hostile";
 /// The name of users' clients.
 pub const USER: &str = "user";
 
@@ -51,10 +53,22 @@ pub struct Invariants {
     to_leave: BTreeMap<(ByName, String), String>,
     /// Number of requested reboots since the last upgrade.
     requested: BTreeMap<(Place, String), u32>,
+    /// When each Plan last had a slot in status, by UID.
+    busy: BTreeMap<String, Timestamp>,
+    /// When each Plan last began to soak, by UID.
+    soaking: BTreeMap<String, Timestamp>,
+    /// What the `ConfigMap` `refit` said, and since when, in order.
+    limits: Vec<(Timestamp, limits::Known)>,
+    /// Since when the checks of all Plans fail.
+    unhealthy: Option<Timestamp>,
+    /// Number of waves that followed another one.
+    pub waves: u64,
     /// Number of reboots by pods.
     pub reboots: u64,
     /// Number of started upgrades.
     pub upgrades: u64,
+    /// Events about hostile objects: their names and the reasons.
+    named: BTreeSet<(String, String)>,
     /// A log, one line per entry.
     log: Vec<String>,
 }
@@ -75,6 +89,8 @@ pub struct Node {
     /// Who made it unschedulable.
     cordoned_by: Who,
     fitness: Fitness,
+    /// Since when it has been available, or not.
+    unchanged_since: Timestamp,
     /// The previous boots, and when they ended.
     left: BTreeMap<String, Timestamp>,
 }
@@ -93,6 +109,8 @@ struct Fitness {
     before: SignedDuration,
 }
 
+/// Longer than a write may be under way that was decided while the last answer was good.
+const LAST_ANSWER: SignedDuration = SignedDuration::from_secs(120);
 /// Longer than the delay of events, so that a controller must have seen it.
 const SEEN: SignedDuration = SignedDuration::from_secs(30);
 
@@ -120,12 +138,19 @@ macro_rules! invariant {
 }
 
 mod jobs; // declared here because they need the macro
+mod limits;
 mod nodes;
 mod plans;
 mod pods;
 mod reasons;
+mod waves;
 
 impl Invariants {
+    /// From now on, the checks of all Plans pass or fail.
+    pub fn set_health(&mut self, is_healthy: bool, now: Timestamp) {
+        self.unhealthy = (!is_healthy).then_some(now);
+    }
+
     /// Requires that a node settles at least so long after a reboot.
     pub fn with_min_ready(min_ready: SignedDuration) -> Self {
         Self {
@@ -134,7 +159,6 @@ impl Invariants {
         }
     }
 
-    /// Takes the log.
     pub fn take_log(&mut self) -> Vec<String> {
         std::mem::take(&mut self.log)
     }
@@ -151,13 +175,24 @@ impl Invariants {
             who
         };
         match what {
+            // An event begins with the name of its object.
+            JournalEvent::Change(kind, change) if *kind != Kind::Event && is_hostile(&change.new.value) => {
+                Ok(())
+            }
             JournalEvent::Change(kind, change) => {
                 let done = match kind {
                     Kind::Plan => self.plan(*at, who, change),
                     Kind::Node => self.node(*at, who, change),
                     Kind::Job => self.job(*at, who, change),
                     Kind::Pod => self.pod(*at, change),
-                    Kind::Event if !change.gone => reasons::check_event(&change.new.value),
+                    Kind::ConfigMap => {
+                        self.limits(*at, change);
+                        Ok(())
+                    }
+                    Kind::Event if !change.gone => {
+                        self.note_named(&change.new.value);
+                        reasons::check_event(&change.new.value)
+                    }
                     _ => Ok(()),
                 };
                 done.map_err(|why| format!("{at} {who}: {why}"))
@@ -168,6 +203,19 @@ impl Invariants {
                 self.reboot(node, &pod.name)
             }
         }
+    }
+
+    fn note_named(&mut self, event: &Value) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let about = text(&event["involvedObject"]["name"]);
+        if about.starts_with(HOSTILE) {
+            self.named.insert((about, text(&event["reason"])));
+        }
+    }
+
+    /// Whether an event with this reason has named a hostile object.
+    pub fn is_named(&self, object: &str, reason: &str) -> bool {
+        self.named.contains(&(object.to_owned(), reason.to_owned()))
     }
 
     fn log_line(&mut self, at: Timestamp, text: &str) {
@@ -199,6 +247,16 @@ impl Invariants {
             for (plan, known) in self.plans.iter().filter(|_| name != SPARE) {
                 let label = facts.labels.get_joined(names::LABEL_PLAN_PREFIX, plan);
                 let hash = known.status().latest_hash.as_deref();
+                if known.object.spec.is_on_request() {
+                    let open = facts
+                        .needed_reboot()
+                        .filter(|request| label.is_none() || request.boot_id.is_some());
+                    invariant!(
+                        open.is_none(),
+                        "{name} needs a reboot, and {plan} is over: {open:?}"
+                    );
+                    continue;
+                }
                 invariant!(
                     label == Some(names::LABEL_VALUE_DISABLED) || label == hash,
                     "{name} is not done: {label:?} for {hash:?} of {plan}"
@@ -222,6 +280,12 @@ impl Invariants {
         }
         Ok(())
     }
+}
+
+/// Whether an attacker has written the object.
+pub fn is_hostile(object: &Value) -> bool {
+    let name = object["metadata"]["name"].as_str();
+    name.is_some_and(|name| name.starts_with(HOSTILE))
 }
 
 fn read<'a, T: serde::Deserialize<'a>>(value: &'a Value) -> Result<T, String> {

@@ -18,7 +18,6 @@ use super::store::{Change, Object};
 use container_task::ContainerTask;
 use pod::Pod;
 
-/// Duration of a boot.
 const BOOT: SignedDuration = SignedDuration::from_mins(2);
 
 #[derive(Clone, Debug)]

@@ -84,7 +84,6 @@ pub enum Write {
     Remove,
 }
 
-/// The result of a sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
 pub struct SyncResult {

@@ -17,13 +17,13 @@ use super::resources::Kind;
 use super::store::{Change, Object};
 use super::upgrade_script::{PrepareWait, dependency};
 use crate::api::names::{ANNOTATION_DRAIN, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN};
-use crate::api::{DrainNote, NodePhase, OpenEnum, Reason};
+use crate::api::{DrainNote, NodeDrain, NodePhase, OpenEnum, Reason};
 use crate::job::name::plan_label_key;
 use crate::rehearse::json::Value;
 
 /// Phases in which `prepare` may wait; status may lag behind the start of the container.
 const BEFORE_THE_UPGRADE: [NodePhase; 3] = [NodePhase::Pending, NodePhase::Starting, NodePhase::Preparing];
-/// Reasons that are no news: the node waits for a slot, or the Plan is being processed.
+/// Reasons that are not reported: the node waits for a slot, or the Plan is being processed.
 const ORDINARY: [Reason; 2] = [Reason::NoSlot, Reason::NotReady];
 /// Reasons of a single node; the others concern the whole Plan.
 const OF_NODES: [Reason; 7] = [
@@ -44,6 +44,8 @@ struct PlanRecord {
     version: Option<String>,
     /// The Plan that its `prepare` waits for.
     depends: Option<String>,
+    /// The Plans in its `dependsOn`.
+    depends_on: Vec<String>,
     complete: bool,
     turns: BTreeMap<String, NodeRun>,
     /// Nodes with a slot whose Job has not been seen yet. It saves a search of all runs at each change of the Plan.
@@ -89,9 +91,12 @@ impl Recorder {
         self.plans.get(plan).is_some_and(|seen| seen.complete)
     }
 
-    /// The Plan that nodes of a Plan wait for in `prepare`.
+    /// The Plan that a Plan waits for: by its `dependsOn` the first that is not complete, or in `prepare`.
     pub fn depends(&self, plan: &str) -> Option<&str> {
-        self.plans.get(plan)?.depends.as_deref()
+        let seen = self.plans.get(plan)?;
+        let mut others = seen.depends_on.iter().map(String::as_str);
+        let others = others.find(|other| !self.is_complete(other));
+        others.or(seen.depends.as_deref())
     }
 
     /// The nodes that a Plan has started, by name.
@@ -108,7 +113,6 @@ impl Recorder {
         all
     }
 
-    /// Records a change.
     pub fn observe(&mut self, kind: Kind, change: &Change, now: Timestamp) -> Option<Effect> {
         match kind {
             Kind::Plan if !change.gone => self.observe_plan(&change.new.value, now),
@@ -135,6 +139,8 @@ impl Recorder {
         let seen = self.plans.entry(name.clone()).or_default();
         seen.label = plan_label_key(&name);
         seen.depends = dependency(&plan["spec"]["prepare"]);
+        let depends_on = plan["spec"]["dependsOn"].as_array().into_iter().flatten();
+        seen.depends_on = depends_on.map(|other| text(other, "name").to_owned()).collect();
         seen.hash = status["latestHash"].as_str().map(str::to_owned);
         let version = status["latestVersion"].as_str().map(str::to_owned);
         if version.is_some() && seen.version != version {
@@ -155,7 +161,11 @@ impl Recorder {
                     continue;
                 }
                 let of = is_one_of(&OF_NODES).then_some(node);
-                waited.insert(self.waits_for(&name, of, &reason, &reason, message, now));
+                let awaited = self
+                    .depends(&name)
+                    .filter(|_| reason == Reason::DependencyNotComplete);
+                let blocker = awaited.map_or_else(|| reason.to_string(), |other| format!("Plan {other}"));
+                waited.insert(self.waits_for(&name, of, &reason, &blocker, message, now));
                 continue;
             }
             here.insert(node);
@@ -293,6 +303,22 @@ impl Recorder {
 
     fn observe_node(&mut self, change: &Change, now: Timestamp) {
         let node = change.new.meta("name");
+        let drain = |object: &Object| {
+            let text = object.value["metadata"]["annotations"][ANNOTATION_DRAIN].as_str()?;
+            NodeDrain::parse(text)
+        };
+        let (before, after) = (change.old.as_deref().and_then(drain), drain(&change.new));
+        if before != after {
+            if let Some(NodeDrain { plan, note, .. }) = &after {
+                self.observe_drain(plan, node, Some(note), now);
+            } else if let Some(NodeDrain { plan, .. }) = &before {
+                self.observe_drain(plan, node, None, now);
+            }
+            let evicted = |drain: Option<NodeDrain>| drain.map(|it| it.note.evicted);
+            if evicted(before) != evicted(after) {
+                self.progress = now;
+            }
+        }
         let done: Vec<String> = self
             .plans
             .iter()
@@ -352,17 +378,8 @@ impl Recorder {
                 wait.reason == Reason::Unschedulable && key.0 == plan && key.1.as_deref() == Some(&*node)
             });
         }
-        let drained = |object: &Object| {
-            let text = object.value["metadata"]["annotations"][ANNOTATION_DRAIN].as_str()?;
-            DrainNote::parse(text)
-        };
-        let (before, after) = (change.old.as_deref().and_then(drained), drained(&change.new));
-        let ended = change.gone || has_ended(&change.new, "drain") || super::state::has_ended(&change.new);
-        if before != after || ended {
-            self.observe_drain(&plan, &node, after.as_ref().filter(|_| !ended), now);
-            if before.map(|note| note.evicted) != after.map(|note| note.evicted) {
-                self.progress = now;
-            }
+        if change.gone || has_ended(&change.new, "drain") || super::state::has_ended(&change.new) {
+            self.observe_drain(&plan, &node, None, now);
         }
         let was_upgraded = change
             .old

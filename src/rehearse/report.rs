@@ -1,6 +1,8 @@
 //! The result of a rehearsal in one structure, printed as text or JSON. Pure.
 
+mod compare;
 mod control_plane;
+mod page;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -10,6 +12,7 @@ mod waits;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+pub use compare::Comparison;
 pub use control_plane::ControlPlaneReport;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -23,7 +26,7 @@ use super::run::{Outcome, PlanOutcome};
 use super::upgrade_script::PrepareWait;
 use super::verdict::{Verdict, judge};
 use super::version_change::{Unusual, unusual};
-use crate::api::window::Window;
+use crate::api::schedule::{Blackout, Windows, blackouts, next_blackout};
 use crate::api::{NodePhase, OpenEnum, Reason};
 
 #[derive(Clone, Debug, Serialize)]
@@ -79,17 +82,21 @@ pub struct PlanReport {
     pub waiting: i64,
     pub start: Option<Timestamp>,
     pub end: Option<Timestamp>,
-    /// Its window, and how it was used.
+    /// Its windows, and how they were used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowReport>,
+    /// Nodes that were in progress when a blackout began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blackout: Option<BlackoutReport>,
 }
 
-/// The use of a Plan's window.
+/// The use of a Plan's windows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowReport {
+    /// All windows.
     pub window: String,
-    /// That of this machine for `Local`.
+    /// That of the first window; that of this machine for `Local`.
     pub time_zone: String,
     /// Number of openings in which nodes started.
     pub used: usize,
@@ -97,8 +104,18 @@ pub struct WindowReport {
     pub late: usize,
     /// Maximum delay after the end of the window.
     pub late_seconds: i64,
-    /// Whether it is shorter than the upgrade of a single node.
+    /// Whether each opening is shorter than the upgrade of a single node.
     pub shorter_than_a_node: bool,
+}
+
+/// Nodes of a Plan that were in progress when one of its blackouts, or one for all Plans, began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlackoutReport {
+    /// Number of nodes.
+    pub late: usize,
+    /// Maximum duration from the start of the blackout to the end of a node.
+    pub late_seconds: i64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -141,7 +158,6 @@ pub struct PhaseReport {
     pub seconds: i64,
 }
 
-/// A wait.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitReport {
@@ -150,7 +166,6 @@ pub struct WaitReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     pub reason: OpenEnum<Reason>,
-    /// What was waited for.
     pub blocker: String,
     pub message: String,
     /// The details of a wait in `prepare`.
@@ -166,7 +181,7 @@ pub struct WaitReport {
     pub seconds: i64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &i64) -> bool {
     *number == 0
 }
@@ -307,36 +322,31 @@ fn plan_report(end: &PlanOutcome, outcome: &Outcome) -> PlanReport {
         start: turns.iter().map(|turn| turn.since).min(),
         end: turns.iter().filter_map(|turn| turn.until).max(),
         window: window_report(end, &turns),
+        blackout: blackout_report(end, &outcome.blackouts, &turns),
     }
 }
 
 fn window_report(end: &PlanOutcome, turns: &[&NodeRun]) -> Option<WindowReport> {
-    let window = Window::parse(end.plan.spec.window.as_ref()?, &TimeZone::system()).ok()?;
-    Some(used(&window, turns))
+    let windows = Windows::of(&end.plan.spec, &TimeZone::system())?;
+    Some(used(&windows, turns))
 }
 
-/// How the runs of a Plan used its window.
-fn used(window: &Window, turns: &[&NodeRun]) -> WindowReport {
+/// How the runs of a Plan used its windows.
+fn used(windows: &Windows, turns: &[&NodeRun]) -> WindowReport {
     // All nodes that started in one opening have the same end of the window.
     let mut openings: BTreeMap<Option<Timestamp>, usize> = BTreeMap::new();
-    let (mut late, mut late_seconds) = (0, 0);
     let mut shorter = !turns.is_empty();
     for turn in turns {
-        let closes = window.closes(turn.since);
-        *openings.entry(closes).or_default() += 1;
-        if let (Some(closes), Some(until)) = (closes, turn.until)
-            && until > closes
-        {
-            late += 1;
-            late_seconds = late_seconds.max(seconds(closes, until));
-        }
-        shorter &= length(window, turn.since)
+        *openings.entry(windows.closes(turn.since)).or_default() += 1;
+        shorter &= length(windows, turn.since)
             .zip(turn.until)
             .is_some_and(|(length, until)| until.duration_since(turn.since) > length);
     }
+    let (late, late_seconds) = late(turns, |since| windows.closes(since));
+    let zone = windows.0.first().and_then(|window| window.zone().iana_name());
     WindowReport {
-        window: window.to_string(),
-        time_zone: window.zone().iana_name().unwrap_or("UTC").to_owned(),
+        window: windows.to_string(),
+        time_zone: zone.unwrap_or("UTC").to_owned(),
         used: openings.len(),
         late,
         late_seconds,
@@ -344,9 +354,32 @@ fn used(window: &Window, turns: &[&NodeRun]) -> WindowReport {
     }
 }
 
+/// Nodes that ended within a blackout; `None` if there were none.
+fn blackout_report(end: &PlanOutcome, for_all: &[Blackout], turns: &[&NodeRun]) -> Option<BlackoutReport> {
+    let own = blackouts(&end.plan.spec, &TimeZone::system());
+    let begins = |since| {
+        let all = [own.as_slice(), for_all].into_iter();
+        all.filter_map(|blackouts| next_blackout(blackouts, since)).min()
+    };
+    let (late, late_seconds) = late(turns, begins);
+    (late > 0).then_some(BlackoutReport { late, late_seconds })
+}
+
+/// How many nodes ended after a time that depends on their start, and by how many seconds at most.
+fn late(turns: &[&NodeRun], end: impl Fn(Timestamp) -> Option<Timestamp>) -> (usize, i64) {
+    let ended = turns
+        .iter()
+        .filter_map(|turn| Some((end(turn.since)?, turn.until?)));
+    let late: Vec<i64> = ended
+        .filter(|(end, until)| until > end)
+        .map(|(end, until)| seconds(end, until))
+        .collect();
+    (late.len(), late.into_iter().max().unwrap_or_default())
+}
+
 /// The length of the next opening after a time.
-fn length(window: &Window, at: Timestamp) -> Option<SignedDuration> {
-    let closes = window.closes(at)?;
-    let opens = window.next_open(closes)?;
-    Some(window.closes(opens)?.duration_since(opens))
+fn length(windows: &Windows, at: Timestamp) -> Option<SignedDuration> {
+    let closes = windows.closes(at)?;
+    let opens = windows.next_open(closes)?;
+    Some(windows.closes(opens)?.duration_since(opens))
 }

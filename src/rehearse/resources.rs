@@ -16,6 +16,7 @@ pub enum Kind {
     ReplicaSet,
     StatefulSet,
     Budget,
+    ConfigMap,
 }
 
 /// Verbs of the API.
@@ -68,7 +69,7 @@ const fn of(
 
 use Verb::{Create, Delete, Evict, Get, List, Patch, PatchStatus, Replace, Watch};
 
-static TYPES: [ResourceType; 13] = [
+static TYPES: [ResourceType; 14] = [
     of(
         ("", "v1", "Namespace", "namespaces"),
         [false, false, true],
@@ -135,11 +136,16 @@ static TYPES: [ResourceType; 13] = [
         [true, true, true],
         &[List],
     ),
+    of(
+        ("", "v1", "ConfigMap", "configmaps"),
+        [true, false, false],
+        &[Get, List, Watch],
+    ),
 ];
 
 impl Kind {
     /// In the order of the table.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
@@ -153,6 +159,7 @@ impl Kind {
         Self::ReplicaSet,
         Self::StatefulSet,
         Self::Budget,
+        Self::ConfigMap,
     ];
 
     pub fn resource_type(self) -> &'static ResourceType {

@@ -22,7 +22,7 @@ pub use populate::secrets;
 use serde::Deserialize as _;
 use tokio::time::{Instant, sleep_until};
 
-use super::assumptions::{Assumptions, UnknownNode};
+use super::assumptions::{Assumptions, FAILING_CHECK, UnknownNode};
 use super::cluster::{Cluster, Options};
 use super::in_virtual_time;
 use super::journal::JournalEvent;
@@ -31,10 +31,14 @@ use super::record::{Effect, Recorder, RolloutEvent, VersionStep};
 use super::resources::Kind;
 use super::snapshot::Snapshot;
 use super::state::State;
+use crate::api::approval::WaveApproval;
+use crate::api::limits::{self, Limits};
+use crate::api::reboot::REQUIRED_FILES;
+use crate::api::schedule::Blackout;
 use crate::api::selector::Selector;
-use crate::api::window::Window;
-use crate::api::{PlanSpec, TimeWindowSpec};
+use crate::api::{Check, CheckAnswer, PlanSpec, RebootRequest, WavePhase, WaveStatus, names};
 use crate::channel::{ChannelClient, ChannelError};
+use crate::clock::Clock;
 use crate::controller::settings::Settings;
 use crate::controller::{Dependencies, run_with};
 use crate::version::Offer;
@@ -59,7 +63,6 @@ pub enum InitialCluster {
         nodes: Vec<Value>,
         workloads: Vec<Value>,
     },
-    /// The cluster of a snapshot.
     Snapshot(Box<Snapshot>),
 }
 
@@ -68,6 +71,35 @@ impl InitialCluster {
         self.node_objects()
             .filter_map(|node| node["metadata"]["name"].as_str())
             .collect()
+    }
+
+    /// Has every node request a reboot in its present boot, unless one of them does so already.
+    pub fn request_reboots(&mut self) -> bool {
+        let requests = |node: &Value| {
+            let annotations = node["metadata"]["annotations"].as_object().into_iter().flatten();
+            let texts =
+                annotations.filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())));
+            RebootRequest::of(&texts.collect()).is_some()
+        };
+        if self.node_objects().any(requests) {
+            return false;
+        }
+        let objects = match self {
+            Self::Generated { nodes, .. } => nodes,
+            Self::Snapshot(snapshot) => &mut snapshot.objects,
+        };
+        for node in objects.iter_mut().filter(|one| one["kind"] == "Node") {
+            let request = RebootRequest {
+                boot_id: node["status"]["nodeInfo"]["bootID"].as_str().map(str::to_owned),
+                reasons: vec![REQUIRED_FILES[0].to_owned()],
+                ..RebootRequest::default()
+            };
+            if !node["metadata"]["annotations"].is_object() {
+                node["metadata"]["annotations"] = json!({});
+            }
+            node["metadata"]["annotations"][names::ANNOTATION_REBOOT_NEEDED] = request.to_text().into();
+        }
+        true
     }
 
     fn node_objects(&self) -> impl Iterator<Item = &Value> {
@@ -95,6 +127,8 @@ pub struct Rehearsal {
     pub absent: BTreeMap<String, String>,
     /// Maximum simulated time.
     pub limit: SignedDuration,
+    /// Checks that fail, and for how long from the start; `None` means always.
+    pub failing_checks: BTreeMap<String, Option<SignedDuration>>,
 }
 
 /// Why a rehearsal could not run.
@@ -118,11 +152,11 @@ pub enum RehearsalError {
         .0.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
     )]
     Unsupported(BTreeSet<String>),
-    #[error("the controller ended by itself: {0}")]
+    #[error("the controller ended unexpectedly: {0}")]
     Controller(String),
 }
 
-/// Runs the rehearsal, and passes each event to `tell` as it happens.
+/// Runs the rehearsal, and passes each event to `on_event` as it happens.
 ///
 /// # Errors
 /// Fails if the result would be meaningless: the cluster refused an object, the controller ended, or it sent an
@@ -141,6 +175,7 @@ impl Rehearsal {
         let mut options = Options::new(self.assumptions.seed, begin);
         options.default_behaviour = self.assumptions.default_behaviour();
         options.history = HISTORY;
+        options.economical = true;
         let cluster = Cluster::new(options);
         self.populate(&cluster)?;
         let calm = Duration::try_from(calm).unwrap_or_default();
@@ -161,7 +196,9 @@ impl Rehearsal {
             channels: Some({
                 let channel_offers = self.channel_offers.clone();
                 ChannelClient::with_answers(move |url, _| channel_offers(url))
+                    .with_checks(self.check_answers(cluster.clock()))
             }),
+            listener: None,
         };
         let controller = Box::pin(run_with(
             dependencies,
@@ -189,6 +226,22 @@ impl Rehearsal {
             ));
         }
         Ok(self.outcome(&cluster, ending, recorder, before))
+    }
+
+    /// What the servers of checks answer.
+    fn check_answers(&self, clock: Clock) -> impl Fn(&Check) -> CheckAnswer + Send + Sync + 'static {
+        let (failing, start) = (self.failing_checks.clone(), self.start);
+        move |check| {
+            let fails = failing.get(&check.name).is_some_and(|until| match until {
+                Some(until) => clock.now().duration_since(start) < *until,
+                None => true,
+            });
+            let message = if fails { FAILING_CHECK } else { "assumed to pass" };
+            CheckAnswer {
+                passed: !fails,
+                message: message.to_owned(),
+            }
+        }
     }
 
     /// Names of the nodes whose upgrade is to fail.
@@ -244,7 +297,7 @@ impl Rehearsal {
             let until = Instant::now() + Duration::try_from(until).unwrap_or_default();
             tokio::select! {
                 biased;
-                () = cluster.until(|state| state.journal.as_ref().is_some_and(|news| !news.is_empty())) => {
+                () = cluster.until(|state| state.journal.as_ref().is_some_and(|journal| !journal.is_empty())) => {
                     let mut plans_changed = false;
                     for entry in cluster.with(State::take_journal) {
                         let (kind, change) = match entry.what {
@@ -260,6 +313,9 @@ impl Rehearsal {
                             JournalEvent::Reboot { .. } => continue,
                         };
                         plans_changed |= kind == Kind::Plan;
+                        if kind == Kind::Plan {
+                            approve_wave(cluster, &change.new.value);
+                        }
                         let effect = recorder.observe(kind, &change, entry.at);
                         if let Some(Effect::Upgraded { plan, node, version }) = effect
                             && let Some((from, to)) = upgraded(cluster, &node, &version)
@@ -308,6 +364,21 @@ impl Rehearsal {
         stored.iter().chain(&self.plans)
     }
 
+    /// The blackouts for all Plans.
+    pub fn blackouts(&self) -> Vec<Blackout> {
+        let on_cluster = match &self.initial_cluster {
+            InitialCluster::Snapshot(snapshot) => snapshot.objects.as_slice(),
+            InitialCluster::Generated { .. } => &[],
+        };
+        // As of a Plan, the one in a file replaces the stored one.
+        let mut objects = self.objects.iter().chain(on_cluster);
+        let limits =
+            objects.find(|one| one["kind"] == "ConfigMap" && one["metadata"]["name"] == limits::NAME);
+        let data = limits.and_then(|limits| BTreeMap::deserialize(&limits["data"]).ok());
+        let limits = data.and_then(|data| Limits::parse(&data, &TimeZone::system()).ok());
+        limits.unwrap_or_default().blackouts
+    }
+
     /// Time without progress after which the roll-out has stalled.
     fn quiet(&self) -> SignedDuration {
         let specs = self
@@ -315,19 +386,22 @@ impl Rehearsal {
             .filter_map(|plan| PlanSpec::deserialize(&plan["spec"]).ok());
         let deadline = SignedDuration::from_secs(self.settings.jobs.active_deadline_seconds.max(0));
         let longest = specs.map(|spec| longest_wait(&spec)).max().unwrap_or_default();
+        let failing = self.failing_checks.values().flatten().max().copied();
         let longest = longest.max(deadline).max(self.assumptions.longest());
+        let longest = longest.max(failing.unwrap_or_default());
         STALL_SLACK + longest.saturating_mul(2)
     }
 
-    /// The next opening of the closed windows of incomplete Plans.
+    /// When a window of an incomplete Plan opens next, or a blackout ends, as its status says.
     fn next_window(cluster: &Cluster, recorder: &Recorder, now: Timestamp) -> Option<Timestamp> {
         cluster.with(|state| {
             let open = state.all(Kind::Plan).filter(|plan| {
                 let name = plan["metadata"]["name"].as_str().unwrap_or_default();
                 !recorder.is_complete(name)
             });
-            let windows = open.filter_map(window).filter(|window| !window.contains(now));
-            windows.filter_map(|window| window.next_open(now)).min()
+            let next = |plan: &Value| plan["status"]["nextWindow"].as_str()?.parse().ok();
+            let next = open.filter_map(next);
+            next.filter(|opens: &Timestamp| *opens > now).min()
         })
     }
 }
@@ -353,14 +427,50 @@ fn longest_wait(spec: &PlanSpec) -> SignedDuration {
     };
     let reboot = texts(serde_json::to_value(&spec.reboot).unwrap_or_default().into());
     let settle = texts(serde_json::to_value(&spec.settle).unwrap_or_default().into());
-    let all = [job, drain, go(spec.post_complete_delay.as_ref()), reboot, settle];
+    let soaks = spec.waves().unwrap_or_default();
+    let soak = soaks.iter().map(|wave| wave.soak).max().unwrap_or_default();
+    let checks = spec.checks().unwrap_or_default();
+    let passes = checks
+        .iter()
+        .map(|check| check.interval.saturating_mul(check.passes));
+    let passes = passes.max().unwrap_or_default();
+    let passes = SignedDuration::try_from(passes).unwrap_or_default();
+    let all = [
+        job,
+        drain,
+        go(spec.post_complete_delay.as_ref()),
+        reboot,
+        settle,
+        soak,
+        passes,
+    ];
     all.into_iter().max().unwrap_or_default()
 }
 
-/// The window of a Plan, if it is valid.
-fn window(plan: &Value) -> Option<Window> {
-    let spec = TimeWindowSpec::deserialize(plan["spec"].get("window")?).ok()?;
-    Window::parse(&spec, &TimeZone::system()).ok()
+/// Approves a wave that waits for it, as the rehearsal assumes that a person would.
+fn approve_wave(cluster: &Cluster, plan: &Value) {
+    let wave = WaveStatus::deserialize(&plan["status"]["wave"]).unwrap_or_default();
+    if wave.phase != WavePhase::AwaitingApproval {
+        return;
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (
+        text(&plan["metadata"]["namespace"]),
+        text(&plan["metadata"]["name"]),
+    );
+    let known = text(&plan["metadata"]["annotations"][names::ANNOTATION_APPROVE]);
+    if WaveApproval::is_in(&known, &wave.name, &wave.hash) {
+        return;
+    }
+    let approval = WaveApproval::new(&wave.name, &wave.hash).to_string();
+    let approvals = if known.is_empty() {
+        approval
+    } else {
+        format!("{known},{approval}")
+    };
+    let patch = json!({ "metadata": { "annotations": { names::ANNOTATION_APPROVE: approvals } } });
+    // The Plan may have been deleted.
+    let _ = cluster.patch(Kind::Plan, &namespace, &name, &patch);
 }
 
 /// Sets the kubelet version of a node whose upgrade has succeeded, if the Plan's version can be one. Returns the

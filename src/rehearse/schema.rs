@@ -217,12 +217,25 @@ fn look(schema: &Value, value: &Value, path: &Path<'_>, causes: &mut Causes) {
     }
     match value {
         Value::Object(fields) => {
-            for name in schema["required"].as_array().into_iter().flatten() {
-                let name = name.as_str().unwrap_or_default();
-                if !fields.contains_key(name) {
+            let missing = |schema: &Value| {
+                let required = schema["required"].as_array().into_iter().flatten();
+                let names = required.map(|name| name.as_str().unwrap_or_default());
+                let missing = names.filter(|name| !fields.contains_key(name));
+                let cause = |name| {
                     let path = Path::Field(path, name).to_string();
-                    causes.push((path, "FieldValueRequired", "Required value".to_owned()));
-                }
+                    (path, "FieldValueRequired", "Required value".to_owned())
+                };
+                missing.map(cause).collect::<Causes>()
+            };
+            causes.extend(missing(schema));
+            let mut alternatives = schema["anyOf"].as_array().into_iter().flatten().map(missing);
+            if let Some(first) = alternatives.next().filter(|first| !first.is_empty())
+                && alternatives.all(|other| !other.is_empty())
+            {
+                let why =
+                    format!("Invalid value: \"\": \"{path}\" must validate at least one schema (anyOf)");
+                causes.push(("<nil>".to_owned(), "FieldValueInvalid", why));
+                causes.extend(first);
             }
             for (name, value) in fields {
                 let schema = schema["properties"]

@@ -33,7 +33,6 @@ pub enum SnapshotError {
     TooLarge(String),
     #[error("{name}:{line}: this is neither YAML nor JSON: {why}")]
     Syntax { name: String, line: u64, why: String },
-    /// It has no Node.
     #[error(
         "{name}: there is no Node in it, only {found}; a snapshot is what `kubectl get \
          nodes,pods,pdb,replicasets,jobs,plans -A -o yaml` prints"
@@ -66,8 +65,8 @@ pub struct Snapshot {
 /// # Errors
 /// Fails if the text is neither.
 pub fn parse(name: &str, text: &str) -> Result<Vec<Value>, SnapshotError> {
-    let (objects, is_whole) = within_memory(MAX_MEMORY, || parse_objects(name, text));
-    if is_whole {
+    let (objects, is_complete) = within_memory(MAX_MEMORY, || parse_objects(name, text));
+    if is_complete {
         objects
     } else {
         Err(SnapshotError::TooLarge(name.to_owned()))

@@ -29,7 +29,6 @@ const POD_GC: SignedDuration = SignedDuration::from_secs(60);
 const ESTABLISHING: SignedDuration = SignedDuration::from_millis(50);
 
 pub struct State {
-    /// The shared clock.
     pub(super) clock: Clock,
     pub(super) ids: Ids,
     pub(super) store: Store,
@@ -56,6 +55,8 @@ pub struct State {
     pub(super) lag: [u64; Kind::ALL.len()],
     /// Complete Plans while the served CRD hides some of their fields.
     pub(super) stored_plans: BTreeMap<Key, Value>,
+    /// Whether to save processor time.
+    pub(super) economical: bool,
 }
 
 impl State {
@@ -152,6 +153,12 @@ impl State {
     /// Queues work for later.
     pub(super) fn enqueue_after(&mut self, wait: SignedDuration, work: Work) {
         let at = self.now().checked_add(wait).unwrap_or(Timestamp::MAX);
+        self.enqueue_at(at, work);
+    }
+
+    /// Queues work for a time.
+    pub(super) fn enqueue_at(&mut self, at: Timestamp, work: Work) {
+        let at = if self.economical { whole_second(at) } else { at };
         self.work_queue.add(at, work);
     }
 
@@ -306,7 +313,32 @@ pub(super) fn has_ended(pod: &Object) -> bool {
     matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
 }
 
+/// This time, or the next whole second.
+fn whole_second(at: Timestamp) -> Timestamp {
+    // Before 1970 the part of a second is negative, and cutting it off rounds up.
+    let seconds = at.as_second() + i64::from(at.subsec_nanosecond() > 0);
+    Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
+}
+
 /// A time in the format of the API: whole seconds.
 pub(super) fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_between_two_seconds_becomes_the_later_one() {
+        let time = |text: &str| text.parse::<Timestamp>().unwrap();
+        for (at, second) in [
+            ("2026-01-05T09:00:00Z", "2026-01-05T09:00:00Z"),
+            ("2026-01-05T09:00:00.001Z", "2026-01-05T09:00:01Z"),
+            ("2026-01-05T09:59:59.999999999Z", "2026-01-05T10:00:00Z"),
+            ("1969-12-31T23:59:58.5Z", "1969-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(whole_second(time(at)), time(second), "{at}");
+        }
+    }
 }

@@ -40,7 +40,6 @@ impl StatusError {
         Self::new(409, "AlreadyExists", message).about(kind, name)
     }
 
-    /// A precondition failed.
     pub fn conflict(kind: Kind, name: &str, why: &str) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on {} {name:?}: {why}",
@@ -135,7 +134,6 @@ impl StatusError {
         Self::new(504, "Timeout", message)
     }
 
-    /// An internal error.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message.into())
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::drain::NodeVersions;
 use crate::rehearse::json::Value;
 
 pub use object::{Key, Object};
@@ -21,9 +22,7 @@ use super::resources::Kind;
 
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The version of the change.
     pub version: u64,
-    /// The previous object.
     pub old: Option<Arc<Object>>,
     /// The new object; for a deletion, the last one with the version of the deletion.
     pub new: Arc<Object>,
@@ -31,7 +30,6 @@ pub struct Change {
     pub gone: bool,
 }
 
-/// A watcher.
 #[derive(Debug)]
 struct Watcher {
     filter: Filter,
@@ -76,6 +74,8 @@ pub struct Store {
     by_owner: HashMap<String, BTreeSet<(Kind, Key)>>,
     by_uid: HashMap<String, (Kind, Key)>,
     pods_by_node: HashMap<String, BTreeSet<Key>>,
+    /// The version of the last change of a pod, by node.
+    pods_changed: HashMap<String, u64>,
     saved_lists: VecDeque<(u64, SavedList)>,
     lists: u64,
 }
@@ -90,6 +90,7 @@ impl Store {
             by_owner: HashMap::new(),
             by_uid: HashMap::new(),
             pods_by_node: HashMap::new(),
+            pods_changed: HashMap::new(),
             saved_lists: VecDeque::new(),
             lists: 0,
         }
@@ -137,6 +138,15 @@ impl Store {
         keys.filter_map(|key| self.get(Kind::Pod, key))
     }
 
+    /// When a node, and when the pods on it, last changed.
+    pub fn versions_of_node(&self, name: &str) -> NodeVersions {
+        let node = self.get(Kind::Node, &Key::new("", name));
+        NodeVersions {
+            node: node.map_or(self.version, |node| node.version),
+            pods: self.pods_changed.get(name).copied().unwrap_or_default(),
+        }
+    }
+
     /// Objects that match a filter, sorted by key.
     pub fn list(&self, kind: Kind, filter: &Filter) -> Vec<Arc<Object>> {
         if let (Kind::Pod, Some(node)) = (kind, filter.node()) {
@@ -169,6 +179,15 @@ impl Store {
         let found_as_before = old.as_ref().is_some_and(found_as_before);
         if let Some(old) = old.as_ref().filter(|_| !found_as_before) {
             self.unindex(kind, key, old);
+        }
+        if kind == Kind::Pod {
+            match self.pods_changed.get_mut(new.text("/spec/nodeName")) {
+                Some(changed) => *changed = version,
+                None => drop(
+                    self.pods_changed
+                        .insert(new.text("/spec/nodeName").to_owned(), version),
+                ),
+            }
         }
         let table = &mut self.tables[kind as usize];
         if gone {
@@ -269,7 +288,10 @@ impl Store {
         (version, objects.into_values().collect())
     }
 
-    /// Sends all changes after `since` to `to`. Fails with the oldest known version if `since` is older.
+    /// Sends all changes after `since` to `to`.
+    ///
+    /// # Errors
+    /// Fails with the oldest known version if `since` is older.
     pub fn watch(
         &mut self,
         kind: Kind,

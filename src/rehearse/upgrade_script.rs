@@ -32,7 +32,6 @@ pub enum PrepareWait {
         /// The awaited version, as an image tag.
         wanted: String,
         node: String,
-        /// Its kubelet version.
         kubelet: String,
     },
 }

@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::nodes::{PlanSelector, contradiction};
 use super::report::TimeFormat;
 use super::run::{Ending, Outcome, PlanOutcome};
+use crate::api::schedule::Windows;
 use crate::api::selector::explain;
-use crate::api::window::Window;
-use crate::api::{ConditionType, NodePhase, NodeProgress, PlanStatus};
+use crate::api::{ConditionType, NodePhase, NodeProgress, PlanStatus, Reason};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -159,7 +159,7 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
         return if counts.selected + counts.disabled == 0 {
             says(
                 Problem::Fails,
-                format!("selects no node: {}", nobody(end, outcome)),
+                format!("selects no node: {}", why_no_node(end, outcome)),
             )
         } else {
             None
@@ -208,10 +208,12 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
             text.map_or_else(String::new, |text| format!(": {text}"))
         )
     };
-    says(
-        Problem::Stalls,
-        format!("{why}{}{}", short_window(end), left(&status)),
-    )
+    let why = format!("{why}{}{}", windows(end), left(&status));
+    let is_after = stored.is_some_and(|(reason, _)| *reason == Reason::DependencyNotComplete);
+    says(Problem::Stalls, why).map(|reason| UnfinishedPlan {
+        waits_for: end.depends.clone().filter(|_| is_after),
+        ..reason
+    })
 }
 
 /// The message of a condition that is False.
@@ -235,7 +237,7 @@ fn left(status: &PlanStatus) -> String {
 pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 /// Why a Plan selects no node: the first requirement that no node meets.
-fn nobody(end: &PlanOutcome, outcome: &Outcome) -> String {
+fn why_no_node(end: &PlanOutcome, outcome: &Outcome) -> String {
     let selector = PlanSelector {
         plan: end.name(),
         selector: end.plan.spec.node_selector.as_ref(),
@@ -255,15 +257,10 @@ fn nobody(end: &PlanOutcome, outcome: &Outcome) -> String {
     }
 }
 
-/// A remark about a window that is too short.
-fn short_window(end: &PlanOutcome) -> String {
-    let Some(spec) = &end.plan.spec.window else {
-        return String::new();
-    };
-    match Window::parse(spec, &TimeZone::system()) {
-        Ok(window) => format!(" ({window})"),
-        Err(_) => String::new(),
-    }
+/// The windows of the Plan, for a message about a wait for them.
+fn windows(end: &PlanOutcome) -> String {
+    let windows = Windows::of(&end.plan.spec, &TimeZone::system());
+    windows.map_or_else(String::new, |windows| format!(" ({windows})"))
 }
 
 /// Joins the lines of a message.

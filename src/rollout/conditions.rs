@@ -1,12 +1,13 @@
 //! The conditions of a Plan: system-upgrade-controller's three, in its order and words (S53, S54).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decide::Report;
 use super::facts::NodeName;
+use super::failure::with_decision;
 use super::node::{NodeState, failure_text};
 use super::plan::PlanState;
 use super::resolve::Resolution;
@@ -103,7 +104,7 @@ pub(super) fn conditions(
             Reason::Held,
             why,
         ))),
-        Resolution::Pending | Resolution::Reading(_) | Resolution::MissingSecrets(_) => {
+        Resolution::Pending | Resolution::Reading | Resolution::MissingSecrets(_) => {
             known(ConditionType::LatestResolved)
         }
     };
@@ -139,11 +140,13 @@ fn up_to_date_update(choice: &Choice) -> ConditionUpdate {
 
 /// Why a Secret that the Plan needs cannot be read.
 pub(super) fn unreadable(cluster: &ClusterState, plan: &PlanState) -> Option<String> {
-    let Resolution::Reading(name) = &plan.resolution else {
+    if plan.resolution != Resolution::Reading {
         return None;
-    };
-    let failure = cluster.failures_by_step.get(&Key::Secret(name.clone()))?;
-    Some(format!("secrets {name:?} cannot be read: {}", failure.message))
+    }
+    plan.secrets.unread().iter().find_map(|name| {
+        let failure = cluster.failures_by_step.get(&Key::Secret(name.clone()))?;
+        Some(format!("secrets {name:?} cannot be read: {}", failure.message))
+    })
 }
 
 fn complete(
@@ -171,6 +174,11 @@ fn complete(
             failed.reason.as_deref().unwrap_or_default(),
             failed.message.as_deref().unwrap_or_default(),
         );
+        let stopped = match &report.blocker {
+            Some(blocker @ Blocker::FailureBudget { .. }) => Some(blocker.to_string()),
+            _ => failed.decision.clone(),
+        };
+        let text = with_decision(&text, stopped.as_deref());
         return ConditionUpdate::new(ConditionType::Complete, Reason::JobFailed, text);
     }
     if !nodes.is_empty() {
@@ -197,13 +205,15 @@ fn complete(
     }
     if report.waiting == 0 {
         let spec = plan.spec();
+        let skipped = plan.targets.skipped();
         let text = match (
             &spec.node_selector,
             plan.targets.selected() + plan.targets.disabled(),
         ) {
-            (None, _) => "spec.nodeSelector is absent, which selects no node",
-            (Some(_), 0) => "spec.nodeSelector matches no node",
-            _ => "",
+            (None, _) => "spec.nodeSelector is absent, which selects no node".to_owned(),
+            _ if !skipped.is_empty() => skipped_text(skipped),
+            (Some(_), 0) => "spec.nodeSelector matches no node".to_owned(),
+            _ => String::new(),
         };
         return ConditionUpdate::new(ConditionType::Complete, Reason::Complete, text);
     }
@@ -215,7 +225,7 @@ fn complete(
         )
     };
     match &report.blocker {
-        Some(Blocker::WindowClosed { opens }) => {
+        Some(Blocker::WindowClosed { opens, .. }) => {
             let text = "current time is not within configured window";
             let never = if opens.is_none() {
                 ", and will never be"
@@ -240,6 +250,19 @@ fn complete(
     }
 }
 
+/// Maximum number of nodes named in the message.
+const MAX_NAMED: usize = 10;
+
+/// A complete Plan may have left nodes out, because users asked for it.
+fn skipped_text(skipped: &BTreeSet<NodeName>) -> String {
+    let named: Vec<&str> = skipped.iter().take(MAX_NAMED).map(|name| &**name).collect();
+    let more = match skipped.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("skipped (refit.rs/skip): {}{more}", named.join(", "))
+}
+
 /// Whether a node with this reason, which has a slot, needs a person before it can continue.
 pub(super) fn is_refusal(reason: Reason) -> bool {
     matches!(
@@ -248,6 +271,7 @@ pub(super) fn is_refusal(reason: Reason) -> bool {
             | Reason::PodRefused
             | Reason::NameTaken
             | Reason::ImageInvalid
+            | Reason::OwnImageUnknown
             | Reason::SettingMissing
             | Reason::MissingPermission
             | Reason::NodeRefused

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::facts::{BootId, JobFacts, NodeName, PlanName, PodFacts, PodUid, SecretFacts};
+use super::facts::{BootId, JobFacts, NodeName, PlanName, PodFacts, PodUid};
 use super::node::{NodeDecision, NodeReconciler, NodeState};
 use super::plan::PlanState;
 use super::poll::{self, Poll};
@@ -13,9 +13,10 @@ use super::start::{self, DisruptionLocks, NodeStates};
 use super::state::{ClusterState, WriteBlock};
 use super::status::report;
 use super::step::{Key, Query, Step};
-use super::{digests, release};
+use super::summary::{Slot, slots};
+use super::wave::WaveProgress;
+use super::{digests, notified, on_request, release};
 use crate::api::{NodePhase, NodeProgress, OpenEnum, Reason};
-use crate::job::digest;
 
 /// The steps to take now, why the other nodes wait, and the time of the next decision.
 #[must_use = "a decision does nothing by itself"]
@@ -38,6 +39,12 @@ pub struct Report {
     pub nodes: BTreeMap<NodeName, Blocker>,
     /// Number of waiting nodes.
     pub waiting: usize,
+    /// The nodes that have a slot.
+    pub slots: BTreeMap<NodeName, Slot>,
+    /// The wave, if the Plan has waves and a version.
+    pub wave: Option<WaveProgress>,
+    /// Whether answers to the checks are needed.
+    pub asks_checks: bool,
 }
 
 impl Decision {
@@ -59,12 +66,18 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     // The state of every node that a Plan has started.
     let mut node_states = NodeStates::new();
     let mut gates = BTreeMap::new();
+    // A Plan that is being deleted starts nothing. `release::cleanup` frees its nodes once its Jobs, which the
+    // garbage collector deletes, have no pod left.
     for (name, plan) in cluster.plans.iter().filter(|(_, p)| !p.facts.deleting()) {
         let gate = start::gate(cluster, plan, now, &mut decision.requeue_at);
         let nodes = reconcile_nodes(cluster, plan, gate.as_ref(), now, &mut decision);
+        decision
+            .steps
+            .extend(on_request::remove_labels(cluster, plan, &nodes));
         node_states.insert(name.clone(), nodes);
         gates.insert(name.clone(), gate);
     }
+    // These depend on the states of all Plans: a pod or a holder is idle only if no Plan needs it.
     delete_orphaned_jobs(cluster, &mut decision);
     delete_idle_pods(cluster, &node_states, &mut decision);
     decision
@@ -75,6 +88,8 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     let mut locks = DisruptionLocks::new(cluster, &node_states);
     locks.begin_held_slots(&mut node_states);
     for (node, state) in node_states.values_mut().flatten() {
+        // A refused patch is retried with back-off, and until then the node does not move. Without this reason status
+        // would show it as working.
         let patches = state
             .steps
             .iter()
@@ -96,6 +111,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     }
 
     marks(cluster, now, &mut decision);
+    notified::note(cluster, &mut decision);
 
     // Then other nodes start, Plan by Plan; each Plan sees the slots and locks that earlier Plans took.
     for (name, mut nodes) in node_states {
@@ -103,11 +119,54 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
             continue;
         };
         let gate = gates.remove(&name).flatten();
-        let waits = start::start(cluster, plan, gate, &mut nodes, &mut locks, now);
+        mark_at_version(cluster, plan, gate.as_ref(), &nodes, now, &mut decision);
+        let mut waits = start::start(cluster, plan, gate, &mut nodes, &mut locks, now);
+        let retries = nodes.values_mut().flat_map(|state| state.steps.drain(..));
+        decision.steps.extend(retries);
+        if let Some(until) = waits.wave.as_ref().and_then(WaveProgress::until) {
+            decision.requeue(until);
+        }
+        if waits.asks_checks {
+            plan.checks.ask(&name, now, &mut decision);
+        }
         report(cluster, plan, &nodes, &waits, now, &mut decision);
+        waits.slots = slots(&nodes);
         decision.reports.insert(name, waits);
     }
     decision
+}
+
+/// Marks nodes as done that need no Job, a few at a time.
+fn mark_at_version(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    gate: Option<&Blocker>,
+    nodes: &BTreeMap<NodeName, NodeState>,
+    now: Timestamp,
+    decision: &mut Decision,
+) {
+    let Some(resolved) = plan.resolved.as_ref() else {
+        return;
+    };
+    if gate.is_some_and(|gate| !gate.permits_marks()) {
+        return;
+    }
+    let reconciler = NodeReconciler {
+        cluster,
+        plan,
+        now,
+        gate: None,
+    };
+    let has_job = |name: &NodeName| {
+        cluster
+            .jobs_on(name)
+            .any(|job| job.plan == plan.facts.name && !job.recorded)
+    };
+    let due = plan.targets.at_version().iter();
+    let due = due.filter(|name| !nodes.contains_key(*name) && !cluster.is_unreadable(name) && !has_job(name));
+    let due = due.filter_map(|name| cluster.nodes.get(name)).take(MARKS);
+    let marks = due.map(|node| reconciler.mark_at_version(node, resolved));
+    decision.steps.extend(marks);
 }
 
 /// Maximum number of background updates of recorded Jobs per decision: more than can be in flight at once.
@@ -132,6 +191,7 @@ fn marks(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
             gate: None,
         };
         let mut mark = reconciler.mark_done(node, job);
+        // Nothing waits for this annotation: status and label are stored already.
         if let Step::MarkRecorded { background, .. } = &mut mark {
             *background = true;
         }
@@ -197,6 +257,9 @@ fn event_once(cluster: &ClusterState, plan: &PlanState, blocker: &Blocker) -> Op
     })
 }
 
+/// The Secrets of a Plan that are requested at the same time.
+const SECRET_READS: usize = 4;
+
 /// Queries that must be answered before Plans can be resolved or started.
 fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
     let mut channels = BTreeSet::new();
@@ -205,12 +268,11 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
         .values()
         .filter(|p| !p.facts.deleting() && p.facts.malformed.is_none())
     {
-        for secret in digest::hashed_secrets(plan.spec()) {
-            if matches!(cluster.secrets.get(secret), None | Some(SecretFacts::Unread)) {
-                decision
-                    .steps
-                    .push(Step::Query(Query::ReadSecret { name: secret.into() }));
-            }
+        // The hash needs the content of these Secrets, of which watches have only the metadata. It needs all of them, so
+        // a Plan with many waits for the first ones.
+        for name in plan.secrets.unread().iter().take(SECRET_READS) {
+            let name = name.clone();
+            decision.steps.push(Step::Query(Query::ReadSecret { name }));
         }
         add_digest_queries(plan, decision);
         if let Some(due) = plan
@@ -221,6 +283,7 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
         {
             decision.requeue(due);
         }
+        // Plans with the same channel and Secrets share one poll.
         let Some(channel) = plan.channel.as_ref().filter(|channel| channels.insert(*channel)) else {
             continue;
         };
@@ -241,6 +304,7 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
 
 /// Resolves the digests of a Plan's images once a node can start.
 fn add_digest_queries(plan: &PlanState, decision: &mut Decision) {
+    // A finished Plan needs no digest, and a registry that counts pulls should not count these.
     let Some(resolved) = plan.resolution.resolved().filter(|_| plan.targets.eligible() > 0) else {
         return;
     };
@@ -313,6 +377,7 @@ fn stored_slots<'a>(
         message: None,
     };
     let status = plan.facts.status();
+    // A status written by refit names nodes with their UIDs, so a new machine of the same name has no slot.
     if let Some(active) = &status.active {
         return active
             .iter()
@@ -354,6 +419,7 @@ fn delete_idle_pods(cluster: &ClusterState, node_states: &NodeStates, decision: 
         .reboot_pods
         .iter()
         .filter_map(|name| cluster.pods.get(name));
+    // Whether the pod is still needed depends on the Node, which cannot be read.
     let is_left_alone = |pod: &PodFacts| {
         pod.node
             .as_deref()
@@ -363,7 +429,7 @@ fn delete_idle_pods(cluster: &ClusterState, node_states: &NodeStates, decision: 
         decision.steps.push(Step::DeletePod {
             pod: pod.name.clone(),
             uid: pod.uid.clone(),
-            why: "its node need not reboot any more",
+            why: "its node needs no reboot any more",
         });
     }
 }

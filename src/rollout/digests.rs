@@ -43,7 +43,12 @@ impl Digests {
         if !spec.pins_digests() || version.is_empty() {
             return;
         }
-        for container in spec.prepare.iter().chain([&spec.upgrade]) {
+        let before = spec
+            .preflight
+            .as_deref()
+            .into_iter()
+            .chain(spec.prepare.as_deref());
+        for container in before.chain(spec.upgrade_container()) {
             if let Ok(image) = image::tagged(&container.image, version)
                 && !image.contains('@')
                 && !self.wanted.contains(&image)

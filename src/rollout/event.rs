@@ -1,40 +1,32 @@
-//! Events as data. An event has a key of its own: written again after a crash or an answer that got lost, it finds its
-//! first writing there, so that none is written twice and none is lost (S63).
+//! Events as data. The key of an event is part of its name on the cluster: if it is written again after a crash or a lost
+//! response, the API server answers that it exists. So no event is lost, and none is written twice (S63).
 
 use sha2::{Digest, Sha256};
 
-use super::facts::{PlanName, PlanUid};
+use super::facts::{NodeName, PlanName, PlanUid};
 use crate::api::{Reason, Severity};
 
 /// What an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Regarding {
-    /// A Plan.
-    Plan {
-        /// Its name.
-        name: PlanName,
-        /// Its UID.
-        uid: PlanUid,
-    },
+    Plan { name: PlanName, uid: PlanUid },
+    Node(NodeName),
 }
 
-/// Something to tell.
+/// An Event to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What it is about.
     pub regarding: Regarding,
-    /// Normal or Warning: that of the reason, unless something else was said.
+    /// That of the reason, unless the code chose another.
     pub severity: Severity,
-    /// One word.
     pub reason: Reason,
-    /// A sentence.
     pub message: String,
     /// Sixteen hex digits that only this occurrence has: part of the event's name.
     pub key: String,
 }
 
 impl Event {
-    /// An event about a Plan. `occurrence` is what tells this time from another time with the same words, such as the
+    /// An event about a Plan. `occurrence` distinguishes this occurrence from others with the same message, such as the
     /// status that is about to be replaced.
     pub fn plan(name: &PlanName, uid: &PlanUid, reason: Reason, message: String, occurrence: &str) -> Self {
         let key = key(&[uid, reason.name(), &message, occurrence]);
@@ -64,6 +56,19 @@ impl Event {
             reason,
             message,
             key,
+        }
+    }
+}
+
+impl Event {
+    /// An event about a Node. Of two for one occurrence, the second is not written.
+    pub fn node(name: &NodeName, reason: Reason, message: String, occurrence: &str) -> Self {
+        Self {
+            regarding: Regarding::Node(name.clone()),
+            severity: reason.severity(),
+            reason,
+            message,
+            key: key(&[name, reason.name(), occurrence]),
         }
     }
 }

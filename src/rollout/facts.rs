@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 use jiff::Timestamp;
 
 use super::record::Record;
-use crate::api::Ledger;
-use crate::api::{Plan, PlanStatus};
+use crate::api::names::ControlPlaneRole;
+use crate::api::{Ledger, NodeDrain, NodeInfo, Plan, PlanStatus, RebootRequest};
 use crate::version::policy::Offered;
 
 pub use ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid};
@@ -63,7 +63,6 @@ impl Labels {
     }
 }
 
-/// Facts of a Node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFacts {
     /// `metadata.name`.
@@ -81,7 +80,12 @@ pub struct NodeFacts {
     pub boot_id: BootId,
     /// Version of the kubelet.
     pub kubelet: Text,
-    /// Records of Plans, by Plan name.
+    /// `status.nodeInfo.osImage`.
+    pub os_image: Text,
+    /// `status.nodeInfo.kernelVersion`.
+    pub kernel: Text,
+    /// `status.nodeInfo.architecture`.
+    pub architecture: Text,
     pub records: BTreeMap<PlanName, Record>,
     /// The ledger, if refit cordoned the node.
     pub ledger: Option<Ledger>,
@@ -89,6 +93,12 @@ pub struct NodeFacts {
     pub keep_cordoned: bool,
     /// Value of the annotation `refit.rs/retry`: names of Plans, separated by commas, or `*`.
     pub retry: Option<Text>,
+    /// Value of the annotation `refit.rs/skip`: Plans, separated by commas, each with or without `@<version>`.
+    pub skip: Option<Text>,
+    /// The reboot that the node needs, if it says so.
+    pub reboot_request: Option<Box<RebootRequest>>,
+    /// Progress of the drain that runs on it, or did last.
+    pub drain: Option<Box<NodeDrain>>,
 }
 
 impl NodeFacts {
@@ -99,9 +109,37 @@ impl NodeFacts {
             .unwrap_or(&self.name)
     }
 
+    /// What the node says of itself.
+    pub fn info(&self) -> NodeInfo<'_> {
+        NodeInfo {
+            kubelet_version: &self.kubelet,
+            os_image: &self.os_image,
+            kernel_version: &self.kernel,
+            architecture: &self.architecture,
+        }
+    }
+
+    /// The reboot that the node needs in its present boot.
+    pub fn needed_reboot(&self) -> Option<&RebootRequest> {
+        self.reboot_request
+            .as_deref()
+            .filter(|request| request.is_for(&self.boot_id))
+    }
+
     /// Whether the node is Ready and has no taint left from when it was not.
     pub fn is_ready_and_untainted(&self) -> bool {
         self.ready && !self.tainted
+    }
+
+    /// Whether the node runs the control plane, or a part of it, by its role labels.
+    pub fn is_control_plane(&self) -> bool {
+        ControlPlaneRole::ALL.into_iter().any(|role| self.has_role(role))
+    }
+
+    /// Whether the node has the role. Distributions give the label an empty value or `true`.
+    pub fn has_role(&self, role: ControlPlaneRole) -> bool {
+        let mut values = role.labels().iter().filter_map(|label| self.labels.get(label));
+        values.any(|value| value != "false")
     }
 
     /// Whether the node runs Windows, by its label.
@@ -110,7 +148,6 @@ impl NodeFacts {
     }
 }
 
-/// The outcome of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobOutcome {
     /// Not finished.
@@ -189,6 +226,8 @@ pub struct JobFacts {
     pub unschedulable_before: Option<bool>,
     /// Whether the Job cordons, drains or reboots, or its Plan was exclusive.
     pub disruptive: bool,
+    /// Whether the scheduler keeps its pods off hosts with pods of other Jobs, by the hostname label.
+    pub avoids_hosts: bool,
     /// Whether the Job ends with a sentinel, so that a reboot may follow.
     pub sentinel: bool,
     /// Boot IDs of the node under this Job, beginning with the one at its creation. Empty if none were recorded.
@@ -213,7 +252,6 @@ impl JobFacts {
     }
 }
 
-/// Facts of a Plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanFacts {
     /// `metadata.name`.
@@ -226,7 +264,6 @@ pub struct PlanFacts {
 }
 
 impl PlanFacts {
-    /// The stored status.
     pub fn status(&self) -> &PlanStatus {
         static NONE: LazyLock<PlanStatus> = LazyLock::new(PlanStatus::default);
         self.object.status.as_ref().unwrap_or(&NONE)
@@ -296,8 +333,6 @@ pub struct ChannelFacts {
 pub struct Missing {
     /// Permissions that every Plan needs.
     pub for_all: Vec<String>,
-    /// Permissions that Plans with Secrets in their hash need in addition.
-    pub for_secrets: Vec<String>,
     /// Permissions that Plans with reboots need in addition.
     pub for_reboots: Vec<String>,
     /// Whether the permissions for reboots were checked; they are only if such a Plan exists.
@@ -310,10 +345,7 @@ pub struct Missing {
 
 impl Missing {
     pub fn is_empty(&self) -> bool {
-        self.for_all.is_empty()
-            && self.for_secrets.is_empty()
-            && self.for_reboots.is_empty()
-            && self.for_workloads.is_empty()
+        self.for_all.is_empty() && self.for_reboots.is_empty() && self.for_workloads.is_empty()
     }
 }
 

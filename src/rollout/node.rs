@@ -18,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub(super) use fail::failure_text;
 pub(super) use recover::Workload;
+pub(super) use settle::bare;
 pub(super) use state::{NodeDecision, NodeState, Start};
 
 use super::blocker::Blocker;
@@ -54,6 +55,9 @@ impl NodeReconciler<'_> {
         let mut live: Vec<&JobFacts> = Vec::new();
         let mut ended: Vec<&JobFacts> = Vec::new();
         for job in self.jobs_on(name) {
+            // Names are reused: by a Plan that is recreated, by a machine that joins under the name of another, and
+            // by nodes that share a short host name (W13). UIDs are not. A Job of system-upgrade-controller has no
+            // UID of the Node.
             let right = job.plan_uid == self.plan.facts.uid
                 && job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid);
             if job.deleting {
@@ -77,14 +81,17 @@ impl NodeReconciler<'_> {
                 ended.push(job);
             }
         }
+        // By the end, not by the creation: clocks of API servers differ, and creation times have seconds only.
         ended.sort_by_key(|job| job.outcome.ended());
         if let Some(first) = live
             .iter()
             .position(|job| self.is_wanted(node, job))
             .or((!live.is_empty()).then_some(0))
         {
+            // Of several live Jobs, the one that the Plan needs continues. Others exist after a fail-over or beside
+            // those of system-upgrade-controller.
             let job = live.swap_remove(first);
-            cleanup.extend(live.iter().filter_map(|job| self.replace(job)));
+            cleanup.extend(live.iter().filter_map(|job| self.replace(job, NOT_REQUIRED)));
             cleanup.extend(ended.iter().map(|job| self.mark_recorded(job, Vec::new())));
             return NodeDecision::slot(self.reconcile_live_job(node, job, stored_entry)).and(cleanup);
         }
@@ -139,7 +146,7 @@ impl NodeReconciler<'_> {
             .collect()
     }
 
-    fn target_state(&self, node: &NodeFacts) -> Option<TargetState> {
+    fn target_state(&self, node: &NodeFacts) -> Option<&TargetState> {
         self.plan.targets.state(&node.name)
     }
 
@@ -148,7 +155,7 @@ impl NodeReconciler<'_> {
     }
 
     fn can_start(&self, node: &NodeFacts) -> bool {
-        node.ready || self.plan.tolerates_not_ready
+        node.ready || self.plan.selection.tolerates_not_ready
     }
 
     fn hash(&self) -> Option<&Hash> {
@@ -161,8 +168,12 @@ impl NodeReconciler<'_> {
             .filter(|record| *record.plan_uid == *self.plan.facts.uid && *record.node_uid == *node.uid)
     }
 
-    /// Whether the Job matches the Plan. An invalid spec matches every Job.
+    /// Whether the Job matches the Plan, and may begin its upgrade. An invalid spec matches every Job.
     fn is_wanted(&self, node: &NodeFacts, job: &JobFacts) -> bool {
+        !self.plan.is_aborted() && self.matches_plan(node, job)
+    }
+
+    fn matches_plan(&self, node: &NodeFacts, job: &JobFacts) -> bool {
         self.plan.facts.malformed.is_some()
             || self.is_eligible(node)
                 && self.hash().is_some_and(|hash| *hash == job.hash)
@@ -180,15 +191,18 @@ impl NodeReconciler<'_> {
         job: &JobFacts,
         stored_entry: Option<&NodeProgress>,
     ) -> NodeState {
+        // The Job controller waits for the end of the pods before it sets Failed (KEP-3939), and pods of a node that
+        // is down do not end. Without this the node would count as upgrading for ever.
         if let JobOutcome::Failing { reason, message } = &job.outcome
             && !node.ready
         {
             let mut state = NodeState::of_job(node, job, NodePhase::Failed);
             state.failed = true;
             let text = format!(
-                "{reason}: {message}; the node is not Ready, so that nothing is known of its pod: bring the node back, or \
-                 delete it"
+                "{reason}: {message}; the node is not Ready, so the state of its pod is unknown: repair the node, or delete it"
             );
+            // A machine that is gone for good must not hold up a roll-out that goes on without failed nodes.
+            state.frees_slot = self.plan.failed_nodes_free_slots();
             return state.with_reason(Reason::NodeLost, text);
         }
         if let Some(state) = self.stop_after_reboots(node, job) {
@@ -200,17 +214,14 @@ impl NodeReconciler<'_> {
         if let Some(why) = pod.and_then(|p| p.waiting.clone()) {
             state = state.with_reason(Reason::PodWaiting, why);
         }
-        if let Some(note) = pod
-            .filter(|p| p.stage == PodStage::Drain)
-            .and_then(|p| p.drain.as_ref())
+        if let Some(drain) = &node.drain
+            && pod.is_some_and(|pod| pod.stage == PodStage::Drain && *pod.uid == *drain.pod)
         {
-            state = if note.waiting.is_empty() {
-                state.with_message(shorten(&note.to_string(), MAX_MESSAGE).into_owned())
+            let progress = shorten(&drain.note.to_string(), MAX_MESSAGE).into_owned();
+            state = if drain.note.waiting.is_empty() {
+                state.with_message(progress)
             } else {
-                state.with_reason(
-                    Reason::DrainWaiting,
-                    shorten(&note.to_string(), MAX_MESSAGE).into_owned(),
-                )
+                state.with_reason(Reason::DrainWaiting, progress)
             };
         }
         if !node.ready && pod_stage != PodStage::Unbound {
@@ -221,14 +232,14 @@ impl NodeReconciler<'_> {
         } else if self.is_cancelled(node) {
             state = state.with_reason(
                 Reason::Cancelled,
-                "the Plan no longer asks for what this Job does, and its drain has been asked to stop"
-                    .to_owned(),
+                "the Plan no longer requires this Job, and refit has cancelled its drain".to_owned(),
             );
         }
         if !self.is_wanted(node, job) {
-            state
-                .steps
-                .extend(self.replace(job).or_else(|| self.cancel(node, job)));
+            let replaced = self.replace(job, NOT_REQUIRED);
+            state.steps.extend(replaced.or_else(|| self.cancel(node, job)));
+        } else if let Some(replaced) = self.replace_kept_off(node, job) {
+            state.steps.push(replaced);
         } else if job.parallelism == 0 {
             // system-upgrade-controller creates Jobs suspended and releases them in a second step.
             let may = self.may_begin(stored_entry) && self.gate.is_none() && self.can_start(node);
@@ -248,17 +259,31 @@ impl NodeReconciler<'_> {
     /// The pod that shows the progress of a Job.
     fn pod(&self, job: &JobFacts) -> Option<&PodFacts> {
         self.cluster
-            .pods_of(&job.uid)
+            .pods_of(job)
+            // After a retry there are several pods; one that still runs says more than one that has ended.
             .max_by_key(|p| (p.stage != PodStage::Ended, p.stage))
     }
 
-    fn replace(&self, job: &JobFacts) -> Option<Step> {
+    /// Another Node has got the hostname of this one since the Job was created, so a pod there can keep the scheduler from
+    /// binding that of the Job until it exceeds its deadline. The next Job does not look at hostnames.
+    fn replace_kept_off(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
+        (job.avoids_hosts && job.parallelism > 0 && self.cluster.shares_hostname(node)).then(|| {
+            self.replace(
+                job,
+                "another Node has the hostname of its node, and none of its pods runs",
+            )
+        })?
+    }
+
+    fn replace(&self, job: &JobFacts, why: &'static str) -> Option<Step> {
+        // Until a pod is bound to the node, nothing has happened there, so the Job can be replaced without loss. The
+        // API server checks it again (`only_unbound`), because a watch may be late.
         let unbound = self.pod(job).is_none_or(|pod| pod.stage == PodStage::Unbound);
         unbound.then(|| Step::DeleteJob {
             job: job.name.clone(),
             uid: job.uid.clone(),
             only_unbound: true,
-            why: "the Plan no longer asks for it, and nothing of it runs",
+            why,
         })
     }
 
@@ -272,6 +297,7 @@ impl NodeReconciler<'_> {
                 .is_some_and(|hash| self.plan.facts.status().latest_hash.as_deref() == Some(&**hash))
             && self.plan.digests.is_stored()
             && self.cluster.is_permitted(self.plan)
+            && self.cluster.is_remembered(self.plan)
     }
 
     fn job_event(&self, reason: Reason, message: String, job_uid: &str) -> Event {
@@ -295,6 +321,8 @@ impl NodeReconciler<'_> {
     /// Sets the annotation `refit.rs/recorded` on a finished Job, and starts its TTL.
     fn mark_recorded(&self, job: &JobFacts, events: Vec<Event>) -> Step {
         let at = job.outcome.ended().unwrap_or(self.now);
+        // Kubernetes counts the TTL from the end of the Job, which may be long ago after an outage of the controller.
+        // The Job should be kept for its TTL from now on.
         let past = self.now.duration_since(at).max(SignedDuration::ZERO).as_secs();
         let ttl_seconds = i32::try_from(past.saturating_add(job.ttl.max(0))).unwrap_or(i32::MAX);
         Step::MarkRecorded {
@@ -306,6 +334,9 @@ impl NodeReconciler<'_> {
         }
     }
 }
+
+/// Why a Job is replaced.
+const NOT_REQUIRED: &str = "the Plan no longer requires it, and none of its pods runs";
 
 fn delete(job: &JobFacts, why: &'static str) -> Step {
     Step::DeleteJob {

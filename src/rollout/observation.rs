@@ -8,22 +8,18 @@ use super::facts::{
     Hash, JobFacts, JobName, JobUid, Missing, NodeFacts, NodeName, NodeUid, PlanFacts, PlanName, PlanUid,
     PodFacts, PodUid, Schema, Text, WorkloadFacts,
 };
+use crate::api::{Check, CheckAnswer};
 use crate::channel::ChannelRef;
 use crate::version::Offer;
 
-/// A watched kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Nodes.
     Node,
     /// Jobs of this controller.
     Job,
     /// Pods of these Jobs.
     Pod,
-    /// Plans.
     Plan,
-    /// Secrets of the namespace.
-    Secret,
 }
 
 /// What a list or a watch has returned, or how it went.
@@ -37,11 +33,9 @@ pub enum Observation {
     Node(u64, Box<NodeFacts>),
     /// An object exists that cannot be read: kind, name, UID and why.
     Unreadable(Kind, Text, Text, String),
-    /// A deleted Node: name and UID.
     NodeDeleted(NodeName, NodeUid),
     /// A Job, with its resource version.
     Job(u64, Box<JobFacts>),
-    /// A deleted Job: name and UID.
     JobDeleted(JobName, JobUid),
     /// A pod, with its resource version.
     Pod(u64, Box<PodFacts>),
@@ -49,14 +43,20 @@ pub enum Observation {
     PodDeleted(Text, PodUid),
     /// A Plan, with its resource version.
     Plan(u64, Box<PlanFacts>),
-    /// A deleted Plan: name and UID.
     PlanDeleted(PlanName, PlanUid),
     /// The metadata of a Secret, with its resource version.
     Secret(u64, Text),
-    /// A deleted Secret.
+    /// A list of a Secret by its name, at this resource version, did not contain it.
+    SecretAbsent(u64, Text),
     SecretDeleted(Text),
+    /// Whether a Secret may not be listed or watched.
+    SecretForbidden(Text, bool),
     /// The served CRD, and its edition: each creation or change is another one.
     Schema(Schema, Text),
+    /// The `ConfigMap` with the limits for all Plans.
+    Limits(GlobalLimits),
+    /// Notifications about a Plan were sent: its name and UID, and their marks.
+    Notified(PlanName, PlanUid, Vec<String>),
     /// This process has just changed the CRD, and an API server may not have loaded it yet.
     SchemaReplaced,
     /// The watch of Plans starts, with a list.
@@ -64,10 +64,12 @@ pub enum Observation {
     /// Plans are being listed before the kinds to compare them with. That list only serves to report why nothing
     /// happens.
     PlanListTooEarly,
-    /// A list or a watch of this kind is forbidden.
-    Forbidden(Kind),
+    /// A list or a watch is forbidden. Without any of the kinds, it is unknown which nodes have started.
+    Forbidden,
     /// All kinds could be listed after one was forbidden, so a permission was granted.
     PermissionsGranted,
+    /// The image that the controller runs from, and the names of its pull secrets.
+    OwnImage(String, Vec<String>),
 }
 
 impl Observation {
@@ -78,11 +80,21 @@ impl Observation {
             Self::Job(_, facts) => Some((Kind::Job, facts.name.text())),
             Self::Pod(_, facts) => Some((Kind::Pod, &facts.name)),
             Self::Plan(_, facts) => Some((Kind::Plan, facts.name.text())),
-            Self::Secret(_, name) => Some((Kind::Secret, name)),
             Self::Unreadable(kind, name, ..) => Some((*kind, name)),
             _ => None,
         }
     }
+}
+
+/// The `ConfigMap` `refit`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GlobalLimits {
+    /// It does not exist, or the controller may not read it.
+    Absent,
+    /// Its data.
+    Present(BTreeMap<String, String>),
+    /// Why it cannot be read.
+    Unreadable(String),
 }
 
 /// What the response to a step says.
@@ -97,6 +109,8 @@ pub enum StepEffect {
     PodDeleting(Text, PodUid),
     /// Someone else's Job has the name.
     NameTaken(JobName),
+    /// Someone else's pod has the name.
+    PodNameTaken(Text),
     /// It is not known whether a Job of this name was created.
     CreateUnconfirmed(JobName),
     /// No Job of this name exists.
@@ -118,6 +132,8 @@ pub enum StepEffect {
     ),
     /// The digest of an image of a Plan, at a hash.
     Digest(PlanName, Hash, String, String),
+    /// The answer to a check of a Plan, and when it was asked.
+    Check(PlanName, Box<Check>, Timestamp, CheckAnswer),
     /// A controller whose pods were evicted, and its counts.
     Workload(Text, WorkloadFacts),
     Permissions(Missing),

@@ -1,6 +1,9 @@
 //! A Plan in the index with everything derived from it: the parsed spec, the resolved version, the selected nodes. Each
 //! change updates it, so a decision need not look at every node again.
 
+mod secrets;
+
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -8,16 +11,24 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::blocker::Blocker;
+use super::checks::{Checks, Progress};
 use super::completion::CompletionPolicy;
 use super::digests::Digests;
+pub(super) use secrets::{PlanSecrets, SecretHashes};
+
 use super::facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, SecretFacts, Text};
+use super::on_request::OnRequest;
+use super::order::Order;
 use super::resolve::{self, HashCache, Resolution, Resolved};
 use super::state::{Defaults, Table};
-use super::targets::Targets;
+use super::targets::{Selection, Targets};
+use crate::api::schedule::{Blackout, PlanWindow, Windows};
 use crate::api::selector::{Selector, SelectorError};
-use crate::api::validate::validate;
+use crate::api::validate::{MAX_SCHEDULE_ENTRIES, validate};
 use crate::api::window::Window;
-use crate::api::{NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, names};
+use crate::api::{
+    NodeInfoSelector, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, annotation, names,
+};
 use crate::channel::ChannelRef;
 use crate::go::GoDuration;
 use crate::job;
@@ -35,11 +46,16 @@ pub(super) struct PlanState {
     /// Why the Plan is invalid, except for missing Secrets (S53).
     pub(super) invalid: Option<String>,
     pub(super) window: Option<Window>,
+    pub(super) windows: Option<Windows>,
+    pub(super) blackouts: Vec<Blackout>,
+    /// Maximum time from the start of a node to its end; `None` if its Job has no limit.
+    pub(super) time_limit: Option<SignedDuration>,
     pub(super) delay: SignedDuration,
     /// Conditions for a node to be done after its Job.
     pub(super) completion: CompletionPolicy,
     pub(super) disruptive: bool,
-    pub(super) tolerates_not_ready: bool,
+    /// Whether its nodes start only while a majority of the control plane stays without them.
+    pub(super) guards_control_plane: bool,
     pub(super) channel: Option<ChannelRef>,
     /// The parsed `versionPolicy`; `None` if it is invalid, and then no version is taken.
     pub(super) policy: Option<Policy>,
@@ -50,6 +66,7 @@ pub(super) struct PlanState {
     pub(super) polled_for: Option<String>,
     pub(super) resolution: Resolution,
     pub(super) hashes: HashCache,
+    pub(super) secrets: PlanSecrets,
     /// The version and the hash, once resolved.
     pub(super) resolved: Option<Resolved>,
     /// Digest of the user's part of the template at that version.
@@ -58,13 +75,16 @@ pub(super) struct PlanState {
     pub(super) digests: Digests,
     /// Errors that every Job would have at that version.
     pub(super) job_errors: Vec<job::JobError>,
-    /// The selected nodes.
     pub(super) targets: Targets,
+    /// When this process last saw a done node that was not Ready. It may only delay a wave.
+    pub(super) last_unready: Option<Timestamp>,
+    pub(super) checks: Checks,
     /// When the response to the last status write arrived.
     pub(super) written: Option<Timestamp>,
     /// A status that was sent, and may be stored by now.
     pub(super) sent: Option<SentStatus>,
-    selector: Selector,
+    /// How the Plan selects and orders nodes.
+    pub(super) selection: Selection,
     /// Why `nodeSelector` is invalid. It selects no node then.
     pub(super) selector_error: Option<String>,
     stale: bool,
@@ -99,10 +119,13 @@ impl PlanState {
             unproven: false,
             invalid: None,
             window: None,
+            windows: None,
+            blackouts: Vec::new(),
+            time_limit: None,
             delay: SignedDuration::ZERO,
             completion: CompletionPolicy::default(),
             disruptive: false,
-            tolerates_not_ready: false,
+            guards_control_plane: false,
             channel: None,
             policy: None,
             choice: None,
@@ -110,14 +133,25 @@ impl PlanState {
             polled_for: None,
             resolution: Resolution::Pending,
             hashes: HashCache::default(),
+            secrets: PlanSecrets::default(),
             resolved: None,
             inputs: "".into(),
             digests: Digests::default(),
             job_errors: Vec::new(),
             targets: Targets::default(),
+            last_unready: None,
+            checks: Checks::default(),
             written: None,
             sent: None,
-            selector: Selector::nothing(),
+            selection: Selection {
+                selector: Selector::nothing(),
+                info: NodeInfoSelector::default(),
+                skips_at_version: false,
+                tolerates_not_ready: false,
+                on_request: None,
+                order: Order::default(),
+                waves: Vec::new(),
+            },
             selector_error: None,
             stale: true,
         };
@@ -193,6 +227,17 @@ impl PlanState {
             .window
             .as_ref()
             .and_then(|w| Window::parse(w, &defaults.local_zone).ok());
+        let windows = spec
+            .windows
+            .as_ref()
+            .filter(|windows| windows.len() <= MAX_SCHEDULE_ENTRIES);
+        self.windows = windows.map(|windows| {
+            let parse = |window| PlanWindow::parse(window, &defaults.local_zone).ok();
+            Windows(windows.iter().filter_map(parse).collect())
+        });
+        let blackouts = spec.blackouts.iter().flatten().take(MAX_SCHEDULE_ENTRIES);
+        let blackouts = blackouts.filter_map(|it| Blackout::parse(it, &defaults.local_zone).ok());
+        self.blackouts = blackouts.collect();
         self.delay = spec
             .post_complete_delay
             .as_deref()
@@ -202,15 +247,41 @@ impl PlanState {
             || spec.drain.is_some()
             || spec.exclusive.unwrap_or_default()
             || spec.may_reboot();
+        self.time_limit = time_limit(spec, self.delay, &defaults.job);
+        self.guards_control_plane = spec.guards_control_plane();
         self.completion = CompletionPolicy::of(spec);
+        self.checks.read(spec, self.facts.status());
         self.channel = resolve::channel_of(spec);
+        self.secrets = PlanSecrets::of(spec);
         self.policy = spec.version_policy().ok();
         self.chosen = None;
-        self.tolerates_not_ready = tolerates_not_ready(spec);
-        (self.selector, self.selector_error) = match node_selector(spec) {
+        let (selector, error) = match node_selector(spec) {
             Ok(selector) => (selector, None),
             Err(error) => (Selector::nothing(), Some(error.to_string())),
         };
+        self.selector_error = error;
+        self.selection = Selection {
+            selector,
+            info: spec.node_info().unwrap_or_default(),
+            skips_at_version: spec.skips_at_version(),
+            tolerates_not_ready: tolerates_not_ready(spec),
+            on_request: OnRequest::of(spec),
+            order: Order::of(spec, &defaults.own_node),
+            waves: spec.waves().unwrap_or_default(),
+        };
+    }
+
+    /// The Secrets to read and to watch.
+    pub(super) fn watched_secrets(&self) -> Arc<BTreeSet<Text>> {
+        if self.facts.deleting() {
+            return secrets::no_names();
+        }
+        Arc::clone(self.secrets.names())
+    }
+
+    /// The settings of Jobs have changed: what depends on them is computed again.
+    pub(super) fn settings_changed(&mut self) {
+        self.stale = true;
     }
 
     /// Updates the resolution and the selected nodes if their inputs may have changed.
@@ -228,7 +299,7 @@ impl PlanState {
             self.channel.as_ref(),
             self.choice.as_ref(),
             self.policy.as_ref().and_then(|policy| policy.range.as_ref()),
-            secrets,
+            self.secrets.look_up(&self.facts.object.spec, secrets),
             channels,
             &mut self.hashes,
         );
@@ -237,7 +308,7 @@ impl PlanState {
                 Resolution::Resolved(resolved) => Some(resolved.clone()),
                 // While the Plan is not resolved, nodes are counted at its last hash.
                 Resolution::Pending
-                | Resolution::Reading(_)
+                | Resolution::Reading
                 | Resolution::Failed(_)
                 | Resolution::Held(_)
                 | Resolution::MissingSecrets(_) => resolve::stored(&self.facts),
@@ -249,14 +320,43 @@ impl PlanState {
             self.resolved = target;
             if self.stale || !same {
                 self.read_target(defaults);
-                let hash = self.resolved.as_ref().map(|r| r.hash.clone());
-                self.targets
-                    .rebuild(hash, &self.facts, &self.selector, self.tolerates_not_ready, nodes);
+                let target = self
+                    .resolved
+                    .as_ref()
+                    .map(|r| (r.hash.clone(), r.version.clone()));
+                self.targets.rebuild(target, &self.facts, &self.selection, nodes);
             }
             self.resolution = resolution;
             self.stale = false;
         }
         self.digests.refresh(self.facts.status(), self.resolved.as_ref());
+        if self.targets.take_unready() {
+            self.last_unready = Some(now);
+        }
+        if self.spec().checks.is_some() {
+            let status = self.facts.status();
+            let progress = Progress {
+                hash: self.resolved.as_ref().map(|resolved| resolved.hash.clone()),
+                done: self.targets.done(),
+                applying: status.applying.clone().unwrap_or_default(),
+                failed: status.nodes.map_or(0, |nodes| nodes.failed),
+            };
+            self.checks.refresh(progress, now);
+        }
+    }
+
+    /// The time of day was set by so much.
+    pub(super) fn shift_times(&mut self, step: SignedDuration) {
+        let shift = |at: &mut Timestamp| *at = at.saturating_add(step).unwrap_or(*at);
+        self.written.iter_mut().for_each(shift);
+        self.last_unready.iter_mut().for_each(shift);
+        self.checks.shift_times(step);
+        // By the new time the soak began later. If the clock was set back, the soak only takes longer.
+        let wave = self.facts.status().wave.as_ref();
+        let since: Option<Timestamp> = wave.and_then(|wave| wave.since.as_deref()?.parse().ok());
+        if let Some(since) = since.filter(|_| step.is_positive()) {
+            self.last_unready = self.last_unready.max(since.checked_add(step).ok());
+        }
     }
 
     /// Chooses from the channel's offer if an input has changed.
@@ -346,8 +446,7 @@ impl PlanState {
 
     pub(super) fn node_changed(&mut self, node: &NodeFacts) {
         if !self.stale {
-            self.targets
-                .node_changed(&self.facts, &self.selector, self.tolerates_not_ready, node);
+            self.targets.node_changed(&self.facts, &self.selection, node);
         }
     }
 
@@ -361,6 +460,7 @@ impl PlanState {
             job::JobError::KubectlImageWindows => windows.then_some(Blocker::SettingMissing {
                 name: "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
             }),
+            job::JobError::OwnImage => (!windows).then_some(Blocker::OwnImageUnknown),
             error if error.is_for_windows() && !windows => None,
             job::JobError::Image { .. } => Some(Blocker::ImageInvalid {
                 why: error.to_string(),
@@ -386,22 +486,52 @@ impl PlanState {
         }
     }
 
-    /// How many of the selected nodes a limit is; none where it is not valid, which is said elsewhere.
+    /// A node limit as a number of nodes; 0 if it is invalid, which validation reports.
     pub(super) fn nodes_of(&self, limit: &IntOrString) -> i64 {
         let selected = usize::try_from(self.targets.selected()).unwrap_or_default();
         let nodes = NodeLimit::parse(limit).map_or(0, |limit| limit.of(selected));
         i64::try_from(nodes).unwrap_or(i64::MAX)
     }
 
-    /// No new node is to start.
+    /// The longest time that a node has taken at the present hash.
+    pub(super) fn longest_run(&self) -> Option<SignedDuration> {
+        let status = self.facts.status();
+        let is_current = self.resolved.as_ref().map(|it| &*it.hash) == status.latest_hash.as_deref();
+        let text = status.longest_run.as_deref().filter(|_| is_current)?;
+        let longest = text.parse::<GoDuration>().ok()?;
+        Some(SignedDuration::from_nanos(longest.as_nanos()))
+    }
+
+    /// A user has aborted the roll-out: no node starts, and drains stop.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.facts.annotation(names::ANNOTATION_ABORT).is_some()
+    }
+
+    /// Who wrote an annotation for users, and when.
+    pub(super) fn author(&self, key: &str) -> Option<String> {
+        let text = self.facts.annotation(key)?;
+        annotation::author(text).map(Cow::into_owned)
+    }
+
+    /// Whether no new node may start.
     pub(super) fn is_suspended(&self) -> bool {
         self.spec().suspend.unwrap_or_default()
     }
 }
 
+/// The sum of the limits of all that a node goes through.
+fn time_limit(spec: &PlanSpec, delay: SignedDuration, settings: &job::JobSettings) -> Option<SignedDuration> {
+    let job = job::render::active_deadline_seconds(spec, settings).map(SignedDuration::from_secs)?;
+    let reboot = spec.may_reboot().then(|| spec.reboot_or_default().timeout());
+    let settle = spec.settle.as_ref().map(crate::api::reboot::SettleSpec::timeout);
+    let parts = reboot.into_iter().chain(settle).flatten();
+    let parts = parts.map(|part| SignedDuration::from_nanos(part.as_nanos()));
+    Some(parts.fold(job.saturating_add(delay), SignedDuration::saturating_add))
+}
+
 /// Whether the Plan tolerates the taints of nodes that are not Ready by name, which means that it repairs such nodes. A
 /// toleration of all taints does not mean that.
-fn tolerates_not_ready(spec: &PlanSpec) -> bool {
+pub(crate) fn tolerates_not_ready(spec: &PlanSpec) -> bool {
     spec.tolerations.iter().flatten().any(|toleration| {
         matches!(
             toleration.key.as_deref(),
@@ -411,7 +541,7 @@ fn tolerates_not_ready(spec: &PlanSpec) -> bool {
 }
 
 /// Selected nodes must also have the hostname label (S13).
-fn node_selector(spec: &PlanSpec) -> Result<Selector, SelectorError> {
+pub(crate) fn node_selector(spec: &PlanSpec) -> Result<Selector, SelectorError> {
     let selector = Selector::new(spec.node_selector.as_ref())?;
     Ok(selector.and(Selector::exists(names::LABEL_HOSTNAME)?))
 }

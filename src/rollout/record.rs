@@ -4,8 +4,12 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::api::ledger::limit_workloads;
 use crate::api::text::{MAX_MESSAGE, MAX_NAME, shorten_in_place};
 use crate::api::{OpenEnum, Reason};
+
+/// Maximum length of a record in bytes: one with as many workloads as possible has half of it.
+const MAX_RECORD: usize = 128 * 1024;
 
 /// Progress of a Plan on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,9 +30,7 @@ pub enum Phase {
 pub struct Record {
     /// Namespace of the Plan.
     pub namespace: String,
-    /// UID of the Plan.
     pub plan_uid: String,
-    /// UID of the node.
     pub node_uid: String,
     /// Hash for which the Job ran.
     pub hash: String,
@@ -38,7 +40,9 @@ pub struct Record {
     pub phase: Phase,
     /// Number of the attempt, from 1.
     pub attempt: i64,
-    /// UID of the Job.
+    /// How often the Plan was tried again on the node by itself, as `spec.failure.retries` says.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: i64,
     pub job_uid: String,
     /// Name of the Job.
     pub job: String,
@@ -47,11 +51,13 @@ pub struct Record {
     pub inputs: Option<String>,
     /// When the Job ended.
     pub at: Timestamp,
+    /// When the Job was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Timestamp>,
     /// Whether something that keeps no ledger cordoned the node for the Job, so that refit must uncordon it when it is
     /// done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncordon: bool,
-    /// The required reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<Reboot>,
     /// When settling began; `settle.timeout` counts from then.
@@ -79,10 +85,19 @@ pub struct Reboot {
     pub since: Timestamp,
 }
 
+// The signature that serde requires.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
 impl Record {
-    /// Parses the annotation. An invalid one counts as absent. Whoever may patch the Node can write it, so its texts are
-    /// shortened.
+    /// Parses the annotation. An invalid one counts as absent, and so does one that is too long. Whoever may patch the
+    /// Node can write it, including its kubelet, so its texts are shortened, and names that become part of a path are checked.
     pub fn parse(text: &str) -> Option<Self> {
+        if text.len() > MAX_RECORD {
+            return None;
+        }
         let mut record: Self = serde_json::from_str(text).ok()?;
         let Self {
             namespace,
@@ -104,6 +119,7 @@ impl Record {
         {
             shorten_in_place(text, MAX_NAME);
         }
+        limit_workloads(&mut record.workloads);
         if let Some(OpenEnum::Other(word)) = &mut record.reason {
             shorten_in_place(word, MAX_NAME);
         }

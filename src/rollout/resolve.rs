@@ -7,9 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::conditions::find;
-use super::facts::{ChannelFacts, Hash, PlanFacts, SecretFacts, Text};
-use super::state::Table;
-use crate::api::validate::Invalid;
+use super::facts::{ChannelFacts, Hash, PlanFacts, Text};
+use super::plan::SecretHashes;
+use crate::api::trigger::ON_REQUEST;
+use crate::api::validate::MAX_CHANNEL;
 use crate::api::{ChannelStatus, ConditionType, PlanSpec, Reason};
 use crate::channel::{ChannelRef, redacted};
 use crate::job::digest;
@@ -21,6 +22,8 @@ use crate::version::{Range, Version};
 pub(super) enum Source {
     Version,
     Channel,
+    /// A Plan that only reboots nodes on request has no version of its own.
+    Trigger,
 }
 
 impl Source {
@@ -29,6 +32,7 @@ impl Source {
         match self {
             Self::Version => Reason::Version,
             Self::Channel => Reason::Channel,
+            Self::Trigger => Reason::Trigger,
         }
     }
 }
@@ -57,13 +61,13 @@ impl Resolved {
 pub(super) enum Resolution {
     /// The channel must be polled first.
     Pending,
-    /// A Secret that is part of the hash is being read. That takes a moment, so status does not report it.
-    Reading(Text),
+    /// Secrets that are part of the hash are being read. That takes a moment, so status does not report it.
+    Reading,
     /// There is no version, for this reason.
     Failed(String),
     /// There is no version yet: the policy holds back the offer of the channel, for this reason.
     Held(String),
-    /// Secrets that are part of the hash are missing; the message is that of S53.
+    /// Secrets that are part of the hash are missing, or too many; the message is that of S53.
     MissingSecrets(String),
     Resolved(Resolved),
 }
@@ -72,9 +76,7 @@ impl Resolution {
     pub(super) fn resolved(&self) -> Option<&Resolved> {
         match self {
             Self::Resolved(resolved) => Some(resolved),
-            Self::Pending | Self::Reading(_) | Self::Failed(_) | Self::Held(_) | Self::MissingSecrets(_) => {
-                None
-            }
+            Self::Pending | Self::Reading | Self::Failed(_) | Self::Held(_) | Self::MissingSecrets(_) => None,
         }
     }
 }
@@ -95,7 +97,7 @@ impl HashCache {
         self.known = None;
     }
 
-    fn hash(&mut self, plan: &PlanFacts, version: &str, secrets: Vec<String>) -> Hash {
+    fn hash(&mut self, plan: &PlanFacts, version: &str, secrets: &[String]) -> Hash {
         if let Some((of, with, hash)) = &self.known
             && of == version
             && *with == secrets
@@ -106,8 +108,8 @@ impl HashCache {
         {
             self.computed += 1;
         }
-        let hash: Hash = digest::plan_hash(&plan.object, version, &secrets).into();
-        self.known = Some((version.to_owned(), secrets, hash.clone()));
+        let hash: Hash = digest::plan_hash(&plan.object, version, secrets).into();
+        self.known = Some((version.to_owned(), secrets.to_vec(), hash.clone()));
         hash
     }
 }
@@ -121,7 +123,7 @@ pub(super) fn resolve(
     channel: Option<&ChannelRef>,
     choice: Option<&Choice>,
     range: Option<&Range>,
-    secrets: &Table<Text, Text, SecretFacts>,
+    secrets: &SecretHashes,
     channels: &BTreeMap<ChannelRef, ChannelFacts>,
     cache: &mut HashCache,
 ) -> Resolution {
@@ -132,25 +134,14 @@ pub(super) fn resolve(
             Ok(found) => found,
             Err(resolution) => return resolution,
         },
+        (None, None) if spec.is_on_request() => ResolvedVersion::at(ON_REQUEST.to_owned(), Source::Trigger),
         (None, None) => return Resolution::Failed(UNRESOLVABLE.to_owned()),
     };
-    let mut hashes = Vec::new();
-    let mut missing = Vec::new();
-    let mut unread = None;
-    for name in digest::hashed_secrets(spec) {
-        match secrets.get(name) {
-            Some(SecretFacts::Hash(hash)) => hashes.push(hash.clone()),
-            Some(SecretFacts::Unread) | None => unread = Some(name.into()),
-            Some(SecretFacts::Missing) => missing.push(name.to_owned()),
-        }
-    }
-    // The message names all missing Secrets at once.
-    if let Some(name) = unread {
-        return Resolution::Reading(name);
-    }
-    if !missing.is_empty() {
-        return Resolution::MissingSecrets(Invalid::SecretsMissing(missing).to_string());
-    }
+    let hashes = match secrets {
+        SecretHashes::Missing(message) => return Resolution::MissingSecrets(message.clone()),
+        SecretHashes::Unread(_) => return Resolution::Reading,
+        SecretHashes::Read(hashes) => hashes,
+    };
     let hash = cache.hash(plan, &found.version, hashes);
     Resolution::Resolved(Resolved {
         version: found.version.into(),
@@ -272,7 +263,6 @@ pub(super) fn channel(
     })
 }
 
-/// The stored status of this channel.
 pub(super) fn stored_channel<'a>(plan: &'a PlanFacts, channel: &ChannelRef) -> Option<&'a ChannelStatus> {
     let stored = plan.status().channel.as_ref()?;
     (stored.url.as_deref() == Some(&*redacted(&channel.url)) && stored.secrets == secrets_of(channel))
@@ -306,7 +296,8 @@ pub(super) fn first_seen(plan: &PlanFacts, channel: Option<&ChannelRef>) -> BTre
 pub(super) fn channel_of(spec: &PlanSpec) -> Option<ChannelRef> {
     match given(spec.version.as_deref()) {
         Some(_) => None,
-        None => ChannelRef::of(spec),
+        // A longer one is invalid, and would fill the status, too.
+        None => ChannelRef::of(spec).filter(|channel| channel.url.len() <= MAX_CHANNEL),
     }
 }
 

@@ -1,22 +1,38 @@
 //! Which nodes start now: the next in the order, if a slot is free, the gate is open, and no other disruptive Plan
 //! works on the node.
 
+mod turn;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decide::Report;
+use super::dependencies;
 use super::facts::{JobOutcome, NodeFacts, NodeName, PlanName, Text};
+use super::failure;
 use super::fields;
 use super::node::{NodeState, Start};
+use super::on_request;
 use super::plan::PlanState;
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use super::status::SlotRoom;
 use super::step::Key;
-use super::targets::TargetState;
+use super::targets::{Reach, TargetState};
+use super::wave::WaveProgress;
+use crate::api::names;
 use crate::version::Version;
+use turn::CurrentGroup;
+
+mod cluster_limits;
+mod quorum;
+mod schedule;
+
+use cluster_limits::ClusterLimits;
+use quorum::Quorums;
+pub(super) use schedule::Openings;
 
 /// The states of the nodes that each Plan has started.
 pub(super) type NodeStates = BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>;
@@ -31,6 +47,8 @@ pub(super) fn gate(
     let Resolution::Resolved(resolved) = &plan.resolution else {
         return Some(Blocker::NotReady);
     };
+    // `unproven`: a Plan that was listed without refit's status may have lost fields to an old CRD. Starting it could
+    // ignore a `suspend`.
     if plan.invalid.is_some() || plan.unproven {
         return Some(Blocker::NotReady);
     }
@@ -40,8 +58,16 @@ pub(super) fn gate(
     if let Some(what) = cluster.missing_permission(plan) {
         return Some(Blocker::MissingPermission { what });
     }
+    if let Some(frozen) = cluster_limits::frozen(cluster) {
+        return Some(frozen);
+    }
+    if plan.is_aborted() {
+        let by = plan.author(names::ANNOTATION_ABORT);
+        return Some(Blocker::Aborted { by });
+    }
     if plan.is_suspended() {
-        return Some(Blocker::Suspended);
+        let by = plan.author(names::ANNOTATION_SUSPENDED);
+        return Some(Blocker::Suspended { by });
     }
     if plan.limit() == 0 {
         return Some(Blocker::ConcurrencyZero);
@@ -54,19 +80,16 @@ pub(super) fn gate(
         let (version, range) = (resolved.version.to_string(), range.to_string());
         return Some(Blocker::VersionOutOfRange { version, range });
     }
-    if let Some(window) = plan.window.as_ref().filter(|_| plan.targets.eligible() > 0) {
-        let open = window.contains(now);
-        let turn = if open {
-            window.closes(now)
-        } else {
-            window.next_open(now)
-        };
-        if let Some(at) = turn {
-            *requeue_at = Some(requeue_at.map_or(at, |known| known.min(at)));
-        }
-        if !open {
-            return Some(Blocker::WindowClosed { opens: turn });
-        }
+    if let Some(blocker) = dependencies::blocker(cluster, plan) {
+        return Some(blocker);
+    }
+    if plan.targets.eligible() > 0
+        && let Some(blocker) = schedule::blocker(cluster, plan, now, requeue_at)
+    {
+        return Some(blocker);
+    }
+    if let Some(blocker) = failure::blocker(cluster, plan) {
+        return Some(blocker);
     }
     plan.job_blocker(false).or_else(|| digest_blocker(cluster, plan))
 }
@@ -137,7 +160,11 @@ impl Availability {
         let limit = plan.nodes_of(plan.spec().max_unavailable.as_ref()?);
         let is_selected =
             |name: &&NodeName| !matches!(plan.targets.state(name), None | Some(TargetState::Disabled));
-        let worked_on = locks.locked_by.keys().filter(is_selected).chain(nodes.keys());
+        // A node that any Plan has begun to disrupt counts before its kubelet shows it, so that two Plans cannot both
+        // use the last unit of the limit. A failed node without a slot counts only if it is unavailable.
+        let with_slot = nodes.iter().filter(|(_, state)| !state.frees_slot);
+        let with_slot = with_slot.map(|(name, _)| name);
+        let worked_on = locks.locked_by.keys().filter(is_selected).chain(with_slot);
         let unavailable = plan.targets.unavailable().iter().chain(worked_on);
         Some(Self {
             limit,
@@ -155,7 +182,8 @@ impl Availability {
     fn blocker(self, nodes: &BTreeMap<NodeName, NodeState>) -> Blocker {
         let limit = self.limit;
         let others = self.unavailable.into_iter();
-        let nodes: Vec<_> = others.filter(|name| !nodes.contains_key(name)).collect();
+        let is_other = |name: &NodeName| nodes.get(name).is_none_or(|state| state.frees_slot);
+        let nodes: Vec<_> = others.filter(is_other).collect();
         if nodes.is_empty() {
             Blocker::NoSlot { limit }
         } else {
@@ -168,11 +196,14 @@ impl Availability {
 pub(super) struct DisruptionLocks<'a> {
     cluster: &'a ClusterState,
     locked_by: BTreeMap<NodeName, PlanName>,
+    quorums: Quorums<'a>,
+    cluster_limits: ClusterLimits,
 }
 
 impl<'a> DisruptionLocks<'a> {
     /// Locks nodes on which work has begun. Nodes that still have to begin come after them.
     pub(super) fn new(cluster: &'a ClusterState, node_states: &NodeStates) -> Self {
+        // A Job that was requested may exist although no watch has shown it yet.
         let pending_create = cluster
             .pending_creates
             .iter()
@@ -180,18 +211,33 @@ impl<'a> DisruptionLocks<'a> {
         let mut locked_by: BTreeMap<_, _> = pending_create
             .map(|((plan, node), _)| (node.clone(), plan.clone()))
             .collect();
-        for (plan, nodes) in node_states {
-            if !cluster.plans.get(plan).is_some_and(|p| p.disruptive) {
+        let mut guarded = BTreeSet::new();
+        for (name, nodes) in node_states {
+            let Some(plan) = cluster.plans.get(name) else {
                 continue;
-            }
-            for (node, _) in nodes
+            };
+            // A failed node is not locked: the Plan that repairs it may be another one.
+            let begun = nodes
                 .iter()
-                .filter(|(_, state)| !state.failed && state.start.is_none())
-            {
-                locked_by.entry(node.clone()).or_insert_with(|| plan.clone());
+                .filter(|(_, state)| !state.failed && state.start.is_none());
+            for (node, _) in begun {
+                if plan.disruptive {
+                    locked_by.entry(node.clone()).or_insert_with(|| name.clone());
+                } else if plan.guards_control_plane {
+                    guarded.insert(node.clone());
+                }
             }
         }
-        Self { cluster, locked_by }
+        let quorums = Quorums::of(cluster, |node| {
+            locked_by.contains_key(node) || guarded.contains(node) || is_disturbed(cluster, node)
+        });
+        let cluster_limits = ClusterLimits::of(cluster, node_states, locked_by.keys());
+        Self {
+            cluster,
+            locked_by,
+            quorums,
+            cluster_limits,
+        }
     }
 
     /// Starts nodes that already have a slot, unless another disruptive Plan works on them.
@@ -201,7 +247,8 @@ impl<'a> DisruptionLocks<'a> {
                 continue;
             };
             for (node, state) in nodes.iter_mut().filter(|(_, state)| state.start.is_some()) {
-                if let Some(blocker) = self.blocker(plan, node) {
+                let quorum = || self.quorums.blocker(self.cluster, plan, node);
+                if let Some(blocker) = self.blocker(plan, node).or_else(quorum) {
                     state.set_blocker(&blocker);
                     continue;
                 }
@@ -216,6 +263,10 @@ impl<'a> DisruptionLocks<'a> {
     fn lock(&mut self, plan: &PlanState, node: &NodeName) {
         if plan.disruptive {
             self.locked_by.insert(node.clone(), plan.facts.name.clone());
+        }
+        self.cluster_limits.take(node);
+        if plan.disruptive || plan.guards_control_plane {
+            self.quorums.take(node);
         }
     }
 
@@ -247,6 +298,8 @@ impl<'a> DisruptionLocks<'a> {
             })
         });
         by_job.or_else(|| {
+            // A Job can be deleted while its pod terminates: with orphan propagation, or while its kubelet is down.
+            // That pod may still upgrade the host.
             let of_before =
                 |pod: &&super::PodFacts| !self.cluster.jobs_on(node).any(|job| job.uid == pod.job_uid);
             let mut pods = self.cluster.live_pods_on(node).filter(of_before);
@@ -258,8 +311,21 @@ impl<'a> DisruptionLocks<'a> {
     }
 }
 
+/// Whether a Job or a pod of a Plan that takes nodes down is at work on the node, even if the Plan is gone.
+fn is_disturbed(cluster: &ClusterState, node: &NodeName) -> bool {
+    let by_job = |job: &super::JobFacts| job.disruptive && job.parallelism > 0 && job.is_live();
+    cluster.jobs_on(node).any(by_job)
+        || cluster
+            .live_pods_on(node)
+            .any(|pod| !cluster.jobs_on(node).any(|job| job.uid == pod.job_uid))
+}
+
 /// Gives free slots to the next nodes, and sets blockers for the others. Their Jobs are created once the stored status
 /// names them.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one pass over the queue, in which each limit has its turn"
+)]
 pub(super) fn start(
     cluster: &ClusterState,
     plan: &PlanState,
@@ -268,34 +334,74 @@ pub(super) fn start(
     locks: &mut DisruptionLocks<'_>,
     now: Timestamp,
 ) -> Report {
+    admit_retries(cluster, plan, nodes, locks);
     let mut report = Report {
         waiting: waiting(plan, nodes),
+        wave: WaveProgress::of(plan, nodes, now),
         ..Report::default()
     };
     let limit = plan.limit();
     if report.waiting == 0 {
         return report;
     }
+    let wave = report.wave.clone();
+    let is_soaking = wave.as_ref().is_some_and(WaveProgress::is_soaking);
+    report.asks_checks = is_soaking;
+    let failing = || plan.checks.failing().filter(|_| is_soaking);
+    let gate = gate
+        .or_else(failing)
+        .or_else(|| wave.as_ref().and_then(WaveProgress::gate).cloned());
     if gate.is_some() {
         report.blocker = gate;
         return report;
     }
+    let reach = wave.as_ref().map_or(Reach::ALL, WaveProgress::reach);
+    let mut left = wave.as_ref().map_or(i64::MAX, WaveProgress::room);
     let mut skips = MinorSkips::of(plan);
-    let mut free = limit.saturating_sub(i64::try_from(nodes.len()).unwrap_or(i64::MAX));
+    // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone has
+    // looked at it (S61).
+    let mut free = free_slots(plan, nodes);
+    let has_candidate = || plan.targets.ready_in(reach).any(|name| !nodes.contains_key(name));
+    if free > 0 && left > 0 && has_candidate() {
+        report.asks_checks = true;
+        if let Some(blocker) = plan.checks.blocker(now) {
+            report.blocker = Some(blocker);
+            return report;
+        }
+    }
     let mut availability = Availability::of(plan, nodes, locks);
     let mut held = false;
+    let mut cluster_full = None;
     let mut room = SlotRoom::of(nodes);
     let mut full = false;
-    // Nodes that cost no availability come first: they start though there is no room for others.
-    let first = availability
-        .iter()
-        .flat_map(|_| plan.targets.unavailable_and_ready());
-    let first: Vec<_> = first.collect();
-    for name in first.into_iter().chain(plan.targets.ready()) {
-        if free <= 0 {
+    let current = CurrentGroup::of(plan, reach, nodes);
+    let mut out_of_turn = false;
+    let (first, last) = if availability.is_some() || locks.cluster_limits.counts_unavailable() {
+        out_of_order(plan, &current, reach)
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    let mut queue = first.into_iter().chain(plan.targets.ready_in(reach));
+    let mut last = last.into_iter();
+    while free > 0 && left > 0 {
+        let waits = held || out_of_turn || cluster_full.is_some();
+        let next = if waits { None } else { queue.next() };
+        let Some(name) = next.or_else(|| last.next()) else {
             break;
-        }
+        };
+        // The order has all eligible nodes, also those that have started.
         if nodes.contains_key(name) {
+            continue;
+        }
+        if let Some(node) = cluster.nodes.get(name)
+            && plan.targets.at_version().contains(name)
+        {
+            let version = node.kubelet.clone();
+            report.nodes.insert(name.clone(), Blocker::AtVersion { version });
+            continue;
+        }
+        if !current.admits(name) {
+            out_of_turn = true; // the nodes of a group come together
             continue;
         }
         if availability
@@ -303,44 +409,50 @@ pub(super) fn start(
             .is_some_and(|availability| !availability.admits(name))
         {
             held = true;
-            break;
+            continue;
+        }
+        if let Some(limit) = locks.cluster_limits.blocker(name) {
+            cluster_full = Some(limit);
+            continue;
         }
         let Some(node) = cluster.nodes.get(name) else {
             continue;
         };
-        if let Some(unreadable) = cluster.unreadable_nodes.get(name) {
-            let why = unreadable.why.clone();
-            report.nodes.insert(name.clone(), Blocker::NodeUnreadable { why });
-            continue;
-        }
-        if let Some(blocker) = locks.blocker(plan, name) {
-            report.nodes.insert(name.clone(), blocker);
-            continue;
-        }
-        if let Some(blocker) = skips.as_mut().and_then(|skips| skips.blocker(node)) {
+        let skip = || skips.as_mut().and_then(|skips| skips.blocker(node));
+        if let Some(blocker) = node_blocker(cluster, plan, locks, name).or_else(skip) {
             report.nodes.insert(name.clone(), blocker);
             continue;
         }
         let mut starting = NodeState::starting(node, now);
+        // Status stores the boot with the slot, before the Job exists. If all evidence of the upgrade is lost later,
+        // this is what tells whether the node has rebooted since.
         starting.boot = plan.spec().may_reboot().then(|| node.boot_id.clone());
         if !room.take(name, &starting) {
             full = true;
             break;
         }
         nodes.insert(name.clone(), starting);
+        // Plans that are decided later in the same pass must see this start, although nothing is written yet.
         locks.lock(plan, name);
         if let Some(availability) = &mut availability {
             availability.unavailable.insert(name.clone());
         }
         report.waiting -= 1;
         free -= 1;
+        left -= 1;
     }
     report.blocker = if free <= 0 {
         (report.waiting > 0).then_some(Blocker::NoSlot { limit })
+    } else if cluster_full.is_some() {
+        cluster_full
     } else if full {
         Some(Blocker::StatusFull { slots: nodes.len() })
     } else if let Some(availability) = availability.filter(|_| held) {
         Some(availability.blocker(nodes))
+    } else if out_of_turn {
+        current.blocker(nodes, &report)
+    } else if let Some(blocker) = wave.as_ref().and_then(WaveProgress::blocker) {
+        (report.waiting > 0).then(|| blocker.clone())
     } else {
         // All nodes that can start have started. The others have a blocker above, or are not Ready.
         plan.targets
@@ -349,6 +461,81 @@ pub(super) fn start(
             .then_some(Blocker::NodeNotReady)
     };
     report
+}
+
+/// Why the Plan may not start on this node, whatever the others do.
+fn node_blocker(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    locks: &DisruptionLocks<'_>,
+    name: &NodeName,
+) -> Option<Blocker> {
+    if let Some(unreadable) = cluster.unreadable_nodes.get(name) {
+        let why = unreadable.why.clone();
+        return Some(Blocker::NodeUnreadable { why });
+    }
+    let quorum = || locks.quorums.blocker(cluster, plan, name);
+    let ineffective = || on_request::blocker(plan, cluster.nodes.get(name)?);
+    locks.blocker(plan, name).or_else(quorum).or_else(ineffective)
+}
+
+/// Nodes that cost no availability, and start though there is no room for others: first, or with an order last.
+fn out_of_order<'a>(
+    plan: &'a PlanState,
+    current: &CurrentGroup<'_>,
+    reach: Reach,
+) -> (Vec<&'a NodeName>, Vec<&'a NodeName>) {
+    let unavailable = plan.targets.unavailable_and_ready(reach);
+    let unavailable = unavailable.filter(|name| current.admits(name)).collect();
+    match plan.spec().order {
+        None => (unavailable, Vec::new()),
+        Some(_) => (Vec::new(), unavailable),
+    }
+}
+
+fn free_slots(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>) -> i64 {
+    let taken = nodes.values().filter(|state| !state.frees_slot).count();
+    plan.limit()
+        .saturating_sub(i64::try_from(taken).unwrap_or(i64::MAX))
+}
+
+/// Gives free slots to failed nodes that are to be tried again and have none. They come before new nodes.
+fn admit_retries(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    nodes: &mut BTreeMap<NodeName, NodeState>,
+    locks: &mut DisruptionLocks<'_>,
+) {
+    let waiting = nodes.iter().filter(|(_, state)| state.retry.is_some());
+    let waiting: Vec<_> = waiting.map(|(name, _)| name.clone()).collect();
+    for name in waiting {
+        let current = CurrentGroup::of(plan, Reach::ALL, nodes);
+        let blocker = if !current.admits(&name) {
+            current.blocker(nodes, &Report::default())
+        } else if free_slots(plan, nodes) <= 0 {
+            Some(Blocker::NoSlot { limit: plan.limit() })
+        } else {
+            let availability = Availability::of(plan, nodes, locks);
+            let full = availability.filter(|availability| !availability.admits(&name));
+            let quorum = || locks.quorums.blocker(cluster, plan, &name);
+            let blocker = locks.blocker(plan, &name).or_else(quorum);
+            let blocker = blocker.or_else(|| locks.cluster_limits.blocker(&name));
+            blocker.or_else(|| full.map(|full| full.blocker(nodes)))
+        };
+        let Some(state) = nodes.get_mut(&name) else {
+            continue;
+        };
+        match (blocker, state.retry.take()) {
+            (None, Some(retry)) => {
+                *state = *retry;
+                locks.lock(plan, &name);
+            }
+            (Some(blocker), _) => {
+                state.decision = Some(format!("it is tried again once it may start: {blocker}"));
+            }
+            (None, None) => {}
+        }
+    }
 }
 
 /// Number of eligible nodes that the Plan has not started.

@@ -3,17 +3,20 @@
 
 mod apply;
 mod index;
+mod limits;
 mod table;
 mod timers;
 mod unmarked;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 pub use apply::ListCounts;
 pub(super) use apply::UnreadableNode;
 use index::Index;
+pub(super) use limits::KnownLimits;
 pub(super) use table::Table;
 
 use super::event::Event;
@@ -21,12 +24,15 @@ use super::facts::{
     ChannelFacts, JobFacts, JobName, JobUid, Missing, NodeFacts, NodeName, NodeUid, PlanFacts, PlanName,
     PlanUid, PodFacts, PodStage, PodUid, Schema, SecretFacts, Text,
 };
+use super::known::KnownPlans;
 use super::node::Workload;
+use super::notified::Unstored;
 use super::plan::PlanState;
 use super::step::Key;
 use crate::api::Reason;
+use crate::api::names::ControlPlaneRole;
 use crate::channel::ChannelRef;
-use crate::job::{JobSettings, digest};
+use crate::job::JobSettings;
 
 /// Settings that all Plans share.
 #[derive(Clone, Debug)]
@@ -35,6 +41,8 @@ pub struct Defaults {
     pub namespace: String,
     pub job: JobSettings,
     pub polling_interval: SignedDuration,
+    /// The node on which the controller runs.
+    pub own_node: Text,
     /// Zone of `timeZone: Local`.
     pub local_zone: jiff::tz::TimeZone,
 }
@@ -51,6 +59,10 @@ pub struct StepFailure {
 pub struct ClusterState {
     pub(super) defaults: Defaults,
     pub(super) nodes: Table<NodeName, NodeUid, NodeFacts>,
+    /// By their hostname labels.
+    pub(super) nodes_by_hostname: Index<Text, NodeName>,
+    /// Hostnames that several Nodes have had at a time. A kubelet may give its Node that of another one in turns.
+    shared_hostnames: BTreeSet<Text>,
     /// Nodes that exist and cannot be read. `nodes` has what was known of them before, if anything.
     pub(super) unreadable_nodes: BTreeMap<NodeName, UnreadableNode>,
     pub(super) jobs: Table<JobName, JobUid, JobFacts>,
@@ -59,6 +71,12 @@ pub struct ClusterState {
     deleted_plans: table::DeletedUids<PlanUid>,
     plan_lists: u64,
     pub(super) secrets: Table<Text, Text, SecretFacts>,
+    /// The Plans that have a Secret in their hash, except those that are being deleted.
+    plans_by_secret: Index<Text, PlanName>,
+    /// The names of these Secrets. `None` if a Plan has changed since they were collected.
+    hashed_secrets: Option<Arc<BTreeSet<Text>>>,
+    /// Secrets that may not be listed or watched.
+    unwatched_secrets: BTreeSet<Text>,
     pub(super) channels: BTreeMap<ChannelRef, ChannelFacts>,
     schema: Schema,
     /// The edition of the CRD to which `schema` applies.
@@ -73,8 +91,8 @@ pub struct ClusterState {
     /// Missing permissions, once checked.
     permissions: Option<Missing>,
     pub(super) failures_by_step: BTreeMap<Key, StepFailure>,
-    /// Names of Jobs that belong to others, and when that was seen.
-    pub(super) name_conflicts: BTreeMap<JobName, Timestamp>,
+    /// Names of Jobs and pods that belong to others, and when that was seen.
+    pub(super) name_conflicts: BTreeMap<Text, Timestamp>,
     /// Jobs whose creation is not confirmed, by Plan and node.
     pub(super) pending_creates: BTreeMap<(PlanName, NodeName), PendingCreate>,
     /// Nodes whose ledger is being written: a cancellation of an earlier Job's drain may be in flight.
@@ -95,17 +113,23 @@ pub struct ClusterState {
     termination_messages: BTreeMap<JobUid, String>,
     /// Jobs whose result is not recorded, by Plan name, except those in `unmarked`.
     pub(super) open_jobs: Index<PlanName, JobName>,
-    /// All Jobs by node name.
     jobs_on: Index<NodeName, JobName>,
-    /// Pods by UID of their Job.
     pods_of: Index<JobUid, Text>,
     /// Pods that are bound and have not ended, by node name.
     live_pods_on: Index<NodeName, Text>,
-    /// Nodes with a record, by Plan name.
     pub(super) recorded_on: Index<PlanName, NodeName>,
     /// Nodes with a ledger.
     pub(super) ledgers: BTreeSet<NodeName>,
-    /// Reboot Pods.
+    /// `None` if there is no Lease to store them: then every holder counts.
+    pub(super) known_plans: Option<KnownPlans>,
+    /// What holds for all Plans.
+    pub(super) limits: KnownLimits,
+    /// Notifications that were sent, and are not stored yet.
+    pub(super) notified: Unstored,
+    /// Nodes that are not Ready or are cordoned.
+    pub(super) unavailable: BTreeSet<NodeName>,
+    /// Nodes with each role of the control plane.
+    pub(super) control_plane: BTreeMap<ControlPlaneRole, BTreeSet<NodeName>>,
     pub(super) reboot_pods: BTreeSet<Text>,
     /// Plan and UID of the node: this process has given the slot, and has created no Job since.
     pub(super) unstarted_slots: BTreeSet<(PlanName, NodeUid)>,
@@ -147,28 +171,31 @@ enum Relist {
 pub(super) enum WriteBlock<'a> {
     /// The served CRD lacks fields.
     Outdated {
-        /// The missing fields.
         missing: &'a str,
         /// When to try again, if the CRD itself has the fields.
         until: Option<Timestamp>,
     },
-    /// The CRD or the Plans must be read first.
+    /// The CRD, the limits for all Plans, or the Plans must be read first.
     Unread {
         /// Whether that must still be requested.
         ask: bool,
     },
 }
 
+/// Number of hostnames at which those that are not shared any more are forgotten.
+const MAX_SHARED_HOSTNAMES: usize = 1_024;
+
 /// How long refit writes nothing after an API server dropped its fields, unless the CRD changes. The API servers of a
 /// cluster load a new CRD one after the other.
 const PRUNED_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
 impl ClusterState {
-    /// An empty state.
     pub fn new(defaults: Defaults) -> Self {
         Self {
             defaults,
             nodes: Table::default(),
+            nodes_by_hostname: Index::default(),
+            shared_hostnames: BTreeSet::new(),
             unreadable_nodes: BTreeMap::new(),
             jobs: Table::default(),
             pods: Table::default(),
@@ -176,6 +203,9 @@ impl ClusterState {
             deleted_plans: table::DeletedUids::default(),
             plan_lists: 0,
             secrets: Table::default(),
+            plans_by_secret: Index::default(),
+            hashed_secrets: None,
+            unwatched_secrets: BTreeSet::new(),
             channels: BTreeMap::new(),
             schema: Schema::Unknown,
             edition: "".into(),
@@ -200,6 +230,11 @@ impl ClusterState {
             live_pods_on: Index::default(),
             recorded_on: Index::default(),
             ledgers: BTreeSet::new(),
+            known_plans: None,
+            limits: KnownLimits::default(),
+            notified: Unstored::new(),
+            unavailable: BTreeSet::new(),
+            control_plane: BTreeMap::new(),
             reboot_pods: BTreeSet::new(),
             unstarted_slots: BTreeSet::new(),
             timers: timers::Timers::default(),
@@ -217,6 +252,23 @@ impl ClusterState {
 
     pub fn job(&self, name: &str) -> Option<&JobFacts> {
         self.jobs.get(name)
+    }
+
+    /// Whether another Node has the same hostname by its label, or has had it.
+    pub fn shares_hostname(&self, node: &NodeFacts) -> bool {
+        self.shared_hostnames.contains(node.hostname())
+    }
+
+    pub(super) fn add_hostname(&mut self, hostname: &Text, node: &NodeName) {
+        self.nodes_by_hostname.add(hostname, node);
+        if self.nodes_by_hostname.of(hostname).nth(1).is_some() {
+            if self.shared_hostnames.len() >= MAX_SHARED_HOSTNAMES {
+                let hosts = &self.nodes_by_hostname;
+                self.shared_hostnames
+                    .retain(|host| hosts.of(host).nth(1).is_some());
+            }
+            self.shared_hostnames.insert(hostname.clone());
+        }
     }
 
     /// The resource version of the known Plan.
@@ -282,23 +334,31 @@ impl ClusterState {
         self.jobs_on.of(node).filter_map(|job| self.jobs.get(job))
     }
 
-    pub(super) fn pods_of(&self, job_uid: &str) -> impl Iterator<Item = &PodFacts> {
-        self.pods_of.of(job_uid).filter_map(|pod| self.pods.get(pod))
+    /// The pods that the Job controls. Only those on its node count: what happens elsewhere says nothing about it.
+    pub(super) fn pods_of(&self, job: &JobFacts) -> impl Iterator<Item = &PodFacts> {
+        let pods = self.pods_of.of(&job.uid).filter_map(|pod| self.pods.get(pod));
+        pods.filter(|pod| pod.node.as_ref().is_none_or(|node| *node == job.node))
     }
 
     /// The termination message of the last container of a failed Job.
-    pub(super) fn termination_message(&self, job_uid: &str) -> Option<&str> {
+    pub(super) fn termination_message(&self, job: &JobFacts) -> Option<&str> {
         let there = self
-            .pods_of(job_uid)
+            .pods_of(job)
             .filter_map(|pod| pod.termination_message.as_deref());
         there
             .last()
-            .or_else(|| self.termination_messages.get(job_uid).map(String::as_str))
+            .or_else(|| self.termination_messages.get(&job.uid).map(String::as_str))
     }
 
     /// The pods of this controller that are bound to a node and have not ended.
     pub(super) fn live_pods_on(&self, node: &str) -> impl Iterator<Item = &PodFacts> {
         self.live_pods_on.of(node).filter_map(|pod| self.pods.get(pod))
+    }
+
+    /// All pods of this controller that are bound to a node and have not ended.
+    pub(super) fn live_pods(&self) -> impl Iterator<Item = &PodFacts> {
+        let pods = self.live_pods_on.iter().flat_map(|(_, pods)| pods);
+        pods.filter_map(|pod| self.pods.get(pod))
     }
 
     /// Whether the served CRD has refit's fields.
@@ -321,6 +381,8 @@ impl ClusterState {
         let missing = match &self.schema {
             Schema::Unknown => return Some(WriteBlock::Unread { ask: false }),
             Schema::Outdated(missing) => return Some(WriteBlock::Outdated { missing, until: None }),
+            // The definition has every field, but an API server that drops them still serves an older one. This field is in every
+            // status, so that server drops it too.
             Schema::Current => "status.observedGeneration",
         };
         let until = self
@@ -329,6 +391,9 @@ impl ClusterState {
         if let Some(until) = until.filter(|until| now < *until) {
             let until = Some(until);
             return Some(WriteBlock::Outdated { missing, until });
+        }
+        if matches!(self.limits, KnownLimits::Unread) {
+            return Some(WriteBlock::Unread { ask: false });
         }
         let ask = self.relist == Relist::Due;
         (self.relist != Relist::Done).then_some(WriteBlock::Unread { ask })
@@ -357,17 +422,24 @@ impl ClusterState {
     /// The permission that the Plan needs and the controller lacks; `None` while permissions are not checked.
     pub(super) fn missing_permission(&self, plan: &PlanState) -> Option<String> {
         let missing = self.permissions.as_ref()?;
-        let has_secrets = digest::hashed_secrets(plan.spec()).next().is_some();
-        let for_secrets = missing.for_secrets.iter().filter(|_| has_secrets);
+        let namespace = &self.defaults.namespace;
+        let for_secrets = plan
+            .secrets
+            .names()
+            .iter()
+            .filter(|name| self.unwatched_secrets.contains(*name))
+            .flat_map(|name| {
+                ["list", "watch"].map(|verb| format!("{verb} secrets {name:?} in namespace {namespace}"))
+            });
         let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().may_reboot());
         let for_workloads = missing.for_workloads.iter().filter(|_| plan.completion.workloads);
         let what: Vec<_> = missing
             .for_all
             .iter()
-            .chain(for_secrets)
             .chain(for_reboots)
             .chain(for_workloads)
             .cloned()
+            .chain(for_secrets)
             .collect();
         (!what.is_empty()).then(|| what.join(", "))
     }

@@ -3,18 +3,22 @@
 //! for four where many nodes have slots.
 
 mod events;
+mod history;
 mod limits;
+mod origin;
 
 pub(super) use limits::SlotRoom;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::conditions::{conditions, seconds, unreadable};
+use super::conditions::{conditions, find, seconds, unreadable};
 use super::decide::{Decision, Report};
 use super::facts::NodeName;
+use super::failure::with_decision;
 use super::fields;
 use super::node::NodeState;
 use super::plan::PlanState;
@@ -22,11 +26,14 @@ use super::poll;
 use super::resolve::{self, Resolution};
 use super::state::ClusterState;
 use super::step::{Key, Step};
+use super::wave::WaveProgress;
 use crate::api::text::{MAX_MESSAGE, shorten};
 use crate::api::{
-    ChannelStatus, FirstSeen, NodeCounts, NodePhase, NodeProgress, PinnedStatus, PlanStatus, Reason,
+    ChannelStatus, CheckPhase, ConditionType, FirstSeen, NodeCounts, NodePhase, NodeProgress, OpenEnum,
+    PinnedStatus, PlanStatus, Reason, WavePhase, WaveStatus, annotation,
 };
 use crate::channel::redacted;
+use crate::go::GoDuration;
 use crate::version::policy::{Held, Refusal};
 use crate::version::tag::munge;
 
@@ -34,7 +41,7 @@ use crate::version::tag::munge;
 const MAX_ACTIVE: usize = 100;
 /// How long mere progress may wait.
 const PROGRESS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
-/// With more than [`FEW_SLOTS`]: news come every few seconds then, and progress rides along with them. A drain publishes its
+/// With more than [`FEW_SLOTS`]: other changes come every few seconds then, and progress is written with them. A drain publishes its
 /// note every four seconds, and what it waits for is to be in status within ten.
 const MANY_SLOTS_PROGRESS_INTERVAL: SignedDuration = SignedDuration::from_secs(4);
 /// With at most this many slots, changes are written at once.
@@ -54,7 +61,7 @@ pub(super) fn report(
     now: Timestamp,
     decision: &mut Decision,
 ) {
-    if matches!(plan.resolution, Resolution::Reading(_)) && unreadable(cluster, plan).is_none() {
+    if plan.resolution == Resolution::Reading && unreadable(cluster, plan).is_none() {
         return;
     }
     // During the pause, the status is not computed.
@@ -67,6 +74,7 @@ pub(super) fn report(
     }
     let stored = plan.facts.status();
     let mut status = status(cluster, plan, nodes, report, now);
+    status.expected_end.clone_from(&stored.expected_end);
     limits::fit(&mut status, |entry| limits::is_recorded(cluster, plan, entry));
     if status == *stored {
         // Not while a status write is in flight: either write would make the other one stale.
@@ -78,6 +86,9 @@ pub(super) fn report(
         }
         return;
     }
+    // Time alone changes it, and time alone is no reason for a write.
+    let current = status.history.as_ref().and_then(|history| history.first());
+    status.expected_end = history::expected_end(cluster, plan, nodes, report, current, now);
     let is_progress = significant_fields(&status) == significant_fields(stored);
     if let Some(due) = due(progress_interval(nodes.len())).filter(|due| is_progress && *due > now) {
         decision.requeue(due);
@@ -121,7 +132,7 @@ fn refused_event(cluster: &ClusterState, plan: &PlanState) -> Option<Step> {
         return None;
     }
     let text = format!(
-        "the status cannot be stored, so that no node starts: {}",
+        "the status cannot be stored, so no node starts: {}",
         shorten(&failure.message, MAX_MESSAGE / 2)
     );
     let event = cluster.unwritten_plan_event(&plan.facts, Reason::StatusRefused, text);
@@ -157,7 +168,8 @@ fn status(
 ) -> PlanStatus {
     let stored = plan.facts.status();
     let resolved = plan.resolution.resolved();
-    let applying: Vec<String> = nodes.values().map(|s| s.hostname.clone()).collect();
+    let applying = nodes.values().filter(|s| !s.frees_slot);
+    let applying: Vec<String> = applying.map(|s| s.hostname.clone()).collect();
     let failed = nodes.values().filter(|s| s.failed).count();
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let counts = NodeCounts {
@@ -167,12 +179,14 @@ fn status(
         waiting: count(report.waiting),
         failed: count(failed),
         disabled: plan.targets.disabled(),
+        skipped: Some(count(plan.targets.skipped().len())).filter(|skipped| *skipped > 0),
     };
-    let next_window = match &report.blocker {
-        Some(Blocker::WindowClosed { opens }) => opens.map(seconds),
-        _ => None,
-    };
-    PlanStatus {
+    let next_window = report
+        .blocker
+        .as_ref()
+        .and_then(Blocker::next_window)
+        .map(seconds);
+    let mut status = PlanStatus {
         conditions: conditions(cluster, plan, nodes, report, now),
         latest_version: resolved
             .map(|r| r.version.to_string())
@@ -184,15 +198,57 @@ fn status(
         observed_generation: Some(plan.facts.generation()),
         nodes: Some(counts),
         progress: Some(format!("{}/{}", counts.done, counts.selected)),
-        active: Some(active(plan, nodes, report)),
+        active: Some(active(cluster, plan, nodes, report)),
         active_omitted: None,
+        wave: wave(plan, report),
+        checks: plan.checks.status(stored),
         channel: channel(cluster, plan, now),
         pinned: resolved.and_then(|r| plan.digests.status(&r.hash)),
         next_window,
-    }
+        longest_run: longest_run(cluster, plan, nodes),
+        expected_end: None,
+        history: None,
+        origin: origin::origin(&plan.facts),
+    };
+    let complete = find(&status.conditions, ConditionType::Complete).is_some_and(|it| it.status == "True");
+    status.history = history::history(cluster, plan, nodes, &status, complete, now);
+    status
 }
 
-fn active(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>, report: &Report) -> Vec<NodeProgress> {
+/// The longest time that a node has taken, rounded up, where the end of a window or a blackout needs it.
+///
+/// `history` has a similar figure, but counts a node when its label is stored. By then the slot is free, and a Plan that did not
+/// know the figure yet would report `WindowTooShort` for a moment. So this one is stored with the success, before the label.
+fn longest_run(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    nodes: &BTreeMap<NodeName, NodeState>,
+) -> Option<String> {
+    let has_blackouts = !plan.blackouts.is_empty() || !cluster.global_blackouts().is_empty();
+    if plan.windows.is_none() && !has_blackouts {
+        return None;
+    }
+    let seen = nodes.values().filter_map(|state| state.took);
+    let longest = seen.chain(plan.longest_run()).max()?;
+    let seconds = longest.as_secs() + i64::from(longest.subsec_nanos() > 0);
+    Some(GoDuration::from_nanos(seconds.saturating_mul(1_000_000_000)).to_string())
+}
+
+/// The wave. While the Plan has no version, the stored one stays, so that its soak need not begin again.
+fn wave(plan: &PlanState, report: &Report) -> Option<WaveStatus> {
+    if plan.selection.waves.is_empty() {
+        return None;
+    }
+    let wave = report.wave.as_ref().map(WaveProgress::status);
+    wave.or_else(|| plan.facts.status().wave.clone())
+}
+
+fn active(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    nodes: &BTreeMap<NodeName, NodeState>,
+    report: &Report,
+) -> Vec<NodeProgress> {
     let entry = |(name, s): (&NodeName, &NodeState)| NodeProgress {
         name: name.to_string(),
         uid: Some(s.uid.to_string()),
@@ -202,7 +258,10 @@ fn active(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>, report: &Repo
         attempt: s.attempt,
         boot_id: s.boot.as_deref().map(str::to_owned),
         reason: s.reason.clone(),
-        message: s.message.clone(),
+        message: s
+            .message
+            .as_deref()
+            .map(|message| with_decision(message, s.decision.as_deref())),
     };
     let mut out: Vec<_> = nodes.iter().map(entry).collect();
     let room = MAX_ACTIVE.saturating_sub(out.len());
@@ -222,7 +281,30 @@ fn active(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>, report: &Repo
             ..NodeProgress::default()
         }
     }));
+    let room = MAX_ACTIVE.saturating_sub(out.len());
+    let skipped = plan.targets.skipped().iter();
+    let skipped = skipped.filter(|name| !nodes.contains_key(*name)).take(room);
+    out.extend(skipped.filter_map(|name| skipped_entry(cluster, plan, name)));
     out
+}
+
+/// The entry of a node that a user excludes.
+fn skipped_entry(cluster: &ClusterState, plan: &PlanState, name: &NodeName) -> Option<NodeProgress> {
+    let version = plan.resolved.as_ref().map(|resolved| &*resolved.version);
+    let node = cluster.nodes.get(name)?;
+    let mut entries = node.skip.as_deref().into_iter().flat_map(annotation::entries);
+    let entry = entries.find(|entry| entry.concerns(&plan.facts.name, version))?;
+    let blocker = Blocker::Skipped {
+        version: version.unwrap_or("every version").to_owned(),
+        by: entry.author().map(Cow::into_owned),
+    };
+    Some(NodeProgress {
+        name: name.to_string(),
+        phase: NodePhase::Waiting.into(),
+        reason: Some(blocker.reason().into()),
+        message: Some(blocker.to_string()),
+        ..NodeProgress::default()
+    })
 }
 
 fn channel(cluster: &ClusterState, plan: &PlanState, now: Timestamp) -> Option<ChannelStatus> {
@@ -307,6 +389,9 @@ struct SignificantFields<'a> {
     channel: Option<[Option<&'a str>; 6]>,
     pinned: Option<&'a PinnedStatus>,
     next_window: Option<&'a str>,
+    longest_run: Option<&'a str>,
+    wave: Option<(&'a str, &'a OpenEnum<WavePhase>, Option<&'a str>)>,
+    checks: Vec<(&'a str, &'a OpenEnum<CheckPhase>)>,
 }
 
 fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
@@ -346,5 +431,16 @@ fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
         }),
         pinned: status.pinned.as_ref(),
         next_window: status.next_window.as_deref(),
+        longest_run: status.longest_run.as_deref(),
+        wave: status
+            .wave
+            .as_ref()
+            .map(|wave| (wave.name.as_str(), &wave.phase, wave.since.as_deref())),
+        checks: status
+            .checks
+            .iter()
+            .flatten()
+            .map(|check| (check.name.as_str(), &check.phase))
+            .collect(),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::event::Event;
 use super::facts::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PodUid, Text};
-use crate::api::PlanStatus;
+use crate::api::{Check, PlanStatus};
 use crate::channel::ChannelRef;
 
 /// The object of a step. At most one step per key is in flight.
@@ -29,9 +29,10 @@ pub enum Key {
     Channel(ChannelRef),
     /// The digest of an image of a Plan.
     Digest(PlanName, String),
+    /// A check of a Plan, by its name.
+    Check(PlanName, String),
     /// The controller's permissions.
     Permissions,
-    /// All Plans.
     Plans,
 }
 
@@ -71,6 +72,8 @@ pub enum Step {
         /// Value of the annotation `refit.rs/fields`; `None` removes it.
         note: Option<String>,
     },
+    /// Update the annotation `refit.rs/notified` of a Plan.
+    NoteNotified { plan: PlanName, notified: String },
     /// Write events about a Plan, and nothing else.
     WriteEvents { plan: PlanName, events: Vec<Event> },
     /// Create the Job of a node that is applying in status.
@@ -118,6 +121,8 @@ pub enum Step {
         boot_id: Option<BootId>,
         /// Time limit in seconds.
         seconds: i64,
+        /// Whether somebody else's pod has that name, so that it gets a suffix.
+        name_is_taken: bool,
     },
     /// Delete a reboot Pod.
     DeletePod {
@@ -180,6 +185,8 @@ pub enum Query {
         /// The Secrets with which the image is pulled.
         access: ChannelRef,
     },
+    /// Ask the server of a check.
+    Check { plan: PlanName, check: Box<Check> },
     /// Read a Secret and compute its hash.
     ReadSecret { name: Text },
     /// Read how many pods of a controller are ready.
@@ -198,6 +205,10 @@ pub enum Lane {
     Background,
     /// A request to another server than the API server, which may be slow.
     External,
+    /// A request to the server of a check, which may hang, and be asked often.
+    Check,
+    /// Secrets that Plans name, which may be many: their Plans wait for them, and no other.
+    Secrets,
 }
 
 impl Step {
@@ -207,6 +218,8 @@ impl Step {
                 Lane::Background
             }
             Self::Query(Query::Poll { .. } | Query::ReadDigest { .. }) => Lane::External,
+            Self::Query(Query::Check { .. }) => Lane::Check,
+            Self::Query(Query::ReadSecret { .. }) => Lane::Secrets,
             _ => Lane::Interactive,
         }
     }
@@ -214,7 +227,8 @@ impl Step {
     pub fn key(&self) -> Key {
         match self {
             Self::WriteStatus { plan, .. } => Key::Plan(plan.clone()),
-            Self::NoteFields { plan, .. } => Key::Fields(plan.clone()),
+            // One after the other, because they patch the same object.
+            Self::NoteFields { plan, .. } | Self::NoteNotified { plan, .. } => Key::Fields(plan.clone()),
             Self::WriteEvents { plan, .. } => Key::Events(plan.clone()),
             Self::CreateJob { plan, node, .. } | Self::Query(Query::GetJob { plan, node, .. }) => {
                 Key::NextJob(plan.clone(), node.clone())
@@ -228,6 +242,7 @@ impl Step {
             Self::PatchNode { node, .. } => Key::Node(node.clone()),
             Self::Query(Query::Poll { channel, .. }) => Key::Channel(channel.clone()),
             Self::Query(Query::ReadDigest { plan, image, .. }) => Key::Digest(plan.clone(), image.clone()),
+            Self::Query(Query::Check { plan, check }) => Key::Check(plan.clone(), check.name.clone()),
             Self::Query(Query::ReadSecret { name }) => Key::Secret(name.clone()),
             Self::Query(Query::ReadWorkload { workload }) => Key::Workload(workload.clone()),
             Self::AskPermissions => Key::Permissions,

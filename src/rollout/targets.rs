@@ -3,25 +3,90 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use sha2::{Digest, Sha256};
-
-use super::facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts};
+use super::facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
+use super::node::{NodeState, bare};
+use super::on_request::{self, OnRequest};
+use super::order::{Group, Order, Turn, UNASSIGNED};
 use super::state::Table;
-use crate::api::names;
 use crate::api::selector::Selector;
+use crate::api::{NodeInfoSelector, NodePhase, Wave, WaveNodes, annotation, names};
 
-/// SHA-256 of node UID, Plan UID and hash: Plans and versions differ in the order of nodes (S50).
-type Order = [u8; 32];
+/// How a Plan selects and orders nodes.
+#[derive(Clone, Debug)]
+pub(super) struct Selection {
+    pub(super) selector: Selector,
+    pub(super) info: NodeInfoSelector,
+    /// Whether a node whose kubelet has the Plan's version needs no Job.
+    pub(super) skips_at_version: bool,
+    pub(super) tolerates_not_ready: bool,
+    /// Set if only nodes are upgraded that request it; the others are done.
+    pub(super) on_request: Option<OnRequest>,
+    pub(super) order: Order,
+    /// The last one takes the nodes that are left; empty without waves.
+    pub(super) waves: Vec<Wave>,
+}
+
+impl Selection {
+    /// Index of the first wave whose selector matches the node.
+    fn wave(&self, node: &NodeFacts) -> u16 {
+        let matches = |wave: &Wave| match &wave.nodes {
+            WaveNodes::Selected(selector) => selector.matches_by(|key| node.labels.get(key)),
+            WaveNodes::UpTo(_) | WaveNodes::Rest => false,
+        };
+        match self.waves.iter().position(matches) {
+            Some(index) => u16::try_from(index).unwrap_or(UNASSIGNED),
+            None if self.waves.is_empty() => 0,
+            None => UNASSIGNED,
+        }
+    }
+}
+
+/// The waves whose nodes may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reach {
+    last: u16,
+    unassigned: bool,
+}
+
+impl Reach {
+    /// All nodes.
+    pub(super) const ALL: Self = Self {
+        last: UNASSIGNED,
+        unassigned: true,
+    };
+
+    /// The nodes that the selectors of the waves up to this index name, and perhaps those that none names.
+    pub(super) fn up_to(index: usize, unassigned: bool) -> Self {
+        let last = u16::try_from(index).unwrap_or(UNASSIGNED);
+        Self { last, unassigned }
+    }
+
+    fn has(self, turn: &Turn) -> bool {
+        turn.wave <= self.last || (self.unassigned && turn.wave == UNASSIGNED)
+    }
+
+    /// The nodes that it has, in their order.
+    fn of(self, nodes: &BTreeSet<(Turn, NodeName)>) -> impl Iterator<Item = &(Turn, NodeName)> {
+        let selected = nodes.iter().take_while(move |(turn, _)| turn.wave <= self.last);
+        let rest = (self.unassigned && self.last < UNASSIGNED).then(|| {
+            let first = (Turn::first_of(UNASSIGNED), NodeName::default());
+            nodes.range(first..)
+        });
+        selected.chain(rest.into_iter().flatten())
+    }
+}
 
 /// The state of a node for a Plan, without regard to its Jobs and records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TargetState {
     /// The label `plan.upgrade.cattle.io/<plan>` is `disabled`.
     Disabled,
-    /// The label has the current hash.
+    /// The label has the current hash, or the Plan is on request, and the node requests nothing.
     Done,
+    /// A user keeps the Plan, at its version, off the node.
+    Skipped,
     /// The node is to be upgraded.
-    Eligible { order: Order, ready: bool },
+    Eligible { turn: Turn, ready: bool },
 }
 
 /// The nodes that a Plan selects.
@@ -29,19 +94,47 @@ pub(super) enum TargetState {
 pub(super) struct Targets {
     /// The hash for which the states were computed.
     hash: Option<Hash>,
+    /// The version of that hash.
+    version: Option<Text>,
     states: HashMap<NodeName, TargetState>,
-    ready: BTreeSet<(Order, NodeName)>,
-    not_ready: BTreeSet<(Order, NodeName)>,
+    ready: BTreeSet<(Turn, NodeName)>,
+    not_ready: BTreeSet<(Turn, NodeName)>,
+    /// The group of each selected node, done ones included, if the order has groups.
+    groups: HashMap<NodeName, Group>,
     /// Nodes that are not Ready or are cordoned, done ones included and disabled ones not.
     unavailable: BTreeSet<NodeName>,
+    skipped: BTreeSet<NodeName>,
+    /// Nodes to upgrade that need no Job.
+    at_version: BTreeSet<NodeName>,
+    /// Nodes of a Plan on request whose label has the current hash, and whose request it no longer answers.
+    answered: BTreeSet<NodeName>,
+    /// Done nodes that are not Ready.
+    done_and_not_ready: BTreeSet<NodeName>,
+    /// Whether a done node was seen not Ready since the last call of [`take_unready`](Self::take_unready).
+    unready: bool,
     done: i64,
     disabled: i64,
 }
 
 impl Targets {
-    /// Number of selected nodes, except disabled ones.
+    /// Number of selected nodes, except disabled and skipped ones.
     pub(super) fn selected(&self) -> i64 {
-        i64::try_from(self.states.len()).unwrap_or(i64::MAX) - self.disabled
+        i64::try_from(self.states.len() - self.skipped.len()).unwrap_or(i64::MAX) - self.disabled
+    }
+
+    /// Nodes that the annotation `refit.rs/skip` excludes at this version.
+    pub(super) fn skipped(&self) -> &BTreeSet<NodeName> {
+        &self.skipped
+    }
+
+    /// Ready nodes to upgrade whose kubelet has the version already, if such nodes need no Job.
+    pub(super) fn at_version(&self) -> &BTreeSet<NodeName> {
+        &self.at_version
+    }
+
+    /// Nodes whose label must be removed, so that their next request counts.
+    pub(super) fn answered(&self) -> &BTreeSet<NodeName> {
+        &self.answered
     }
 
     pub(super) fn done(&self) -> i64 {
@@ -57,8 +150,40 @@ impl Targets {
         self.ready.len() + self.not_ready.len()
     }
 
-    pub(super) fn state(&self, node: &str) -> Option<TargetState> {
-        self.states.get(node).copied()
+    pub(super) fn state(&self, node: &str) -> Option<&TargetState> {
+        self.states.get(node)
+    }
+
+    /// The group of a selected node, if the order has groups.
+    pub(super) fn group(&self, node: &str) -> Option<&Group> {
+        self.groups.get(node)
+    }
+
+    /// The first node of these waves that is left to upgrade, Ready or not; not one without which the roll-out goes on.
+    pub(super) fn next_in_order(
+        &self,
+        reach: Reach,
+        nodes: &BTreeMap<NodeName, NodeState>,
+    ) -> Option<&NodeName> {
+        let is_left = |(_, name): &&(Turn, NodeName)| !nodes.get(name).is_some_and(NodeState::is_given_up);
+        let ready = reach.of(&self.ready).find(is_left);
+        let not_ready = reach.of(&self.not_ready).find(is_left);
+        ready.into_iter().chain(not_ready).min().map(|(_, name)| name)
+    }
+
+    /// Nodes of these waves to upgrade that are Ready, in their order.
+    pub(super) fn ready_in(&self, reach: Reach) -> impl Iterator<Item = &NodeName> {
+        reach.of(&self.ready).map(|(_, name)| name)
+    }
+
+    /// A done node that is not Ready.
+    pub(super) fn done_and_not_ready(&self) -> Option<&NodeName> {
+        self.done_and_not_ready.first()
+    }
+
+    /// Whether a done node was seen not Ready since the last call, even for a moment.
+    pub(super) fn take_unready(&mut self) -> bool {
+        std::mem::take(&mut self.unready)
     }
 
     /// Nodes to upgrade that are Ready, in their order.
@@ -76,13 +201,13 @@ impl Targets {
         &self.unavailable
     }
 
-    /// Those of them that can be started, in their order.
-    pub(super) fn unavailable_and_ready(&self) -> impl Iterator<Item = &NodeName> {
+    /// Those of them in these waves that can be started, in their order.
+    pub(super) fn unavailable_and_ready(&self, reach: Reach) -> impl Iterator<Item = &NodeName> {
         let startable = self
             .unavailable
             .iter()
             .filter_map(|name| match self.state(name)? {
-                TargetState::Eligible { order, ready: true } => Some((order, name)),
+                TargetState::Eligible { turn, ready: true } if reach.has(turn) => Some((turn, name)),
                 _ => None,
             });
         startable.collect::<BTreeMap<_, _>>().into_values()
@@ -91,42 +216,63 @@ impl Targets {
     /// Computes the states of all nodes again.
     pub(super) fn rebuild(
         &mut self,
-        hash: Option<Hash>,
+        target: Option<(Hash, Text)>,
         plan: &PlanFacts,
-        selector: &Selector,
-        tolerates_not_ready: bool,
+        selection: &Selection,
         nodes: &Table<NodeName, NodeUid, NodeFacts>,
     ) {
+        let (hash, version) = target.unzip();
         *self = Self {
             hash,
+            version,
+            unready: self.unready,
             ..Self::default()
         };
         for (_, node) in nodes.iter() {
-            self.node_changed(plan, selector, tolerates_not_ready, node);
+            self.node_changed(plan, selection, node);
         }
     }
 
     /// Updates the state of one node.
-    pub(super) fn node_changed(
-        &mut self,
-        plan: &PlanFacts,
-        selector: &Selector,
-        tolerates_not_ready: bool,
-        node: &NodeFacts,
-    ) {
+    pub(super) fn node_changed(&mut self, plan: &PlanFacts, selection: &Selection, node: &NodeFacts) {
         self.remove(&node.name);
-        let Some(state) = self.classify(plan, selector, tolerates_not_ready, node) else {
+        let Some(state) = self.classify(plan, selection, node) else {
             return;
         };
-        match state {
-            TargetState::Done => self.done += 1,
+        match &state {
+            TargetState::Done => {
+                self.done += 1;
+                if !node.ready {
+                    self.done_and_not_ready.insert(node.name.clone());
+                    self.unready = true;
+                }
+            }
             TargetState::Disabled => self.disabled += 1,
-            TargetState::Eligible { order, ready: true } => {
-                self.ready.insert((order, node.name.clone()));
+            TargetState::Skipped => {
+                self.skipped.insert(node.name.clone());
             }
-            TargetState::Eligible { order, ready: false } => {
-                self.not_ready.insert((order, node.name.clone()));
+            TargetState::Eligible { turn, ready: true } => {
+                self.ready.insert((turn.clone(), node.name.clone()));
+                if selection.skips_at_version && self.is_at_version(plan, node) {
+                    self.at_version.insert(node.name.clone());
+                }
             }
+            TargetState::Eligible { turn, ready: false } => {
+                self.not_ready.insert((turn.clone(), node.name.clone()));
+            }
+        }
+        if selection.order.has_groups() {
+            let group = match &state {
+                TargetState::Eligible { turn, .. } => turn.group.clone(),
+                TargetState::Done | TargetState::Disabled | TargetState::Skipped => {
+                    selection.order.group(node)
+                }
+            };
+            self.groups.insert(node.name.clone(), group);
+        }
+        let hash = self.hash.as_deref().unwrap_or_default();
+        if selection.on_request.is_some() && on_request::is_answered(plan, hash, node) {
+            self.answered.insert(node.name.clone());
         }
         let is_available = node.is_ready_and_untainted() && !node.unschedulable;
         if !is_available && state != TargetState::Disabled {
@@ -137,59 +283,79 @@ impl Targets {
 
     pub(super) fn remove(&mut self, name: &NodeName) {
         self.unavailable.remove(name);
+        self.answered.remove(name);
+        self.groups.remove(name);
+        self.done_and_not_ready.remove(name);
+        self.at_version.remove(name);
         match self.states.remove(name) {
             Some(TargetState::Done) => self.done -= 1,
             Some(TargetState::Disabled) => self.disabled -= 1,
-            Some(TargetState::Eligible { order, ready: true }) => {
-                self.ready.remove(&(order, name.clone()));
+            Some(TargetState::Skipped) => {
+                self.skipped.remove(name);
             }
-            Some(TargetState::Eligible { order, ready: false }) => {
-                self.not_ready.remove(&(order, name.clone()));
+            Some(TargetState::Eligible { turn, ready: true }) => {
+                self.ready.remove(&(turn, name.clone()));
+            }
+            Some(TargetState::Eligible { turn, ready: false }) => {
+                self.not_ready.remove(&(turn, name.clone()));
             }
             None => {}
         }
     }
 
-    fn classify(
-        &self,
-        plan: &PlanFacts,
-        selector: &Selector,
-        tolerates_not_ready: bool,
-        node: &NodeFacts,
-    ) -> Option<TargetState> {
-        if !selector.matches_by(|key| node.labels.get(key)) {
+    fn classify(&self, plan: &PlanFacts, selection: &Selection, node: &NodeFacts) -> Option<TargetState> {
+        if !selection.selector.matches_by(|key| node.labels.get(key)) {
             return None;
         }
         let hash = self.hash.as_deref().unwrap_or_default();
         match node.labels.get_joined(names::LABEL_PLAN_PREFIX, &plan.name) {
             Some(names::LABEL_VALUE_DISABLED) => Some(TargetState::Disabled),
             Some(done) if done == hash && !hash.is_empty() => Some(TargetState::Done),
+            _ if !selection.info.matches(node.info()) && !has_begun(plan, node) => None,
+            _ if self.skips(plan, node) => Some(TargetState::Skipped),
+            _ if selection
+                .on_request
+                .is_some_and(|it| !it.concerns(plan, hash, node)) =>
+            {
+                Some(TargetState::Done)
+            }
             _ => Some(TargetState::Eligible {
-                order: order(&node.uid, &plan.uid, hash),
-                ready: node.ready || tolerates_not_ready,
+                turn: selection.order.turn(selection.wave(node), node, plan, hash),
+                ready: node.ready || selection.tolerates_not_ready,
             }),
         }
     }
 }
 
-fn order(node_uid: &str, plan_uid: &str, hash: &str) -> Order {
-    let mut digest = Sha256::new();
-    digest.update(node_uid);
-    digest.update(plan_uid);
-    digest.update(hash);
-    digest.finalize().into()
+/// Whether the Plan has begun on the node, by its record or by status. The upgrade may change what the node says of itself.
+fn has_begun(plan: &PlanFacts, node: &NodeFacts) -> bool {
+    let status = plan.status();
+    let has_slot = || {
+        let mut active = status.active.iter().flatten();
+        let is_it = |uid: Option<&str>| uid == Some(&*node.uid);
+        active.any(|entry| entry.phase != NodePhase::Waiting && is_it(entry.uid.as_deref()))
+    };
+    let applies = || {
+        status
+            .applying
+            .iter()
+            .flatten()
+            .any(|name| name == node.hostname())
+    };
+    node.records.contains_key(&plan.name) || has_slot() || applies()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::order;
+impl Targets {
+    /// Whether the kubelet of a Ready node has the version, and the Plan has not begun there.
+    fn is_at_version(&self, plan: &PlanFacts, node: &NodeFacts) -> bool {
+        let version = self.version.as_deref();
+        node.is_ready_and_untainted()
+            && version.is_some_and(|version| bare(version) == bare(&node.kubelet))
+            && !node.records.contains_key(&plan.name)
+    }
 
-    #[test]
-    fn nodes_come_in_the_order_of_the_vector() {
-        let hash = "21c75c607087495cc7f2c945c508a36de1f8661ce8c6b4d5989a883c";
-        let hex = |node| hex::encode(order(node, "plan-uid", hash));
-        assert!(hex("node-uid-3").starts_with("01ff"), "{}", hex("node-uid-3"));
-        assert!(hex("node-uid-2").starts_with("306b"), "{}", hex("node-uid-2"));
-        assert!(hex("node-uid-1").starts_with("a953"), "{}", hex("node-uid-1"));
+    fn skips(&self, plan: &PlanFacts, node: &NodeFacts) -> bool {
+        let mut entries = node.skip.as_deref().into_iter().flat_map(annotation::entries);
+        entries.any(|entry| entry.concerns(&plan.name, self.version.as_deref()))
     }
 }

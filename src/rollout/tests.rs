@@ -4,6 +4,8 @@
 pub(crate) mod build;
 mod decide;
 mod hash;
+mod hostile;
+mod secrets;
 mod speed;
 mod state;
 mod unreadable;

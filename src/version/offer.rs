@@ -34,7 +34,7 @@ impl Offer {
 }
 
 impl Offer {
-    /// The newest release that is no prerelease.
+    /// The newest release that is not a prerelease.
     pub fn newest(&self) -> Option<&Release> {
         self.releases.iter().reduce(|best, release| {
             if is_behind(&munge(&release.version), &munge(&best.version)) {

@@ -13,7 +13,6 @@ use super::{RKE2, Suffix, Token, Version, quoted};
 pub struct Incomparable {
     pub one: String,
     pub other: String,
-    /// The reason.
     pub why: String,
 }
 
@@ -34,7 +33,7 @@ impl Version {
             return none("one is a date and the other is not".to_owned());
         }
         if self.is_day() != other.is_day() {
-            return none("one is a day in one number, the other a date in several".to_owned());
+            return none("one is a date in one number, the other in several".to_owned());
         }
         match self.numbers.cmp(&other.numbers) {
             Ordering::Equal => match self.suffix.compare(&other.suffix) {
@@ -45,7 +44,6 @@ impl Version {
         }
     }
 
-    /// Compares only the numbers.
     pub fn compare_numbers(&self, other: &Self) -> Ordering {
         self.numbers.cmp(&other.numbers)
     }
@@ -133,7 +131,7 @@ impl Suffix {
             (Some(one), None) | (None, Some(one)) if self.rest.is_empty() && other.rest.is_empty() => {
                 format!("one is a build of {one}, and the other is not")
             }
-            _ => "nothing says which of the two suffixes is newer".to_owned(),
+            _ => "the order of the two suffixes is unknown".to_owned(),
         }
     }
 }

@@ -64,8 +64,8 @@ fn is_day(number: u64) -> bool {
 fn with_iso_date(mut numbers: Vec<u64>, rest: &str) -> (Vec<u64>, &str) {
     let part = |rest: &str| -> Option<u64> {
         let digits = rest.strip_prefix('-')?.get(..2)?;
-        let is_whole = !rest.get(3..)?.starts_with(|c: char| c.is_ascii_alphanumeric());
-        let is_number = is_whole && digits.bytes().all(|b| b.is_ascii_digit());
+        let is_complete = !rest.get(3..)?.starts_with(|c: char| c.is_ascii_alphanumeric());
+        let is_number = is_complete && digits.bytes().all(|b| b.is_ascii_digit());
         digits.parse().ok().filter(|_| is_number)
     };
     let month = part(rest).filter(|month| (1..=12).contains(month));
@@ -120,7 +120,7 @@ pub(super) fn numbers(text: &str) -> Result<(Vec<u64>, &str), Problem> {
     }
 }
 
-/// Parses the text after the numbers; `None` if it is no suffix. `rc1` needs no separator, all else does.
+/// Parses the text after the numbers; `None` if it is not a suffix. `rc1` needs no separator, all else does.
 pub(super) fn suffix(text: &str) -> Option<Suffix> {
     let mut suffix = Suffix::default();
     if text.is_empty() {

@@ -86,7 +86,7 @@ pub struct Circumstances<'a> {
     pub current: Option<&'a str>,
     /// When versions that the channel does not date were first seen. Keys are in the form of tags.
     pub seen: &'a BTreeMap<String, Timestamp>,
-    /// The approved version.
+    /// The approved versions: the annotation `refit.rs/approve`.
     pub approved: Option<&'a str>,
     /// The distribution that the Plan's image installs, such as `rke2`, if its name says so.
     pub distribution: Option<&'a str>,

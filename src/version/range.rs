@@ -26,9 +26,9 @@ pub struct Range {
     ways: Vec<Vec<Bound>>,
 }
 
-/// Why a text is no range.
+/// Why a text is not a range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is no range of versions: {why}; write for example \">=1.30 <1.32\", \"1.31.x\" or \"~1.31\"", quoted(.text))]
+#[error("{} is not a version range: {why}; write for example \">=1.30 <1.32\", \"1.31.x\" or \"~1.31\"", quoted(.text))]
 pub struct RangeError {
     text: String,
     why: String,
@@ -58,7 +58,7 @@ struct Partial {
     /// The given numbers; none for `*`.
     numbers: Vec<u64>,
     /// Whether the version is complete.
-    is_whole: bool,
+    is_complete: bool,
     dated: Option<bool>,
     suffix: Option<Suffix>,
 }
@@ -68,7 +68,6 @@ impl Range {
         &self.text
     }
 
-    /// Whether the version is in the range.
     pub fn has(&self, version: &Version) -> bool {
         self.ways.iter().any(|bounds| {
             bounds.iter().all(|bound| bound.holds(version))
@@ -121,7 +120,7 @@ impl FromStr for Range {
             )));
         }
         if ways.iter().all(|bounds| is_empty(bounds)) {
-            return Err(error("no version is in it".to_owned()));
+            return Err(error("it contains no version".to_owned()));
         }
         Ok(Self {
             text: text.trim().to_owned(),
@@ -135,7 +134,7 @@ fn bounds(way: &str) -> Result<Vec<Bound>, String> {
     let spaced = way.replace(',', " ");
     let mut words = spaced.split_whitespace().peekable();
     if words.peek().is_none() {
-        return Err("there is nothing in it, or beside a \"||\"".to_owned());
+        return Err("it is empty, or has an empty side of a \"||\"".to_owned());
     }
     let mut bounds = Vec::new();
     while let Some(word) = words.next() {
@@ -156,7 +155,7 @@ fn bounds(way: &str) -> Result<Vec<Bound>, String> {
         }
         match operator {
             ">=" => bounds.extend(from.bound(Side::From)),
-            ">" if from.is_whole => bounds.extend(from.bound(Side::Above)),
+            ">" if from.is_complete => bounds.extend(from.bound(Side::Above)),
             ">" => match from.next(from.numbers.len()) {
                 Some(next) => bounds.push(next.turned(Side::From)),
                 None => return Err("nothing is above \"*\"".to_owned()),
@@ -168,7 +167,7 @@ fn bounds(way: &str) -> Result<Vec<Bound>, String> {
             "<=" => bounds.extend(from.up_to()),
             "~" => bounds.extend(from.reach(from.numbers.len().min(2))),
             "^" => bounds.extend(from.reach(from.first_that_counts())),
-            _ if from.is_whole => bounds.extend(from.bound(Side::Just)),
+            _ if from.is_complete => bounds.extend(from.bound(Side::Just)),
             _ => bounds.extend(from.reach(from.numbers.len())),
         }
     }
@@ -186,7 +185,7 @@ fn split_operator(word: &str) -> Result<(&str, &str), String> {
         "" | "=" | ">" | ">=" | "<" | "<=" | "~" | "^" => operator,
         other => {
             return Err(format!(
-                "{} is no operator; these are: = > >= < <= ~ ^",
+                "{} is not an operator; the operators are: = > >= < <= ~ ^",
                 quoted(other)
             ));
         }
@@ -196,12 +195,12 @@ fn split_operator(word: &str) -> Result<(&str, &str), String> {
 
 impl Partial {
     fn parse(text: &str) -> Result<Self, String> {
-        let whole = |why: String| format!("{} is no version: {why}", quoted(text));
+        let whole = |why: String| format!("{} is not a version: {why}", quoted(text));
         let body = text.strip_prefix(['v', 'V']).unwrap_or(text);
         if is_wildcard(body) {
             return Ok(Self {
                 numbers: Vec::new(),
-                is_whole: false,
+                is_complete: false,
                 dated: None,
                 suffix: None,
             });
@@ -212,25 +211,27 @@ impl Partial {
         while let Some(tail) = rest.strip_prefix('.') {
             let end = tail.find('.').unwrap_or(tail.len());
             if !is_wildcard(&tail[..end]) {
-                return Err(whole("after a point, a number or \"x\" is expected".to_owned()));
+                return Err(whole(
+                    "a point must be followed by a number or \"x\" is expected".to_owned(),
+                ));
             }
             is_open = true;
             rest = &tail[end..];
         }
         let suffix = parse::suffix(rest)
-            .ok_or_else(|| whole(format!("{} is no suffix such as -rc1 or +k3s1", quoted(rest))))?;
+            .ok_or_else(|| whole(format!("{} is not a suffix such as -rc1 or +k3s1", quoted(rest))))?;
         let has_suffix = suffix != Suffix::default();
-        let is_whole = !is_open && (numbers.len() >= 3 || has_suffix);
+        let is_complete = !is_open && (numbers.len() >= 3 || has_suffix);
         if suffix.starts_with_number() {
             return Err(whole(
-                "what lies between two versions is written with spaces: \"1.30 - 1.32\"".to_owned(),
+                "a range between two versions is written with spaces: \"1.30 - 1.32\"".to_owned(),
             ));
         }
         Ok(Self {
             // A single number that could be a year may be any number.
             dated: (numbers.len() > 1 || !is_year(numbers[0])).then(|| parse::is_dated(&numbers)),
             numbers,
-            is_whole,
+            is_complete,
             suffix: has_suffix.then_some(suffix),
         })
     }
@@ -258,7 +259,7 @@ impl Partial {
     }
 
     fn up_to(&self) -> Option<Bound> {
-        if self.is_whole {
+        if self.is_complete {
             self.bound(Side::UpTo)
         } else {
             self.next(self.numbers.len())

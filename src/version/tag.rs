@@ -11,7 +11,7 @@ pub enum Refused {
     Empty,
     #[error("{} cannot be an image tag and a label value: {reason}", quoted(.version))]
     Malformed { version: String, reason: &'static str },
-    #[error("{} is no semantic version, and {} is: the channel does not give what it gave", quoted(.offered), quoted(.current))]
+    #[error("{} is not a semantic version, and {} is: the channel gives another kind of version than before", quoted(.offered), quoted(.current))]
     NotSemver { current: String, offered: String },
     #[error("{why}: a Plan keeps its distribution; correct its channel, or change its version by hand")]
     OtherDistribution { why: String },
@@ -23,6 +23,9 @@ pub fn munge(version: &str) -> String {
 }
 
 /// Checks that a version, with `-` instead of `+`, is an image tag and a label value.
+///
+/// # Errors
+/// Fails if it is not one of the two.
 pub fn check(version: &str) -> Result<(), Refused> {
     let malformed = |reason| {
         Err(Refused::Malformed {
@@ -41,7 +44,7 @@ pub fn check(version: &str) -> Result<(), Refused> {
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
     {
-        return malformed("it has other characters than letters, digits, '.', '_' and '-'");
+        return malformed("it has characters other than letters, digits, '.', '_' and '-'");
     }
     if !alphanumeric(version.chars().next()) || !alphanumeric(version.chars().next_back()) {
         return malformed("it does not start and end with a letter or digit");
@@ -52,6 +55,9 @@ pub fn check(version: &str) -> Result<(), Refused> {
 /// Whether a Plan at `current` may take the offered version. A Plan never moves from a semantic version to anything
 /// else, because `/login` instead of `/v1.30.1-k3s1` is an error, not a release. Nor does it move to another
 /// distribution, because RKE2's channel would reinstall a node of K3s. The first version may be any word.
+///
+/// # Errors
+/// Fails with the reason why the Plan never takes the version.
 pub fn accept(current: Option<&str>, offered: &str) -> Result<(), Refused> {
     check(offered)?;
     match current {
@@ -139,7 +145,7 @@ mod tests {
     fn a_semver_plan_does_not_move_to_a_word() {
         assert_eq!(
             accept(Some("v1.30.1-k3s1"), "login").unwrap_err().to_string(),
-            r#""login" is no semantic version, and "v1.30.1-k3s1" is: the channel does not give what it gave"#
+            r#""login" is not a semantic version, and "v1.30.1-k3s1" is: the channel gives another kind of version than before"#
         );
         assert_eq!(accept(Some("v1.30.1-k3s1"), "v1.30.2-k3s1"), Ok(()));
         assert_eq!(accept(Some("1.30.1"), "v1.29.0"), Ok(()));

@@ -66,12 +66,12 @@ fn versions_that_cannot_be_compared_are_refused_with_the_reason() {
         v1.31.4+k3s1 v1.31.4 => one is a build of k3s, and the other is not
         2026.08.1 1.31.4 => one is a date and the other is not
         20260801 1.31.4 => one is a date and the other is not
-        20260801 2026.09.1 => one is a day in one number, the other a date in several
-        1.2.3-alpine 1.2.3-bookworm => nothing says which of the two suffixes is newer
-        1.2.3-alpine 1.2.3 => nothing says which of the two suffixes is newer
-        1.2.3-alpine 1.2.3-rc1 => nothing says which of the two suffixes is newer
-        1.2.3-dev1 1.2.3-nightly1 => nothing says which of the two suffixes is newer
-        v1.31.4-k3s1-amd64 v1.31.4-k3s2-arm64 => nothing says which of the two suffixes is newer"
+        20260801 2026.09.1 => one is a date in one number, the other in several
+        1.2.3-alpine 1.2.3-bookworm => the order of the two suffixes is unknown
+        1.2.3-alpine 1.2.3 => the order of the two suffixes is unknown
+        1.2.3-alpine 1.2.3-rc1 => the order of the two suffixes is unknown
+        1.2.3-dev1 1.2.3-nightly1 => the order of the two suffixes is unknown
+        v1.31.4-k3s1-amd64 v1.31.4-k3s2-arm64 => the order of the two suffixes is unknown"
         .lines()
     {
         let (versions, why) = case.split_once(" => ").unwrap();
@@ -302,28 +302,28 @@ fn a_build_is_no_prerelease_to_a_range_also_where_its_plus_is_gone() {
 #[test]
 fn an_invalid_range_says_why_and_what_to_write_instead() {
     let table = r#"
- => there is nothing in it, or beside a "||"
-1.30 || => there is nothing in it, or beside a "||"
+ => it is empty, or has an empty side of a "||"
+1.30 || => it is empty, or has an empty side of a "||"
 >=1.30 < => no version follows "<"
 1.30 - => no version follows "-"
-!=1.30 => "!=" is no operator; these are: = > >= < <= ~ ^
-=>1.30 => "=>" is no operator; these are: = > >= < <= ~ ^
-latest => "latest" is no version: numbers such as 1.31.4 are expected
-1.30.y => "1.30.y" is no version: after a point, a number or "x" is expected
-1.30-1.32 => "1.30-1.32" is no version: what lies between two versions is written with spaces: "1.30 - 1.32"
-1.x-rc1 => "1.x-rc1" is no version: after a point, a number or "x" is expected
+!=1.30 => "!=" is not an operator; the operators are: = > >= < <= ~ ^
+=>1.30 => "=>" is not an operator; the operators are: = > >= < <= ~ ^
+latest => "latest" is not a version: numbers such as 1.31.4 are expected
+1.30.y => "1.30.y" is not a version: a point must be followed by a number or "x" is expected
+1.30-1.32 => "1.30-1.32" is not a version: a range between two versions is written with spaces: "1.30 - 1.32"
+1.x-rc1 => "1.x-rc1" is not a version: a point must be followed by a number or "x" is expected
 >* => nothing is above "*"
 <* => nothing is below "*"
->=1.32 <1.30 => no version is in it
->1.31.4 <=1.31.4 => no version is in it
-1.30.x 1.31.x => no version is in it
->=2026.08 <1.31.4 => no version is in it"#;
+>=1.32 <1.30 => it contains no version
+>1.31.4 <=1.31.4 => it contains no version
+1.30.x 1.31.x => it contains no version
+>=2026.08 <1.31.4 => it contains no version"#;
     for (text, why) in table.lines().skip(1).map(|line| line.split_once(" => ").unwrap()) {
         let error = text.parse::<Range>().unwrap_err().to_string();
         assert_eq!(
             error,
             format!(
-                "{} is no range of versions: {why}; write for example \">=1.30 <1.32\", \"1.31.x\" or \"~1.31\"",
+                "{} is not a version range: {why}; write for example \">=1.30 <1.32\", \"1.31.x\" or \"~1.31\"",
                 quoted(text)
             )
         );

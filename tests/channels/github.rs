@@ -274,8 +274,7 @@ async fn after_the_rate_limit_is_used_up_the_page_is_read_instead() {
     assert_eq!(
         offered.partial.as_deref(),
         Some(
-            "GitHub's API does not answer (the rate limit is used up, until 2026-11-21T20:13:20Z); the latest release is read \
-             off its page"
+            "GitHub's API does not answer (the rate limit is exhausted, until 2026-11-21T20:13:20Z); refit takes the latest release from the release page"
         )
     );
     assert_eq!(github.api().len(), 1);
@@ -335,21 +334,21 @@ async fn a_refusal_by_the_api_does_not_lead_to_the_page() {
     let wrong = refusal(&github.channel(), "wrong-s3cret").await;
     assert_eq!(
         wrong,
-        "the credentials are not accepted (HTTP/1.1 401 Unauthorized)"
+        "the server refused the credentials (HTTP/1.1 401 Unauthorized)"
     );
     let missing = refusal(&github.channel().replace("k3s-io/k3s", "k3s-io/k4s"), TOKEN).await;
     assert_eq!(
         missing,
-        "there is no such repository, or not for those who ask (HTTP/1.1 404 Not Found)"
+        "the repository does not exist, or these credentials cannot read it (HTTP/1.1 404 Not Found)"
     );
     github.set(|state| state.instead = Some((403, Vec::new(), String::new())));
     let forbidden = refusal(&github.channel(), TOKEN).await;
     assert_eq!(
         forbidden,
-        "the credentials are not accepted (HTTP/1.1 403 Forbidden)"
+        "the server refused the credentials (HTTP/1.1 403 Forbidden)"
     );
-    let no_list = "the answer is no list of releases";
-    let none = "the repository has no release that is no draft and no prerelease";
+    let no_list = "the answer is not a list of releases";
+    let none = "the repository has no release other than drafts and prereleases";
     for (kind, body, why) in [
         ("text/html", "<html>Sign in", HTML),
         ("text/plain", " <!DOCTYPE html>", HTML),

@@ -68,7 +68,7 @@ async fn a_million_tags_and_nine_hundred_thousand_releases_are_refused_within_th
         (
             "million",
             format!("oci://{host}/team/million"),
-            "after 20000 tags there are still more",
+            "the repository has more than 20000 tags",
         ),
         (
             "odd",
@@ -78,12 +78,12 @@ async fn a_million_tags_and_nine_hundred_thousand_releases_are_refused_within_th
         (
             "nested",
             format!("oci://{host}/team/nested"),
-            "the answer is no list of tags",
+            "the answer is not a list of tags",
         ),
         (
             "long",
             format!("oci://{host}/team/long"),
-            "the answer is no list of tags",
+            "the answer is not a list of tags",
         ),
         (
             "releases",

@@ -75,15 +75,15 @@ async fn a_channel_is_found_in_the_list_by_its_id() {
             format!("the channel server has no channel \"stabel\"; did you mean \"stable\"? it has {all}"),
         ),
         ("v1.99", format!("the channel server has no channel \"v1.99\"; it has {all}")),
-        ("", format!("the channel's URL names no channel behind its #; the server has {all}")),
+        ("", format!("the channel's URL has no channel name after its #; the server has {all}")),
         (
             "v1.16-testing",
-            "channel \"v1.16-testing\" of the channel server has no version now".to_owned(),
+            "channel \"v1.16-testing\" of the channel server has no version at present".to_owned(),
         ),
-        ("nothing", "channel \"nothing\" of the channel server has no version now".to_owned()),
+        ("nothing", "channel \"nothing\" of the channel server has no version at present".to_owned()),
         (
             "odd",
-            "\"v1 beta\" cannot be an image tag and a label value: it has other characters than letters, digits, '.', '_' and '-'"
+            "\"v1 beta\" cannot be an image tag and a label value: it has characters other than letters, digits, '.', '_' and '-'"
                 .to_owned(),
         ),
     ] {
@@ -129,7 +129,7 @@ async fn a_list_that_redirects_is_read_as_a_channel() {
 async fn an_answer_that_is_no_channel_list_is_reported() {
     let server = List::with_list().await;
     let html = &[("content-type", "text/html")][..];
-    let no_list = "the answer is no list of channels";
+    let no_list = "the answer is not a list of channels";
     let none = "the channel server has no channel \"stable\"; it has none";
     for (code, headers, body, why) in [
         (200, html, "<html>", HTML),

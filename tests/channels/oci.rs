@@ -149,9 +149,9 @@ async fn a_refused_client_gets_an_error_that_shows_no_credential() {
             assert!(!format!("{error:?} {error}").contains("s3cret"), "{error:?}");
             error.to_string()
         };
-        let none = "credentials are asked for, and there are none (HTTP/1.1 401 Unauthorized)";
+        let none = "the server requires credentials, and there are none (HTTP/1.1 401 Unauthorized)";
         assert_eq!(ask(Access::default()).await, none, "{auth:?}");
-        let wrong = "the credentials are not accepted (HTTP/1.1 401 Unauthorized)";
+        let wrong = "the server refused the credentials (HTTP/1.1 401 Unauthorized)";
         for access in [basic(USER, "wrong-s3cret"), bearer("wrong-s3cret")] {
             assert_eq!(ask(access).await, wrong, "{auth:?}");
         }
@@ -299,16 +299,17 @@ async fn an_answer_that_is_no_list_of_tags_is_named() {
     };
     let html = &[("content-type", "text/html")][..];
     let none = "the repository has no tag that could be a version";
-    let challenge = "the registry asks for credentials in a way that is not known, or that would show them";
+    let challenge = "the registry requires an authentication that refit does not support, or that would expose the credentials";
     let next = "the next page of the answer is on another host, or one that was read before";
-    let again = "the answer is redirected again and again";
-    let missing = "there is no such repository, or not for those who ask (HTTP/1.1 404 Not Found)";
-    let forbidden = "credentials are asked for, and there are none (HTTP/1.1 403 Forbidden)";
+    let again = "the server redirects too often";
+    let missing =
+        "the repository does not exist, or these credentials cannot read it (HTTP/1.1 404 Not Found)";
+    let forbidden = "the server requires credentials, and there are none (HTTP/1.1 403 Forbidden)";
     let v1 = r#"{"tags": ["v1"]}"#;
     for (code, headers, body, why) in [
         (200, html, "<html>", HTML),
         (200, &[], "<!doctype html><title>Sign in", HTML),
-        (200, &[], "[]", "the answer is no list of tags"),
+        (200, &[], "[]", "the answer is not a list of tags"),
         (200, &[], r#"{"tags": null}"#, none),
         (200, &[], r#"{"tags": ["_x", "-y"]}"#, none),
         (304, &[], "", "unexpected response: HTTP/1.1 304 Not Modified"),
@@ -344,7 +345,7 @@ async fn an_answer_that_is_no_list_of_tags_is_named() {
     registry.log.take();
     for _ in 0..2 {
         let error = refusal_of(&client, &registry.channel(), &Access::default()).await;
-        assert_eq!(error.to_string(), "the rate limit is used up");
+        assert_eq!(error.to_string(), "the rate limit is exhausted");
     }
     assert_eq!(registry.log.take().len(), 1);
 }
@@ -352,20 +353,20 @@ async fn an_answer_that_is_no_list_of_tags_is_named() {
 #[tokio::test]
 async fn a_token_server_that_gives_no_token_is_reported() {
     let registry = guarded(RegistryAuth::Token).await;
-    let none = "the registry's token server gives no token";
+    let none = "the registry's token server returned no token";
     for (code, body, why) in [
         (200, "{}", none),
         (200, r#"{"token": ""}"#, none),
         (200, r#"{"token": "s3cret\nx"}"#, none),
-        (200, "s3cret", "the answer is no token"),
+        (200, "s3cret", "the answer is not a token"),
         (200, "<html>s3cret", HTML),
         (500, "s3cret", none),
         (
             403,
             "s3cret",
-            "the credentials are not accepted (HTTP/1.1 403 Forbidden)",
+            "the server refused the credentials (HTTP/1.1 403 Forbidden)",
         ),
-        (429, "s3cret", "the rate limit is used up"),
+        (429, "s3cret", "the rate limit is exhausted"),
     ] {
         registry.set(|state| state.token_answer = Some((code, body.to_owned())));
         let error = refusal_of(&client(), &registry.channel(), &basic(USER, PASSWORD)).await;
@@ -407,15 +408,15 @@ async fn a_tag_stands_for_the_digest_of_the_index() {
     assert!(registry.log.take().is_empty(), "it says itself");
     let refusal = async |image: &str| ask(image).await.unwrap_err().to_string();
     let missing = refusal(&format!("{}/team/k3s:v9", registry.host())).await;
-    assert_eq!(missing, "there is no such image (HTTP/1.1 404 Not Found)");
+    assert_eq!(missing, "the image does not exist (HTTP/1.1 404 Not Found)");
     let invalid = refusal("not an image").await;
     assert!(
-        invalid.starts_with("the image is no reference such as"),
+        invalid.starts_with("the image is not a reference such as"),
         "{invalid}"
     );
     for (digest, body, why) in [
         ("sha256:xyz", "<html>", HTML),
-        ("md5:00", "x", "the answer is no manifest"),
+        ("md5:00", "x", "the answer is not a manifest"),
     ] {
         let headers = vec![("docker-content-digest", digest.to_owned())];
         registry.set(|state| state.instead = Some((200, headers, body.to_owned())));

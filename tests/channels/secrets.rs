@@ -105,16 +105,16 @@ async fn an_unusable_secret_is_named_and_read_again() {
         ("absent", "spec.channelSecretRef: secrets \"absent\" not found"),
         (
             "keys",
-            "spec.channelSecretRef: secrets \"keys\" has no credentials: it takes token, or username and password, or header and \
+            "spec.channelSecretRef: secrets \"keys\" has no credentials: it needs token, or username and password, or header and \
              value, or .dockerconfigjson",
         ),
         (
             "wrong",
-            "the credentials are not accepted (HTTP/1.1 401 Unauthorized)",
+            "the server refused the credentials (HTTP/1.1 401 Unauthorized)",
         ),
         (
             "login",
-            "the registry asks for credentials in a way that is not known, or that would show them",
+            "the registry requires an authentication that refit does not support, or that would expose the credentials",
         ),
         ("right", ""),
     ];

@@ -31,7 +31,7 @@ fn noted(plan: &Plan) -> bool {
 /// a definition that has them is another text.
 async fn expect_outdated_event(ctx: &TestContext, name: &str, times: usize) {
     let missing = crd::missing_fields(&foreign()).join(", ");
-    let text = format!("Warning SchemaOutdated: the CustomResourceDefinition that is served lacks {missing}");
+    let text = format!("Warning SchemaOutdated: the served CustomResourceDefinition lacks {missing}");
     wait::until(
         &format!("{name} is reported {times} times"),
         async || ctx.event_lines(name).await,

@@ -33,7 +33,7 @@ async fn says_that_it_cannot_be_read(ctx: &TestContext, name: &str) {
 }
 
 #[tokio::test]
-async fn plans_that_cannot_be_read_hold_up_nobody_else() {
+async fn plans_that_cannot_be_read_hold_up_no_other() {
     let ctx = TestContext::alone().await;
     // Nothing is pruned and nothing is refused.
     let mut loose = crd::plans();

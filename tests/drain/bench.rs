@@ -13,7 +13,7 @@ use crate::testenv::wait;
 const PODS: usize = 500;
 
 #[tokio::test]
-#[ignore = "measures"]
+#[ignore = "measures and wants the machine for itself: just bench"]
 async fn five_hundred_pods_are_drained_in_no_more_time_than_kubectl_takes() {
     let mut took = Vec::new();
     for (tool, name) in [(Tool::Kubectl, "k"), (Tool::Refit, "r")] {

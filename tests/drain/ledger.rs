@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use refit::api::{DrainNote, Ledger};
+use refit::api::{Ledger, NodeDrain};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::process::Command;
@@ -61,6 +61,7 @@ async fn cordon_and_ledger_are_one_patch_and_completion_is_another() {
     let patches: Vec<_> = requests
         .iter()
         .filter(|it| it.resource == "nodes" && it.verb == "patch")
+        .filter(|it| it.sent["spec"].is_object())
         .collect();
     assert_eq!(patches.len(), 2, "{patches:#?}");
     for (patch, passed) in patches.iter().zip([false, true]) {
@@ -200,27 +201,43 @@ async fn another_machine_of_the_same_name_is_left_alone() {
     for verb in ["drain", "cordon"] {
         let out = run(&harness, verb, &env).await;
         assert_eq!(out.code, Some(1), "{out:?}");
-        assert!(out.last_line().contains("is another machine now"), "{out:?}");
+        assert!(out.last_line().contains("has been replaced"), "{out:?}");
     }
     assert_eq!(of_node(&harness).await, (false, None));
     assert_eq!(harness.on_node("one").await.len(), 1);
 }
 
 #[tokio::test]
-async fn a_drain_writes_its_progress_and_blockers_on_its_own_pod() {
+async fn a_drain_writes_its_progress_and_blockers_on_its_node_until_it_is_over() {
     let harness = DrainHarness::guarded().await;
     harness.pods("one", ["a"], json!({})).await;
     let own = harness.pod("one", "own", json!({ "mirror": true })).await;
     let env = harness.plan_env("k3s", "one", Some(&own)).await;
-    let _drain = WaitingDrain::start(&harness, &env).await;
+    let drain = WaitingDrain::start(&harness, &env).await;
     let refused = Instant::now();
-    let note = |pod: &Pod| DrainNote::parse(pod.annotations().get("refit.rs/drain")?);
-    let names_it = |pod: &Pod| note(pod).is_some_and(|note| !note.waiting.is_empty());
+    let note = |node: &Node| NodeDrain::parse(node.annotations().get("refit.rs/drain")?);
+    let names_it = |node: &Node| note(node).is_some_and(|drain| !drain.note.waiting.is_empty());
     let what = "names what it waits for";
-    let pod = wait::object(harness.ctx.pods(), "own", what, SOON, names_it).await;
+    let nodes = kube::Api::all(harness.ctx.client.clone());
+    let node = wait::object(nodes.clone(), &harness.node("one"), what, SOON, names_it).await;
     let took = refused.elapsed();
     assert!(took < Duration::from_secs(9), "{took:?}");
-    let waits = note(&pod).unwrap().waiting;
+    let drain_note = note(&node).unwrap();
+    assert_eq!(
+        (drain_note.plan.as_str(), Some(drain_note.pod)),
+        ("k3s", own.uid())
+    );
+    let waits = drain_note.note.waiting;
     assert_eq!(waits[0].pdb.as_deref(), Some("guard"));
     assert!(waits[0].pod.ends_with("/web-1"), "{waits:?}");
+    harness.open("guard").await;
+    let out = drain.ended().await;
+    assert_eq!(out.code, Some(0), "{out:?}");
+    assert!(
+        !harness
+            .get("one")
+            .await
+            .annotations()
+            .contains_key("refit.rs/drain")
+    );
 }

@@ -73,7 +73,7 @@ async fn a_budget_that_never_allows_is_named_with_its_pod_and_since_when() {
 }
 
 #[tokio::test]
-async fn a_drain_is_through_within_six_seconds_of_its_budget() {
+async fn a_drain_ends_within_six_seconds_of_its_budget() {
     // A drain that waits is late each time, and a busy machine is not.
     let mut took = Vec::new();
     while took.iter().all(|took| *took > Duration::from_secs(6)) {

@@ -10,7 +10,7 @@ use crate::testenv::real::REFIT;
 use crate::testenv::wait;
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_deleted_controller_is_replaced_by_another_that_continues() {
     let harness = harness().await;
     let first = harness.deployed.leading().await;
@@ -59,7 +59,7 @@ async fn a_deleted_controller_is_replaced_by_another_that_continues() {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_second_replica_leads_when_the_node_of_the_first_loses_its_power() {
     let harness = harness().await;
     let role = "node-role.kubernetes.io/control-plane";
@@ -67,6 +67,8 @@ async fn a_second_replica_leads_when_the_node_of_the_first_loses_its_power() {
         .ctx
         .label_node(harness.two.name(), role, Some("true"))
         .await;
+    // Replicas that run stay where they are; new ones prefer different nodes.
+    harness.deployed.stop().await;
     harness.deployed.scale(2).await;
     let first = harness.deployed.leading().await;
     let on_one = first.spec.as_ref().unwrap().node_name.as_deref() == Some(harness.one.name());

@@ -32,7 +32,7 @@ fn is_ready(node: &Node) -> bool {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_node_reboots_in_each_way_and_keeps_its_disk() {
     let before = kernel();
     let ctx = real::context().await;
@@ -75,7 +75,7 @@ async fn a_node_reboots_in_each_way_and_keeps_its_disk() {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_node_without_one_of_its_services_is_not_ready_until_it_is_back() {
     let ctx = real::context().await;
     let [one] = real::nodes(&ctx, ["one"]).await;

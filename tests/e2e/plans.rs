@@ -22,8 +22,8 @@ fn waits_for_guard(harness: &E2eHarness, pod: &Pod) -> String {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
-async fn a_drain_waits_for_a_budget_and_goes_on_when_that_allows() {
+#[ignore = "real nodes, which need root and Debian: just e2e"]
+async fn a_drain_waits_for_a_budget_and_continues_when_that_allows() {
     let harness = harness().await;
     let pod = harness.guarded_pod().await;
     let drain = json!({ "drain": { "force": true }, "nodeSelector": workers() });
@@ -50,7 +50,7 @@ async fn a_drain_waits_for_a_budget_and_goes_on_when_that_allows() {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn the_termination_message_of_a_drain_survives_its_deadline() {
     let harness = harness().await;
     let pod = harness.guarded_pod().await;
@@ -69,7 +69,7 @@ async fn the_termination_message_of_a_drain_survives_its_deadline() {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_payload_that_reboots_its_node_by_itself_ends_with_its_second_run() {
     let harness = harness().await;
     // As k3OS does: the first run changes the host and reboots it, the second finds nothing to do.
@@ -89,7 +89,7 @@ async fn a_payload_that_reboots_its_node_by_itself_ends_with_its_second_run() {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn an_upgrade_finds_its_secrets_its_variables_and_its_host() {
     let harness = harness().await;
     let secret = json!({ "metadata": { "name": "keys" }, "stringData": { "token": "hush" } });
@@ -116,7 +116,7 @@ async fn an_upgrade_finds_its_secrets_its_variables_and_its_host() {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_missing_image_is_reported_and_the_plan_continues_when_it_is_there() {
     let harness = harness().await;
     let mut upgrade = container(&format!("echo late >>/host{RUNS}"));
@@ -167,7 +167,7 @@ kill "$pid"
 "#;
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn agents_wait_in_prepare_for_the_plan_of_the_servers() {
     let harness = harness().await;
     let archive = harness.ctx.dir().join("k3s-upgrade.tar");
@@ -237,7 +237,7 @@ async fn agents_wait_in_prepare_for_the_plan_of_the_servers() {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_plan_deleted_during_an_upgrade_releases_its_node_when_nothing_of_it_runs_there() {
     let harness = harness().await;
     // A shell that is process 1 of its container takes no SIGTERM, so it lives as long as its pod may.

@@ -175,7 +175,7 @@ impl Holder {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn nothing_is_left_of_nodes_whose_test_was_killed() {
     let _turn = real::beside_others().await;
     let mut holder = Holder::start().await;

@@ -41,7 +41,10 @@ fn end(text: &str, node: &Node) -> usize {
 fn read(hint: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     for verb in ["write", "add", "did you mean"] {
-        let Some((_, after)) = hint.split_once(verb) else {
+        // A verb within backticks is part of the YAML, such as the `add` of capabilities.
+        let mut places = hint.match_indices(verb).map(|(at, _)| at);
+        let outside = places.find(|at| hint[..*at].matches('`').count().is_multiple_of(2));
+        let Some(after) = outside.map(|at| &hint[at + verb.len()..]) else {
             continue;
         };
         let Some((_, quoted)) = after.split_once('`') else {
@@ -448,6 +451,102 @@ concurrency: ~ => /concurrency = 1
 upgrade:\n  image: => /upgrade/image = "rancher/k3s-upgrade"
 upgrade: => /upgrade = {"image": "rancher/k3s-upgrade"}
 nodeSelector: ~ => /nodeSelector = {}
+# Another place or another name
+nodeSelector: [{a: b}] => /nodeSelector/matchLabels = {"a": "b"}
+nodeSelector: [{key: a, value: b}] => /nodeSelector/matchLabels = {"a": "b"}
+postCompleteLabels: [{key: a, value: b}] => /postCompleteLabels = {"a": "b"}
+postCompleteLabels: [{a: b}, {c: d}] => /postCompleteLabels = {"a": "b", "c": "d"}
+drain: force => /drain = {"force": true}
+drain: [force, ignoreDaemonSets] => /drain = {"force": true, "ignoreDaemonSets": true}
+maxUnavailable: 10 percent => /maxUnavailable = "10%"
+maxUnavailable: 2 nodes => /maxUnavailable = 2
+version: 1.34.2+k3s1 => /version = "v1.34.2+k3s1"
+version: v1.34.2+k3s1, => /version = "v1.34.2+k3s1"
+version: vv1.34.2+k3s1 => /version = "v1.34.2+k3s1"
+version: “v1.34.2+k3s1” => /version = "v1.34.2+k3s1"
+version: https://github.com/k3s-io/k3s/releases/tag/v1.34.2%2Bk3s1 => /version = "v1.34.2+k3s1"
+upgrade: [{name: upgrade, image: i}] => /upgrade = {"image": "i"}
+# The spec of a pod or a Job
+upgrade: ~\ntemplate: {spec: {restartPolicy: Never, tolerations: [{operator: Exists}], containers: [{name: a, image: i, args: [x]}]}}\nbackoffLimit: 3 => /upgrade = {"image": "i", "args": ["x"]}
+upgrade: ~\ntemplate: {spec: {restartPolicy: Never, tolerations: [{operator: Exists}], containers: [{name: a, image: i}]}}\nbackoffLimit: 3 => /tolerations = [{"operator": "Exists"}]
+upgrade: ~\nhostPID: true\ncontainers: [{name: a, image: i, env: [{name: A, value: b}]}] => /upgrade/envs = [{"name": "A", "value": "b"}]
+version: v1.34.2%2Bk3s1 => /version = "v1.34.2+k3s1"
+paused: true => /suspend = true
+# Windows and blackouts
+window: {cron: "0 22 * * fri", duration: 4h} => /windows = [{"cron": "0 22 * * fri", "duration": "4h"}]
+window: {schedule: "@weekly", duration: 4h, timeZone: Europe/Berlin} => /windows/0 = {"cron": "0 0 * * 0", "duration": "4h", "timeZone": "Europe/Berlin"}
+window: {days: [fri], startTime: "22:00", duration: 4h} => /window/endTime = "02:00"
+windows: [{schedule: "0 22 * * fri", duration: 4h}] => /windows/0/cron = "0 22 * * fri"
+windows: [{cron: "0 0 22 * * fri", duration: 4h}] => /windows/0/cron = "0 22 * * fri"
+windows: [{cron: "22:00", duration: 4h}] => /windows/0/cron = "0 22 * * *"
+windows: [{days: fri, startTime: "22:00", endTime: "04:00"}] => /windows/0/days = ["fri"]
+windows: [{days: [fri], startTime: "22:00", endTime: "24:00"}] => /windows/0/endTime = "23:59:59"
+window: {days: [fri], startTime: "22:00", endTime: "24:00"} => /window/endTime = "23:59:59"
+blackouts: 2026-12-24 => /blackouts = [{"start": "2026-12-24", "end": "2026-12-24"}]
+blackouts: ["2026-12-24/2026-12-26"] => /blackouts/0 = {"start": "2026-12-24", "end": "2026-12-26"}
+blackouts: [{from: 2026-12-24, to: 2026-12-26}] => /blackouts/0 = {"start": "2026-12-24", "end": "2026-12-26"}
+blackouts: [{start: 12-24}] => /blackouts/0/end = "12-24"
+blackouts: [{start: 24.12.2026, end: 2026-12-26}] => /blackouts/0/start = "2026-12-24"
+blackouts: [{start: 2026-12-24, end: 12/26/2026}] => /blackouts/0/end = "2026-12-26"
+# What follows a failure, and other fields
+failure: stop => /failure = {"policy": "Stop"}
+failurePolicy: Continue => /failure = {"policy": "Continue"}
+failurePolicy: Abort => /failure = {"policy": "Stop"}
+failure: {onFailure: Continue} => /failure/policy = "Continue"
+failure: {retry: 3} => /failure/retries = 3
+failure: {policy: Stop, maxFailures: 3} => /failure/budget = 3
+reboot: {enabled: true} => /reboot/when = "Always"
+controlPlaneQuorum: {enabled: true} => /controlPlaneQuorum = true
+apiAccess: false => /apiAccess = "None"
+dependsOn: [{plan: server}] => /dependsOn/0/name = "server"
+dependsOn: [{kind: Plan, name: server}] => /dependsOn/0 = {"name": "server"}
+versionPolicy: {semver: ">=1.33"} => /versionPolicy/range = ">=1.33"
+drain: --force --ignore-daemonsets --timeout=5m --grace-period=30 => /drain = {"force": true, "ignoreDaemonSets": true, "timeout": "5m", "gracePeriod": 30}
+upgrade: {image: {registry: example.com, repository: os, tag: v1}} => /upgrade/image = "example.com/os:v1"
+imagePullSecrets: [{secretName: x}] => /imagePullSecrets/0/name = "x"
+# Windows, blackouts and an order as text, days in other languages
+windows: "22:00-04:00" => /windows = [{"days": ["mo", "tu", "we", "th", "fr", "sa", "su"], "startTime": "22:00", "endTime": "04:00"}]
+windows: Mon-Fri 22:00-04:00 => /windows/0/days = ["mo", "tu", "we", "th", "fr"]
+windows: [Sat 1am to 5am] => /windows/0 = {"days": ["sat"], "startTime": "01:00", "endTime": "05:00"}
+windows: "0 22 * * fri" => /windows = [{"cron": "0 22 * * fri", "duration": "4h"}]
+windows: ["0 0 22 * * FRI"] => /windows/0 = {"cron": "0 22 * * fri", "duration": "4h"}
+window: "0 22 * * fri" => /windows = [{"cron": "0 22 * * fri", "duration": "4h"}]
+window: Fr 22:00-04:00 => /window = {"days": ["fr"], "startTime": "22:00", "endTime": "04:00"}
+blackouts: "2026-12-24 - 2026-12-26" => /blackouts = [{"start": "2026-12-24", "end": "2026-12-26"}]
+blackouts: 12-24 to 01-02 => /blackouts = [{"start": "12-24", "end": "01-02"}]
+blackouts: [{start: 1224, end: 0102}] => /blackouts/0 = {"start": "12-24", "end": "01-02"}
+blackouts: [{startTime: 2026-12-24, endTime: 2026-12-26}] => /blackouts/0 = {"start": "2026-12-24", "end": "2026-12-26"}
+window: {days: [Montag, Dienstag], startTime: '22:00', endTime: '04:00'} => /window/days = ["mo", "tu"]
+window: {days: [lun., MER], startTime: '22:00', endTime: '04:00'} => /window/days = ["mo", "we"]
+window: {days: lundi, startTime: '22:00', endTime: '04:00'} => /window/days = ["mo"]
+window: {days: Montag-Freitag, startTime: '22:00', endTime: '04:00'} => /window/days = ["mo", "tu", "we", "th", "fr"]
+window: {days: [mo], startTime: 10 p.m., endTime: 4 a.m.} => /window/startTime = "22:00"
+window: {days: [mo], startTime: 22 Uhr, endTime: '04:00'} => /window/startTime = "22:00"
+window: {days: [mo], startTime: midnight, endTime: '04:00'} => /window/startTime = "00:00"
+order: controlPlane => /order = [{"controlPlane": "First"}]
+order: "controlPlane: Last" => /order = [{"controlPlane": "Last"}]
+order: {controlPlane: Last} => /order = [{"controlPlane": "Last"}]
+order: [control-plane-first, zone] => /order/0 = {"controlPlane": "First"}
+order: topology.kubernetes.io/zone => /order = [{"topologyKey": "topology.kubernetes.io/zone"}]
+order: [{key: topology.kubernetes.io/zone}] => /order/0/topologyKey = "topology.kubernetes.io/zone"
+waves: [1, 50%, 100%] => /waves/0 = {"name": "wave-1", "nodes": 1}
+# Near other fields
+upgrade: {image: i, securityContext: {runAsRoot: true}} => /upgrade/securityContext = {"runAsUser": 0}
+upgrade: {image: i, securityContext: {runAsRoot: false}} => /upgrade/securityContext = {"runAsNonRoot": true}
+upgrade: {image: i, securityContext: {capabilities: [CAP_SYS_ADMIN]}} => /upgrade/securityContext/capabilities = {"add": ["SYS_ADMIN"]}
+upgrade: {image: i, entrypoint: [sh]} => /upgrade/command = ["sh"]
+upgrade:\n  image: i\n  envs:\n  - HTTP_PROXY: http://proxy:3128 => /upgrade/envs/0 = {"name": "HTTP_PROXY", "value": "http://proxy:3128"}
+upgrade: {image: i, envFrom: [{secretRef: s}]} => /upgrade/envFrom/0/secretRef = {"name": "s"}
+nodeSelector: {matchExpressions: [{label: a, operator: Exists}]} => /nodeSelector/matchExpressions/0/key = "a"
+reboot: if-required => /reboot = {"when": "IfRequired"}
+reboot: {policy: Always} => /reboot/when = "Always"
+retries: 3 => /failure = {"retries": 3}
+maxFailures: 10% => /failure = {"budget": "10%", "policy": "Stop"}
+force: true => /drain = {"force": true}
+parallelism: 3 => /concurrency = 1
+drain: {enabled: true, force: true} => /drain = {"force": true}
+drain: {podSelector: {matchExpressions: [{key: a, operator: notin, values: [b]}]}} => /drain/podSelector/matchExpressions/0/operator = "NotIn"
+channel: git@github.com:k3s-io/k3s.git\nversion: v1 => /channel = "github://k3s-io/k3s"
 "#;
 
 fn mistakes() -> impl Iterator<Item = (String, &'static str, Value)> {
@@ -531,6 +630,26 @@ fn an_ambiguous_value_has_no_hint_with_yaml() {
         "drain: {timeout: 3600000}",
         "window: {days: [1-5], startTime: '22:00', endTime: '04:00'}",
         "upgrade: {image: i, envs: [A]}",
+        "windows: [{cron: '0 22 * * fri', duration: 4}]",
+        "windows: [{cron: '0 22 * * fri', duration: '4'}]",
+        "windows: [{cron: '0 22 * * fri', duration: 8d}]",
+        "windows: [{cron: 'every friday', duration: 4h}]",
+        "windows: [{cron: '0 22 31 2 *', duration: 4h}]",
+        "window: {cron: '0 22 * * fri'}",
+        "window: {cron: '0 22 * * fri', duration: 4}",
+        "blackouts: [{start: 01/02/2026, end: 2026-01-03}]",
+        "blackouts: [{start: 2026-12-24 18:00, end: 2026-12-26}]",
+        "blackouts: [{start: 2026-12-24T18:00, end: 2026-12-26}]",
+        "blackouts: [{start: 12-24, end: 2027-01-02}]",
+        "dependsOn: [other/server]",
+        "drain: --force --quickly",
+        "drain: {enabled: false}",
+        "windows: every friday",
+        "order: by name",
+        "order: [random]",
+        "window: {days: [luu], startTime: '22:00', endTime: '04:00'}",
+        "blackouts: [{start: 1324, end: 12-26}]",
+        "upgrade: {image: i, volumeMounts: [{name: a, mountPath: /x}]}",
     ] {
         let text = plan(lines);
         let found = findings(&text);
@@ -603,9 +722,34 @@ fn one_mistake_has_one_finding() {
         "upgrade: {image: 5}",
         "upgrade: {image: {}}",
         "upgrade: {image: i, envs: [{value: A}]}",
+        "upgrade: {image: i, envs: [{A: b}]}",
+        "windows: '0 22 * * fri'",
+        "order: controlPlane",
+        "blackouts: [{start: 1224, end: 12-26}]",
+        "upgrade: {image: i, securityContext: {runAsRoot: true}}",
+        "reboot: {policy: Always}",
+        "retries: 3",
         "version: Latest",
         "version: true",
         "command: bash -c 'x'",
+        "nodeSelector:\nmatchLabels: {a: b}",
+        "upgrade:\nimage: i",
+        "tolerations: [{operator: Exists, a.example/b: c}]",
+        "name: other",
+        "window: {cron: '0 22 * * fri', duration: 4h}",
+        "window: {cron: '0 22 * * fri'}",
+        "window: {days: [fri], startTime: '22:00', duration: 4h}",
+        "windows: []",
+        "windows: ['0 22 * * fri']",
+        "windows: [{schedule: '0 22 * * fri', duration: 4h}]",
+        "windows: [{cron: [0, 22], duration: 4h}]",
+        "windows: [{days: fri, startTime: '22:00', endTime: '04:00'}]",
+        "blackouts: [{from: 2026-12-24, end: 2026-12-26}]",
+        "dependsOn: [{plan: server}]",
+        "upgrade: [{name: upgrade, image: i}]",
+        "template: {spec: {restartPolicy: Never, containers: [{name: a, image: i}]}}\nbackoffLimit: 3\nttlSecondsAfterFinished: 5",
+        "hostPID: true\nhostNetwork: true\ncontainers: [{name: a, image: i}]\nvolumes: [{name: a, hostPath: {path: /}}]",
+        "containers: [{name: a, image: i}, {name: b, image: j}]\nrestartPolicy: Never",
     ];
     let mut wrong = Vec::new();
     for lines in spec {
@@ -635,6 +779,19 @@ fn one_mistake_has_one_finding() {
         ("{name: p,", "{generateName: p,"),
         ("metadata: {name: p, namespace: system-upgrade}", "metadata: x"),
         (&good[head.len()..], "spec:\n"),
+        (
+            &good[head.len()..],
+            "spec: {backoffLimit: 1, template: {spec: {restartPolicy: Never, containers: [{name: a, image: i}]}}}\n",
+        ),
+        (
+            &good[head.len()..],
+            "spec: {schedule: \"0 22 * * fri\", jobTemplate: {spec: {template: {spec: {containers: [{name: a, image: i}]}}}}}\n",
+        ),
+        (
+            &good[head.len()..],
+            "spec:\n  selector: {matchLabels: {a: b}}\n  updateStrategy: {type: OnDelete}\n  template: {spec: {containers: \
+             [{name: a, image: i}]}}\n",
+        ),
         (&good[head.len()..], "spec: []\n"),
         (&good[head.len()..], "spec: x\n"),
         ("kind: Plan", "kind: [Plan]"),
@@ -651,7 +808,35 @@ fn one_mistake_has_one_finding() {
             wrong.push(format!("{to}: {found:#?}"));
         }
     }
+    let (_, fields) = good.split_once("spec:\n").unwrap();
+    let found = findings(&format!(
+        "{head}spec:\n  spec:\n  {}",
+        fields.replace("\n  ", "\n    ")
+    ));
+    if found.len() != 1 {
+        wrong.push(format!("spec.spec: {found:#?}"));
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The image of an example would replace the one that the author has written elsewhere.
+#[test]
+fn a_missing_image_is_taken_from_where_a_pod_or_a_chart_has_it() {
+    for (lines, hint) in [
+        (
+            "upgrade: {containers: [{image: example.com/os}]}",
+            "add `image: example.com/os`",
+        ),
+        (
+            "upgrade: {repository: example.com/os, tag: v1}",
+            "add `image: \"example.com/os:v1\"`",
+        ),
+        ("upgrade: {}", "add `image: rancher/k3s-upgrade`"),
+    ] {
+        let found = findings(&plan(lines));
+        let missing = found.iter().find(|one| one.rule == Rule::MissingField);
+        assert_eq!(missing.and_then(|one| one.hint.as_deref()), Some(hint), "{lines}");
+    }
 }
 
 #[test]
@@ -683,4 +868,24 @@ fn one_control_plane_node_at_a_time_is_kept_by_max_unavailable_too() {
     };
     assert!(of("concurrency: 3") && of("concurrency: 3\nmaxUnavailable: 2"));
     assert!(!of("concurrency: 3\nmaxUnavailable: 1"));
+}
+
+/// Without its label, a selector may select every node.
+#[test]
+fn a_label_without_a_value_gets_the_empty_one() {
+    for (lines, pointer) in [
+        (
+            "nodeSelector:\n  matchLabels:\n    k3s-upgrade:",
+            "/nodeSelector/matchLabels/k3s-upgrade",
+        ),
+        ("postCompleteLabels: {a: null}", "/postCompleteLabels/a"),
+    ] {
+        let text = plan(lines);
+        let found = findings(&text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let after = follow(&text, &found[0]).unwrap();
+        let spec = source("plan.yaml", &after).stream.documents[0].to_json()["spec"].clone();
+        assert_eq!(spec.pointer(pointer), Some(&Value::from("")), "{after}");
+        assert!(findings(&after).is_empty(), "{after}");
+    }
 }

@@ -46,7 +46,7 @@ fn written(folder: &Path, old: &str, new: &str) -> usize {
 }
 
 #[test]
-fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_goes_on() {
+fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_continues() {
     let folder = Workdir::new([]);
     let dir = folder.path();
     let (old, new) = (text("v1.33.3"), text("v1.34.1"));

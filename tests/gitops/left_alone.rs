@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use serde_json::Value;
 
 use super::pin::{plan, stable};
+use crate::channels::registry::{Registry, State, index_digest};
 use crate::testenv::channel::ChannelServer;
 use crate::workdir::{Ran, Workdir};
 
@@ -46,10 +47,10 @@ async fn a_number_is_a_version_and_is_never_downgraded() {
     ran.ends(0);
     assert_eq!(changed, Some(plan("a", &url, "\"1.40\"")));
     for (version, what) in [
-        ("1e3", "the number 1e3, which is no version"),
-        ("0x10", "the number 0x10, which is no version"),
-        ("yes", "the bool yes, which is no version"),
-        ("[1.50]", "a list, and no version"),
+        ("1e3", "the number 1e3, which is not a version"),
+        ("0x10", "the number 0x10, which is not a version"),
+        ("yes", "the bool yes, which is not a version"),
+        ("[1.50]", "a list, not a version"),
     ] {
         let ran = kept(&url, version, "", 2);
         ran.err_has(&format!("spec.version is {what}; write a version"));
@@ -139,7 +140,7 @@ async fn a_word_of_a_channel_is_not_written() {
     let text = plan("a", &url, "X").replace("  version: X # by refit\n", "");
     let dir = Workdir::new([("p.yaml", &text)]);
     let ran = dir.run("pin p.yaml").ends(2);
-    ran.err_has("its channel gives \"latest\", which is no version");
+    ran.err_has("its channel gives \"latest\", which is not a version");
     assert_eq!(dir.read("p.yaml"), text);
 }
 
@@ -214,6 +215,7 @@ fn errors_are_in_the_json_too_and_a_template_is_skipped() {
         ("a.yaml", &plan("a", NOWHERE, "[v1]")),
         ("b.yaml", "apiVersion: upgrade.cattle.io/v1\nkind: [Plan\n"),
         ("c.yaml", template),
+        ("d.yaml", "apiVersion: v1\nkind: ConfigMap\n"),
     ]);
     let errors = |ran: &Ran| -> Vec<String> {
         let errors = ran.json()["errors"].as_array().unwrap().clone();
@@ -234,7 +236,9 @@ fn errors_are_in_the_json_too_and_a_template_is_skipped() {
         assert!(error.contains(why), "{error}");
     }
     ran.err_has("c.yaml:1: skipped, a template");
-    assert_eq!(errors(&dir.run("pin -o json none.yaml").ends(2)).len(), 2);
+    assert_eq!(errors(&dir.run("pin -o json none.yaml").ends(2)).len(), 1);
+    let empty = dir.run("pin -o json d.yaml").ends(2);
+    assert_eq!(errors(&empty), ["there is no Plan in these files"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -277,9 +281,113 @@ fn resolve_refuses_a_version_that_the_controller_refuses() {
         ("\" v1.34.1\"", no_tag),
         ("\"v1.34.1\\n\"", no_tag),
         ("\"  \"", no_tag),
-        ("v1.34.1_", "spec.version is \"v1.34.1_\", which is no version"),
+        ("v1.34.1_", "spec.version is \"v1.34.1_\", which is not a version"),
     ] {
         let dir = Workdir::new([("p.yaml", &plan("a", NOWHERE, version))]);
         dir.run("resolve p.yaml").ends(2).err_has(why);
+    }
+}
+
+#[test]
+fn a_version_that_another_tool_keeps_up_to_date_is_left_to_it_and_resolved() {
+    for marker in [
+        "# {\"$imagepolicy\": \"flux-system:k3s:tag\"}",
+        "# kpt-set: ${version}",
+    ] {
+        let text = plan("a", NOWHERE, "v1.33.4-k3s1").replace("# by refit", marker);
+        let dir = Workdir::new([("p.yaml", &text)]);
+        let ran = dir.run("pin --to v1.34.1+k3s1 p.yaml").ends(0);
+        ran.err_has("spec.version is \"v1.33.4-k3s1\" with the comment \"# ")
+            .err_has("; that tool sets the version; change it there, or remove the comment");
+        assert_eq!(dir.read("p.yaml"), text, "{marker}");
+        dir.run("resolve -o name p.yaml").ends(0).prints("v1.33.4-k3s1\n");
+        let empty = text.replace("v1.33.4-k3s1", "\"\"");
+        dir.write("p.yaml", empty.replace(&format!("  channel: {NOWHERE}\n"), ""));
+        dir.run("resolve p.yaml").ends(2);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_has_one_error_and_is_not_said_to_have_no_plan() {
+    for (name, text) in [
+        ("latin1.yaml", b"kind: Plan # Gr\xfc\xdfe\n".to_vec()),
+        (
+            "broken.yaml",
+            b"apiVersion: upgrade.cattle.io/v1\nkind: [Plan\n".to_vec(),
+        ),
+    ] {
+        let dir = Workdir::new([]);
+        std::fs::write(dir.path().join(name), text).unwrap();
+        for command in ["pin", "render --node a", "validate", "resolve", "rehearse"] {
+            let ran = dir.run(&format!("{command} {name}"));
+            let ran = ran.ends(if command == "validate" && name == "broken.yaml" {
+                1
+            } else {
+                2
+            });
+            ran.err_lacks("there is no Plan");
+        }
+    }
+}
+
+#[test]
+fn a_plan_of_a_list_that_sops_guards_is_changed_by_its_path() {
+    let items = plan("a", NOWHERE, "v1.33.4+k3s1").replace('\n', "\n  ");
+    let text = format!(
+        "apiVersion: v1\nkind: List\nitems:\n- kind: ConfigMap\n  apiVersion: v1\n- {}\nsops: {{mac: 'ENC[x]'}}\n",
+        items.trim_end()
+    );
+    let dir = Workdir::new([("p.yaml", &text)]);
+    let ran = dir.run("pin --to v1.34.1+k3s1 p.yaml").ends(2);
+    ran.err_has("run: sops set p.yaml '[\"items\"][1][\"spec\"][\"version\"]' '\"v1.34.1+k3s1\"'");
+    assert_eq!(dir.read("p.yaml"), text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_digest_is_not_written_into_a_file_that_sops_guards() {
+    let registry = Registry::start(State::default()).await;
+    let image = format!("{}/team/k3s:v1.33.4-k3s1", registry.host());
+    let text = plan("a", NOWHERE, "v1.33.4+k3s1").replace("rancher/k3s-upgrade", &format!("'{image}'"))
+        + "sops: {mac: 'ENC[x]'}\n";
+    let dir = Workdir::new([("p.yaml", &text)]);
+    // `sops set` sets one value, and the version stays.
+    let ran = dir.run("pin --to v1.33.4+k3s1 --digest p.yaml").ends(2);
+    ran.err_has("its images would change, but SOPS guards the file with a checksum")
+        .err_has("edit it with: sops p.yaml");
+    assert_eq!(dir.read("p.yaml"), text);
+    let open = text.replace("'ENC[x]'", "'ENC[x]', mac_only_encrypted: true");
+    dir.write("p.yaml", &open);
+    dir.run("pin --to v1.33.4+k3s1 --digest p.yaml").ends(0);
+    assert_eq!(
+        dir.read("p.yaml"),
+        open.replace(&image, &format!("{image}@{}", index_digest()))
+    );
+}
+
+#[test]
+fn an_image_with_a_third_version_is_named_when_the_version_moves() {
+    let text = plan("a", NOWHERE, "v1.33.4+k3s1");
+    for (image, what) in [
+        (
+            "rancher/k3s-upgrade:v1.32.1-k3s1",
+            "so it still runs v1.32.1-k3s1; remove the tag, and refit adds the version",
+        ),
+        (
+            "rancher/k3s-upgrade:v1.33.4-k3s1",
+            "so it still runs v1.33.4+k3s1; --image-tag changes the image too",
+        ),
+    ] {
+        let dir = Workdir::new([("p.yaml", &text.replace("rancher/k3s-upgrade", image))]);
+        let ran = dir.run("pin --to v1.34.1+k3s1 p.yaml").ends(0);
+        ran.err_has(&format!("image {image} keeps its tag, {what}"));
+    }
+    for image in [
+        "rancher/k3s-upgrade",
+        "rancher/k3s-upgrade:v1.34.1-k3s1",
+        "rancher/k3s-upgrade:stable",
+        "alpine:3.20.1",
+    ] {
+        let dir = Workdir::new([("p.yaml", &text.replace("rancher/k3s-upgrade", image))]);
+        dir.run("pin --to v1.34.1+k3s1 p.yaml").ends(0).reports("");
     }
 }

@@ -119,7 +119,7 @@ async fn a_channel_with_an_invalid_response_changes_nothing_and_delays_no_other_
     ran = ran.prints("./stable.yaml:7: Plan system-upgrade/stable: v1.33.3+k3s1 -> v1.34.1+k3s1\n");
     for (name, why) in [
         ("page", "its channel gives no version: the answer is an HTML page"),
-        ("word", "\"maintenance\" is no semantic version"),
+        ("word", "\"maintenance\" is not a semantic version"),
         (
             "broken",
             "its channel gives no version: unexpected response: HTTP/1.1 500",
@@ -272,7 +272,7 @@ async fn a_repository_in_a_registry_gives_the_newest_of_the_range_and_images_get
     let unknown = pin("--digest").ends(2).prints("");
     unknown
         .err_has("image ")
-        .err_has("there is no such image (HTTP/1.1 404 Not Found)");
+        .err_has("the image does not exist (HTTP/1.1 404 Not Found)");
     assert_eq!(dir.read("a.yaml"), expected);
     pin("--range ~9").err_has("is not in the range ~9");
 
@@ -280,7 +280,7 @@ async fn a_repository_in_a_registry_gives_the_newest_of_the_range_and_images_get
     dir.write("logins.json", r#"{"auths": {}}"#);
     let refused = pin(with_digest).ends(2).prints("");
     refused
-        .err_has("credentials are asked for, and there are none")
+        .err_has("the server requires credentials, and there are none")
         .err_lacks("s3cret");
 }
 

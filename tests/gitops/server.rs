@@ -137,6 +137,7 @@ fn job_of(plan: &refit::api::Plan, namespace: &str) -> Option<Job> {
             name: "node",
             uid: "00000000-0000-0000-0000-000000000001",
             os: None,
+            shares_hostname: false,
         },
         name: "job",
         attempt: 1,

@@ -27,6 +27,15 @@ fn pin_shows_control_characters_of_a_name_and_writes_the_file_byte_for_byte() {
 }
 
 #[test]
+fn a_line_of_pin_is_one_line_whatever_the_names_of_file_and_plan_contain() {
+    let dir = Workdir::new([("a\nb.yaml", &plan("\"c\\nd\"", "x", "v1.33.3+k3s1"))]);
+    let ran = dir.run("pin --to v1.33.4+k3s1 .").ends(0);
+    ran.prints("./a\\nb.yaml:7: Plan system-upgrade/c\\nd: v1.33.3+k3s1 -> v1.33.4+k3s1\n");
+    let failed = dir.run("pin --to latest .").ends(2);
+    assert_eq!(failed.err.lines().count(), 1, "{failed:#?}");
+}
+
+#[test]
 fn a_diff_with_hidden_text_is_escaped_and_says_so_and_the_file_keeps_it() {
     let hidden = plan("a", "x", "v1.33.3+k3s1").replace("# by refit", "# \u{202e}tifer yb");
     let dir = Workdir::new([("a.yaml", &hidden)]);

@@ -271,3 +271,24 @@ async fn a_channel_of_another_distribution_than_the_image_is_reported_online() {
     other.out_has("v1.34.1+rke2r1 is a version of rke2, and the image installs k3s");
     run("/k3s").ends(0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_that_the_channel_never_offers_is_reported_online_for_a_plan_without_a_version() {
+    let (_server, url) = super::pin::stable("v1.35.0+k3s1").await;
+    let run = |lines: &str| {
+        let lines = format!("{lines}\n  channel: {url}\n  versionPolicy: {{range: 1.34.x}}");
+        let dir = Workdir::new([("plan.yaml", &GOOD.replace("version: v1", lines.trim_start()))]);
+        dir.run("validate --online plan.yaml")
+    };
+    let alone = run("").ends(1);
+    alone.out_has("spec.channel gives no version: v1.35.0+k3s1 is not in the range 1.34.x");
+    // A Plan with a version keeps it, as `refit pin` says.
+    run("version: v1.34.1+k3s1").ends(0).out_lacks("gives no version");
+}
+
+#[test]
+fn a_field_whose_name_has_dots_is_explained_by_the_object_that_has_it() {
+    let lines = "version: v1\n  tolerations: [{operator: Exists, a.example/b: c}]";
+    let ran = edited("version: v1", lines).run("validate plan.yaml").ends(1);
+    ran.out_has("hint: `kubectl explain plan.spec.tolerations` lists the fields that exist");
+}

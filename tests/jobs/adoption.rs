@@ -9,7 +9,7 @@ use refit::job::digest::plan_hash;
 use refit::job::name::job_name;
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, applying, has_condition, hash, is_cordoned, label, ledger};
+use crate::harness::{Harness, has_condition, hash, is_cordoned, label};
 use crate::scenario::Backend;
 use crate::testenv::context::cluster::{create, find_condition};
 use crate::testenv::wait::{self, SOON};
@@ -22,8 +22,6 @@ scenarios! {
     }
     in_process {
         a_job_that_was_left_paused_is_released,
-        a_finished_job_within_its_ttl_is_left_where_it_is,
-        a_job_that_finished_while_nobody_looked_makes_its_node_done,
     }
 }
 
@@ -265,63 +263,4 @@ async fn a_failed_job_is_recorded_and_not_run_again_at_start_or_restart(on: Back
     let plan_hash = harness.complete("k3os-latest").await;
     harness.made_once_each([("one", &plan_hash)]).await;
     assert_eq!(harness.runs("one", "upgrade").await, 2);
-}
-
-async fn a_finished_job_within_its_ttl_is_left_where_it_is(on: Backend) {
-    let harness = on.harness(["one"]).await;
-    let plan = plan_of_suc(&harness, &["one"]).await;
-    let job = job_of_suc(&harness, &plan, "one", 1).await;
-    ended(&harness, &job, "Complete").await;
-    // The last things that system-upgrade-controller did.
-    let one = harness.node("one");
-    let done = json!({ "metadata": { "labels": { label("k3os-latest"): hash(&plan) } }, "spec": { "unschedulable": null } });
-    harness.ctx.edit_node(&one, done).await;
-    let plan = plan_of_suc(&harness, &[]).await;
-    let forget = json!({ "status": { "applying": null } });
-    let plans = harness.ctx.plans();
-    plans
-        .patch_status("k3os-latest", &PatchParams::default(), &Patch::Merge(forget))
-        .await
-        .unwrap();
-
-    let _controller = harness.ctx.controller().start();
-    taken_up(&harness).await;
-    let still = harness.recorded(&job.name_any()).await;
-    assert_eq!(still.uid(), job.uid());
-    assert!(
-        still.spec.unwrap().ttl_seconds_after_finished.unwrap() >= 900,
-        "its logs stay as long as they would"
-    );
-    harness.complete("k3os-latest").await;
-    harness.made_once_each([]).await;
-    let requests = harness.ctx.controller_requests().await;
-    assert_eq!(requests.count("delete", "jobs"), 0);
-    assert_eq!(requests.count("patch", "nodes"), 0);
-    // Events from before the migration are not written again.
-    assert_eq!(harness.event_lines("JobComplete").await, [""; 0]);
-    assert_eq!(harness.event_lines("Complete").await, [""; 0]);
-
-    // It is spent: the label taken off runs the Plan again, with a Job of our own under that name.
-    harness.ctx.label_node(&one, &label("k3os-latest"), None).await;
-    harness.done("k3os-latest", "one", &hash(&plan)).await;
-    harness.made_once_each([("one", &hash(&plan))]).await;
-    assert_eq!(harness.made().await[0].name, job.name_any());
-}
-
-async fn a_job_that_finished_while_nobody_looked_makes_its_node_done(on: Backend) {
-    let harness = on.harness(["one"]).await;
-    let plan = plan_of_suc(&harness, &["one"]).await;
-    let job = job_of_suc(&harness, &plan, "one", 1).await;
-    ended(&harness, &job, "Complete").await;
-    assert!(is_cordoned(&harness.get("one").await));
-
-    let _controller = harness.ctx.controller().start();
-    let node = harness.done("k3os-latest", "one", &hash(&plan)).await;
-    assert!(!is_cordoned(&node));
-    assert_eq!(ledger(&node), None);
-    let plan = harness.ctx.plan_complete("k3os-latest", SOON).await;
-    assert_eq!(applying(&plan), [""; 0]);
-    harness.made_once_each([]).await;
-    assert_eq!(harness.runs("one", "upgrade").await, 1);
-    harness.expect_complete_events(["one"]).await;
 }

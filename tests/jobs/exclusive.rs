@@ -34,10 +34,7 @@ async fn take_turns(on: Backend, specs: [Value; 2]) {
     let _controller = controller.start_again();
 
     let waits = harness.held_up(second, "one", "NodeBusy").await;
-    assert_eq!(
-        waits.message.unwrap(),
-        format!("Plan {first} is at work on the node")
-    );
+    assert_eq!(waits.message.unwrap(), format!("Plan {first} works on the node"));
     assert_eq!(waits.phase, "Waiting");
     assert!(
         harness.ctx.jobs_of(second).await.is_empty(),
@@ -49,7 +46,7 @@ async fn take_turns(on: Backend, specs: [Value; 2]) {
     assert_eq!(
         complete.message.as_deref(),
         Some(&*format!(
-            "Node {}: Plan {first} is at work on the node",
+            "Node {}: Plan {first} works on the node",
             harness.node("one")
         ))
     );

@@ -1,15 +1,11 @@
 //! Right node, right Job, right label: where names collide, lie, or belong to another object later.
 
-use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
-use refit::job::name::{job_name, second_job_name};
+use refit::job::name::job_name;
 use serde_json::json;
 
-use crate::harness::{Harness, applying, hash, held};
+use crate::harness::Harness;
 use crate::scenario::Backend;
-use crate::testenv::context::cluster::{create, done, find_condition};
-use crate::testenv::wait::SOON;
 
 scenarios! {
     both {
@@ -19,9 +15,6 @@ scenarios! {
     }
     in_process {
         nodes_with_each_others_hostname_are_distinguished,
-        nodes_that_share_a_hostname_get_a_job_each,
-        a_foreign_job_under_our_name_stays_and_ours_gets_another,
-        a_node_waits_while_foreign_jobs_have_both_names_and_no_longer,
     }
 }
 
@@ -104,28 +97,6 @@ async fn nodes_with_each_others_hostname_are_distinguished(on: Backend) {
     assert_eq!(announced, swapped);
 }
 
-async fn nodes_that_share_a_hostname_get_a_job_each(on: Backend) {
-    let harness = on
-        .harness_with(["one", "two"], |set| {
-            held(set).each(|_, node| node.hostname = Some("shared".to_owned()))
-        })
-        .await;
-    let _controller = harness.ctx.controller().start();
-    harness.plan_with("shared", json!({ "concurrency": 2 })).await;
-    let plan = harness
-        .ctx
-        .plan_until("shared", "applies both", SOON, |plan| applying(plan).len() == 2)
-        .await;
-    assert_eq!(applying(&plan), ["shared", "shared"]);
-    harness.release("one").await;
-    harness.release("two").await;
-    let plan_hash = harness.complete("shared").await;
-    harness
-        .made_once_each([("one", &plan_hash), ("two", &plan_hash)])
-        .await;
-    pods_ran_where_they_belong(&harness, "shared").await;
-}
-
 async fn a_node_name_of_253_characters_is_too_long_for_a_label_and_for_nothing_else(on: Backend) {
     // 253 with the id of the context and a dash in front.
     let label = "n".repeat(63);
@@ -164,90 +135,4 @@ async fn a_plan_name_of_63_characters_leaves_no_room_for_the_node_and_still_each
         .made_once_each(["one", "two", "three"].map(|node| (node, &*plan_hash)))
         .await;
     pods_ran_where_they_belong(&harness, &name).await;
-}
-
-/// A suspended Job of another owner.
-async fn foreign_job(harness: &Harness, name: &str) -> Job {
-    let container = json!({ "name": "c", "image": "i" });
-    let pod = json!({ "restartPolicy": "Never", "containers": [container] });
-    let job =
-        json!({ "metadata": { "name": name }, "spec": { "suspend": true, "template": { "spec": pod } } });
-    create(&harness.ctx.jobs(), job).await
-}
-
-/// Fails if the controller wrote to the Job.
-async fn untouched(harness: &Harness, job: &str) {
-    harness.ctx.jobs().get(job).await.unwrap();
-    let requests = harness.ctx.controller_requests().await;
-    let touched: Vec<_> = requests
-        .writes()
-        .filter(|request| {
-            request.resource.starts_with("jobs") && request.name == job && request.verb != "create"
-        })
-        .collect();
-    assert!(touched.is_empty(), "{touched:#?}");
-}
-
-/// A suspended Plan, and the names of its Job on the only node.
-async fn suspended(harness: &Harness, name: &str) -> [String; 2] {
-    let plan = harness.plan_with(name, json!({ "suspend": true })).await;
-    let hash = hash(
-        &harness
-            .ctx
-            .plan_condition(name, "LatestResolved", "True", SOON)
-            .await,
-    );
-    let node = harness.get("one").await;
-    let (plan_uid, node_uid) = (plan.uid().unwrap(), node.uid().unwrap());
-    [
-        job_name(name, &node.name_any(), &hash),
-        second_job_name(name, &plan_uid, &node.name_any(), &node_uid, &hash),
-    ]
-}
-
-async fn a_foreign_job_under_our_name_stays_and_ours_gets_another(on: Backend) {
-    let harness = on.harness(["one"]).await;
-    let _controller = harness.ctx.controller().start();
-    let [first, second] = suspended(&harness, "named").await;
-    foreign_job(&harness, &first).await;
-
-    harness.edit("named", json!({ "suspend": false })).await;
-    let plan_hash = harness.complete("named").await;
-    harness.made_once_each([("one", &plan_hash)]).await;
-    assert_eq!(harness.made().await[0].name, second);
-    untouched(&harness, &first).await;
-}
-
-async fn a_node_waits_while_foreign_jobs_have_both_names_and_no_longer(on: Backend) {
-    let harness = on.harness(["one"]).await;
-    let _controller = harness.ctx.controller().start();
-    let [first, second] = suspended(&harness, "named").await;
-    foreign_job(&harness, &first).await;
-    foreign_job(&harness, &second).await;
-
-    harness.edit("named", json!({ "suspend": false })).await;
-    let waits = harness.held_up("named", "one", "NameTaken").await;
-    assert_eq!(
-        waits.message.unwrap(),
-        format!("another Job has the name {second}")
-    );
-    harness
-        .ctx
-        .plan_until("named", "says so in its condition", SOON, |plan| {
-            find_condition(plan, "Complete")
-                .is_some_and(|it| it.message.as_deref().is_some_and(|text| text.contains(&second)))
-        })
-        .await;
-    assert!(done(&harness.get("one").await, "named").is_none());
-
-    // A user deletes one of them.
-    harness
-        .ctx
-        .jobs()
-        .delete(&second, &DeleteParams::background())
-        .await
-        .unwrap();
-    let plan_hash = harness.complete("named").await;
-    harness.made_once_each([("one", &plan_hash)]).await;
-    untouched(&harness, &first).await;
 }

@@ -390,7 +390,7 @@ async fn a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why(on: B
     let waits = harness.held_up("mixed", "windows", "JobRefused").await;
     assert_eq!(
         waits.message.unwrap(),
-        "the Job cannot be made: spec.reboot.when is Always, and a Windows node cannot be rebooted: leave such nodes out with \
+        "the Job cannot be created: spec.reboot.when is Always, and a Windows node cannot be rebooted: leave such nodes out with \
          spec.nodeSelector"
     );
     harness.job("mixed", "linux").await;

@@ -2,10 +2,9 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use refit::api::Plan;
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, both, is_cordoned, is_free, is_recorded, label, ledger, steer};
+use crate::harness::{Harness, both, is_cordoned, is_free, is_recorded, label, ledger};
 use crate::scenario::Backend;
 use crate::testenv::audit::Request;
 use crate::testenv::context::cluster::done;
@@ -14,14 +13,9 @@ use crate::testenv::wait::SOON;
 
 scenarios! {
     both {
-        a_node_is_given_back_with_its_label_in_one_patch,
-        a_persons_cordon_from_before_stays,
-        a_failed_node_is_given_back_when_its_plan_is_deleted,
-    }
-    in_process {
-        a_second_try_gives_back_what_the_first_has_cordoned,
-        a_node_stays_cordoned_for_one_plan_when_another_is_done_with_it,
-        a_failed_node_is_given_back_when_a_new_version_no_longer_cordons,
+        a_node_is_released_with_its_label_in_one_patch,
+        a_users_cordon_from_before_stays,
+        a_failed_node_is_released_when_its_plan_is_deleted,
     }
 }
 
@@ -62,11 +56,11 @@ async fn failed(on: Backend, spec: Value) -> (Harness, Controller) {
 async fn given_back(harness: &Harness) -> Node {
     harness
         .ctx
-        .node_until(&harness.node("one"), "is given back", SOON, is_free)
+        .node_until(&harness.node("one"), "is released", SOON, is_free)
         .await
 }
 
-async fn a_node_is_given_back_with_its_label_in_one_patch(on: Backend) {
+async fn a_node_is_released_with_its_label_in_one_patch(on: Backend) {
     for spec in [json!({ "cordon": true }), json!({ "drain": { "force": true } })] {
         let harness = on.held(["one"]).await;
         let _controller = harness.ctx.controller().start();
@@ -105,7 +99,7 @@ async fn a_node_is_given_back_with_its_label_in_one_patch(on: Backend) {
     }
 }
 
-async fn a_persons_cordon_from_before_stays(on: Backend) {
+async fn a_users_cordon_from_before_stays(on: Backend) {
     let harness = on.held(["one"]).await;
     harness.ctx.cordon(&harness.node("one")).await;
     let _controller = harness.ctx.controller().start();
@@ -119,7 +113,7 @@ async fn a_persons_cordon_from_before_stays(on: Backend) {
     assert_eq!(ledger(&node), None);
 }
 
-async fn a_failed_node_is_given_back_when_its_plan_is_deleted(on: Backend) {
+async fn a_failed_node_is_released_when_its_plan_is_deleted(on: Backend) {
     let (harness, controller) = failed(on, json!({})).await;
     // Also by a controller that was not there when it went.
     controller.kill();
@@ -127,46 +121,4 @@ async fn a_failed_node_is_given_back_when_its_plan_is_deleted(on: Backend) {
     let _controller = controller.start_again();
     let node = given_back(&harness).await;
     assert_eq!(done(&node, "fails"), None);
-}
-
-async fn a_second_try_gives_back_what_the_first_has_cordoned(on: Backend) {
-    let (harness, _controller) = failed(on, json!({})).await;
-    harness.behave("one", &[("upgrade.exit-code", "0")]).await;
-    harness
-        .ctx
-        .annotate_node(&harness.node("one"), "refit.rs/retry", Some("*"))
-        .await;
-    let plan_hash = harness.complete("fails").await;
-    let node = given_back(&harness).await;
-    assert_eq!(done(&node, "fails"), Some(plan_hash));
-    assert_eq!(harness.made().await.len(), 2);
-}
-
-async fn a_node_stays_cordoned_for_one_plan_when_another_is_done_with_it(on: Backend) {
-    let (harness, _controller) = failed(on, json!({})).await;
-    let works = steer(&[("upgrade.exit-code", "0")]);
-    harness
-        .plan("works", both(works, json!({ "spec": { "cordon": true } })))
-        .await;
-    let plan_hash = harness.complete("works").await;
-    let node = harness.done("works", "one", &plan_hash).await;
-    assert!(is_cordoned(&node));
-    let held = ledger(&node).unwrap();
-    let holders: Vec<_> = held.holders.iter().map(|holder| &*holder.plan).collect();
-    assert_eq!((held.before, holders), (false, vec!["fails"]));
-    harness.ctx.delete_plan("fails").await;
-    given_back(&harness).await;
-}
-
-async fn a_failed_node_is_given_back_when_a_new_version_no_longer_cordons(on: Backend) {
-    let (harness, _controller) = failed(on, json!({})).await;
-    harness.behave("one", &[("upgrade.exit-code", "0")]).await;
-    harness
-        .edit("fails", json!({ "cordon": false, "version": "v2" }))
-        .await;
-    let at = |plan: &Plan| plan.status.as_ref().unwrap().latest_version.as_deref() == Some("v2");
-    harness.ctx.plan_until("fails", "is at v2", SOON, at).await;
-    let plan_hash = harness.complete("fails").await;
-    let node = given_back(&harness).await;
-    assert_eq!(done(&node, "fails"), Some(plan_hash));
 }

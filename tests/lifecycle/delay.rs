@@ -15,7 +15,6 @@ scenarios! {
         a_node_is_uncordoned_before_the_delay_and_labelled_after_it,
     }
     in_process {
-        a_plan_that_is_edited_during_the_delay_ends_what_it_began,
         labels_of_a_finished_node_are_expanded,
     }
 }
@@ -96,24 +95,6 @@ async fn a_node_is_uncordoned_before_the_delay_and_labelled_after_it(on: Backend
         )
         .await;
     harness.expect_complete_events(["one", "two"]).await;
-}
-
-async fn a_plan_that_is_edited_during_the_delay_ends_what_it_began(on: Backend) {
-    let harness = on.harness(["one"]).await;
-    let _controller = harness.ctx.controller().start();
-    harness
-        .plan_with("waits", json!({ "version": "v1", "postCompleteDelay": "3s" }))
-        .await;
-    harness.held_up("waits", "one", "PostCompleteDelay").await;
-    let old = harness.made().await[0].hash.clone();
-    // It is done with the old version for a moment.
-    tokio::join!(
-        harness.done("waits", "one", &old),
-        harness.edit("waits", json!({ "version": "v2" })),
-    );
-    let new = harness.complete("waits").await;
-    harness.done("waits", "one", &new).await;
-    harness.made_once_each([("one", &old), ("one", &new)]).await;
 }
 
 async fn labels_of_a_finished_node_are_expanded(on: Backend) {

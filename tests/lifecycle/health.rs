@@ -2,7 +2,6 @@
 //! Ready again.
 
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::harness::{has_condition, record};
@@ -15,10 +14,6 @@ scenarios! {
         a_node_is_done_when_it_is_ready_again_and_the_next_waits_until_then,
         a_node_that_is_deleted_in_mid_run_gives_its_slot_to_the_next,
         a_job_that_completes_while_no_controller_runs_is_not_run_again,
-    }
-    in_process {
-        a_job_that_a_person_deletes_while_it_runs_is_made_again,
-        a_job_that_was_lost_before_anybody_saw_it_complete_is_made_again,
     }
 }
 
@@ -100,49 +95,6 @@ async fn a_node_that_is_deleted_in_mid_run_gives_its_slot_to_the_next(on: Backen
     harness
         .made_once_each([(first, &plan_hash), (other, &plan_hash)])
         .await;
-}
-
-async fn a_job_that_a_person_deletes_while_it_runs_is_made_again(on: Backend) {
-    let harness = on
-        .harness_with(["one"], |set| set.steer("upgrade.run-delay", "never"))
-        .await;
-    let _controller = harness.ctx.controller().start();
-    harness.plan("deleted", json!({})).await;
-    harness.upgrading("deleted", "one").await;
-    let job = harness.job("deleted", "one").await;
-    harness.behave("one", &[("upgrade.run-delay", "300ms")]).await;
-    harness
-        .ctx
-        .jobs()
-        .delete(&job.name_any(), &DeleteParams::background())
-        .await
-        .unwrap();
-    let plan_hash = harness.complete("deleted").await;
-    let made = harness.made().await;
-    assert_eq!(made.len(), 2);
-    assert!(made.iter().all(|job| job.hash == plan_hash));
-    assert_eq!(harness.runs("one", "upgrade").await, 2);
-    harness.expect_complete_events(["one"]).await;
-}
-
-async fn a_job_that_was_lost_before_anybody_saw_it_complete_is_made_again(on: Backend) {
-    let harness = on.held(["one"]).await;
-    let controller = harness.ctx.controller().start();
-    harness.plan("unseen", json!({})).await;
-    harness.upgrading("unseen", "one").await;
-    controller.kill();
-    harness.release("one").await;
-    let job = harness
-        .job_until("unseen", "one", "is Complete", |job| {
-            has_condition(job, "Complete")
-        })
-        .await;
-    harness.delete_job(&job).await;
-    let _controller = controller.start_again();
-    harness.complete("unseen").await;
-    harness.all_recorded("unseen").await;
-    assert_eq!(harness.made().await.len(), 2);
-    assert_eq!(harness.event_lines("JobComplete").await.len(), 1);
 }
 
 async fn a_job_that_completes_while_no_controller_runs_is_not_run_again(on: Backend) {

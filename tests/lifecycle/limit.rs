@@ -9,9 +9,9 @@ use refit::job::digest::plan_hash;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::harness::{Harness, hash};
+use crate::harness::Harness;
 use crate::testenv::faults::Rule;
-use crate::testenv::wait::{self, SOON};
+use crate::testenv::wait::SOON;
 
 /// Longer than a controller takes to decide again.
 const LATE: Duration = Duration::from_millis(1_500);
@@ -67,38 +67,4 @@ async fn a_slot_that_a_status_on_its_way_gives_to_another_node_is_not_used_by_th
     let requests = harness.ctx.requests().await;
     assert_eq!(requests.most_jobs_at_once("moves"), 1);
     assert_eq!(requests.most_applying("moves"), 1);
-}
-
-#[tokio::test]
-async fn a_node_whose_job_is_being_made_keeps_its_slot_whatever_happens_to_it() {
-    let harness = Harness::held(["one", "two"]).await;
-    let faults = harness.ctx.faults(1).await;
-    // Just short of what a request may take: whether the pod gets to its node is not to matter.
-    let late = Duration::from_secs(8);
-    faults.add(Rule::on("create", "jobs").nth(1).late(late));
-    faults.add(Rule::on("watch", "jobs").late_events(late));
-    let _controller = harness.ctx.controller().through(&faults).start();
-    harness.plan("flaps", json!({})).await;
-    let first = wait::eventually("a Job is made", SOON, async || {
-        let made = harness.made_for().await;
-        made.first().cloned().ok_or_else(|| "none is".to_owned())
-    })
-    .await;
-    let other = if first == "one" { "two" } else { "one" };
-    harness.kubelet.set_not_ready(&harness.node(&first)).await;
-    // It has no Job yet as far as the controller knows, and could not be started now.
-    let waits = harness.held_up("flaps", &first, "NodeNotReady").await;
-    assert_ne!(waits.phase, "Waiting");
-    assert_eq!(harness.made().await.len(), 1);
-
-    faults.clear_rules();
-    harness.kubelet.set_ready(&harness.node(&first)).await;
-    for node in ["one", "two"] {
-        harness.release(node).await;
-    }
-    let plan = harness.ctx.plan_complete("flaps", SOON).await;
-    harness
-        .made_once_each([(&first, &hash(&plan)), (other, &hash(&plan))])
-        .await;
-    assert_eq!(harness.ctx.requests().await.most_jobs_at_once("flaps"), 1);
 }

@@ -10,11 +10,10 @@ use crate::testenv::wait::SOON;
 scenarios! {
     both {
         a_quarter_of_eight_nodes_are_two_at_a_time,
-        a_node_whose_label_is_taken_off_runs_the_plan_again,
+        a_node_whose_label_is_removed_runs_the_plan_again,
     }
     in_process {
-        nodes_that_come_to_a_plan_that_is_complete_are_done_too,
-        a_node_labelled_disabled_is_passed_over_until_the_label_goes,
+        a_node_labelled_disabled_is_skipped_until_the_label_goes,
     }
 }
 
@@ -36,24 +35,7 @@ async fn a_quarter_of_eight_nodes_are_two_at_a_time(on: Backend) {
     harness.expect_complete_events(nodes).await;
 }
 
-async fn nodes_that_come_to_a_plan_that_is_complete_are_done_too(on: Backend) {
-    let harness = on.harness(["early"]).await;
-    let _controller = harness.ctx.controller().start();
-    harness.plan("grows", json!({})).await;
-    let plan_hash = harness.complete("grows").await;
-    let _late = harness.more(["late", "later"], |set| set).await;
-    for node in ["late", "later"] {
-        harness.done("grows", node, &plan_hash).await;
-    }
-    harness.complete("grows").await;
-    harness
-        .made_once_each(["early", "late", "later"].map(|node| (node, &*plan_hash)))
-        .await;
-    assert_eq!(harness.runs("early", "upgrade").await, 1);
-    assert_eq!(harness.ctx.requests().await.most_jobs_at_once("grows"), 1);
-}
-
-async fn a_node_whose_label_is_taken_off_runs_the_plan_again(on: Backend) {
+async fn a_node_whose_label_is_removed_runs_the_plan_again(on: Backend) {
     let harness = on.harness(["one", "two"]).await;
     let _controller = harness.ctx.controller().start();
     harness.plan("again", json!({})).await;
@@ -91,7 +73,7 @@ async fn a_node_whose_label_is_taken_off_runs_the_plan_again(on: Backend) {
     );
 }
 
-async fn a_node_labelled_disabled_is_passed_over_until_the_label_goes(on: Backend) {
+async fn a_node_labelled_disabled_is_skipped_until_the_label_goes(on: Backend) {
     let harness = on
         .harness_with(["on", "off"], |set| {
             set.each(|index, node| {

@@ -30,7 +30,7 @@ fn program(path: &Path, script: &str) {
 }
 
 #[test]
-#[ignore = "makes namespaces: just e2e"]
+#[ignore = "needs root, to create namespaces: just e2e"]
 fn the_command_runs_in_the_mount_namespace_of_process_1() {
     let dir = tempfile::TempDir::new().unwrap();
     let outside = |name: &str| dir.path().join(name);
@@ -75,7 +75,7 @@ fn the_command_runs_in_the_mount_namespace_of_process_1() {
 }
 
 #[test]
-#[ignore = "makes namespaces: just e2e"]
+#[ignore = "needs root, to create namespaces: just e2e"]
 fn process_1_is_not_the_host_in_a_pod_without_hostpid() {
     let dir = tempfile::TempDir::new().unwrap();
     let message = dir.path().join("message");

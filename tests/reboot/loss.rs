@@ -13,7 +13,7 @@ use crate::testenv::wait::SOON;
 
 scenarios! {
     both {
-        a_pod_that_the_kubelet_refuses_is_made_again_and_the_node_boots_once,
+        a_pod_that_the_kubelet_refuses_is_created_again_and_the_node_boots_once,
         a_node_that_loses_power_during_its_upgrade_has_failed,
         a_job_that_is_deleted_unobserved_with_its_pod_is_done_by_the_sentinel,
     }
@@ -54,7 +54,7 @@ async fn complete_without_controller(harness: &Harness) -> Controller {
     controller
 }
 
-async fn a_pod_that_the_kubelet_refuses_is_made_again_and_the_node_boots_once(on: Backend) {
+async fn a_pod_that_the_kubelet_refuses_is_created_again_and_the_node_boots_once(on: Backend) {
     let harness = on.held(["one"]).await;
     let _controller = harness.ctx.controller().start();
     harness.plan(PLAN, always()).await;

@@ -79,7 +79,7 @@ async fn a_reboot_takes_nine_requests_per_node_at_most(on: Backend) {
 }
 
 #[tokio::test]
-async fn under_system_upgrade_controllers_roles_a_plan_that_reboots_waits_and_the_others_go_on() {
+async fn under_system_upgrade_controllers_roles_a_plan_that_reboots_waits_and_the_others_continue() {
     let harness = Harness::on(TestContext::with(Manifests::Suc).await, ["one"], |set| set).await;
     let _controller = harness.ctx.controller().start();
     harness.plan(PLAN, always()).await;

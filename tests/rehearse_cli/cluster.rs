@@ -166,6 +166,37 @@ fn a_taint_that_is_not_tolerated_is_named_beside_the_deadline() {
 }
 
 #[test]
+fn the_advice_about_taints_depends_on_what_sets_them() {
+    let advice = |taints: &str| {
+        let cluster = snapshot("v1.33.5", [true; 3], &format!("taints: [{taints}]"));
+        let dir = folder(&servers(1, "v1.34.1", ""), &cluster);
+        let ran = dir.run("rehearse plan.yaml --snapshot cluster.yaml -q").ends(1);
+        ran.last_line().to_owned()
+    };
+    let pressure = "{key: node.kubernetes.io/disk-pressure, effect: NoSchedule}";
+    let (etcd, gpu) = (
+        "{key: dedicated, value: etcd, effect: NoExecute}",
+        "{key: gpu, effect: NoSchedule}",
+    );
+    for (taints, remedy) in [
+        (format!("{etcd}, {gpu}"), "; add them to spec.tolerations"),
+        (pressure.to_owned(), "; make the node healthy first"),
+        (
+            format!("{pressure}, {gpu}"),
+            "; make the node healthy first, and add gpu:NoSchedule to spec.tolerations",
+        ),
+        (
+            format!("{pressure}, {gpu}, {etcd}"),
+            "; make the node healthy first, and add the other taints to spec.tolerations",
+        ),
+    ] {
+        let line = advice(&taints);
+        let end = format!("{remedy}; 2 nodes are left waiting");
+        assert!(line.ends_with(&end), "{end:?} does not end {line}");
+    }
+}
+
+#[test]
 fn times_can_be_clock_times_in_the_zone_of_the_window() {
     let window = "  window: {days: [mon], startTime: '10:00', endTime: '20:00', timeZone: Europe/Berlin}\n";
     let dir = with_plan("daily", window);

@@ -152,7 +152,7 @@ fn a_version_that_a_tool_fills_in_is_assumed() {
 }
 
 #[test]
-fn a_snapshot_goes_on_where_the_cluster_was() {
+fn a_snapshot_continues_where_the_cluster_was() {
     let dir = with_plan("a", "  drain: {}\n");
     dir.write("ready.json", CLUSTER.replace("WEB2", "True"));
     let ready = r#""Ready", "status": "True"}]}}"#;

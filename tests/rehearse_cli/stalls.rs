@@ -165,6 +165,21 @@ fn a_prepare_that_waits_for_a_plan_that_does_not_exist_never_ends() {
 }
 
 #[test]
+fn a_plan_of_another_namespace_is_not_found_by_prepare() {
+    let more =
+        "  jobActiveDeadlineSecs: 0\n  prepare: {image: rancher/k3s-upgrade, args: [prepare, servers]}\n";
+    let elsewhere = SERVERS.replace("namespace: system-upgrade", "namespace: other");
+    says(
+        &reason(&(plan("agents", more) + &elsewhere), "--namespace system-upgrade"),
+        "would stall: Plan agents makes no progress: ",
+        &[
+            "in `prepare` for Plan servers, which is in namespace other, while `prepare` looks in that of its own Plan; name a \
+           Plan there in spec.prepare.args",
+        ],
+    );
+}
+
+#[test]
 fn two_plans_that_wait_for_each_other_never_end() {
     let prepare = |plan: &str| {
         format!("  jobActiveDeadlineSecs: 0\n  prepare: {{image: i, args: [prepare, {plan}]}}\n")
@@ -234,4 +249,53 @@ fn a_failed_node_keeps_its_slot_and_is_reported_with_its_termination_message() {
         "would fail: ",
         &[" (and on 1 more node): ", "nodes are left waiting"],
     );
+}
+
+#[test]
+fn a_closed_window_of_several_and_a_blackout_are_waited_for() {
+    let more = "  windows: [{days: [sat], startTime: '22:00', endTime: '23:30', timeZone: UTC}]
+  blackouts: [{start: 2026-01-10, end: 2026-01-11, reason: sale, timeZone: UTC}]";
+    let ran = with_plan("agents", more)
+        .run("rehearse plan.yaml --nodes 5 -q")
+        .ends(0);
+    // The first Saturday is in the blackout.
+    ran.out_has("Blackout").out_has("at 2026-01-17 22:");
+}
+
+#[test]
+fn a_blackout_of_all_plans_is_waited_for() {
+    let limits = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: refit, namespace: system-upgrade}
+data: {blackouts: '[{start: 12-20, end: 01-06, reason: end of the year, timeZone: UTC}]'}
+";
+    let folder = Workdir::new([
+        ("plan.yaml", plan("agents", "").as_str()),
+        ("limits.yaml", limits),
+    ]);
+    let ran = folder.run("rehearse plan.yaml limits.yaml --nodes 5 -q").ends(0);
+    ran.out_has("Blackout").out_has("at 2026-01-07 00:");
+}
+
+#[test]
+fn a_check_passes_unless_it_is_said_to_fail() {
+    let checks = "  checks:\n  - {name: alerts, http: {url: 'https://a.example.com'}}\n  - {name: shop, http: {url: 'https://b.example.com'}}\n";
+    let text = plan("checked", checks);
+    rehearsed(&text, "")
+        .ends(0)
+        .err_has("assumed: Plan checked: no server is asked for alerts and shop, which pass");
+    let ran = rehearsed(&text, "--fail-check alerts")
+        .ends(1)
+        .err_has("assumed: check alerts fails always");
+    says(
+        ran.last_line(),
+        "would stall: Plan checked starts no node: CheckFailing: spec.checks: no node starts, because check alerts fails, since ",
+        &[": made to fail by --fail-check", "3 nodes are left waiting"],
+    );
+    rehearsed(&text, "--fail-check alerts=2h,shop=90m").ends(0);
+    let json = rehearsed(&text, "--fail-check shop -o json").ends(1).json();
+    assert!(json.to_string().contains("CheckFailing"), "{json:#}");
+    rehearsed(&text, "--fail-check alert")
+        .ends(2)
+        .err_has("--fail-check alert: there is no such check; the Plans have alerts, shop");
 }

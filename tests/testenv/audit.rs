@@ -25,7 +25,7 @@ use super::wait::SOON;
 /// The user of tests and their users' actions. The User-Agent names the test.
 pub const ADMIN: &str = "refit-test-admin";
 /// The user of fake kubelets and of the test environment itself. Not in the audit log.
-pub const TEST_ENV_USER: &str = "refit-test-bed";
+pub const TEST_ENV_USER: &str = "refit-testenv";
 
 /// The log has the requests of service accounts and of the administrator, with bodies where tests need them, and of
 /// Kubernetes' own controllers only the ends of Jobs.

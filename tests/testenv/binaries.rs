@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest as _, Sha256};
 
 use super::terminal;
-pub use programs::{CONTROL_PLANE, NODES, Program, Set};
+pub use programs::{CHARTS, CONTROL_PLANE, MONITORING, NODES, Program, Set};
 use programs::{Module, Source};
 
 /// Options of every build, as a part of the digest.
@@ -46,15 +46,25 @@ impl Binaries {
         Self::of(&NODES)
     }
 
+    /// Prometheus and promtool; up to four minutes.
+    pub fn for_monitoring() -> Result<Self> {
+        Self::of(&MONITORING)
+    }
+
+    /// Helm; about three minutes.
+    pub fn for_charts() -> Result<Self> {
+        Self::of(&CHARTS)
+    }
+
     fn of(set: &'static Set) -> Result<Self> {
-        let dir = cache_dir()?.join("bed").join(digest(set, &toolchain("go")?));
+        let dir = cache_dir()?.join("programs").join(digest(set, &toolchain("go")?));
         let found = Self { dir, set };
         found
             .fill(terminal::say, |program, output, label| match &program.source {
                 Source::Go { module, package } => build(&found.dir, program, module, package, output, label),
                 Source::Debian(packages) => debian::unpack(&found.dir, packages, output, label),
             })
-            .with_context(|| format!("cannot build the test bed in {}", found.dir.display()))?;
+            .with_context(|| format!("cannot build the test environment in {}", found.dir.display()))?;
         Ok(found)
     }
 
@@ -74,7 +84,7 @@ impl Binaries {
     /// them, and never see incomplete programs.
     pub fn fill(
         &self,
-        tell: impl Fn(&str),
+        print: impl Fn(&str),
         make: impl Fn(&Program, &Path, &str) -> Result<()>,
     ) -> Result<()> {
         let missing = || {
@@ -89,7 +99,10 @@ impl Binaries {
         fs::create_dir_all(&self.dir)?;
         let lock = File::create(self.dir.join("lock"))?;
         if lock.try_lock().is_err() {
-            tell(&format!("somebody else builds {}, waiting for it", self.set.what));
+            print(&format!(
+                "another process builds {}, waiting for it",
+                self.set.what
+            ));
             lock.lock()?;
         }
         // Files of a killed build. Its `go` may still run, so names are never reused.
@@ -105,7 +118,7 @@ impl Binaries {
         let missing: Vec<_> = missing().collect();
         if !missing.is_empty() {
             let cold: u64 = missing.iter().map(|program| program.cold_seconds).sum();
-            tell(&format!(
+            print(&format!(
                 "building {} programs of {}, once; from nothing this takes about {} minutes on 2 cores",
                 missing.len(),
                 self.set.what,
@@ -203,8 +216,8 @@ pub fn cache_dir() -> Result<PathBuf> {
     if let Some(dir) = set("XDG_CACHE_HOME") {
         return Ok(dir.join("refit"));
     }
-    let home =
-        set("HOME").context("neither REFIT_CACHE nor HOME is set, so there is no folder for the test bed")?;
+    let home = set("HOME")
+        .context("neither REFIT_CACHE nor HOME is set, so there is no folder for the test environment")?;
     let below = if cfg!(target_os = "macos") {
         "Library/Caches/refit"
     } else {

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
 
 use super::pki::Authority;
 use super::serve::{Body, Server, full};
@@ -36,6 +37,10 @@ pub enum Answer {
     Hang,
     /// The connection breaks.
     Break,
+    /// A code, and headers of any number; the body is an empty list.
+    Headers(u16, Vec<(&'static str, String)>),
+    /// A body of spaces without an end, of one byte a second.
+    Drip,
 }
 
 #[derive(Clone, Debug)]
@@ -137,6 +142,23 @@ impl State {
             }
             Some(Answer::Hang) => std::future::pending().await,
             Some(Answer::Break) => anyhow::bail!("broken by the test"),
+            Some(Answer::Headers(code, headers)) => {
+                let mut response = Response::new(full("[]"));
+                *response.status_mut() = StatusCode::from_u16(code)?;
+                for (name, value) in headers {
+                    response
+                        .headers_mut()
+                        .append(name, HeaderValue::from_str(&value)?);
+                }
+                return Ok(response);
+            }
+            Some(Answer::Drip) => {
+                let spaces = futures::stream::unfold((), |()| async {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    Some((Ok(Frame::data(Bytes::from_static(b" "))), ()))
+                });
+                return Ok(Response::new(StreamBody::new(spaces).boxed_unsync()));
+            }
         };
         let mut response = Response::new(full(body));
         *response.status_mut() = StatusCode::from_u16(code)?;

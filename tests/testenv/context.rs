@@ -270,7 +270,7 @@ impl TestContext {
         }
         let Some(audit) = &self.audit else {
             panic!(
-                "this test needs the API server's audit log, which only a control plane of the test bed has"
+                "this test needs the API server's audit log, which only a control plane of the test environment has"
             )
         };
         audit.settle(&self.client).await;

@@ -3,6 +3,7 @@
 mod task;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -85,6 +86,13 @@ impl Setup {
             ("SYSTEM_UPGRADE_CONTROLLER_NAMESPACE", namespace),
             ("SYSTEM_UPGRADE_CONTROLLER_NODE_NAME", "test-machine"),
             ("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "true"),
+            // It does not run in a pod, which would name it.
+            (
+                "REFIT_IMAGE",
+                concat!("ghcr.io/refit-rs/refit:v", env!("CARGO_PKG_VERSION")),
+            ),
+            // Many run on this machine at a time.
+            ("REFIT_METRICS_BIND_ADDRESS", "0"),
         ];
         given
             .into_iter()
@@ -126,6 +134,11 @@ impl Setup {
         LEASE_TIMES
             .into_iter()
             .fold(self, |setup, (name, _)| setup.without_env(name))
+    }
+
+    /// With metrics and probes on a free port: see [`Controller::metrics_address`].
+    pub fn with_metrics(self) -> Self {
+        self.env("REFIT_METRICS_BIND_ADDRESS", "127.0.0.1:0")
     }
 
     pub fn arg(mut self, arg: &str) -> Self {
@@ -296,6 +309,28 @@ impl Controller {
             Running::Process(process) => process.log_tail(lines),
             Running::Task(_) => String::new(),
         }
+    }
+
+    /// Where it serves metrics and probes, which the log says.
+    pub async fn metrics_address(&self) -> SocketAddr {
+        let found = || {
+            let log = self.log();
+            let line = log.lines().rfind(|line| line.contains("serving /livez"))?;
+            // The log may have colours.
+            let start = line.find("127.0.0.1:")?;
+            let address: String = line[start..]
+                .chars()
+                .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':'))
+                .collect();
+            address.parse().ok()
+        };
+        wait::eventually(
+            "the controller says where it serves metrics",
+            wait::SOON,
+            async || found().map(drop).ok_or_else(|| self.log_tail(10)),
+        )
+        .await;
+        found().unwrap()
     }
 
     /// Waits until the log has that text.

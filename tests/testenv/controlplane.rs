@@ -96,7 +96,7 @@ impl Identity {
     fn file(self) -> &'static str {
         match self {
             Self::Admin => "admin",
-            Self::TestEnv => "bed",
+            Self::TestEnv => "testenv",
             Self::ControllerManager => "controller-manager",
             Self::Scheduler => "scheduler",
         }
@@ -341,7 +341,7 @@ impl ControlPlane {
     }
 
     async fn apiserver_ready(&self) -> Result<()> {
-        let client = kubeconfig::client(&self.env_kubeconfig(), "refit-test-bed").await?;
+        let client = kubeconfig::client(&self.env_kubeconfig(), "refit-testenv").await?;
         self.eventually("kube-apiserver is ready", async || {
             let ask = http::Request::get("/readyz").body(Vec::new())?;
             client.request_text(ask).await.map(drop).context("/readyz")
@@ -350,7 +350,7 @@ impl ControlPlane {
     }
 
     async fn first_service_account(&self) -> Result<()> {
-        let client = kubeconfig::client(&self.env_kubeconfig(), "refit-test-bed").await?;
+        let client = kubeconfig::client(&self.env_kubeconfig(), "refit-testenv").await?;
         let accounts = Api::<ServiceAccount>::namespaced(client, "default");
         self.eventually("the ServiceAccount `default` exists", async || {
             accounts

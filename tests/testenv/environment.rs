@@ -145,7 +145,7 @@ impl TestEnv {
 
     /// For what a test does not want to see in the audit log.
     pub async fn unrecorded_client(&self) -> Client {
-        self.client_of(&self.unrecorded_kubeconfig(), "bed").await
+        self.client_of(&self.unrecorded_kubeconfig(), "testenv").await
     }
 
     /// The same for fake kubelets, which make connections of their own.
@@ -185,7 +185,9 @@ impl TestEnv {
     pub fn control_plane(&self) -> &ControlPlane {
         match &self.kind {
             Kind::Own(plane) => plane,
-            Kind::Existing(_) => panic!("this test needs a control plane of the test bed: unset {EXISTING}"),
+            Kind::Existing(_) => {
+                panic!("this test needs a control plane of the test environment: unset {EXISTING}")
+            }
             Kind::Simulated(_) => panic!("{NO_NETWORK}"),
         }
     }

@@ -162,7 +162,7 @@ impl FaultProxy {
         let write = || -> Result<()> {
             let text = std::fs::read_to_string(original)?;
             let file: serde_json::Value =
-                serde_json::from_str(&text).context("not a kubeconfig of the test bed")?;
+                serde_json::from_str(&text).context("not a kubeconfig of the test environment")?;
             let (user, context) = (&file["users"][0]["user"], &file["contexts"][0]["context"]);
             let cluster = kubeconfig::cluster(
                 &format!("https://127.0.0.1:{}", self.0.server.port()),

@@ -19,9 +19,11 @@ pub const HOME: &str = "system-upgrade";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Manifests {
-    /// `deploy/` of this repository.
+    /// `deploy/` of this repository, with the components that grant more.
     #[default]
     Shipped,
+    /// `deploy/` of this repository, without any component.
+    Base,
     /// system-upgrade-controller's roles and `ConfigMap` (S65), in `tests/fixtures/suc-rbac.yaml`.
     Suc,
 }
@@ -38,18 +40,30 @@ pub struct Installation {
     pub deployment: Option<Value>,
 }
 
+/// Components with roles that a few Plans or installations need.
+const COMPONENTS: [&str; 2] = ["manage-crd", "delete-pods"];
+
+fn yaml_files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    // All of them in one file.
+    files.retain(|path| path.file_name().is_some_and(|name| name != "refit.yaml"));
+    files.sort();
+    Ok(files)
+}
+
 impl Manifests {
     fn files(self) -> Result<Vec<PathBuf>> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         match self {
             Self::Suc => Ok(vec![root.join("tests/fixtures/suc-rbac.yaml")]),
+            Self::Base => yaml_files(&root.join("deploy")),
             Self::Shipped => {
-                let dir = root.join("deploy");
-                let entries =
-                    std::fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
-                let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-                files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
-                files.sort();
+                let mut files = yaml_files(&root.join("deploy"))?;
+                for component in COMPONENTS {
+                    files.extend(yaml_files(&root.join("deploy/overlays").join(component))?);
+                }
                 Ok(files)
             }
         }

@@ -3,7 +3,7 @@
 //!
 //! ```ignore
 //! #[tokio::test]
-//! #[ignore = "real nodes: just e2e"]
+//! #[ignore = "real nodes, which need root and Debian: just e2e"]
 //! async fn a_node_reboots_once() {
 //!     let ctx = real::context().await;                        // like `TestContext::new`, on a control plane for real nodes
 //!     let [one, two] = real::nodes(&ctx, ["one", "two"]).await; // Ready; deleted when dropped

@@ -39,7 +39,10 @@ impl Trial {
         self.plans
             .create(
                 &PostParams::default(),
-                &Plan::new(name, serde_json::from_str("{}").unwrap()),
+                &Plan::new(
+                    name,
+                    serde_json::from_value(json!({ "upgrade": { "image": "i" } })).unwrap(),
+                ),
             )
             .await
     }

@@ -2,7 +2,7 @@
 
 use super::{TAGS, registry_state};
 use crate::channels::registry::Registry;
-use crate::testenv::channel::ChannelServer;
+use crate::testenv::channel::{Answer, ChannelServer};
 use crate::workdir::Workdir;
 
 async fn stable() -> (ChannelServer, String) {
@@ -120,7 +120,7 @@ fn bad_input_ends_with_two_and_names_file_line_and_field() {
     for (arguments, why) in [
         (
             "range.yaml",
-            "range.yaml:1: Plan a: spec.versionPolicy.range is invalid, \"newest\" is no range of versions",
+            "range.yaml:1: Plan a: spec.versionPolicy.range is invalid, \"newest\" is not a version range",
         ),
         (
             "neither.yaml",
@@ -136,14 +136,14 @@ fn bad_input_ends_with_two_and_names_file_line_and_field() {
         ),
         (
             "list.yaml",
-            "list.yaml:1: Plan a: spec.version is a list, and no version",
+            "list.yaml:1: Plan a: spec.version is a list, not a version",
         ),
         ("missing.yaml", "missing.yaml: no such file or folder"),
         (
             "--plan b neither.yaml",
             "there is no Plan \"b\" in these files; the Plans are a",
         ),
-        ("--range newest range.yaml", "\"newest\" is no range of versions"),
+        ("--range newest range.yaml", "\"newest\" is not a version range"),
         (
             "--minimum-age 3d range.yaml",
             "time: unknown unit \"d\" in duration \"3d\"; write for example 72h",
@@ -168,4 +168,22 @@ async fn a_url_without_a_scheme_is_a_channel_and_a_file_of_that_name_is_a_file()
     dir.write("plans.example/k3s", "a: b\n");
     let ran = dir.run("resolve plans.example/k3s").ends(2);
     ran.err_has("there is no Plan in these files");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_the_channel_server_does_not_have_is_answered_with_its_names() {
+    let server = ChannelServer::start().await;
+    let list = r#"{"type": "collection", "data": [{"id": "stable", "latest": "v1.34.1+k3s1"}, {"id": "v1.33", "latest": "v1.33.9+k3s1"}]}"#;
+    let answer = Answer::Plain(200, "application/json", list.to_owned());
+    server.answers("/v1-release/channels", answer);
+    let dir = Workdir::new([]);
+    let resolve = |path: &str| dir.run(&format!("resolve {}", server.url(path))).ends(1);
+    let wrong = resolve("/v1-release/channels/stabel");
+    wrong.err_has(
+        "the channel server has no channel \"stabel\"; did you mean \"stable\"? it has stable, v1.33",
+    );
+    let none = resolve("/v1-release/channels");
+    none.err_has("the channel's URL has no channel name after its #; the server has stable, v1.33");
+    // Without a list the first answer counts.
+    resolve("/elsewhere/stable").err_has("unexpected response: HTTP/1.1 404 Not Found");
 }

@@ -14,6 +14,40 @@ reasons! {
         MaxUnavailable Warning [Node Complete PlanEvent]
             "as many of the selected nodes are unavailable as `maxUnavailable` allows: not Ready, cordoned by anyone, or being upgraded by a Plan. The message names those that this Plan does not work on"
             => "repair or uncordon these nodes, or raise the limit; [more](#how-many-nodes-may-be-unavailable)"
+        EarlierNodes Warning [Node Complete PlanEvent]
+            "with `order`: the control plane, or a zone, comes first, and one of its nodes is left. The message names it, and why it does not go on"
+            => "wait; repair the node that the message names; or label it `plan.upgrade.cattle.io/<plan>: disabled` to leave it out. [More](rollouts.md#order)"
+        ControlPlaneQuorum Warning [Node Complete PlanEvent]
+            "without the node, no majority of the control-plane nodes, or of the etcd nodes, would be available: Ready, and not being \
+             upgraded by a Plan that cordons, drains, reboots or is exclusive. The message names those that are not; other nodes continue"
+            => "wait until the nodes that the message names are back, or repair them; if such a node is gone for good, delete it from the \
+                cluster; [more](rollouts.md#the-control-plane-keeps-its-majority)"
+        FailureBudget Warning [Node Complete PlanEvent]
+            "with `failure.policy: Stop`: as many nodes have failed as `failure.budget` says"
+            => "[repair the failed nodes](#when-a-node-fails) and retry them, or raise the budget; [more](rollouts.md#failures)"
+        WaveInProgress Normal [Node Complete PlanEvent]
+            "with `waves`: an earlier wave is not over. The message names it, and what it waits for if that is a single node"
+            => "wait; repair the node that the message names. [More](rollouts.md#waves)"
+        WaveSoaking Normal [Node Complete PlanEvent]
+            "with `waves`: all nodes of a wave are upgraded, and no node starts before they have been Ready for `soak`"
+            => "wait; `status.wave.until` says how long"
+        WaveNotApproved Normal [Node Complete PlanEvent]
+            "with `waves`: a wave is over, and the next one needs approval"
+            => "set the annotation that the message shows"
+        CheckFailing Warning [Node Complete PlanEvent]
+            "the last answer to one of `checks` was not good: too high or too low, an error, no answer in time, or one that means nothing. The \
+             message names the check, its answer, and since when; nodes in progress finish"
+            => "repair what the check is about, or correct the check; `status.checks` has the last answers. [More](rollouts.md#checks)"
+        CheckPending Normal [Node Complete]
+            "one of `checks` is being asked, or has not passed often enough in a row"
+            => "wait; [more](rollouts.md#checks)"
+        Frozen Warning [Node Complete PlanEvent]
+            "the `ConfigMap` `refit` has `freeze`, whose reason the message has, or cannot be read; nodes in progress finish"
+            => "remove the key, or correct what the message names; [more](rollouts.md#limits-for-all-plans)"
+        ClusterLimit Normal [Node Complete PlanEvent]
+            "as many nodes are in progress, or unavailable, as the `ConfigMap` `refit` allows for all Plans together"
+            => "wait; or repair or uncordon the nodes that the message names; or raise the limit; \
+                [more](rollouts.md#limits-for-all-plans)"
         ConcurrencyZero Warning [Node Complete PlanEvent]
             "`concurrency` is 0 or absent, and so is `maxConcurrent`"
             => "set one of them"
@@ -26,9 +60,23 @@ reasons! {
         WindowClosed Normal [Node]
             "the window is closed"
             => "wait; `status.nextWindow` says when it opens"
+        Blackout Normal [Node Complete PlanEvent]
+            "a blackout of the Plan is in force; nodes in progress finish"
+            => "wait; `status.nextWindow` says when nodes may start again"
+        WindowTooShort Normal [Node Complete PlanEvent]
+            "with `windows` or blackouts: a node that starts now might not finish in time. The message has its time limit, and the \
+             longest time that a node has taken in this roll-out"
+            => "wait for the next window; if the message says that none is long enough, lengthen a window or shorten \
+                `jobActiveDeadlineSecs`; [more](rollouts.md#windows-and-blackouts)"
         Suspended Normal [Node Complete PlanEvent]
             "`suspend` is true"
-            => "set it to false"
+            => "`refit resume`, or set it to false"
+        Aborted Warning [Node Complete PlanEvent]
+            "the Plan has the annotation `refit.rs/abort`: no node starts, drains stop, and their nodes are released; upgrades that run finish"
+            => "`refit resume`, or remove the annotation"
+        Skipped Normal [Node]
+            "the Node has the annotation `refit.rs/skip`, which excludes it from this Plan at this version, or at every one"
+            => "remove the Plan from the annotation (`refit skip --undo`)"
         NotReady Normal [Node Complete]
             "the Plan is invalid, or has no version yet"
             => "see the conditions `Validated` and `LatestResolved`"
@@ -42,19 +90,26 @@ reasons! {
             "fields of this Plan were lost while an old CRD was served"
             => "apply the Plan again"
         MissingPermission Warning [Node Complete PlanEvent Message]
-            "the controller lacks the permission that the message names. Without permission to list or watch Secrets, Plans without \
-             secrets continue. A permission to list that is missing at the start is reported only by an event. In the message of a \
+            "the controller lacks the permission that the message names. Without permission to list or watch a Secret, Plans that do \
+             not name it continue. A permission to list that is missing at the start is reported only by an event. In the message of a \
              failed drain: a permission that the Plan's service account lacks"
             => "apply `deploy/rbac.yaml`, or grant the permission"
         ImageInvalid Warning [Node Complete PlanEvent]
             "an image reference of the Plan is invalid, or cannot have the version as its tag"
             => "correct the image or the version"
+        OwnImageUnknown Warning [Node Complete PlanEvent]
+            "the Plan cordons, drains or reboots, and the controller has not found the image that it runs from, with which it does so. \
+             Plans that do none of these continue. The log says what was looked for; refit looks again every minute"
+            => "set `REFIT_IMAGE` on the controller to its image; or let it read its own Pod: `POD_NAME` by `fieldRef` to \
+                `metadata.name`, and permission to get and list pods in its namespace"
         SettingMissing Warning [Node Complete PlanEvent]
             "the Plan selects a Windows node, and `SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS` is empty"
             => "set the variable, or exclude the node in `nodeSelector`"
         NameTaken Warning [Node]
-            "both possible names of the Job are taken by Jobs that are not refit's"
-            => "delete the Job that the message names"
+            "the name of the reboot Pod is taken by a pod that is not refit's (it gets another name), or both possible names of the Job \
+             by such Jobs. Nothing of them is believed"
+            => "delete the Job or pod that the message names. If a kubelet creates the pod again (annotation \
+                `kubernetes.io/config.mirror`), find out why on its node"
         JobLeaving Warning [Node Complete PlanEvent]
             "a Job of an earlier Plan or Node with the same name is still being deleted, or the result of the previous Job is being \
              recorded"
@@ -68,16 +123,33 @@ reasons! {
         VersionOutOfRange Warning [Node Complete PlanEvent]
             "the Plan's version is not in `versionPolicy.range`"
             => "wait for a version in the range, or widen the range"
+        DependencyNotComplete Normal [Node Complete PlanEvent]
+            "a Plan in `dependsOn` is not `Complete` for its present generation and version, or its version does not fit to that of this Plan. The message names it"
+            => "wait; if it persists, see the status of that Plan. [More](rollouts.md#one-plan-after-another)"
+        DependencyUnknown Warning [Node Complete PlanEvent]
+            "a Plan in `dependsOn` does not exist in the namespace"
+            => "create it, or correct the name"
+        DependencyCycle Warning [Node Complete PlanEvent]
+            "Plans wait for each other by `dependsOn`, so that none of them starts a node. The message names all members"
+            => "remove one of the entries"
         MinorSkip Warning [Node Complete PlanEvent]
             "the kubelet's version differs from the Plan's by more than `versionPolicy.maxMinorSkip`, or cannot be compared with it; \
              other nodes continue"
             => "upgrade to a version in between first, or raise the limit"
+        RebootIneffective Warning [Node Complete PlanEvent]
+            "with `trigger: RebootNeeded`: the node has rebooted, and needs a reboot again for the same reason as before. It would reboot \
+             without end; other nodes continue"
+            => "look at what the message names on the node, such as a file that outlives the boot; or remove the annotation \
+                `refit.rs/reboot-needed` from the node to reboot it once more. [More](reboot-requests.md#when-a-reboot-does-not-help)"
         DigestPending Normal [Node Complete]
             "the registry is being queried for the digest of an image"
             => "wait some seconds"
         DigestUnknown Warning [Node Complete PlanEvent]
             "with `versionPolicy.pinDigest`: the registry returned no digest for an image; the message says why"
             => "check the registry and `imagePullSecrets`"
+        AtVersion Normal [Node Complete PlanEvent]
+            "with `skipWhen.kubeletVersion`: the node's kubelet has the Plan's version already, so the node is marked as done without a Job"
+            => "nothing"
         JobRefused Warning [Node PlanEvent]
             "the API server refused the Job; the message is from the server (quota, admission, Pod Security)"
             => "follow the message; refit retries"
@@ -162,6 +234,8 @@ reasons! {
             => "edit the Plan, create the Secret that it names, or check the channel"
         Version Normal [LatestResolved]
             "the version is from `spec.version`"
+        Trigger Normal [LatestResolved]
+            "the Plan has a `trigger` and no version: nodes run it on request"
         Channel Normal [LatestResolved]
             "the version is from `spec.channel`"
         Held Warning [LatestResolved]
@@ -228,16 +302,35 @@ reasons! {
             "the API server refused the Plan's status, for example because it is too large; the message is from the server. A node starts \
              only once the stored status names it, so none does"
             => "follow the message; refit retries"
+        HolderUnknown Warning [NodeEvent]
+            "the annotation `refit.rs/cordon` of the node names a Plan that refit has never seen. Whoever may patch the node can write \
+             that, so refit removes the entry and leaves the node cordoned"
+            => "find out who cordoned the node, and uncordon it with `refit uncordon`"
         JobComplete Normal [PlanEvent]
             "a node is done"
         JobCompleteReboot Normal [PlanEvent]
             "the Job of a node succeeded; refit reboots the node"
         JobCompleteWaiting Normal [PlanEvent]
             "the Job of a node succeeded; refit waits for `postCompleteDelay`"
+        PreflightSkipped Normal [PlanEvent]
+            "`preflight` has skipped a node at this version (`Skipped`); the message has its last words"
+            => "if it should run there after all: `refit skip --undo`, or remove the Plan from the annotation `refit.rs/skip` of the node"
         RebootFailed Warning [PlanEvent]
             "the upgrade of a node succeeded, and its reboot failed"
         SettleFailed Warning [PlanEvent]
             "the upgrade of a node succeeded, but the node did not settle within `settle.timeout`"
+        NotificationDropped Warning [PlanEvent]
+            "a receiver did not get a notification within an hour, or refused it. The message has the notification"
+            => "correct the receiver; [more](notifications.md#when-a-receiver-does-not-answer)"
+        NotificationFailed Warning [ConfigMapEvent]
+            "a receiver of notifications does not answer, refuses what it gets, or its Secret cannot be used. refit tries again for an hour"
+            => "do what the message says; [more](notifications.md#when-a-receiver-does-not-answer)"
+        NotificationsInvalid Warning [ConfigMapEvent]
+            "an entry of `notifications` or `silences` is invalid. The other entries are used, and roll-outs go on"
+            => "correct the entry; `refit validate` checks it, too"
+        SilenceFailed Warning [ConfigMapEvent]
+            "an Alertmanager does not answer, or refuses to silence the alerts of a node. refit tries again, and roll-outs go on"
+            => "do what the message says"
         Starting Normal [NodeEvent]
             "the controller takes part in the leader election"
         Started Normal [NodeEvent]

@@ -130,6 +130,7 @@ fn written(document: &str) -> String {
         ("reboot-pod", explained(Kind::RebootPod)),
         ("events", events(Place::PlanEvent)),
         ("node-events", events(Place::NodeEvent)),
+        ("config-map-events", events(Place::ConfigMapEvent)),
     ];
     let mut document = document.to_owned();
     for (name, table) in tables {

@@ -240,8 +240,7 @@ fn a_required_file_is_a_normalized_absolute_path() {
         );
     }
     check(
-        "reboot: {when: IfRequired, requiredFiles: []} => spec.reboot.requiredFiles is empty, so that nothing could require a \
-         reboot: leave it out for /run/reboot-required and /var/run/reboot-required, or name files",
+        "reboot: {when: IfRequired, requiredFiles: []} => spec.reboot.requiredFiles is empty, so nothing could require a reboot: leave it out for /run/reboot-required and /var/run/reboot-required, or name files",
     );
 }
 
@@ -298,4 +297,11 @@ fn a_reboot_needs_the_host() {
         hostAccess: None => valid
         {hostAccess: Root, reboot: {when: Always}} => valid",
     );
+}
+
+#[test]
+fn a_channel_longer_than_any_url_is_refused() {
+    let of = |length: usize| mistake(json!({ "channel": "u".repeat(length) }));
+    assert_eq!(of(4_096), "valid");
+    assert_eq!(of(4_097), "spec.channel has 4097 bytes, and may have 4096");
 }

@@ -70,7 +70,7 @@ impl DockerConfig {
     /// Fails if it is malformed.
     pub fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let file: File = serde_json::from_slice(text)
-            .map_err(|_| "it is no JSON with an object \"auths\" of registries")?;
+            .map_err(|_| "it is not JSON with an object \"auths\" of registries")?;
         Ok(Self::of(file.auths))
     }
 
@@ -79,7 +79,7 @@ impl DockerConfig {
     /// # Errors
     /// Fails if it is malformed.
     pub fn parse_legacy(text: &[u8]) -> Result<Self, &'static str> {
-        let entries = serde_json::from_slice(text).map_err(|_| "it is no JSON object of registries")?;
+        let entries = serde_json::from_slice(text).map_err(|_| "it is not a JSON object of registries")?;
         Ok(Self::of(entries))
     }
 

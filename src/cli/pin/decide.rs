@@ -141,7 +141,7 @@ fn wanted(flags: &Flags, plan: &PlanInFile, channels: &Channels, now: Timestamp)
         Verdict::Refused(why) => Decision::Fail(why.to_string()),
         Verdict::Take(version) if flags.to.is_none() && version.parse::<Version>().is_err() => {
             Decision::Fail(format!(
-                "its channel gives {version:?}, which is no version; name a channel that gives versions"
+                "its channel gives {version:?}, which is not a version; name a channel that gives versions"
             ))
         }
         Verdict::Take(version) => Decision::Take(version),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Flags, Format};
 use crate::cli::output;
 use crate::gitops::Source;
-use crate::gitops::pin::PlanInFile;
+use crate::gitops::pin::{KeptTag, PlanInFile};
 use crate::gitops::yaml::is_text_to_all;
 use crate::version::Version;
 use crate::version::tag::munge;
@@ -43,8 +43,8 @@ pub(super) struct Outcome {
     pub(super) remark: Option<String>,
     /// Images whose digest changes.
     pub(super) images: Vec<String>,
-    /// Images that keep the old version as their tag.
-    pub(super) left_behind: Vec<String>,
+    /// Images that keep an old version as their tag.
+    pub(super) kept_tags: Vec<KeptTag>,
 }
 
 impl Outcome {
@@ -57,7 +57,7 @@ impl Outcome {
             why: None,
             remark: None,
             images: Vec::new(),
-            left_behind: Vec::new(),
+            kept_tags: Vec::new(),
         }
     }
 }
@@ -82,7 +82,7 @@ impl Failure {
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let (Some(file), Some(line)) = (&self.file, self.line) {
-            write!(f, "{file}:{line}: ")?;
+            write!(f, "{}:{line}: ", output::one_line(file))?;
         }
         f.write_str(&self.message)
     }
@@ -113,7 +113,7 @@ impl Report {
         self.notes.iter().for_each(output::note);
         let mut lines = String::new();
         for outcome in &self.outcomes {
-            Self::tell(flags, outcome, &mut lines);
+            Self::describe(flags, outcome, &mut lines);
         }
         // Standard output is the text or the diff for another program, so the changes go to standard error.
         let is_beside = flags.output == Format::Text && (flags.check || is_filter);
@@ -126,8 +126,8 @@ impl Report {
         }
         match flags.output {
             Format::Json => output::json(&format!("{:#}\n", self.as_json(flags, text))),
-            Format::Text if flags.check => output::diff(text).map(|is_whole| {
-                if !is_whole {
+            Format::Text if flags.check => output::diff(text).map(|is_complete| {
+                if !is_complete {
                     output::note(
                         "the diff shows control characters and invisible characters escaped, so patch cannot apply it; run \
                          refit pin without --check",
@@ -140,8 +140,9 @@ impl Report {
         .context("the changes cannot be printed")
     }
 
-    fn tell(flags: &Flags, outcome: &Outcome, lines: &mut String) {
-        let (file, line, plan) = (&outcome.file, outcome.plan.line, &outcome.plan.title);
+    fn describe(flags: &Flags, outcome: &Outcome, lines: &mut String) {
+        let (file, line) = (output::one_line(&outcome.file), outcome.plan.line);
+        let plan = output::one_line(&outcome.plan.title);
         let version = outcome.plan.version.as_deref().unwrap_or("no version");
         match (outcome.result, &outcome.why) {
             (Result::Changed, _) => {
@@ -166,15 +167,29 @@ impl Report {
                 for image in &outcome.images {
                     let _ = writeln!(lines, "{file}:{line}: Plan {plan}{would}: image {image}");
                 }
-                for image in &outcome.left_behind {
-                    // The tag cannot change without the digest.
-                    let flag = if image.contains('@') {
-                        "--digest"
+                for KeptTag {
+                    image,
+                    tag,
+                    was_version,
+                } in &outcome.kept_tags
+                {
+                    if tag.is_empty() {
+                        output::note(format_args!(
+                            "{file}:{line}: Plan {plan}: image {image} has a digest and no tag, so the version does not choose \
+                             what runs; give it the version as its tag, and --digest changes both"
+                        ));
+                        continue;
+                    }
+                    let (runs, how) = if !was_version {
+                        (tag.as_str(), "remove the tag, and refit adds the version")
+                    } else if image.contains('@') {
+                        // The tag cannot change without the digest.
+                        (version, "--digest changes the image too")
                     } else {
-                        "--image-tag"
+                        (version, "--image-tag changes the image too")
                     };
                     output::note(format_args!(
-                        "{file}:{line}: Plan {plan}: image {image} keeps its tag, so it still runs {version}; {flag} changes the image too"
+                        "{file}:{line}: Plan {plan}: image {image} keeps its tag, so it still runs {runs}; {how}"
                     ));
                 }
             }
@@ -240,7 +255,7 @@ impl Report {
                     "result": outcome.result.word(flags.check),
                     "remark": outcome.remark,
                     "images": outcome.images,
-                    "keptTags": outcome.left_behind,
+                    "keptTags": outcome.kept_tags.iter().map(|kept| &kept.image).collect::<Vec<_>>(),
                     "why": outcome.why,
                 })
             })

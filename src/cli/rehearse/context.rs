@@ -1,9 +1,8 @@
 //! Reads the cluster of a kubeconfig context once. It writes nothing.
 
 use anyhow::{Context as _, anyhow};
-use http::Request;
 
-use crate::cli::cluster::Connection;
+use crate::cli::cluster::{Connection, list};
 use crate::kube::brief;
 use crate::rehearse::json::Value;
 
@@ -32,33 +31,16 @@ pub(super) fn objects(connection: &Connection) -> anyhow::Result<(Vec<Value>, Ve
         let client = connection.client().await?;
         let (mut objects, mut missing) = (Vec::new(), Vec::new());
         for (path, kind, needed) in LISTS {
-            let (group, _) = path.rsplit_once('/').unwrap_or_default();
-            let version = group.trim_start_matches("/apis/").trim_start_matches("/api/");
-            // `resourceVersion=0` allows the API server to answer from its cache.
-            let request = Request::get(format!("{path}?resourceVersion=0")).body(Vec::new());
-            let list = client
-                .request::<Value>(request.map_err(|error| anyhow!(error))?)
-                .await;
-            let mut list = match list {
-                Ok(list) => list,
+            let list = list(&client, path, kind).await;
+            match list {
+                Ok(list) => objects.extend(list),
                 Err(error) if needed => {
                     return Err(anyhow!("{kind}s cannot be read: {}", brief(&error)));
                 }
                 Err(error) => {
                     missing.push(format!("{kind}s cannot be read: {}", brief(&error)));
-                    continue;
                 }
-            };
-            let items = list["items"]
-                .as_array_mut()
-                .map(std::mem::take)
-                .unwrap_or_default();
-            // Items of a list have neither apiVersion nor kind.
-            objects.extend(items.into_iter().map(|mut item| {
-                item["apiVersion"] = version.into();
-                item["kind"] = kind.into();
-                item
-            }));
+            }
         }
         Ok((objects, missing))
     })

@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn each_notable_event_is_a_line() {
         let times = TimeFormat::since("2026-01-05T09:00:00Z".parse().unwrap());
-        let tell = |node: Option<&str>, what| {
+        let print = |node: Option<&str>, what| {
             let event = RolloutEvent {
                 at: "2026-01-05T10:02:03Z".parse().unwrap(),
                 plan: "k3s".to_owned(),
@@ -45,7 +45,7 @@ mod tests {
             line(&event, &times)
         };
         assert_eq!(
-            tell(Some("node-1"), EventKind::Done).as_deref(),
+            print(Some("node-1"), EventKind::Done).as_deref(),
             Some("  +1:02:03  k3s  node-1  done")
         );
         let failed = EventKind::Failed {
@@ -53,13 +53,13 @@ mod tests {
             message: "two\nlines".to_owned(),
         };
         assert_eq!(
-            tell(Some("node-1"), failed).as_deref(),
+            print(Some("node-1"), failed).as_deref(),
             Some("  +1:02:03  k3s  node-1  FAILED: BackoffLimitExceeded: two lines")
         );
         assert_eq!(
-            tell(None, EventKind::Complete).as_deref(),
+            print(None, EventKind::Complete).as_deref(),
             Some("  +1:02:03  k3s  complete")
         );
-        assert_eq!(tell(None, EventKind::Phase(NodePhase::Upgrading.into())), None);
+        assert_eq!(print(None, EventKind::Phase(NodePhase::Upgrading.into())), None);
     }
 }

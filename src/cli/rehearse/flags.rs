@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::cli::channel_access::ChannelFlags;
 use crate::cli::cluster::Connection;
@@ -18,7 +18,7 @@ const MAX_NODES: usize = 20_000;
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct Flags {
     /// Files, folders, patterns, or - for standard input. Not needed with --snapshot, which contains Plans
-    #[arg(value_name = "PLAN", required_unless_present = "snapshot")]
+    #[arg(value_name = "PLAN", required_unless_present_any = ["snapshot", "compare"])]
     pub(super) files: Vec<String>,
 
     /// Generate this many nodes, with labels that the Plans select, and workloads [default: 12]
@@ -41,6 +41,14 @@ pub(in crate::cli) struct Flags {
     /// ConfigMap with the controller's environment variables [default: that of the manifests]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
+
+    /// Rehearse two states of the Plans on the same assumptions, and print what differs: duration, order, waits, failures
+    #[arg(long, value_names = ["OLD", "NEW"], num_args = 2, conflicts_with = "files")]
+    pub(super) compare: Vec<String>,
+
+    /// Write the timeline to this file too, as a page that any browser shows without a network
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
 
     /// Print clock times in the time zone of the Plans' windows (UTC where there is none), and not times since the start
     #[arg(long)]
@@ -90,6 +98,10 @@ pub(in crate::cli) struct Assumed {
     /// Nodes whose upgrade fails: names, or a share such as 5%. May be repeated or comma-separated
     #[arg(long, value_name = "NODE|SHARE", value_delimiter = ',')]
     pub(super) fail: Vec<Fail>,
+
+    /// Check that fails, and for how long from the start; without a time, always. May be repeated or comma-separated
+    #[arg(long, value_name = "CHECK[=TIME]", value_delimiter = ',', value_parser = failing_check)]
+    pub(super) fail_check: Vec<(String, Option<SignedDuration>)>,
 
     /// Seed of the random numbers
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -152,6 +164,14 @@ fn kubelet(text: &str) -> Result<String, String> {
     } else {
         Err("write a version of Kubernetes such as v1.32.4 or v1.32.4+k3s1".to_owned())
     }
+}
+
+fn failing_check(text: &str) -> Result<(String, Option<SignedDuration>), String> {
+    let Some((name, time)) = text.split_once('=') else {
+        return Ok((text.to_owned(), None));
+    };
+    let time = time.parse::<Span>().map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), Some(time.most())))
 }
 
 fn node_count(text: &str) -> Result<usize, String> {

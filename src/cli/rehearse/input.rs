@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use crate::api::Plan;
+use crate::api::limits;
 use crate::gitops::Source;
-use crate::gitops::check::{ReadPlan, read_plan};
+use crate::gitops::check::{ReadPlan, SERVER_FIELDS, read_plan};
 use crate::gitops::objects::{Object, objects};
 use crate::gitops::placeholder::in_comment;
 use crate::gitops::yaml::Node;
@@ -97,6 +98,12 @@ impl RehearsalInput {
             return;
         }
         let mut value = Value::from(json);
+        // As `kubectl get` prints them. They are of the object on the cluster, and not of the one that the rehearsal creates.
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            for field in SERVER_FIELDS {
+                metadata.remove(field);
+            }
+        }
         let spec = object.node.get("spec").and_then(Node::object);
         let in_comment = spec.and_then(|spec| in_comment(source, spec.entry("version")?));
         if let Some((comment, _)) = in_comment.filter(|_| plan.spec.version.is_none()) {
@@ -171,6 +178,9 @@ impl RehearsalInput {
             ("v1", "Secret" | "Namespace")
             | ("policy/v1", "PodDisruptionBudget")
             | ("apps/v1", "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
+                self.objects.push(object.node.to_json().into());
+            }
+            ("v1", "ConfigMap") if object.metadata("name") == Some(limits::NAME) => {
                 self.objects.push(object.node.to_json().into());
             }
             // The simulation has no Deployment controller; only the number of pods matters.
@@ -260,10 +270,11 @@ spec: {version: v1, concurrency: 1, nodeSelector: {}, upgrade: {image: i}}
 {apiVersion: v1, kind: Secret, metadata: {name: s, namespace: team}},
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: a, namespace: team}},
 {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: team}},
+{apiVersion: v1, kind: ConfigMap, metadata: {name: refit, namespace: team}, data: {freeze: audit}},
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: team}, spec: {replicas: 3, selector: {matchLabels: {a: b}}, template: {}}}]}";
         let given = given(text);
         let kinds: Vec<_> = given.objects.iter().map(|one| one["kind"].clone()).collect();
-        assert_eq!(kinds, ["Secret", "ReplicaSet"]);
-        assert_eq!(given.objects[1]["spec"]["replicas"], 3);
+        assert_eq!(kinds, ["Secret", "ConfigMap", "ReplicaSet"]);
+        assert_eq!(given.objects[2]["spec"]["replicas"], 3);
     }
 }

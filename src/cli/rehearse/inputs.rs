@@ -13,11 +13,14 @@ use super::input::{self, InputPlan, RehearsalInput};
 use crate::api::Plan;
 use crate::api::prepare::Prepare;
 use crate::channel::{ChannelError, redacted};
-use crate::cli::chosen::{NO_PLAN, is_chosen, unknown};
+use crate::cli::chosen::{is_chosen, no_plan, unknown};
 use crate::cli::{defaults, output};
+use crate::controller::own_image;
 use crate::controller::settings::{Flags as ControllerFlags, Notice, Settings};
+use crate::gitops::Source;
 use crate::gitops::input::open;
 use crate::gitops::placeholder::syntax;
+use crate::rehearse::assumptions::Span;
 use crate::rehearse::json::Value;
 use crate::rehearse::nodes::{self, PlanSelector};
 use crate::rehearse::run::{ChannelOffers, InitialCluster, secrets};
@@ -94,6 +97,7 @@ fn read_text(name: &str, from: impl Read) -> Result<String, BadInput> {
 /// Removes Plans that `--plan` does not select.
 pub(super) fn choose(
     flags: &Flags,
+    sources: &[Source],
     given: &mut RehearsalInput,
     snapshot: Option<&Snapshot>,
 ) -> Result<(), BadInput> {
@@ -140,11 +144,11 @@ pub(super) fn choose(
     let is_from_files = !flags.files.is_empty() || !flags.plan.is_empty();
     if given.plans.is_empty() && (is_from_files || on_cluster.is_empty()) {
         let why = if is_from_files {
-            NO_PLAN
+            no_plan(sources)
         } else {
-            "there is no Plan in the snapshot"
+            "there is no Plan in the snapshot".to_owned()
         };
-        return Err(BadInput::Invalid(why.to_owned()));
+        return Err(BadInput::Invalid(why));
     }
     Ok(())
 }
@@ -168,6 +172,88 @@ pub(super) fn unwaited(given: &RehearsalInput, assumed: &mut Vec<String>) {
             )),
             Some(_) | None => {}
         }
+    }
+}
+
+/// Waves that the rehearsal approves.
+pub(super) fn approved(given: &RehearsalInput, assumed: &mut Vec<String>) {
+    for plan in &given.plans {
+        let waves = plan.plan.spec.waves().unwrap_or_default();
+        let waves: Vec<_> = waves
+            .iter()
+            .filter(|wave| wave.approval)
+            .map(|wave| wave.name.as_str())
+            .collect();
+        if !waves.is_empty() {
+            assumed.push(format!(
+                "Plan {}: someone approves {} as soon as it is over",
+                plan.name(),
+                waves.join(" and ")
+            ));
+        }
+    }
+}
+
+/// The answers to checks, which a rehearsal does not ask.
+pub(super) fn checked(
+    flags: &Flags,
+    given: &RehearsalInput,
+    assumed: &mut Vec<String>,
+) -> Result<(), BadInput> {
+    let mut known = BTreeSet::new();
+    for plan in &given.plans {
+        let checks = plan.plan.spec.checks().unwrap_or_default();
+        let names: Vec<String> = checks.into_iter().map(|check| check.name).collect();
+        known.extend(names.iter().cloned());
+        let passing = names.iter().filter(|name| {
+            !flags
+                .assumed
+                .fail_check
+                .iter()
+                .any(|(failing, _)| failing == *name)
+        });
+        let passing: Vec<&str> = passing.map(String::as_str).collect();
+        if !passing.is_empty() {
+            assumed.push(format!(
+                "Plan {}: no server is asked for {}, which {}",
+                plan.name(),
+                passing.join(" and "),
+                if passing.len() == 1 { "passes" } else { "pass" }
+            ));
+        }
+    }
+    for (name, time) in &flags.assumed.fail_check {
+        if !known.contains(name) {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let known = if known.is_empty() {
+                "no Plan has checks".to_owned()
+            } else {
+                format!("the Plans have {}", known.join(", "))
+            };
+            return Err(BadInput::Invalid(format!(
+                "--fail-check {name}: there is no such check; {known}"
+            )));
+        }
+        let until = time.map_or_else(
+            || "always".to_owned(),
+            |time| format!("for {} from the start", Span::of(time)),
+        );
+        assumed.push(format!("check {name} fails {until}"));
+    }
+    Ok(())
+}
+
+/// Without a request, a Plan on request would do nothing.
+pub(super) fn requests(plans: &[Value], cluster: &mut InitialCluster, assumed: &mut Vec<String>) {
+    let is_on_request = |plan: &&Value| plan["spec"]["trigger"].is_string();
+    let Some(plan) = plans.iter().find(is_on_request) else {
+        return;
+    };
+    if cluster.request_reboots() {
+        let name = plan["metadata"]["name"].as_str().unwrap_or_default();
+        assumed.push(format!(
+            "every node needs a reboot: no Node says so, and Plan {name} has spec.trigger"
+        ));
     }
 }
 
@@ -425,12 +511,16 @@ pub(super) fn settings(
         leader_elect: Some(false),
         ..ControllerFlags::default()
     };
-    let (settings, notices) = Settings::resolve(controller, &|name| data.get(name).cloned(), "rehearsal")
+    let (mut settings, notices) = Settings::resolve(controller, &|name| data.get(name).cloned(), "rehearsal")
         .with_context(|| name.clone())?;
     for notice in notices {
         if let Notice::Error(text) = notice {
             output::note(format_args!("{name}: {text}"));
         }
+    }
+    // No image is pulled in a rehearsal; the controller's pod, which would name it, is not part of it.
+    if settings.jobs.own_image.is_empty() {
+        own_image::OF_THIS_BUILD.clone_into(&mut settings.jobs.own_image);
     }
     if flags.config.is_none() {
         assumed.push(defaults::describe(&settings.jobs));

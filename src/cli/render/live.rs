@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use anyhow::{Context as _, anyhow};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, Node, PodSpec, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PodSpec, Secret};
 use kube::api::Api;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::api::Plan;
 use crate::cli::cluster::Connection;
-use crate::controller::own_image::CONTROLLER_NAME_VARIABLE;
+use crate::controller::own_image::controller_container;
 use crate::job::JobSettings;
 use crate::kube::brief;
 
@@ -97,15 +97,4 @@ pub(super) fn fill_in_image(jobs: &mut JobSettings, pod: PodSpec) {
     }
     let secrets = pod.image_pull_secrets.into_iter().flatten();
     jobs.own_image_pull_secrets = secrets.map(|secret| secret.name).collect();
-}
-
-fn controller_container(pod: &PodSpec) -> Option<&Container> {
-    let is_ours = |container: &&Container| {
-        container
-            .env
-            .iter()
-            .flatten()
-            .any(|variable| variable.name == CONTROLLER_NAME_VARIABLE)
-    };
-    pod.containers.iter().find(is_ours)
 }

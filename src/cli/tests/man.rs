@@ -6,17 +6,28 @@ use std::path::Path;
 use super::super::*;
 
 /// Commands that refer to each other under SEE ALSO.
-const RELATED: [&[&str]; 4] = [
+const RELATED: [&[&str]; 8] = [
+    &["status", "explain", "report"],
+    &[
+        "status", "suspend", "resume", "approve", "retry", "skip", "abort", "rerun",
+    ],
     &["pin", "validate", "resolve", "render", "rehearse"],
     &["cordon", "uncordon", "drain"],
     &["probe", "sentinel", "reboot"],
+    &["agent", "reboot", "rehearse"],
     &["controller", "crd", "rehearse"],
+    &["migrate", "controller", "validate", "rehearse"],
 ];
 
 fn pages() -> BTreeMap<String, Vec<u8>> {
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
-    let commands: Vec<clap::Command> = root.get_subcommands().cloned().chain([root.clone()]).collect();
+    let commands: Vec<clap::Command> = root
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .cloned()
+        .chain([root.clone()])
+        .collect();
     let names: Vec<String> = commands.iter().map(page_name).collect();
     commands
         .into_iter()

@@ -9,7 +9,8 @@ use super::super::*;
 const BANNED: &str = "another one is as likely;asks for;ask for;at work;be through;everybody;for ever;gets no further;\
     goes astray;goes back;in place of;in turn;is let;is looked at;is said;is there for the second time;\
     is there, and;is through;made up;never lets;nobody;not asked;not looked at;of which;passed over;\
-    says another;some time;somebody;stands;taken to be;takes others;told;under way;whoever";
+    says another;some time;somebody;stands;taken to be;takes others;told;under way;whoever;fills in;filled in;belong into;\
+    answer is no;be had;cannot be asked;going away;is given back;it is no;of before;which is no";
 
 /// The banned words in a text, as whole words.
 fn banned(text: &str) -> Vec<&'static str> {
@@ -85,13 +86,14 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn list() -> String {
+/// The messages in the folders, by source.
+fn messages(folders: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for folder in ["src/cli", "src/gitops", "src/rehearse"] {
+    for folder in folders {
         sources(&root.join(folder), &mut files);
     }
-    let mut text = "The messages of the commands that read Plan files, by source. Written by a test: REFIT_UPDATE=1 cargo test --lib committed\n".to_owned();
+    let mut text = String::new();
     for path in files {
         let source = std::fs::read_to_string(&path).unwrap();
         let mut messages = literals(&source);
@@ -104,6 +106,11 @@ fn list() -> String {
         }
     }
     text
+}
+
+fn list() -> String {
+    let header = "The messages of the commands that read Plan files, by source. Written by a test: REFIT_UPDATE=1 cargo test --lib committed\n";
+    format!("{header}{}", messages(&["src/cli", "src/gitops", "src/rehearse"]))
 }
 
 #[test]
@@ -123,8 +130,8 @@ fn the_committed_list_of_messages_is_what_the_program_says() {
 
 #[test]
 fn messages_name_who_does_what() {
-    let list = list();
-    let bad: Vec<_> = list.lines().filter(|line| !banned(line).is_empty()).collect();
+    let all = messages(&["src"]);
+    let bad: Vec<_> = all.lines().filter(|line| !banned(line).is_empty()).collect();
     assert_eq!(bad, [] as [&str; 0]);
 }
 

@@ -27,19 +27,29 @@ pub enum Prepared {
         body: Value,
     },
     /// Write events only.
-    WriteEvents { plan: PlanName, events: Vec<Event> },
+    WriteEvents {
+        plan: PlanName,
+        events: Vec<Event>,
+    },
     /// Make a Job.
-    CreateJob { job: JobName, body: Vec<u8> },
-    /// Delete a Job.
+    CreateJob {
+        job: JobName,
+        body: Vec<u8>,
+    },
     DeleteJob {
         job: JobName,
         uid: JobUid,
         only_unbound: bool,
     },
     /// Make a pod: as one that its node cannot do without, and where that is not allowed as any other.
-    CreatePod { pod: Text, bodies: [Vec<u8>; 2] },
-    /// Delete a pod.
-    DeletePod { pod: Text, uid: PodUid },
+    CreatePod {
+        pod: Text,
+        bodies: [Vec<u8>; 2],
+    },
+    DeletePod {
+        pod: Text,
+        uid: PodUid,
+    },
     /// Patch a Job.
     Job {
         job: JobName,
@@ -56,11 +66,13 @@ pub enum Prepared {
     },
     /// Read something; nothing is added to the step.
     Query(Query),
-    /// Ask for permissions.
     AskPermissions(OptionalPermissions),
 }
 
-/// The request for a step; nothing where what it is about is not there any more, and why where it cannot be made.
+/// The request for a step; `None` if its object no longer exists, and an error if the request cannot be built.
+///
+/// # Errors
+/// Fails if the request cannot be built, for example because the Plan cannot be rendered.
 pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, String> {
     Ok(match step {
         Step::WriteStatus {
@@ -78,24 +90,12 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
                 events,
             }
         }),
-        Step::NoteFields { plan, note } => cluster.plan(&plan).map(|facts| {
-            let version = cluster.plan_version(&plan).unwrap_or_default();
-            let body = json!({
-                "metadata": {
-                    "uid": &*facts.uid,
-                    "resourceVersion": version.to_string(),
-                    "annotations": { names::ANNOTATION_FIELDS: note },
-                },
-                // Not stored with a patch of the Plan itself: by this an API server that prunes our fields knows that it
-                // has to refuse.
-                "status": { "observedGeneration": facts.generation() },
-            });
-            Prepared::Plan {
-                plan,
-                uid: facts.uid.clone(),
-                body,
-            }
-        }),
+        Step::NoteFields { plan, note } => {
+            annotate_plan(cluster, plan, names::ANNOTATION_FIELDS, note.as_deref())
+        }
+        Step::NoteNotified { plan, notified } => {
+            annotate_plan(cluster, plan, names::ANNOTATION_NOTIFIED, Some(&notified))
+        }
         Step::WriteEvents { plan, events } => Some(Prepared::WriteEvents { plan, events }),
         Step::CreateJob {
             plan,
@@ -127,7 +127,12 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
             hash,
             boot_id,
             seconds,
-        } => create_pod(cluster, &plan, &node, pod, &hash, boot_id.as_deref(), seconds)?,
+            name_is_taken,
+        } => {
+            let (boot_id, hash) = (boot_id.as_deref(), &hash);
+            let time = (seconds, name_is_taken);
+            create_pod(cluster, [&*plan, &*node], pod, hash, boot_id, time)?
+        }
         Step::DeletePod { pod, uid, why } => {
             tracing::info!(pod = &*pod, why, "deleting a pod");
             Some(Prepared::DeletePod { pod, uid })
@@ -156,7 +161,6 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
     })
 }
 
-/// What is patched of a Job.
 fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
     match step {
         Step::ReleaseJob { job, uid } => {
@@ -167,7 +171,7 @@ fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
             tracing::info!(
                 job = &*job,
                 limit,
-                "a Job that its Plan no longer asks for gets no further pod"
+                "the Plan no longer requires this Job, which therefore creates no further pod"
             );
             let body = json!({
                 "metadata": { "uid": &*uid, "resourceVersion": version.to_string() },
@@ -197,8 +201,8 @@ fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
                 "metadata": {
                     "uid": &*uid,
                     "annotations": { names::ANNOTATION_RECORDED: "true" },
-                    // Nobody writes it after this, so who owns which field is forgotten: nearly half of what is stored of the
-                    // Job, and a third of what this patch costs the API server.
+                    // Nothing applies to this Job any more, so its field owners are dropped: nearly half of its stored
+                    // size, and a third of the API server's cost of this patch.
                     "managedFields": [{}],
                 },
                 "spec": { "ttlSecondsAfterFinished": ttl_seconds },
@@ -218,6 +222,29 @@ fn patch_job(job: JobName, uid: JobUid, body: Value, events: Vec<Event>) -> Prep
     }
 }
 
+/// Sets an annotation of a Plan at the version that the decision saw.
+fn annotate_plan(
+    cluster: &ClusterState,
+    plan: PlanName,
+    name: &str,
+    value: Option<&str>,
+) -> Option<Prepared> {
+    let facts = cluster.plan(&plan)?;
+    let version = cluster.plan_version(&plan).unwrap_or_default();
+    let body = json!({
+        "metadata": {
+            "uid": &*facts.uid,
+            "resourceVersion": version.to_string(),
+            "annotations": { name: value },
+        },
+        // Not stored with a patch of the Plan itself: by this an API server that prunes our fields knows that it has to
+        // refuse.
+        "status": { "observedGeneration": facts.generation() },
+    });
+    let uid = facts.uid.clone();
+    Some(Prepared::Plan { plan, uid, body })
+}
+
 fn create_job(
     cluster: &ClusterState,
     plan: &PlanName,
@@ -230,7 +257,10 @@ fn create_job(
     };
     let input = JobInput {
         plan,
-        node: node_input(facts),
+        node: NodeInput {
+            shares_hostname: cluster.shares_hostname(facts),
+            ..node_input(facts)
+        },
         name: &job,
         attempt: u32::try_from(attempt).unwrap_or(1),
         // A drain of ours keeps a ledger on the node; kubectl, on Windows, does not.
@@ -238,7 +268,7 @@ fn create_job(
     };
     let mut manifest = job::render(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
     if !facts.boot_id.is_empty() {
-        // The first of those that the node is seen in while the Job is there.
+        // The first boot of the node under this Job; `note_boot` adds later ones.
         let annotations = manifest.metadata.annotations.get_or_insert_default();
         annotations.insert(names::ANNOTATION_BOOT_IDS.to_owned(), facts.boot_id.to_string());
     }
@@ -255,12 +285,11 @@ fn create_job(
 
 fn create_pod(
     cluster: &ClusterState,
-    plan: &PlanName,
-    node: &NodeName,
+    [plan, node]: [&str; 2],
     pod: Text,
     hash: &str,
     boot_id: Option<&str>,
-    seconds: i64,
+    (seconds, name_is_taken): (i64, bool),
 ) -> Result<Option<Prepared>, String> {
     let (Some(plan), Some(facts)) = (cluster.job_input(plan), cluster.node(node)) else {
         return Ok(None);
@@ -272,6 +301,7 @@ fn create_pod(
             hash,
             mode: boot_id.map_or(RebootPodMode::Ask, |boot_id| RebootPodMode::Reboot { boot_id }),
             seconds,
+            name_is_taken,
             critical,
         };
         let manifest = job::reboot_pod(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
@@ -283,7 +313,7 @@ fn create_pod(
         node = &*facts.name,
         pod = &*pod,
         boot_id,
-        "creating a pod that reboots its node, or asks for its boot"
+        "creating a pod that reboots its node, or reads its boot ID"
     );
     Ok(Some(Prepared::CreatePod { pod, bodies }))
 }
@@ -293,6 +323,7 @@ fn node_input(facts: &NodeFacts) -> NodeInput<'_> {
         name: &facts.name,
         uid: &facts.uid,
         os: facts.labels.get(names::LABEL_OS),
+        shares_hostname: false,
     }
 }
 

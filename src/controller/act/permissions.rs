@@ -91,13 +91,6 @@ const WATCHED: &[Need] = &[
         verbs: &["list"],
     },
     Need {
-        group: "",
-        resource: "secrets",
-        subresource: "",
-        namespaced: true,
-        verbs: &["list", "watch"],
-    },
-    Need {
         group: "batch",
         resource: "jobs",
         subresource: "",
@@ -135,11 +128,7 @@ pub(super) async fn ask(
         ..Missing::default()
     };
     for need in NEEDS.iter().chain(WATCHED.iter().filter(|_| degraded)) {
-        let list = match need.resource {
-            "secrets" => &mut missing.for_secrets,
-            _ => &mut missing.for_all,
-        };
-        look(client, namespace, need, list).await?;
+        look(client, namespace, need, &mut missing.for_all).await?;
     }
     for need in REBOOT_NEEDS.iter().filter(|_| optional.reboots) {
         look(client, namespace, need, &mut missing.for_reboots).await?;
@@ -156,10 +145,6 @@ pub(super) fn sentence(missing: &Missing) -> String {
     if !missing.for_all.is_empty() {
         parts.push(format!("no node is started: {}", missing.for_all.join(", ")));
     }
-    if !missing.for_secrets.is_empty() {
-        let what = missing.for_secrets.join(", ");
-        parts.push(format!("no node of a Plan with secrets is started: {what}"));
-    }
     if !missing.for_reboots.is_empty() {
         let what = missing.for_reboots.join(", ");
         parts.push(format!("no node of a Plan that reboots is started: {what}"));
@@ -174,6 +159,9 @@ pub(super) fn sentence(missing: &Missing) -> String {
 }
 
 /// Whether pods may be watched: system-upgrade-controller's roles permit only lists of them.
+///
+/// # Errors
+/// Fails if the API server does not answer the question.
 pub async fn may_watch_pods(client: &Client, namespace: &str) -> Result<bool, Error> {
     let pods = Need {
         group: "",

@@ -26,7 +26,8 @@ impl Actor {
         ))
     }
 
-    /// The name is unique to the Plan, the node and the hash: an existing pod with the name is the wanted one.
+    /// The name is unique to the Plan, the node and the hash: an existing pod with the name is the wanted one, or one that
+    /// somebody else has given this name.
     pub(super) async fn create_pod(&self, name: &Text, bodies: [Vec<u8>; 2]) -> StepResult {
         let [critical, plain] = bodies;
         let mut answer = self.post_pod(critical).await;
@@ -44,8 +45,9 @@ impl Actor {
         }
         match self.pods().get_opt(name).await {
             Ok(Some(pod)) if pod.is_of(&self.source.controller) => Ok(vec![self.observed_pod(&pod)]),
+            Ok(Some(_)) => Ok(vec![StepEffect::PodNameTaken(name.clone())]),
             Ok(None) if exists => Err((Vec::new(), stale(&error))),
-            Ok(_) => Err((Vec::new(), step_error(&error))),
+            Ok(None) => Err((Vec::new(), step_error(&error))),
             Err(again) => Err((Vec::new(), step_error(&again))),
         }
     }
@@ -93,5 +95,6 @@ impl SlimPod {
         self.labels()
             .get(names::LABEL_CONTROLLER)
             .is_some_and(|label| label == controller)
+            && self.labels().contains_key(names::LABEL_PLAN)
     }
 }

@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::{Actor, StepError, StepErrorKind, StepResult};
+use crate::api::validate::{MAX_SECRETS, is_secret_name};
 use crate::channel::Access;
 use crate::channel::{ChannelRef, ChannelRequest};
 use crate::rollout::StepEffect;
-use crate::rollout::facts::{Hash, PlanName, Text};
+use crate::rollout::facts::{Hash, PlanName};
 use crate::version::Offer;
 
 impl Actor {
@@ -82,7 +83,7 @@ impl Actor {
                 .read_ca(&secret)
                 .map_err(|error| format!("spec.channelCASecretRef: {error}"))?;
         }
-        for name in &channel.pull {
+        for name in channel.pull.iter().take(MAX_SECRETS) {
             // Like a kubelet, refit pulls without a Secret that does not exist.
             if let Some(secret) = self.secret("spec.imagePullSecrets", name).await? {
                 access
@@ -93,12 +94,16 @@ impl Actor {
         Ok(access)
     }
 
-    async fn needed(&self, field: &str, name: &Text) -> Result<Secret, String> {
+    pub(super) async fn needed(&self, field: &str, name: &str) -> Result<Secret, String> {
         let secret = self.secret(field, name).await?;
         secret.ok_or_else(|| format!("{field}: secrets {name:?} not found"))
     }
 
-    async fn secret(&self, field: &str, name: &Text) -> Result<Option<Secret>, String> {
+    async fn secret(&self, field: &str, name: &str) -> Result<Option<Secret>, String> {
+        // The name becomes part of a path.
+        if !is_secret_name(name) {
+            return Ok(None);
+        }
         let api = Api::<Secret>::namespaced(self.client.clone(), &self.source.namespace);
         api.get_opt(name).await.map_err(|error| {
             let why = super::brief(&error);

@@ -37,7 +37,8 @@ impl Actor {
             ["ReplicaSet", namespace, name] => (ReplicaSet::url_path(&(), Some(namespace)), name),
             ["StatefulSet", namespace, name] => (StatefulSet::url_path(&(), Some(namespace)), name),
             _ => {
-                let message = format!("{workload:?} is no ReplicaSet or StatefulSet with namespace and name");
+                let message =
+                    format!("{workload:?} is not a ReplicaSet or StatefulSet with namespace and name");
                 let kind = StepErrorKind::Refused;
                 return Err((Vec::new(), StepError { message, kind }));
             }

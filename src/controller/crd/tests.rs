@@ -215,7 +215,7 @@ async fn an_older_crd_gets_our_fields_and_keeps_its_annotations() {
 async fn a_field_of_a_newer_release_is_not_taken_away() {
     let mut newer = ours();
     let spec = &mut newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-    spec["properties"]["waves"] = json!({"type": "array", "items": {"type": "string"}});
+    spec["properties"]["later"] = json!({"type": "array", "items": {"type": "string"}});
     spec["properties"]["drain"]["properties"]["patience"] = json!({"type": "string"});
     spec["properties"]["version"]["maxLength"] = json!(3);
     let server = Server::holding(newer);
@@ -223,7 +223,7 @@ async fn a_field_of_a_newer_release_is_not_taken_away() {
     assert_eq!(server.register(true).await.unwrap(), Registered::Updated);
     let crd = server.crd();
     assert_eq!(
-        property(&crd, "waves"),
+        property(&crd, "later"),
         &json!({"type": "array", "items": {"type": "string"}})
     );
     assert_eq!(
@@ -251,7 +251,7 @@ async fn a_crd_registration_that_always_conflicts_fails() {
     let error = server.register(true).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "customresourcedefinitions plans.upgrade.cattle.io is written by somebody else again and again"
+        "customresourcedefinitions plans.upgrade.cattle.io is overwritten by another client each time; find and stop that client"
     );
 }
 
@@ -268,8 +268,7 @@ async fn without_permission_a_crd_that_lacks_our_fields_is_an_error_that_says_wh
     let server = read_only(Server::holding(older()));
     assert_eq!(
         server.register(true).await.unwrap_err().to_string(),
-        "customresourcedefinitions plans.upgrade.cattle.io does not have the fields spec.suspend, and may not be \
-         updated: allow the verb update, or apply the output of `refit crd`"
+        "customresourcedefinitions plans.upgrade.cattle.io lacks the fields spec.suspend, and the controller may not update it: apply the output of `refit crd`, or grant the verb update, as deploy/overlays/manage-crd does"
     );
 }
 
@@ -278,8 +277,7 @@ async fn without_permission_an_absent_crd_is_waited_for() {
     let server = read_only(Server::default());
     assert_eq!(
         server.register(true).await.unwrap_err().to_string(),
-        "customresourcedefinitions plans.upgrade.cattle.io is not there, and may not be created: allow the verb \
-         create, or apply the output of `refit crd`"
+        "customresourcedefinitions plans.upgrade.cattle.io does not exist, and the controller may not create it: apply the output of `refit crd`, or grant the verb create, as deploy/overlays/manage-crd does"
     );
     later(&server, 30, Some(ours()));
     assert_eq!(server.register(true).await.unwrap(), Registered::Unchanged);

@@ -7,20 +7,20 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
 
-use super::{JITTER_FACTOR, LeaseLost, LeaseTiming, Progress};
+use super::api::LeaseApi;
+use super::{FOLLOW_PERIOD, JITTER_FACTOR, LeaseLost, LeaseTiming, PlansNote, Progress};
 use crate::clock::Clock;
 use crate::kube::{LeaderState, Leadership, Renewal, brief};
 
 /// A candidate for one Lease.
 pub struct Elector {
-    api: Api<Lease>,
+    api: LeaseApi,
     namespace: String,
     name: String,
     identity: String,
@@ -38,6 +38,7 @@ pub struct Elector {
     progress: Progress,
     /// Notified when the Lease shows an older version than before.
     restored: Arc<Notify>,
+    plans: PlansNote,
 }
 
 struct Observed {
@@ -77,7 +78,7 @@ impl Elector {
         let mut hasher = DefaultHasher::new();
         identity.hash(&mut hasher);
         Self {
-            api: Api::namespaced(client, namespace),
+            api: LeaseApi::new(client, namespace, name),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             identity: identity.to_owned(),
@@ -90,7 +91,13 @@ impl Elector {
             jitter: hasher.finish(),
             progress: Progress::default(),
             restored: Arc::default(),
+            plans: PlansNote::default(),
         }
+    }
+
+    /// The note about Plans that this candidate keeps on the Lease.
+    pub fn plans_note(&self) -> PlansNote {
+        self.plans.clone()
     }
 
     /// Has the leadership end when the loop is stuck, and `restored` be notified when the versions of the API server went
@@ -126,7 +133,7 @@ impl Elector {
     }
 
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
-        info!(lease = %self.name, namespace = %self.namespace, identity = %self.identity, "asking for the lease");
+        info!(lease = %self.name, namespace = %self.namespace, identity = %self.identity, "trying to acquire the Lease");
         let asked = tokio::select! {
             biased;
             () = self.campaign() => None,
@@ -148,8 +155,14 @@ impl Elector {
             sleep_until(self.next_try()).await;
         }
         info!(lease = %self.name, namespace = %self.namespace, identity = %self.identity, "leading");
+        let mut plans = self.plans.requests();
         loop {
-            sleep(self.timing.retry_period).await;
+            tokio::select! {
+                biased;
+                // Renewal does not need jitter: only the leader renews.
+                () = sleep(self.timing.retry_period) => {}
+                Ok(()) = plans.changed() => {}
+            }
             if !self.renew().await {
                 return;
             }
@@ -158,6 +171,8 @@ impl Elector {
 
     /// One attempt to become the leader.
     async fn acquire(&mut self) -> bool {
+        // The leadership counts from before the request: when the record was written on the server is not known, only
+        // that it was later.
         let start = self.renewal();
         match timeout(self.request_timeout(), self.try_acquire())
             .await
@@ -184,6 +199,8 @@ impl Elector {
         let LeaderState::Leading(last) = *self.state.borrow() else {
             return false;
         };
+        // This process may have been suspended. Another candidate may lead since, and its record must not be
+        // replaced.
         if !last.holds(&self.clock) {
             return false;
         }
@@ -218,13 +235,15 @@ impl Elector {
     /// Takes the Lease if it is free: absent, released, held by a previous run of this process, or unchanged for the
     /// holder's lease duration.
     async fn try_acquire(&mut self) -> Attempt {
-        match self.api.get_opt(&self.name).await {
+        match self.api.get().await {
             Ok(None) => self.create().await,
             Ok(Some(lease)) => {
                 self.observe(lease);
                 if self.held_by_another() {
                     return Attempt::Lost;
                 }
+                // The time of acquisition identifies the record as that of this run: a process that was killed had
+                // the same identity.
                 self.term = Some(self.now());
                 self.update().await
             }
@@ -238,7 +257,7 @@ impl Elector {
             Attempt::Lost => {}
             other => return other,
         }
-        match self.api.get_opt(&self.name).await {
+        match self.api.get().await {
             Ok(None) => self.create().await,
             Ok(Some(lease)) => {
                 let ours = self.is_ours(&lease);
@@ -253,7 +272,7 @@ impl Elector {
     async fn create(&mut self) -> Attempt {
         let term = self.now();
         self.term = Some(term);
-        let lease = Lease {
+        let mut lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 namespace: Some(self.namespace.clone()),
@@ -261,7 +280,8 @@ impl Elector {
             },
             spec: Some(self.record(term, 0)),
         };
-        match self.api.create(&PostParams::default(), &lease).await {
+        self.plans.add_to(&mut lease);
+        match self.api.create(&lease).await {
             Ok(lease) => {
                 self.observe(lease);
                 Attempt::Held
@@ -272,15 +292,13 @@ impl Elector {
     }
 
     /// Replaces exactly the observed record.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a PUT with the resourceVersion seen is what makes it a lock"
-    )]
     async fn update(&mut self) -> Attempt {
         let (Some(observed), Some(term)) = (&self.observed, self.term) else {
             return Attempt::Lost;
         };
         let mut lease = observed.lease.clone();
+        // Fields that refit does not know stay as they are: coordinated leader election (KEP-4355) sets `strategy`
+        // and `preferredHolder`.
         let old = lease.spec.take().unwrap_or_default();
         let transitions = old.lease_transitions.unwrap_or(0);
         let ours = old.holder_identity.as_deref() == Some(&self.identity);
@@ -296,7 +314,8 @@ impl Elector {
                 },
             )
         });
-        match self.api.replace(&self.name, &PostParams::default(), &lease).await {
+        self.plans.add_to(&mut lease);
+        match self.api.replace(&lease).await {
             Ok(lease) => {
                 self.observe(lease);
                 Attempt::Held
@@ -309,23 +328,21 @@ impl Elector {
     /// Releases the Lease, so that another candidate need not wait. A failure costs only that wait.
     async fn release(&self) {
         match timeout(self.request_timeout(), self.vacate()).await {
-            Ok(Ok(true)) => info!(lease = %self.name, namespace = %self.namespace, "lease is given back"),
-            Ok(Ok(false)) => debug!(lease = %self.name, "lease was not ours to give back"),
-            Ok(Err(error)) => {
-                warn!(lease = %self.name, error = %brief(&error), "lease could not be given back");
+            Ok(Ok(true)) => info!(lease = %self.name, namespace = %self.namespace, "Lease released"),
+            Ok(Ok(false)) => {
+                debug!(lease = %self.name, "Lease not released, because another process holds it");
             }
-            Err(_) => warn!(lease = %self.name, "lease could not be given back in time"),
+            Ok(Err(error)) => {
+                warn!(lease = %self.name, error = %brief(&error), "cannot release the Lease");
+            }
+            Err(_) => warn!(lease = %self.name, "Lease not released in time"),
         }
     }
 
     /// Removes the holder from this process's record. A conflict is a renewal that was in flight: try again.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a PUT with the resourceVersion seen is what makes it a lock"
-    )]
     async fn vacate(&self) -> kube::Result<bool> {
         loop {
-            let Some(mut lease) = self.api.get_opt(&self.name).await? else {
+            let Some(mut lease) = self.api.get().await? else {
                 return Ok(false);
             };
             if !self.is_ours(&lease) {
@@ -334,10 +351,12 @@ impl Elector {
             let now = self.now();
             let spec = lease.spec.get_or_insert_default();
             spec.holder_identity = Some(String::new());
+            // As client-go does: a candidate that ignores the empty holder waits for one second at most.
             spec.lease_duration_seconds = Some(1);
             spec.renew_time = Some(MicroTime(now));
             spec.acquire_time = Some(MicroTime(now));
-            match self.api.replace(&self.name, &PostParams::default(), &lease).await {
+            self.plans.add_to(&mut lease);
+            match self.api.replace(&lease).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
                 other => return other.map(|_| true),
             }
@@ -370,8 +389,11 @@ impl Elector {
         }
         let since = match &self.observed {
             Some(observed) if observed.lease.spec == lease.spec => observed.since,
+            // The time of the observation, not `renewTime`: the clocks of two machines may differ (client-go:
+            // `observedTime`).
             _ => Instant::now(),
         };
+        self.plans.observe(&lease);
         self.observed = Some(Observed { lease, since });
     }
 
@@ -423,7 +445,8 @@ impl Elector {
         self.timing.renew_deadline / 3
     }
 
-    /// When to try again: after a jittered retry period, as client-go, but not later than the record expires.
+    /// When to try again: after a jittered retry period, as client-go, or sooner if another candidate holds the Lease;
+    /// not later than the record expires.
     fn next_try(&mut self) -> Instant {
         // SplitMix64, seeded with the identity: candidates differ, and runs are reproducible.
         self.jitter = self.jitter.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -432,10 +455,12 @@ impl Elector {
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^= bits >> 31;
         let fraction = f64::from(u32::try_from(bits >> 32).unwrap_or(0)) / f64::from(u32::MAX);
-        let next = Instant::now() + self.timing.retry_period.mul_f64(1.0 + JITTER_FACTOR * fraction);
+        let jittered = |period: Duration| Instant::now() + period.mul_f64(1.0 + JITTER_FACTOR * fraction);
         match &self.observed {
-            Some(observed) if self.held_by_another() => next.min(self.expiry(observed)),
-            _ => next,
+            Some(observed) if self.held_by_another() => {
+                jittered(self.timing.retry_period.min(FOLLOW_PERIOD)).min(self.expiry(observed))
+            }
+            _ => jittered(self.timing.retry_period),
         }
     }
 
@@ -452,7 +477,7 @@ impl Elector {
 
     fn log_error(&mut self, error: String) {
         if self.last_error.as_ref() != Some(&error) {
-            warn!(lease = %self.name, namespace = %self.namespace, %error, "lease cannot be had or renewed");
+            warn!(lease = %self.name, namespace = %self.namespace, %error, "the Lease cannot be acquired or renewed");
             self.last_error = Some(error);
         }
     }

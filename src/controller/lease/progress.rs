@@ -1,5 +1,5 @@
-//! Whether the loop makes progress. A process whose loop is stuck must not keep the Lease: it would renew for hours while
-//! nobody works.
+//! Whether the loop makes progress. A process whose loop is stuck must not keep the Lease: it would renew it for hours,
+//! and no other replica could take over.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Progress {
     }
 
     /// How long the loop has not waited.
-    pub(super) fn stuck_for(&self) -> Duration {
+    pub(in crate::controller) fn stuck_for(&self) -> Duration {
         let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }

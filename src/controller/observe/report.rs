@@ -1,5 +1,5 @@
-//! Names objects that cannot be read, in the log and for Nodes in an event: once for each version of an object, and not
-//! often, because who can write an object can write it again and again.
+//! Reports objects that cannot be read, in the log and for Nodes in an event: once for each version of an object, and at
+//! a limited rate, because a client that writes such an object may do so many times a second.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,7 +98,6 @@ impl Reports {
         self.write(kind, [namespace, name, uid, resource_version], &message, true);
     }
 
-    /// Reports what was ignored of an object.
     pub(super) fn report_ignored<K: Watched>(&self, object: &K) {
         let Some(ignored) = object.ignored_time() else {
             return;

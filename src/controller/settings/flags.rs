@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum as _};
 
 use crate::channel::HostPattern;
+use crate::controller::server::BindAddress;
 use crate::go::{GoDuration, parse_bool};
 use crate::telemetry::LogFormat;
 
@@ -96,6 +97,41 @@ pub struct Flags {
     /// CATTLE_ELECTION_RETRY_PERIOD] [default: 2s]
     #[arg(long, value_name = "DURATION", value_parser = go_duration, help_heading = OWN)]
     pub retry_period: Option<Duration>,
+
+    /// Address of /livez, /readyz and /metrics, such as :8080 or 127.0.0.1:8080, or 0 for none [env:
+    /// REFIT_METRICS_BIND_ADDRESS] [default: :8080, if that is free]
+    #[arg(long, value_name = "ADDRESS", value_parser = metrics_address, help_heading = OWN)]
+    pub metrics_bind_address: Option<MetricsAddress>,
+
+    /// PEM file of the certificate that this address is served with; read again when it changes [env:
+    /// REFIT_METRICS_CERT_FILE] [default: none, plain HTTP]
+    #[arg(long, value_name = "FILE", help_heading = OWN)]
+    pub metrics_cert_file: Option<PathBuf>,
+
+    /// PEM file of the certificate's key [env: REFIT_METRICS_KEY_FILE]
+    #[arg(long, value_name = "FILE", help_heading = OWN)]
+    pub metrics_key_file: Option<PathBuf>,
+
+    /// Serve /metrics only to accounts of the cluster that may get it, by TokenReview and SubjectAccessReview; needs
+    /// the certificate, and the ClusterRole system:auth-delegator [env: REFIT_METRICS_SECURE] [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
+    pub metrics_secure: Option<bool>,
+
+    /// Serve a page about the roll-outs at /dashboard of this address. It is open to kubectl port-forward; from elsewhere,
+    /// and with --metrics-secure, it shows what a token allows that may list Plans [env: REFIT_DASHBOARD] [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
+    pub dashboard: Option<bool>,
+}
+
+/// The value of `--metrics-bind-address`: none means that nothing is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsAddress(pub Option<BindAddress>);
+
+pub(super) fn metrics_address(value: &str) -> Result<MetricsAddress, String> {
+    if value == "0" {
+        return Ok(MetricsAddress(None));
+    }
+    value.parse().map(|address| MetricsAddress(Some(address)))
 }
 
 const OWN: &str = "Options of refit";

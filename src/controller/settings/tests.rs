@@ -55,6 +55,7 @@ fn the_defaults_are_system_upgrade_controllers() {
             namespace: "system-upgrade".into(),
             node_name: "pod-1".into(),
             hostname: "pod-1".into(),
+            pod: PodIdentity::default(),
             identity: "pod-1".into(),
             leader_elect: false,
             lease: LeaseTiming {
@@ -83,6 +84,13 @@ fn the_defaults_are_system_upgrade_controllers() {
                 pod_replacement_policy: "TerminatingOrFailed".into(),
                 allow_user_defined_security_context: true,
             },
+            serving: Some(Serving {
+                address: BindAddress::DEFAULT,
+                is_required: false,
+                tls: None,
+                secure: false,
+                dashboard: false,
+            }),
             debug: false,
             log_format: LogFormat::Text,
         }
@@ -181,6 +189,11 @@ fn a_flag_goes_before_its_variable() {
         lease_duration: Some(Duration::from_secs(9)),
         renew_deadline: Some(Duration::from_secs(6)),
         retry_period: Some(Duration::from_secs(1)),
+        metrics_bind_address: Some(MetricsAddress(Some("127.0.0.1:9000".parse().unwrap()))),
+        metrics_cert_file: Some("/cert".into()),
+        metrics_key_file: Some("/key".into()),
+        metrics_secure: Some(true),
+        dashboard: None,
     };
     let environment = [
         NAME,
@@ -200,6 +213,10 @@ fn a_flag_goes_before_its_variable() {
         ("CATTLE_ELECTION_LEASE_DURATION", "1h"),
         ("CATTLE_ELECTION_RENEW_DEADLINE", "1h"),
         ("CATTLE_ELECTION_RETRY_PERIOD", "1h"),
+        ("REFIT_METRICS_BIND_ADDRESS", "0"),
+        ("REFIT_METRICS_CERT_FILE", "/other"),
+        ("REFIT_METRICS_KEY_FILE", "/other"),
+        ("REFIT_METRICS_SECURE", "false"),
     ];
     let (settings, notices) = resolve_with(flags, &environment).unwrap();
     let names = [&settings.name, &settings.namespace, &settings.node_name];
@@ -216,6 +233,16 @@ fn a_flag_goes_before_its_variable() {
     assert_eq!(settings.identity, "me");
     assert_eq!(settings.lease.retry_period, Duration::from_secs(1));
     assert_eq!(settings.jobs.controller_name, "n");
+    assert_eq!(
+        settings.serving,
+        Some(Serving {
+            address: "127.0.0.1:9000".parse().unwrap(),
+            is_required: true,
+            tls: Some(("/cert".into(), "/key".into())),
+            secure: true,
+            dashboard: false,
+        })
+    );
     let notice = "--service-account is deprecated and has no effect";
     assert_eq!(notices, [Notice::Info(notice.into())]);
 }
@@ -462,4 +489,36 @@ fn an_empty_flag_is_the_same_as_none() {
         (settings.identity.as_str(), settings.node_name.as_str()),
         ("pod-1", "pod-1")
     );
+}
+
+#[test]
+fn metrics_are_served_at_an_address_that_is_one_and_with_a_whole_certificate() {
+    const ADDRESS: &str = "REFIT_METRICS_BIND_ADDRESS";
+    let serving = |pairs: &[(&str, &str)]| settings(pairs).serving;
+    assert_eq!(serving(&[(ADDRESS, "0")]), None);
+    let at = |text: &str| serving(&[(ADDRESS, text)]).unwrap();
+    for text in [":9090", "127.0.0.1:0", "[::1]:8443"] {
+        assert!(
+            at(text).is_required && at(text).address.to_string() == text,
+            "{text}"
+        );
+    }
+    assert!(
+        !serving(&[(ADDRESS, "")]).unwrap().is_required,
+        "as if it were absent"
+    );
+    for text in ["8080", "localhost", ":70000", "127.0.0.1", "::1:8080x"] {
+        let error = error(&[(ADDRESS, text)]);
+        assert!(
+            error.contains(ADDRESS) && error.contains("such as :8080"),
+            "{error}"
+        );
+    }
+    let half = error(&[("REFIT_METRICS_CERT_FILE", "/cert")]);
+    assert!(half.contains("belong together"), "{half}");
+    let clear = error(&[("REFIT_METRICS_SECURE", "true")]);
+    assert!(clear.contains("--metrics-cert-file"), "{clear}");
+    assert!(!at(":1").dashboard && serving(&[("REFIT_DASHBOARD", "true")]).unwrap().dashboard);
+    let nowhere = error(&[("REFIT_DASHBOARD", "true"), (ADDRESS, "0")]);
+    assert!(nowhere.contains("--dashboard needs an address"), "{nowhere}");
 }

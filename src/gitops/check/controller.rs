@@ -6,12 +6,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use serde_json::{Value, json};
 
 use super::instead::{self, Unit, yaml};
+use super::schedule::is_end_of_day;
+use super::versions::release_of;
 use super::{Subject, remove, replace};
+use crate::api::failure::MAX_RETRIES;
+use crate::api::schedule::{BlackoutError, ScheduleError};
 use crate::api::selector::Selector;
 use crate::api::validate::{Invalid, validate};
 use crate::api::window::WindowError;
-use crate::api::{Plan, PlanSpec};
-use crate::channel;
+use crate::api::{BadCheck, BadNodeInfo, BadOrder, BadWave, Plan, PlanSpec};
 use crate::gitops::Rule;
 use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::yaml::{Entry, Node};
@@ -66,8 +69,21 @@ impl Subject<'_> {
                 rules.contains(&one.rule) && one.field.as_ref().is_some_and(|one| one.starts_with(field))
             })
         };
-        let schema = [Rule::MissingField, Rule::UnknownField, Rule::WrongType];
-        if (matches!(invalid, Invalid::PodSelector(_)) && is_reported(&schema))
+        let schema = [
+            Rule::MissingField,
+            Rule::UnknownField,
+            Rule::WrongType,
+            Rule::NotAllowed,
+        ];
+        let is_of_fields = matches!(
+            invalid,
+            Invalid::PodSelector(_)
+                | Invalid::Checks(_)
+                | Invalid::NodeInfo(_)
+                | Invalid::Order(BadOrder::Fields { .. })
+                | Invalid::Waves(BadWave::RestNotLast(_) | BadWave::Selector { .. })
+        );
+        if (is_of_fields && is_reported(&schema))
             || (matches!(invalid, Invalid::PlanName(_)) && is_reported(&[Rule::BadName]))
         {
             return;
@@ -76,16 +92,49 @@ impl Subject<'_> {
         let is_refused = self
             .node(field)
             .is_some_and(|node| !node.is_null() && node.text().is_none());
-        if is_refused && matches!(invalid, Invalid::Window(WindowError::Time(_))) {
+        let is_text = matches!(
+            invalid,
+            Invalid::Window(WindowError::Time(_))
+                | Invalid::Windows {
+                    error: ScheduleError::Window(WindowError::Time(_))
+                        | ScheduleError::Cron { .. }
+                        | ScheduleError::Duration(_),
+                    ..
+                }
+                | Invalid::Blackouts {
+                    error: BlackoutError::Bound { .. },
+                    ..
+                }
+        );
+        if is_refused && is_text || self.follows_from_another(field, invalid) {
             return;
         }
-        let hint = self.invalid_hint(field, invalid);
+        let operator = match invalid {
+            Invalid::PodSelector(_) => self.pod_selector_operator(),
+            _ => None,
+        };
+        let (field, hint) = match &operator {
+            Some((field, hint)) => (field.as_str(), hint.clone()),
+            None => (field, self.invalid_hint(field, invalid)),
+        };
         // Of an absent time the controller shows nothing.
         let message = match invalid {
             Invalid::Window(WindowError::Time(_)) if !self.has(field) => format!("{field} is missing"),
             _ => invalid.to_string(),
         };
         self.report(Rule::InvalidPlan, field, message, hint);
+    }
+
+    /// The requirement of `spec.drain.podSelector` that is wrong, and what was meant.
+    fn pod_selector_operator(&self) -> Option<(String, Option<String>)> {
+        let list = "spec.drain.podSelector.matchExpressions";
+        let requirements = self.node(list)?.items().iter().enumerate();
+        requirements
+            .filter_map(|(index, node)| Some((index, serde_json::from_value(node.to_json()).ok()?)))
+            .find(|(_, requirement): &(usize, LabelSelectorRequirement)| {
+                selector_error(json!({ "matchExpressions": [requirement] })).is_some()
+            })
+            .map(|(index, requirement)| expression_hint(&format!("{list}[{index}]"), &requirement))
     }
 
     fn invalid_hint(&self, field: &str, invalid: &Invalid) -> Option<String> {
@@ -99,6 +148,7 @@ impl Subject<'_> {
                 match instead::time_of_day(text) {
                     _ if !self.has(field) => format!("add `{last}: \"{example}\"`"),
                     Some(time) => write(&format!("\"{time}\"")),
+                    None if last == "endTime" && is_end_of_day(text) => write("\"23:59:59\""),
                     None => format!("write a time such as `\"{example}\"`"),
                 }
             }
@@ -107,17 +157,45 @@ impl Subject<'_> {
                 let name = text.split_once("zoneinfo/").map_or(text, |(_, name)| name);
                 zone_hint(name.trim_start_matches('/'))
             }
-            Invalid::NoRequiredFiles | Invalid::NoCommand => "remove it".to_owned(),
+            Invalid::NoRequiredFiles
+            | Invalid::NoCommand
+            | Invalid::NoWindows
+            | Invalid::NodeInfo(BadNodeInfo::NoPattern(_)) => "remove it".to_owned(),
+            Invalid::Order(error) => order_hint(error)?,
+            Invalid::Waves(BadWave::NegativeSoak(_)) => "write a duration such as `30m`".to_owned(),
+            Invalid::Waves(BadWave::NotMore { .. }) => {
+                "raise it: the nodes of earlier waves are included".to_owned()
+            }
+            Invalid::Waves(BadWave::RestNotLast(_)) => {
+                "move the wave to the end, or give it nodes or a selector".to_owned()
+            }
+            Invalid::Checks(error) => check_hint(error, text)?,
+            Invalid::DependsOnItself(_) | Invalid::DependencyTwice { .. } => "remove the item".to_owned(),
             Invalid::RequiredFile { path, .. } | Invalid::CommandProgram(path) => {
                 write(&yaml(&clean_path(path)?.into()))
             }
             Invalid::PlanName(_) => "choose a shorter name".to_owned(),
-            Invalid::NodeLimit { .. } => match instead::node_limit(text) {
+            Invalid::NodeLimit { .. } | Invalid::Waves(BadWave::Nodes { .. }) => {
+                match instead::node_limit(text) {
+                    Some(limit) => write(&limit),
+                    None => instead::ANY_LIMIT.to_owned(),
+                }
+            }
+            Invalid::WindowAndWindows => "remove it, after you have moved it into spec.windows".to_owned(),
+            Invalid::Windows { error, .. } => self.window_hint(error, field, text),
+            Invalid::Blackouts { error, .. } => self.blackout_hint(error, field, text),
+            Invalid::FailureBudget(_) => match instead::node_limit(text) {
                 Some(limit) => write(&limit),
-                None => instead::ANY_LIMIT.to_owned(),
+                None => "write a number of nodes such as `1`, or a share such as `10%`".to_owned(),
             },
+            Invalid::BudgetWithoutStop(_) => "remove it, or set spec.failure.policy to Stop".to_owned(),
+            Invalid::Retries(retries) => write(&(*retries).clamp(0, MAX_RETRIES).to_string()),
+            Invalid::BackoffWithoutRetries => "remove it, or set spec.failure.retries".to_owned(),
             Invalid::Version(version) => {
                 let version = version.trim().trim_start_matches('=');
+                if let Some(release) = release_of(version) {
+                    return Some(write(&release));
+                }
                 if version.parse::<Range>().is_ok() && version.parse::<Version>().is_err() {
                     return Some(
                         "move the range to spec.versionPolicy.range, and remove the line".to_owned(),
@@ -137,7 +215,9 @@ impl Subject<'_> {
                 "write a duration such as `30s` or `15m`".to_owned()
             }
             Invalid::MinReady { field, .. } => format!("shorten spec.settle.minReady, or lengthen {field}"),
-            _ if field == "spec.versionPolicy.range" => write(&yaml(&range(text)?.into())),
+            _ if matches!(field, "spec.versionPolicy.range" | "spec.nodeInfo.kubeletVersion") => {
+                write(&yaml(&range(text)?.into()))
+            }
             // 72 may be hours or days.
             _ if field == "spec.versionPolicy.minimumAge" && text.trim().parse::<f64>().is_ok() => {
                 "write a duration such as `72h`".to_owned()
@@ -157,6 +237,9 @@ impl Subject<'_> {
             Invalid::DeleteFlags => "spec.drain.deleteLocalData".to_owned(),
             Invalid::PodSelector(_) => "spec.drain.podSelector".to_owned(),
             Invalid::Window(error) => self.field_of_window(error, copy),
+            Invalid::WindowAndWindows => "spec.window".to_owned(),
+            Invalid::Windows { index, field, .. } => format!("spec.windows[{index}].{field}"),
+            Invalid::Blackouts { index, error } => format!("spec.blackouts[{index}].{}", error.field()),
             // All others name their field.
             other => {
                 let text = other.to_string();
@@ -198,7 +281,7 @@ impl Subject<'_> {
         if refused("spec.version", &spec.version) || refused("spec.channel", &spec.channel) {
             return;
         }
-        if !given(&spec.version) && !given(&spec.channel) {
+        if !given(&spec.version) && !given(&spec.channel) && !spec.is_on_request() {
             let verb = if self.has("spec.version") { "write" } else { "add" };
             let is_channel = self.has("spec.channel") && !self.has("spec.version");
             let (field, hint) = if is_channel {
@@ -213,40 +296,7 @@ impl Subject<'_> {
             };
             self.report(Rule::NoVersion, field, UNRESOLVABLE.to_owned(), Some(hint));
         }
-        let channel = spec.channel.as_deref().filter(|url| !url.is_empty());
-        if let Some(url) = channel {
-            if let Some(node) = self.node("spec.channel").filter(|_| is_placeholder(url)) {
-                self.report_placeholder("spec.channel", node);
-            } else if url.trim() != url {
-                let message = format!(
-                    "spec.channel is {url:?}; the space belongs to the URL, which the server does not know"
-                );
-                self.report(
-                    Rule::BadChannel,
-                    "spec.channel",
-                    message,
-                    Some(format!("write `{}`", url.trim())),
-                );
-            } else if let Err(error) = channel::check_url(url) {
-                let with_scheme = format!("https://{}", url.trim());
-                let is_host = url
-                    .trim()
-                    .split('/')
-                    .next()
-                    .is_some_and(|host| host.contains('.'));
-                let hint = if is_host && !url.contains("://") && channel::check_url(&with_scheme).is_ok() {
-                    format!("write `{with_scheme}`")
-                } else {
-                    "write a URL such as `https://update.k3s.io/v1-release/channels/stable`".to_owned()
-                };
-                self.report(
-                    Rule::BadChannel,
-                    "spec.channel",
-                    format!("spec.channel: {error}"),
-                    Some(hint),
-                );
-            }
-        }
+        self.check_channel(spec);
     }
 
     /// Each part of the selector by itself, so that the mistake has its line.
@@ -319,6 +369,12 @@ fn fix(copy: &mut Value, field: &str) -> bool {
         window.insert(time.to_owned(), "00:00".into());
         return true;
     }
+    // The rest of a window depends on its other fields.
+    for list in ["spec.windows[", "spec.blackouts["] {
+        if let Some((index, _)) = field.strip_prefix(list).and_then(|rest| rest.split_once(']')) {
+            return replace_entry(copy, list, index);
+        }
+    }
     // Without one item the others would be taken for their neighbours.
     if field.starts_with("spec.reboot.requiredFiles[") {
         return replace(copy, field, "/file");
@@ -326,7 +382,98 @@ fn fix(copy: &mut Value, field: &str) -> bool {
     if field.starts_with("spec.reboot.command[") {
         return remove(copy, "spec.reboot.command");
     }
+    if let Some((list, index, _)) = list_item(field)
+        && let Some(valid) = valid_item(list, index)
+        && let Some(item) = copy["spec"][list].get_mut(index)
+    {
+        let is_same = *item == valid;
+        *item = valid;
+        return !is_same;
+    }
     remove(copy, field)
+}
+
+fn order_hint(error: &BadOrder) -> Option<String> {
+    let hint = match error {
+        BadOrder::Fields { fields: 0, .. } => {
+            "add one of them, such as topologyKey: topology.kubernetes.io/zone"
+        }
+        BadOrder::Fields { .. } => "make it one item for each of them, the most significant first",
+        BadOrder::Twice { .. } => "remove the item",
+        BadOrder::Key { .. } | BadOrder::TooMany(_) => return None,
+    };
+    Some(hint.to_owned())
+}
+
+/// What to write instead of an invalid check. `text` is the value of the field.
+fn check_hint(error: &BadCheck, text: &str) -> Option<String> {
+    let write = |yaml: &str| format!("write `{yaml}`");
+    Some(match error {
+        BadCheck::TooMany(_) => "remove some: a query of Prometheus can combine others".to_owned(),
+        BadCheck::Name { name, .. } => {
+            let name = name.to_lowercase().replace([' ', '_', '.'], "-");
+            let name = name.trim_matches('-');
+            let is_valid = !name.is_empty()
+                && name
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+            if is_valid {
+                write(name)
+            } else {
+                "write a name such as `errors`".to_owned()
+            }
+        }
+        BadCheck::NameTwice { .. } => "choose another name".to_owned(),
+        BadCheck::TwoQuestions(_) => "write two checks".to_owned(),
+        BadCheck::NoQuestion(_) => "give it `prometheus` or `http`".to_owned(),
+        BadCheck::Url { .. } if !text.is_empty() && !text.contains("://") => {
+            write(&format!("https://{text}"))
+        }
+        BadCheck::Url { example, .. } => format!("write a URL such as `{example}`"),
+        BadCheck::UrlCredentials { .. } => {
+            let (scheme, rest) = text.split_once("://")?;
+            let (_, host) = rest.split_once('@')?;
+            write(&format!("{scheme}://{host}"))
+        }
+        BadCheck::UrlQuery { .. } => {
+            let url = text.split(['?', '#']).next().unwrap_or_default();
+            write(url.trim_end_matches("/api/v1/query"))
+        }
+        BadCheck::PlainHttp { .. } => write(&text.replacen("http://", "https://", 1)),
+        BadCheck::NoQuery(_) => "add a query".to_owned(),
+        BadCheck::NoLimit(_) => "give it `max` or `min`".to_owned(),
+        BadCheck::NoRange(_) => "exchange the two, or remove one".to_owned(),
+        BadCheck::EmptyText(_) => "remove it".to_owned(),
+        BadCheck::Interval { .. } => "write a duration such as `30s` or `1m`".to_owned(),
+        BadCheck::Timeout { .. } => "write a duration such as `10s`".to_owned(),
+        // A longer one may be more than the field allows.
+        BadCheck::Duration { .. } => "write a duration such as `30s`".to_owned(),
+        BadCheck::TooLong { .. } | BadCheck::Secret { .. } | BadCheck::Passes { .. } => return None,
+    })
+}
+
+/// The list of the spec, the index and the rest of a field such as `spec.order[1].topologyKey`.
+fn list_item(field: &str) -> Option<(&str, usize, &str)> {
+    let (list, rest) = field.strip_prefix("spec.")?.split_once('[')?;
+    let (index, rest) = rest.split_once(']')?;
+    Some((list, index.parse().ok()?, rest))
+}
+
+/// A valid item in place of one that is not, different from all others.
+fn valid_item(list: &str, index: usize) -> Option<Value> {
+    match list {
+        "order" => Some(json!({ "labelNumber": format!("n{index}") })),
+        "waves" => {
+            let selector = json!({ "matchLabels": { "wave": index.to_string() } });
+            Some(json!({ "name": format!("valid-{index}"), "selector": selector }))
+        }
+        "checks" => {
+            let http = json!({ "url": "https://valid.example.com" });
+            Some(json!({ "name": format!("valid-{index}"), "http": http }))
+        }
+        "dependsOn" => Some(json!({ "name": format!("plan-{index}") })),
+        _ => None,
+    }
 }
 
 fn of_values(expression: &LabelSelectorRequirement) -> String {
@@ -396,7 +543,7 @@ fn clean_path(path: &str) -> Option<String> {
     (!parts.is_empty()).then(|| format!("/{}", parts.join("/")))
 }
 
-fn zone_hint(zone: &str) -> String {
+pub(super) fn zone_hint(zone: &str) -> String {
     let database = jiff::tz::TimeZoneDatabase::bundled();
     let names: Vec<_> = database.available().map(|name| name.to_string()).collect();
     let same = |name: &&String| {
@@ -413,9 +560,30 @@ fn zone_hint(zone: &str) -> String {
             .map(str::to_owned)
     });
     near.map_or_else(
-        || "write an IANA name such as `Europe/Berlin`; upper and lower case differ".to_owned(),
+        || match place_of_abbreviation(zone) {
+            Some(place) => format!("write a name such as `{place}`, because an abbreviation is no zone"),
+            None => "write an IANA name such as `Europe/Berlin`; upper and lower case differ".to_owned(),
+        },
         |near| format!("did you mean `{near}`?"),
     )
+}
+
+/// A place whose clocks show the abbreviation, which other places use, too.
+fn place_of_abbreviation(zone: &str) -> Option<&'static str> {
+    Some(match zone.trim().to_uppercase().as_str() {
+        "PST" | "PDT" | "PT" => "America/Los_Angeles",
+        "MDT" | "MT" => "America/Denver",
+        "CDT" | "CT" => "America/Chicago",
+        "EDT" | "ET" => "America/New_York",
+        "BST" => "Europe/London",
+        "CEST" | "MEZ" | "MESZ" => "Europe/Berlin",
+        "EEST" => "Europe/Helsinki",
+        "IST" => "Asia/Kolkata",
+        "JST" => "Asia/Tokyo",
+        "SGT" => "Asia/Singapore",
+        "AEST" | "AEDT" => "Australia/Sydney",
+        _ => return None,
+    })
 }
 
 /// The zone of a fixed offset, such as `UTC+2`. Its name has the other sign, as in POSIX.
@@ -439,4 +607,22 @@ fn offset_zone(zone: &str) -> Option<String> {
         1..=12 => Some(format!("Etc/GMT{sign}{hours}")),
         _ => None,
     }
+}
+
+/// Replaces an entry of windows or blackouts by a valid one, so that the others keep their places.
+fn replace_entry(copy: &mut Value, list: &str, index: &str) -> bool {
+    let valid = if list.contains("windows") {
+        json!({ "cron": "0 22 * * *", "duration": "1h" })
+    } else {
+        json!({ "start": "12-24", "end": "12-24" })
+    };
+    let name = list.trim_start_matches("spec.").trim_end_matches('[');
+    let entry = index
+        .parse::<usize>()
+        .ok()
+        .and_then(|index| copy["spec"][name].get_mut(index));
+    entry.is_some_and(|entry| {
+        *entry = valid;
+        true
+    })
 }

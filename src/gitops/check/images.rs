@@ -62,6 +62,18 @@ impl Subject<'_> {
                             format!("{field} has the tag {tag:?}, so spec.version does not choose what runs");
                         let hint = version_becomes_tag(reference.name);
                         self.report(Rule::MovingTag, &field, message, Some(hint));
+                    } else if reference.tag.is_none()
+                        && !reference.is_name_only
+                        && reference.name.ends_with("-upgrade")
+                    {
+                        let message = format!(
+                            "{field} has a digest and no tag, so spec.version does not choose what runs"
+                        );
+                        let name = reference.name;
+                        let hint = format!(
+                            "check that it is the digest of `{name}:{version}`; with this tag before the digest, `refit pin --digest` changes both"
+                        );
+                        self.report(Rule::MovingTag, &field, message, Some(hint));
                     }
                 }
                 _ => {}
@@ -85,7 +97,7 @@ pub(in crate::gitops) struct Reference<'i> {
 }
 
 impl<'i> Reference<'i> {
-    /// Nothing for what is no image.
+    /// `None` if the text is not an image.
     pub(in crate::gitops) fn read(image: &'i str) -> Option<Self> {
         let tagged = image::tagged(image, ANY_VERSION).ok()?;
         let before_digest = image.split('@').next().unwrap_or_default();

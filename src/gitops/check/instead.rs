@@ -3,15 +3,28 @@
 //! People paste hints unread. So suggested YAML must be accepted by the field, in the unit of the field. If the
 //! intention is ambiguous, there is no suggestion.
 
-use jiff::SpanRelativeTo;
+mod command;
+mod object;
+mod time;
+mod yaml;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::api::selector::{label_key_problems, label_value_problems};
+use super::schedule::is_day;
+use command::arguments;
+pub(super) use command::{Runs, is_script_flag, is_shell, words};
+pub(super) use object::volume;
+use object::{flags, item_of_text, labels, labels_of_items, selector, switch, switches, variable, window};
+use time::seconds;
+pub(super) use time::{duration, time_of_day};
+use yaml::quoted;
+pub(super) use yaml::yaml;
+
 use crate::api::window::DAYS;
-use crate::gitops::yaml::{Kind, Node, is_text_to_all, number};
+use crate::gitops::yaml::{Kind, Node};
 use crate::go::GoDuration;
 use crate::nearest::nearest;
 
@@ -20,7 +33,6 @@ use crate::nearest::nearest;
 pub(super) enum Unit {
     /// A Go duration, as text.
     Duration,
-    /// Seconds, as a number.
     Seconds,
     /// A time of day, as text.
     Time,
@@ -38,35 +50,25 @@ impl Unit {
             | "settle.timeout"
             | "settle.minReady"
             | "drain.timeout"
-            | "versionPolicy.minimumAge" => Self::Duration,
+            | "versionPolicy.minimumAge"
+            | "waves.soak" => Self::Duration,
             "jobActiveDeadlineSecs"
             | "drain.gracePeriod"
             | "drain.skipWaitForDeleteTimeout"
             | "tolerations.tolerationSeconds" => Self::Seconds,
-            "window.startTime" | "window.endTime" => Self::Time,
+            "window.startTime" | "window.endTime" | "windows.startTime" | "windows.endTime" => Self::Time,
             "secrets.defaultMode" => Self::Mode,
-            _ => Self::None,
+            // Fields of lists, such as the windows of a Plan.
+            field => match field.rsplit('.').next() {
+                Some("timeout" | "duration" | "soak" | "backoff" | "interval") => Self::Duration,
+                _ => Self::None,
+            },
         }
     }
 }
 
 /// What to say of a limit of nodes whose meaning is unclear.
 pub(super) const ANY_LIMIT: &str = "write a number from 1 on, or a share such as `25%`";
-/// A longer number of seconds is probably one of milliseconds.
-const MAX_SECONDS: f64 = 100_000.0;
-
-/// What runs the text that stands for a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Runs {
-    /// The text is a whole command line.
-    Line,
-    /// A shell with a flag such as `-c`: the text is its script.
-    Script,
-    /// A shell without arguments.
-    Shell,
-    /// A program that may not be a shell.
-    Arguments,
-}
 
 /// The value that the author of `node` meant, as YAML, or the whole entry (`maxConcurrent: 10%`) if another field
 /// accepts it. `written` is the source text of a scalar.
@@ -82,8 +84,27 @@ pub(super) fn instead(
         && schema.type_.as_deref() != Some("array")
         && let [item] = items.as_slice()
         && fits(schema, &item.to_json())
+        && !is_map(schema)
     {
-        return Some(yaml(&item.to_json()));
+        let mut item = item.to_json();
+        // As in the containers of a pod, each of which has a name.
+        if let Some(item) = item
+            .as_object_mut()
+            .filter(|_| !has(schema, "name") && has(schema, "image"))
+        {
+            item.remove("name");
+        }
+        let is_selector = has(schema, "matchLabels") && has(schema, "matchExpressions");
+        let is_complete = item
+            .as_object()
+            .is_none_or(|item| item.keys().all(|key| has(schema, key)));
+        return if is_complete {
+            Some(yaml(&item))
+        } else if is_selector {
+            Some(yaml(&json!({ "matchLabels": labels_of_items(items)? })))
+        } else {
+            None
+        };
     }
     match schema.type_.as_deref() {
         Some("string") => text(field, schema, node, written),
@@ -95,75 +116,6 @@ pub(super) fn instead(
         _ if schema.minimum.is_some() => share(node),
         _ => None,
     }
-}
-
-/// Converts common spellings of a duration (`30`, `5 minutes`, `1d`, `PT1H`) to Go's syntax. A plain number means
-/// seconds.
-pub(super) fn duration(text: &str) -> Option<String> {
-    let text = text.trim();
-    let is_number = |c: char| c.is_ascii_digit() || c == '.';
-    let in_seconds = format!("{text}s");
-    // Not `5m`, which an `s` behind it makes five milliseconds.
-    if text.starts_with(|c: char| c.is_ascii_digit())
-        && text.chars().all(is_number)
-        && text.parse::<f64>().is_ok_and(|seconds| seconds <= MAX_SECONDS)
-        && in_seconds.parse::<GoDuration>().is_ok()
-    {
-        return Some(in_seconds);
-    }
-    if !text.starts_with(['-', '+']) && text.parse::<GoDuration>().is_ok() {
-        return Some(text.to_owned());
-    }
-    let span: jiff::Span = text.parse().or_else(|_| text.to_lowercase().parse()).ok()?;
-    let span = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
-    let nanos = i64::try_from(span.as_nanos()).ok().filter(|nanos| *nanos >= 0)?;
-    Some(short(GoDuration::from_nanos(nanos)))
-}
-
-/// Go's syntax without zero parts: `1h`, not `1h0m0s`.
-pub(super) fn short(duration: GoDuration) -> String {
-    let text = duration.to_string();
-    let text = text
-        .strip_suffix("m0s")
-        .map_or(text.clone(), |minutes| format!("{minutes}m"));
-    text.strip_suffix("h0m")
-        .map_or(text.clone(), |hours| format!("{hours}h"))
-}
-
-fn seconds(text: &str) -> Option<i64> {
-    let exact = text.trim().parse::<GoDuration>().ok();
-    let duration = exact.or_else(|| duration(text)?.parse().ok())?;
-    (duration.as_nanos() % 1_000_000_000 == 0).then(|| duration.as_secs())
-}
-
-/// Converts common spellings of a time of day (`22`, `2200`, `22.30`, `10 PM`, `22h30`) to `22:00`.
-pub(super) fn time_of_day(text: &str) -> Option<String> {
-    let lower: String = text
-        .to_lowercase()
-        .chars()
-        .filter(|c| !c.is_whitespace())
-        .collect();
-    let (clock, half) = match (lower.strip_suffix("am"), lower.strip_suffix("pm")) {
-        (Some(clock), _) => (clock, Some(0)),
-        (_, Some(clock)) => (clock, Some(12)),
-        _ => (lower.as_str(), None),
-    };
-    let (hour, minute) = match clock.split_once([':', '.', 'h']) {
-        Some((hour, minute)) => (hour, if minute.is_empty() { "0" } else { minute }),
-        None if clock.len() > 2 => clock.split_at_checked(clock.len() - 2)?,
-        None => (clock, "0"),
-    };
-    // YAML reads 22.30 as a number, and drops its last zero.
-    let minute = if clock.contains('.') && minute.len() == 1 {
-        format!("{minute}0")
-    } else {
-        minute.to_owned()
-    };
-    let (mut hour, minute): (u8, u8) = (hour.parse().ok()?, minute.parse().ok()?);
-    if let Some(half) = half {
-        hour = (1..=12).contains(&hour).then(|| hour % 12 + half)?;
-    }
-    (hour < 24 && minute < 60).then(|| format!("{hour:02}:{minute:02}"))
 }
 
 fn share(node: &Node) -> Option<String> {
@@ -180,7 +132,9 @@ fn share(node: &Node) -> Option<String> {
 /// A corrected node limit: `3` for `"3"`, `25%` for `25 %`.
 pub(super) fn node_limit(text: &str) -> Option<String> {
     let text = text.trim();
-    match text.strip_suffix('%') {
+    let unit = ["nodes", "node"].into_iter().find(|unit| text.ends_with(unit));
+    let text = unit.map_or(text, |unit| text.trim_end_matches(unit).trim_end());
+    match text.strip_suffix('%').or_else(|| text.strip_suffix("percent")) {
         Some(percent) => {
             let percent: f64 = percent.trim().parse().ok()?;
             (percent > 0.0).then(|| format!("{:.0}%", percent.floor().clamp(1.0, 100.0)))
@@ -190,6 +144,11 @@ pub(super) fn node_limit(text: &str) -> Option<String> {
 }
 
 fn text(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> Option<String> {
+    if let "spec.upgrade.image" | "spec.prepare.image" = field
+        && let Kind::Map(_) = node.kind
+    {
+        return image(node).map(|image| yaml(&image.into()));
+    }
     if !matches!(node.kind, Kind::Number(_) | Kind::Bool(_)) {
         return None;
     }
@@ -206,11 +165,16 @@ fn text(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> Op
             _ => None,
         },
         Unit::Time => time_of_day(written).map(quoted),
+        // `1224` is a day that lost its dash, and any other number is none.
+        _ if field.starts_with("spec.blackouts[") && !field.ends_with(".reason") => {
+            day_without_dash(written).map(quoted)
+        }
         _ if schema.enum_.is_some() => {
             let words = allowed(schema);
             let text = match (&node.kind, words.contains(&"Always")) {
                 (Kind::Bool(true), true) => "Always",
                 (Kind::Bool(false), true) => "Never",
+                (Kind::Bool(false), _) if words.contains(&"None") => "None",
                 // In ISO 8601 Sunday is day 7; in `spec.window.days` it is day 0.
                 _ if written == "7" && words.contains(&"sunday") => "su",
                 _ => written,
@@ -228,6 +192,35 @@ fn text(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> Op
     }
 }
 
+/// The image of a chart's values: `{repository: rancher/k3s-upgrade, tag: v1}`.
+fn image(node: &Node) -> Option<String> {
+    let text = |name: &str| {
+        node.get(name)
+            .and_then(Node::text)
+            .filter(|text| !text.is_empty())
+    };
+    let known = ["registry", "repository", "name", "tag", "digest", "pullPolicy"];
+    let is_known = |name: &str| known.contains(&name);
+    if !node
+        .object()?
+        .entries
+        .iter()
+        .all(|entry| is_known(&entry.key.name))
+    {
+        return None;
+    }
+    let mut image = text("repository").or(text("name"))?.to_owned();
+    if let Some(registry) = text("registry") {
+        image = format!("{registry}/{image}");
+    }
+    match (text("digest"), text("tag")) {
+        (Some(digest), _) => image.extend(["@", digest]),
+        (None, Some(tag)) => image.extend([":", tag]),
+        (None, None) => {}
+    }
+    super::images::Reference::read(&image).is_some().then_some(image)
+}
+
 /// The value of a label: the label of a node is `true`, however a selector spells the bool.
 pub(super) fn label_text(node: &Node, written: &str) -> String {
     match &node.kind {
@@ -237,11 +230,13 @@ pub(super) fn label_text(node: &Node, written: &str) -> String {
     }
 }
 
-/// False for a zero duration in a field that needs a positive one.
-fn takes_duration(field: &str, duration: &str) -> bool {
+/// Whether a number without a unit can only mean this duration: false for a zero duration in a field that needs a
+/// positive one.
+pub(super) fn takes_duration(field: &str, duration: &str) -> bool {
     let needs_time = matches!(field, "spec.reboot.timeout" | "spec.settle.timeout");
-    // 72 may be hours or days.
-    if field == "spec.versionPolicy.minimumAge" {
+    // 72 may be hours or days, and 4 hours.
+    if field == "spec.versionPolicy.minimumAge" || super::schema::no_indices(field) == "spec.windows.duration"
+    {
         return false;
     }
     let duration = duration.parse::<GoDuration>().unwrap_or_default();
@@ -256,6 +251,14 @@ pub(super) fn allowed(schema: &JSONSchemaProps) -> Vec<&str> {
 
 fn truth(node: &Node) -> Option<bool> {
     match &node.kind {
+        // As in the values of a chart.
+        Kind::Map(object) => match object.entries.as_slice() {
+            [entry] if entry.key.name == "enabled" => match entry.value.kind {
+                Kind::Bool(value) => Some(value),
+                _ => None,
+            },
+            _ => None,
+        },
         Kind::Number(number) => number.as_u64().filter(|bit| *bit < 2).map(|bit| bit == 1),
         Kind::Text(text) => match text.trim().to_lowercase().as_str() {
             "true" | "yes" | "y" | "on" | "1" | "enabled" | "enable" => Some(true),
@@ -329,6 +332,12 @@ fn list(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str, runs:
         }
         Kind::Text(text) => {
             let last = format!("{}[", field.rsplit('.').next().unwrap_or_default());
+            // Their items have spaces.
+            if let "spec.windows" | "spec.blackouts" | "spec.order" = field
+                && let Some(item) = item_of_text(&last, item, text.trim())
+            {
+                return Some(json!([item]));
+            }
             if let Some((name, value)) = text.split_once(": ").filter(|_| last == "envs[") {
                 return variable(name, value).map(|one| json!([one]));
             }
@@ -384,9 +393,12 @@ fn strings(field: &str, item: &JSONSchemaProps, text: &str, runs: Runs) -> Optio
     }
 }
 
-/// Days from text: `mo,tu`, `Mon-Fri`, `weekdays`, `daily`.
+/// Days from text, for a field that takes them: `mo,tu`, `Mon-Fri`, `weekdays`, `daily`.
 pub(super) fn days(item: &JSONSchemaProps, text: &str) -> Option<Vec<String>> {
-    let words = allowed(item);
+    days_of_text(text).filter(|_| allowed(item).contains(&"sunday"))
+}
+
+fn days_of_text(text: &str) -> Option<Vec<String>> {
     let of = |days: std::ops::RangeInclusive<usize>| -> Vec<String> {
         days.map(|day| DAYS[day % DAYS.len()][1].to_owned()).collect()
     };
@@ -397,114 +409,47 @@ pub(super) fn days(item: &JSONSchemaProps, text: &str) -> Option<Vec<String>> {
         "weekend" | "weekends" => return Some(of(6..=7)),
         _ => {}
     }
-    let number = |word: &str| DAYS.iter().position(|names| names.contains(&word.trim()));
-    if let Some((first, last)) = lower.split_once('-') {
-        let (first, last) = (number(first)?, number(last)?);
+    if let Some((first, last)) = lower.split_once(['-', '–']) {
+        let (first, last) = (number_of_day(first)?, number_of_day(last)?);
         return Some(of(first..=if last < first { last + DAYS.len() } else { last }));
     }
     let split = lower.split([',', ' ', '/', ';']).filter(|word| !word.is_empty());
-    let days = split.map(|word| words.contains(&word).then(|| word.to_owned()));
+    let days = split.map(|word| {
+        let number = number_of_day(word)?;
+        let is_known = DAYS[number].contains(&word);
+        Some(if is_known { word } else { DAYS[number][1] }.to_owned())
+    });
     days.collect::<Option<Vec<_>>>().filter(|days| !days.is_empty())
 }
 
-/// The list of arguments in a text.
-fn arguments(text: &str, runs: Runs) -> Option<Vec<String>> {
-    if runs == Runs::Shell {
-        return if text.starts_with('-') {
-            let mut words = words(&format!("sh {text}"))?;
-            (words.remove(0) == "sh").then_some(words)
-        } else if needs_shell(text) {
-            Some(["-c", text.trim_end()].map(str::to_owned).to_vec())
-        } else {
-            // `sh echo hi` looks for a file `echo`.
-            shlex::split(text).filter(|words| words.first().is_some_and(|word| word.contains('/')))
-        };
-    }
-    // Nothing says that a shell reads them.
-    if needs_shell(text) {
-        return None;
-    }
-    let mut words = shlex::split(text).filter(|words| !words.is_empty())?;
-    // `a, b` is a list without brackets; `a,b` may be one value.
-    if let Some((_, others)) = words.split_last_mut()
-        && !others.is_empty()
-        && others.iter().all(|word| word.ends_with(','))
-    {
-        for word in others {
-            word.pop();
-        }
-    }
-    let may_be_list = words.len() == 1 && words[0].contains(',') && !words[0].contains('=');
-    (!may_be_list).then_some(words)
+/// Names of the days of the week in languages of many users, with their abbreviations, from Sunday. A day is not guessed
+/// from a similar word: `lun` is a Monday, and near to `sun`.
+const DAYS_IN_OTHER_LANGUAGES: [&str; 7] = [
+    "so sonntag zo zondag dim dimanche dom domingo domenica",
+    "montag maandag lun lundi lunes lunedi lunedì",
+    "di dienstag dinsdag mar mardi martes martedi martedì",
+    "mi mittwoch wo woensdag mer mercredi mie mié miercoles miércoles mercoledi mercoledì",
+    "do donnerstag donderdag jeu jeudi jue jueves gio giovedi giovedì",
+    "freitag vr vrijdag ven vendredi vie viernes venerdi venerdì",
+    "samstag sonnabend za zaterdag sam samedi sab sáb sabado sábado sabato",
+];
+
+/// The number of a day in [`DAYS`], in any language.
+fn number_of_day(word: &str) -> Option<usize> {
+    let word = word.trim().trim_end_matches('.').to_lowercase();
+    let known = DAYS.iter().position(|names| names.contains(&word.as_str()));
+    known.or_else(|| {
+        DAYS_IN_OTHER_LANGUAGES
+            .iter()
+            .position(|names| names.split(' ').any(|name| name == word))
+    })
 }
 
-/// Splits a command line as a shell would: a Plan's command is not read by a shell.
-pub(super) fn words(line: &str) -> Option<Vec<String>> {
-    let words = shlex::split(line)?;
-    let first = words.first()?;
-    let is_shell = is_shell(first);
-    let script = words.iter().position(|word| is_script_flag(word));
-    let is_quoted = line.contains(['"', '\'', '\\']);
-    match script {
-        // `sh -c echo hi` was not meant to run `echo` without arguments.
-        Some(at) if is_shell && !is_quoted => {
-            let mut words = words[..=at].to_vec();
-            let (_, script) = line.split_once(&words[at])?;
-            // The script may be in the arguments.
-            words.extend(Some(script.trim().to_owned()).filter(|script| !script.is_empty()));
-            Some(words)
-        }
-        _ => {
-            // A shell reads its script itself. What is beside it, nobody would.
-            let beside = match script.and_then(|at| words.get(at + 2..)) {
-                Some(beside) if is_shell => beside.join(" "),
-                _ => line.to_owned(),
-            };
-            Some(if needs_shell(&beside) {
-                ["/bin/sh", "-c", line.trim_end()].map(str::to_owned).to_vec()
-            } else {
-                words
-            })
-        }
-    }
-}
-
-/// Whether the word is a shell flag before a script: `-c`, `-euc`.
-pub(super) fn is_script_flag(word: &str) -> bool {
-    word.starts_with('-') && !word.starts_with("--") && word.ends_with('c')
-}
-
-pub(super) fn is_shell(program: &str) -> bool {
-    matches!(
-        program.rsplit('/').next(),
-        Some("sh" | "bash" | "ash" | "dash" | "zsh")
-    )
-}
-
-/// Whether the line uses shell syntax. `$(NAME)` is expanded by Kubernetes.
-fn needs_shell(line: &str) -> bool {
-    const BUILTINS: [&str; 16] = [
-        "cd", "export", "set", "unset", "source", ".", "eval", "exec", "trap", "ulimit", "umask", "alias",
-        "if", "for", "while", "until",
-    ];
-    let first = line.split_whitespace().next().unwrap_or_default();
-    let is_assignment = first.split_once('=').is_some_and(|(name, _)| is_variable(name));
-    let has_home = line
-        .split_whitespace()
-        .any(|word| word == "~" || word.starts_with("~/"));
-    let braces = line.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
-    let is_brace = braces.is_some_and(|(inner, _)| inner.contains(',') && !inner.contains([':', '"']));
-    // Kubernetes replaces names, not commands.
-    let mut replaced = line.split("$(").skip(1).filter_map(|rest| rest.split(')').next());
-    if replaced.any(|name| name.contains(' ')) {
-        return true;
-    }
-    if BUILTINS.contains(&first) || is_assignment || has_home || is_brace {
-        return true;
-    }
-    let without = line.replace("$(", "");
-    let is_own = line.contains("$(") && !without.contains(['|', '&', ';', '<', '>', '$', '`', '*', '\n']);
-    !is_own && line.contains(['|', '&', ';', '<', '>', '$', '`', '*', '\n'])
+/// `12-24` from `1224`.
+fn day_without_dash(written: &str) -> Option<String> {
+    let (month, day) = written.split_at_checked(written.len().checked_sub(2)?)?;
+    let day = format!("{month:0>2}-{day}");
+    is_day(&day).then_some(day)
 }
 
 fn object(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> Option<Value> {
@@ -514,9 +459,19 @@ fn object(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> 
         Kind::Number(_) if field == "spec.settle" => {
             return duration(written).map(|ready| json!({ "minReady": ready }));
         }
-        Kind::List(items) if is_map(schema) => {
-            let pairs = items.iter().map(|item| item.text()?.split_once(['=', ':']));
-            return labels(pairs.collect::<Option<Vec<_>>>()?);
+        Kind::Number(_) if field.starts_with("spec.waves[") => return item_of_text(last, schema, written),
+        Kind::List(items) if is_map(schema) => return labels_of_items(items),
+        Kind::List(items) if last == "capabilities" && has(schema, "add") => {
+            let names: Option<Vec<_>> = items.iter().map(Node::text).collect();
+            let names: Vec<_> = names?
+                .iter()
+                .map(|name| name.trim_start_matches("CAP_"))
+                .collect();
+            return Some(json!({ "add": names }));
+        }
+        Kind::List(items) if field == "spec.drain" => {
+            let words: Option<Vec<_>> = items.iter().map(Node::text).collect();
+            return switches(schema, &words?);
         }
         _ => {}
     }
@@ -531,13 +486,32 @@ fn object(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> 
         "spec.settle" => return duration(text).map(|ready| json!({ "minReady": ready })),
         "spec.reboot" => {
             let when = allowed(schema.properties.as_ref()?.get("when")?);
-            let when = when.into_iter().find(|when| when.eq_ignore_ascii_case(text));
+            let plain = |text: &str| text.replace(['-', '_', ' '], "").to_lowercase();
+            let when = when.into_iter().find(|when| plain(when) == plain(text));
             return match (when, truth(node)) {
                 (Some(when), _) => Some(json!({ "when": when })),
                 (None, truth) => switch(field, truth?),
             };
         }
-        "spec.drain" => return switch(field, truth(node)?),
+        "spec.drain" => {
+            let words: Vec<_> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+            return truth(node).map_or_else(
+                || switches(schema, &words).or_else(|| flags(schema, &words)),
+                |truth| switch(field, truth),
+            );
+        }
+        "spec.failure" => {
+            let policies = allowed(schema.properties.as_ref()?.get("policy")?);
+            let meant = match text.to_lowercase().as_str() {
+                "abort" | "halt" | "fail" => "Stop",
+                "ignore" | "skip" => "Continue",
+                _ => text,
+            };
+            let policy = policies
+                .into_iter()
+                .find(|policy| policy.eq_ignore_ascii_case(meant))?;
+            return Some(json!({ "policy": policy }));
+        }
         "spec.versionPolicy" => {
             return text
                 .parse::<crate::version::Range>()
@@ -554,153 +528,6 @@ fn object(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> 
         );
     }
     item_of_text(last, schema, text)
-}
-
-/// An object from text; `last` is the last part of its field.
-fn item_of_text(last: &str, schema: &JSONSchemaProps, text: &str) -> Option<Value> {
-    let has = |name: &str| has(schema, name);
-    if last.starts_with("tolerations[") {
-        return toleration(text);
-    }
-    if last.starts_with("matchExpressions[") {
-        return None;
-    }
-    if has("value") && has("name") {
-        let pair = text.split_once('=').filter(|(name, _)| is_variable(name));
-        let (name, value) = pair.or_else(|| text.split_once(": "))?;
-        return variable(name, value);
-    }
-    if has("source") && has("destination") {
-        return volume(text);
-    }
-    if has("name") && text.contains([',', ' ', ':', '=']) {
-        return None;
-    }
-    if has("name") && has("path") {
-        return Some(json!({ "name": text, "path": format!("/host/run/system-upgrade/secrets/{text}") }));
-    }
-    (has("name") && schema.properties.as_ref().is_some_and(|all| all.len() == 1))
-        .then(|| json!({ "name": text }))
-}
-
-fn is_variable(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
-}
-
-fn variable(name: &str, value: &str) -> Option<Value> {
-    is_variable(name).then(|| json!({ "name": name, "value": value.trim() }))
-}
-
-/// The value that enables a field for which the author wrote `true`.
-fn switch(field: &str, on: bool) -> Option<Value> {
-    match (field, on) {
-        ("spec.drain", true) => Some(json!({})),
-        ("spec.reboot", true) => Some(json!({ "when": "Always" })),
-        ("spec.reboot", false) => Some(json!({ "when": "Never" })),
-        _ => None,
-    }
-}
-
-fn labels(pairs: Vec<(&str, &str)>) -> Option<Value> {
-    let pairs = pairs
-        .into_iter()
-        .map(|(key, value)| (key.trim().to_owned(), Value::from(value.trim())));
-    let labels: Map<_, _> = pairs.collect();
-    let is_whole = !labels.is_empty() && labels.keys().all(|key| !key.is_empty() && !key.contains(' '));
-    is_whole.then(|| labels.into())
-}
-
-/// A selector from `a=b,c=d` as in kubectl, or from a label key that must exist.
-fn selector(text: &str) -> Option<Value> {
-    if text.contains([' ', '!', '(']) {
-        return None;
-    }
-    let pairs: Option<Vec<_>> = text
-        .split(',')
-        .map(|pair| pair.split_once("==").or_else(|| pair.split_once('=')))
-        .collect();
-    let is_label = |(key, value): &(&str, &str)| {
-        label_key_problems(key).is_empty() && label_value_problems(value).is_empty()
-    };
-    match pairs {
-        Some(pairs) => labels(
-            pairs
-                .into_iter()
-                .map(|pair| is_label(&pair).then_some(pair))
-                .collect::<Option<_>>()?,
-        )
-        .map(|labels| json!({ "matchLabels": labels })),
-        None if text.contains(['=', ',']) || !label_key_problems(text).is_empty() => None,
-        // Whether every node is meant is unclear.
-        None if ["all", "any", "every", "everything", "none"].contains(&text) => None,
-        None => Some(json!({ "matchExpressions": [{ "key": text, "operator": "Exists" }] })),
-    }
-}
-
-/// A daily window from `22:00-04:00`.
-fn window(text: &str) -> Option<Value> {
-    let (start, end) = text.split_once(['-', '–'])?;
-    let (start, end) = (time_of_day(start)?, time_of_day(end)?);
-    let days: Vec<_> = (1..=7).map(|day| DAYS[day % DAYS.len()][1]).collect();
-    Some(json!({ "days": days, "startTime": start, "endTime": end }))
-}
-
-/// A toleration from `key=value:Effect`, as in `kubectl taint`; `Exists` tolerates all taints.
-fn toleration(text: &str) -> Option<Value> {
-    if text.eq_ignore_ascii_case("exists") || text == "*" || text.eq_ignore_ascii_case("all") {
-        return Some(json!({ "operator": "Exists" }));
-    }
-    let (taint, effect) = text
-        .split_once(':')
-        .map_or((text, None), |(taint, effect)| (taint, Some(effect)));
-    if taint.contains(' ') || effect.is_some_and(|effect| !EFFECTS.contains(&effect)) {
-        return None;
-    }
-    let mut toleration = match taint.split_once('=') {
-        Some((key, value)) => json!({ "key": key, "operator": "Equal", "value": value }),
-        None => json!({ "key": taint, "operator": "Exists" }),
-    };
-    if let Some(effect) = effect {
-        toleration["effect"] = effect.into();
-    }
-    Some(toleration)
-}
-
-const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-
-/// Maximum length of a volume's name, with room for the number of a second one.
-const MAX_VOLUME_NAME: usize = 60;
-
-/// A volume from `/source:/destination`, as in container runtimes.
-pub(super) fn volume(text: &str) -> Option<Value> {
-    if text.contains([',', ' ']) {
-        return None;
-    }
-    let mut parts = text.split(':');
-    let source = parts.next().filter(|path| path.starts_with('/'))?;
-    let destination = parts.next().unwrap_or(source);
-    let name: String = source
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    // The end of a path says more than its beginning.
-    let name = name
-        .get(name.len().saturating_sub(MAX_VOLUME_NAME)..)
-        .unwrap_or(&name);
-    let name = name.trim_matches('-');
-    let name = if name.is_empty() { "root" } else { name };
-    destination
-        .starts_with('/')
-        .then(|| json!({ "name": name, "source": source, "destination": destination }))
 }
 
 pub(super) fn has(schema: &JSONSchemaProps, name: &str) -> bool {
@@ -727,59 +554,18 @@ fn fits(schema: &JSONSchemaProps, value: &Value) -> bool {
 
 /// The enum value that the text is a misspelling of.
 pub(super) fn word<'s>(schema: &'s JSONSchemaProps, text: &str) -> Option<&'s str> {
+    /// Shorter words are near to several days.
+    const MIN_WORD: usize = 4;
     let words = allowed(schema);
-    // The nearest day to `1-5` is not what is meant.
-    if text.contains('-') && words.contains(&"sunday") {
-        return None;
+    let text = text.trim();
+    if !words.contains(&"sunday") {
+        return nearest(text, words);
     }
-    if text == "7" && words.contains(&"sunday") {
+    if text == "7" {
         return Some("su");
     }
-    nearest(text.trim(), words)
+    let same = words.iter().find(|word| word.eq_ignore_ascii_case(text));
+    let known = same.copied().or_else(|| Some(DAYS[number_of_day(text)?][1]));
+    // The nearest day to `1-5` is not what is meant.
+    known.or_else(|| nearest(text, words).filter(|_| !text.contains('-') && text.chars().count() >= MIN_WORD))
 }
-
-fn quoted(text: String) -> String {
-    Value::from(text).to_string()
-}
-
-/// A value as YAML on one line.
-pub(super) fn yaml(value: &Value) -> String {
-    match value {
-        Value::String(text) if is_plain(text) => text.clone(),
-        Value::Array(items) => {
-            // If one item of a list needs quotes, quote them all for readability.
-            let plain = items.iter().all(|item| item.as_str().is_none_or(is_plain));
-            let item = |item: &Value| if plain { yaml(item) } else { json_or_yaml(item) };
-            format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(", "))
-        }
-        Value::Object(fields) => {
-            let field =
-                |(key, value): (&String, &Value)| format!("{}: {}", yaml(&key.as_str().into()), yaml(value));
-            format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
-        }
-        other => other.to_string(),
-    }
-}
-
-fn json_or_yaml(value: &Value) -> String {
-    if value.is_string() {
-        value.to_string()
-    } else {
-        yaml(value)
-    }
-}
-
-/// Whether every YAML reader takes the unquoted text for a string, in any position.
-fn is_plain(text: &str) -> bool {
-    let is_path = text.starts_with('/')
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
-    // A label key has a slash; the parts before and after it are checked separately.
-    let is_key = text.split('/').all(is_text_to_all);
-    let is_span = text.parse::<GoDuration>().is_ok() && text.ends_with(|c: char| c.is_ascii_alphabetic());
-    is_path || is_key || (is_span && number(text).is_none())
-}
-
-#[cfg(test)]
-mod tests;

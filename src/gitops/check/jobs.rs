@@ -101,7 +101,7 @@ impl Subject<'_> {
                 }
                 return;
             }
-            // What is missing, the schema has said.
+            // The schema reports a missing field.
             JobError::VolumeName(name) if name.is_empty() && self.has_missing_field() => return,
             JobError::VolumeName(name) | JobError::VolumeConflict(name) => {
                 volume(&|volume, _| volume == name)
@@ -119,6 +119,7 @@ impl Subject<'_> {
             | JobError::ControllerName(_)
             | JobError::Version(_)
             | JobError::NoHash
+            | JobError::OwnImage
             | JobError::PostCompleteDelay(_)
             | JobError::PodSelector(_) => return,
             _ => None,
@@ -227,7 +228,7 @@ impl Subject<'_> {
         }
         for (index, volume) in of.volumes.iter().flatten().enumerate() {
             let field = format!("spec.{container}.volumes[{index}].destination");
-            if volume.destination.contains(':') {
+            if without_drive(&volume.destination).contains(':') {
                 let message = format!("{field} is {:?}; it must not contain ':'", volume.destination);
                 self.report(Rule::BadJob, &field, message, None);
             }
@@ -275,11 +276,12 @@ impl Subject<'_> {
         for (index, secret) in spec.secrets.iter().flatten().enumerate() {
             self.check_mode(secret, &format!("spec.secrets[{index}].defaultMode"));
             let field = format!("spec.secrets[{index}].path");
-            if secret.path.contains(':') {
+            if without_drive(&secret.path).contains(':') {
                 let message = format!("{field} is {:?}; it must not contain ':'", secret.path);
                 self.report(Rule::BadJob, &field, message, None);
             } else if !secret.path.is_empty()
                 && !secret.path.starts_with('/')
+                && without_drive(&secret.path) == secret.path
                 && !is_placeholder(&secret.path)
             {
                 let message = format!(
@@ -330,7 +332,7 @@ impl Subject<'_> {
             let offset = entry.map_or(0, |entry| entry.value.offset());
             let hint = value
                 .contains("$(")
-                .then(|| "what is filled in is $(LATEST_VERSION) and $(LATEST_HASH)".to_owned());
+                .then(|| "refit replaces only $(LATEST_VERSION) and $(LATEST_HASH)".to_owned());
             let message = format!("the value {value:?} of {FIELD}.{key}: {problem}");
             self.report_at(Rule::BadLabel, offset, Some(FIELD), message, hint);
         }
@@ -366,6 +368,19 @@ fn did_you_mean(text: &str, words: &[&str]) -> Option<String> {
 }
 
 pub(super) fn containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
-    let prepare = spec.prepare.iter().map(|prepare| ("prepare", prepare));
-    prepare.chain(std::iter::once(("upgrade", &spec.upgrade)))
+    let preflight = spec
+        .preflight
+        .as_deref()
+        .map(|preflight| ("preflight", preflight));
+    let prepare = spec.prepare.as_deref().map(|prepare| ("prepare", prepare));
+    let upgrade = spec.upgrade_container().map(|upgrade| ("upgrade", upgrade));
+    preflight.into_iter().chain(prepare).chain(upgrade)
+}
+
+/// A path without the drive of a Windows path, such as `C:`.
+fn without_drive(path: &str) -> &str {
+    match path.split_at_checked(2) {
+        Some((drive, rest)) if drive.ends_with(':') && rest.starts_with(['\\', '/']) => rest,
+        _ => path,
+    }
 }

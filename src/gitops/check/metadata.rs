@@ -12,7 +12,7 @@ use crate::job::name::is_dns_label;
 const MAX_NAME: usize = 253;
 
 /// Metadata fields that only the API server sets.
-const SERVER_FIELDS: [&str; 6] = [
+pub const SERVER_FIELDS: [&str; 6] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -70,7 +70,14 @@ impl Subject<'_> {
             Rule::ServerField,
             field,
             format!("{field} is written by the API server"),
-            Some("remove it; `kubectl get` printed it, and the API server ignores it".to_owned()),
+            Some(
+                if matches!(field, "metadata.resourceVersion" | "metadata.uid") {
+                    "remove it; `kubectl get` printed it, and the API server refuses the Plan unless its own value is the same"
+                } else {
+                    "remove it; `kubectl get` printed it, and the API server ignores it"
+                }
+                .to_owned(),
+            ),
         );
     }
 

@@ -24,13 +24,14 @@ const LONGEST_CIRCLE: usize = 16;
 /// A Plan, and what the check of other Plans needs to know of it.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    namespace: String,
-    name: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
     role: Role,
-    program: Option<&'static str>,
+    pub(super) program: Option<&'static str>,
     prepare: Option<Prepare>,
-    version: Option<String>,
+    pub(super) version: Option<String>,
     channel: Option<String>,
+    pub(super) depends_on: Vec<String>,
 }
 
 impl Known {
@@ -44,16 +45,26 @@ impl Known {
             namespace: plan.metadata.namespace.clone().unwrap_or_default(),
             name: plan.metadata.name.clone().unwrap_or_default(),
             role: Role::of(spec.node_selector.as_ref()),
-            program: distribution_of(&spec.upgrade.image),
-            prepare: spec.prepare.as_ref().and_then(Prepare::of),
+            program: distribution_of(spec.upgrade_image()),
+            prepare: spec.prepare.as_deref().and_then(Prepare::of),
             version: given(&spec.version),
             channel: given(&spec.channel),
+            depends_on: spec
+                .depends_on
+                .iter()
+                .flatten()
+                .map(|one| one.name.clone())
+                .collect(),
         }
     }
 
     /// The Plan in `all` that this one waits for.
     fn awaited<'k>(&self, all: &'k [Self]) -> Option<&'k Self> {
-        let name = self.prepare.as_ref()?.plan()?;
+        self.beside(all, self.prepare.as_ref()?.plan()?)
+    }
+
+    /// The Plan in `all` of this name in the same namespace.
+    pub(super) fn beside<'k>(&self, all: &'k [Self], name: &str) -> Option<&'k Self> {
         all.iter()
             .find(|other| other.namespace == self.namespace && other.name == name)
     }

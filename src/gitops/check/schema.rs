@@ -3,6 +3,10 @@
 //! The fields come from the CustomResourceDefinition, so a field that is added there is known here. The messages are
 //! refit's own, because they also suggest what to write.
 
+mod hint;
+mod unknown;
+mod workload;
+
 use std::sync::LazyLock;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -14,7 +18,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 use super::Subject;
-use super::instead::{self, Runs, Unit, has, instead, label_text, yaml};
+use super::instead;
 use crate::api::crd;
 use crate::gitops::Rule;
 use crate::gitops::placeholder::{in_comment, is_placeholder, is_whole_placeholder, syntax};
@@ -118,6 +122,9 @@ impl Subject<'_> {
         let mut read = Map::new();
         let mut labels = self.labels_of_a_pod(field, schema, object, key);
         labels.extend(self.value_of_a_requirement(field, object, key));
+        labels.extend(self.variable_as_a_key(field, schema, object, key));
+        labels.extend(self.fields_of_a_workload(field, object, key));
+        labels.extend(self.cron_of_a_window(field, object, key));
         for entry in &object.entries {
             let path = below(field, &entry.key.name);
             let Some(schema) = schema_of(schema, &entry.key.name) else {
@@ -159,7 +166,12 @@ impl Subject<'_> {
     }
 
     fn report_missing(&mut self, field: &str, schema: &JSONSchemaProps, object: &Object, key: usize) {
-        for name in schema.required.iter().flatten() {
+        let is_given = |name: &String| object.entry(name).is_some_and(|entry| self.is_given(entry));
+        let alternatives = schema.any_of.as_deref().unwrap_or_default();
+        let is_met = alternatives.iter().any(|one| required(one).all(is_given));
+        // If none of the alternatives is met, the first is what most users want.
+        let alternative = alternatives.first().filter(|_| !is_met);
+        for name in required(schema).chain(alternative.into_iter().flat_map(required)) {
             let entry = object.entry(name);
             if !entry.is_some_and(|entry| self.is_given(entry)) {
                 let path = below(field, name);
@@ -180,8 +192,18 @@ impl Subject<'_> {
         if field == "status" || field == "metadata.creationTimestamp" {
             return;
         }
+        let is_label = ["matchLabels", "labels", "annotations", "postCompleteLabels"]
+            .iter()
+            .any(|map| {
+                field
+                    .split_once(&format!("{map}."))
+                    .is_some_and(|(_, key)| !key.is_empty())
+            });
         // This is the one field whose mere presence has an effect.
-        let hint = if field == "spec.drain" {
+        let hint = if is_label {
+            // Without its label, a selector may select every node.
+            "write `\"\"` for the empty value, or remove it"
+        } else if field == "spec.drain" {
             "write `{}` to drain with the defaults, or remove it"
         } else {
             "remove it, or give it a value"
@@ -197,230 +219,6 @@ impl Subject<'_> {
             Some(field),
             format!("{field} is {written}, which is the same as leaving it out"),
             Some(hint.to_owned()),
-        );
-    }
-
-    /// A line to paste for a field that is missing from `object`.
-    fn line_for(&self, field: &str, object: &Object) -> Option<String> {
-        let text = |name: &str| object.entry(name).and_then(|entry| entry.value.text());
-        let last = field.rsplit('.').next().unwrap_or_default();
-        let image = || {
-            let version = self.node("spec.version").and_then(Node::text).unwrap_or_default();
-            let program = if version.contains("rke2") { "rke2" } else { "k3s" };
-            format!("rancher/{program}-upgrade")
-        };
-        let value = match last {
-            "spec" => SPEC.to_owned(),
-            "upgrade" => format!("{{image: {}}}", image()),
-            "image" => image(),
-            "source" if text("destination").is_some() => yaml(&text("destination")?.into()),
-            "destination" if text("source").is_some() => yaml(&text("source")?.into()),
-            "path" if field.starts_with("spec.secrets") && text("name").is_some() => {
-                yaml(&format!("/host/run/system-upgrade/secrets/{}", text("name")?).into())
-            }
-            "name" if text("path").is_some() || text("source").is_some() => {
-                let path = text("path").or(text("source"))?.trim_end_matches('/');
-                let name = path.rsplit('/').next()?.to_lowercase().replace(['.', '_'], "-");
-                yaml(
-                    &Some(name.trim_matches('-'))
-                        .filter(|name| !name.is_empty())?
-                        .into(),
-                )
-            }
-            "operator" if object.entry("values").is_some() => "In".to_owned(),
-            "operator" => "Exists".to_owned(),
-            "type" if field.ends_with("seccompProfile.type") || field.ends_with("appArmorProfile.type") => {
-                "RuntimeDefault".to_owned()
-            }
-            "fieldPath" => "spec.nodeName".to_owned(),
-            "resource" => "limits.memory".to_owned(),
-            _ => return example(field).map(|value| format!("add a line such as `{last}: {value}`")),
-        };
-        Some(format!("add `{last}: {value}`"))
-    }
-
-    /// The suggestion of `instead` as a hint.
-    fn write_instead(&self, field: &str, schema: &JSONSchemaProps, node: &Node) -> Option<String> {
-        // What a template becomes is unknown, and so are its words.
-        if node
-            .text()
-            .is_some_and(|text| is_placeholder(&text.replace('$', "")))
-        {
-            return None;
-        }
-        let yaml = instead(field, schema, node, self.written(node), self.runs(field))?;
-        Some(format!("write `{}`", self.with_unique_name(field, node, yaml)))
-    }
-
-    /// What runs the text of a list of arguments.
-    fn runs(&self, field: &str) -> Runs {
-        let Some((container, "args" | "arg")) = field.rsplit_once('.') else {
-            return Runs::Line;
-        };
-        let command = self.node(&format!("{container}.command"));
-        let last = command.and_then(|command| match &command.kind {
-            Kind::Text(line) => line.split_whitespace().last(),
-            _ => command.items().last().and_then(Node::text),
-        });
-        match last {
-            Some(last) if instead::is_script_flag(last) => Runs::Script,
-            Some(last) if instead::is_shell(last) => Runs::Shell,
-            _ => Runs::Arguments,
-        }
-    }
-
-    /// The volume of a hint with another name, if an earlier volume has that name.
-    fn with_unique_name(&self, field: &str, node: &Node, yaml: String) -> String {
-        let (Some((list, index)), Some(text)) = (field.rsplit_once('['), node.text()) else {
-            return yaml;
-        };
-        let index = index.trim_end_matches(']').parse().unwrap_or_default();
-        let name = |text: &str| Some(instead::volume(text)?["name"].as_str()?.to_owned());
-        if let Some(own) = name(text).filter(|_| list.ends_with(".volumes")) {
-            let items = self.node(list).map_or(&[][..], Node::items).iter().take(index);
-            let mut names = items.filter_map(|item| match item.text() {
-                Some(text) => name(text),
-                None => item.get("name").and_then(Node::text).map(str::to_owned),
-            });
-            if names.any(|name| name == own) {
-                return yaml.replacen(&format!("name: {own},"), &format!("name: {own}-{index},"), 1);
-            }
-        }
-        yaml
-    }
-
-    /// `value` in a requirement, as in a toleration: what is meant is `In` with that value.
-    fn value_of_a_requirement<'n>(&mut self, field: &str, object: &'n Object, key: usize) -> Option<&'n str> {
-        let last = field.rsplit('.').next().unwrap_or_default();
-        let entry = object.entry("value")?;
-        let label = object.entry("key")?.value.text()?;
-        if !last.starts_with("matchExpressions[")
-            || object.entry("values").is_some()
-            || object.entry("operator").is_some()
-        {
-            return None;
-        }
-        let one = |node: &Node| match &node.kind {
-            Kind::Text(_) | Kind::Bool(_) | Kind::Number(_) => Some(label_text(node, self.written(node))),
-            _ => None,
-        };
-        let values: Option<Vec<_>> = match &entry.value.kind {
-            Kind::List(items) => items.iter().map(one).collect(),
-            _ => one(&entry.value).map(|value| vec![value]),
-        };
-        let meant = serde_json::json!({ "key": label, "operator": "In", "values": values? });
-        let message = format!("{field} has the field value; a requirement has an operator and values");
-        let hint = format!("write `{}`", yaml(&meant));
-        self.report_at(Rule::UnknownField, key, Some(field), message, Some(hint));
-        self.renamed.insert(below(field, "operator"));
-        Some(&entry.key.name)
-    }
-
-    /// Labels written in a selector as in a pod's `nodeSelector`, which are reported together.
-    fn labels_of_a_pod<'n>(
-        &mut self,
-        field: &str,
-        schema: &JSONSchemaProps,
-        object: &'n Object,
-        key: usize,
-    ) -> Vec<&'n str> {
-        let is_selector = ["matchLabels", "matchExpressions"].iter().all(|name| {
-            schema
-                .properties
-                .as_ref()
-                .is_some_and(|properties| properties.contains_key(*name))
-        });
-        if !is_selector {
-            return Vec::new();
-        }
-        let is_label = |entry: &&Entry| {
-            schema_of(schema, &entry.key.name).is_none()
-                && matches!(entry.value.kind, Kind::Text(_) | Kind::Bool(_) | Kind::Number(_))
-        };
-        let labels: Vec<_> = object.entries.iter().filter(is_label).collect();
-        let Some(first) = labels.first() else {
-            return Vec::new();
-        };
-        let mut whole = Map::new();
-        let mut all = Map::new();
-        for entry in &object.entries {
-            if entry.key.name == "matchLabels" {
-                all.extend(entry.value.to_json().as_object().cloned().unwrap_or_default());
-            } else if !is_label(&entry) {
-                whole.insert(entry.key.name.clone(), entry.value.to_json());
-            }
-        }
-        all.extend(labels.iter().map(|entry| {
-            let text = label_text(&entry.value, self.written(&entry.value));
-            (entry.key.name.clone(), Value::from(text))
-        }));
-        whole.insert("matchLabels".to_owned(), Value::Object(all));
-        let last = field.rsplit('.').next().unwrap_or_default();
-        let message = format!(
-            "{field} has the label {:?} as a field; labels belong below matchLabels",
-            first.key.name
-        );
-        let hint = format!("write `{last}: {}`", yaml(&Value::Object(whole)));
-        self.report_at(Rule::UnknownField, key, Some(field), message, Some(hint));
-        labels.iter().map(|entry| entry.key.name.as_str()).collect()
-    }
-
-    fn report_unknown(&mut self, field: &str, schema: &JSONSchemaProps, object: &Object, entry: &Entry) {
-        let name = entry.key.name.as_str();
-        let names = schema.properties.iter().flatten().map(|(name, _)| name.as_str());
-        // `imagePullPolicy` is no `image`, and `labels` are no `postCompleteLabels`.
-        let near =
-            nearest(name, names).filter(|near| name.len() <= 2 * near.len() && near.len() < 3 * name.len());
-        let near = counterpart(name, schema).or(near);
-        // Of several places, first those that the Plan already has.
-        let mut places: Vec<_> = places_of(if near.is_some() { name } else { elsewhere(name) })
-            .into_iter()
-            // The name of a Secret is what nobody means who writes `name` elsewhere.
-            .filter(|place| place != field && !place.contains("Ref."))
-            .collect();
-        places.sort_by_key(|place| !self.has(place.rsplit_once('.').map_or("", |(parent, _)| parent)));
-        let rename = |near: &str| {
-            if object.entry(near).is_some() {
-                return format!("remove it; {near} is there already");
-            }
-            let (parent, _) = field.rsplit_once('.').unwrap_or_default();
-            self.rename(&below(parent, near), schema_of(schema, near), &entry.value)
-        };
-        // The exact name in another place is more likely than a similar name in this place.
-        let hint = match (near, places.first()) {
-            (Some(near), _) if near.eq_ignore_ascii_case(name) => rename(near),
-            (_, Some(place)) if self.has(place) => format!("remove it; {place} is there already"),
-            (_, Some(place)) => format!("did you mean `{place}`?"),
-            (Some(near), None) => rename(near),
-            (None, None) if name == "imagePullPolicy" => {
-                "remove it; SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY of the controller sets it for all Jobs"
-                    .to_owned()
-            }
-            (None, None) => {
-                let parent = field.rsplit_once('.').map_or("", |(parent, _)| parent);
-                let explain = if parent.is_empty() {
-                    "plan".to_owned()
-                } else {
-                    format!("plan.{}", no_indices(parent))
-                };
-                format!("`kubectl explain {explain}` lists the fields that exist")
-            }
-        };
-        let (parent, _) = field.rsplit_once('.').unwrap_or_default();
-        let meant = near.map(|near| below(parent, near)).into_iter().chain(places);
-        let written = meant.filter(|meant| {
-            let name = meant.rsplit('.').next().unwrap_or_default();
-            hint.contains(&format!("`{meant}`"))
-                || hint.contains(&format!("`{name}`"))
-                || hint.contains(&format!("`{name}: "))
-        });
-        self.renamed.extend(written.take(1));
-        self.report_at(
-            Rule::UnknownField,
-            entry.key.span.start,
-            Some(field),
-            format!("a Plan has no field {field}"),
-            Some(hint),
         );
     }
 
@@ -442,7 +240,8 @@ impl Subject<'_> {
             return None;
         };
         let least = usize::try_from(schema.min_items.unwrap_or_default()).unwrap_or_default();
-        if items.len() < least {
+        // Of empty windows the controller says more.
+        if items.len() < least && field != "spec.windows" {
             let message = format!("{field} has {} items; it needs at least {least}", items.len());
             self.report_at(Rule::NotAllowed, key, Some(field), message, about(Some(schema)));
         }
@@ -573,53 +372,6 @@ impl Subject<'_> {
         self.report_at(Rule::WrongType, offset, Some(field), message, hint);
     }
 
-    fn type_hint(&self, field: &str, schema: &JSONSchemaProps, wanted: &str, node: &Node) -> Option<String> {
-        self.write_instead(field, schema, node).or_else(|| {
-            let hint = match Unit::of(field) {
-                Unit::Duration => "write a duration such as `30s`, `15m` or `1h30m`",
-                Unit::Seconds => "write a number of seconds, such as `900`",
-                Unit::Time => "write a time such as `\"22:00\"`",
-                Unit::Mode => "write the mode as a number, such as `0400`",
-                Unit::None if wanted == "true or false" => "write `true` or `false`",
-                Unit::None => return None,
-            };
-            Some(hint.to_owned())
-        })
-    }
-
-    /// A hint to rename a field, with its value if that has to change too.
-    fn rename(&self, field: &str, schema: Option<&JSONSchemaProps>, node: &Node) -> String {
-        let name = field.rsplit('.').next().unwrap_or_default();
-        let is_number = matches!(node.kind, Kind::Number(_));
-        // `hostPath: {path: /x}`, as in a pod.
-        if let Some([entry]) = node.object().map(|object| &object.entries[..])
-            && let Some(path) = entry.value.text().filter(|_| entry.key.name == "path")
-            && schema.is_some_and(|schema| schema.type_.as_deref() == Some("string"))
-        {
-            return format!("write `{name}: {}`", yaml(&path.into()));
-        }
-        let fits = schema.is_none_or(|schema| match schema.type_.as_deref() {
-            Some("string") => node.text().is_some(),
-            Some("integer") => integer(node).is_some(),
-            Some("boolean") => matches!(node.kind, Kind::Bool(_)),
-            Some("array") => matches!(node.kind, Kind::List(_)),
-            Some("object") => node.object().is_some(),
-            // Nobody writes a number of nanoseconds on purpose.
-            _ => !(is_number && Unit::of(field) == Unit::Duration),
-        });
-        let value = if fits {
-            None
-        } else if is_number && Unit::of(field) == Unit::Duration {
-            instead::duration(self.written(node))
-        } else {
-            schema.and_then(|schema| instead(field, schema, node, self.written(node), self.runs(field)))
-        };
-        match value {
-            Some(value) => format!("write `{name}: {value}`"),
-            None => format!("did you mean `{name}`?"),
-        }
-    }
-
     fn check_bool(&mut self, field: &str, node: &Node) {
         if matches!(node.kind, Kind::Bool(_)) && !is_plain_bool(self.written(node)) {
             let (written, node) = (self.written(node).to_owned(), node.to_json());
@@ -639,46 +391,6 @@ fn below(field: &str, name: &str) -> String {
     } else {
         format!("{field}.{name}")
     }
-}
-
-/// The field of the same object that means what `name` means in other objects of Kubernetes.
-fn counterpart(name: &str, schema: &JSONSchemaProps) -> Option<&'static str> {
-    let names_a_secret = has(schema, "path") || has(schema, "key");
-    let meant = match name {
-        "secretName" | "secret" if names_a_secret => "name",
-        "mountPath" if has(schema, "path") => "path",
-        "mountPath" | "containerPath" | "target" => "destination",
-        "hostPath" => "source",
-        "activeDeadlineSeconds" => "jobActiveDeadlineSecs",
-        _ => return None,
-    };
-    has(schema, meant).then_some(meant)
-}
-
-/// The name of a field of a Plan that means what `name` means in other objects of Kubernetes.
-fn elsewhere(name: &str) -> &str {
-    match name {
-        "env" => "envs",
-        "timezone" | "tz" => "timeZone",
-        other => other,
-    }
-}
-
-/// An example of a required field, if nothing beside it says what it is.
-fn example(field: &str) -> Option<&'static str> {
-    let (parent, last) = field.rsplit_once('.')?;
-    let of = no_indices(parent);
-    let of = of.rsplit('.').next().unwrap_or_default();
-    Some(match (of, last) {
-        ("envs", "name") => "HTTP_PROXY",
-        ("volumes", "name") => "config",
-        ("volumes", "source" | "destination") => "/etc/rancher",
-        ("secrets", "path") => "/run/system-upgrade/secrets/my-secret",
-        ("secretKeyRef" | "configMapKeyRef", "key") => "token",
-        ("matchExpressions", "key") => "node-role.kubernetes.io/worker",
-        (_, "name") => "my-secret",
-        _ => return None,
-    })
 }
 
 /// The schema of a field, or of the values of a map; `None` for an unknown field.
@@ -732,34 +444,6 @@ fn bounds(schema: &JSONSchemaProps) -> (i128, i128) {
     )
 }
 
-/// Other places in a Plan's spec with a field of that name, the shallowest first. Types of Kubernetes are not searched.
-fn places_of(name: &str) -> Vec<String> {
-    fn collect(
-        schema: &JSONSchemaProps,
-        path: &str,
-        depth: usize,
-        name: &str,
-        found: &mut Vec<(usize, String)>,
-    ) {
-        for (property, schema) in schema.properties.iter().flatten() {
-            let path = below(path, property);
-            if property == name {
-                found.push((depth, path.clone()));
-            }
-            if depth < 2 {
-                collect(schema, &path, depth + 1, name, found);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    if let Some(spec) = schema_of(&PLAN, "spec") {
-        collect(spec, "spec", 0, name, &mut found);
-    }
-    // `upgrade` before `prepare`, because every Plan has `upgrade`.
-    found.sort_by_key(|(depth, path)| (*depth, path.contains(".prepare"), path.clone()));
-    found.into_iter().map(|(_, path)| path).collect()
-}
-
 /// The path of a field without list indices.
 pub(super) fn no_indices(field: &str) -> String {
     let without = |part: &str| part.split('[').next().unwrap_or_default().to_owned();
@@ -795,4 +479,8 @@ pub(super) fn digest_problem(path: &str) -> Option<(String, String)> {
         schema = next;
     }
     None
+}
+
+fn required(schema: &JSONSchemaProps) -> impl Iterator<Item = &String> {
+    schema.required.iter().flatten()
 }

@@ -64,7 +64,7 @@ impl Subject<'_> {
                     _ => false,
                 })
             });
-            if is_empty {
+            if is_empty && plan.spec.node_info.is_none() && !plan.spec.is_on_request() {
                 let several = several_at_once(&plan.spec).map_or(String::new(), |(field, limit)| {
                     format!("; with {field} {limit}, several of those may be down at the same time")
                 });

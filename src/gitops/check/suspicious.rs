@@ -14,6 +14,7 @@ use crate::gitops::yaml::{Kind, Node};
 use crate::go::GoDuration;
 use crate::job::digest::check_fields;
 use crate::version::tag::{check, munge};
+use crate::version::{Range, Version};
 
 /// Tags that name different versions over time.
 pub(super) const MOVING_TAGS: [&str; 8] = [
@@ -33,6 +34,7 @@ impl Subject<'_> {
         self.check_digest(plan);
         self.check_commands(spec);
         self.check_capabilities(spec);
+        self.check_queries(spec);
         if let Some(version) = &spec.version {
             if let Some(node) = self.node("spec.version").filter(|_| syntax(version).is_some()) {
                 // An invalid version has been reported by the controller's validation.
@@ -50,6 +52,13 @@ impl Subject<'_> {
                     "pin a version, or {or}; a finished node is not upgraded again when the tag moves"
                 );
                 self.report(Rule::MovingVersion, "spec.version", message, Some(hint));
+            } else if check(&munge(version)).is_ok()
+                && version.parse::<Version>().is_err()
+                && version.parse::<Range>().is_ok()
+            {
+                let message = format!("spec.version is {version:?}, a range, which becomes a tag as it is");
+                let hint = "move the range to spec.versionPolicy.range, and remove the line".to_owned();
+                self.report(Rule::MovingVersion, "spec.version", message, Some(hint));
             }
             if !version.is_empty() && self.has("spec.channel") {
                 let message = "the controller ignores spec.channel while spec.version is set".to_owned();
@@ -61,6 +70,29 @@ impl Subject<'_> {
         if spec.suspend == Some(true) {
             let message = "spec.suspend is true: the controller starts no node".to_owned();
             self.report(Rule::Suspended, "spec.suspend", message, None);
+        }
+    }
+
+    /// The trap of `ALERTS`: the series exist only while an alert is pending or fires.
+    fn check_queries(&mut self, spec: &PlanSpec) {
+        for (index, check) in spec.checks.iter().flatten().enumerate() {
+            let Some(prometheus) = &check.prometheus else {
+                continue;
+            };
+            let query = &prometheus.query;
+            if !query.contains("ALERTS") || query.contains("vector(") || query.contains("absent(") {
+                continue;
+            }
+            let message = format!(
+                "spec.checks[{index}].prometheus.query returns no samples while no alert fires, and then the check does not pass"
+            );
+            let hint = if query.contains("count(") || query.contains("sum(") {
+                format!("write `{query} or vector(0)`")
+            } else {
+                format!("write `count({query}) or vector(0)`, and `max: 0`")
+            };
+            let field = format!("spec.checks[{index}].prometheus.query");
+            self.report(Rule::CheckWithoutSamples, &field, message, Some(hint));
         }
     }
 
@@ -158,7 +190,11 @@ impl Subject<'_> {
             .prepare
             .iter()
             .flat_map(|prepare| prepare.volumes.iter().flatten());
-        let upgrade = spec.upgrade.volumes.as_deref().unwrap_or_default();
+        let upgrade = spec
+            .upgrade
+            .as_ref()
+            .and_then(|upgrade| upgrade.volumes.as_deref())
+            .unwrap_or_default();
         for (index, volume) in prepare.enumerate() {
             if upgrade.iter().any(|other| other.name == volume.name) {
                 continue;

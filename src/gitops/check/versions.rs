@@ -1,6 +1,9 @@
 //! Versions that contradict each other: that of the image, the range of the Plan, the version that nodes run.
 
 use std::cmp::Ordering;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use super::Subject;
 use super::images::Reference;
@@ -11,6 +14,7 @@ use crate::gitops::Rule;
 use crate::gitops::objects::Object;
 use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::yaml::{Node, Step};
+use crate::version::tag::{check, munge};
 use crate::version::{Range, Version, distribution_of};
 
 use super::jobs::containers;
@@ -44,9 +48,36 @@ impl Running {
 
 impl Subject<'_> {
     pub(super) fn check_versions(&mut self, plan: &Plan, nodes: &[Running]) {
+        self.check_spelling(&plan.spec);
         self.check_distribution(&plan.spec);
         self.check_range(&plan.spec);
         self.check_step(plan, nodes);
+    }
+
+    /// Reports a version of K3s or RKE2 whose spelling no tag of an image has.
+    fn check_spelling(&mut self, spec: &PlanSpec) {
+        let Some(version) = spec
+            .version
+            .as_deref()
+            .filter(|version| check(&munge(version)).is_ok())
+        else {
+            return;
+        };
+        let becomes_tag = |image: &str| {
+            distribution_of(image).is_some() && Reference::read(image).is_some_and(|image| image.is_name_only)
+        };
+        if let Some(release) = release_of(version)
+            && munge(&release) != munge(version)
+            && containers(spec).any(|(_, of)| becomes_tag(&of.image))
+        {
+            let message = format!("spec.version is {version:?}, and no release has that name");
+            self.report(
+                Rule::MisspeltVersion,
+                "spec.version",
+                message,
+                Some(format!("write `{release}`")),
+            );
+        }
     }
 
     /// Reports a K3s image with an RKE2 version, the reverse, or an image of one of them with another distribution's
@@ -55,6 +86,13 @@ impl Subject<'_> {
         let given = |text: &Option<String>| {
             text.clone()
                 .filter(|text| !text.is_empty() && !is_placeholder(text))
+        };
+        let channel = given(&spec.channel);
+        let of_another_channel = |program: &str| {
+            let channel = channel.as_deref()?;
+            let other = distribution_of_channel(channel).filter(|other| *other != program)?;
+            let what = format!("{:?}, a channel of {}", redacted(channel), name_of(other));
+            Some(("spec.channel", what))
         };
         for (container, of) in containers(spec) {
             let Some(program) = distribution_of(&of.image) else {
@@ -65,15 +103,20 @@ impl Subject<'_> {
                     continue;
                 };
                 match parsed.builder() {
-                    Some(builder) if builder == program => continue,
+                    // `refit pin` asks the channel, and would never find a version.
+                    Some(builder) if builder == program => match of_another_channel(program) {
+                        Some(found) => found,
+                        None => continue,
+                    },
                     Some(builder) => (
                         "spec.version",
                         format!("{version:?}, a version of {}", name_of(builder)),
                     ),
                     // A plain Kubernetes version has no K3s or RKE2 image.
-                    None if parsed.is_semantic()
-                        && !parsed.is_prerelease()
-                        && !version.contains('+')
+                    None if !parsed.is_prerelease()
+                        && parsed.minor().is_some()
+                        && release_of(&version).is_none()
+                        && !version.contains(['+', '-'])
                         && Reference::read(&of.image).is_some_and(|image| image.is_name_only) =>
                     {
                         (
@@ -83,14 +126,8 @@ impl Subject<'_> {
                     }
                     None => continue,
                 }
-            } else if let Some(channel) = given(&spec.channel) {
-                match distribution_of_channel(&channel) {
-                    Some(other) if other != program => (
-                        "spec.channel",
-                        format!("{:?}, a channel of {}", redacted(&channel), name_of(other)),
-                    ),
-                    _ => continue,
-                }
+            } else if let Some(found) = of_another_channel(program) {
+                found
             } else {
                 continue;
             };
@@ -184,6 +221,31 @@ impl Subject<'_> {
     }
 }
 
+/// The release of K3s or RKE2 that is meant: `v1.34.2+k3s1` for `1.34.2+K3S1`, `v1.34.2.k3s1` and the like.
+pub(super) fn release_of(version: &str) -> Option<String> {
+    static RELEASE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"(?i)^v*\.?(\d+\.\d+\.\d+)(-(?:alpha|beta|rc)\.?\d+)?[ +._-]*(k3s|rke2)[.-]?r?(\d*)$")
+            .ok()
+    });
+    let version = version.replace("%2B", "+").replace("%2b", "+");
+    // Characters without width, which come with text that is copied from a page.
+    let is_invisible = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
+    let version = version.replace(is_invisible, "");
+    // The end of a URL or of an image reference.
+    let version = version.split("@sha256:").next().unwrap_or_default();
+    let version = version.rsplit(['/', ':']).next().unwrap_or_default();
+    let is_around = |c: char| c.is_whitespace() || "\"'`\u{2018}\u{2019}\u{201c}\u{201d},;.".contains(c);
+    let found = RELEASE.as_ref()?.captures(version.trim_matches(is_around))?;
+    let part = |index| found.get(index).map_or("", |part| part.as_str());
+    let (numbers, before, build) = (part(1), part(2).to_lowercase(), part(4));
+    let builder = match part(3).to_lowercase().as_str() {
+        "rke2" => "rke2r",
+        _ => "k3s",
+    };
+    let build = if build.is_empty() { "1" } else { build };
+    Some(format!("v{numbers}{before}+{builder}{build}"))
+}
+
 /// The distribution whose channel this is, judged by its URL.
 fn distribution_of_channel(channel: &str) -> Option<&'static str> {
     let of_k3s = channel.contains("update.k3s.io")
@@ -207,4 +269,55 @@ fn name_of(program: &str) -> &str {
 
 fn build_of(program: &str) -> &'static str {
     if program == "rke2" { "+rke2r1" } else { "+k3s1" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_known_however_its_version_is_misspelt() {
+        for version in [
+            "v1.34.2+k3s1",
+            "1.34.2+k3s1",
+            "V1.34.2+K3S1",
+            "v1.34.2-k3s1",
+            "v1.34.2.k3s1",
+            "v1.34.2_k3s1",
+            "v1.34.2k3s1",
+            "v1.34.2+k3s",
+            "v1.34.2%2Bk3s1",
+            "v1.34.2 +k3s1",
+            "v.1.34.2+k3s1",
+            "vv1.34.2+k3s1",
+            "v1.34.2+k3s1,",
+            "v1.34.2+k3s1;",
+            "v1.34.2+k3s1.",
+            "\u{201c}v1.34.2+k3s1\u{201d}",
+            "'v1.34.2+k3s1'",
+            "v1.34.2+k3s1\u{200b}",
+            "https://github.com/k3s-io/k3s/releases/tag/v1.34.2+k3s1",
+            "rancher/k3s-upgrade:v1.34.2-k3s1",
+            "v1.34.2-k3s1@sha256:0123",
+        ] {
+            assert_eq!(release_of(version).as_deref(), Some("v1.34.2+k3s1"), "{version}");
+        }
+        assert_eq!(
+            release_of("1.34.2-rc1+rke2r3").as_deref(),
+            Some("v1.34.2-rc1+rke2r3")
+        );
+        for version in [
+            "v1.34.2",
+            "v1.34+k3s1",
+            "v1.34.2+k3s1-amd64",
+            "latest",
+            "22.04",
+            "k3s1",
+            ">=1.34.2+k3s1",
+            "v1.34.2+k3s1, v1.34.3+k3s1",
+            "https://update.k3s.io/v1-release/channels/stable",
+        ] {
+            assert_eq!(release_of(version), None, "{version}");
+        }
+    }
 }

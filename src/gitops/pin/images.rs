@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::{PinRequest, PlanInFile};
 use crate::gitops::check::Reference;
 use crate::gitops::yaml::Step;
-use crate::version::tag::munge;
+use crate::version::distribution_of;
+use crate::version::tag::{is_semver, munge};
 
 /// Paths of images that follow the version, and their new values.
 pub(super) fn tags(request: &PinRequest) -> Vec<(Vec<Step>, String)> {
@@ -55,15 +56,40 @@ pub fn versioned_images(plan: &PlanInFile, wanted: &str) -> Vec<String> {
     tagged.map(|versioned_image| versioned_image.tagged).collect()
 }
 
-/// Images that keep the old version as their tag, and so would continue to install it.
-pub fn left_behind(request: &PinRequest) -> BTreeSet<&str> {
+/// An image that keeps its tag although the version changes, and so continues to install another one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeptTag {
+    pub image: String,
+    /// The version that it installs; empty if it has a digest and no tag.
+    pub tag: String,
+    /// The tag was the version of the Plan, so a flag changes it too.
+    pub was_version: bool,
+}
+
+/// Images whose tag is the old version, and those of an upgrade whose tag is a third one, or that have only a digest.
+pub fn kept_tags(request: &PinRequest) -> BTreeSet<KeptTag> {
     let moved: Vec<_> = tags(request).into_iter().map(|(path, _)| path).collect();
-    let images = request.plan.images.iter();
-    images
-        .filter(|(path, image)| {
-            let versioned_image = versioned_image(image, request.plan.version.as_deref(), &request.version);
-            versioned_image.is_some_and(|versioned_image| versioned_image.has_tag) && !moved.contains(path)
+    let now = request.plan.version.as_deref().map(munge);
+    let wanted = munge(&request.version);
+    let kept = |(path, image): &(Vec<Step>, String)| {
+        let reference = Reference::read(image)?;
+        let is_for_version = reference.name.ends_with("-upgrade") || distribution_of(image).is_some();
+        let Some(tag) = reference.tag else {
+            return (!reference.is_name_only && is_for_version).then(|| KeptTag {
+                image: image.clone(),
+                tag: String::new(),
+                was_version: false,
+            });
+        };
+        let tag = tag.to_owned();
+        let was_version = now.as_ref() == Some(&tag);
+        // Other images have tags that are no version of what they upgrade.
+        let is_other = is_for_version && is_semver(&tag) && is_semver(&wanted) && tag != wanted;
+        (!moved.contains(path) && (was_version || is_other)).then(|| KeptTag {
+            image: image.clone(),
+            tag,
+            was_version,
         })
-        .map(|(_, image)| image.as_str())
-        .collect()
+    };
+    request.plan.images.iter().filter_map(kept).collect()
 }

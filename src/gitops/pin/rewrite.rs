@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::images::tags;
 use super::shared::{display, refuse_shared};
-use super::{CHANNEL, PinRequest, VERSION};
+use super::{CHANNEL, PinRequest, PlanInFile, VERSION};
 use crate::api::Plan;
 use crate::gitops::Source;
 use crate::gitops::edit::{Edit, candidates};
@@ -28,7 +28,7 @@ pub enum PinErrorKind {
     /// A part of the file is not YAML.
     #[error("this is not YAML: {0}")]
     Syntax(String),
-    /// A Plan to be changed has a repeated key.
+    /// The document of the Plan has a repeated key.
     #[error("the key {0:?} appears twice; which of the two counts depends on the reader")]
     Repeated(String),
     /// `spec.version` is not a version.
@@ -42,7 +42,6 @@ pub enum PinErrorKind {
     #[error("{field} cannot become {value} without a change to something else{why}; edit it by hand")]
     NoIsolatedEdit {
         field: String,
-        /// The new value.
         value: String,
         /// What else would change, if known.
         why: String,
@@ -140,6 +139,13 @@ fn check_readable(source: &Source, requests: &[PinRequest]) -> Result<(), PinErr
         }
     }
     Ok(())
+}
+
+/// A key that appears twice in the document of a Plan, whose version is then that of one of the two.
+pub fn repeated(source: &Source, plan: &PlanInFile) -> Option<PinErrorKind> {
+    let document = source.stream.documents.get(plan.document)?;
+    let repeated = document.repeated();
+    Some(PinErrorKind::Repeated(repeated.first()?.name.clone()))
 }
 
 fn changes_of<'w>(source: &Source, request: &'w PinRequest) -> Vec<Change<'w>> {

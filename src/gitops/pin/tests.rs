@@ -12,7 +12,6 @@ fn file(text: &str) -> Source {
     Source::new("a.yaml", None, text.to_owned())
 }
 
-/// The first Plan of a text.
 fn first(text: &str) -> PlanInFile {
     plans(&file(text)).remove(0)
 }
@@ -171,7 +170,7 @@ fn a_version_does_not_go_back_and_does_not_become_a_word() {
     let none = Policy::default();
     assert!(refused("v1.34.1+k3s1", "v1.33.9+k3s1", &none).contains("--allow-downgrade"));
     assert!(refused("v1.34.1-k3s2", "v1.34.1+k3s1", &none).contains("older"));
-    assert!(refused("v1.34.1+k3s1", "login", &none).contains("no semantic version"));
+    assert!(refused("v1.34.1+k3s1", "login", &none).contains("not a semantic version"));
     assert!(refused("v1.34.1+k3s1", "v1 beta", &none).contains("cannot be an image tag"));
     let allowed = Policy {
         allow_downgrade: true,
@@ -179,7 +178,7 @@ fn a_version_does_not_go_back_and_does_not_become_a_word() {
     };
     let verdict = decide_version(Some("v1.34.1+k3s1"), "v1.33.9+k3s1", &allowed);
     assert_eq!(verdict, Verdict::Take("v1.33.9+k3s1".to_owned()));
-    assert!(refused("v1.34.1+k3s1", "login", &allowed).contains("no semantic version"));
+    assert!(refused("v1.34.1+k3s1", "login", &allowed).contains("not a semantic version"));
     for policy in [&none, &allowed] {
         let why = refused("v1.33.4+rke2r1", "v1.34.1+k3s1", policy);
         assert!(
@@ -271,16 +270,19 @@ fn what_is_no_version_is_named_as_what_it_is() {
             "\"[[ .version ]]\", a template expression in double brackets",
         ),
         ("v1.33.4+k3s1 # kpt-set: ${version}", "a setter of kpt"),
-        ("v1.33.4+k3s1 # {\"$openapi\":\"version\"}", "a setter of kpt"),
+        (
+            "v1.33.4+k3s1 # {\"$openapi\":\"version\"}",
+            "\"v1.33.4+k3s1\" with the comment \"# {\\\"$openapi",
+        ),
         (
             "\"\" # {\"$imagepolicy\": \"flux-system:k3s:tag\"}",
             "a marker of Flux",
         ),
         ("<path:secret/k3s#version>", "a path of argocd-vault-plugin"),
-        ("latest", "\"latest\", which is no version"),
-        ("v1.33 beta", "which is no version"),
-        ("~1.33", "a range and no version"),
-        ("v1.33.x", "a range and no version"),
+        ("latest", "\"latest\", which is not a version"),
+        ("v1.33 beta", "which is not a version"),
+        ("~1.33", "a range and not a version"),
+        ("v1.33.x", "a range and not a version"),
         ("yes", "the bool yes"),
         ("[v1.33.4]", "a list"),
         ("{name: v1.33.4}", "an object"),

@@ -1,7 +1,7 @@
 //! The value of `spec.version`: a version, nothing, or something else, which is not replaced.
 
 use crate::gitops::Source;
-use crate::gitops::placeholder::{in_comment, is_placeholder, is_whole_placeholder, syntax};
+use crate::gitops::placeholder::{in_comment, is_marker, is_placeholder, is_whole_placeholder, syntax};
 use crate::gitops::yaml::{Kind, Node};
 use crate::version::tag::{check, munge};
 use crate::version::{Range, Version, quoted};
@@ -28,11 +28,13 @@ pub struct Other {
     pub remedy: &'static str,
     /// It is a mistake, not a value that a tool replaces.
     pub is_mistake: bool,
-    /// It is a word that has no order, such as `latest`, which the controller accepts.
-    pub is_word: bool,
+    /// The file may be applied as it is: the value is a word that has no order, such as `latest`, or a version that a
+    /// tool keeps up to date.
+    pub is_resolvable: bool,
 }
 
 const FILLED_IN: &str = "set the version where the placeholder gets its value";
+const MARKED: &str = "that tool sets the version; change it there, or remove the comment";
 const WRITE_ONE: &str =
     "write a version such as v1.33.4+k3s1 there, or delete the line and run refit pin again";
 const RANGE: &str = "move it to spec.versionPolicy.range, and delete the line";
@@ -46,11 +48,19 @@ pub(super) fn version(source: &Source, spec: Option<&Node>) -> Written {
             what,
             remedy,
             is_mistake,
-            is_word: false,
+            is_resolvable: false,
         })
     };
     if let Some((comment, syntax)) = in_comment(source, entry) {
-        return other(format!("{comment}, {syntax}"), FILLED_IN, false);
+        return match entry.value.text().map(str::trim) {
+            Some(text) if !text.is_empty() => Written::Other(Other {
+                what: format!("{} with the comment {comment}, {syntax}", quoted(text)),
+                remedy: if is_marker(syntax) { MARKED } else { FILLED_IN },
+                is_mistake: false,
+                is_resolvable: is_marker(syntax) && check(&munge(text)).is_ok(),
+            }),
+            _ => other(format!("{comment}, {syntax}"), FILLED_IN, false),
+        };
     }
     let written = source.text.get(entry.value.span.clone()).unwrap_or_default();
     match &entry.value.kind {
@@ -72,13 +82,13 @@ pub(super) fn version(source: &Source, spec: Option<&Node>) -> Written {
                         is_number: false,
                     }
                 } else if text.parse::<Range>().is_ok() {
-                    other(format!("{shown}, a range and no version"), RANGE, false)
+                    other(format!("{shown}, a range and not a version"), RANGE, false)
                 } else {
                     Written::Other(Other {
-                        what: format!("{shown}, which is no version"),
+                        what: format!("{shown}, which is not a version"),
                         remedy: WRITE_ONE,
                         is_mistake: false,
-                        is_word: check(&munge(text)).is_ok(),
+                        is_resolvable: check(&munge(text)).is_ok(),
                     })
                 }
             }
@@ -88,12 +98,12 @@ pub(super) fn version(source: &Source, spec: Option<&Node>) -> Written {
             is_number: true,
         },
         Kind::Number(_) => other(
-            format!("the number {written}, which is no version"),
+            format!("the number {written}, which is not a version"),
             WRITE_ONE,
             true,
         ),
         Kind::Bool(_) => other(
-            format!("the bool {written}, which is no version"),
+            format!("the bool {written}, which is not a version"),
             WRITE_ONE,
             true,
         ),
@@ -102,8 +112,8 @@ pub(super) fn version(source: &Source, spec: Option<&Node>) -> Written {
             FILLED_IN,
             false,
         ),
-        Kind::List(_) => other("a list, and no version".to_owned(), WRITE_ONE, true),
-        Kind::Map(_) => other("an object, and no version".to_owned(), WRITE_ONE, true),
+        Kind::List(_) => other("a list, not a version".to_owned(), WRITE_ONE, true),
+        Kind::Map(_) => other("an object, not a version".to_owned(), WRITE_ONE, true),
     }
 }
 

@@ -48,7 +48,10 @@ pub(super) fn pieces(text: &str) -> Vec<Piece> {
         }
         let (end, next, separator) = separator(text, at);
         let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
-        if follows_json && !text[at..end].lines().all(is_blank) {
+        // Jsonnet ends a stream of objects with the end marker of YAML.
+        let is_end =
+            |line: &str| line.strip_prefix("...").is_some_and(is_blank) && !is_first_piece_json(&pieces);
+        if follows_json && !text[at..end].lines().all(|line| is_blank(line) || is_end(line)) {
             error = Some(SyntaxError {
                 offset: begin,
                 message: "only another JSON object or a separator may follow a JSON object".to_owned(),
@@ -65,6 +68,11 @@ pub(super) fn pieces(text: &str) -> Vec<Piece> {
         follows_json = false;
     }
     pieces
+}
+
+/// Whether kubectl reads the whole stream as JSON, because it begins with an object.
+fn is_first_piece_json(pieces: &[Piece]) -> bool {
+    pieces.first().is_some_and(|piece| piece.is_json)
 }
 
 /// The length of the JSON object at the start of the text.

@@ -135,6 +135,7 @@ pub(super) fn go_plan(plan: &Plan, latest_version: &str) -> Value {
         Some(Ok(Value::Object(status))) => status,
         _ => Map::new(),
     };
+    // system-upgrade-controller computes the hash after it has set the version and before it stores the status.
     status.insert("latestVersion".into(), latest_version.into());
     document.insert("status".into(), status.into());
     Value::Object(document)

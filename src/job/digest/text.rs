@@ -62,7 +62,7 @@ fn parse<'a, T: Deserialize<'a>>(raw: &'a str) -> Option<T> {
 /// A JSON document whose levels are parsed once, however many paths lead through them.
 pub(super) struct Document<'a> {
     text: &'a str,
-    /// Fields of the maps on the paths so far, by path; `None` if the value is no map.
+    /// Fields of the maps on the paths so far, by path; `None` if the value is not a map.
     levels: BTreeMap<String, Option<BTreeMap<String, &'a RawValue>>>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Document<'a> {
     }
 
     /// The trimmed text of the field at `path`. Empty if it is missing or null, or if the path leads through a value
-    /// that is no map. For a list, the text of its first element.
+    /// that is not a map. For a list, the text of its first element.
     pub(super) fn lookup(&mut self, path: &str) -> String {
         let mut raw = self.text;
         let mut end = 0;

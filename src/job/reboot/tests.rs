@@ -38,6 +38,7 @@ fn input<'a>(spec: &'a PlanSpec, mode: RebootPodMode<'a>) -> RebootInput<'a> {
         hash: "hash",
         mode,
         seconds: 900,
+        name_is_taken: false,
         critical: true,
     }
 }

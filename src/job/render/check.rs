@@ -35,7 +35,7 @@ pub enum JobError {
     PostCompleteDelay(DurationError),
     #[error("spec.drain.podSelector: {0}")]
     PodSelector(SelectorError),
-    #[error("the name of volume {0:?} is no DNS label")]
+    #[error("the name of volume {0:?} is not a DNS label")]
     VolumeName(String),
     /// Two volumes have the same name.
     #[error("volume {0:?} has two sources")]
@@ -49,6 +49,9 @@ pub enum JobError {
     /// No image is set to cordon or drain Windows nodes (S3, S63). Applies to Windows nodes only.
     #[error("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required when targeting Windows nodes")]
     KubectlImageWindows,
+    /// The image that cordons, drains and reboots is not known. Does not apply to Windows nodes, which kubectl drains.
+    #[error("the image of refit itself is not known")]
+    OwnImage,
     /// refit cannot prove a reboot of Windows. Applies to Windows nodes only.
     #[error("spec.reboot.when is {}, and a Windows node cannot be rebooted: leave such nodes out with spec.nodeSelector", .0.as_str())]
     RebootOnWindows(RebootWhen),
@@ -117,6 +120,9 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
             .and_then(|drain| drain::pod_selector(drain).err()),
     );
     errors.extend(volumes::errors(spec));
+    if settings.own_image.is_empty() && uses_own_image(spec) {
+        errors.push(JobError::OwnImage);
+    }
     if settings.kubectl_image_windows.is_empty() {
         errors.push(JobError::KubectlImageWindows);
     }
@@ -137,11 +143,16 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     Findings { errors, remarks }
 }
 
+/// Whether the Jobs of the Plan run refit beside the Plan's own containers.
+fn uses_own_image(spec: &PlanSpec) -> bool {
+    spec.cordon.unwrap_or_default() || spec.drain.is_some() || spec.may_reboot()
+}
+
 /// Errors that apply to Windows nodes only.
 pub(super) fn windows_errors(spec: &PlanSpec) -> Vec<JobError> {
     let mut errors = Vec::new();
     if spec.may_reboot() {
-        errors.push(JobError::RebootOnWindows(spec.reboot_or_default().when()));
+        errors.push(JobError::RebootOnWindows(spec.reboot_when()));
     }
     if spec.host_access() != HostAccess::Full {
         errors.push(JobError::HostAccessOnWindows(spec.host_access()));

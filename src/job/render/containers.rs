@@ -4,6 +4,9 @@
 //! The Plan's containers have the access that `spec.hostAccess` gives. `cordon` and `drain` are refit itself, without
 //! access to the host, Secrets or volumes, and without privileges. On Windows they are kubectl, as with
 //! system-upgrade-controller. `probe` and `sentinel` run as root with the host's files.
+//!
+//! A token of the service account is mounted where it is used, and not by the API server into every container: `cordon`
+//! and `drain`, and what `spec.apiAccess` says.
 
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, EnvVar, EnvVarSource, ObjectFieldSelector, SELinuxOptions, SeccompProfile,
@@ -12,11 +15,17 @@ use k8s_openapi::api::core::v1::{
 
 use super::{JobError, NodeInput, PlanInput, drain, volumes};
 use crate::api::image;
-use crate::api::{ContainerSpec, HostAccess, PlanSpec, RebootSpec, RebootWhen, SentinelName, names};
+use crate::api::{
+    ApiAccess, ContainerSpec, HostAccess, PlanSpec, RebootSpec, RebootWhen, SentinelName, names,
+};
 use crate::job::JobSettings;
 
 /// Name of the init container that checks whether the node can be rebooted.
 pub const PROBE: &str = "probe";
+/// Name of the init container that looks at the node first.
+pub const PREFLIGHT: &str = "preflight";
+/// Exit code of [`PREFLIGHT`] that skips the node, as of a test that Automake skips.
+pub const SKIPPED: i32 = 77;
 const PREPARE: &str = "prepare";
 const CORDON: &str = "cordon";
 const DRAIN: &str = "drain";
@@ -32,10 +41,10 @@ const ROOT: i64 = 0;
 
 /// The containers that the Plan defines, and their names.
 pub(super) fn of_plan(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
-    spec.prepare
-        .iter()
-        .map(|prepare| (PREPARE, prepare))
-        .chain(std::iter::once((UPGRADE, &spec.upgrade)))
+    let preflight = spec.preflight.as_deref().map(|preflight| (PREFLIGHT, preflight));
+    let prepare = spec.prepare.as_deref().map(|prepare| (PREPARE, prepare));
+    let upgrade = spec.upgrade_container().map(|upgrade| (UPGRADE, upgrade));
+    preflight.into_iter().chain(prepare).chain(upgrade)
 }
 
 /// The containers before the upgrade, in their order.
@@ -48,8 +57,11 @@ pub(super) fn init(
     let mut containers = Vec::new();
     if spec.may_reboot() {
         let name = sentinel_name(plan.uid, node.uid, plan.latest_hash)?;
-        let args = probe_args(&name, spec.reboot_or_default());
+        let args = probe_args(&name, spec);
         containers.push(on_host(PROBE, args, settings));
+    }
+    if let Some(preflight) = &spec.preflight {
+        containers.push(look(preflight, plan, node, settings));
     }
     if let Some(prepare) = &spec.prepare {
         let context = if node.is_windows() {
@@ -57,7 +69,11 @@ pub(super) fn init(
         } else {
             allowed_context(prepare, settings).cloned()
         };
-        containers.push(of_user(PREPARE, prepare, plan, settings, context));
+        let mut container = of_user(PREPARE, prepare, plan, settings, context);
+        if spec.api_access() != ApiAccess::None {
+            volumes::mount_token(&mut container);
+        }
+        containers.push(container);
     }
     let disruption = match &spec.drain {
         Some(drain) => Some((DRAIN, drain::drain_args(drain, node.name)?)),
@@ -65,17 +81,23 @@ pub(super) fn init(
         None => None,
     };
     if let Some((name, args)) = disruption {
-        containers.push(if node.is_windows() {
+        let mut container = if node.is_windows() {
             kubectl(name, args, plan, settings)
         } else {
             own(name, args, plan, node, settings)
-        });
+        };
+        volumes::mount_token(&mut container);
+        containers.push(container);
     }
     Ok(containers)
 }
 
-pub(super) fn upgrade(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Container {
-    let upgrade = &plan.spec.upgrade;
+pub(super) fn upgrade(
+    upgrade: &ContainerSpec,
+    plan: &PlanInput<'_>,
+    node: &NodeInput<'_>,
+    settings: &JobSettings,
+) -> Container {
     let context = match allowed_context(upgrade, settings) {
         Some(context) => Some(context.clone()),
         None if node.is_windows() => Some(windows_host_process()),
@@ -90,7 +112,45 @@ pub(super) fn upgrade(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &Job
             ..SecurityContext::default()
         }),
     };
-    of_user(UPGRADE, upgrade, plan, settings, context)
+    let mut container = of_user(UPGRADE, upgrade, plan, settings, context);
+    if plan.spec.api_access() == ApiAccess::All {
+        volumes::mount_token(&mut container);
+    }
+    container
+}
+
+/// A container that may look at the node and change nothing there.
+fn look(
+    container: &ContainerSpec,
+    plan: &PlanInput<'_>,
+    node: &NodeInput<'_>,
+    settings: &JobSettings,
+) -> Container {
+    let context = match allowed_context(container, settings) {
+        Some(context) => context.clone(),
+        None if node.is_windows() => windows_host_process(),
+        None => SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities {
+                add: None,
+                drop: Some(vec!["ALL".to_owned()]),
+            }),
+            privileged: Some(false),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..SecurityContext::default()
+        },
+    };
+    let mut container = of_user(PREFLIGHT, container, plan, settings, Some(context));
+    for mount in container.volume_mounts.iter_mut().flatten() {
+        mount.read_only = Some(true);
+        // Otherwise file systems that are mounted below it stay writable.
+        mount.recursive_read_only = Some("IfPossible".to_owned());
+        mount.mount_propagation = None;
+    }
+    container
 }
 
 /// The container that records that the upgrade succeeded, in which boot, and whether a reboot is required.
@@ -101,9 +161,8 @@ pub(super) fn sentinel(
 ) -> Result<Container, JobError> {
     let name = sentinel_name(plan.uid, node.uid, plan.latest_hash)?;
     let mut args = vec!["sentinel".to_owned(), format!("--name={name}")];
-    let reboot = plan.spec.reboot_or_default();
-    match reboot.when() {
-        RebootWhen::IfRequired => args.extend(required_file_args(reboot)),
+    match plan.spec.reboot_when() {
+        RebootWhen::IfRequired => args.extend(required_file_args(plan.spec.reboot_or_default())),
         RebootWhen::Always | RebootWhen::Never => args.push("--always".to_owned()),
     }
     Ok(on_host(SENTINEL, args, settings))
@@ -122,9 +181,10 @@ pub(in crate::job) fn sentinel_name(
     })
 }
 
-fn probe_args(sentinel: &SentinelName, reboot: &RebootSpec) -> Vec<String> {
+fn probe_args(sentinel: &SentinelName, spec: &PlanSpec) -> Vec<String> {
+    let reboot = spec.reboot_or_default();
     let mut args = vec!["probe".to_owned(), format!("--sentinel={sentinel}")];
-    if reboot.when() == RebootWhen::IfRequired {
+    if spec.reboot_when() == RebootWhen::IfRequired {
         args.extend(required_file_args(reboot));
     }
     args.extend(command_args(reboot));
@@ -166,6 +226,7 @@ fn of_user(
     };
     let mut env = pod_env();
     env.extend(container.envs.iter().flatten().cloned());
+    // The last one of two variables of the same name counts, and a variable may refer to earlier ones only (S35).
     env.extend(plan_env(plan));
     Container {
         image: Some(image),
@@ -203,6 +264,7 @@ fn own(
         image: Some(settings.own_image.clone()),
         args: Some(args),
         env: Some(env),
+        // A drain must also work if the registry is down, and the image of the controller is on most nodes already.
         image_pull_policy: Some("IfNotPresent".to_owned()),
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
@@ -211,6 +273,7 @@ fn own(
                 drop: Some(vec!["ALL".to_owned()]),
             }),
             privileged: Some(false),
+            // refit writes no files in a container, so an attacker gets none to write to either.
             read_only_root_filesystem: Some(true),
             run_as_group: Some(NOBODY),
             run_as_non_root: Some(true),
@@ -261,11 +324,13 @@ pub(in crate::job) fn on_host(name: &str, args: Vec<String>, settings: &JobSetti
 fn kubectl(name: &str, args: Vec<String>, plan: &PlanInput<'_>, settings: &JobSettings) -> Container {
     let mut env = pod_env();
     env.extend(plan_env(plan));
+    let upgrade = plan.spec.upgrade_container();
+    let mounted = upgrade.and_then(|upgrade| upgrade.volumes.as_deref());
     Container {
         image: Some(settings.kubectl_image_windows.clone()),
         args: Some(args),
         env: Some(env),
-        volume_mounts: Some(volumes::mounts(plan.spec, plan.spec.upgrade.volumes.as_deref())),
+        volume_mounts: Some(volumes::mounts(plan.spec, mounted)),
         image_pull_policy: Some(settings.image_pull_policy.clone()),
         security_context: Some(windows_host_process()),
         ..bare(name)

@@ -17,6 +17,7 @@ pub(super) fn drain_args(drain: &DrainSpec, node: &str) -> Result<Vec<String>, J
     if drain.ignore_daemon_sets.unwrap_or(true) {
         add(&["--ignore-daemonsets"]);
     }
+    // `deleteLocalData` is the name that kubectl 1.19 and older used. Either of the two switches the flag off (S37).
     if drain.delete_local_data.unwrap_or(true) && drain.delete_emptydir_data.unwrap_or(true) {
         add(&["--delete-emptydir-data"]);
     }
@@ -24,6 +25,8 @@ pub(super) fn drain_args(drain: &DrainSpec, node: &str) -> Result<Vec<String>, J
         add(&["--force"]);
     }
     match &drain.timeout {
+        // A number is what Go serializes a duration to. kubectl refuses a number without a unit, so it is written
+        // with one.
         Some(DrainTimeout::Nanoseconds(nanos)) => {
             add(&["--timeout", &GoDuration::from_nanos(*nanos).to_string()]);
         }
@@ -34,6 +37,8 @@ pub(super) fn drain_args(drain: &DrainSpec, node: &str) -> Result<Vec<String>, J
         add(&["--grace-period", &seconds.to_string()]);
     }
     if drain.disable_eviction.unwrap_or_default() {
+        // With a value, as system-upgrade-controller writes it; the arguments of two Jobs are compared byte for byte
+        // (S37).
         add(&["--disable-eviction=true"]);
     }
     if let Some(seconds @ 1..) = drain.skip_wait_for_delete_timeout {

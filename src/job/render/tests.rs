@@ -52,6 +52,7 @@ impl Fixture {
                 name: &self.node.name,
                 uid: "node-uid",
                 os,
+                shares_hostname: false,
             },
             name: &job_name(plan_name, &self.node.name, hash),
             attempt: 1,
@@ -92,9 +93,11 @@ pub(in crate::job) const LINUX: NodeInput<'static> = NodeInput {
     name: "node1",
     uid: "node-uid",
     os: Some("linux"),
+    shares_hostname: false,
 };
 pub(super) const WINDOWS: NodeInput<'static> = NodeInput {
     os: Some("windows"),
+    shares_hostname: false,
     ..LINUX
 };
 
@@ -108,7 +111,6 @@ pub(in crate::job) fn job_input<'a>(plan: PlanInput<'a>, node: NodeInput<'a>) ->
     }
 }
 
-/// The pod of a Job for this spec.
 pub(super) fn pod_for(yaml: &str, node: NodeInput<'_>, settings: &JobSettings) -> PodSpec {
     let spec = spec(yaml);
     let job = render(&job_input(plan_input(&spec), node), settings).unwrap_or_else(|e| panic!("{yaml}: {e}"));
@@ -119,7 +121,6 @@ pub(super) fn linux_pod(yaml: &str) -> PodSpec {
     pod_for(yaml, LINUX, &settings())
 }
 
-/// The container of this name.
 pub(super) fn container<'a>(pod: &'a PodSpec, name: &str) -> &'a Container {
     let all = pod.init_containers.iter().flatten().chain(&pod.containers);
     all.into_iter()
@@ -184,6 +185,13 @@ fn with_our_differences(mut theirs: Job, ours: &Job, node: &str) -> Job {
         match_expressions: None,
     }];
     let our_pod = ours.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+    pod.automount_service_account_token = Some(false);
+    let has_token = our_pod.init_containers.iter().flatten().any(volumes::has_token);
+    pod.volumes
+        .get_or_insert_default()
+        .extend(has_token.then(volumes::token));
+    let inits = pod.init_containers.iter_mut().flatten();
+    inits.for_each(volumes::mount_token);
     let inits = pod.init_containers.iter_mut().flatten();
     for one in inits.chain(&mut pod.containers) {
         one.termination_message_policy = Some("FallbackToLogsOnError".to_owned());
@@ -459,7 +467,8 @@ fn host_access_of_a_job_is_what_the_plan_says() {
         let pod = linux_pod(&yaml);
         let namespaces = [pod.host_pid, pod.host_ipc, pod.host_network];
         assert!(namespaces.iter().all(|one| *one == namespaces[0]), "{access}");
-        let volumes: Vec<_> = pod.volumes.iter().flatten().map(|one| one.name.clone()).collect();
+        let volumes = pod.volumes.iter().flatten().filter(|one| one.projected.is_none());
+        let volumes: Vec<_> = volumes.map(|one| one.name.clone()).collect();
         let upgrade = container(&pod, "upgrade").clone();
         let mounts: Vec<_> = upgrade
             .volume_mounts
@@ -468,7 +477,7 @@ fn host_access_of_a_job_is_what_the_plan_says() {
             .map(|one| one.mount_path.clone())
             .collect();
         let prepare = container(&pod, "prepare").volume_mounts.iter().flatten().count();
-        assert_eq!(prepare, mounts.len() - 1, "all but its own volume");
+        assert_eq!(prepare, mounts.len(), "all but its own volume, and the token");
         let privileged = upgrade.security_context.and_then(|context| context.privileged);
         let text = |list: Vec<String>| list.join(" ");
         (
@@ -580,7 +589,7 @@ proptest! {
             drain: drains.then(Default::default),
             reboot: Some(crate::api::RebootSpec { when: Some(reboot), ..Default::default() }),
             host_access: Some(if windows { HostAccess::Full } else { access }),
-            upgrade: crate::api::ContainerSpec { image: "x".to_owned(), envs: Some(envs), ..Default::default() },
+            upgrade: Some(Box::new(crate::api::ContainerSpec { image: "x".to_owned(), envs: Some(envs), ..Default::default() })),
             ..PlanSpec::default()
         };
         let plan = PlanInput { name: &plan_name, latest_version: &version, ..plan_input(&spec) };

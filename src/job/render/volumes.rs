@@ -4,8 +4,9 @@
 //! volume. Two different volumes of one name are an error, because the API server would refuse the Job on every node.
 
 use k8s_openapi::api::core::v1::{
-    DownwardAPIVolumeFile, DownwardAPIVolumeSource, HostPathVolumeSource, ObjectFieldSelector,
-    SecretVolumeSource, Volume, VolumeMount,
+    ConfigMapProjection, Container, DownwardAPIProjection, DownwardAPIVolumeFile, DownwardAPIVolumeSource,
+    HostPathVolumeSource, KeyToPath, ObjectFieldSelector, ProjectedVolumeSource, SecretVolumeSource,
+    ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
 };
 
 use super::{JobError, containers};
@@ -16,6 +17,11 @@ const HOST_ROOT: &str = "host-root";
 /// Mount path of the host's root directory.
 pub(in crate::job) const HOST_DIR: &str = "/host";
 const POD_INFO: &str = "pod-info";
+/// Volume with the token of the service account. Its name is refit's own, because a Plan may have a volume of any name.
+const TOKEN: &str = "refit-api-access";
+const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Lifetime of a token, which the kubelet renews: that of the tokens that the API server adds to pods.
+const TOKEN_SECONDS: i64 = 3607;
 const SECRETS_DIR: &str = "/run/system-upgrade/secrets";
 
 /// Volumes of the pod: the host, pod information, Secrets, then host paths.
@@ -70,6 +76,78 @@ pub(super) fn mounts(spec: &PlanSpec, volumes: Option<&[VolumeSpec]>) -> Vec<Vol
     mounts
 }
 
+/// Gives a container a token of the pod's service account, where clients look for it. A mount of the Plan at that path
+/// is kept, as with the API server's own.
+pub(super) fn mount_token(container: &mut Container) {
+    let mounts = container.volume_mounts.get_or_insert_default();
+    if mounts.iter().all(|mount| mount.mount_path != TOKEN_DIR) {
+        mounts.push(VolumeMount {
+            name: TOKEN.to_owned(),
+            mount_path: TOKEN_DIR.to_owned(),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        });
+    }
+}
+
+/// Whether a container has the token.
+pub(super) fn has_token(container: &Container) -> bool {
+    container
+        .volume_mounts
+        .iter()
+        .flatten()
+        .any(|mount| mount.name == TOKEN)
+}
+
+/// What the API server would mount into every container of the pod: a token, the certificate authority of the API
+/// server, and the namespace.
+pub(super) fn token() -> Volume {
+    let projected = ProjectedVolumeSource {
+        default_mode: Some(0o644),
+        sources: Some(vec![
+            VolumeProjection {
+                service_account_token: Some(ServiceAccountTokenProjection {
+                    expiration_seconds: Some(TOKEN_SECONDS),
+                    path: "token".to_owned(),
+                    ..ServiceAccountTokenProjection::default()
+                }),
+                ..VolumeProjection::default()
+            },
+            VolumeProjection {
+                config_map: Some(ConfigMapProjection {
+                    name: "kube-root-ca.crt".to_owned(),
+                    items: Some(vec![KeyToPath {
+                        key: "ca.crt".to_owned(),
+                        path: "ca.crt".to_owned(),
+                        ..KeyToPath::default()
+                    }]),
+                    optional: None,
+                }),
+                ..VolumeProjection::default()
+            },
+            VolumeProjection {
+                downward_api: Some(DownwardAPIProjection {
+                    items: Some(vec![DownwardAPIVolumeFile {
+                        path: "namespace".to_owned(),
+                        field_ref: Some(ObjectFieldSelector {
+                            api_version: Some("v1".to_owned()),
+                            field_path: "metadata.namespace".to_owned(),
+                        }),
+                        ..DownwardAPIVolumeFile::default()
+                    }]),
+                }),
+                ..VolumeProjection::default()
+            },
+        ]),
+        ..ProjectedVolumeSource::default()
+    };
+    Volume {
+        name: TOKEN.to_owned(),
+        projected: Some(projected),
+        ..Volume::default()
+    }
+}
+
 fn collect(spec: &PlanSpec) -> (Vec<Volume>, Vec<JobError>) {
     let mut volumes: Vec<Volume> = has_host_root(spec).then(host_root).into_iter().collect();
     volumes.push(pod_info());
@@ -86,8 +164,8 @@ fn collect(spec: &PlanSpec) -> (Vec<Volume>, Vec<JobError>) {
         errors.extend(add(secret_volume(secret)).err());
     }
     // The order of S34, followed by the volumes that system-upgrade-controller omits.
-    let prepare = spec.prepare.as_ref();
-    let containers: [Option<&ContainerSpec>; 2] = [Some(&spec.upgrade), prepare];
+    let prepare = spec.prepare.as_deref();
+    let containers: [Option<&ContainerSpec>; 2] = [spec.upgrade_container(), prepare];
     for volume in containers
         .into_iter()
         .flatten()
@@ -104,6 +182,8 @@ fn volume_error(volume: &VolumeSpec) -> Option<JobError> {
     if !is_dns_label(&volume.name) {
         return Some(JobError::VolumeName(volume.name.clone()));
     }
+    // The API server refuses a host path with `..`, and refuses it for each Job, after refit has given the node a
+    // slot.
     let leads_upwards = volume.source.split('/').any(|part| part == "..");
     let path = if volume.source.is_empty() || leads_upwards {
         &volume.source
@@ -154,6 +234,8 @@ fn pod_info() -> Volume {
     Volume {
         name: POD_INFO.to_owned(),
         downward_api: Some(DownwardAPIVolumeSource {
+            // The API server's default. It is written here because the Job is compared with that of system-upgrade-
+            // controller (S34).
             default_mode: Some(0o644),
             items: Some(vec![file("labels"), file("annotations")]),
             ..DownwardAPIVolumeSource::default()

@@ -81,10 +81,12 @@ where
             .as_ref()
             .is_some_and(|leadership| !leadership.is_leader())
         {
+            // Refused before it is sent: a write that the API server receives cannot be recalled.
             requests.add(call, Outcome::NotLeader);
             return Box::pin(std::future::ready(Err(NotLeader.into())));
         }
         let deadline = Instant::now() + timeout;
+        // The body of a watch lasts as long as the watch; `watch.rs` limits it.
         let endless = is_watch(request.uri());
         let answer = self
             .inner

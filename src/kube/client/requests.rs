@@ -42,7 +42,7 @@ impl fmt::Display for Outcome {
 pub struct RequestCounts(Mutex<BTreeMap<(Call, Outcome), u64>>);
 
 impl RequestCounts {
-    pub(super) fn add(&self, call: Call, outcome: Outcome) {
+    pub(crate) fn add(&self, call: Call, outcome: Outcome) {
         // Safe after a panic: counting cannot leave the map in an inconsistent state.
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry((call, outcome)).or_default() += 1;

@@ -221,7 +221,7 @@ async fn the_limit_is_for_the_whole_answer_and_not_for_a_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_is_refused_for_load_is_tried_again_and_a_write_is_not() {
+async fn a_read_that_is_refused_for_load_is_retried_and_a_write_is_not() {
     let busy =
         r#"{"kind":"Status","status":"Failure","reason":"TooManyRequests","message":"slow down","code":429}"#;
     let (client, sent, _) = handle(None, Duration::ZERO, 429, busy);

@@ -1,14 +1,14 @@
 //! A pod of this controller, reduced to its progress and its messages.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{Intern, SlimCondition, SlimPodSpec, ignored_time, owner_uid, slim_meta};
+use super::{Intern, SlimCondition, SlimPodSpec, ignored_time, owner, slim_meta};
 use crate::api::text::{MAX_MESSAGE, MAX_NAME, shorten};
-use crate::api::{DrainNote, RebootFault, SentinelReport, names, sentinel};
+use crate::api::{RebootFault, SentinelReport, names, sentinel};
 use crate::job;
 use crate::kube::watch::Watched;
 use crate::rollout::facts::BootId;
@@ -85,8 +85,10 @@ struct SlimEnd {
 }
 
 impl SlimPod {
-    /// The facts of the pod.
     pub fn facts(&self, intern: &Intern) -> PodFacts {
+        if !self.is_ours() {
+            return self.foreign_facts(intern);
+        }
         let label = |key: &str| {
             self.metadata
                 .labels
@@ -97,12 +99,12 @@ impl SlimPod {
         PodFacts {
             name: self.metadata.name.as_deref().unwrap_or_default().into(),
             uid: self.metadata.uid.as_deref().unwrap_or_default().into(),
-            job_uid: owner_uid(&self.metadata).unwrap_or_default().into(),
+            job_uid: owner(&self.metadata).map_or("", |owner| &owner.uid).into(),
+            foreign: false,
             plan: intern.text(label(names::LABEL_PLAN)),
             node: self.spec.node_name.as_deref().map(|node| intern.text(node)),
             stage: self.stage(),
             waiting: self.waiting().map(|why| shorten(&why, MAX_MESSAGE).into_owned()),
-            drain: self.drain(),
             termination_message: self.termination_message(),
             upgraded: self
                 .containers()
@@ -110,6 +112,51 @@ impl SlimPod {
             sentinel_result: self.sentinel_result(),
             reboot: self.reboot(intern).map(Box::new),
             deleting: self.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Whether a Job or, for a pod that belongs to none, a Plan controls the pod. Labels prove nothing: a kubelet creates
+    /// mirror pods with any name and any labels in any namespace. It can give them no owner but its Node.
+    ///
+    /// A pod without an owner is the one of a Job that was deleted with `--cascade=orphan`, which may still upgrade its node.
+    /// A kubelet cannot create one: the API server demands the annotation of mirror pods (admission plugin `NodeRestriction`).
+    fn is_ours(&self) -> bool {
+        if self.annotation(names::ANNOTATION_MIRROR).is_some() {
+            return false;
+        }
+        let labels = self.metadata.labels.as_ref();
+        let has_role = labels.is_some_and(|labels| labels.contains_key(names::LABEL_ROLE));
+        let (group, kind) = if has_role {
+            (names::GROUP, "Plan")
+        } else {
+            ("batch", "Job")
+        };
+        let is_owner = |owner: &OwnerReference| {
+            owner.kind == kind
+                && owner
+                    .api_version
+                    .split_once('/')
+                    .is_some_and(|(of, _)| of == group)
+        };
+        owner(&self.metadata).map_or(!has_role, is_owner)
+    }
+
+    /// The facts of a pod that has refit's labels and is not refit's. Only its name counts.
+    fn foreign_facts(&self, intern: &Intern) -> PodFacts {
+        PodFacts {
+            name: self.metadata.name.as_deref().unwrap_or_default().into(),
+            uid: self.metadata.uid.as_deref().unwrap_or_default().into(),
+            job_uid: "".into(),
+            foreign: true,
+            plan: "".into(),
+            node: self.spec.node_name.as_deref().map(|node| intern.text(node)),
+            stage: PodStage::Ended,
+            waiting: None,
+            termination_message: None,
+            upgraded: false,
+            sentinel_result: None,
+            reboot: None,
+            deleting: false,
         }
     }
 
@@ -133,6 +180,7 @@ impl SlimPod {
         Some(RebootPod {
             plan_uid: intern.text(self.annotation(names::ANNOTATION_PLAN_UID).unwrap_or_default()),
             node_uid: intern.text(self.annotation(names::ANNOTATION_NODE_UID).unwrap_or_default()),
+            service_account: intern.text(self.spec.service_account_name.as_deref().unwrap_or_default()),
             hash: intern.text(hash),
             boot_id,
             created: self
@@ -192,7 +240,7 @@ impl SlimPod {
         let begun = self.containers().filter(|c| c.has_begun());
         match begun.last().map(|c| c.name.as_str()) {
             None | Some(job::render::PROBE) => PodStage::Starting,
-            Some("prepare") => PodStage::Prepare,
+            Some("prepare" | job::render::PREFLIGHT) => PodStage::Prepare,
             Some("cordon") => PodStage::Cordon,
             Some("drain") => PodStage::Drain,
             Some(_) => PodStage::Upgrade,
@@ -220,10 +268,6 @@ impl SlimPod {
             let message = why.message.as_deref().unwrap_or_default();
             Some(format!("container {}: {reason}: {message}", container.name))
         })
-    }
-
-    fn drain(&self) -> Option<DrainNote> {
-        DrainNote::parse(self.annotation(names::ANNOTATION_DRAIN)?)
     }
 
     fn termination_message(&self) -> Option<String> {

@@ -76,12 +76,16 @@ mod pods {
             .facts(&Intern::default())
     }
 
+    fn owner(version: &str, kind: &str) -> Value {
+        json!({ "apiVersion": version, "kind": kind, "name": "o", "uid": PLAN, "controller": true })
+    }
+
     /// A pod of a Job that may reboot its node, with these exit codes of finished init containers, and its main
     /// container.
     fn of_job(phase: &str, inits: &[(&str, i32)], sentinel: &Value) -> PodFacts {
         let ended = |(name, code): &(&str, i32)| json!({ "name": name, "state": { "terminated": { "exitCode": code } } });
         facts(json!({
-            "metadata": { "name": "p", "uid": "u" },
+            "metadata": { "name": "p", "uid": "u", "ownerReferences": [owner("batch/v1", "Job")] },
             "spec": { "nodeName": "n" },
             "status": {
                 "phase": phase,
@@ -107,6 +111,7 @@ mod pods {
                 "labels": {
                     "refit.rs/role": role, "upgrade.cattle.io/plan": "os", "plan.upgrade.cattle.io/os": "hash",
                 },
+                "ownerReferences": [owner("upgrade.cattle.io/v1", "Plan")],
                 "annotations": { "refit.rs/plan-uid": PLAN, "refit.rs/node-uid": "node", "refit.rs/boot-id": BOOT },
             },
             "spec": { "nodeName": "n" },
@@ -141,6 +146,63 @@ mod pods {
             of_job("Succeeded", &inits, &says(0, "upgraded")).sentinel_result,
             None
         );
+    }
+
+    #[test]
+    fn of_a_pod_that_no_job_and_no_plan_controls_only_the_name_counts() {
+        let pod = |role: Option<&str>, more: Value| {
+            let mut pod = json!({
+                "metadata": {
+                    "name": "p", "uid": "u",
+                    "labels": { "upgrade.cattle.io/plan": "os", "plan.upgrade.cattle.io/os": "hash" },
+                    "annotations": { "refit.rs/plan-uid": PLAN, "refit.rs/node-uid": "node" },
+                },
+                "spec": { "nodeName": "n" },
+                "status": {
+                    "phase": "Succeeded",
+                    "containerStatuses": [{ "name": "sentinel", "state": says(0, &report()) }],
+                },
+            });
+            if let Some(role) = role {
+                pod["metadata"]["labels"]["refit.rs/role"] = role.into();
+            }
+            for (key, value) in more.as_object().unwrap() {
+                pod["metadata"][key] = value.clone();
+            }
+            facts(pod)
+        };
+        let job = || json!({ "ownerReferences": [owner("batch/v1", "Job")] });
+        let plan = || json!({ "ownerReferences": [owner("upgrade.cattle.io/v1", "Plan")] });
+        assert!(!pod(None, job()).foreign && !pod(Some("ask"), plan()).foreign);
+        let mirror = |mut more: Value| {
+            more["annotations"] = json!({ "kubernetes.io/config.mirror": "x" });
+            more
+        };
+        // The Job was deleted with `--cascade=orphan`: the pod may still run on its node, and proves nothing of any Job.
+        let orphan = pod(None, json!({}));
+        assert!(!orphan.foreign && orphan.job_uid.is_empty() && orphan.node.is_some());
+        for (role, more) in [
+            (Some("reboot"), json!({})),
+            (None, mirror(json!({}))),
+            (None, plan()),
+            (Some("ask"), job()),
+            (None, json!({ "ownerReferences": [owner("v1", "Node")] })),
+            (
+                None,
+                json!({ "ownerReferences": [owner("example.com/v1", "Job")] }),
+            ),
+            (None, mirror(job())),
+            (Some("ask"), mirror(plan())),
+        ] {
+            let facts = pod(role, more.clone());
+            assert!(facts.foreign, "{more}");
+            assert_eq!((facts.sentinel_result, facts.reboot), (None, None), "{more}");
+            assert_eq!(
+                (&*facts.job_uid, &*facts.plan, facts.stage),
+                ("", "", PodStage::Ended),
+                "{more}"
+            );
+        }
     }
 
     #[test]
@@ -181,7 +243,7 @@ mod pods {
                 "{phase}"
             );
         }
-        let elsewhere = "SentinelMissing: /run/refit/x is no sentinel";
+        let elsewhere = "SentinelMissing: /run/refit/x is not a sentinel";
         assert_eq!(
             reboot("ask", "Failed", "state", elsewhere).sentinel_result,
             Some(SentinelResult::Nothing { boot_id: None })

@@ -38,10 +38,14 @@ impl Server {
                 let since = query
                     .split('&')
                     .find_map(|it| it.strip_prefix("resourceVersion="));
-                let name = match (watches, since) {
-                    (true, since) => format!("watch {}", since.unwrap_or_default()),
-                    (false, _) if query.contains("continue=") => "more".to_owned(),
-                    (false, _) => "list".to_owned(),
+                let name = if watches {
+                    format!("watch {}", since.unwrap_or_default())
+                } else {
+                    let is_more = query.contains("continue=");
+                    let page = query.split('&').find_map(|it| it.strip_prefix("limit="));
+                    let page = page.filter(|page| *page != "100").map(|page| format!(" {page}"));
+                    let name = if is_more { "more" } else { "list" };
+                    format!("{name}{}", page.unwrap_or_default())
                 };
                 let answer = {
                     let mut state = server.0.lock().unwrap();
@@ -92,8 +96,9 @@ fn bookmark(version: u64) -> (&'static str, Value) {
 /// The next events, as texts.
 async fn events<K: Watched>(watch: &mut Watch<K>, count: usize) -> Vec<String> {
     let mut events = Vec::new();
-    for _ in 0..count {
+    while events.len() < count {
         events.push(match watch.next().await {
+            WatchEvent::Watching => continue,
             WatchEvent::ListStarted => "start".to_owned(),
             WatchEvent::ListFinished => "end".to_owned(),
             WatchEvent::Object(object) => object.meta().name.clone().unwrap_or_default(),
@@ -190,7 +195,10 @@ async fn a_line_that_is_no_event_needs_another_list_and_a_cut_one_does_not() {
     let mut watch = server.watch::<SlimNode>();
     let seen = events(&mut watch, 6).await;
     assert!(seen[2].starts_with("failed \"what?\""), "{seen:?}");
-    assert!(seen[3].starts_with("failed a line is no event"), "{seen:?}");
+    assert!(
+        seen[3].starts_with("failed a line is not a watch event"),
+        "{seen:?}"
+    );
     assert_eq!(seen[4..], ["start", "end"]);
     assert_eq!(
         server.requests(),
@@ -254,4 +262,101 @@ async fn a_watch_that_stays_silent_is_followed_by_a_list() {
     let start = Instant::now();
     assert_eq!(events(&mut watch, 2).await, ["start", "reset"]);
     assert!(start.elapsed() >= Duration::from_secs(290) && start.elapsed() < Duration::from_secs(300));
+}
+
+fn part(version: u64, items: &[Value], next: &str) -> String {
+    json!({ "metadata": { "resourceVersion": version.to_string(), "continue": next }, "items": items })
+        .to_string()
+}
+
+/// A Node of a tenth of a megabyte.
+fn huge(name: &str) -> Value {
+    let mut node = node(name, 3);
+    node["metadata"]["annotations"] = json!({ "example.com/large": "a".repeat(100_000) });
+    node
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_huge_objects_is_read_in_parts_and_none_is_missing() {
+    let huge: Vec<_> = (0..20).map(|number| huge(&format!("h{number}"))).collect();
+    let server = Server::with([
+        part(10, &[node("a", 1)], "x"),
+        list(10, &huge),
+        part(10, &huge[..10], "y"),
+        list(10, &huge[10..]),
+        lines(&[("ADDED", node("z", 11))]),
+    ]);
+    let mut watch = server.watch::<SlimNode>();
+    watch.max = 1_100_000;
+    let found = events(&mut watch, 24).await;
+    let names = ["start", "a", "h0"];
+    assert_eq!(
+        (&found[..3], &found[22..]),
+        (
+            &names.map(str::to_owned)[..],
+            &["end", "z"].map(str::to_owned)[..]
+        )
+    );
+    assert_eq!(server.requests()[..4], ["list", "more", "more 50", "more 50"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_longer_than_any_object_is_not_read_to_its_end() {
+    let mut answers = vec![list(10, &[json!("a".repeat(10_000))]); 8];
+    answers.push(list(11, &[node("a", 1)]));
+    answers.push(lines(&[
+        ("ADDED", json!("a".repeat(10_000))),
+        ("ADDED", node("z", 12)),
+    ]));
+    let server = Server::with(answers);
+    let mut watch = server.watch::<SlimNode>();
+    watch.max = 10_000;
+    let too_long = "failed the response is longer than any object";
+    // Pages of 100, 50, 25, 12, 6, 3, and 1, of which the last fails; then another list begins with such a page.
+    assert_eq!(events(&mut watch, 2).await, ["start", too_long]);
+    assert_eq!(events(&mut watch, 2).await, ["start", too_long]);
+    assert_eq!(events(&mut watch, 4).await, ["start", "a", "end", too_long]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_repeats_its_page_fails_and_begins_anew() {
+    let server = Server::with([
+        part(10, &[node("a", 1)], "x"),
+        part(10, &[node("b", 2)], "x"),
+        list(10, &[node("c", 3)]),
+    ]);
+    let mut watch = server.watch::<SlimNode>();
+    let endless = "failed the list repeats its page, so it would never end";
+    assert_eq!(
+        events(&mut watch, 6).await,
+        ["start", "a", endless, "start", "c", "end"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn odd_lines_of_a_watch_cost_nothing_but_themselves() {
+    let odd = [
+        ("BOOKMARK", json!({ "metadata": {} })),
+        ("BOOKMARK", json!({})),
+        (
+            "ADDED",
+            json!({ "metadata": { "name": 7, "resourceVersion": "11", "labels": [], "ownerReferences": {} } }),
+        ),
+        (
+            "MODIFIED",
+            json!({ "metadata": { "name": "b", "resourceVersion": "12" }, "spec": null, "status": [] }),
+        ),
+        ("", node("c", 13)),
+        ("MODIFIED", node("d", 14)),
+    ];
+    let twice = "{\"type\":\"ADDED\",\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"e\",\"resourceVersion\":\"15\"}}}\n";
+    let server = Server::with([
+        list(10, &[]),
+        format!("{}{twice}", lines(&odd)),
+        list(20, &[node("f", 20)]),
+    ]);
+    let mut watch = server.watch::<SlimNode>();
+    let found = events(&mut watch, 5).await;
+    assert_eq!(found[..2], ["start", "end"]);
+    assert!(found.contains(&"d".to_owned()), "{found:?}");
 }

@@ -33,7 +33,7 @@ fn the_boot_id_is_read_from_the_host_each_time() {
     folder.boot("of yesterday");
     assert_eq!(
         host.boot_id().unwrap_err().to_string(),
-        "/proc/sys/kernel/random/boot_id on the host has \"of yesterday\", which is no boot ID"
+        "/proc/sys/kernel/random/boot_id on the host has \"of yesterday\", which is not a boot ID"
     );
     fs::remove_dir_all(folder.path("proc")).unwrap();
     let error = host.boot_id().unwrap_err().to_string();
@@ -201,8 +201,7 @@ fn a_folder_that_others_can_write_to_is_not_used() {
     assert_eq!(
         error,
         format!(
-            "/run/refit on the host belongs to user {owner} and has mode 777: it must be refit's own, and writable for nobody \
-             else; remove it"
+            "/run/refit on the host belongs to user {owner} and has mode 777: it must be refit's own, and writable by no other user; remove it"
         )
     );
     assert_eq!(count(&folder, "run/refit"), 0);

@@ -74,7 +74,7 @@ fn without_a_sentinel_of_this_boot_nothing_is_rebooted() {
     );
     assert!(
         failed(Some("x"))
-            .starts_with("/run/refit/plan-uid.node-uid.hash is no sentinel: it cannot be read: ")
+            .starts_with("/run/refit/plan-uid.node-uid.hash is not a sentinel: it cannot be read: ")
     );
     assert_eq!(
         failed(None),

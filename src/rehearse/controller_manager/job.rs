@@ -1,5 +1,5 @@
 //! The Job controller: creates pods, and decides when a Job has failed or is complete (`pkg/controller/job` of
-//! Kubernetes 1.36, without indexed Jobs, suspension and pod failure policies, which refit's Jobs do not use).
+//! Kubernetes 1.36, without indexed Jobs and suspension, which refit's Jobs do not use; of pod failure policies only `FailJob` by exit code).
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::garbage_collector::has_finalizer;
 use super::job_status::{PodCounts, condition};
+use crate::job::POD_FAILURE_POLICY;
 use crate::rehearse::delete::DeleteOptions;
 use crate::rehearse::json::Value;
 use crate::rehearse::resources::Kind;
@@ -85,7 +86,7 @@ impl State {
             .deadline
             .and_then(|deadline| started.checked_add(deadline).ok());
         if let Some(over) = over.filter(|over| *over > now) {
-            self.work_queue.add(over, Work::SyncJob(key.clone()));
+            self.enqueue_at(over, Work::SyncJob(key.clone()));
         }
         let pods = self.pods_of(job.uid());
         let mut count = PodCounts::read(&status);
@@ -109,19 +110,21 @@ impl State {
 
         let failing = condition(&status, "FailureTarget");
         let complete = condition(&status, "SuccessCriteriaMet").is_some();
-        let news = if complete || failing.is_some() {
+        let end = if complete || failing.is_some() {
             None
         } else if over.is_some_and(|over| over <= now) {
-            Some(("FailureTarget", DEADLINE))
+            Some(("FailureTarget", owned(DEADLINE)))
+        } else if let Some(message) = failed.iter().find_map(|pod| failed_by_policy(&job.value, pod)) {
+            Some(("FailureTarget", (POD_FAILURE_POLICY, message)))
         } else if count.failed > spec.backoff_limit {
             // Checked even without a new failure, because the limit may have been lowered (`syncJob`).
-            Some(("FailureTarget", BACKOFF))
+            Some(("FailureTarget", owned(BACKOFF)))
         } else if count.succeeded >= spec.completions {
-            Some(("SuccessCriteriaMet", REACHED))
+            Some(("SuccessCriteriaMet", owned(REACHED)))
         } else {
             None
         };
-        let ends = complete || failing.is_some() || news.is_some();
+        let ends = complete || failing.is_some() || end.is_some();
         if ends {
             let active = active(&pods);
             count.terminating += len(&active);
@@ -130,8 +133,8 @@ impl State {
         } else {
             self.manage(key, &job, &spec, &mut count, &pods);
         }
-        if let Some((type_, (reason, message))) = news {
-            super::job_status::add(&mut status, type_, reason, message, now);
+        if let Some((type_, (reason, message))) = end {
+            super::job_status::add(&mut status, type_, reason, &message, now);
         }
         self.record(key, status, &count, &succeeded, &failed);
     }
@@ -199,7 +202,7 @@ impl State {
             .checked_add(SignedDuration::from_secs(ttl))
             .unwrap_or(Timestamp::MAX);
         if at > self.now() {
-            self.work_queue.add(at, Work::SyncJob(key.clone()));
+            self.enqueue_at(at, Work::SyncJob(key.clone()));
         } else if !job.is_being_deleted() {
             let deletion = DeleteOptions {
                 uid: Some(job.uid().to_owned()),
@@ -209,6 +212,35 @@ impl State {
             let _ = self.delete(Kind::Job, key, &deletion);
         }
     }
+}
+
+fn owned((reason, message): (&'static str, &str)) -> (&'static str, String) {
+    (reason, message.to_owned())
+}
+
+/// The message of a Job that a rule of its `podFailurePolicy` ends because of this pod (`matchPodFailurePolicy`).
+fn failed_by_policy(job: &Value, pod: &Object) -> Option<String> {
+    let rules = job["spec"]["podFailurePolicy"]["rules"].as_array()?;
+    let lists = ["initContainerStatuses", "containerStatuses"];
+    let containers = || {
+        let status = &pod.value["status"];
+        lists.iter().filter_map(|list| status[*list].as_array()).flatten()
+    };
+    rules.iter().enumerate().find_map(|(index, rule)| {
+        let codes = &rule["onExitCodes"];
+        let is_meant = |one: &&Value| one["name"] == codes["containerName"] && rule["action"] == "FailJob";
+        let container = containers().find(is_meant)?;
+        let code = container.pointer("/state/terminated/exitCode")?.as_i64()?;
+        let values = codes["values"].as_array()?;
+        values.iter().any(|value| value.as_i64() == Some(code)).then(|| {
+            format!(
+                "Container {} for pod {}/{} failed with exit code {code} matching FailJob rule at index {index}",
+                container["name"].as_str().unwrap_or_default(),
+                pod.text("/metadata/namespace"),
+                pod.text("/metadata/name"),
+            )
+        })
+    })
 }
 
 fn len<T>(list: &[T]) -> i64 {

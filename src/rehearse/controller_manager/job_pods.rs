@@ -43,7 +43,7 @@ impl State {
             return;
         }
         if let Some(until) = self.backoffs.until(job.uid()).filter(|until| *until > self.now()) {
-            self.work_queue.add(until, Work::SyncJob(key.clone()));
+            self.enqueue_at(until, Work::SyncJob(key.clone()));
             return;
         }
         for _ in there..wanted {
@@ -53,7 +53,7 @@ impl State {
                     tracing::warn!(
                         job = &*key.name,
                         why = status_error.message,
-                        "a pod cannot be made"
+                        "a pod cannot be created"
                     );
                     self.enqueue_after(jiff::SignedDuration::from_secs(1), Work::SyncJob(key.clone()));
                     return;
@@ -71,7 +71,6 @@ pub(super) fn pod_of(metadata: Value, spec: &Value) -> Value {
     pod
 }
 
-/// A pod of the Job.
 fn pod(job: &Object) -> Value {
     let template = &job.value["spec"]["template"];
     let mut metadata = template["metadata"].clone();

@@ -42,7 +42,7 @@ impl PodCounts {
         }
     }
 
-    /// Before pods may go it is said which are being counted: by then the counts do not have them.
+    /// Lists the pods that are about to be counted, before their finalizers are removed: the counts do not include them yet.
     pub(super) fn write_uncounted(
         &self,
         status: &mut Value,
@@ -60,7 +60,6 @@ impl PodCounts {
         status["uncountedTerminatedPods"] = uncounted;
     }
 
-    /// All counts.
     pub(super) fn write(&self, status: &mut Value) {
         self.write_present(status);
         status["uncountedTerminatedPods"] = json!({});

@@ -101,7 +101,7 @@ impl State {
                     self.add_disruption_target(&pod.key(), "DeletionByTaintManager", message, None);
                     let _ = self.delete(Kind::Pod, &pod.key(), &DeleteOptions::default());
                 }
-                Some(at) => self.work_queue.add(at, Work::EvictTaintedPods(name.to_owned())),
+                Some(at) => self.enqueue_at(at, Work::EvictTaintedPods(name.to_owned())),
                 None => {}
             }
         }

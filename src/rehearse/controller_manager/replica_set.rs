@@ -60,7 +60,7 @@ impl State {
                 tracing::warn!(
                     set = &*key.name,
                     why = status_error.message,
-                    "a pod cannot be made"
+                    "a pod cannot be created"
                 );
                 return;
             }
@@ -76,7 +76,7 @@ impl State {
     }
 }
 
-/// How many pods each controller has. The counts are kept, not taken anew, as those of [`Budgets`](super::budget::Budgets).
+/// Number of pods of each controller, updated with each change, as in [`Budgets`](super::budget::Budgets).
 #[derive(Debug, Default)]
 pub(in crate::rehearse) struct Replicas(HashMap<String, PodCounts>);
 

@@ -49,7 +49,7 @@ impl State {
                 tracing::warn!(
                     set = &*key.name,
                     why = status_error.message,
-                    "a pod cannot be made"
+                    "a pod cannot be created"
                 );
                 return;
             }

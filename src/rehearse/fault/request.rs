@@ -11,6 +11,7 @@ pub struct ApiRequest {
     /// With the subresource: `plans/status`. Empty for `/readyz` and other paths without a resource.
     pub resource: String,
     pub namespace: String,
+    /// The object of the path, or the only one that the field selector selects, as the API server's authorizer has it.
     pub name: String,
 }
 
@@ -58,7 +59,10 @@ impl ApiRequest {
             group,
             resource,
             namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            name: match name {
+                "" => selected_name(uri).unwrap_or_default(),
+                name => name.to_owned(),
+            },
         }
     }
 
@@ -75,6 +79,13 @@ impl ApiRequest {
                 "" | "leases" | "selfsubjectaccessreviews" | "selfsubjectrulesreviews"
             )
     }
+}
+
+/// The name in a field selector `metadata.name=…`.
+fn selected_name(uri: &Uri) -> Option<String> {
+    let mut parameters = url::form_urlencoded::parse(uri.query()?.as_bytes());
+    let (_, selector) = parameters.find(|(name, _)| name == "fieldSelector")?;
+    selector.strip_prefix("metadata.name=").map(str::to_owned)
 }
 
 /// `/api/v1/namespaces/x/status` is about the Namespace; `/api/v1/namespaces/x/pods` is about pods in it.

@@ -30,6 +30,11 @@ fn a_request_is_parsed_as_the_api_server_parses_it() {
             "/api/v1/nodes?allowWatchBookmarks=true&watch=true",
             "watch /nodes /",
         ),
+        (
+            Method::GET,
+            "/api/v1/namespaces/x/secrets?watch=true&fieldSelector=metadata.name%3Da",
+            "watch /secrets x/a",
+        ),
         (Method::GET, "/api/v1/nodes/a.b", "get /nodes /a.b"),
         (
             Method::PATCH,

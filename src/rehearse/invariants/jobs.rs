@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::plans::Slot;
-use super::{CONTROLLER, Checked, Invariants, read};
+use super::{CONTROLLER, Checked, Invariants, SEEN, read};
+use crate::api::names::ControlPlaneRole;
 use crate::api::{NodePhase, names};
 use crate::kube::objects::SlimJob;
 use crate::rehearse::store::Change;
@@ -41,6 +42,7 @@ impl Invariants {
                 &format!("Job {name} for {}, attempt {}", facts.node, facts.attempt),
             );
             self.check_job_created(&facts)?;
+            self.check_quorum(at, &facts)?;
             self.jobs.insert(name, facts);
             return Ok(());
         };
@@ -119,6 +121,42 @@ impl Invariants {
         Ok(())
     }
 
+    /// A control-plane node that is Ready starts only while a majority stays available without it, as far as the controller
+    /// can have seen.
+    fn check_quorum(&self, at: Timestamp, job: &JobFacts) -> Checked {
+        let plan = self.plans.get(&*job.plan).filter(|plan| plan.uid == job.plan_uid);
+        let guards = plan.is_some_and(|plan| plan.object.spec.guards_control_plane());
+        if !guards || !job.disruptive {
+            return Ok(());
+        }
+        let down_long_enough = |node: &super::Node| {
+            let since = node.fitness.since.map(|since| at.duration_since(since));
+            !node.facts.is_ready_and_untainted() && since.is_some_and(|since| since > SEEN + SEEN)
+        };
+        let servers = self.nodes.values();
+        let servers = servers.filter(|node| node.facts.has_role(ControlPlaneRole::ControlPlane));
+        let servers: Vec<_> = servers.collect();
+        let own = servers.iter().find(|node| node.facts.name == job.node);
+        if servers.len() < 3 || own.is_none_or(|node| !node.facts.ready) {
+            return Ok(());
+        }
+        let is_busy = |node: &super::Node| {
+            let mut live = self.jobs.values().filter(|one| one.is_live() && one.disruptive);
+            live.any(|one| one.node == node.facts.name)
+        };
+        let others = servers.iter().filter(|node| node.facts.name != job.node);
+        let up = others
+            .filter(|node| !down_long_enough(node) && !is_busy(node))
+            .count();
+        invariant!(
+            up > servers.len() / 2,
+            "{} starts, and without it {up} of {} servers are available",
+            job.node,
+            servers.len()
+        );
+        Ok(())
+    }
+
     /// Nodes on which a Job of this Plan has not finished.
     pub(super) fn at_work(&self, plan: &PlanFacts) -> BTreeSet<Slot> {
         let live = self
@@ -148,15 +186,13 @@ impl Invariants {
             }
             JobOutcome::Failed { .. } => true,
         };
-        let plan = self
-            .plans
-            .get(&*job.plan)
-            .is_some_and(|plan| plan.uid == job.plan_uid);
-        invariant!(
-            fine || !plan,
-            "{} is marked before its result is on the node",
-            job.name
-        );
+        let plan = self.plans.get(&*job.plan).filter(|plan| plan.uid == job.plan_uid);
+        // A Job that has only drained a node has no result once the node requests nothing any more.
+        let is_void = |plan: &PlanFacts| {
+            plan.object.spec.upgrade_container().is_none() && node.facts.needed_reboot().is_none()
+        };
+        let fine = fine || plan.is_none_or(is_void);
+        invariant!(fine, "{} is marked before its result is on the node", job.name);
         Ok(())
     }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{CONTROLLER, Checked, Invariants, USER};
-use crate::api::{ConditionType, NodePhase, NodeProgress, PlanStatus};
+use super::{CONTROLLER, Checked, Invariants, LAST_ANSWER, USER};
+use crate::api::{ConditionType, FailurePolicy, NodePhase, NodeProgress, PlanStatus, names};
 use crate::kube::objects::RawPlan;
 use crate::rehearse::store::Change;
 use crate::rollout::PlanFacts;
@@ -66,12 +66,13 @@ impl Invariants {
             runs.for_each(|(_, run)| run.edited = true);
         }
         if who == CONTROLLER {
-            self.check_status_written(&name, before.as_ref().map(PlanFacts::status))?;
+            self.check_status_written(at, &name, before.as_ref().map(PlanFacts::status))?;
+            self.check_waves(at, &name, before.as_ref().map(PlanFacts::status))?;
         }
         Ok(())
     }
 
-    fn check_status_written(&self, plan: &str, before: Option<&PlanStatus>) -> Checked {
+    fn check_status_written(&self, at: Timestamp, plan: &str, before: Option<&PlanStatus>) -> Checked {
         let facts = &self.plans[plan];
         let status = facts.status();
         let conditions: Vec<_> = status
@@ -101,6 +102,15 @@ impl Invariants {
                 .filter(|n| n.phase != NodePhase::Waiting);
             active.map(|n| (n.name.clone(), n.uid.clone())).collect()
         };
+        // A failed node whose slot is free is no longer applying.
+        let frees = facts.object.spec.failure_policy() != FailurePolicy::Hold;
+        let holds = |status: &PlanStatus| -> BTreeSet<Slot> {
+            let applies = |slot: &Slot| status.applying.iter().flatten().any(|name| *name == slot.0);
+            holds(status)
+                .into_iter()
+                .filter(|slot| !frees || applies(slot))
+                .collect()
+        };
         let (held, after) = (holds(before), holds(status));
         // Another CRD has pruned everything but the names.
         let named = before
@@ -109,27 +119,45 @@ impl Invariants {
             .flatten()
             .filter(|_| before.active.is_none());
         let named: BTreeSet<&String> = named.collect();
-        let fresh: Vec<_> = after
+        let given: Vec<_> = after
             .difference(&held)
             .filter(|(name, uid)| !named.contains(name) && !self.is_on_its_way(facts, name, uid.as_deref()))
             .collect();
         let spec = &facts.object.spec;
         invariant!(
-            fresh.is_empty() || !spec.suspend.unwrap_or_default(),
-            "{plan} is suspended, and {fresh:?} are given slots"
+            given.is_empty() || !spec.suspend.unwrap_or_default(),
+            "{plan} is suspended, and {given:?} are given slots"
+        );
+        invariant!(
+            given.is_empty() || facts.annotation(names::ANNOTATION_ABORT).is_none(),
+            "{plan} is aborted, and {given:?} are given slots"
+        );
+        self.check_health(at, facts, given.is_empty())?;
+        let zones: BTreeSet<_> = after.iter().map(|(name, _)| self.zone(facts, name)).collect();
+        invariant!(
+            given.is_empty() || zones.len() == 1,
+            "{plan} works on several zones: new {given:?} of {after:?}"
         );
         let limit = limit(facts);
         invariant!(
-            fresh.is_empty() || after.len() <= limit,
-            "{} slots of {limit} in {plan}: new {fresh:?} of {after:?}",
+            given.is_empty() || after.len() <= limit,
+            "{} slots of {limit} in {plan}: new {given:?} of {after:?}",
             after.len()
         );
+        let new: Vec<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
+        let held: Vec<&str> = after.iter().map(|(name, _)| name.as_str()).collect();
+        self.check_limits(at, facts, &new, &held)?;
         // Nor may a deleted node keep others from starting.
-        let at_work = self.at_work(facts);
+        let is_failed = |slot: &Slot| {
+            let mut active = status.active.iter().flatten();
+            frees && active.any(|node| node.name == slot.0 && node.phase == NodePhase::Failed)
+        };
+        let mut at_work = self.at_work(facts);
+        at_work.retain(|slot| !is_failed(slot));
         let held = after.union(&at_work).count();
         invariant!(
-            fresh.is_empty() || held <= limit,
-            "{held} slots of {limit} in {plan}: new {fresh:?} of {after:?} beside {at_work:?}"
+            given.is_empty() || held <= limit,
+            "{held} slots of {limit} in {plan}: new {given:?} of {after:?} beside {at_work:?}"
         );
         let applying = status.applying.as_ref().map_or(0, Vec::len);
         invariant!(
@@ -146,6 +174,17 @@ impl Invariants {
         invariant!(
             silent.is_none(),
             "{silent:?} waits for {plan}, and status has no reason"
+        );
+        Ok(())
+    }
+
+    /// Checks that no node gets a slot while the checks of its Plan fail.
+    fn check_health(&self, at: Timestamp, plan: &PlanFacts, starts_none: bool) -> Checked {
+        let unhealthy = self.unhealthy.filter(|_| plan.object.spec.checks.is_some());
+        invariant!(
+            starts_none || unhealthy.is_none_or(|since| at.duration_since(since) < LAST_ANSWER),
+            "a node gets a slot at {at} in {}, whose checks fail since {unhealthy:?}",
+            plan.name
         );
         Ok(())
     }

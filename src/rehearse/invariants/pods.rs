@@ -7,7 +7,7 @@ use crate::api::{SentinelReport, names};
 use crate::kube::objects::SlimPod;
 use crate::rehearse::json::Value;
 use crate::rehearse::store::{Change, Object};
-use crate::rollout::PodFacts;
+use crate::rollout::{PlanFacts, PodFacts};
 
 impl Invariants {
     pub(super) fn pod(&mut self, at: Timestamp, change: &Change) -> Checked {
@@ -120,7 +120,6 @@ impl Invariants {
         }
     }
 
-    /// Checks a reboot by a pod.
     pub(super) fn reboot(&mut self, node: &str, pod: &str) -> Checked {
         let Some(pod) = self.pods.values().find(|known| *known.facts.name == *pod) else {
             return Ok(());
@@ -134,9 +133,15 @@ impl Invariants {
             "{} reboots another machine",
             pod.facts.name
         );
+        // A Plan on request reboots a node again and again, but only once for each boot.
+        let is_on_request = |plan: &PlanFacts| plan.uid == it.plan_uid && plan.object.spec.is_on_request();
+        let boot = it
+            .boot_id
+            .as_deref()
+            .filter(|_| self.plans.values().any(is_on_request));
         let key = (
             (it.plan_uid.to_string(), it.node_uid.to_string()),
-            it.hash.to_string(),
+            format!("{}{}", it.hash, boot.unwrap_or_default()),
         );
         let requests = self.requested.entry(key).or_default();
         *requests += 1;

@@ -10,7 +10,6 @@ use crate::drain::{DryRun, PlanRun, Session};
 use crate::rehearse::cluster::Cluster;
 use crate::rehearse::pod_lifecycle::{ContainerAttempt, ContainerStart, Exit};
 
-/// A started container.
 #[derive(Clone, Debug)]
 pub struct ContainerTask {
     pub node: String,
@@ -38,20 +37,21 @@ async fn perform(cluster: &Cluster, task: &ContainerTask) -> Exit {
         Ok(asked) => asked,
         Err(error) => return failed(format!("error: {error}")),
     };
-    let (tell, stop) = watch::channel(None);
+    let (keep_alive, stop) = watch::channel(None);
     let session = Session {
         client: cluster.client(&format!("{} on {}", task.start.name, task.node)),
         clock: cluster.clock(),
         plan: PlanRun::read(|name| task.start.env.get(name).cloned()),
         dry_run: DryRun::None,
         report: Arc::new(|_| {}),
+        changes: cluster.changes(),
         stop,
     };
     let done = match asked {
         OnNode::Cordon(which) => session.cordon(&which).await,
         OnNode::Drain(which, options) => session.drain(&which, &options).await,
     };
-    drop(tell);
+    drop(keep_alive);
     match done {
         Ok(()) => Exit::default(),
         Err(failure) => failed(format!("error: {failure}")),

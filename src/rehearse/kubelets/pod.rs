@@ -112,7 +112,6 @@ impl Pod {
         };
     }
 
-    /// The running task of a container.
     pub(super) fn running_task(&mut self, started: &ContainerAttempt) -> Option<&mut RunningTask> {
         self.running_tasks.iter_mut().find(|act| act.started == *started)
     }

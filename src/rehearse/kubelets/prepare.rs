@@ -30,7 +30,6 @@ pub(super) fn of(start: &ContainerStart) -> Option<Prepare> {
     parsed.filter(|prepare| start.name == "prepare" && is_played(prepare))
 }
 
-/// Runs the container.
 pub(super) async fn run(cluster: &Cluster, task: &ContainerTask, prepare: &Prepare) -> Exit {
     match prepare {
         Prepare::WaitsFor(plan) => {

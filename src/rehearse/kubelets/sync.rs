@@ -20,7 +20,6 @@ use crate::rehearse::write::WriteTarget;
 const MONITOR_GRACE: SignedDuration = SignedDuration::from_secs(50);
 
 impl State {
-    /// Syncs a pod.
     pub(in crate::rehearse) fn sync_pod(&mut self, uid: &str) {
         let now = self.now();
         let Some(pod) = self.kubelets.pods.get_mut(uid) else {
@@ -57,7 +56,7 @@ impl State {
             }
             None => {
                 if let Some(wake) = step.wake {
-                    self.work_queue.add(wake, Work::SyncPod(uid.to_owned()));
+                    self.enqueue_at(wake, Work::SyncPod(uid.to_owned()));
                 }
             }
         }
@@ -115,7 +114,8 @@ impl State {
         self.enqueue(Work::SyncPod(uid.to_owned()));
     }
 
-    /// Writes the kubelet's status; conditions of other writers stay.
+    /// Writes the kubelet's status. Conditions of other writers stay: the eviction subresource and the pod garbage collector
+    /// write `DisruptionTarget`, and the Job controller reads it for `podFailurePolicy` (KEP-3329).
     fn write_pod_status(&mut self, key: &Key, uid: &str, status: &PodStatus) {
         let Ok(status) = serde_json::to_value(status) else {
             return;
@@ -163,6 +163,7 @@ impl State {
                 }
             }
         }
+        // A machine that is off reports nothing. The node lifecycle controller finds out by the missing heartbeats only.
         self.enqueue_after(MONITOR_GRACE, Work::CheckHeartbeat(name.to_owned()));
     }
 

@@ -48,7 +48,6 @@ pub enum ComesBack {
     Ready,
     /// In a new boot, not Ready.
     NotReady,
-    /// Never.
     Never,
     /// In the same boot: the host accepts the request and does nothing.
     SameBoot,
@@ -139,7 +138,6 @@ pub(super) struct ContainerBehaviour {
     pub(super) has_task: bool,
 }
 
-/// The default behaviour.
 pub(super) static PLAIN: ContainerBehaviour = ContainerBehaviour {
     run: Delay::Never,
     exit_code: 0,
@@ -169,6 +167,9 @@ impl PodBehaviour {
     ///
     /// `has_task` tells whether a container has a real effect, so that its end is reported
     /// ([`PodLifecycle::report_exit`](super::PodLifecycle::report_exit)) instead of simulated. A steered exit code disables the effect.
+    ///
+    /// # Errors
+    /// Fails with the first setting that is invalid.
     pub fn resolve(
         pod: &Pod,
         layers: &[&BTreeMap<String, String>],
@@ -302,7 +303,7 @@ impl PodBehaviour {
                 self.reboot_required = match value {
                     "true" => true,
                     "false" => false,
-                    _ => return Err("true or false is wanted"),
+                    _ => return Err("must be true or false"),
                 }
             }
             "comes-back" => {
@@ -311,7 +312,7 @@ impl PodBehaviour {
                     "not-ready" => ComesBack::NotReady,
                     "never" => ComesBack::Never,
                     "as-if-nothing" => ComesBack::SameBoot,
-                    _ => return Err("ready, not-ready, never or as-if-nothing is wanted"),
+                    _ => return Err("must be ready, not-ready, never or as-if-nothing"),
                 }
             }
             "boot-delay" => self.boot.off = duration(value)?,
@@ -379,7 +380,7 @@ impl ContainerBehaviour {
                     "never" => Reboots::Not,
                     "once" => Reboots::Once,
                     "always" => Reboots::Always,
-                    _ => return Err("never, once or always is wanted"),
+                    _ => return Err("must be never, once or always"),
                 }
             }
             _ => return Err("no such key of a container"),
@@ -416,14 +417,14 @@ fn duration(value: &str) -> Result<SignedDuration, &'static str> {
     parsed
         .ok()
         .filter(|duration| !duration.is_negative())
-        .ok_or("a duration such as 300ms or 1m30s is wanted")
+        .ok_or("must be a duration such as 300ms or 1m30s")
 }
 
 fn exit_code(value: &str) -> Result<i32, &'static str> {
     value
         .parse::<u8>()
         .map(i32::from)
-        .map_err(|_| "an exit code from 0 to 255 is wanted")
+        .map_err(|_| "must be an exit code from 0 to 255")
 }
 
 /// The delay with a deviation of up to `percent`, fixed for a pod and purpose.

@@ -33,7 +33,6 @@ pub struct NodeRun {
     /// Why it failed, or cannot continue.
     pub reason: Option<OpenEnum<Reason>>,
     pub message: Option<String>,
-    /// In their order.
     pub phases: Vec<PhaseSpan>,
     /// Number of failed pods of its Job.
     pub failures: i64,
@@ -56,14 +55,12 @@ impl NodeRun {
     }
 }
 
-/// A wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub plan: String,
     /// `None` if the whole Plan waits.
     pub node: Option<String>,
     pub reason: OpenEnum<Reason>,
-    /// What is waited for.
     pub blocker: String,
     pub message: String,
     /// The details of a wait in `prepare`.
@@ -92,12 +89,10 @@ pub enum EventKind {
     NodeStarted,
     /// The node entered another phase.
     Phase(OpenEnum<NodePhase>),
-    /// A wait began.
     Waits {
         reason: OpenEnum<Reason>,
         message: String,
     },
-    /// A wait ended.
     Resumed,
     /// The node is done.
     Done,

@@ -155,7 +155,7 @@ fn a_slot_that_is_released_unused_leaves_no_record() {
 
 #[test]
 fn a_drain_reports_its_budget_and_an_upgrade_its_version() {
-    let pod = |note: Option<Value>, ended: bool| {
+    let pod = |ended: bool| {
         let mut pod = json!({
             "metadata": {
                 "name": "pod", "namespace": "n", "annotations": {},
@@ -167,9 +167,6 @@ fn a_drain_reports_its_budget_and_an_upgrade_its_version() {
             },
             "status": { "phase": "Running" },
         });
-        if let Some(note) = note {
-            pod["metadata"]["annotations"][ANNOTATION_DRAIN] = note.to_string().into();
-        }
         if ended {
             pod["status"]["initContainerStatuses"] =
                 json!([{ "name": "drain", "state": { "terminated": { "exitCode": 0 } } }]);
@@ -178,14 +175,16 @@ fn a_drain_reports_its_budget_and_an_upgrade_its_version() {
         }
         pod
     };
-    let note = json!({
-        "evicted": 1, "total": 2,
+    let drain = json!({
+        "plan": "p", "pod": "u", "evicted": 1, "total": 2,
         "waiting": [{ "pod": "shop/web-1", "pdb": "web", "since": "2026-01-05T09:00:02Z", "why": "no" }],
     });
     let mut fixture = RecorderFixture::new();
-    fixture.observe(6, Kind::Pod, None, pod(Some(note.clone()), false));
-    let draining = pod(Some(note.clone()), false);
-    fixture.observe(9, Kind::Pod, Some(draining), pod(Some(note), true));
+    fixture.observe(5, Kind::Pod, None, pod(false));
+    let node =
+        json!({ "metadata": { "name": "one", "annotations": { ANNOTATION_DRAIN: drain.to_string() } } });
+    fixture.observe(6, Kind::Node, None, node);
+    fixture.observe(9, Kind::Pod, Some(pod(false)), pod(true));
     let wait = fixture.recorder.waits().remove(0);
     assert_eq!(wait.blocker, "PodDisruptionBudget shop/web");
     assert_eq!((wait.since, wait.until), (at(2), Some(at(9))));

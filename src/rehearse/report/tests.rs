@@ -1,5 +1,7 @@
 use super::*;
 use crate::api::TimeWindowSpec;
+use crate::api::schedule::PlanWindow;
+use crate::api::window::Window;
 use crate::rehearse::verdict::UnfinishedPlan;
 
 fn at(text: &str) -> Timestamp {
@@ -19,6 +21,7 @@ fn a_window_report_says_how_often_it_was_used_and_which_nodes_were_late() {
         time_zone: None,
     };
     let window = Window::parse(&spec, &TimeZone::UTC).unwrap();
+    let window = Windows(vec![PlanWindow::Weekly(window)]);
     let turns = [
         turn("2026-01-05T22:00:00Z", "2026-01-05T22:30:00Z"),
         turn("2026-01-05T22:55:00Z", "2026-01-05T23:10:00Z"),
@@ -75,6 +78,7 @@ fn example() -> Report {
             start: Some(start),
             end: None,
             window: None,
+            blackout: None,
         }],
         turns: vec![NodeRunReport {
             plan: "a".to_owned(),
@@ -217,5 +221,68 @@ fn a_long_table_is_cut_in_the_middle() {
 fn a_time_since_the_start_has_days_when_it_takes_days() {
     for (seconds, text) in [(0, "+0:00:00"), (3_723, "+1:02:03"), (90_061, "+1d 01:01:01")] {
         assert_eq!(offset(SignedDuration::from_secs(seconds)), text);
+    }
+}
+
+#[test]
+fn nodes_that_are_late_for_one_of_several_windows_or_for_a_blackout_are_counted() {
+    let spec = serde_json::json!({
+        "concurrency": 1,
+        "windows": [
+            { "cron": "0 22 * * mon", "duration": "1h", "timeZone": "Europe/Berlin" },
+            { "days": ["tue"], "startTime": "22:00", "endTime": "22:59:59" },
+        ],
+        "blackouts": [{ "start": "2026-01-05T22:30:00+01:00", "end": "2026-01-06" }],
+    });
+    let spec: crate::api::PlanSpec = serde_json::from_value(spec).unwrap();
+    let mut plan = crate::api::Plan::new("a", spec);
+    plan.metadata.name = Some("a".to_owned());
+    let end = PlanOutcome {
+        plan,
+        rehearsed: true,
+        complete: true,
+        depends: None,
+    };
+    let turns = [
+        turn("2026-01-05T21:00:00Z", "2026-01-05T21:40:00Z"),
+        turn("2026-01-05T21:20:00Z", "2026-01-05T22:10:00Z"),
+        turn("2026-01-06T22:00:00Z", "2026-01-06T22:20:00Z"),
+    ];
+    let turns: Vec<&NodeRun> = turns.iter().collect();
+    let window = window_report(&end, &turns).unwrap();
+    assert_eq!(
+        window,
+        WindowReport {
+            window: "0 22 * * mon for 1h Europe/Berlin; Tue 22:00:00-22:59:59 UTC".to_owned(),
+            time_zone: "Europe/Berlin".to_owned(),
+            used: 2,
+            late: 1,
+            late_seconds: 600,
+            shorter_than_a_node: false,
+        }
+    );
+    let blackout = blackout_report(&end, &[], &turns).unwrap();
+    assert_eq!((blackout.late, blackout.late_seconds), (2, 40 * 60));
+    let for_all = blackouts(&end.plan.spec, &TimeZone::UTC);
+    let unlimited = PlanOutcome {
+        plan: crate::api::Plan::new("b", crate::api::PlanSpec::default()),
+        ..end
+    };
+    assert_eq!(window_report(&unlimited, &turns), None);
+    assert_eq!(blackout_report(&unlimited, &[], &turns), None);
+    assert_eq!(
+        blackout_report(&unlimited, &for_all, &turns),
+        Some(blackout.clone())
+    );
+    let mut report = example();
+    report.plans[0].window = Some(window);
+    report.plans[0].blackout = Some(blackout);
+    let text = report.to_text();
+    for line in [
+        "\nPlan a needs 2 openings of its window (0 22 * * mon for 1h Europe/Berlin; Tue 22:00:00-22:59:59 UTC)\n",
+        "\n1 node of Plan a ends after its window has closed, up to 10m later; refit does not stop a running Job\n",
+        "\n2 nodes of Plan a end after a blackout has begun, up to 40m later; refit does not stop a running Job\n",
+    ] {
+        assert!(text.contains(line), "{text}");
     }
 }

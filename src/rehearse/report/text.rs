@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{ControlPlaneReport, NodeWait, Report, WaitGroup};
+use super::{ControlPlaneReport, NodeWait, Report, WaitGroup, WindowReport};
 use crate::rehearse::verdict::{duration, one_line, pluralized};
 use crate::rehearse::version_change::{Unusual, next_minor};
 
@@ -213,28 +213,16 @@ impl Report {
             );
         }
         for plan in &self.plans {
-            let Some(window) = &plan.window else { continue };
-            if window.used > 1 {
-                let what = format!("Plan {} needs {} openings of its window", plan.name, window.used);
-                line(text, &format!("{what} ({})", window.window));
+            if let Some(window) = &plan.window {
+                write_window(text, &plan.name, window);
             }
-            if window.shorter_than_a_node {
-                let what = "is shorter than the upgrade of one node; lengthen it";
-                line(
+            if let Some(blackout) = &plan.blackout {
+                write_late(
                     text,
-                    &format!("The window of Plan {} ({}) {what}", plan.name, window.window),
-                );
-            }
-            if window.late > 0 {
-                line(
-                    text,
-                    &format!(
-                        "{} of Plan {} {} after its window has closed, up to {} later; refit does not stop a running Job",
-                        pluralized(window.late, "node"),
-                        plan.name,
-                        if window.late == 1 { "ends" } else { "end" },
-                        duration(SignedDuration::from_secs(window.late_seconds))
-                    ),
+                    &plan.name,
+                    blackout.late,
+                    blackout.late_seconds,
+                    "a blackout has begun",
                 );
             }
         }
@@ -245,6 +233,43 @@ impl Report {
             text.push('\n');
         }
     }
+}
+
+fn write_window(text: &mut String, plan: &str, window: &WindowReport) {
+    if window.used > 1 {
+        let what = format!("Plan {plan} needs {} openings of its window", window.used);
+        line(text, &format!("{what} ({})", window.window));
+    }
+    if window.shorter_than_a_node {
+        let what = "is shorter than the upgrade of one node; lengthen it";
+        line(
+            text,
+            &format!("The window of Plan {plan} ({}) {what}", window.window),
+        );
+    }
+    write_late(
+        text,
+        plan,
+        window.late,
+        window.late_seconds,
+        "its window has closed",
+    );
+}
+
+/// Writes about nodes that end later than they should.
+fn write_late(text: &mut String, plan: &str, late: usize, seconds: i64, after: &str) {
+    if late == 0 {
+        return;
+    }
+    let nodes = pluralized(late, "node");
+    let ends = if late == 1 { "ends" } else { "end" };
+    let long = duration(SignedDuration::from_secs(seconds));
+    line(
+        text,
+        &format!(
+            "{nodes} of Plan {plan} {ends} after {after}, up to {long} later; refit does not stop a running Job"
+        ),
+    );
 }
 
 /// `+1:02:03`.
@@ -273,7 +298,7 @@ fn line(text: &mut String, line: &str) {
 }
 
 /// A table with aligned columns. Rows in the middle of a long one are omitted and counted.
-fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
+pub(super) fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
     let cut = rows.len() > ROWS + 1;
     let shown: Vec<&[String; N]> = rows
         .iter()

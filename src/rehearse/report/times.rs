@@ -1,4 +1,4 @@
-//! Formats the times of a rehearsal: since its start, or as clock times in the time zone of the Plans' windows.
+//! Formats the times of a rehearsal: since its start, or as clock times in the time zone of the Plans' windows and blackouts.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::offset;
 use crate::api::Plan;
-use crate::api::window::Window;
+use crate::api::schedule::{Blackout, Windows, blackouts};
 
 #[derive(Clone, Debug)]
 pub struct TimeFormat {
@@ -17,9 +17,9 @@ pub struct TimeFormat {
 
 #[derive(Clone, Debug)]
 struct Zones {
-    /// Time zones of the windows, by Plan.
-    windows: BTreeMap<String, TimeZone>,
-    /// Time zone of everything without a window.
+    /// Time zones of the windows and blackouts, by Plan.
+    plans: BTreeMap<String, TimeZone>,
+    /// Time zone of everything without one.
     otherwise: TimeZone,
 }
 
@@ -29,28 +29,37 @@ impl TimeFormat {
         Self { start, clock: None }
     }
 
-    /// Clock times in the zone of a Plan's window. A Plan without one uses the zone that all windows share, or else
-    /// UTC.
-    pub fn clock<'p>(start: Timestamp, plans: impl IntoIterator<Item = &'p Plan>) -> Self {
-        let windows: BTreeMap<String, TimeZone> = plans
-            .into_iter()
-            .filter_map(|plan| {
-                let window = Window::parse(plan.spec.window.as_ref()?, &TimeZone::system()).ok()?;
-                Some((plan.metadata.name.clone()?, window.zone().clone()))
-            })
-            .collect();
-        let mut zones = windows.values();
-        let shared = zones
-            .next()
-            .filter(|first| zones.all(|zone| zone == *first))
-            .cloned();
-        let clock = Zones {
-            windows,
-            otherwise: shared.unwrap_or(TimeZone::UTC),
+    /// Clock times in the zone of a Plan's first window, or else of its first blackout. A Plan without either uses the zone
+    /// that all others share, or else that of the first blackout for all Plans, or UTC.
+    pub fn clock<'p>(
+        start: Timestamp,
+        plans: impl IntoIterator<Item = &'p Plan>,
+        for_all: &[Blackout],
+    ) -> Self {
+        let local = TimeZone::system();
+        let zone = |plan: &Plan| {
+            let windows = Windows::of(&plan.spec, &local);
+            let window = windows.iter().flat_map(|windows| &windows.0).next();
+            match window {
+                Some(window) => Some(window.zone().clone()),
+                None => blackouts(&plan.spec, &local)
+                    .first()
+                    .map(|one| one.zone().clone()),
+            }
         };
+        let plans: BTreeMap<String, TimeZone> = plans
+            .into_iter()
+            .filter_map(|plan| Some((plan.metadata.name.clone()?, zone(plan)?)))
+            .collect();
+        let mut zones = plans.values();
+        let shared = match zones.next() {
+            Some(first) => zones.all(|zone| zone == first).then_some(first),
+            None => for_all.first().map(Blackout::zone),
+        };
+        let otherwise = shared.cloned().unwrap_or(TimeZone::UTC);
         Self {
             start,
-            clock: Some(clock),
+            clock: Some(Zones { plans, otherwise }),
         }
     }
 
@@ -58,11 +67,10 @@ impl TimeFormat {
         self.clock.is_some()
     }
 
-    /// A time of a Plan.
     pub fn of_plan(&self, plan: &str, at: Timestamp) -> String {
         match &self.clock {
             None => offset(at.duration_since(self.start)),
-            Some(zones) => written(at, zones.windows.get(plan).unwrap_or(&zones.otherwise)),
+            Some(zones) => written(at, zones.plans.get(plan).unwrap_or(&zones.otherwise)),
         }
     }
 
@@ -119,18 +127,21 @@ fn written(at: Timestamp, zone: &TimeZone) -> String {
 mod tests {
     use super::*;
 
+    fn plan(name: &str, spec: &serde_json::Value) -> Plan {
+        let mut plan = serde_json::json!({
+            "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": { "name": name }, "spec": spec,
+        });
+        plan["spec"]["concurrency"] = 1.into();
+        serde_json::from_value(plan).unwrap()
+    }
+
     #[test]
     fn clock_times_are_in_the_zone_of_the_window() {
         let plan = |name: &str, zone: Option<&str>| -> Plan {
-            let mut plan = serde_json::json!({
-                "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": { "name": name },
-                "spec": { "concurrency": 1 },
-            });
-            if let Some(zone) = zone {
-                plan["spec"]["window"] =
-                    serde_json::json!({ "startTime": "22:00", "endTime": "23:00", "timeZone": zone });
-            }
-            serde_json::from_value(plan).unwrap()
+            let window = zone.map(
+                |zone| serde_json::json!({ "startTime": "22:00", "endTime": "23:00", "timeZone": zone }),
+            );
+            plan(name, &serde_json::json!({ "window": window }))
         };
         let at: Timestamp = "2026-07-05T21:04:05Z".parse().unwrap();
         let start: Timestamp = "2026-07-05T20:00:00Z".parse().unwrap();
@@ -139,14 +150,14 @@ mod tests {
             plan("york", Some("America/New_York")),
             plan("none", None),
         );
-        let one = TimeFormat::clock(start, [&berlin, &none]);
+        let one = TimeFormat::clock(start, [&berlin, &none], &[]);
         assert_eq!(one.of_plan("berlin", at), "2026-07-05 23:04:05 CEST");
         assert_eq!(
             one.of_plan("none", at),
             "2026-07-05 23:04:05 CEST",
             "all windows share it"
         );
-        let two = TimeFormat::clock(start, [&berlin, &new_york, &none]);
+        let two = TimeFormat::clock(start, [&berlin, &new_york, &none], &[]);
         assert_eq!(two.of_plan("york", at), "2026-07-05 17:04:05 EDT");
         assert_eq!(two.of_plan("none", at), "2026-07-05 21:04:05 UTC");
         assert_eq!(two.end(at), "2026-07-05 21:04:05 UTC");
@@ -161,5 +172,22 @@ mod tests {
         assert_eq!(since.start(), "Sun 2026-07-05 20:00:00 UTC");
         assert_eq!(since.of_plan("berlin", at), "+1:04:05");
         assert_eq!(since.end(at), "2026-07-05 21:04:05 UTC");
+    }
+    #[test]
+    fn clock_times_are_in_the_zone_of_several_windows_and_of_blackouts() {
+        let of = |spec: &str| plan("a", &serde_json::from_str(spec).unwrap());
+        let windows =
+            of(r#"{"windows": [{"cron": "0 22 * * fri", "duration": "4h", "timeZone": "Europe/Berlin"}]}"#);
+        let blackout = of(r#"{"blackouts": [{"start": "12-24", "end": "12-26", "timeZone": "Asia/Tokyo"}]}"#);
+        let none = plan("b", &serde_json::json!({}));
+        let start: Timestamp = "2026-07-05T20:00:00Z".parse().unwrap();
+        let times = |plan: &Plan, for_all: &[Blackout]| {
+            let times = TimeFormat::clock(start, [plan, &none], for_all);
+            ["a", "b"].map(|plan| times.of_plan(plan, start))
+        };
+        assert_eq!(times(&windows, &[]), ["2026-07-05 22:00:00 CEST"; 2]);
+        assert_eq!(times(&blackout, &[]), ["2026-07-06 05:00:00 JST"; 2]);
+        let for_all = blackouts(&blackout.spec, &TimeZone::UTC);
+        assert_eq!(times(&none, &for_all), ["2026-07-06 05:00:00 JST"; 2]);
     }
 }

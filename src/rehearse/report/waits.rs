@@ -14,7 +14,6 @@ use crate::api::{OpenEnum, Reason};
 pub struct WaitGroup {
     pub plan: String,
     pub reason: OpenEnum<Reason>,
-    /// What was waited for.
     pub blocker: String,
     /// The message of the longest wait.
     pub message: String,
@@ -24,7 +23,6 @@ pub struct WaitGroup {
     pub end: Option<Timestamp>,
     /// Maximum total time of a node.
     pub seconds: i64,
-    /// Number of waits.
     pub waits: usize,
     /// The nodes, the longest total first; empty if the whole Plan waited.
     pub nodes: Vec<NodeWait>,
@@ -37,7 +35,6 @@ pub struct NodeWait {
     pub name: String,
     /// Total of its waits.
     pub seconds: i64,
-    /// Number of its waits.
     pub waits: usize,
 }
 

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 
 use super::Rehearsal;
+use crate::api::schedule::Blackout;
 use crate::api::{Plan, names};
 use crate::rehearse::cluster::Cluster;
 use crate::rehearse::json::Value;
@@ -82,6 +83,8 @@ pub struct Outcome {
     pub cordoned: Vec<String>,
     /// Plans that exist, but not here: where, by name.
     pub absent: BTreeMap<String, String>,
+    /// Blackouts for all Plans.
+    pub blackouts: Vec<Blackout>,
 }
 
 /// State before the roll-out.
@@ -157,6 +160,7 @@ impl Rehearsal {
                     .collect(),
                 cordoned: state.all(Kind::Node).filter(cordoned).map(name).collect(),
                 absent: self.absent.clone(),
+                blackouts: self.blackouts(),
             }
         })
     }

@@ -34,6 +34,8 @@ impl State {
         let Some(pod) = self.store.get(Kind::Pod, &key).cloned() else {
             return Err(StatusError::not_found(Kind::Pod, &request.name));
         };
+        // A UID that does not match is a conflict (409) and not "not found", because the API server checks it as a
+        // precondition of the deletion. The drain depends on that answer to notice a replaced pod.
         if let Some(uid) = how.uid.as_deref().filter(|uid| *uid != pod.uid()) {
             return Err(StatusError::not_in_record(
                 Kind::Pod,
@@ -67,6 +69,7 @@ impl State {
         };
         let number = |field: &str| budget.value["status"][field].as_i64().unwrap_or_default();
         let (healthy, desired) = (number("currentHealthy"), number("desiredHealthy"));
+        // A pod that is not ready gives the application nothing, so it may go while the budget is met without it (KEP-3017).
         if !is_ready(pod) {
             let policy = budget.text("/spec/unhealthyPodEvictionPolicy");
             if policy == "AlwaysAllow" || healthy >= desired && desired > 0 {
@@ -77,6 +80,7 @@ impl State {
         let generation = budget.value["metadata"]["generation"]
             .as_i64()
             .unwrap_or_default();
+        // Until the disruption controller has counted, `disruptionsAllowed` is about another selector or limit.
         if number("observedGeneration") < generation {
             let cause = format!("The disruption budget {name} is still being processed by the server.");
             return Err(StatusError::budget(&cause, Some(UNCOUNTED_RETRY_SECONDS)));

@@ -77,7 +77,6 @@ impl State {
         Ok(whole(request, &meta, page))
     }
 
-    /// The rest of a list.
     fn rest(&self, token: &str) -> Result<SavedList, StatusError> {
         let invalid =
             || StatusError::bad_request("continue key is not valid: it was not made by this server");

@@ -12,7 +12,6 @@ use crate::rehearse::store::Key;
 #[derive(Debug)]
 pub(super) enum ApiRequest {
     Object(Object),
-    /// An access review.
     Review,
 }
 

@@ -18,7 +18,6 @@ const BOOKMARK: Duration = Duration::from_secs(60);
 
 pub(super) struct WatchEvents {
     pub(super) events: UnboundedReceiver<Bytes>,
-    /// Its timeout.
     pub(super) seconds: u64,
     pub(super) bookmarks: bool,
     /// Whether it ends after the pending events.

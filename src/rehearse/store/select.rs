@@ -30,6 +30,9 @@ impl Filter {
     }
 
     /// Parses `labelSelector` and `fieldSelector`.
+    ///
+    /// # Errors
+    /// Fails with the API server's message if a selector is invalid or not supported for the kind.
     pub fn parse(
         kind: Kind,
         namespace: Option<&str>,

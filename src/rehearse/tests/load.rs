@@ -1,8 +1,8 @@
 //! The number of API requests of a large roll-out. A regression shows here on any machine; `just bench` measures the times.
 
-use super::rollout::{NAMESPACE, roll_out_beside};
+use super::rollout::{NAMESPACE, options, roll_out_in};
 use crate::rehearse::json::{Value, json};
-use crate::rehearse::{Cluster, Kind};
+use crate::rehearse::{Cluster, Kind, Options};
 
 const NODES: usize = 80;
 const SLOTS: usize = 20;
@@ -42,7 +42,11 @@ fn populate(cluster: &Cluster) {
 }
 
 fn load(more: &Value) -> Load {
-    let (cluster, _) = roll_out_beside(1, NODES, SLOTS, more, populate);
+    load_of(options(1), more)
+}
+
+fn load_of(options: Options, more: &Value) -> Load {
+    let (cluster, _) = roll_out_in(options, NODES, SLOTS, more, populate);
     cluster.with(|state| {
         let status = format!("PATCH /apis/upgrade.cattle.io/v1/namespaces/{NAMESPACE}/plans/upgrade/status");
         let per_hundred = |count: usize| count * 100 / NODES;
@@ -74,4 +78,20 @@ fn a_node_costs_few_requests_and_a_drain_hardly_more_of_the_controller() {
         plain.others < 100 && drained.others <= 1_500,
         "{plain:?} {drained:?}"
     );
+}
+
+/// Of the time that a rehearsal with drains takes, these requests would be a third.
+#[test]
+fn a_drain_of_an_economical_cluster_lists_its_node_only_after_a_change() {
+    let drained = |economical| {
+        let mut options = options(1);
+        options.economical = economical;
+        let steering = &mut options.default_behaviour.steering;
+        steering.insert("fake-kubelet/delete-delay".to_owned(), "20s".to_owned());
+        load_of(options, &json!({ "drain": { "force": true } }))
+    };
+    let (all, few) = (drained(false), drained(true));
+    println!("per 100 nodes:\n{all:?}\n{few:?}");
+    assert!(few.others * 2 < all.others, "{all:?} {few:?}");
+    assert!(few.requests <= all.requests, "{all:?} {few:?}");
 }

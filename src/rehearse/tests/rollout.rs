@@ -63,6 +63,7 @@ fn settings() -> Settings {
         // A single controller needs no leader election, and renewals would be a write every two seconds.
         "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT" => Some("false".to_owned()),
         "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS" => Some("3600".to_owned()),
+        "REFIT_IMAGE" => Some("refit:test".to_owned()),
         _ => None,
     };
     Settings::resolve(flags, &lookup, "controller-0").unwrap().0
@@ -76,6 +77,7 @@ pub(super) async fn control(cluster: &Cluster, until: impl FnMut(&State) -> bool
         channels: Some(ChannelClient::with_answers(|_, _| {
             Ok(Offer::one("v1.2.3".to_owned()))
         })),
+        listener: None,
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let controller = run_with(dependencies, settings(), async move {
@@ -115,7 +117,7 @@ pub(super) fn roll_out_beside(
     roll_out_in(options(seed), nodes, concurrency, more, prepare)
 }
 
-fn roll_out_in(
+pub(super) fn roll_out_in(
     options: Options,
     nodes: usize,
     concurrency: usize,

@@ -4,10 +4,11 @@
 //!
 //! `REFIT_SEEDS` is the number of runs, `REFIT_SEED` the first seed; a broken invariant prints the trace.
 
+mod hostile;
 mod users;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,13 +17,13 @@ use tokio::time::sleep;
 
 use super::faults::{FaultInjector, FaultyTransport, Process, Tally};
 use super::rng::Rng;
-use crate::api::crd;
+use crate::api::{CheckAnswer, crd};
 use crate::channel::ChannelClient;
 use crate::controller::lease::LeaseTiming;
 use crate::controller::settings::{Flags, Settings};
 use crate::controller::{Dependencies, run_with};
 use crate::kube::client::{ApiServer, RequestCounts, over_transport};
-use crate::rehearse::invariants::{self, Invariants};
+use crate::rehearse::invariants::{self, Invariants, is_hostile};
 use crate::rehearse::json::Value;
 use crate::rehearse::pod_lifecycle::{Boot, Defaults, Delay};
 use crate::rehearse::server::Transport;
@@ -46,7 +47,7 @@ const PROGRESS_EVERY: u64 = 1_000;
 const TRACE_LINES: usize = 250;
 
 /// All faults; each occurs within a hundred runs.
-const FAULTS: [&str; 47] = [
+const FAULTS: [&str; 53] = [
     "409",
     "410",
     "429",
@@ -57,8 +58,10 @@ const FAULTS: [&str; 47] = [
     "Job deleted",
     "Plan deleted",
     "Plan made again",
+    "aborted or resumed",
     "another SUC's CRD",
     "budget changed",
+    "checks fail or pass",
     "concurrency edited",
     "container edited",
     "controller cut off for a while",
@@ -70,9 +73,11 @@ const FAULTS: [&str; 47] = [
     "death after a write",
     "death before a write",
     "event delayed",
+    "hostile object",
     "label of what is done changed",
     "late",
     "late answer",
+    "limits changed",
     "node comes back",
     "node deleted",
     "node dies",
@@ -86,12 +91,14 @@ const FAULTS: [&str; 47] = [
     "reboot goes wrong",
     "reboot required",
     "retry asked for",
+    "skipped or not",
     "suspended or resumed",
     "timeout after",
     "timeout after a write",
     "timeout before",
     "version edited",
     "watch broken off",
+    "wave approved",
     "(upgrades)",
     "(reboots)",
 ];
@@ -117,7 +124,7 @@ fn simulate(seed: u64) -> Result<SimulationResult, String> {
         users.create_cluster();
         let invariants = Mutex::new(Invariants::with_min_ready(MIN_READY));
         let processes: Vec<ControllerReplica> = (0..2)
-            .map(|number| ControllerReplica::new(number, &cluster, &fault_injector))
+            .map(|number| ControllerReplica::new(number, &cluster, &fault_injector, users.health()))
             .collect();
         let scenario = async {
             let broken = tokio::select! {
@@ -200,6 +207,7 @@ fn settings(identity: &str) -> Settings {
             "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT" => "true",
             "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS" => "900",
             "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT" => "2",
+            "REFIT_IMAGE" => "refit:test",
             _ => return None,
         };
         Some(value.to_owned())
@@ -220,15 +228,22 @@ struct ControllerReplica {
     number: usize,
     cluster: Cluster,
     fault_injector: FaultInjector,
-    /// The running process.
     process: Mutex<Arc<Process>>,
+    /// What the servers of checks answer.
+    is_healthy: Arc<AtomicBool>,
     stop: tokio::sync::Notify,
 }
 
 impl ControllerReplica {
-    fn new(number: usize, cluster: &Cluster, fault_injector: &FaultInjector) -> Self {
+    fn new(
+        number: usize,
+        cluster: &Cluster,
+        fault_injector: &FaultInjector,
+        is_healthy: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             number,
+            is_healthy,
             cluster: cluster.clone(),
             fault_injector: fault_injector.clone(),
             process: Mutex::new(Process::new()),
@@ -250,9 +265,23 @@ impl ControllerReplica {
             let dependencies = Dependencies {
                 server: ApiServer::in_process(line),
                 clock: self.cluster.clock(),
-                channels: Some(ChannelClient::with_answers(|_, _| {
-                    Ok(Offer::one("v1".to_owned()))
-                })),
+                channels: Some({
+                    let is_healthy = Arc::clone(&self.is_healthy);
+                    let answers = |_: &str, _: Option<&str>| Ok(Offer::one("v1".to_owned()));
+                    ChannelClient::with_answers(answers).with_checks(move |_| {
+                        let passed = is_healthy.load(Ordering::Relaxed);
+                        let message = if passed {
+                            "200 OK"
+                        } else {
+                            "503 Service Unavailable"
+                        };
+                        CheckAnswer {
+                            passed,
+                            message: message.to_owned(),
+                        }
+                    })
+                }),
+                listener: None,
             };
             let runs = run_with(dependencies, settings, self.stop.notified());
             let ended = tokio::select! {
@@ -276,8 +305,8 @@ impl ControllerReplica {
 /// Checks all new journal entries.
 fn check_journal(cluster: &Cluster, invariants: &Mutex<Invariants>) -> Result<(), String> {
     let mut invariants = invariants.lock().unwrap();
-    let news = cluster.with(State::take_journal);
-    let broken = news.iter().try_for_each(|entry| invariants.observe(entry));
+    let journal = cluster.with(State::take_journal);
+    let broken = journal.iter().try_for_each(|entry| invariants.observe(entry));
     let log = invariants.take_log();
     cluster.with(|state| {
         if let Some(trace) = &mut state.trace {
@@ -287,7 +316,6 @@ fn check_journal(cluster: &Cluster, invariants: &Mutex<Invariants>) -> Result<()
     broken
 }
 
-/// Checks until an invariant is broken.
 async fn check_until_broken(cluster: &Cluster, invariants: &Mutex<Invariants>) -> String {
     loop {
         if let Err(broken) = check_journal(cluster, invariants) {
@@ -308,6 +336,11 @@ async fn run_actions(
 ) -> Result<(), String> {
     for _ in 0..USER_ACTIONS.0 + users.below(USER_ACTIONS.1) {
         sleep(users.pause()).await;
+        users.approve(30);
+        if let Some(health) = users.change_health() {
+            let now = cluster.clock().now();
+            invariants.lock().unwrap().set_health(health, now);
+        }
         if users.chance(20) {
             let control = &processes[usize::try_from(users.below(2)).unwrap()];
             disturb(control, users);
@@ -316,14 +349,17 @@ async fn run_actions(
         }
     }
     users.end_faults();
+    invariants.lock().unwrap().set_health(true, cluster.clock().now());
     let limit = cluster.clock().now() + RECOVERY_TIME;
     loop {
         sleep(Duration::from_secs(10)).await;
         check_journal(cluster, invariants)?;
         let failed: Vec<String> = {
             let invariants = invariants.lock().unwrap();
-            let over = invariants.check_final_state().is_ok();
-            if over && cluster.with(|state| state.all(Kind::Plan).all(is_over)) {
+            let over = invariants
+                .check_final_state()
+                .and_then(|()| hostile::check(cluster, &invariants));
+            if over.is_ok() && cluster.with(|state| state.all(Kind::Plan).all(is_over)) {
                 return Ok(());
             }
             let failed = invariants.nodes.iter().filter(|(_, node)| {
@@ -337,9 +373,13 @@ async fn run_actions(
             users.retry(&node, "*");
         }
         users.start_machines();
+        users.approve(100);
         if cluster.clock().now() > limit {
             let plans: Vec<Value> = cluster.with(|state| state.all(Kind::Plan).cloned().collect());
-            let left = invariants.lock().unwrap().check_final_state();
+            let invariants = invariants.lock().unwrap();
+            let left = invariants
+                .check_final_state()
+                .and_then(|()| hostile::check(cluster, &invariants));
             return Err(format!("the roll-outs do not end: {left:?}: {plans:#?}"));
         }
     }
@@ -375,6 +415,9 @@ fn disturb(control: &ControllerReplica, users: &mut Users) {
 }
 
 fn is_over(plan: &Value) -> bool {
+    if is_hostile(plan) {
+        return true;
+    }
     let conditions = plan["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|one| one["type"] == "Complete" && one["status"] == "True")
@@ -420,7 +463,7 @@ impl Totals {
         }
     }
 
-    fn tell(&self, began: std::time::Instant) {
+    fn print(&self, began: std::time::Instant) {
         let faults: u64 = self
             .tally
             .iter()
@@ -458,7 +501,7 @@ fn whatever_happens_the_invariants_hold_and_the_roll_outs_end() {
                     let mut sums = sums.lock().unwrap();
                     sums.add(seed, played);
                     if sums.played.is_multiple_of(PROGRESS_EVERY) {
-                        sums.tell(began);
+                        sums.print(began);
                     }
                 }
             });
@@ -468,7 +511,7 @@ fn whatever_happens_the_invariants_hold_and_the_roll_outs_end() {
     for (kind, count) in &sums.tally {
         println!("{count:>9} {kind}");
     }
-    sums.tell(began);
+    sums.print(began);
     if let Some(why) = sums.broken.values().next() {
         panic!("{why}");
     }

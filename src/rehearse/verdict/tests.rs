@@ -62,6 +62,7 @@ fn outcome(ending: Ending, plans: Vec<PlanOutcome>) -> Outcome {
         .into(),
         cordoned: Vec::new(),
         absent: BTreeMap::new(),
+        blackouts: Vec::new(),
     }
 }
 
@@ -243,23 +244,24 @@ fn a_budget_is_named_where_the_upgrade_never_began() {
             let now = start.checked_add(SignedDuration::from_mins(minute)).unwrap();
             outcome.record.observe(kind, &change, now);
         };
-        let note = json!({
-            "evicted": 0, "total": 1,
+        let drain = json!({
+            "plan": "a", "pod": "u", "evicted": 0, "total": 1,
             "waiting": [{ "pod": "shop/web-1", "pdb": "web", "since": "2026-01-05T09:00:00Z", "why": "no" }],
         });
         let pod = json!({
             "metadata": {
                 "name": "pod", "labels": { "upgrade.cattle.io/controller": "c", "upgrade.cattle.io/plan": "a" },
-                "annotations": { "refit.rs/drain": note.to_string() },
             },
             "spec": { "nodeName": "node-1" }, "status": { "phase": "Running" },
         });
+        let node = json!({ "metadata": { "name": "node-1", "annotations": { "refit.rs/drain": drain.to_string() } } });
         for (minute, phase) in (0..).zip(phases) {
             let active = json!([{ "name": "node-1", "phase": phase }]);
             let plan = json!({ "metadata": { "name": "a" }, "status": { "active": active } });
             see(&mut outcome, Kind::Plan, plan, minute);
             if minute == 0 {
                 see(&mut outcome, Kind::Pod, pod.clone(), minute);
+                see(&mut outcome, Kind::Node, node.clone(), minute);
             }
         }
         let end = plan("a", &json!({}), &json!({}), false, None);

@@ -1,4 +1,4 @@
-//! Names and UIDs, each a type of its own: a compiler error where one is given for another.
+//! Names and UIDs. Each kind has its own type, so that the compiler finds a name that is passed for a UID.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{BootId, Hash, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
-use crate::api::{DrainNote, NodePhase};
+use crate::api::NodePhase;
 
 /// Progress of the pod of a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,6 @@ impl PodStage {
 /// What a pod reports about the upgrade on its node when it exits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SentinelResult {
-    /// The upgrade succeeded.
     Success {
         /// Boot in which it succeeded.
         boot_id: BootId,
@@ -61,6 +60,7 @@ pub enum SentinelResult {
 pub struct RebootPod {
     pub plan_uid: PlanUid,
     pub node_uid: NodeUid,
+    pub service_account: Text,
     /// Hash whose upgrade succeeded.
     pub hash: Hash,
     /// The boot to end. Without one, the pod only reads the sentinel.
@@ -80,6 +80,8 @@ pub struct PodFacts {
     pub uid: PodUid,
     /// UID of the Job, from the controlling ownerReference; for a reboot Pod, UID of the Plan, which no Job has.
     pub job_uid: JobUid,
+    /// It has refit's labels, and neither a Job nor a Plan controls it. Nothing of it is believed, but its name is taken.
+    pub foreign: bool,
     /// Plan, from the label.
     pub plan: PlanName,
     /// Node to which it is bound.
@@ -87,8 +89,6 @@ pub struct PodFacts {
     pub stage: PodStage,
     /// Why it does not progress (unschedulable, image pull), as its status says.
     pub waiting: Option<String>,
-    /// Progress of its drain, from the annotation `refit.rs/drain`.
-    pub drain: Option<DrainNote>,
     /// Termination message of the failed container.
     pub termination_message: Option<String>,
     /// Whether its `upgrade` container has started.

@@ -39,6 +39,7 @@ impl NodeReconciler<'_> {
                 ),
             };
         };
+        // A record of another version does not block this one: an edit is how a user says "try again".
         let current = self.hash().is_some_and(|hash| **hash == *record.hash);
         match record.phase {
             Phase::Upgraded => self.finish_record(node, record),
@@ -61,6 +62,7 @@ impl NodeReconciler<'_> {
         stored_entry: Option<&NodeProgress>,
     ) -> Option<NodeDecision> {
         let here = pending_create.plan_uid == self.plan.facts.uid && pending_create.node_uid == node.uid;
+        // The request cannot be recalled. Its Job will carry the wrong UIDs, and is deleted when it is seen.
         if pending_create.in_flight && !here {
             return None;
         }
@@ -95,6 +97,8 @@ impl NodeReconciler<'_> {
         stored_entry: Option<&NodeProgress>,
         leaving: Option<&JobFacts>,
     ) -> NodeDecision {
+        // The name of the Job is in the stored status before the Job is created, so an entry without one has never
+        // had a Job.
         let never_started =
             attempt == 1 && stored_entry.is_none_or(|stored_entry| stored_entry.job.is_none());
         let shut = match self.gate {
@@ -107,20 +111,26 @@ impl NodeReconciler<'_> {
         {
             return decision;
         }
+        if let Some(Blocker::Aborted { .. }) = self.gate {
+            return self.give_up_slot(node, pending(), leaving);
+        }
         let mut state = pending();
         state.start = Some(Start::Later);
+        // The slot is released: while the Plan is suspended or its window is closed, status should not name nodes
+        // that have not begun.
         if shut.is_some() && never_started {
             return NodeDecision::Cleanup(Vec::new());
         }
         if self.is_cancelled(node) {
             return NodeDecision::slot(state).and(self.revoke_cancel(node));
         }
+        // A cancellation of the previous drain may still be on its way. The next drain would read it and stop.
         if self.cluster.ledgers_sent.contains(&node.name) {
             return NodeDecision::slot(state);
         }
         // The result of a pod of an earlier attempt must not be mistaken for that of the next.
-        if let Some(pod) = self.leftover_pod(node) {
-            return NodeDecision::slot(state.with_blocker(&Blocker::PodLeaving { pod }));
+        if let Some(blocker) = self.leftover_pod(node) {
+            return NodeDecision::slot(state.with_blocker(&blocker));
         }
         NodeDecision::slot(match self.next_job(node, leaving) {
             Err(NoJobReason::NotYet) => state,
@@ -130,7 +140,10 @@ impl NodeReconciler<'_> {
             Err(NoJobReason::Blocked(blocker)) => state.with_blocker(&blocker),
             Err(NoJobReason::NameConflict { job, until }) => {
                 state.requeue_at = Some(until);
-                state.with_blocker(&Blocker::NameTaken { job })
+                state.with_blocker(&Blocker::NameTaken {
+                    kind: "Job",
+                    name: job,
+                })
             }
             Ok(job) => {
                 if let Some(failure) = self
@@ -158,6 +171,29 @@ impl NodeReconciler<'_> {
         })
     }
 
+    /// A node of an aborted roll-out: it keeps its slot until nothing of its Job is left. A node that has failed before
+    /// keeps it, as failed nodes do.
+    fn give_up_slot(&self, node: &NodeFacts, state: NodeState, leaving: Option<&JobFacts>) -> NodeDecision {
+        let by_job = leaving.map(|job| Blocker::JobLeaving {
+            job: job.name.to_string(),
+        });
+        let blocker = by_job.or_else(|| {
+            let plan = &self.plan.facts.name;
+            let pod = self
+                .cluster
+                .live_pods_on(&node.name)
+                .find(|pod| pod.plan == *plan)?;
+            Some(Blocker::PodLeaving {
+                pod: pod.name.to_string(),
+            })
+        });
+        let failed = || self.record(node).and(self.gate).cloned();
+        match blocker.or_else(failed) {
+            Some(blocker) => NodeDecision::slot(state.with_blocker(&blocker)),
+            None => NodeDecision::Cleanup(Vec::new()),
+        }
+    }
+
     /// The state of a node that has its slot, but no Job yet.
     fn pending(&self, node: &NodeFacts, attempt: i64, stored_entry: Option<&NodeProgress>) -> NodeState {
         let mut state = NodeState::new(node, NodePhase::Pending);
@@ -174,7 +210,6 @@ impl NodeReconciler<'_> {
         state
     }
 
-    /// The name of the next Job.
     fn next_job(&self, node: &NodeFacts, leaving: Option<&JobFacts>) -> Result<JobName, NoJobReason<'_>> {
         let resolved = self.plan.resolved.as_ref().ok_or(NoJobReason::NotYet)?;
         if let Some(job) = leaving {
@@ -208,6 +243,7 @@ impl NodeReconciler<'_> {
         let mut until = Timestamp::MAX;
         for name in [&first, &second] {
             match self.cluster.jobs.get(name) {
+                // Its own earlier Job: once its result is recorded, the name is free to use again.
                 Some(job) if job.node == node.name && job.plan == plan.name => {
                     return Err(if job.recorded {
                         NoJobReason::Recorded(job)
@@ -216,7 +252,7 @@ impl NodeReconciler<'_> {
                     });
                 }
                 Some(_) => {}
-                None => match self.name_conflict_until(name) {
+                None => match self.name_conflict_until(name.text()) {
                     Some(at) => until = until.min(at),
                     None => return Ok(name.clone()),
                 },
@@ -228,8 +264,8 @@ impl NodeReconciler<'_> {
         })
     }
 
-    /// Until when a name counts as taken by someone else's Job. Such Jobs are not watched.
-    fn name_conflict_until(&self, name: &str) -> Option<Timestamp> {
+    /// Until when a name counts as taken by someone else's Job or pod. They are not watched.
+    pub(super) fn name_conflict_until(&self, name: &str) -> Option<Timestamp> {
         let until = self
             .cluster
             .name_conflicts

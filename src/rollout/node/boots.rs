@@ -1,6 +1,6 @@
 //! Reboots of a node during its Job. A payload may reboot its node once: its pod dies, and the next one finds the work
 //! done. The controller stops a payload that reboots its node repeatedly. It also stops the Job of a Plan with `reboot`
-//! if the node went down during `upgrade`, because nobody knows how far the upgrade came.
+//! if the node went down during `upgrade`, because the upgrade may be incomplete.
 
 use super::fail::failed_state;
 use super::{NodeReconciler, NodeState, patch, record_key};
@@ -28,14 +28,16 @@ impl NodeReconciler<'_> {
             self.was_interrupted(job).then(|| {
                 (
                     Reason::UpgradeInterrupted,
-                    "the node went down during its upgrade, and nobody knows how far that came".to_owned(),
+                    "the node went down during its upgrade, which may be incomplete: check the node, then set refit.rs/retry on it".to_owned(),
                 )
             })?
         } else if job.boots.len() > MAX_BOOTS && self.failures(job) > 0 {
             let times = job.boots.len() - 1;
             (
                 Reason::RebootLoop,
-                format!("the node has rebooted {times} times under one Job, and its upgrade has not ended"),
+                format!(
+                    "the node has rebooted {times} times under one Job, and its upgrade has not ended: the payload must exit with 0 without a reboot"
+                ),
             )
         } else {
             return None;
@@ -49,18 +51,17 @@ impl NodeReconciler<'_> {
         change
             .annotations
             .insert(record_key(&self.plan.facts.name), Some(record.to_text()));
-        let text = self.failed_text(job, node, reason.name(), &message);
-        let event = self.job_event(Reason::JobFailed, text, &job.uid);
+        let event = self.failed_event(job, node, &record);
         Some(failed_state(node, &record).with_step(patch(node, change, vec![event])))
     }
 
     /// Whether the node has rebooted since the Job was created, a pod of the Job ended after its `upgrade` had started,
     /// and none runs `upgrade` now.
     fn was_interrupted(&self, job: &JobFacts) -> bool {
-        let mut pods = self.cluster.pods_of(&job.uid);
+        let mut pods = self.cluster.pods_of(job);
         let upgrades = self
             .cluster
-            .pods_of(&job.uid)
+            .pods_of(job)
             .any(|pod| pod.stage == PodStage::Upgrade && !pod.deleting);
         job.boots.len() > 1
             && !upgrades

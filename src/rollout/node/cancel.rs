@@ -34,10 +34,12 @@ impl NodeReconciler<'_> {
     pub(super) fn cancel(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
         // If the Plan is invalid or not resolved, or its fields were pruned, it is not known which Job it needs.
         let unknown = matches!(self.gate, Some(Blocker::NotReady | Blocker::SpecPruned));
-        if unknown || self.plan.selector_error.is_some() {
+        let unknown = unknown || self.plan.selector_error.is_some();
+        if unknown && !self.plan.is_aborted() {
             return None;
         }
         let stage = self.pod(job)?.stage;
+        // After the drain the upgrade may have begun, and half an upgrade is worse than either version.
         let drains =
             matches!(stage, PodStage::Cordon | PodStage::Drain) && job.outcome == JobOutcome::Running;
         let holder = self
@@ -45,6 +47,8 @@ impl NodeReconciler<'_> {
             .holder(node)
             .filter(|holder| drains && job.keeps_ledger() && !holder.completed && !holder.cancelled)?;
         let failures = self.failures(job);
+        // First no further pod, then the cancellation: in the other order, the Job would start another pod after the
+        // cancelled one.
         if job.backoff_limit > failures {
             return Some(Step::EndRetries {
                 job: job.name.clone(),
@@ -63,7 +67,8 @@ impl NodeReconciler<'_> {
 
     /// Number of failed pods of a running Job. A pod may be seen to end before its Job counts it.
     pub(super) fn failures(&self, job: &JobFacts) -> i32 {
-        let pods = self.cluster.pods_of(&job.uid);
+        let pods = self.cluster.pods_of(job);
+        // A limit below the number of failures would end the running pod at once.
         let ended = pods.filter(|pod| pod.stage == PodStage::Ended).count();
         job.failures.max(i32::try_from(ended).unwrap_or(i32::MAX))
     }

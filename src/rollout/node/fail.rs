@@ -3,10 +3,13 @@
 use jiff::Timestamp;
 
 use super::{NodeDecision, NodeReconciler, NodeState, Start, patch, record_key};
-use crate::api::{NodePhase, NodeProgress, Reason, names};
+use crate::api::{NodePhase, NodeProgress, Reason, annotation, names};
+use crate::job::{POD_FAILURE_POLICY, render};
 use crate::rollout::event::Event;
 use crate::rollout::facts::{JobFacts, JobName, JobOutcome, NodeFacts};
+use crate::rollout::failure;
 use crate::rollout::record::{Phase, Record};
+use crate::rollout::release::release;
 use crate::rollout::step::NodeChange;
 
 impl NodeReconciler<'_> {
@@ -28,9 +31,16 @@ impl NodeReconciler<'_> {
                 .without_job(node, stored_entry, leaving)
                 .and([self.mark_recorded(job, Vec::new())]);
         }
+        // Only refit's own rule about `preflight` gives this reason.
+        if *reason == *POD_FAILURE_POLICY
+            && let Some(skipped) = self.skipped_by_preflight(node, job, *at, stored_entry, leaving)
+        {
+            return skipped;
+        }
         let text = self
             .cluster
-            .termination_message(&job.uid)
+            .termination_message(job)
+            // The Job says only which limit was exceeded. The cause is in the last lines of the container.
             .map_or_else(|| message.clone(), |tail| format!("{message}: {tail}"));
         if self
             .record(node)
@@ -42,23 +52,21 @@ impl NodeReconciler<'_> {
         }
         // system-upgrade-controller has reported its failures before the swap.
         let dealt_with = job.is_made_by_suc() && stored_entry.is_none();
-        let event = (!dealt_with).then(|| self.failed_event(job, node, reason, &text));
+        let record = Record {
+            reason: Some(reason.as_str().into()),
+            message: Some(text),
+            ..self.failure_record(node, job, *at)
+        };
+        let event = (!dealt_with).then(|| self.failed_event(job, node, &record));
         let events = event.into_iter().collect();
+        // A record would keep a slot on a node that the Plan no longer selects.
         if !self.is_eligible(node) {
             return self
                 .without_job(node, stored_entry, leaving)
                 .and([self.mark_recorded(job, events)]);
         }
-        let record = Record {
-            reason: Some(reason.as_str().into()),
-            message: Some(text.clone()),
-            ..self.failure_record(node, job, *at)
-        };
         let mut state = if self.hash().is_some_and(|hash| *hash == job.hash) {
-            let mut state =
-                NodeState::of_job(node, job, NodePhase::Failed).with_reason(reason.as_str(), text);
-            state.failed = true;
-            state
+            self.failed_state(node, &record)
         } else {
             // The Plan is at another version, which the node gets next.
             let mut state = NodeState::new(node, NodePhase::Pending);
@@ -67,6 +75,51 @@ impl NodeReconciler<'_> {
         };
         state.since = Some(*at);
         NodeDecision::slot(state.with_step(self.patch_record(node, &record, events)))
+    }
+
+    /// Skips a node at the version of a Job whose `preflight` said so. `None` if its annotation has no room for that.
+    fn skipped_by_preflight(
+        &self,
+        node: &NodeFacts,
+        job: &JobFacts,
+        at: Timestamp,
+        stored_entry: Option<&NodeProgress>,
+        leaving: Option<&JobFacts>,
+    ) -> Option<NodeDecision> {
+        let why = self.cluster.termination_message(job).unwrap_or_default();
+        let exited = format!("container {} exited with {}", render::PREFLIGHT, render::SKIPPED);
+        let why = why
+            .strip_prefix(&exited)
+            .unwrap_or(why)
+            .trim_start_matches([':', ' ']);
+        let why = if why.is_empty() {
+            "it does not say why"
+        } else {
+            why
+        };
+        let plan = &self.plan.facts.name;
+        let skip = annotation::skipped_by_preflight(node.skip.as_deref(), plan, &job.version, why)?;
+        let is_current = self.hash().is_some_and(|hash| *hash == job.hash);
+        if !is_current || !self.is_eligible(node) {
+            let text = format!("preflight skips Node {} at {}: {why}", node.name, job.version);
+            let event = self.job_event(Reason::PreflightSkipped, text, &job.uid);
+            let next = self.without_job(node, stored_entry, leaving);
+            return Some(next.and([self.mark_recorded(job, vec![event])]));
+        }
+        let mut state = NodeState::new(node, NodePhase::Finishing);
+        (state.since, state.job) = (Some(at), Some(job.name.clone()));
+        let mut change = NodeChange {
+            exact: true,
+            ..NodeChange::default()
+        };
+        change
+            .annotations
+            .insert(names::ANNOTATION_SKIP.to_owned(), Some(skip));
+        Some(NodeDecision::slot(state.with_step(patch(
+            node,
+            change,
+            Vec::new(),
+        ))))
     }
 
     /// The record of a failed Job, without the reason.
@@ -79,6 +132,7 @@ impl NodeReconciler<'_> {
             version: job.version.to_string(),
             phase: Phase::Failed,
             attempt: job.attempt,
+            retries: self.record(node).map_or(0, |known| known.retries_at(&job.hash)),
             job_uid: job.uid.to_string(),
             job: job.name.to_string(),
             inputs: job
@@ -87,7 +141,8 @@ impl NodeReconciler<'_> {
                 .or(Some(&self.plan.inputs))
                 .map(str::to_owned),
             at,
-            uncordon: false,
+            started: None,
+            uncordon: job.unschedulable_before == Some(false),
             reboot: None,
             settling: None,
             workloads: Vec::new(),
@@ -96,26 +151,30 @@ impl NodeReconciler<'_> {
         }
     }
 
-    fn failed_event(&self, job: &JobFacts, node: &NodeFacts, reason: &str, message: &str) -> Event {
-        let text = self.failed_text(job, node, reason, message);
+    /// The event of a failed Job, with what was decided.
+    pub(super) fn failed_event(&self, job: &JobFacts, node: &NodeFacts, record: &Record) -> Event {
+        let reason = record.reason.as_deref().unwrap_or_default();
+        let message = record.message.as_deref().unwrap_or_default();
+        let namespace = &self.cluster.defaults.namespace;
+        let text = failure_text(namespace, &job.name, &node.name, reason, message);
+        let text = failure::event_text(self.cluster, self.plan, node, record, &text);
         self.job_event(Reason::JobFailed, text, &job.uid)
     }
 
-    pub(super) fn failed_text(
-        &self,
-        job: &JobFacts,
-        node: &NodeFacts,
-        reason: &str,
-        message: &str,
-    ) -> String {
-        let namespace = &self.cluster.defaults.namespace;
-        failure_text(namespace, &job.name, &node.name, reason, message)
+    /// The state of a node that has failed, with what `spec.failure` makes of it.
+    pub(super) fn failed_state(&self, node: &NodeFacts, record: &Record) -> NodeState {
+        let mut state = failed_state(node, record);
+        let is_final = self.plan.retry_due(record).is_none();
+        state.frees_slot = is_final && self.plan.failed_nodes_free_slots();
+        state.gives_back = is_final && self.plan.spec().uncordons_failed();
+        state.decision = self.plan.failure_decision(record);
+        state
     }
 
-    /// A failed node keeps its slot until there is a reason to retry. The retry is written to the record before it
-    /// begins.
+    /// A failed node stays as it is until there is a reason to retry. The retry is written to the record before it begins.
+    /// A node whose slot is free begins only when it gets one again.
     pub(super) fn failed(&self, node: &NodeFacts, record: &Record) -> NodeState {
-        let mut state = failed_state(node, record);
+        let mut state = self.failed_state(node, record);
         let asked = node
             .retry
             .as_deref()
@@ -124,12 +183,19 @@ impl NodeReconciler<'_> {
             .inputs
             .as_deref()
             .is_some_and(|inputs| *inputs != *self.plan.inputs);
-        if asked.is_none() && !edited || self.gate.is_some() {
-            return state;
+        let by_person = asked.is_some() || edited;
+        let due = self.plan.retry_due(record);
+        let is_due = due.is_some_and(|due| due <= self.now) && self.can_start(node);
+        // While the Plan may not start nodes, the request to retry stays on the node and is granted later.
+        let shut = self.gate.is_some_and(|gate| !gate.permits_retries());
+        if !by_person && !is_due || shut {
+            state.requeue_at = due.filter(|due| *due > self.now);
+            return self.uncordon_failed(node, record, state);
         }
         let next = Record {
             phase: Phase::Retry,
             attempt: record.attempt.saturating_add(1),
+            retries: if by_person { 0 } else { record.retries + 1 },
             inputs: Some(self.plan.inputs.to_string()),
             at: self.now,
             reason: None,
@@ -147,20 +213,40 @@ impl NodeReconciler<'_> {
                 .insert(names::ANNOTATION_RETRY.to_owned(), rest);
             change.exact = true;
         }
-        state.failed = false;
-        state.phase = NodePhase::Pending;
-        state.since = Some(self.now);
-        state.attempt = Some(next.attempt);
         // This attempt has no Job yet.
-        state.job = None;
-        state.boot = self.plan.spec().may_reboot().then(|| node.boot_id.clone());
-        state.start = Some(Start::Later);
-        (state.reason, state.message) = (None, None);
+        let mut retry = NodeState::new(node, NodePhase::Pending);
+        retry.since = Some(self.now);
+        retry.attempt = Some(next.attempt);
+        retry.boot = self.plan.spec().may_reboot().then(|| node.boot_id.clone());
+        retry.start = Some(Start::Later);
+        let retry = retry.with_step(patch(node, change, Vec::new()));
+        if !state.frees_slot {
+            return retry;
+        }
+        state.retry = Some(Box::new(retry));
+        state
+    }
+
+    /// Uncordons a failed node for whose cordon there is no ledger; others leave the ledger with [`release::cleanup`].
+    ///
+    /// [`release::cleanup`]: crate::rollout::release::cleanup
+    fn uncordon_failed(&self, node: &NodeFacts, record: &Record, state: NodeState) -> NodeState {
+        if !state.gives_back || !record.uncordon || node.ledger.is_some() {
+            return state;
+        }
+        let released = Record {
+            uncordon: false,
+            ..record.clone()
+        };
+        let key = record_key(&self.plan.facts.name);
+        let mut change = NodeChange::default();
+        change.annotations.insert(key, Some(released.to_text()));
+        release(node, &self.plan_hold(), true, &mut change);
         state.with_step(patch(node, change, Vec::new()))
     }
 
     /// The value of `refit.rs/retry` without this Plan; `None` if it does not name the Plan. `*` means all Plans that
-    /// failed on the node, each of which removes only itself.
+    /// failed on the node, each of which removes only itself. An entry may say who wrote it.
     fn without_this_plan(&self, node: &NodeFacts, retry: &str) -> Option<String> {
         let this_plan = &*self.plan.facts.name;
         let failed = || {
@@ -169,18 +255,18 @@ impl NodeReconciler<'_> {
                 .filter(|(_, r)| r.phase == Phase::Failed)
                 .map(|(plan, _)| &**plan)
         };
-        let named: Vec<&str> = match retry.trim() {
-            "*" => failed().collect(),
-            names => names
-                .split(',')
-                .map(str::trim)
-                .filter(|name| !name.is_empty())
-                .collect(),
+        let is_all = annotation::first_word(retry) == Some("*");
+        let named: Vec<(&str, &str)> = if is_all {
+            failed().map(|plan| (plan, plan)).collect()
+        } else {
+            let entries = annotation::entries(retry);
+            entries.map(|entry| (entry.plan, entry.text)).collect()
         };
-        if !named.contains(&this_plan) {
+        if !named.iter().any(|(plan, _)| *plan == this_plan) {
             return None;
         }
-        let rest: Vec<_> = named.into_iter().filter(|name| *name != this_plan).collect();
+        let others = named.into_iter().filter(|(plan, _)| *plan != this_plan);
+        let rest: Vec<_> = others.map(|(_, text)| text).collect();
         Some(rest.join(","))
     }
 }

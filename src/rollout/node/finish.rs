@@ -11,6 +11,7 @@ use crate::rollout::event::Event;
 use crate::rollout::facts::{JobFacts, JobOutcome, NodeFacts};
 use crate::rollout::record::{Phase, Record};
 use crate::rollout::release::release;
+use crate::rollout::resolve::Resolved;
 use crate::rollout::step::{NodeChange, Step};
 
 impl NodeReconciler<'_> {
@@ -48,12 +49,23 @@ impl NodeReconciler<'_> {
             // The patch below was made, or system-upgrade-controller did the same.
             return NodeDecision::Cleanup(job.map(|job| self.mark_done(node, job)).into_iter().collect());
         }
+        // The request was withdrawn during the drain, or someone else has rebooted the node. No record requests a reboot yet, so
+        // the node is released as one that the Plan does not concern.
+        if let (Some(on_request), None) = (self.plan.selection.on_request, record)
+            && on_request.is_withdrawn(node)
+        {
+            let recorded = job.map(|job| self.mark_recorded(job, Vec::new()));
+            return NodeDecision::Cleanup(recorded.into_iter().collect());
+        }
         match (record, job) {
+            // The record exists, so the reboot was decided on already; Job, pod and report may be gone.
             (Some(record), _) => {
                 if let Some(decision) = self.reboot(node, record) {
                     return decision.and(job.map(|job| self.mark_recorded(job, Vec::new())));
                 }
             }
+            // A Job without a sentinel is one of a Plan without `reboot`, or of system-upgrade-controller: its
+            // success is the evidence.
             (None, Some(job)) if job.sentinel => match self.evidence(job) {
                 Evidence::Awaited { until } => {
                     return NodeDecision::slot(awaiting_report(node, success, until));
@@ -75,6 +87,7 @@ impl NodeReconciler<'_> {
         labelled: Option<&str>,
         job: Option<&JobFacts>,
     ) -> NodeDecision {
+        // The record knows whether the node was uncordoned at the beginning of the delay; the Job does not.
         let uncordon = record.map_or(success.uncordon, |r| r.uncordon);
         let hold = self.plan_hold();
         let due = success
@@ -89,12 +102,16 @@ impl NodeReconciler<'_> {
         // A success in the future was seen before the clock was set back: without a delay there is nothing to wait for.
         let is_due = due <= self.now || self.plan.delay.is_zero();
         if unsettled.is_none() && is_due {
+            let took = success.started.map(|started| self.now.duration_since(started));
+            state.took = took.filter(jiff::SignedDuration::is_positive);
             let mut change = self.done_change(node, success);
             release(node, &hold, uncordon, &mut change);
             // A state from before the cordon must not label the node as done.
             change.exact |= self.plan.disruptive && !change.is_empty();
             let done = self.complete_event(node, success);
             let workloads = self.evicted(node, record);
+            // Label and record are one write: between two writes a crash would either forget the workloads or label
+            // the node without waiting for them.
             if !workloads.is_empty() && labelled != Some(names::LABEL_VALUE_DISABLED) {
                 let known = record.cloned();
                 let record = Record {
@@ -134,7 +151,7 @@ impl NodeReconciler<'_> {
         } else {
             state = state.with_reason(
                 Reason::PostCompleteDelay,
-                format!("spec.postCompleteDelay is over at {}", seconds(due)),
+                format!("spec.postCompleteDelay ends at {}", seconds(due)),
             );
             state.requeue_at = Some(due);
         }
@@ -157,6 +174,7 @@ impl NodeReconciler<'_> {
                 .insert(record_key(&self.plan.facts.name), Some(record.to_text()));
         }
         if !change.is_empty() {
+            // Once only, with the first write: the record is absent exactly until then.
             let waiting = record.is_none() && self.plan.delay.is_positive();
             let events = waiting
                 .then(|| self.waiting_event(node, success))
@@ -174,6 +192,9 @@ impl NodeReconciler<'_> {
     pub(super) fn success_record(&self, node: &NodeFacts, success: &Success<'_>) -> Record {
         Record {
             workloads: self.evicted(node, None),
+            retries: self
+                .record(node)
+                .map_or(0, |known| known.retries_at(success.hash)),
             ..success.record(&self.cluster.defaults.namespace, &self.plan.facts.uid, &node.uid)
         }
     }
@@ -201,6 +222,23 @@ impl NodeReconciler<'_> {
         self.job_event(Reason::JobCompleteWaiting, text, success.job_uid)
     }
 
+    /// Marks a node as done that needs no Job, unless it has changed.
+    pub(in crate::rollout) fn mark_at_version(&self, node: &NodeFacts, resolved: &Resolved) -> Step {
+        let success = Success::without_job(&resolved.hash, &resolved.version, self.now);
+        let change = NodeChange {
+            exact: true,
+            ..self.done_change(node, &success)
+        };
+        let text = format!(
+            "Node {} is done without a Job: its kubelet has version {} already",
+            node.name, node.kubelet
+        );
+        let plan = &self.plan.facts;
+        let occurrence = format!("{}@{}", node.uid, resolved.hash);
+        let event = Event::plan(&plan.name, &plan.uid, Reason::AtVersion, text, &occurrence);
+        patch(node, change, vec![event])
+    }
+
     /// The changes that a node still needs to be done.
     fn done_change(&self, node: &NodeFacts, success: &Success<'_>) -> NodeChange {
         let plan = &self.plan.facts.name;
@@ -218,6 +256,8 @@ impl NodeReconciler<'_> {
         }
         change
             .labels
+            // A label that the node has already needs no write. system-upgrade-controller may have set them before
+            // the swap.
             .retain(|key, value| node.labels.get(key) != value.as_deref());
         if node.records.contains_key(plan) {
             change.annotations.insert(record_key(plan), None);

@@ -35,6 +35,7 @@ impl NodeReconciler<'_> {
         let plan = &self.plan.facts.name;
         let name = state.job.take();
         state.job = name.or_else(|| Some(job_name(plan, &node.name, hash).into()));
+        // A pod of the lost Job may still be upgrading. Its sentinel is only conclusive once it has ended.
         if let Some(pod) = self.cluster.live_pods_on(&node.name).find(|pod| at_work(pod)) {
             let pod = pod.name.to_string();
             return Some(NodeDecision::slot(
@@ -79,6 +80,8 @@ impl NodeReconciler<'_> {
                     EVIDENCE_LOST.to_owned(),
                 )
             }
+            // The pod that reads the sentinel cannot run, for example because the node is down. Without the evidence
+            // an upgrade must not run again by itself.
             None if pod.is_some_and(|(_, it)| {
                 later(it.created, self.plan.completion.reboot_timeout) <= self.now
             }) =>
@@ -151,6 +154,7 @@ impl NodeReconciler<'_> {
             hash,
             version: self.plan.resolved.as_ref().map_or("", |r| &*r.version),
             at: self.now,
+            started: None,
             attempt,
             job: stored_entry.job.as_deref().unwrap_or(&first),
             job_uid: "",

@@ -16,6 +16,7 @@ use crate::rollout::blocker::Blocker;
 use crate::rollout::facts::{
     BootId, JobFacts, NodeFacts, PodFacts, PodStage, PodUid, RebootPod, SentinelResult, Text,
 };
+use crate::rollout::failure;
 use crate::rollout::record::{Phase, Reboot, Record};
 use crate::rollout::step::{Key, NodeChange, Step};
 
@@ -23,6 +24,11 @@ use crate::rollout::step::{Key, NodeChange, Step};
 const EVIDENCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(5);
 /// Delay before a pod that has ended is recreated: a node that shuts down rejects all pods.
 const POD_RETRY_DELAY: SignedDuration = SignedDuration::from_secs(5);
+/// The account of a pod: the API server writes `default` where the Plan names none.
+fn account(name: &str) -> &str {
+    if name.is_empty() { "default" } else { name }
+}
+
 /// Why a pod has not rebooted its node.
 struct PodProblem<'a> {
     reason: Reason,
@@ -63,7 +69,7 @@ impl NodeReconciler<'_> {
     pub(super) fn evidence(&self, job: &JobFacts) -> Evidence {
         let found = self
             .cluster
-            .pods_of(&job.uid)
+            .pods_of(job)
             .find_map(|pod| match &pod.sentinel_result {
                 Some(SentinelResult::Success { boot_id, required }) => Some((boot_id, *required)),
                 _ => None,
@@ -74,6 +80,7 @@ impl NodeReconciler<'_> {
                 boot_id: Some(boot_id.clone()),
             },
             None => {
+                // The pod with the report may be seen later than its Job, because the two watches are independent.
                 let since = self.cluster.success_known_since(job).unwrap_or(self.now);
                 let until = later(since, EVIDENCE_TIMEOUT);
                 if until > self.now {
@@ -122,13 +129,15 @@ impl NodeReconciler<'_> {
         };
         let mut state = rebooting_state(node, record);
         state.requeue_at = Some(deadline);
+        // Any other boot counts, also one that refit did not cause: the upgrade is active in it all the same. An
+        // empty boot ID proves nothing.
         let over = !node.boot_id.is_empty() && *node.boot_id != *boot_id;
         if over {
             if node.is_ready_and_untainted() {
                 return None;
             }
             let why = if node.ready {
-                "the node is Ready in its new boot, but its taint node.kubernetes.io/not-ready or unreachable is not gone"
+                "the node is Ready in its new boot, but still has the taint node.kubernetes.io/not-ready or unreachable"
             } else {
                 "the node is in its new boot and not Ready"
             };
@@ -145,8 +154,7 @@ impl NodeReconciler<'_> {
         if let Some(pod) = pod
             && matches!(pod.sentinel_result, Some(SentinelResult::Nothing { .. }))
         {
-            let why = "nothing on the node says that its upgrade has succeeded in this boot, so that it is not rebooted: \
-                       somebody has removed the file";
+            let why = "the node has no sentinel for this boot, so refit does not reboot it: find out what removed the file, then set refit.rs/retry on the node";
             return Some(self.fail_reboot(node, record, Reason::SentinelMissing, why));
         }
         let problem = pod
@@ -180,7 +188,7 @@ impl NodeReconciler<'_> {
                 && stored_entry.job.as_deref() == Some(record.job.as_str())
                 && stored_entry.attempt == Some(record.attempt)
         })?;
-        let reason = [Reason::RebootPod, Reason::PodWaiting]
+        let reason = [Reason::RebootPod, Reason::PodWaiting, Reason::NameTaken]
             .into_iter()
             .find(|reason| {
                 stored_entry
@@ -192,21 +200,48 @@ impl NodeReconciler<'_> {
         Some(PodProblem { reason, text })
     }
 
+    /// The pods of the Plan for this machine and this hash. The owner, not a label, ties a pod to the Plan, and a pod of
+    /// another account may be anybody's. There is more than one if an answer of the API server was lost: a further one does
+    /// nothing in any boot but its own.
+    fn reboot_pods<'s>(
+        &'s self,
+        node: &'s NodeFacts,
+        hash: &'s str,
+    ) -> impl Iterator<Item = (&'s PodFacts, &'s RebootPod)> {
+        let plan = &self.plan.facts;
+        let wanted = account(
+            self.plan
+                .spec()
+                .service_account_name
+                .as_deref()
+                .unwrap_or_default(),
+        );
+        let pods = self
+            .cluster
+            .reboot_pods
+            .iter()
+            .filter_map(|name| self.cluster.pods.get(name));
+        pods.filter_map(|pod| Some((pod, pod.reboot.as_deref()?)))
+            .filter(move |(pod, it)| {
+                *pod.job_uid == *plan.uid
+                    && pod.node.as_ref() == Some(&node.name)
+                    && account(&it.service_account) == wanted
+                    && it.plan_uid == plan.uid
+                    && it.node_uid == node.uid
+                    && *it.hash == *hash
+            })
+    }
+
     /// The pod of the Plan that ends this boot of the machine for this hash, or, without a boot, that reads the
     /// sentinel.
-    pub(super) fn reboot_pod(
-        &self,
-        node: &NodeFacts,
-        hash: &str,
+    pub(super) fn reboot_pod<'s>(
+        &'s self,
+        node: &'s NodeFacts,
+        hash: &'s str,
         boot_id: Option<&BootId>,
-    ) -> Option<(&PodFacts, &RebootPod)> {
-        let pod = self
-            .cluster
-            .pods
-            .get(&self.pod_name(node, hash, boot_id.is_some()))?;
-        let it = pod.reboot.as_deref()?;
-        let is_own = it.plan_uid == self.plan.facts.uid && it.node_uid == node.uid && *it.hash == *hash;
-        (is_own && it.boot_id.as_ref() == boot_id).then_some((pod, it))
+    ) -> Option<(&'s PodFacts, &'s RebootPod)> {
+        let mut pods = self.reboot_pods(node, hash);
+        pods.find(|(_, it)| it.boot_id.as_ref() == boot_id)
     }
 
     fn pod_name(&self, node: &NodeFacts, hash: &str, reboots: bool) -> String {
@@ -216,18 +251,17 @@ impl NodeReconciler<'_> {
     }
 
     /// A pod that was to reboot the machine for the current hash, or to read its sentinel.
-    pub(super) fn leftover_pod(&self, node: &NodeFacts) -> Option<String> {
-        let hash = self.hash().filter(|_| !self.cluster.reboot_pods.is_empty())?;
-        let names = [true, false].map(|reboots| self.pod_name(node, hash, reboots));
-        names
-            .into_iter()
-            .find(|name| self.cluster.pods.get(name).is_some())
+    pub(super) fn leftover_pod(&self, node: &NodeFacts) -> Option<Blocker> {
+        let (pod, _) = self.reboot_pods(node, self.hash()?).next()?;
+        Some(Blocker::PodLeaving {
+            pod: pod.name.to_string(),
+        })
     }
 
     /// UID of the pod whose report is about to be recorded. It is kept until then.
     pub(super) fn evidence_pod(&self, node: &NodeFacts, hash: &str) -> Option<PodUid> {
-        let pods = [true, false].map(|reboots| self.cluster.pods.get(&self.pod_name(node, hash, reboots)));
-        pods.into_iter().flatten().next().map(|pod| pod.uid.clone())
+        let mut pods = self.reboot_pods(node, hash);
+        pods.next().map(|(pod, _)| pod.uid.clone())
     }
 
     /// Ensures that a pod exists that ends this boot, or reads which one has to end.
@@ -243,8 +277,20 @@ impl NodeReconciler<'_> {
         if let Some(problem) = self.cluster.failures_by_step.get(&Key::Pod(name.clone())) {
             state.set_reason(Reason::PodRefused, format!("pod {name}: {}", problem.message));
         }
+        let taken_by = self.cluster.pods.get(&name);
+        let conflict_until = self.name_conflict_until(&name);
+        let name_is_taken = taken_by.is_some_and(|pod| pod.foreign) || conflict_until.is_some();
+        if name_is_taken {
+            // Also while the pod with another name is there: somebody must find out who takes the names of others.
+            state.requeue_at = state.requeue_at.into_iter().chain(conflict_until).min();
+            let taken = Blocker::NameTaken {
+                kind: "pod",
+                name: name.to_string(),
+            };
+            state.set_reason(taken.reason(), taken.to_string());
+        }
         let Some((pod, it)) = self.reboot_pod(node, hash, boot_id.as_ref()) else {
-            if self.cluster.pods.get(&name).is_some() {
+            if taken_by.is_some_and(|pod| !pod.foreign) {
                 return state; // an earlier pod, which is deleted because nothing keeps it
             }
             // Without a valid Plan the command is not known.
@@ -257,11 +303,14 @@ impl NodeReconciler<'_> {
                 hash: hash.into(),
                 boot_id,
                 seconds: deadline.duration_since(self.now).as_secs(),
+                name_is_taken,
             };
             state.steps.extend((!unknown).then_some(create));
             return state;
         };
         state.pod = Some(pod.uid.clone());
+        // A pod that has succeeded in the recorded boot waits for the shutdown that it requested. To create another
+        // one would request it twice.
         let ended =
             pod.stage == PodStage::Ended && pod.sentinel_result.is_none() && !it.succeeded && !pod.deleting;
         if ended {
@@ -286,6 +335,7 @@ impl NodeReconciler<'_> {
         match answer {
             Some(SentinelResult::Success { boot_id, required }) => {
                 let known = Record {
+                    // No reboot required: the record then holds a success that only has to settle.
                     reboot: required.then(|| Reboot {
                         boot_id: Some(boot_id.to_string()),
                         since: self.now,
@@ -325,11 +375,11 @@ impl NodeReconciler<'_> {
         } else {
             (
                 Reason::RebootTimedOut,
-                "the node is not Ready, and has not been heard of in another boot",
+                "the node is not Ready, and has not reported another boot",
             )
         };
         let problem = problem.map_or_else(String::new, |problem| {
-            format!("; of the pod that reboots it is known: {}", problem.text)
+            format!("; its reboot Pod: {}", problem.text)
         });
         self.fail_reboot(node, record, reason, &format!("{why}{problem}"))
     }
@@ -348,6 +398,7 @@ impl NodeReconciler<'_> {
         reason: Reason,
         message: String,
     ) -> NodeDecision {
+        let text = format!("Node {}: {reason}: {message}", node.name);
         let failed = Record {
             phase: Phase::Failed,
             at: self.now,
@@ -355,18 +406,14 @@ impl NodeReconciler<'_> {
             settling: None,
             workloads: Vec::new(),
             reason: Some(reason.into()),
-            message: Some(message.clone()),
+            message: Some(message),
             ..record.clone()
         };
-        let text = format!("Node {}: {reason}: {message}", node.name);
+        let text = failure::event_text(self.cluster, self.plan, node, &failed, &text);
         let once = format!("{}/{}/{}", node.uid, record.hash, record.attempt);
         let event = self.job_event(event, text, &once);
         let mut state = if self.hash().is_some_and(|hash| **hash == *record.hash) {
-            let mut state = NodeState::new(node, NodePhase::Failed).with_reason(reason, message);
-            state.failed = true;
-            state.job = Some(record.job.as_str().into());
-            state.attempt = Some(record.attempt);
-            state
+            self.failed_state(node, &failed)
         } else {
             // The Plan is at another version, which the node gets next.
             let mut state = NodeState::new(node, NodePhase::Pending);
@@ -394,12 +441,11 @@ impl NodeReconciler<'_> {
     }
 }
 
-pub(super) const EVIDENCE_LOST: &str = "nothing is left that says in which boot the node was upgraded, so that nobody knows whether it \
-    has rebooted since; set refit.rs/retry on the node to upgrade it again";
-pub(super) const EVIDENCE_UNAVAILABLE: &str = "the pod of the upgrade is gone, and the node does not say in which boot it was upgraded; set \
+pub(super) const EVIDENCE_LOST: &str = "the boot in which the node was upgraded is unknown, and so is whether it has rebooted since: check the node, then set refit.rs/retry on the node to upgrade it again";
+pub(super) const EVIDENCE_UNAVAILABLE: &str = "the pod of the upgrade is gone, and the node has no record of the boot in which it was upgraded: check the node, then set \
     refit.rs/retry on the node to upgrade it again";
 pub(super) const ASKING_NODE: &str =
-    "the pod of the upgrade is gone: the node is asked in which boot it was upgraded";
+    "the pod of the upgrade is gone; refit reads from the node in which boot it was upgraded";
 
 /// The state of a node whose pod has yet to report the boot of the upgrade.
 pub(super) fn awaiting_report(node: &NodeFacts, success: &Success<'_>, until: Timestamp) -> NodeState {

@@ -71,6 +71,7 @@ impl NodeReconciler<'_> {
             let due = known.map_or(Timestamp::MIN, |known| later(known.seen, READ_INTERVAL));
             if due > self.now {
                 state.requeue_at = state.requeue_at.into_iter().chain([due]).min();
+            // A node may have run pods of a hundred controllers, and one wait must not flood the API server.
             } else if state.steps.len() < MAX_READS {
                 state.steps.push(Step::Query(Query::ReadWorkload {
                     workload: workload.as_str().into(),
@@ -96,7 +97,7 @@ impl NodeReconciler<'_> {
         // A controller that is available at the time limit gets its second reading.
         if until <= self.now && !is_available {
             let message = format!(
-                "the node is done, but what was evicted from it is not whole within settle.timeout: {text}"
+                "the node is done, but not all workloads evicted from it were available within settle.timeout: {text}"
             );
             return self.fail_permanently(
                 node,
@@ -118,7 +119,7 @@ impl NodeReconciler<'_> {
             (_, Some(failure)) => format!("{called} cannot be read: {}", failure.message),
             (Some(known), _) => {
                 let once_more = if known.is_available() {
-                    ", and is read once more"
+                    "; refit reads it once more"
                 } else {
                     ""
                 };
@@ -127,7 +128,7 @@ impl NodeReconciler<'_> {
                     known.ready, known.wanted
                 )
             }
-            (None, _) => format!("{called} is to be read"),
+            (None, _) => format!("{called} has not been read yet"),
         }
     }
 }

@@ -34,7 +34,7 @@ impl fmt::Display for Unsettled {
                     "the kubelet is of version {is:?}, and the Plan's is {wanted:?}"
                 )
             }
-            Self::MinReady { until } => write!(f, "settle.minReady is over at {}", seconds(*until)),
+            Self::MinReady { until } => write!(f, "settle.minReady ends at {}", seconds(*until)),
         }
     }
 }
@@ -68,6 +68,8 @@ impl NodeReconciler<'_> {
     ) -> Option<Unsettled> {
         let policy = &self.plan.completion;
         let rebooted = record.is_some_and(|r| r.reboot.is_some());
+        // A Plan that tolerates not-ready nodes and neither reboots nor settles is one that repairs nodes: to wait
+        // until they are Ready would leave them in progress for ever.
         let fit = if rebooted || policy.settles {
             node.is_ready_and_untainted()
         } else {
@@ -116,6 +118,7 @@ impl NodeReconciler<'_> {
         record: &Record,
         unsettled: &Unsettled,
     ) -> Option<Timestamp> {
+        // Such a node is as it should be, and needs only time. The limit is for a node that lacks something.
         if matches!(unsettled, Unsettled::MinReady { .. }) {
             return None;
         }
@@ -152,7 +155,7 @@ impl NodeReconciler<'_> {
 }
 
 /// A version without optional parts: `v1.33.4+k3s1` equals the Plan's `v1.33.4-k3s1`.
-fn bare(version: &str) -> String {
+pub(in crate::rollout) fn bare(version: &str) -> String {
     version.strip_prefix('v').unwrap_or(version).replace('+', "-")
 }
 

@@ -1,6 +1,6 @@
 //! The state of a node that a Plan has started.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{NodePhase, OpenEnum, Reason};
 use crate::rollout::blocker::Blocker;
@@ -12,6 +12,16 @@ pub(in crate::rollout) struct NodeState {
     pub(in crate::rollout) uid: NodeUid,
     pub(in crate::rollout) hostname: String,
     pub(in crate::rollout) failed: bool,
+    /// How long the node took from the creation of its Job, once it is done.
+    pub(in crate::rollout) took: Option<SignedDuration>,
+    /// Whether the slot of a failed node is free for others.
+    pub(in crate::rollout) frees_slot: bool,
+    /// Whether a failed node is released, as `spec.failure.uncordon` says.
+    pub(in crate::rollout) gives_back: bool,
+    /// What was decided about a failed node, and what a person can do.
+    pub(in crate::rollout) decision: Option<String>,
+    /// The next attempt on a failed node whose slot is free, once it gets one again.
+    pub(in crate::rollout) retry: Option<Box<Self>>,
     /// `status.active[].phase`.
     pub(in crate::rollout) phase: NodePhase,
     pub(in crate::rollout) since: Option<Timestamp>,
@@ -38,6 +48,11 @@ pub(in crate::rollout) enum Start {
 }
 
 impl NodeState {
+    /// Whether the roll-out goes on without the node: it failed for good, and nobody has requested a retry.
+    pub(in crate::rollout) fn is_given_up(&self) -> bool {
+        self.frees_slot && self.retry.is_none()
+    }
+
     pub(super) fn new(node: &NodeFacts, phase: NodePhase) -> Self {
         Self {
             failed: false,
@@ -45,12 +60,17 @@ impl NodeState {
         }
     }
 
-    /// A node of which nothing but this is known.
+    /// A state with these values only.
     pub(super) fn bare(uid: NodeUid, hostname: String, phase: NodePhase) -> Self {
         Self {
             uid,
             hostname,
             failed: phase == NodePhase::Failed,
+            took: None,
+            frees_slot: false,
+            gives_back: false,
+            decision: None,
+            retry: None,
             phase,
             since: None,
             job: None,

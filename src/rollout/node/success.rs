@@ -10,6 +10,8 @@ pub(super) struct Success<'a> {
     pub(super) hash: &'a str,
     pub(super) version: &'a str,
     pub(super) at: Timestamp,
+    /// When the Job was created.
+    pub(super) started: Option<Timestamp>,
     pub(super) attempt: i64,
     pub(super) job: &'a str,
     pub(super) job_uid: &'a str,
@@ -30,6 +32,7 @@ impl<'a> Success<'a> {
             hash: &job.hash,
             version: &job.version,
             at,
+            started: Some(job.created),
             attempt: job.attempt,
             job: &job.name,
             job_uid: &job.uid,
@@ -38,11 +41,26 @@ impl<'a> Success<'a> {
         }
     }
 
+    pub(super) fn without_job(hash: &'a str, version: &'a str, at: Timestamp) -> Self {
+        Self {
+            hash,
+            version,
+            at,
+            started: None,
+            attempt: 0,
+            job: "",
+            job_uid: "",
+            inputs: None,
+            uncordon: false,
+        }
+    }
+
     pub(super) fn of_record(record: &'a Record) -> Self {
         Self {
             hash: &record.hash,
             version: &record.version,
             at: record.at,
+            started: record.started,
             attempt: record.attempt,
             job: &record.job,
             job_uid: &record.job_uid,
@@ -60,10 +78,12 @@ impl<'a> Success<'a> {
             version: self.version.to_owned(),
             phase: Phase::Upgraded,
             attempt: self.attempt,
+            retries: 0,
             job_uid: self.job_uid.to_owned(),
             job: self.job.to_owned(),
             inputs: self.inputs.map(str::to_owned),
             at: self.at,
+            started: self.started,
             uncordon: self.uncordon,
             reboot: None,
             settling: None,

@@ -39,6 +39,7 @@ impl NodeReconciler<'_> {
             state.message.clone_from(&entry.message);
         }
         state.job = state.job.or_else(|| job.map(|job| job.name.clone()));
+        state.frees_slot = state.failed && self.plan.failed_nodes_free_slots();
         // The reason of a failure says more than that of a wait.
         if !state.failed {
             state.set_blocker(&Blocker::NodeUnreadable {

@@ -22,19 +22,19 @@ use super::super::observation::{Kind, Observation, StepEffect};
 use super::{ClusterState, Relist};
 
 impl ClusterState {
-    /// Applies what a list or a watch has returned. Returns whether it is news, so that a decision is due.
+    /// Applies what a list or a watch has returned. Returns whether it changed a fact, so that a decision is due.
     pub fn apply(&mut self, observation: Observation) -> bool {
         // Responses to refit's own writes do not count as listed, because they may be older than the list.
         let listed = observation.object().map(|(kind, name)| (kind, name.clone()));
-        let news = self.update(observation);
+        let changed = self.update(observation);
         if let Some((kind, name)) = listed {
             self.mark_listed(kind, &name);
         }
-        news
+        changed
     }
 
-    /// Applies what the response to a step says, which was sent when there had been `sent` lists. Returns whether it is
-    /// news.
+    /// Applies what the response to a step says, which was sent when there had been `sent` lists. Returns whether it
+    /// changed a fact.
     pub fn apply_effect(&mut self, effect: StepEffect, sent: ListCounts, now: Timestamp) -> bool {
         match effect {
             StepEffect::Observed(observation) => match observation.object() {
@@ -49,7 +49,10 @@ impl ClusterState {
             },
             StepEffect::JobDeleting(name, uid) => return self.mark_job_deleting(&name, &uid),
             StepEffect::PodDeleting(name, uid) => return self.mark_pod_deleting(&name, &uid),
-            StepEffect::NameTaken(job) => self.record_name_conflict(job, now),
+            StepEffect::NameTaken(job) => self.record_name_conflict(&job, now),
+            StepEffect::PodNameTaken(pod) => {
+                self.name_conflicts.insert(pod, now);
+            }
             StepEffect::CreateUnconfirmed(job) => self.mark_create_unconfirmed(&job),
             StepEffect::JobNotFound(job) => self.mark_create_absent(&job),
             StepEffect::StatusWritten(plan) => self.record_written_status(&plan, now),
@@ -64,6 +67,11 @@ impl ClusterState {
             }
             StepEffect::Digest(plan, hash, image, digest) => {
                 self.apply_digest(&plan, &hash, image, digest);
+            }
+            StepEffect::Check(plan, check, asked, answer) => {
+                if let Some(plan) = self.plans.get_mut(&plan) {
+                    plan.checks.apply(&check, asked, answer, now);
+                }
             }
             StepEffect::Workload(workload, facts) => self.apply_workload(workload, facts),
             StepEffect::Permissions(missing) => self.permissions = Some(missing),
@@ -89,8 +97,12 @@ impl ClusterState {
             Observation::Plan(version, facts) => self.apply_plan(version, *facts),
             Observation::PlanDeleted(name, uid) => self.remove_plan(&name, &uid),
             Observation::Secret(version, name) => self.apply_secret(&name, version),
+            Observation::SecretAbsent(version, name) => self.apply_absent_secret(&name, version),
             Observation::SecretDeleted(name) => self.remove_secret(&name),
+            Observation::SecretForbidden(name, forbidden) => self.apply_secret_watch(name, forbidden),
             Observation::Schema(schema, edition) => self.apply_schema(schema, edition),
+            Observation::Limits(limits) => self.apply_limits(limits),
+            Observation::Notified(plan, uid, marks) => self.apply_notified(plan, uid, marks),
             Observation::SchemaReplaced => {
                 self.distrusts_lists = true;
                 false
@@ -103,11 +115,19 @@ impl ClusterState {
                 self.relist = Relist::Due;
                 false
             }
-            Observation::Forbidden(_) => {
+            Observation::Forbidden => {
                 self.recheck_permissions();
                 true
             }
             Observation::PermissionsGranted => self.permissions.take().is_some(),
+            Observation::OwnImage(image, pull_secrets) => {
+                self.defaults.job.own_image = image;
+                self.defaults.job.own_image_pull_secrets = pull_secrets;
+                for plan in self.plans.values_mut() {
+                    plan.settings_changed();
+                }
+                true
+            }
         }
     }
 

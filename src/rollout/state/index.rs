@@ -24,6 +24,10 @@ impl<K: Id, N: Id> Index<K, N> {
         self.0.is_empty()
     }
 
+    pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.0.keys()
+    }
+
     /// All groups, ordered.
     pub(in crate::rollout) fn iter(&self) -> impl Iterator<Item = (&K, &BTreeSet<N>)> {
         let mut all: Vec<_> = self.0.iter().collect();

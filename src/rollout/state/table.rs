@@ -48,6 +48,10 @@ impl<N, U, T> Default for Table<N, U, T> {
 }
 
 impl<N: Id, U: Id, T: PartialEq> Table<N, U, T> {
+    pub(in crate::rollout) fn len(&self) -> usize {
+        self.iter().count()
+    }
+
     pub(in crate::rollout) fn get(&self, name: &str) -> Option<&T> {
         self.rows.get(name).map(|row| &row.facts)
     }
@@ -123,6 +127,11 @@ impl<N: Id, U: Id, T: PartialEq> Table<N, U, T> {
 
     pub(super) fn forget(&mut self, name: &str) -> bool {
         self.rows.remove(name).is_some()
+    }
+
+    /// Forgets all other objects.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&N) -> bool) {
+        self.rows.retain(|name, _| is_kept(name));
     }
 
     pub(super) fn start_list(&mut self) {

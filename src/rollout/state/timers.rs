@@ -72,7 +72,7 @@ impl ClusterState {
         self.name_conflicts.values_mut().for_each(shift);
         self.pruned.iter_mut().for_each(shift);
         for plan in self.plans.values_mut() {
-            plan.written.iter_mut().for_each(shift);
+            plan.shift_times(step);
         }
         for workload in self.workloads.values_mut() {
             shift(&mut workload.facts.seen);

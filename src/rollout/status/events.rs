@@ -1,5 +1,6 @@
 //! Events for a change of status, with system-upgrade-controller's reasons and texts (S63).
 
+use super::origin::suffix;
 use crate::api::{ConditionType, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity};
 use crate::rollout::conditions::{find, is_refusal};
 use crate::rollout::event::Event;
@@ -16,7 +17,6 @@ struct EventBuilder<'a> {
     events: Vec<(Severity, Reason, String)>,
 }
 
-/// The events for a new status.
 pub(super) fn events(plan: &PlanState, stored: &PlanStatus, status: &PlanStatus) -> Vec<Event> {
     let mut builder = EventBuilder {
         plan,
@@ -75,20 +75,24 @@ impl EventBuilder<'_> {
     }
 
     fn resolved(&mut self) {
-        let news = self.changed(ConditionType::LatestResolved).is_some();
+        let is_new = self.changed(ConditionType::LatestResolved).is_some();
         match &self.plan.resolution {
-            Resolution::Failed(why) if news && why == UNRESOLVABLE => {
+            Resolution::Failed(why) if is_new && why == UNRESOLVABLE => {
                 self.emit(Reason::ResolveFailed, why.clone());
             }
-            Resolution::Failed(why) if news => self.unresolved(why),
+            Resolution::Failed(why) if is_new => self.unresolved(why),
             Resolution::Resolved(resolved) => {
                 let error = |s: &PlanStatus| s.channel.as_ref().and_then(|c| c.last_error.clone());
                 if let Some(why) = error(self.status).filter(|why| error(self.stored).as_ref() != Some(why)) {
                     self.unresolved(&why);
                 }
-                if news || self.stored.latest_version != self.status.latest_version {
+                if is_new || self.stored.latest_version != self.status.latest_version {
                     let field = resolved.source.reason();
-                    let text = format!("Resolved latest version from Spec.{field}: {}", self.version());
+                    let origin = suffix(self.status.origin.as_ref());
+                    let text = format!(
+                        "Resolved latest version from Spec.{field}: {}{origin}",
+                        self.version()
+                    );
                     self.emit(Reason::Resolved, text);
                 }
             }
@@ -167,6 +171,8 @@ impl EventBuilder<'_> {
             | Reason::JobFailed
             | Reason::NotReady
             | Reason::Resolved
+            | Reason::AtVersion
+            | Reason::CheckPending
             | Reason::DigestPending => {}
             Reason::SyncJob => match self.refusal() {
                 Some(Reason::SettingMissing) => self.emit(Reason::ValidationFailed, message),

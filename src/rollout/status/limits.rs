@@ -35,6 +35,9 @@ pub(super) fn fit(status: &mut PlanStatus, is_recorded: impl Fn(&NodeProgress) -
         shorten_opt(channel.message.as_mut(), MAX_MESSAGE);
         shorten_word(&mut channel.reason);
     }
+    for check in status.checks.iter_mut().flatten() {
+        shorten_opt(check.message.as_mut(), MAX_MESSAGE);
+    }
     let Some(active) = &mut status.active else { return };
     for entry in active.iter_mut() {
         shorten_opt(entry.message.as_mut(), MAX_MESSAGE);
@@ -57,7 +60,7 @@ fn shorten_word<T>(word: &mut Option<OpenEnum<T>>) {
 }
 
 /// Cuts the list to its budget: messages go first, then entries of nodes that wait or whose slot a record holds, then the
-/// reasons of the rest. Returns the number of slots that are not in it any more.
+/// reasons of the rest. Returns the number of omitted slots.
 fn cut(active: &mut Vec<NodeProgress>, is_recorded: impl Fn(&NodeProgress) -> bool) -> usize {
     let total: usize = active
         .iter()

@@ -30,6 +30,7 @@ pub(crate) fn defaults() -> Defaults {
         namespace: NAMESPACE.to_owned(),
         job,
         polling_interval: SignedDuration::from_mins(15),
+        own_node: "own-node".into(),
         local_zone: jiff::tz::TimeZone::UTC,
     }
 }
@@ -42,10 +43,10 @@ pub(crate) fn plan(name: &str) -> Plan {
         service_account_name: Some("upgrades".to_owned()),
         version: Some("v1".to_owned()),
         cordon: Some(true),
-        upgrade: ContainerSpec {
+        upgrade: Some(Box::new(ContainerSpec {
             image: "example.com/upgrade".to_owned(),
             ..ContainerSpec::default()
-        },
+        })),
         ..PlanSpec::default()
     };
     let mut plan = Plan::new(name, spec);
@@ -78,10 +79,16 @@ pub(crate) fn node(name: &str, uid: &str) -> NodeFacts {
         tainted: false,
         boot_id: "boot-1".into(),
         kubelet: "v0".into(),
+        os_image: "".into(),
+        kernel: "".into(),
+        architecture: "amd64".into(),
         records: BTreeMap::new(),
         ledger: None,
         keep_cordoned: false,
         retry: None,
+        skip: None,
+        reboot_request: None,
+        drain: None,
     }
 }
 
@@ -93,7 +100,6 @@ pub(crate) fn labels<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) ->
     )
 }
 
-/// The facts of a Plan.
 pub(crate) fn read(plan: Plan) -> PlanFacts {
     let mut object = plan;
     let name = object.metadata.name.clone().unwrap_or_default();
@@ -118,6 +124,7 @@ pub(crate) fn cluster(
 ) -> ClusterState {
     let mut cluster = ClusterState::new(defaults());
     cluster.apply(Observation::Schema(Schema::Current, "1".into()));
+    cluster.apply(Observation::Limits(crate::rollout::GlobalLimits::Absent));
     let permissions = Missing {
         knows_reboots: true,
         knows_workloads: true,
@@ -133,7 +140,7 @@ pub(crate) fn cluster(
     cluster
 }
 
-/// A watch returns a Node in this version. Returns whether that is news.
+/// A watch returns a Node in this version. Returns whether that is a change.
 pub(crate) fn observe_node(cluster: &mut ClusterState, version: u64, facts: NodeFacts) -> bool {
     cluster.apply(Observation::Node(version, Box::new(facts)))
 }
@@ -176,6 +183,7 @@ pub(crate) fn job(name: &str, plan: &PlanFacts, node: &NodeFacts, hash: &str) ->
         created: morning(),
         unschedulable_before: None,
         disruptive: true,
+        avoids_hosts: true,
         sentinel: false,
         boots: [].into(),
     }

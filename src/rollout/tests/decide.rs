@@ -8,7 +8,9 @@ use super::build::{
     apply_effect, cluster, job, labels, morning, node, observe_job, observe_node, observe_plan, plan,
     plan_with, read,
 };
-use crate::api::{DrainNote, DrainWait, PlanSpec, PlanStatus, Reason, SecretSpec, VersionPolicySpec, names};
+use crate::api::{
+    DrainNote, DrainWait, NodeDrain, PlanSpec, PlanStatus, Reason, SecretSpec, VersionPolicySpec, names,
+};
 use crate::channel::ChannelRef;
 use crate::rollout::facts::Text;
 use crate::rollout::{
@@ -223,7 +225,7 @@ fn the_digest_of_an_image_is_read_only_if_a_node_is_to_start_and_the_image_has_n
     let pinned = |image: &str| {
         let image = image.to_owned();
         plan_with("p", |spec| {
-            spec.upgrade.image = image;
+            spec.upgrade.get_or_insert_default().image = image;
             spec.version_policy = Some(VersionPolicySpec {
                 pin_digest: Some(true),
                 ..VersionPolicySpec::default()
@@ -267,16 +269,11 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
         name: "pod".into(),
         uid: "pod-uid".into(),
         job_uid: facts.uid.clone(),
+        foreign: false,
         plan: "p".into(),
         node: Some("a".into()),
         stage: PodStage::Drain,
         waiting: None,
-        drain: Some(DrainNote {
-            evicted: 2,
-            total: 9,
-            waiting: vec![wait],
-            more: 0,
-        }),
         termination_message: None,
         upgraded: false,
         sentinel_result: None,
@@ -284,8 +281,29 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
         deleting: false,
     };
     cluster.apply(Observation::Pod(4, Box::new(pod)));
+    let drain = |pod: &str| NodeFacts {
+        drain: Some(Box::new(NodeDrain {
+            plan: "p".to_owned(),
+            pod: pod.to_owned(),
+            note: DrainNote {
+                evicted: 2,
+                total: 9,
+                waiting: vec![wait.clone()],
+                more: 0,
+            },
+        })),
+        ..super::build::node("a", "n1")
+    };
+    observe_node(&mut cluster, 5, drain("of-another-pod"));
     // Mere progress is written after a second.
     let later = morning() + SignedDuration::from_mins(1);
+    cluster.refresh(later);
+    let said = |decision: &Decision| {
+        let written = written(decision).unwrap().active.clone().unwrap();
+        written[0].message.clone()
+    };
+    assert_eq!(said(&decide(&cluster, later)), None);
+    observe_node(&mut cluster, 6, drain("pod-uid"));
     cluster.refresh(later);
     let decision = decide(&cluster, later);
     let message = written(&decision).unwrap().active.as_ref().unwrap()[0]

@@ -1,9 +1,10 @@
 //! The index of facts with late, repeated and missing observations.
 
 use super::build::{
-    apply_effect, defaults, job, morning, node, observe_job, observe_node, observe_plan, plan, plan_with,
-    read,
+    apply_effect, defaults, job, labels, morning, node, observe_job, observe_node, observe_plan, plan,
+    plan_with, read,
 };
+use crate::api::names;
 use crate::rollout::{
     ClusterState, JobFacts, JobOutcome, Kind, ListCounts, NodeFacts, Observation, StepEffect,
 };
@@ -52,6 +53,29 @@ fn a_late_response_does_not_restore_a_deleted_node() {
 }
 
 #[test]
+fn a_hostname_that_two_nodes_have_had_counts_as_shared() {
+    let named = |name: &str, host: &str| NodeFacts {
+        labels: labels([(names::LABEL_HOSTNAME, host)]),
+        ..node(name, &format!("uid-{name}"))
+    };
+    let mut cluster = cluster();
+    let shared = |cluster: &ClusterState, name: &str| {
+        let node = cluster.node(name).unwrap().clone();
+        cluster.shares_hostname(&node)
+    };
+    observe_node(&mut cluster, 1, named("a", "host"));
+    assert!(!shared(&cluster, "a"));
+    observe_node(&mut cluster, 2, named("b", "host"));
+    assert!(shared(&cluster, "a") && shared(&cluster, "b"));
+    observe_node(&mut cluster, 3, named("b", "other"));
+    assert!(
+        shared(&cluster, "a"),
+        "the kubelet of b may take the name in turns"
+    );
+    assert!(!shared(&cluster, "b"));
+}
+
+#[test]
 fn a_node_that_a_list_does_not_show_is_removed() {
     let mut cluster = cluster();
     observe_node(&mut cluster, 1, node("a", "n1"));
@@ -78,9 +102,9 @@ fn a_response_during_a_list_does_not_count_as_listed() {
 fn is_added(cluster: &mut ClusterState, name: &str, sent: ListCounts) -> bool {
     let facts = job(name, &read(plan("p")), &node("a", "n1"), "hash");
     let answer = StepEffect::Observed(Observation::Job(1, Box::new(facts)));
-    let news = cluster.apply_effect(answer, sent, morning());
-    assert_eq!(cluster.job(name).is_some(), news);
-    news
+    let changed = cluster.apply_effect(answer, sent, morning());
+    assert_eq!(cluster.job(name).is_some(), changed);
+    changed
 }
 
 #[test]
@@ -105,7 +129,7 @@ fn a_response_older_than_a_list_does_not_add_an_unknown_job() {
 
 #[test]
 fn a_secret_that_was_deleted_before_it_was_read_stays_deleted() {
-    let mut cluster = cluster();
+    let mut cluster = with_secret();
     let seen = |version| Observation::Secret(version, "s".into());
     let read = |version, hash: &str| StepEffect::Secret("s".into(), version, hash.to_owned());
     assert!(cluster.apply(seen(5)));
@@ -118,6 +142,75 @@ fn a_secret_that_was_deleted_before_it_was_read_stays_deleted() {
     assert!(!apply_effect(&mut cluster, read(5, "old")), "read before that");
     assert!(cluster.apply(Observation::SecretDeleted("s".into())));
     assert!(!apply_effect(&mut cluster, read(6, "hash")));
+}
+
+/// A cluster with a Plan that has the Secret `s` in its hash.
+fn with_secret() -> ClusterState {
+    let mut cluster = cluster();
+    let named = plan_with("p", |spec| {
+        spec.secrets = Some(vec![crate::api::SecretSpec {
+            name: "s".to_owned(),
+            ..crate::api::SecretSpec::default()
+        }]);
+    });
+    assert!(observe_plan(&mut cluster, 5, read(named)));
+    cluster
+}
+
+#[test]
+fn a_secret_that_was_deleted_while_its_content_was_on_its_way_stays_deleted() {
+    let content = || StepEffect::Secret("s".into(), 6, "hash".to_owned());
+    let gone = [
+        Observation::SecretDeleted("s".into()),
+        Observation::SecretAbsent(7, "s".into()),
+    ];
+    for gone in gone {
+        let mut cluster = with_secret();
+        assert!(cluster.apply(gone));
+        assert!(!apply_effect(&mut cluster, content()));
+        assert!(cluster.apply(Observation::Secret(8, "s".into())), "created again");
+    }
+    let mut cluster = with_secret();
+    assert!(apply_effect(&mut cluster, content()));
+    assert!(
+        !cluster.apply(Observation::SecretAbsent(5, "s".into())),
+        "a list from before it was created"
+    );
+}
+
+#[test]
+fn a_secret_that_no_plan_names_any_more_is_forgotten_and_read_again_when_one_does() {
+    let mut cluster = with_secret();
+    assert!(apply_effect(
+        &mut cluster,
+        StepEffect::Secret("s".into(), 6, "hash".to_owned())
+    ));
+    let names = cluster.retain_hashed_secrets();
+    assert!(names.iter().map(|name| &**name).eq(["s"]), "{names:?}");
+    assert_eq!(cluster.secret_version("s"), Some(6));
+    assert!(observe_plan(&mut cluster, 7, read(plan("p"))));
+    assert!(cluster.retain_hashed_secrets().is_empty());
+    assert_eq!(cluster.secret_version("s"), None);
+}
+
+#[test]
+fn a_secret_of_a_name_that_none_can_have_is_missing_and_not_requested() {
+    let mut cluster = cluster();
+    let odd_names = ["../../kube-system/secrets/a", "a?watch=true", "", "A"];
+    let odd = plan_with("p", |spec| {
+        let named = |name: &str| crate::api::SecretSpec {
+            name: name.to_owned(),
+            ..crate::api::SecretSpec::default()
+        };
+        spec.secrets = Some(odd_names.map(named).into());
+    });
+    observe_plan(&mut cluster, 5, read(odd));
+    assert!(cluster.retain_hashed_secrets().is_empty());
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    cluster.refresh(now);
+    let steps = crate::rollout::decide(&cluster, now).steps;
+    let reads = |step: &crate::rollout::Step| matches!(step, crate::rollout::Step::Query(_));
+    assert!(!steps.iter().any(reads), "{steps:?}");
 }
 
 #[test]
@@ -164,4 +257,21 @@ fn a_deleted_job_is_kept_until_its_result_is_recorded() {
     ));
     assert!(!cluster.job("j").unwrap().deleting);
     assert!(cluster.has_work_on_nodes());
+}
+
+#[test]
+fn a_note_about_plans_that_somebody_has_overwritten_is_written_again() {
+    let mut cluster = super::build::cluster([], [plan("p")]);
+    cluster.remember_plans(Some("p-uid"));
+    assert_eq!(cluster.note_known_plans(false), None);
+    for other in ["", "x,x", "\u{1b}[2J"] {
+        cluster.confirm_known_plans(other);
+        assert_eq!(
+            cluster.note_known_plans(false).as_deref(),
+            Some("p-uid"),
+            "{other:?}"
+        );
+        cluster.confirm_known_plans("p-uid");
+        assert_eq!(cluster.note_known_plans(false), None);
+    }
 }

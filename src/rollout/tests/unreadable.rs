@@ -135,6 +135,8 @@ fn failed(number: usize, hash: &str, message: &str) -> NodeFacts {
         version: "v1".to_owned(),
         phase: Phase::Failed,
         attempt: 1,
+        retries: 0,
+        started: None,
         job_uid: "u".to_owned(),
         job: "j".repeat(63),
         inputs: None,

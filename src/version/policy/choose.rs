@@ -35,7 +35,6 @@ pub struct Held {
     pub version: String,
     /// When it was published, or first seen.
     pub since: Timestamp,
-    /// The reason.
     pub refusal: Refusal,
     /// The reason as a sentence, with what would let it through.
     pub message: String,
@@ -91,7 +90,7 @@ pub fn choose(policy: &Policy, offered: &Offered, so: &Circumstances<'_>) -> Cho
         Some(Ok(best)) => choice.take = Some(best.entry.munged.clone()),
         Some(Err((one, other))) => {
             let why = format!(
-                "nobody knows whether it is newer than {}, which the channel offers, too",
+                "its order relative to {}, which the channel also offers, is unknown",
                 other.version
             );
             choice.held = Some(judge.held(one, Refusal::Incomparable(why)));
@@ -238,8 +237,10 @@ impl<'a> Judge<'a> {
                 due,
             });
         }
-        let approved = self.so.approved.map(|approved| munge(approved.trim()));
-        if self.policy.propose && approved.as_deref() != Some(entry.munged.as_str()) {
+        // What follows the first word of an item says who approved it.
+        let approved = self.so.approved.unwrap_or_default().split(',');
+        let mut approved = approved.filter_map(|item| item.split_whitespace().next());
+        if self.policy.propose && !approved.any(|item| munge(item) == entry.munged) {
             refusals.push(Refusal::NotApproved);
         }
     }

@@ -7,12 +7,12 @@ use crate::go::GoDuration;
 use crate::version::tag::Refused;
 use crate::version::{Range, quoted};
 
-/// Plan annotation for users: approves a version that `spec.versionPolicy.propose` holds back.
+/// Plan annotation for users: approves versions that `spec.versionPolicy.propose` holds back, separated by commas.
 pub const ANNOTATION_APPROVE: &str = "refit.rs/approve";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is no version, or a move that no Plan makes.
+    /// It is not a version, or a move that no Plan makes.
     Accident(Refused),
     /// It cannot be compared with the current version, for this reason.
     Incomparable(String),

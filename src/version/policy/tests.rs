@@ -314,7 +314,7 @@ fn of_many_without_a_version_to_compare_with_two_kinds_are_no_choice() {
 }
 
 #[test]
-fn a_release_that_is_taken_off_a_list_is_withdrawn_if_only_older_ones_are_left() {
+fn a_release_that_is_removed_from_a_list_is_withdrawn_if_only_older_ones_are_left() {
     let of = |versions: &[&str]| Case::new(Policy::default(), Some("v1.31.5"), offer(versions)).choose();
     let choice = of(&["v1.31.4", "v1.31.3", "v1.30.0"]);
     assert_eq!(choice.withdrawn.as_deref(), Some("v1.31.4"));
@@ -398,7 +398,12 @@ fn a_proposed_version_is_taken_when_it_is_approved() {
     );
     case.approved = Some("v1.31.4+k3s1");
     assert_eq!(case.choose().take, None, "another version");
-    for approved in ["v1.31.5+k3s1", "v1.31.5-k3s1", " v1.31.5+k3s1 "] {
+    for approved in [
+        "v1.31.5+k3s1",
+        "v1.31.5-k3s1",
+        " v1.31.5+k3s1 ",
+        "canary@21c75c607087, v1.31.5+k3s1",
+    ] {
         case.approved = Some(approved);
         assert_eq!(case.choose().take.as_deref(), Some("v1.31.5-k3s1"), "{approved}");
     }
@@ -440,8 +445,7 @@ fn a_refusal_says_what_was_offered_why_and_what_lets_it_through() {
     );
     assert_eq!(
         held(policy(|_| {}), "v1.31.4-k3s1", "login"),
-        "what spec.channel offers is not taken: \"login\" is no semantic version, and \"v1.31.4-k3s1\" is: the channel does \
-         not give what it gave"
+        "what spec.channel offers is not taken: \"login\" is not a semantic version, and \"v1.31.4-k3s1\" is: the channel gives another kind of version than before"
     );
 }
 
@@ -456,7 +460,7 @@ fn an_offer_without_a_version_withdraws_nothing() {
         choice
             .fault
             .unwrap()
-            .starts_with("\"login\" is no semantic version")
+            .starts_with("\"login\" is not a semantic version")
     );
     // A user has set the Plan to an older version in the meantime.
     case.current = Some("v1.26.9");

@@ -29,7 +29,7 @@ fn ended(pod: &Pod) -> bool {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_controller_that_is_killed_between_every_two_steps_reboots_each_node_once() {
     let ctx = real::context().await;
     let nodes = real::nodes(&ctx, ["one", "two"]).await;
@@ -62,7 +62,7 @@ async fn a_controller_that_is_killed_between_every_two_steps_reboots_each_node_o
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_reboot_pod_that_the_kubelet_refuses_or_a_user_evicts_is_created_again_and_the_node_boots_once() {
     let harness = harness().await;
     let node = &harness.two;
@@ -94,7 +94,7 @@ async fn a_reboot_pod_that_the_kubelet_refuses_or_a_user_evicts_is_created_again
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_node_that_reboots_during_an_outage_of_the_api_server_is_done_afterwards() {
     let harness = harness_in(real::exclusive_context().await).await;
     let node = &harness.two;
@@ -121,7 +121,7 @@ async fn a_node_that_reboots_during_an_outage_of_the_api_server_is_done_afterwar
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_node_that_loses_power_during_its_upgrade_has_failed_and_is_not_upgraded_again() {
     let harness = harness().await;
     let node = &harness.two;
@@ -158,7 +158,7 @@ async fn a_node_that_loses_power_during_its_upgrade_has_failed_and_is_not_upgrad
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_node_that_loses_power_between_cordon_and_upgrade_is_upgraded_in_its_second_boot_and_then_rebooted()
 {
     let harness = harness().await;
@@ -176,7 +176,7 @@ async fn a_node_that_loses_power_between_cordon_and_upgrade_is_upgraded_in_its_s
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_node_whose_job_is_deleted_with_its_pod_after_success_is_done_by_its_sentinel() {
     let harness = harness().await;
     let node = &harness.two;

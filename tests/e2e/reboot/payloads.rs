@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_payload_that_reboots_its_node_in_every_run_is_stopped_after_two_boots() {
     let harness = harness().await;
     let node = &harness.two;

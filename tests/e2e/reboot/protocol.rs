@@ -85,7 +85,7 @@ fn overhead(node: &RealNode, begun: Duration, times: &Times) -> (f64, String) {
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn two_nodes_are_drained_upgraded_and_rebooted_once_each_and_one_after_the_other() {
     let harness = harness_in(real::context_to_measure().await).await;
     let pods = harness.a_pod_on_each_node().await;
@@ -147,7 +147,7 @@ async fn two_nodes_are_drained_upgraded_and_rebooted_once_each_and_one_after_the
 }
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_file_on_the_host_says_whether_its_node_is_rebooted() {
     let harness = harness().await;
     // As packages of Debian do, on one of them.

@@ -8,7 +8,7 @@ use super::{PLAN, noted, notes, reboots, with};
 use crate::e2e::harness::{RUNS, harness, is_serving};
 
 #[tokio::test]
-#[ignore = "real nodes: just e2e"]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn workloads_with_a_pod_for_each_node_are_whole_again_before_the_next_node_begins() {
     let harness = harness().await;
     let before = harness.a_pod_on_each_node().await;

@@ -37,6 +37,21 @@ const CONTAINERD: Module = Module {
     tags: "no_btrfs,no_zfs,no_devmapper,no_tracing",
 };
 
+const PROMETHEUS: Module = Module {
+    name: "prometheus",
+    go_mod: include_str!("../go/prometheus/go.mod"),
+    go_sum: include_str!("../go/prometheus/go.sum"),
+    // The clients of clouds, with which it would find targets, are most of its code.
+    tags: "remove_all_sd",
+};
+
+const HELM: Module = Module {
+    name: "helm",
+    go_mod: include_str!("../go/helm/go.mod"),
+    go_sum: include_str!("../go/helm/go.sum"),
+    tags: "",
+};
+
 /// The source of a program.
 #[derive(Debug)]
 pub enum Source {
@@ -116,6 +131,12 @@ pub const CONTROL_PLANE: Set = Set {
     ],
 };
 
+pub const CHARTS: Set = Set {
+    what: "Helm",
+    modules: &[&HELM],
+    programs: &[go("helm", &HELM, "helm.sh/helm/v4/cmd/helm", 150)],
+};
+
 pub const NODES: Set = Set {
     what: "real nodes",
     modules: &[&KUBELET, &CONTAINERD],
@@ -145,6 +166,25 @@ pub const NODES: Set = Set {
             &CONTAINERD,
             "github.com/containerd/containerd/v2/cmd/ctr",
             10,
+        ),
+    ],
+};
+
+pub const MONITORING: Set = Set {
+    what: "monitoring",
+    modules: &[&PROMETHEUS],
+    programs: &[
+        go(
+            "promtool",
+            &PROMETHEUS,
+            "github.com/prometheus/prometheus/cmd/promtool",
+            150,
+        ),
+        go(
+            "prometheus",
+            &PROMETHEUS,
+            "github.com/prometheus/prometheus/cmd/prometheus",
+            60,
         ),
     ],
 };

@@ -44,9 +44,10 @@ impl Task {
             channels: Some(ChannelClient::with_answers(move |url, _| {
                 answers.offer(url).map_err(ChannelError::Unexpected)
             })),
+            listener: None,
         };
         let (shutdown, mut asked) = watch::channel(false);
-        let (tell, ended) = watch::channel(None);
+        let (end, ended) = watch::channel(None);
         let task = tokio::task::spawn_local(async move {
             let shutdown = async move { drop(asked.wait_for(|asked| *asked).await) };
             let code = match Box::pin(run_with(dependencies, settings, shutdown)).await {
@@ -56,7 +57,7 @@ impl Task {
                     EXIT_FAILURE
                 }
             };
-            tell.send_replace(Some(ExitStatus::from_raw(code)));
+            end.send_replace(Some(ExitStatus::from_raw(code)));
         });
         Self {
             number: simulated.next_number(),

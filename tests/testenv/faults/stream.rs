@@ -106,7 +106,7 @@ mod tests {
     use super::whole_lines;
 
     #[test]
-    fn an_event_in_pieces_goes_on_as_one() {
+    fn an_event_in_pieces_continues_as_one() {
         let mut begun = Vec::new();
         assert_eq!(whole_lines(&mut begun, b"{\"one\""), None);
         assert_eq!(

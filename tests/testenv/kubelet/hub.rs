@@ -90,8 +90,8 @@ impl Hub {
                     None => closed = Some(Instant::now()),
                 },
                 Some((write, answer)) = hub.writes.under_way.next() => hub.written(write, &answer),
-                Some(news) = nodes.recv() => hub.handle_node_event(&news),
-                Some(news) = pods.recv() => hub.handle_pod_event(&news),
+                Some(event) = nodes.recv() => hub.handle_node_event(&event),
+                Some(event) = pods.recv() => hub.handle_pod_event(&event),
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         }

@@ -21,7 +21,7 @@ static HUBS: LazyLock<Mutex<HashMap<Server, mpsc::WeakUnboundedSender<Command>>>
 /// Notified when something is done.
 pub(super) type Done = Option<oneshot::Sender<()>>;
 
-pub(super) fn tell(done: Done) {
+pub(super) fn notify(done: Done) {
     let _ = done.map(|done| done.send(()));
 }
 
@@ -121,8 +121,8 @@ impl Remote {
         node: &str,
         question: impl FnOnce(&Node) -> T + Send + 'static,
     ) -> T {
-        let (tell, answer) = oneshot::channel();
-        let question = Box::new(move |node: &Node| drop(tell.send(question(node))));
+        let (sender, answer) = oneshot::channel();
+        let question = Box::new(move |node: &Node| drop(sender.send(question(node))));
         self.send(Command::Ask {
             node: node.to_owned(),
             question,

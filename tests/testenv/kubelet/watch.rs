@@ -120,17 +120,21 @@ struct ListMeta<'a> {
 }
 
 /// Sends all objects under `path` (which has a query), and then their changes, until the receiver is dropped.
-pub(super) async fn follow(requests: Requests, path: &'static str, news: mpsc::UnboundedSender<WatchEvent>) {
+pub(super) async fn follow(
+    requests: Requests,
+    path: &'static str,
+    events: mpsc::UnboundedSender<WatchEvent>,
+) {
     let mut pause = PAUSE.0;
     let mut version = None;
-    while !news.is_closed() {
+    while !events.is_closed() {
         let from = match version.take() {
             Some(version) => Ok(version),
-            None => list(&requests, path, &news).await,
+            None => list(&requests, path, &events).await,
         };
         let followed = match from {
             Ok(mut from) => {
-                let result = watch(&requests, path, &mut from, &news, &mut pause).await;
+                let result = watch(&requests, path, &mut from, &events, &mut pause).await;
                 result.map(|expired| version = Some(from).filter(|_| !expired))
             }
             Err(error) => Err(error),
@@ -146,25 +150,25 @@ pub(super) async fn follow(requests: Requests, path: &'static str, news: mpsc::U
 }
 
 /// All objects; the version from which a watch goes on.
-async fn list(requests: &Requests, path: &str, news: &mpsc::UnboundedSender<WatchEvent>) -> Result<String> {
-    let _ = news.send(WatchEvent::Listing);
-    let version = tell_list(requests, path, news).await?;
-    let _ = news.send(WatchEvent::Listed);
+async fn list(requests: &Requests, path: &str, events: &mpsc::UnboundedSender<WatchEvent>) -> Result<String> {
+    let _ = events.send(WatchEvent::Listing);
+    let version = send_list(requests, path, events).await?;
+    let _ = events.send(WatchEvent::Listed);
     Ok(version)
 }
 
 /// Sends the objects under `path` (which has a query). Returns the version of the list.
-pub(super) async fn tell_list(
+pub(super) async fn send_list(
     requests: &Requests,
     path: &str,
-    news: &mpsc::UnboundedSender<WatchEvent>,
+    events: &mpsc::UnboundedSender<WatchEvent>,
 ) -> Result<String> {
     let mut next = String::new();
     loop {
         let page = requests.get(&format!("{path}&limit={PAGE}{next}")).await?;
         let list: List<'_> = serde_json::from_slice(&page).context("this is no list")?;
         for item in list.items {
-            let _ = news.send(WatchEvent::Item(item.get().as_bytes().to_vec()));
+            let _ = events.send(WatchEvent::Item(item.get().as_bytes().to_vec()));
         }
         match list.metadata.next.filter(|next| !next.is_empty()) {
             Some(token) => next = format!("&continue={token}"),
@@ -178,7 +182,7 @@ async fn watch(
     requests: &Requests,
     path: &str,
     version: &mut String,
-    news: &mpsc::UnboundedSender<WatchEvent>,
+    events: &mpsc::UnboundedSender<WatchEvent>,
     pause: &mut Duration,
 ) -> Result<bool> {
     let query = format!("{path}&watch=1&allowWatchBookmarks=true&resourceVersion={version}");
@@ -197,7 +201,7 @@ async fn watch(
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             line.extend_from_slice(&rest[..end]);
             rest = &rest[end + 1..];
-            if tell(&mut line, version, news)? {
+            if send_event(&mut line, version, events)? {
                 return Ok(true);
             }
             line.clear();
@@ -209,7 +213,11 @@ async fn watch(
 }
 
 /// Whether the watch has expired.
-fn tell(line: &mut Vec<u8>, version: &mut String, news: &mpsc::UnboundedSender<WatchEvent>) -> Result<bool> {
+fn send_event(
+    line: &mut Vec<u8>,
+    version: &mut String,
+    events: &mpsc::UnboundedSender<WatchEvent>,
+) -> Result<bool> {
     // The API server writes the type first.
     if line.starts_with(br#"{"type":"ERROR""#) {
         // Usually 410: the history after the version was compacted.
@@ -218,7 +226,7 @@ fn tell(line: &mut Vec<u8>, version: &mut String, news: &mpsc::UnboundedSender<W
     // The next watch continues from here. A repeated event could run a deleted pod again.
     version_of(line).context("this is no event")?.clone_into(version);
     if !line.starts_with(br#"{"type":"BOOKMARK""#) {
-        let _ = news.send(WatchEvent::Event(std::mem::take(line)));
+        let _ = events.send(WatchEvent::Event(std::mem::take(line)));
     }
     Ok(false)
 }

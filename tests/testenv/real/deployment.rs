@@ -127,7 +127,8 @@ impl Deployed {
     }
 
     async fn pods(&self) -> Vec<Pod> {
-        let mine = ListParams::default().labels("app.kubernetes.io/name=system-upgrade-controller");
+        let mine = ListParams::default()
+            .labels("app.kubernetes.io/name=refit,app.kubernetes.io/component=controller");
         let pods = self.pods.list(&mine).await;
         pods.unwrap_or_else(|error| panic!("cannot list pods: {error}"))
             .items

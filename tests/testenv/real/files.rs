@@ -78,7 +78,7 @@ pub(super) fn configure(dir: &Path, place: &Place, ctr: &Path) -> Result<()> {
 }
 
 fn containerd() -> String {
-    let (pause, debian) = (images::PAUSE, "/opt/bed/debian");
+    let (pause, debian) = (images::PAUSE, "/opt/programs/debian");
     format!(
         r#"version = 3
 root = "/var/lib/containerd"

@@ -98,7 +98,7 @@ impl RealNode {
         let here = format!("/opt/node/{name}");
         let import = ["images", "import", "--local", &here];
         let words = [
-            &["/opt/bed/ctr", "--address", socket, "--namespace", "k8s.io"],
+            &["/opt/programs/ctr", "--address", socket, "--namespace", "k8s.io"],
             &import[..],
         ];
         self.run(&words.concat()).await;

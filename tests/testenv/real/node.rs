@@ -76,7 +76,7 @@ impl RealNode {
             .env("NODE", &name)
             .env("NODE_DIR", &dir)
             .env("LABELS", labels(&ctx.node_labels()))
-            .env("BED", binaries.dir())
+            .env("PROGRAMS", binaries.dir())
             .env("IMAGES", images)
             .env("CGROUPS", cgroups.folders())
             .env("HIERARCHIES", cgroups.hierarchies())

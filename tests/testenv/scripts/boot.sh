@@ -15,11 +15,11 @@ mount -t proc proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=755 run "$root/run"
-mkdir -p "$root/var/lib/containerd" "$root/var/lib/kubelet" "$root/opt/node" "$root/opt/bed" "$root/opt/images"
+mkdir -p "$root/var/lib/containerd" "$root/var/lib/kubelet" "$root/opt/node" "$root/opt/programs" "$root/opt/images"
 mount --bind "$disk/containerd" "$root/var/lib/containerd"
 mount --bind "$disk/kubelet" "$root/var/lib/kubelet"
 mount --bind "$NODE_DIR" "$root/opt/node"
-mount --bind "$BED" "$root/opt/bed"
+mount --bind "$PROGRAMS" "$root/opt/programs"
 mount --bind "$IMAGES" "$root/opt/images"
 
 # The node sees the part of each cgroup hierarchy that is its own.

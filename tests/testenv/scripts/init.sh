@@ -2,7 +2,7 @@
 # Process 1 of a node, in its own root: network, containerd, images, kubelet. What the test says while it runs is in /opt/node:
 # `no-containerd` and `no-kubelet` keep those from being started.
 set -eu
-export PATH=/opt/bed:/opt/bed/debian/usr/sbin:/opt/bed/debian/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH=/opt/programs:/opt/programs/debian/usr/sbin:/opt/programs/debian/bin:/usr/sbin:/usr/bin:/sbin:/bin
 socket=/run/containerd/containerd.sock
 
 hostname "$NODE"
@@ -28,7 +28,7 @@ done
 cp /opt/node/systemctl.sh /usr/bin/systemctl
 ln -s systemctl /usr/bin/reboot
 ln -s systemctl /usr/bin/poweroff
-ln -sf /opt/bed/debian/bin/busybox /usr/local/bin/busybox
+ln -sf /opt/programs/debian/bin/busybox /usr/local/bin/busybox
 
 ip link set lo up
 until ip link show eth0 >/dev/null 2>&1; do sleep 0.02; done

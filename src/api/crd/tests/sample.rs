@@ -38,7 +38,8 @@ fn value(name: &str, schema: &JSONSchemaProps) -> Value {
     }
     match schema.type_.as_deref() {
         Some("boolean") => true.into(),
-        Some("integer" | "number") => 1.into(),
+        Some("integer") => 1.into(),
+        Some("number") => 1.5.into(),
         // Selectors, which are parsed when a Job is created.
         Some("string") if name == "operator" => "In".into(),
         Some("string") => "1s".into(),

@@ -18,6 +18,8 @@ struct State {
     lease: Option<Value>,
     version: u64,
     last_write: Instant,
+    /// An entry of `managedFields` that every version has.
+    manager: Option<Value>,
 }
 
 impl Store {
@@ -26,6 +28,7 @@ impl Store {
             lease: None,
             version: 0,
             last_write: Instant::now(),
+            manager: None,
         })))
     }
 
@@ -59,6 +62,10 @@ impl Store {
         self.state().write(lease);
     }
 
+    pub(super) fn manage(&self, manager: Value) {
+        self.state().manager = Some(manager);
+    }
+
     pub(super) fn label(&self) {
         let mut lease = self.state().lease.clone().unwrap();
         lease["metadata"]["labels"] = json!({"touched": "yes"});
@@ -84,6 +91,9 @@ impl State {
         self.version += 1;
         self.last_write = Instant::now();
         lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        if let Some(manager) = &self.manager {
+            lease["metadata"]["managedFields"] = json!([manager]);
+        }
         self.lease = Some(lease.clone());
         lease
     }

@@ -4,7 +4,7 @@ use super::*;
 
 fn with_fields(fields: &str, text: &str) -> Plan {
     let mut plan = Plan::default();
-    plan.spec.upgrade.args = Some(vec![text.to_owned()]);
+    plan.spec.upgrade.get_or_insert_default().args = Some(vec![text.to_owned()]);
     plan.metadata.annotations = Some([(ANNOTATION_DIGEST.to_owned(), fields.to_owned())].into());
     plan
 }
@@ -32,7 +32,7 @@ fn an_annotation_up_to_the_limit_is_read_and_each_level_of_the_plan_is_parsed_on
 }
 
 #[test]
-fn a_field_that_is_named_again_and_again_does_not_fill_the_memory() {
+fn a_field_that_is_named_repeatedly_does_not_fill_the_memory() {
     let megabyte = "a".repeat(1 << 20);
     let once = with_fields("spec.upgrade.args", &megabyte);
     assert_eq!(check_fields(&once), Ok(()));

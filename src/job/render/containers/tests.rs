@@ -154,3 +154,92 @@ fn a_windows_node_needs_the_windows_kubectl_image() {
     assert!(render(LINUX).is_ok());
     assert!(render(NodeInput { os: None, ..LINUX }).is_ok());
 }
+
+/// Containers of the pod that have a token of the service account, and whether the API server adds none.
+fn with_token(yaml: &str, node: NodeInput<'_>) -> (Vec<String>, bool) {
+    let pod = pod_for(yaml, node, &settings());
+    let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
+    let names: Vec<String> = containers
+        .filter(|one| volumes::has_token(one))
+        .map(|one| one.name.clone())
+        .collect();
+    let volume = pod
+        .volumes
+        .iter()
+        .flatten()
+        .any(|volume| volume.projected.is_some());
+    assert_eq!(volume, !names.is_empty(), "{yaml}");
+    (names, pod.automount_service_account_token == Some(false))
+}
+
+#[test]
+fn a_token_is_mounted_where_it_is_used_and_nowhere_else() {
+    let all =
+        "upgrade: {image: x}, prepare: {image: y}, drain: {}, reboot: {when: Always}, serviceAccountName: s";
+    for (access, names) in [
+        ("", &["prepare", "drain"][..]),
+        (", apiAccess: PrepareOnly", &["prepare", "drain"]),
+        (", apiAccess: None", &["drain"]),
+        (", apiAccess: All", &["prepare", "drain", "upgrade"]),
+    ] {
+        let found = with_token(&format!("{{{all}{access}}}"), LINUX);
+        assert_eq!(
+            found,
+            (names.iter().map(ToString::to_string).collect(), true),
+            "{access}"
+        );
+    }
+    for (yaml, names) in [
+        ("{upgrade: {image: x}}", &[][..]),
+        ("{upgrade: {image: x}, cordon: true}", &["cordon"]),
+        ("{upgrade: {image: x}, prepare: {image: y}}", &["prepare"]),
+        ("{upgrade: {image: x}, reboot: {when: Always}}", &[]),
+    ] {
+        assert_eq!(with_token(yaml, LINUX).0, names, "{yaml}");
+    }
+    assert_eq!(
+        with_token("{upgrade: {image: x}, drain: {}}", WINDOWS).0,
+        ["drain"]
+    );
+}
+
+/// The API server's own mount gives way to that of the pod, too.
+#[test]
+fn a_volume_of_the_plan_at_the_place_of_the_token_is_kept() {
+    let yaml = "{upgrade: {image: x}, prepare: {image: y, volumes: [{name: mine, source: /mine, \
+                destination: /var/run/secrets/kubernetes.io/serviceaccount}]}}";
+    assert_eq!(with_token(yaml, LINUX).0, [""; 0]);
+}
+
+#[test]
+fn preflight_comes_first_has_no_privileges_and_can_change_nothing_on_the_host() {
+    let yaml = "{upgrade: {image: x}, cordon: true, prepare: {image: y}, reboot: {when: Always},
+                 preflight: {image: z, volumes: [{name: a, source: /a, destination: /a}]}}";
+    let pod = linux_pod(yaml);
+    let names: Vec<_> = pod
+        .init_containers
+        .iter()
+        .flatten()
+        .map(|one| one.name.as_str())
+        .collect();
+    assert_eq!(names, ["probe", "preflight", "prepare", "cordon", "upgrade"]);
+    let preflight = container(&pod, "preflight");
+    assert_eq!(preflight.image.as_deref(), Some("z:v1"));
+    let mounts = preflight.volume_mounts.as_deref().unwrap_or_default();
+    assert!(mounts.iter().any(|mount| mount.mount_path == "/host"));
+    assert!(mounts.iter().any(|mount| mount.mount_path == "/a"));
+    for mount in mounts {
+        assert_eq!(
+            (mount.read_only, mount.recursive_read_only.as_deref()),
+            (Some(true), Some("IfPossible")),
+            "{mount:?}"
+        );
+    }
+    let context = preflight.security_context.as_ref().unwrap();
+    assert_eq!(
+        (context.privileged, context.allow_privilege_escalation),
+        (Some(false), Some(false))
+    );
+    let dropped = context.capabilities.as_ref().and_then(|it| it.drop.clone());
+    assert_eq!(dropped, Some(vec!["ALL".to_owned()]));
+}

@@ -29,6 +29,7 @@ fn input(spec: &PlanSpec) -> (PlanInput<'_>, NodeInput<'_>) {
         name: "n",
         uid: "node-uid",
         os: None,
+        shares_hostname: false,
     };
     (plan, node)
 }
@@ -72,6 +73,7 @@ fn reboot_pod_fixture(
         hash: "hash",
         mode,
         seconds: 900,
+        name_is_taken: false,
         critical: true,
     };
     let pod = reboot_pod(&input, &settings()).unwrap();

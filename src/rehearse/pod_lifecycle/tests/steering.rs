@@ -83,11 +83,11 @@ fn a_steered_exit_code_replaces_the_task_of_a_container() {
 fn a_mistyped_steering_is_an_error_that_names_it() {
     for (key, value, message) in [
         ("exitcode", "1", "no such key"),
-        ("exit-code", "no", "an exit code from 0 to 255 is wanted"),
-        ("exit-code", "256", "an exit code from 0 to 255 is wanted"),
-        ("run-delay", "5", "a duration such as 300ms or 1m30s is wanted"),
-        ("run-delay", "-5s", "a duration such as 300ms or 1m30s is wanted"),
-        ("upgrade.reboot", "yes", "never, once or always is wanted"),
+        ("exit-code", "no", "must be an exit code from 0 to 255"),
+        ("exit-code", "256", "must be an exit code from 0 to 255"),
+        ("run-delay", "5", "must be a duration such as 300ms or 1m30s"),
+        ("run-delay", "-5s", "must be a duration such as 300ms or 1m30s"),
+        ("upgrade.reboot", "yes", "must be never, once or always"),
         ("upgrade.start-delay", "1s", "no such key of a container"),
     ] {
         let fixture = PodFixture::new(&job(), &[(key, value)]);

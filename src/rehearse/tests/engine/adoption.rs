@@ -2,6 +2,7 @@
 
 use super::scenario::{NAMESPACE, Scenario, Setup};
 use crate::job::name::job_name;
+use crate::rehearse::Kind;
 use crate::rehearse::json::{Value, json};
 use crate::rollout::tests::build::{plan, plan_with};
 
@@ -33,12 +34,7 @@ impl Left {
         story.apply(plan_with("p", |spec| spec.concurrency = Some(2)));
         story
             .cluster
-            .patch_status(
-                crate::rehearse::Kind::Plan,
-                NAMESPACE,
-                "p",
-                json!({ "status": status }),
-            )
+            .patch_status(Kind::Plan, NAMESPACE, "p", json!({ "status": status }))
             .unwrap();
         Self { story, hash }
     }
@@ -46,12 +42,7 @@ impl Left {
     /// A Job as system-upgrade-controller creates it. A finished one ended so many minutes ago.
     fn job(&mut self, name: Option<&str>, node: &str, hash: &str, change: &Value) -> String {
         let name = name.map_or_else(|| job_name("p", node, &self.hash), str::to_owned);
-        let uid = self
-            .story
-            .cluster
-            .get(crate::rehearse::Kind::Plan, NAMESPACE, "p")
-            .unwrap()["metadata"]["uid"]
-            .clone();
+        let uid = self.story.cluster.get(Kind::Plan, NAMESPACE, "p").unwrap()["metadata"]["uid"].clone();
         let labels = json!({
             "objectset.rio.cattle.io/hash": "x", "plan.upgrade.cattle.io/p": hash, "upgrade.cattle.io/plan": "p",
             "upgrade.cattle.io/controller": "system-upgrade-controller", "upgrade.cattle.io/node": node,
@@ -97,16 +88,29 @@ fn nodes_that_are_done_are_done_and_nothing_is_said_again() {
     }
     left.story.cordon("a", true);
     left.job(None, "a", &hash, &complete(5));
-    let story = left.take_over();
-    assert_eq!(story.requests("POST /jobs"), 0);
+    let mut story = left.take_over();
+    assert_eq!(
+        (story.requests("POST /jobs"), story.requests("DELETE /jobs")),
+        (0, 0)
+    );
     let complete = &story.status("p").conditions[0];
     assert_eq!(
         (complete.status.as_str(), complete.last_update_time.as_deref()),
         ("True", Some("2025-12-31T00:00:00Z"))
     );
     assert!(story.events().is_empty(), "{:?}", story.events());
-    assert!(story.job_for("a").recorded);
+    let job = story.job_for("a");
+    assert!(job.recorded);
+    let stored = story.cluster.get(Kind::Job, NAMESPACE, &job.name).unwrap();
+    let ttl = stored["spec"]["ttlSecondsAfterFinished"].as_i64().unwrap();
+    assert!(ttl >= 900, "its logs stay as long as they would: {ttl}");
     assert!(story.is_cordoned("a"), "that was a person, after it");
+
+    // The Job is spent: without the label the Plan runs again, with a Job of refit under that name.
+    story.set_done_label("a", "p", None);
+    story.roll_out();
+    let again = story.job_for("a");
+    assert!(again.name == job.name && again.uid != job.uid);
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn a_job_that_runs_is_adopted_also_where_the_hostname_is_not_the_name() {
 }
 
 #[test]
-fn a_job_left_at_parallelism_0_is_released_unless_nobody_may_start() {
+fn a_job_left_at_parallelism_0_is_released_unless_no_node_may_start() {
     for suspended in [false, true] {
         let mut left = Left::new(&["a"], &["a"]);
         let hash = left.hash.clone();
@@ -157,7 +161,7 @@ fn a_node_that_is_applying_without_a_job_gets_one() {
 }
 
 #[test]
-fn a_failed_job_is_recorded_and_not_run_again_before_somebody_says_so() {
+fn a_failed_job_is_recorded_and_not_run_again_before_someone_says_so() {
     let mut left = Left::new(&["a"], &["a"]);
     let hash = left.hash.clone();
     let at = "2026-01-01T08:55:00Z";
@@ -168,11 +172,13 @@ fn a_failed_job_is_recorded_and_not_run_again_before_somebody_says_so() {
     assert_eq!(story.complete("p").1, "JobFailed");
     assert_eq!(story.record("a", "p").job, name);
     assert!(story.job_for("a").recorded);
-    story.delete(crate::rehearse::Kind::Job, &name);
+    story.delete(Kind::Job, &name);
     story.restart();
     story.pass_secs(60);
     assert!(story.invariants.jobs.is_empty());
-    story.edit("p", |spec| spec.upgrade.args = Some(vec!["--again".to_owned()]));
+    story.edit("p", |spec| {
+        spec.upgrade.get_or_insert_default().args = Some(vec!["--again".to_owned()]);
+    });
     story.settle();
     assert_eq!(story.job_for("a").attempt, 2);
 }
@@ -206,7 +212,9 @@ fn an_edit_replaces_a_job_that_says_nothing_of_its_inputs_only_for_another_hash(
     );
     let mut story = left.take_over();
     let uid = story.job_for("a").uid;
-    story.edit("p", |spec| spec.upgrade.args = Some(vec!["--new".to_owned()]));
+    story.edit("p", |spec| {
+        spec.upgrade.get_or_insert_default().args = Some(vec!["--new".to_owned()]);
+    });
     story.settle();
     assert_eq!(story.job_for("a").uid, uid);
     story.edit("p", |spec| spec.version = Some("v2".to_owned()));

@@ -42,7 +42,7 @@ fn to_v2(spec: &mut PlanSpec) {
 }
 
 fn with_args(spec: &mut PlanSpec) {
-    spec.upgrade.args = Some(vec!["--new".to_owned()]);
+    spec.upgrade.get_or_insert_default().args = Some(vec!["--new".to_owned()]);
 }
 
 /// Checks that the second Job upgrades the node, and that the first upgraded nothing.
@@ -55,7 +55,7 @@ fn ends_with_one_upgrade(story: &mut Scenario) {
 }
 
 #[test]
-fn a_drain_that_is_no_longer_asked_for_is_stopped_and_the_next_job_follows() {
+fn a_drain_that_is_no_longer_required_is_stopped_and_the_next_job_follows() {
     for edit in [to_v2, with_args] {
         let mut story = draining();
         let old = story.job_for("a");
@@ -121,7 +121,7 @@ fn a_limit_is_lowered_only_in_the_version_in_which_that_was_decided() {
 }
 
 #[test]
-fn a_drain_that_gets_through_first_is_let_finish() {
+fn a_drain_that_gets_through_first_finishes() {
     let mut story = draining();
     let v1 = story.hash("p");
     story.fault(
@@ -143,7 +143,7 @@ fn a_drain_that_gets_through_first_is_let_finish() {
 }
 
 #[test]
-fn a_node_that_leaves_the_plan_in_mid_drain_is_given_back_and_not_upgraded() {
+fn a_node_that_leaves_the_plan_in_mid_drain_is_released_and_not_upgraded() {
     for disable in [false, true] {
         let mut story = draining();
         if disable {
@@ -159,7 +159,7 @@ fn a_node_that_leaves_the_plan_in_mid_drain_is_given_back_and_not_upgraded() {
 }
 
 #[test]
-fn a_mistake_in_a_plan_and_an_edit_of_no_input_stop_nobody() {
+fn a_mistake_in_a_plan_and_an_edit_of_no_input_stop_no_plan() {
     let edits: [fn(&mut PlanSpec); 3] = [
         |spec| spec.version = None,
         |spec| {
@@ -180,7 +180,7 @@ fn a_mistake_in_a_plan_and_an_edit_of_no_input_stop_nobody() {
 }
 
 #[test]
-fn a_cordon_is_through_as_soon_as_it_is_seen() {
+fn a_cordon_ends_as_soon_as_it_is_seen() {
     let mut story = Scenario::with(&["a"], plan("p"));
     story.comes_to("a", PodStage::Upgrade);
     story.edit("p", to_v2);
@@ -232,7 +232,7 @@ fn a_cancel_mark_that_comes_too_late_does_not_stop_the_next_drain() {
 }
 
 #[test]
-fn a_controller_that_dies_after_any_write_of_a_cancellation_is_followed_by_one_that_goes_on() {
+fn a_controller_that_dies_after_any_write_of_a_cancellation_is_followed_by_one_that_continues() {
     for write in 0..8 {
         let mut story = draining();
         story

@@ -72,7 +72,7 @@ fn a_termination_message_is_kept_when_the_pod_is_gone_before_its_job_has_failed(
 }
 
 #[test]
-fn a_failed_node_holds_its_slot_and_stays_cordoned_whoever_leads() {
+fn a_failed_node_holds_its_slot_and_stays_cordoned_under_any_leader() {
     let mut story = Scenario::with(&["a", "b"], plan("p"));
     let first = story.slots("p")[0].clone();
     story.fail(&first);
@@ -107,7 +107,9 @@ fn an_edit_of_the_inputs_runs_a_failed_node_again_and_another_edit_does_not() {
     story.edit("p", |spec| spec.concurrency = Some(5));
     story.settle();
     assert_eq!(story.job_for("a").attempt, 1);
-    story.edit("p", |spec| spec.upgrade.args = Some(vec!["--force".to_owned()]));
+    story.edit("p", |spec| {
+        spec.upgrade.get_or_insert_default().args = Some(vec!["--force".to_owned()]);
+    });
     story.settle();
     let second = story.job_for("a");
     assert_eq!((&second.name, second.attempt), (&first.name, 2));
@@ -122,7 +124,9 @@ fn an_edit_of_the_inputs_runs_a_failed_node_again_and_another_edit_does_not() {
 fn an_edit_while_the_job_runs_runs_it_again_when_it_has_failed() {
     let mut story = Scenario::with(&["a"], plan("p"));
     story.comes_to("a", PodStage::Upgrade);
-    story.edit("p", |spec| spec.upgrade.args = Some(vec!["--force".to_owned()]));
+    story.edit("p", |spec| {
+        spec.upgrade.get_or_insert_default().args = Some(vec!["--force".to_owned()]);
+    });
     story.fail("a");
     assert_eq!(story.job_for("a").attempt, 2);
 }
@@ -146,7 +150,7 @@ fn an_attempt_is_decided_on_once_though_the_controller_dies_in_between() {
 }
 
 #[test]
-fn a_person_asks_for_another_attempt() {
+fn a_user_requests_another_attempt() {
     for (wish, attempt, left) in [
         ("p", 2, None),
         ("*", 2, None),
@@ -241,8 +245,7 @@ fn a_job_that_cannot_end_because_its_node_is_away_says_so_until_it_ends() {
     assert_eq!(
         story.entry("p", "a").message.as_deref(),
         Some(
-            "DeadlineExceeded: Job was active longer than specified deadline; the node is not Ready, so that nothing is \
-             known of its pod: bring the node back, or delete it"
+            "DeadlineExceeded: Job was active longer than specified deadline; the node is not Ready, so the state of its pod is unknown: repair the node, or delete it"
         )
     );
     assert!(story.node("a").records.is_empty() && story.events_of("JobFailed").is_empty());
@@ -276,7 +279,9 @@ fn a_job_deletes_no_pod_that_may_have_succeeded_between_two_of_its_pods() {
     story.apply(plan("p"));
     story.settle();
     let first = story.job_for("a").uid;
-    story.edit("p", |spec| spec.upgrade.args = Some(vec!["--new".to_owned()]));
+    story.edit("p", |spec| {
+        spec.upgrade.get_or_insert_default().args = Some(vec!["--new".to_owned()]);
+    });
     story.pass_secs(2);
     assert_eq!(story.job_for("a").uid, first, "it may as well have succeeded");
     story.steer("a", "upgrade.exit-code-first", None);

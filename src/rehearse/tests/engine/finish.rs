@@ -94,7 +94,7 @@ fn during_the_delay_the_node_is_schedulable_not_done_and_holds_its_slot() {
     );
     let text = story.entry("p", &first).message.unwrap();
     assert!(
-        text.starts_with("spec.postCompleteDelay is over at 2026-01-01T09:01:"),
+        text.starts_with("spec.postCompleteDelay ends at 2026-01-01T09:01:"),
         "{text}"
     );
     let message = format!("Job completed on Node {first}, waiting 1m30s PostCompleteDelay");
@@ -115,7 +115,24 @@ fn during_the_delay_the_node_is_schedulable_not_done_and_holds_its_slot() {
 }
 
 #[test]
-fn a_job_lost_during_the_delay_is_not_made_again_whoever_leads() {
+fn a_plan_that_is_edited_during_the_delay_ends_what_it_began() {
+    let mut story = Scenario::with(&["a"], delayed());
+    let old = story.hash("p");
+    story.succeed("a");
+    story.pass_secs(2);
+    story.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    story.settle();
+    assert_eq!(story.phase("p", "a").1, "PostCompleteDelay");
+    story.pass_secs(90);
+    assert_eq!(story.done_label("a", "p"), Some(old));
+    story.roll_out();
+    story.pass_secs(95);
+    story.assert_over();
+    assert_eq!(story.invariants.upgrades, 2);
+}
+
+#[test]
+fn a_job_lost_during_the_delay_is_not_created_again_under_any_leader() {
     let mut story = Scenario::with(&["a"], delayed());
     story.succeed("a");
     story.stop();
@@ -157,7 +174,7 @@ fn a_windows_node_goes_back_to_what_it_was_before_kubectl_cordoned_it() {
 }
 
 #[test]
-fn a_windows_node_that_is_not_ready_is_given_back_when_its_plan_is_deleted() {
+fn a_windows_node_that_is_not_ready_is_released_when_its_plan_is_deleted() {
     let mut story = Scenario::empty();
     story.add_node(
         "win",
@@ -175,7 +192,7 @@ fn a_windows_node_that_is_not_ready_is_given_back_when_its_plan_is_deleted() {
 }
 
 #[test]
-fn a_node_disabled_in_mid_upgrade_keeps_that_label_and_is_given_back() {
+fn a_node_disabled_in_mid_upgrade_keeps_that_label_and_is_released() {
     for labels in [false, true] {
         let mut story = Scenario::with(
             &["a"],
@@ -230,7 +247,7 @@ fn a_controller_that_lost_the_answer_to_the_label_does_not_make_the_job_again() 
 // -- given back
 
 #[test]
-fn a_node_that_a_person_had_cordoned_stays_cordoned() {
+fn a_node_that_a_user_had_cordoned_stays_cordoned() {
     for spec in [
         plan("p"),
         plan_with("p", |spec| spec.cordon = None),
@@ -250,7 +267,7 @@ fn a_node_that_a_person_had_cordoned_stays_cordoned() {
 }
 
 #[test]
-fn a_node_is_kept_cordoned_when_a_person_asks_for_it_however_late() {
+fn a_node_is_kept_cordoned_when_a_user_requests_it_however_late() {
     for late in [false, true] {
         let mut story = cordoned();
         if late {
@@ -274,7 +291,7 @@ fn a_node_is_kept_cordoned_when_a_person_asks_for_it_however_late() {
 }
 
 #[test]
-fn a_person_who_uncordons_ends_the_ledger() {
+fn a_user_who_uncordons_ends_the_ledger() {
     let mut story = cordoned();
     story.cordon("a", false);
     story.settle();
@@ -286,7 +303,7 @@ fn a_person_who_uncordons_ends_the_ledger() {
 }
 
 #[test]
-fn a_node_is_given_back_when_its_plan_and_its_pod_are_gone_whether_a_controller_was_there_or_not() {
+fn a_node_is_released_when_its_plan_and_its_pod_are_gone_whether_a_controller_was_there_or_not() {
     for (away, made_again, held) in [
         (false, false, false),
         (true, false, false),

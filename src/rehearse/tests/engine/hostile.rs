@@ -39,7 +39,7 @@ fn node_events(story: &Scenario, reason: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_time_that_cannot_be_read_stops_nobody_and_names_its_node_also_after_a_restart() {
+fn a_time_that_cannot_be_read_stops_no_object_and_names_its_node_also_after_a_restart() {
     let mut story = Scenario::empty();
     story.add_nodes(&["a", "b"]);
     set_late(&mut story, "a");
@@ -99,7 +99,7 @@ fn a_status_that_cannot_be_stored_is_reported_by_an_event() {
         let events = story.events_of("StatusRefused");
         assert_eq!(events.len(), 1, "{code}: {events:?}");
         assert!(
-            events[0].starts_with("the status cannot be stored, so that no node starts: "),
+            events[0].starts_with("the status cannot be stored, so no node starts: "),
             "{events:?}"
         );
         story.mend();
@@ -120,7 +120,7 @@ fn a_permission_that_is_back_before_the_next_status_gives_no_refused_status() {
 
 /// The simulated API server refuses what a real one refuses.
 #[test]
-fn an_object_that_etcd_does_not_store_is_refused_and_another_plan_goes_on() {
+fn an_object_that_etcd_does_not_store_is_refused_and_another_plan_continues() {
     let mut story = Scenario::empty();
     story.add_nodes(&["a"]);
     let mut large = plan("large");

@@ -80,7 +80,7 @@ fn a_first_poll_that_ended_the_controller_leaves_the_other_plans_alone() {
 }
 
 #[test]
-fn a_suspended_plan_does_not_poll_and_does_so_once_it_goes_on() {
+fn a_suspended_plan_does_not_poll_and_does_so_once_it_continues() {
     let mut story = Scenario::empty();
     story.add_nodes(&["a"]);
     story.offer(URL, "v1");
@@ -134,4 +134,27 @@ fn an_annotation_with_too_many_fields_makes_its_plan_invalid_and_no_other() {
     );
     assert!(story.slots("p").is_empty());
     assert_eq!(story.slots("q").len(), 1);
+}
+
+#[test]
+fn a_plan_that_names_too_many_secrets_is_invalid_and_no_other() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    let named = |count: usize| {
+        let secret =
+            |number| serde_json::json!({ "name": format!("s-{number}"), "path": format!("/s/{number}") });
+        let secrets: Vec<_> = (0..count).map(secret).collect();
+        serde_json::from_value(serde_json::json!(secrets)).unwrap()
+    };
+    story.apply(plan_with("p", |spec| spec.secrets = Some(named(101))));
+    story.apply(plan_with("r", |spec| spec.secrets = Some(named(100))));
+    story.apply(plan_with("q", |_| {}));
+    story.settle();
+    let (status, _, message) = story.condition("p", "Validated");
+    assert_eq!(status, "False");
+    assert!(message.contains("spec.secrets names 101 secrets"), "{message}");
+    assert_eq!(story.slots("q").len(), 1);
+    // These do not exist, which is another matter.
+    let (.., message) = story.condition("r", "Validated");
+    assert!(!message.contains("at most"), "{message}");
 }

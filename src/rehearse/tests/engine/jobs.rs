@@ -24,7 +24,7 @@ fn hash() -> String {
 }
 
 #[test]
-fn a_name_that_somebody_else_has_is_left_to_them() {
+fn a_name_that_someone_else_has_is_left_to_them() {
     let taken = job_name("p", "a", &hash());
     let mut story = Scenario::empty();
     story.add_nodes(&["a"]);
@@ -100,7 +100,7 @@ fn a_creation_that_never_arrived_is_repeated() {
 }
 
 #[test]
-fn a_job_that_was_lost_is_made_again_once_its_pod_is_gone() {
+fn a_job_that_was_lost_is_created_again_once_its_pod_is_gone() {
     let mut story = Scenario::with(&["a"], plan("p"));
     story.steer("a", "delete-delay", Some("20s"));
     story.comes_to("a", PodStage::Upgrade);
@@ -123,7 +123,9 @@ fn a_job_of_which_nothing_runs_is_replaced_when_the_plan_is_edited_and_one_whose
     story.apply(plan("p"));
     story.settle();
     let first = story.job_for("a").uid;
-    story.edit("p", |spec| spec.upgrade.args = Some(vec!["--new".to_owned()]));
+    story.edit("p", |spec| {
+        spec.upgrade.get_or_insert_default().args = Some(vec!["--new".to_owned()]);
+    });
     story.settle();
     assert_ne!(story.job_for("a").uid, first);
 
@@ -165,7 +167,7 @@ fn a_pod_that_was_bound_while_the_watch_was_behind_keeps_its_job() {
 }
 
 #[test]
-fn a_machine_made_again_under_the_same_name_gets_a_job_of_its_own() {
+fn a_machine_created_again_under_the_same_name_gets_a_job_of_its_own() {
     let mut story = Scenario::with(&["a"], plan("p"));
     story.comes_to("a", PodStage::Upgrade);
     let old = story.job_for("a");
@@ -189,7 +191,7 @@ fn jobs_go_with_their_node_or_their_plan() {
 }
 
 #[test]
-fn a_plan_made_again_at_once_waits_for_the_pod_of_the_old_one() {
+fn a_plan_created_again_at_once_waits_for_the_pod_of_the_old_one() {
     let mut story = Scenario::with(&["a"], plan("p"));
     story.steer("a", "delete-delay", Some("20s"));
     story.comes_to("a", PodStage::Upgrade);
@@ -246,7 +248,7 @@ fn a_refused_job_is_reported_and_retried() {
     story.apply(plan("p"));
     story.settle();
     assert_eq!(story.phase("p", "a").1, "JobRefused");
-    let text = "Node a: the Job cannot be made: injected fault 422";
+    let text = "Node a: the Job cannot be created: injected fault 422";
     assert_eq!(
         story.complete("p"),
         ("False".to_owned(), "SyncJob".to_owned(), text.to_owned())
@@ -325,7 +327,7 @@ fn a_job_that_goes_while_its_label_is_on_the_way_is_not_run_again() {
 }
 
 #[test]
-fn a_label_that_is_taken_off_while_the_job_is_being_marked_runs_the_plan_again() {
+fn a_label_that_is_removed_while_the_job_is_being_marked_runs_the_plan_again() {
     let mut story = Scenario::with(&["a"], plan("p"));
     story.fault(Rule::on("patch", "jobs").delay(Duration::from_secs(5)));
     story.succeed("a");
@@ -354,7 +356,7 @@ fn a_job_that_was_never_marked_does_not_undo_what_the_next_one_did() {
 }
 
 #[test]
-fn what_came_and_went_while_its_answer_was_under_way_is_no_ghost() {
+fn what_came_and_went_while_its_answer_was_in_flight_is_no_ghost() {
     let mut story = Scenario::empty();
     story.add_nodes(&["a"]);
     story.fault_injector.hold_watch("jobs", true);

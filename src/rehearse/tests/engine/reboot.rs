@@ -1,4 +1,6 @@
-//! Reboots, decided by the Node's boot ID; lost evidence; payloads that reboot the node themselves.
+//! Reboots, decided by the boot ID of the Node, and payloads that reboot the node themselves.
+
+mod lost;
 
 use std::time::Duration;
 
@@ -141,7 +143,7 @@ fn a_node_that_has_rebooted_since_its_upgrade_is_not_rebooted_again() {
 }
 
 #[test]
-fn a_node_that_does_not_reboot_has_failed_and_is_tried_again_when_somebody_wants_it() {
+fn a_node_that_does_not_reboot_has_failed_and_is_retried_when_someone_wants_it() {
     let mut story = upgrading("as-if-nothing");
     story.succeed("a");
     story.pass_secs(280);
@@ -205,7 +207,7 @@ fn a_node_reboots_only_where_it_says_that_it_has_to() {
 }
 
 #[test]
-fn a_node_whose_sentinel_somebody_has_removed_is_not_rebooted() {
+fn a_node_whose_sentinel_someone_has_removed_is_not_rebooted() {
     let mut story = requested();
     story.cluster.with(|state| state.kubelets.forget_sentinels("a"));
     story.steer("a", "start-delay", None);
@@ -215,7 +217,7 @@ fn a_node_whose_sentinel_somebody_has_removed_is_not_rebooted() {
 }
 
 #[test]
-fn a_pod_that_is_lost_is_made_again_and_the_node_reboots_once() {
+fn a_pod_that_is_lost_is_created_again_and_the_node_reboots_once() {
     for dies in [false, true] {
         let mut story = requested();
         let pod = story.reboot_pods()[0].clone();
@@ -351,7 +353,7 @@ fn a_refused_pod_is_reported_in_status() {
 }
 
 #[test]
-fn a_pod_without_use_is_deleted_whoever_made_it() {
+fn a_pod_without_use_is_deleted() {
     let mut story = requested();
     story.annotate(Kind::Node, "a", "plan.refit.rs/p", None);
     story.set_done_label("a", "p", Some("disabled"));
@@ -410,7 +412,7 @@ fn an_upgrade_during_which_the_node_goes_down_has_failed_and_one_before_it_has_n
 }
 
 #[test]
-fn an_upgrade_that_fails_while_its_node_stays_up_is_tried_again_by_its_job() {
+fn an_upgrade_that_fails_while_its_node_stays_up_is_retried_by_its_job() {
     let mut story = upgrading("ready");
     story.fail("a");
     assert_eq!(story.phase("p", "a").1, "BackoffLimitExceeded");
@@ -458,152 +460,6 @@ fn a_payload_that_reboots_its_node_once_is_done_after_its_second_run_and_one_tha
                 (2, "RebootLoop")
             );
         }
-    }
-}
-
-// -- evidence that is lost
-
-/// The Job on node `a` has succeeded and its pod is gone; the controller has seen neither.
-fn pod_is_gone() -> Scenario {
-    let mut story = upgrading("ready");
-    story.stop();
-    story.succeed_unseen("a");
-    lose_pods(&mut story);
-    story
-}
-
-fn lose_pods(story: &mut Scenario) {
-    let pods: Vec<String> = story.pods().map(|pod| pod.facts.name.to_string()).collect();
-    for pod in &pods {
-        story.delete_pod_now(pod);
-    }
-    story.pass(Duration::from_millis(100));
-}
-
-/// Deletes the Job and its pods unobserved.
-fn lose_job(story: &mut Scenario) {
-    let job = story.job_for("a").name;
-    story.delete(Kind::Job, &job);
-    lose_pods(story);
-}
-
-fn requested_pods(story: &Scenario) -> usize {
-    story.requests("POST /pods")
-}
-
-#[test]
-fn a_node_whose_report_is_lost_is_asked_after_a_moment_and_reboots_once() {
-    let mut story = pod_is_gone();
-    story.start();
-    story.settle();
-    assert_eq!(requested_pods(&story), 0, "its event may come a moment later");
-    assert_done_after_one_boot(&mut story);
-    assert_eq!(
-        (requested_pods(&story), story.invariants.reboots),
-        (2, 1),
-        "one asks, one reboots"
-    );
-}
-
-#[test]
-fn a_node_that_cannot_say_any_more_has_failed() {
-    for answers in [true, false] {
-        let mut story = pod_is_gone();
-        if answers {
-            story.reboot("a");
-        } else {
-            story.power("a", false);
-        }
-        story.start();
-        story.pass_secs(16 * 60);
-        assert_eq!(
-            story.phase("p", "a"),
-            ("Failed".to_owned(), "EvidenceLost".to_owned())
-        );
-        assert!(
-            story.entry("p", "a").message.unwrap().contains("refit.rs/retry"),
-            "the way out"
-        );
-        assert_eq!((story.invariants.upgrades, story.invariants.reboots), (1, 0));
-        assert!(story.is_cordoned("a"));
-        story.power("a", true);
-        story.retry("a", "p");
-        story.roll_out();
-        story.assert_over();
-        assert_eq!(story.invariants.upgrades, 2);
-    }
-}
-
-#[test]
-fn a_job_that_was_lost_after_its_success_does_not_run_again() {
-    let mut story = upgrading("ready");
-    story.stop();
-    story.succeed_unseen("a");
-    lose_job(&mut story);
-    story.start();
-    assert_done_after_one_boot(&mut story);
-    assert!(story.invariants.jobs.is_empty(), "done by the sentinel");
-}
-
-#[test]
-fn a_job_that_was_lost_before_status_named_it_does_not_run_again() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.steer("a", "upgrade.run-delay", Some("1s"));
-    story.settle();
-    story.fault(Rule::on("create", "jobs").kill(Moment::After));
-    story.stop_at_death();
-    story.apply(always());
-    story.pass_secs(5);
-    assert_eq!(story.entry("p", "a").job, None);
-    lose_job(&mut story);
-    story.start();
-    assert_done_after_one_boot(&mut story);
-}
-
-#[test]
-fn a_job_that_was_lost_before_its_success_is_made_again_in_the_same_boot() {
-    for early in [true, false] {
-        let mut story = Scenario::empty();
-        story.add_nodes(&["a"]);
-        story.steer(
-            "a",
-            if early { "start-delay" } else { "upgrade.run-delay" },
-            Some("1h"),
-        );
-        story.apply(always());
-        story.pass_secs(5);
-        story.stop();
-        lose_job(&mut story);
-        story.steer("a", "start-delay", None);
-        story.start();
-        story.roll_out();
-        story.assert_over();
-        assert_eq!(
-            (boots(&story, "a"), story.invariants.upgrades),
-            (1, if early { 1 } else { 2 })
-        );
-        assert!(story.events_of("RebootFailed").is_empty());
-    }
-}
-
-#[test]
-fn a_controller_that_dies_at_any_write_while_it_looks_for_evidence_leaves_nobody_stuck() {
-    for write in 0..12 {
-        let mut story = upgrading("ready");
-        story.stop();
-        lose_job(&mut story);
-        story
-            .fault_injector
-            .add(Rule::write_or_event().nth(write + 1).kill(Moment::After));
-        story.start();
-        story.roll_out();
-        story.assert_over();
-        assert_eq!(
-            (boots(&story, "a"), story.invariants.upgrades),
-            (1, 2),
-            "write {write}"
-        );
     }
 }
 

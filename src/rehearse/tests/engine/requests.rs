@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
 use crate::api::{Plan, SecretSpec};
-use crate::rehearse::State;
 use crate::rehearse::fault::{Effect, Moment, Rule};
 use crate::rehearse::json::{Value, json};
+use crate::rehearse::{Kind, State};
 use crate::rollout::PodStage;
 use crate::rollout::tests::build::{plan, plan_with};
 
@@ -113,6 +113,111 @@ fn a_plan_without_secrets_needs_no_permission_for_them() {
 }
 
 #[test]
+fn only_secrets_that_plans_have_in_their_hash_are_listed_watched_and_read() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    story.cluster.put(secret()).unwrap();
+    let other = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "other", "namespace": "system-upgrade" } });
+    story.cluster.put(other).unwrap();
+    story.apply(plan("without"));
+    story.settle();
+    let requests = |story: &Scenario| {
+        let of_secrets = |state: &State| {
+            let lines = state.trace().iter().filter(|line| line.contains("/secrets"));
+            lines.cloned().collect::<Vec<_>>()
+        };
+        story.cluster.with(|state| of_secrets(state))
+    };
+    assert!(requests(&story).is_empty(), "{:?}", requests(&story));
+    story.apply(with_secret("p"));
+    story.roll_out();
+    let of_plan = requests(&story);
+    let is_named =
+        |line: &String| line.contains("/secrets/s ") || line.contains("fieldSelector=metadata.name%3Ds");
+    assert!(of_plan.len() >= 3 && of_plan.iter().all(is_named), "{of_plan:?}");
+    // Its watch ends with the last Plan that names it.
+    story.edit("p", |spec| spec.secrets = None);
+    story.pass_secs(3600);
+    let later = requests(&story);
+    assert!(later.len() <= of_plan.len() + 1, "{later:?}");
+}
+
+#[test]
+fn many_secrets_are_watched_in_turn_and_a_change_of_each_is_seen() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    let named = |number: usize| format!("s{number}");
+    let content = |number: usize, value: &str| {
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": named(number), "namespace": "system-upgrade" },
+            "data": { "key": value } })
+    };
+    for number in 0..100 {
+        story.cluster.put(content(number, "eA==")).unwrap();
+    }
+    let all = (0..100).map(|number| SecretSpec {
+        name: named(number),
+        ..SecretSpec::default()
+    });
+    let all: Vec<_> = all.collect();
+    story.apply(plan_with("p", |spec| spec.secrets = Some(all)));
+    story.settle();
+    story.roll_out();
+    assert!(story.is_done("a", "p"));
+    for number in [0, 50, 99] {
+        let before = story.hash("p");
+        story.patch(Kind::Secret, &named(number), &content(number, "eQ=="));
+        story.pass_secs(30);
+        assert_ne!(story.hash("p"), before, "{number}");
+    }
+    // More than any Plan needs would take the places of others.
+    let more = (0..101).map(|number| SecretSpec {
+        name: named(number),
+        ..SecretSpec::default()
+    });
+    let more: Vec<_> = more.collect();
+    let hash = story.hash("p");
+    story.edit("p", |spec| spec.secrets = Some(more));
+    story.settle();
+    let (status, _, why) = story.condition("p", "Validated");
+    assert_eq!(status, "False");
+    assert!(why.contains("names 101 secrets"), "{why}");
+    assert_eq!(story.hash("p"), hash, "it stays what nodes are done with");
+}
+
+#[test]
+fn a_secret_that_may_not_be_watched_holds_up_only_the_plans_that_name_it() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b"]);
+    story.cluster.put(secret()).unwrap();
+    let other = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "t", "namespace": "system-upgrade" } });
+    story.cluster.put(other).unwrap();
+    story.fault_always(Rule::on("list", "secrets").named("s").answer(403));
+    story.apply(with_secret("p"));
+    story.apply(plan_with("q", |spec| {
+        spec.secrets = Some(vec![SecretSpec {
+            name: "t".to_owned(),
+            ..SecretSpec::default()
+        }]);
+    }));
+    story.settle();
+    assert_eq!(story.complete("p").1, "MissingPermission");
+    let why = story.complete("p").2;
+    assert!(
+        why.contains("list secrets \"s\"") && why.contains("watch secrets \"s\""),
+        "{why}"
+    );
+    for node in ["a", "b"] {
+        assert!(story.jobs_for(node).iter().all(|job| &*job.plan == "q"));
+    }
+    story.roll_out();
+    assert!(story.is_done("a", "q") && story.is_done("b", "q"));
+    story.mend();
+    story.pass_secs(60);
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
 fn without_permission_to_list_each_plan_has_an_event_and_no_node_starts() {
     let mut story = Scenario::without_controller(&Setup::default());
     story.fault_injector.allow("list", "nodes", false);
@@ -136,12 +241,10 @@ fn without_permission_to_list_each_plan_has_an_event_and_no_node_starts() {
 #[test]
 fn a_missing_permission_that_an_event_named_before_all_lists_were_read_is_not_named_again() {
     let mut story = Scenario::without_controller(&Setup::default());
-    story.fault_injector.allow("watch", "secrets", false);
-    story.fault_injector.allow("list", "secrets", false);
-    story.cluster.put(secret()).unwrap();
+    story.fault_injector.allow("watch", "jobs", false);
     story.fault_always(Rule::on("list", "nodes").answer(500));
     story.add_nodes(&["a"]);
-    story.apply(with_secret("p"));
+    story.apply(plan("p"));
     story.start();
     story.pass_secs(5);
     assert_eq!(
@@ -292,6 +395,27 @@ fn a_watch_that_is_behind_starts_no_second_job_and_gives_no_second_slot() {
 }
 
 #[test]
+fn a_node_whose_job_is_being_made_keeps_its_slot_whatever_happens_to_it() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b"]);
+    story.fault(Rule::on("create", "jobs").late(Duration::from_secs(8)));
+    story.fault_injector.hold_watch("jobs", true);
+    story.apply(plan("p"));
+    story.pass_secs(1);
+    let first = story.slots("p")[0].clone();
+    story.ready(&first, false);
+    story.pass_secs(3);
+    assert_eq!(story.slots("p"), [first.as_str()]);
+    assert_eq!(story.phase("p", &first).1, "NodeNotReady");
+    assert_eq!(story.jobs_for(&first).len(), 1);
+    story.fault_injector.hold_watch("jobs", false);
+    story.ready(&first, true);
+    story.roll_out();
+    story.assert_over();
+    assert_eq!(story.invariants.upgrades, 2);
+}
+
+#[test]
 fn whoever_takes_over_lists_jobs_before_nodes_before_plans() {
     let story = Scenario::with(&["a"], plan("p"));
     let first = |part: &str| {
@@ -305,12 +429,7 @@ fn whoever_takes_over_lists_jobs_before_nodes_before_plans() {
             })
             .unwrap()
     };
-    let order = [
-        first("/secrets"),
-        first("/jobs?"),
-        first("/nodes?"),
-        first("/plans?"),
-    ];
+    let order = [first("/jobs?"), first("/nodes?"), first("/plans?")];
     assert!(order.is_sorted(), "{order:?}");
     assert!(first("/pods?") < first("/nodes?"));
 }

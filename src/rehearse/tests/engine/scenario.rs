@@ -18,12 +18,12 @@ use super::super::definition;
 use super::super::faults::{FaultInjector, FaultyTransport, Process};
 use super::super::simulation::MIN_READY;
 use crate::api::Ledger;
-use crate::api::{NodeProgress, Plan, PlanSpec, PlanStatus, crd, names};
+use crate::api::{Check, CheckAnswer, NodeProgress, Plan, PlanSpec, PlanStatus, crd, names};
 use crate::channel::{ChannelClient, ChannelError};
 use crate::clock::Clock;
 use crate::controller::settings::{Flags, Settings};
 use crate::controller::{Dependencies, run_with};
-use crate::kube::client::ApiServer;
+use crate::kube::client::{ApiServer, over_transport};
 use crate::rehearse::delete::DeleteOptions;
 use crate::rehearse::fault::Rule;
 use crate::rehearse::invariants::{CONTROLLER, Invariants, Pod, USER};
@@ -36,6 +36,7 @@ use crate::rollout::record::Record;
 use crate::rollout::tests::build;
 use crate::rollout::{JobFacts, NodeFacts, PodStage};
 use crate::version::Offer;
+use crate::view::{Scope, Snapshot};
 
 pub(super) const NAMESPACE: &str = build::NAMESPACE;
 /// A Thursday.
@@ -53,8 +54,12 @@ pub(super) struct Setup {
     /// `SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT`.
     pub(super) backoff_limit: u32,
     pub(super) kubectl_image_windows: Option<&'static str>,
+    /// `REFIT_IMAGE`.
+    pub(super) own_image: Option<&'static str>,
     /// Whether upgrades run until a test ends them.
     pub(super) held: bool,
+    /// `SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT`.
+    pub(super) leader_elect: bool,
 }
 
 impl Default for Setup {
@@ -63,7 +68,9 @@ impl Default for Setup {
             seed: 1,
             backoff_limit: 0,
             kubectl_image_windows: Some("example.com/kubectl-windows"),
+            own_image: Some("refit:test"),
             held: true,
+            leader_elect: false,
         }
     }
 }
@@ -73,6 +80,10 @@ impl Default for Setup {
 pub(super) struct Channels {
     pub(super) offers: BTreeMap<String, Result<Offer, String>>,
     pub(super) polls: Vec<Timestamp>,
+    /// Why checks fail, by name; others pass.
+    pub(super) failing_checks: BTreeMap<String, String>,
+    /// When each check was asked.
+    pub(super) asked: Vec<(String, Timestamp)>,
 }
 
 pub(super) struct Scenario {
@@ -125,10 +136,21 @@ impl ControllerReplica {
                 let offer = offer.unwrap_or_else(|| Err("HTTP/1.1 404 Not Found".to_owned()));
                 offer.map_err(ChannelError::Unexpected)
             };
+            let (channels, clock) = (Arc::clone(&self.channels), self.clock());
+            let checks = move |check: &Check| {
+                let mut channels = channels.lock().unwrap();
+                channels.asked.push((check.name.clone(), clock.now()));
+                let failure = channels.failing_checks.get(&check.name).cloned();
+                CheckAnswer {
+                    passed: failure.is_none(),
+                    message: failure.unwrap_or_else(|| "0".to_owned()),
+                }
+            };
             let dependencies = Dependencies {
                 server: ApiServer::in_process(line),
                 clock: self.clock(),
-                channels: Some(ChannelClient::with_answers(answer)),
+                channels: Some(ChannelClient::with_answers(answer).with_checks(checks)),
+                listener: None,
             };
             let runs = run_with(dependencies, self.settings.clone(), pending());
             tokio::select! {
@@ -145,9 +167,10 @@ fn settings(setup: &Setup) -> Settings {
     let lookup = |name: &str| match name {
         "SYSTEM_UPGRADE_CONTROLLER_NAME" => Some("system-upgrade-controller".to_owned()),
         "SYSTEM_UPGRADE_CONTROLLER_NAMESPACE" => Some(NAMESPACE.to_owned()),
-        "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT" => Some("false".to_owned()),
+        "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT" => Some(setup.leader_elect.to_string()),
         "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS" => Some("86400".to_owned()),
         "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT" => Some(setup.backoff_limit.to_string()),
+        "REFIT_IMAGE" => setup.own_image.map(str::to_owned),
         "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS" => setup.kubectl_image_windows.map(str::to_owned),
         _ => None,
     };
@@ -367,7 +390,7 @@ impl Scenario {
         definition::put(&self.cluster, theirs);
     }
 
-    // -- what people and machines do
+    // -- what users and machines do
 
     pub(super) fn add_nodes(&mut self, names: &[&str]) {
         for name in names {
@@ -594,7 +617,6 @@ impl Scenario {
         &self.node(node).records[plan]
     }
 
-    /// The Jobs for a node.
     pub(super) fn jobs_for(&self, node: &str) -> Vec<&JobFacts> {
         let jobs = self.invariants.jobs.values();
         jobs.filter(|job| *job.node == *node).collect()
@@ -659,6 +681,13 @@ impl Scenario {
         let active = self.status(plan).active.iter().flatten();
         let slots = active.filter(|node| node.phase != "Waiting");
         slots.map(|node| node.name.clone()).collect()
+    }
+
+    /// Nodes with an unfinished Job of the Plan.
+    pub(super) fn live_nodes(&self, plan: &str) -> Vec<String> {
+        let jobs = self.invariants.jobs.values();
+        let live = jobs.filter(|job| *job.plan == *plan && job.is_live());
+        live.map(|job| job.node.to_string()).collect()
     }
 
     /// The entry of a node in status.
@@ -741,7 +770,31 @@ impl Scenario {
         self.channels.lock().unwrap().polls.len()
     }
 
-    // -- laws
+    /// What somebody with read access sees; the faults of the controller's requests do not concern them.
+    pub(super) fn snapshot(&mut self) -> Snapshot {
+        self.snapshot_over(&FaultInjector::new(0, 0))
+    }
+
+    /// What somebody sees whose requests have these faults.
+    pub(super) fn snapshot_over(&mut self, faults: &FaultInjector) -> Snapshot {
+        let transport = FaultyTransport::new(
+            Transport::of_user(&self.cluster, "viewer"),
+            faults,
+            Some(Process::new()),
+        );
+        let client = over_transport(transport, None, Arc::default());
+        let scope = Scope {
+            namespace: None,
+            fallback_namespace: NAMESPACE.to_owned(),
+        };
+        let now = self.now();
+        let read = self
+            .tasks
+            .block_on(self.runtime, Snapshot::read(&client, &scope, now));
+        read.unwrap_or_else(|error| self.panic(&format!("the Plans cannot be read: {error}")))
+    }
+
+    // -- invariants
 
     /// Checks that all nodes are done, and that nothing of refit is left.
     #[track_caller]
@@ -753,9 +806,9 @@ impl Scenario {
 
     #[track_caller]
     fn judge(&mut self) {
-        let news = self.cluster.with(State::take_journal);
-        for entry in &news {
-            self.hear(entry);
+        let journal = self.cluster.with(State::take_journal);
+        for entry in &journal {
+            self.note_event(entry);
             if let Err(broken) = self.invariants.observe(entry) {
                 self.panic(&broken);
             }
@@ -772,7 +825,7 @@ impl Scenario {
         }
     }
 
-    fn hear(&mut self, entry: &Entry) {
+    fn note_event(&mut self, entry: &Entry) {
         if let JournalEvent::Change(Kind::Event, change) = &entry.what
             && change.old.is_none()
             && change.new.value["involvedObject"]["kind"] == "Plan"

@@ -43,7 +43,7 @@ fn while_the_definition_lacks_fields_nothing_is_written_or_started_and_each_proc
         let events = story.events_of("SchemaOutdated");
         assert_eq!(events.len(), times, "a restart sends no more: {events:?}");
         assert!(
-            events[0].starts_with("the CustomResourceDefinition that is served lacks spec."),
+            events[0].starts_with("the served CustomResourceDefinition lacks spec."),
             "{events:?}"
         );
         story.serve_definition_of_suc(false);
@@ -81,7 +81,7 @@ fn a_note_that_is_refused_does_not_hold_up_the_status() {
 }
 
 #[test]
-fn a_plan_that_lost_its_fields_starts_nobody_until_somebody_edits_it() {
+fn a_plan_that_lost_its_fields_starts_no_node_until_someone_edits_it() {
     let mut story = Scenario::with(&["a"], suspended());
     let before = note(&story);
     story.stop();
@@ -126,7 +126,7 @@ fn a_suspended_plan_that_was_read_under_another_definition_is_read_again_before_
 }
 
 #[test]
-fn jobs_go_on_under_another_definition_and_nodes_of_plans_that_are_gone_are_given_back() {
+fn jobs_continue_under_another_definition_and_nodes_of_plans_that_are_gone_are_released() {
     let mut story = Scenario::with(&["a", "b"], plan_with("p", |spec| spec.concurrency = Some(2)));
     story.apply(plan("q"));
     story.settle();

@@ -181,7 +181,7 @@ fn drained() -> (Scenario, String) {
 }
 
 #[test]
-fn a_node_is_given_back_first_and_keeps_its_slot_until_its_workloads_are_whole_whoever_leads() {
+fn a_node_is_released_first_and_keeps_its_slot_until_its_workloads_are_whole_under_any_leader() {
     let (mut story, first) = drained();
     assert!(
         story.is_done(&first, "p") && !story.is_cordoned(&first),

@@ -30,7 +30,7 @@ fn no_more_nodes_are_begun_with_than_concurrency_allows_and_who_has_a_slot_keeps
     let entry = story.entry("p", waits);
     assert_eq!(
         (entry.reason.as_deref(), entry.message.as_deref()),
-        (Some("NoSlot"), Some("3 nodes at a time, and all are taken"))
+        (Some("NoSlot"), Some("all 3 slots of the Plan are in use"))
     );
     story.edit("p", |spec| spec.concurrency = Some(1));
     story.settle();
@@ -42,10 +42,10 @@ fn no_more_nodes_are_begun_with_than_concurrency_allows_and_who_has_a_slot_keeps
 }
 
 #[test]
-fn without_concurrency_nobody_starts_and_a_plan_with_no_node_left_is_complete() {
+fn without_concurrency_no_node_starts_and_a_plan_with_no_node_left_is_complete() {
     for concurrency in [None, Some(0), Some(-1)] {
         let story = Scenario::with(&["a"], plan_with("p", |spec| spec.concurrency = concurrency));
-        let text = "spec.concurrency is 0 or absent, so that no node is started";
+        let text = "spec.concurrency is 0 or absent, so no node starts; set it, or spec.maxConcurrent";
         assert_eq!(story.complete("p"), says("False", "ConcurrencyZero", text));
         assert!(story.invariants.jobs.is_empty());
     }
@@ -75,7 +75,7 @@ fn max_concurrent_replaces_concurrency_and_a_share_is_one_of_the_nodes_that_the_
 }
 
 #[test]
-fn a_node_that_somebody_has_cordoned_counts_as_unavailable_and_may_itself_start() {
+fn a_node_that_someone_has_cordoned_counts_as_unavailable_and_may_itself_start() {
     let mut story = Scenario::empty();
     story.add_nodes(&["a", "b", "c"]);
     story.cordon("c", true);
@@ -196,7 +196,7 @@ fn a_node_that_another_disruptive_plan_works_on_counts_as_unavailable() {
 }
 
 #[test]
-fn suspend_starts_nobody_and_lets_finish_what_is_under_way_also_where_its_job_was_lost() {
+fn suspend_starts_no_node_and_lets_running_nodes_finish_also_where_its_job_was_lost() {
     let mut story = Scenario::with(&["a", "b"], plan("p"));
     let first = story.slots("p")[0].clone();
     let second = if first == "a" { "b" } else { "a" };
@@ -284,7 +284,7 @@ fn a_window_that_never_opens_says_so() {
 }
 
 #[test]
-fn a_node_that_is_not_ready_is_passed_over_and_takes_no_slot() {
+fn a_node_that_is_not_ready_is_skipped_and_takes_no_slot() {
     let mut story = Scenario::empty();
     story.add_nodes(&["a", "b"]);
     story.ready("a", false);
@@ -338,7 +338,7 @@ fn one_disruptive_plan_is_at_work_on_a_node_at_a_time_and_holds_up_no_other_node
     story.settle();
     assert_eq!(
         story.complete("exclusive"),
-        says("False", "NodeBusy", "Node a: Plan patch is at work on the node")
+        says("False", "NodeBusy", "Node a: Plan patch works on the node")
     );
     let mut plans: Vec<_> = story
         .jobs_for("a")
@@ -361,7 +361,7 @@ fn one_disruptive_plan_is_at_work_on_a_node_at_a_time_and_holds_up_no_other_node
 }
 
 #[test]
-fn a_failed_node_does_not_keep_others_off_and_is_not_tried_again_while_they_are_at_work() {
+fn a_failed_node_does_not_keep_others_off_and_is_not_retried_while_they_are_at_work() {
     let mut story = Scenario::with(&["a"], plan("server"));
     story.fail("a");
     story.apply(plan("patch"));
@@ -439,10 +439,33 @@ fn a_windows_node_needs_a_kubectl_image() {
 }
 
 #[test]
+fn without_refits_own_image_no_node_is_cordoned_and_plans_that_need_none_go_on() {
+    let mut story = Scenario::new(&Setup {
+        own_image: None,
+        ..Setup::default()
+    });
+    story.add_nodes(&["a"]);
+    story.apply(plan("cordons"));
+    story.apply(plan_with("plain", |spec| spec.cordon = None));
+    story.settle();
+    let (status, reason, message) = story.complete("cordons");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "OwnImageUnknown"));
+    assert!(message.contains("set REFIT_IMAGE"), "{message}");
+    assert!(story.slots("cordons").is_empty());
+    assert_eq!(story.phase("cordons", "a").1, "OwnImageUnknown");
+    assert_eq!(story.slots("plain"), ["a"]);
+    story.succeed("a");
+    assert!(story.is_done("a", "plain"));
+    assert!(!story.is_done("a", "cordons"));
+}
+
+#[test]
 fn an_image_that_cannot_be_read_holds_up_the_nodes_and_not_the_version() {
     let story = Scenario::with(
         &["a"],
-        plan_with("p", |spec| spec.upgrade.image = "Not An Image".to_owned()),
+        plan_with("p", |spec| {
+            spec.upgrade.get_or_insert_default().image = "Not An Image".to_owned();
+        }),
     );
     assert_eq!(story.condition("p", "LatestResolved").0, "True");
     let (status, reason, message) = story.complete("p");

@@ -144,7 +144,37 @@ fn what_is_wrong_with_a_plan_is_said_in_system_upgrade_controllers_words_until_i
 }
 
 #[test]
-fn an_invalid_or_malformed_plan_lets_finish_what_is_under_way() {
+fn a_plan_without_version_and_channel_says_so_until_it_has_one() {
+    // An empty text counts as absent (S54).
+    for absent in [None, Some(String::new())] {
+        let mut story = one(plan_with("p", |spec| {
+            (spec.version, spec.channel) = (absent.clone(), absent.clone());
+        }));
+        let text = "cannot resolve plan: missing channel and version";
+        assert_eq!(
+            story.condition("p", "LatestResolved"),
+            says("False", "Error", text)
+        );
+        assert_eq!(story.condition("p", "Validated"), says("True", "PlanIsValid", ""));
+        assert_eq!(
+            story.complete("p"),
+            says("False", "NotReady", "plan is not valid and resolved")
+        );
+        assert_eq!(story.events_of("ResolveFailed"), [text]);
+        let status = story.status("p");
+        assert_eq!((&status.latest_version, &status.latest_hash), (&None, &None));
+        story.edit("p", |spec| spec.version = Some("v1.2.3+test+x".to_owned()));
+        story.settle();
+        assert_eq!(
+            story.condition("p", "LatestResolved"),
+            says("True", "Version", "")
+        );
+        assert_eq!(story.status("p").latest_version.as_deref(), Some("v1.2.3-test-x"));
+    }
+}
+
+#[test]
+fn an_invalid_or_malformed_plan_lets_running_nodes_finish() {
     let mut story = one(plan("p"));
     story.comes_to("a", PodStage::Upgrade);
     story.edit("p", |spec| spec.post_complete_delay = Some("-1s".to_owned()));
@@ -201,6 +231,30 @@ fn a_secret_that_has_to_be_read_again_changes_nothing_unless_it_has_changed() {
 }
 
 #[test]
+fn a_secret_that_was_made_a_moment_before_its_plan_is_found() {
+    let mut story = Scenario::empty();
+    story.fault_injector.hold_watch("secrets", true);
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "system-upgrade" } });
+    story.cluster.put(secret).unwrap();
+    story.apply(plan_with("p", |spec| {
+        spec.secrets = Some(vec![SecretSpec {
+            name: "s".to_owned(),
+            ..SecretSpec::default()
+        }]);
+    }));
+    story.settle();
+    let assert_valid = |story: &Scenario| {
+        assert_eq!(story.condition("p", "Validated"), says("True", "PlanIsValid", ""));
+        assert!(story.events_of("ValidateFailed").is_empty());
+        assert_eq!(story.requests("GET /secrets/s"), 1, "it is read once");
+    };
+    assert_valid(&story);
+    story.fault_injector.hold_watch("secrets", false);
+    story.pass_secs(60);
+    assert_valid(&story);
+}
+
+#[test]
 fn the_phase_of_a_node_is_what_its_job_does() {
     let mut story = Scenario::empty();
     story.add_node(
@@ -212,7 +266,7 @@ fn the_phase_of_a_node_is_what_its_job_does() {
     story.steer("a", "prepare.run-delay", Some("1h"));
     story.apply(plan_with("p", |spec| {
         spec.drain = Some(DrainSpec::default());
-        spec.prepare = Some(spec.upgrade.clone());
+        spec.prepare = spec.upgrade.clone();
     }));
     story.settle();
     let entry = story.entry("p", "a");
@@ -356,7 +410,7 @@ fn a_blocker_of_a_whole_plan_is_reported_once_under_its_own_name() {
     story.apply(plan("not-ready"));
     story.apply(plan_with("nobody", |spec| spec.concurrency = None));
     story.apply(plan_with("image", |spec| {
-        spec.upgrade.image = "NOT AN IMAGE".to_owned();
+        spec.upgrade.get_or_insert_default().image = "NOT AN IMAGE".to_owned();
     }));
     story.apply(plan_with("suspended", |spec| spec.suspend = Some(true)));
     story.apply(plan_with("window", |spec| spec.window = Some(closed)));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
-use crate::api::{DrainSpec, PlanSpec, RebootWhen, SettleSpec};
+use crate::api::{DrainSpec, PlanSpec, RebootWhen, SettleSpec, names};
 use crate::rehearse::Kind;
 use crate::rehearse::fault::{Effect, Moment, Rule};
 use crate::rehearse::json::json;
@@ -124,7 +124,7 @@ fn act(spec: fn(&mut PlanSpec), deed: impl Fn(&mut Scenario), most_upgrades: u64
 }
 
 #[test]
-fn a_job_that_somebody_deletes_at_any_moment_is_made_again_unless_its_node_is_done() {
+fn a_job_that_someone_deletes_at_any_moment_is_created_again_unless_its_node_is_done() {
     let delete_all = |story: &mut Scenario| {
         let jobs: Vec<String> = story.invariants.jobs.keys().cloned().collect();
         for job in &jobs {
@@ -145,7 +145,7 @@ fn a_job_that_somebody_deletes_at_any_moment_is_made_again_unless_its_node_is_do
 }
 
 #[test]
-fn a_label_that_somebody_takes_off_at_any_moment_runs_the_plan_again() {
+fn a_label_that_someone_removes_at_any_moment_runs_the_plan_again() {
     let unlabel = |story: &mut Scenario| {
         story.set_done_label("a", "p", None);
         story.set_done_label("b", "p", None);
@@ -154,7 +154,7 @@ fn a_label_that_somebody_takes_off_at_any_moment_runs_the_plan_again() {
 }
 
 #[test]
-fn a_node_that_a_person_cordons_at_any_moment_and_uncordons_later_is_done_all_the_same() {
+fn a_node_that_a_user_cordons_at_any_moment_and_uncordons_later_is_done_all_the_same() {
     let cordon = |story: &mut Scenario| {
         story.cordon("a", true);
         story.pass_secs(5);
@@ -171,7 +171,7 @@ fn a_version_that_is_edited_at_any_moment_is_rolled_out_in_the_end() {
 }
 
 #[test]
-fn a_plan_that_is_made_again_at_any_moment_starts_afresh() {
+fn a_plan_that_is_created_again_at_any_moment_starts_afresh() {
     let again = |story: &mut Scenario| {
         story.delete(Kind::Plan, "p");
         story.apply(plan("p"));
@@ -203,4 +203,30 @@ fn a_definition_without_refits_fields_at_any_moment_loses_nothing() {
     };
     let spec = |spec: &mut PlanSpec| spec.reboot = Some(reboot(RebootWhen::Always));
     act(spec, replace, 2);
+}
+
+#[test]
+fn a_plan_that_is_aborted_at_any_moment_and_resumed_later_upgrades_each_node_once() {
+    for pause in [1, 20] {
+        let abort = |story: &mut Scenario| {
+            story.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some("by user"));
+            story.pass_secs(pause);
+            story.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, None);
+        };
+        act(|spec| spec.drain = Some(DrainSpec::default()), abort, 2);
+        act(|spec| spec.reboot = Some(reboot(RebootWhen::Always)), abort, 2);
+    }
+}
+
+#[test]
+fn a_node_that_is_skipped_at_any_moment_and_not_later_is_upgraded_once() {
+    for pause in [1, 20] {
+        let skip = |story: &mut Scenario| {
+            story.annotate(Kind::Node, "a", names::ANNOTATION_SKIP, Some("p"));
+            story.pass_secs(pause);
+            story.annotate(Kind::Node, "a", names::ANNOTATION_SKIP, None);
+        };
+        act(|spec| spec.drain = Some(DrainSpec::default()), skip, 2);
+        act(|spec| spec.reboot = Some(reboot(RebootWhen::Always)), skip, 2);
+    }
 }

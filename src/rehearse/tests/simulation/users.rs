@@ -1,14 +1,17 @@
 //! Random actions of users and machines during a roll-out.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::super::definition;
 use super::super::faults::FaultInjector;
 use super::super::rng::Rng;
 use super::MIN_READY;
-use crate::api::names;
+use crate::api::approval::WaveApproval;
+use crate::api::{limits, names};
 use crate::rehearse::delete::DeleteOptions;
-use crate::rehearse::invariants::{SPARE, USER};
+use crate::rehearse::invariants::{HOSTILE, SPARE, USER};
 use crate::rehearse::json::{Value, json};
 use crate::rehearse::pod_lifecycle::{Machine, Power};
 use crate::rehearse::store::Key;
@@ -17,14 +20,32 @@ use crate::rehearse::{Cluster, Kind};
 pub(super) const NAMESPACE: &str = "system-upgrade";
 const PLANS: [&str; 3] = ["agent", "patch", "server"];
 const NODES: [&str; 5] = ["a.x", "a.y", "b", "c", "d"];
+/// The control plane, where there is one.
+const SERVERS: [&str; 3] = ["a.x", "a.y", "b"];
 /// Additional nodes, so that many have slots.
 const MORE: [&str; 8] = ["e", "f", "g", "h", "i", "j", "k", "l"];
 pub(super) struct Users {
-    cluster: Cluster,
+    pub(super) cluster: Cluster,
     fault_injector: FaultInjector,
     rng: Rng,
     /// Decides about later additions, so that older seeds keep their course.
     more: Rng,
+    /// Aborts and skips, in some of the seeds.
+    steering: Option<Rng>,
+    /// Decides about orders, waves and dependencies.
+    rollouts: Rng,
+    /// Decides about checks.
+    checks: Rng,
+    /// What the servers of checks answer.
+    is_healthy: Arc<AtomicBool>,
+    /// Hostile objects, in some of the seeds.
+    pub(super) hostile: Option<Rng>,
+    /// Decides about failure policies and control planes, for the same reason.
+    careful: Rng,
+    /// Whether the first nodes are the control plane.
+    has_servers: bool,
+    /// Decides about limits of unavailable nodes and the `ConfigMap` `refit`, in some of the seeds.
+    limits: Option<Rng>,
     edits: u64,
     /// Maximum pause between two actions, in milliseconds; a short one leaves nothing time to finish.
     patience: u64,
@@ -41,6 +62,14 @@ impl Users {
             patience: *rng.pick(&[8_000, 16_000, 35_000]).unwrap(),
             rng,
             more: Rng::new(seed ^ 0x5107),
+            steering: Some(Rng::new(seed ^ 0x57ee)).filter(|rng| rng.clone().chance(30)),
+            rollouts: Rng::new(seed ^ 0x3a7e),
+            checks: Rng::new(seed ^ 0xc4ec),
+            is_healthy: Arc::new(AtomicBool::new(true)),
+            hostile: super::hostile::rng(seed ^ 0xff),
+            has_servers: Rng::new(seed ^ 0xc9).chance(30),
+            careful: Rng::new(seed ^ 0xca4e),
+            limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             edits: 0,
             off: Vec::new(),
         }
@@ -69,11 +98,70 @@ impl Users {
                     spec.as_object_mut().unwrap().remove("reboot");
                 }
             }
+            self.order(name, &mut spec);
             self.apply(name, &spec);
         }
     }
 
-    fn count(&self, what: &'static str, about: &str) {
+    /// Adds an order, waves and dependencies to the spec of some Plans.
+    fn order(&mut self, name: &str, spec: &mut Value) {
+        let rng = &mut self.rollouts;
+        if rng.chance(20) {
+            spec["order"] = json!([{ "topologyKey": "zone" }]);
+        }
+        if rng.chance(20) {
+            let soak = ["0s", "20s", "45s"];
+            let mut soak = || *rng.pick(&soak).unwrap();
+            spec["waves"] = json!([
+                { "name": "west", "selector": { "matchLabels": { "zone": "west" } }, "soak": soak() },
+                { "name": "half", "nodes": "60%", "soak": soak(), "approval": true },
+            ]);
+        }
+        if name == "agent" && rng.chance(20) {
+            spec["dependsOn"] = json!([{ "name": "server" }]);
+        }
+        if self.checks.chance(25) {
+            let http = json!({ "url": format!("https://{name}.example.com") });
+            let passes = 1 + self.checks.below(3);
+            spec["checks"] = json!([{ "name": "shop", "http": http, "interval": "5s", "timeout": "5s", "passes": passes }]);
+        }
+    }
+
+    /// What the servers of checks answer.
+    pub(super) fn health(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_healthy)
+    }
+
+    /// Sometimes all checks begin to fail, or to pass again. Returns whether they pass, if that changes.
+    pub(super) fn change_health(&mut self) -> Option<bool> {
+        let was = self.is_healthy.load(Ordering::Relaxed);
+        if !self.checks.chance(if was { 6 } else { 12 }) {
+            return None;
+        }
+        self.is_healthy.store(!was, Ordering::Relaxed);
+        self.count("checks fail or pass", if was { "they fail" } else { "they pass" });
+        Some(!was)
+    }
+
+    /// Approves the waves that wait for it.
+    pub(super) fn approve(&mut self, percent: u64) {
+        for plan in self.names(Kind::Plan) {
+            let known = self.cluster.get(Kind::Plan, NAMESPACE, &plan).unwrap();
+            let wave = &known["status"]["wave"];
+            let (Some(name), Some(hash)) = (wave["name"].as_str(), wave["hash"].as_str()) else {
+                continue;
+            };
+            if wave["phase"] != "AwaitingApproval" || !self.rollouts.chance(percent) {
+                continue;
+            }
+            let approval = WaveApproval::new(name, hash).to_string();
+            self.count("wave approved", &approval);
+            let patch = json!({ "metadata": { "annotations": { names::ANNOTATION_APPROVE: approval } } });
+            let _ = self.cluster.patch(Kind::Plan, NAMESPACE, &plan, &patch);
+        }
+    }
+
+    pub(super) fn count(&self, what: &'static str, about: &str) {
         self.fault_injector.count(what);
         self.cluster
             .with(|state| state.trace_line(&format!("{what}: {about}")));
@@ -81,17 +169,21 @@ impl Users {
 
     fn add_node(&mut self, name: &str) {
         let boot = self.cluster.with(|state| state.ids.uuid());
-        let node = json!({
+        let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": { "name": name, "labels": {
                 "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
                 "simulated": if name == SPARE { "no" } else { "yes" },
+                "zone": if matches!(name, "a.x" | "c" | "e" | "g" | "i" | "k") { "west" } else { "east" },
             } },
             "status": {
                 "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready" }],
                 "nodeInfo": { "bootID": boot, "kubeletVersion": "v1.36.0" },
             },
         });
+        if self.has_servers && SERVERS.contains(&name) {
+            node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "".into();
+        }
         self.cluster.put(node).unwrap();
     }
 
@@ -153,17 +245,35 @@ impl Users {
         if rng.chance(20) {
             spec["prepare"] = json!({ "image": "example.com/prepare" });
         }
+        if let Some(limits) = &mut self.limits
+            && limits.chance(50)
+        {
+            spec["maxUnavailable"] = (1 + limits.below(3)).into();
+        }
+        let careful = &mut self.careful;
+        if careful.chance(40) {
+            let policy = *careful.pick(&["Hold", "Stop", "Continue"]).unwrap();
+            spec["failure"] = json!({ "policy": policy, "uncordon": careful.chance(40) });
+            if careful.chance(50) {
+                spec["failure"]["retries"] = (1 + careful.below(2)).into();
+                spec["failure"]["backoff"] = "15s".into();
+            }
+            if policy == "Stop" && careful.chance(50) {
+                spec["failure"]["budget"] = careful.below(3).into();
+            }
+        }
         spec
     }
 
     // -- meddling
 
-    fn names(&self, kind: Kind) -> Vec<String> {
+    pub(super) fn names(&self, kind: Kind) -> Vec<String> {
         let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
         let names = self
             .cluster
             .with(|state| state.all(kind).map(name).collect::<Vec<_>>());
-        names.into_iter().filter(|name| name != SPARE).collect()
+        let is_ours = |name: &String| name != SPARE && !name.starts_with(HOSTILE);
+        names.into_iter().filter(is_ours).collect()
     }
 
     fn pick(&mut self, kind: Kind) -> Option<String> {
@@ -180,6 +290,8 @@ impl Users {
     /// Performs one action.
     pub(super) fn act(&mut self) {
         let Some(node) = self.pick(Kind::Node) else { return };
+        self.attack(&node);
+        self.limit();
         match self.rng.below(23) {
             0 => self.cordon(&node, true),
             1 => self.cordon(&node, false),
@@ -204,6 +316,7 @@ impl Users {
             12 => self.power_on(),
             _ => {
                 if let Some(plan) = self.pick(Kind::Plan) {
+                    self.steer_roll_out(&plan, &node);
                     self.act_on(&plan, &node);
                 }
             }
@@ -337,7 +450,8 @@ impl Users {
             4 => {
                 self.delete_plan(plan);
                 self.count("Plan made again", plan);
-                let spec = self.spec();
+                let mut spec = self.spec();
+                self.order(plan, &mut spec);
                 self.apply(plan, &spec);
             }
             5 | 6 => {
@@ -371,6 +485,74 @@ impl Users {
         }
     }
 
+    /// Changes what holds for all Plans.
+    fn limit(&mut self) {
+        let Some(rng) = &mut self.limits else { return };
+        if !rng.chance(25) {
+            return;
+        }
+        let number = |rng: &mut Rng| Value::from((1 + rng.below(3)).to_string());
+        let mut data =
+            json!({ limits::FREEZE: null, limits::MAX_UNAVAILABLE: null, limits::MAX_CONCURRENT: null });
+        match rng.below(6) {
+            0 => data[limits::FREEZE] = "audit".into(),
+            1 => data[limits::MAX_UNAVAILABLE] = "many".into(),
+            2 => data[limits::MAX_CONCURRENT] = number(rng),
+            3 => data[limits::MAX_UNAVAILABLE] = number(rng),
+            4 => {
+                data[limits::MAX_CONCURRENT] = number(rng);
+                data[limits::MAX_UNAVAILABLE] = number(rng);
+            }
+            _ => {}
+        }
+        self.count("limits changed", &data.to_string());
+        let patch = json!({ "data": data });
+        if self
+            .cluster
+            .patch(Kind::ConfigMap, NAMESPACE, limits::NAME, &patch)
+            .is_err()
+        {
+            let mut map = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": limits::NAME, "namespace": NAMESPACE }, "data": {},
+            });
+            let set = data
+                .as_object()
+                .unwrap()
+                .iter()
+                .filter(|(_, value)| !value.is_null());
+            for (key, value) in set {
+                map["data"][key] = value.clone();
+            }
+            self.cluster.put(map).unwrap();
+        }
+    }
+
+    /// Aborts the roll-out of a Plan or skips a node, or takes that back.
+    fn steer_roll_out(&mut self, plan: &str, node: &str) {
+        let Some(rng) = &mut self.steering else { return };
+        if !rng.chance(15) {
+            return;
+        }
+        let (is_set, aborts, always) = (rng.chance(50), rng.chance(50), rng.chance(50));
+        if aborts {
+            self.count("aborted or resumed", &format!("{plan} {is_set}"));
+            let value = is_set.then_some("by user");
+            let patch = json!({ "metadata": { "annotations": { names::ANNOTATION_ABORT: value } } });
+            let _ = self.cluster.patch(Kind::Plan, NAMESPACE, plan, &patch);
+        } else {
+            self.count("skipped or not", &format!("{node} {plan} {is_set}"));
+            let entry = if always {
+                plan.to_owned()
+            } else {
+                format!("{plan}@v1 by user")
+            };
+            let value = is_set.then_some(entry);
+            let patch = json!({ "metadata": { "annotations": { names::ANNOTATION_SKIP: value } } });
+            let _ = self.cluster.patch(Kind::Node, "", node, &patch);
+        }
+    }
+
     fn delete_plan(&self, plan: &str) {
         self.count("Plan deleted", plan);
         let _ = self.cluster.delete(Kind::Plan, NAMESPACE, plan);
@@ -386,9 +568,12 @@ impl Users {
 
     /// Ends all faults, and undoes the actions that block the roll-out.
     pub(super) fn end_faults(&mut self) {
+        self.is_healthy.store(true, Ordering::Relaxed);
         self.cluster.with(|state| state.trace_line("peace"));
         self.fault_injector.stop_faults();
         definition::put(&self.cluster, false);
+        self.end_attacks();
+        let _ = self.cluster.delete(Kind::ConfigMap, NAMESPACE, limits::NAME);
         for node in std::mem::take(&mut self.off) {
             self.cluster.with(|state| state.set_power(&node, true));
         }
@@ -400,7 +585,7 @@ impl Users {
         );
         for node in self.names(Kind::Node) {
             let patch = json!({ "metadata": { "annotations": {
-                "fake-kubelet/comes-back": null, "fake-kubelet/upgrade.exit-code": null,
+                "fake-kubelet/comes-back": null, "fake-kubelet/upgrade.exit-code": null, names::ANNOTATION_SKIP: null,
             } } });
             let _ = self.cluster.patch(Kind::Node, "", &node, &patch);
             // A machine that came back incompletely, or not at all, is started again.
@@ -412,10 +597,13 @@ impl Users {
             let known = self.cluster.get(Kind::Plan, NAMESPACE, &plan).unwrap();
             let concurrency = known["spec"]["concurrency"].as_i64().unwrap_or_default().max(1);
             // Applied again, to restore pruned fields.
-            let patch = json!({
-                "metadata": { "annotations": { names::ANNOTATION_FIELDS: null } },
-                "spec": { "suspend": false, "concurrency": concurrency, "jobActiveDeadlineSecs": 0 },
+            let mut patch = json!({
+                "metadata": { "annotations": { names::ANNOTATION_FIELDS: null, names::ANNOTATION_ABORT: null } },
+                "spec": { "suspend": false, "concurrency": concurrency, "jobActiveDeadlineSecs": 0, "maxUnavailable": null },
             });
+            if !self.names(Kind::Plan).contains(&"server".to_owned()) {
+                patch["spec"]["dependsOn"] = Value::Null;
+            }
             let _ = self.cluster.patch(Kind::Plan, NAMESPACE, &plan, &patch);
         }
     }

@@ -25,6 +25,8 @@ impl ClusterState {
             Put::Unchanged => return false,
             Put::Inserted => {}
             Put::Replaced(old) => {
+                // The name was used again, and the deletion of the earlier Job was missed during a break of the
+                // watch.
                 if old.uid != uid {
                     self.forget_job(&old.uid);
                 }
@@ -42,7 +44,7 @@ impl ClusterState {
                 .retain(|(of, uid)| of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid));
         }
         self.file_job(&name);
-        self.name_conflicts.remove(&name);
+        self.name_conflicts.remove(name.text());
         true
     }
 
@@ -124,9 +126,9 @@ impl ClusterState {
     }
 
     /// Someone else's Job had this name at that time.
-    pub(super) fn record_name_conflict(&mut self, job: JobName, now: Timestamp) {
+    pub(super) fn record_name_conflict(&mut self, job: &JobName, now: Timestamp) {
         self.pending_creates
-            .retain(|_, pending_create| pending_create.job != job);
-        self.name_conflicts.insert(job, now);
+            .retain(|_, pending_create| pending_create.job != *job);
+        self.name_conflicts.insert(job.text().clone(), now);
     }
 }

@@ -5,7 +5,7 @@ use crate::rollout::state::{ClusterState, Relist};
 
 /// Number of lists of each kind that had begun and ended at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListCounts([u64; 5]);
+pub struct ListCounts([u64; 4]);
 
 impl ClusterState {
     pub(super) fn start_list(&mut self, kind: Kind) {
@@ -16,7 +16,6 @@ impl ClusterState {
             }
             Kind::Job => self.jobs.start_list(),
             Kind::Pod => self.pods.start_list(),
-            Kind::Secret => self.secrets.start_list(),
             Kind::Plan => {
                 self.plan_lists += u64::from(self.plan_lists.is_multiple_of(2));
                 self.plans.values_mut().for_each(|p| p.listed = false);
@@ -30,7 +29,6 @@ impl ClusterState {
             Kind::Node => self.nodes.mark_listed(name),
             Kind::Job => self.jobs.mark_listed(name),
             Kind::Pod => self.pods.mark_listed(name),
-            Kind::Secret => self.secrets.mark_listed(name),
             Kind::Plan => {
                 if let Some(plan) = self.plans.get_mut(name) {
                     plan.listed = true;
@@ -52,7 +50,6 @@ impl ClusterState {
             Kind::Pod => self
                 .pods
                 .finish_list(|name, pod| (name.clone(), pod.uid.text().clone())),
-            Kind::Secret => self.secrets.finish_list(|name, _| (name.clone(), name.clone())),
             Kind::Plan => {
                 self.plan_lists += 1;
                 if self.relist == Relist::Running {
@@ -70,7 +67,6 @@ impl ClusterState {
                 Kind::Node => self.remove_node(name, uid),
                 Kind::Job => self.remove_job(name, uid),
                 Kind::Pod => self.remove_pod(name, uid),
-                Kind::Secret => self.remove_secret(name),
                 Kind::Plan => self.remove_plan(name, uid),
             };
         }
@@ -86,7 +82,6 @@ impl ClusterState {
             self.jobs.lists(),
             self.pods.lists(),
             self.plan_lists,
-            self.secrets.lists(),
         ])
     }
 
@@ -99,7 +94,6 @@ impl ClusterState {
             Kind::Job => self.jobs.get(name).is_some(),
             Kind::Pod => self.pods.get(name).is_some(),
             Kind::Plan => self.plans.contains_key(name),
-            Kind::Secret => self.secrets.get(name).is_some(),
         };
         let lists = self.lists().0[kind as usize];
         !known && (lists != sent.0[kind as usize] || !lists.is_multiple_of(2))

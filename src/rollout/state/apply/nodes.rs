@@ -1,6 +1,7 @@
 //! Nodes.
 
-use crate::rollout::facts::NodeFacts;
+use crate::api::names::ControlPlaneRole;
+use crate::rollout::facts::{NodeFacts, Text};
 use crate::rollout::state::ClusterState;
 use crate::rollout::state::table::Put;
 
@@ -13,12 +14,24 @@ impl ClusterState {
             Put::Inserted => {}
             Put::Replaced(old) => self.unindex_node(&old),
         }
+        if let Some(hostname) = self.nodes.get(&name).map(|node| Text::from(node.hostname())) {
+            self.add_hostname(&hostname, &name);
+        }
         if let Some(new) = self.nodes.get(&name) {
             for plan in new.records.keys() {
                 self.recorded_on.add(plan, &name);
             }
             if new.ledger.is_some() {
                 self.ledgers.insert(name.clone());
+            }
+            if new.unschedulable || !new.is_ready_and_untainted() {
+                self.unavailable.insert(name.clone());
+            }
+            for role in ControlPlaneRole::ALL
+                .into_iter()
+                .filter(|role| new.has_role(*role))
+            {
+                self.control_plane.entry(role).or_default().insert(name.clone());
             }
             for plan_state in self.plans.values_mut() {
                 plan_state.node_changed(new);
@@ -46,9 +59,14 @@ impl ClusterState {
     }
 
     fn unindex_node(&mut self, old: &NodeFacts) {
+        self.nodes_by_hostname.drop(&old.hostname().into(), &old.name);
         for plan in old.records.keys() {
             self.recorded_on.drop(plan, &old.name);
         }
         self.ledgers.remove(&old.name);
+        self.unavailable.remove(&old.name);
+        for members in self.control_plane.values_mut() {
+            members.remove(&old.name);
+        }
     }
 }

@@ -19,6 +19,15 @@ impl ClusterState {
             return false;
         }
         let name = facts.name.clone();
+        let secrets = self.plans.get(&name).map(PlanState::watched_secrets);
+        let changed = self.update_plan(name.clone(), version, facts);
+        if changed {
+            self.update_hashed_secrets(&name, secrets);
+        }
+        changed
+    }
+
+    fn update_plan(&mut self, name: PlanName, version: u64, facts: PlanFacts) -> bool {
         let is_listed = self.distrusts_lists && !self.plan_lists.is_multiple_of(2);
         match self.plans.get_mut(&name) {
             Some(plan_state) if plan_state.version > version && version != 0 => false,
@@ -55,6 +64,7 @@ impl ClusterState {
             return false;
         }
         if let Some(plan) = self.plans.remove(name) {
+            self.update_hashed_secrets(&plan.facts.name, Some(plan.watched_secrets()));
             self.events_sent.remove(name);
             self.unstarted_slots.retain(|(plan, _)| **plan != *name);
             self.deleted_plans.insert(plan.facts.uid);

@@ -11,12 +11,13 @@ impl ClusterState {
             .pods
             .get(&name)
             .is_some_and(|known| known.uid == facts.uid && known.deleting);
+        self.name_conflicts.remove(&name);
         match self.pods.put(&name, &uid, version, facts) {
             Put::Unchanged => return false,
             Put::Inserted => {}
             Put::Replaced(old) => self.unindex_pod(&old),
         }
-        if let Some(new) = self.pods.get(&name) {
+        if let Some(new) = self.pods.get(&name).filter(|pod| !pod.foreign) {
             self.pods_of.add(&new.job_uid, &name);
             if new.reboot.is_some() {
                 self.reboot_pods.insert(name.clone());

@@ -32,6 +32,7 @@ impl ClusterState {
             }
             Step::MarkRecorded { job, uid, .. } => {
                 let job = self.jobs.get(job);
+                // From now on a change of the node does not concern this Job: its label is stored.
                 if job.is_some_and(|job| matches!(job.outcome, JobOutcome::Complete { .. })) {
                     self.marking.insert(uid.clone());
                 }
@@ -58,6 +59,7 @@ impl ClusterState {
         if !plan_state.is_some_and(|plan_state| plan_state.spec().may_reboot()) {
             return;
         }
+        // This process may have created the Job of an earlier slot of the node, which then is not unstarted.
         let has_job = |node: &str| {
             self.jobs_on(node)
                 .any(|job| job.plan == *plan && !self.is_spent(job))
@@ -89,6 +91,8 @@ impl ClusterState {
         }
         if let Key::NextJob(plan, node) = key {
             let place = (plan.clone(), node.clone());
+            // A request without a response holds the slot until a watch or a lookup answers. All other results are
+            // known.
             match self.pending_creates.get_mut(&place) {
                 // A watch reports whether the Job exists, or a lookup is needed; not for a deleted Plan.
                 Some(pending_create) if pending_create.unknown && self.plans.contains_key(plan) => {

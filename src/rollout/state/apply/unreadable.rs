@@ -22,16 +22,14 @@ impl ClusterState {
             Kind::Job => self.jobs.get(name).map(|it| it.uid.text().clone()),
             Kind::Pod => self.pods.get(name).map(|it| it.uid.text().clone()),
             Kind::Plan => self.plans.get(name).map(|it| it.facts.uid.text().clone()),
-            Kind::Secret => None,
         };
         // Another object had the name, and is gone.
         let is_gone = known.filter(|known| *known != uid);
-        let mut news = is_gone.is_some_and(|gone| match kind {
+        let mut changed = is_gone.is_some_and(|gone| match kind {
             Kind::Node => self.remove_node(name, &gone),
             Kind::Job => self.remove_job(name, &gone),
             Kind::Pod => self.remove_pod(name, &gone),
             Kind::Plan => self.remove_plan(name, &gone),
-            Kind::Secret => false,
         });
         if kind == Kind::Node {
             let node = UnreadableNode {
@@ -40,10 +38,10 @@ impl ClusterState {
                 listed: true,
             };
             let known = self.unreadable_nodes.get(name);
-            news |= known != Some(&node);
+            changed |= known != Some(&node);
             self.unreadable_nodes.insert(NodeName::from(name), node);
         }
-        news
+        changed
     }
 
     /// The Node was read, or is gone.
@@ -64,7 +62,7 @@ impl ClusterState {
         self.unreadable_nodes.len() != before
     }
 
-    /// Whether the Node cannot be read, so that nothing may be done there.
+    /// Whether the Node cannot be read. Nothing may change on such a node.
     pub(in crate::rollout) fn is_unreadable(&self, node: &str) -> bool {
         self.unreadable_nodes.contains_key(node)
     }

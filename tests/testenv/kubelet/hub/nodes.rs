@@ -11,7 +11,7 @@ use super::{Hub, Set, Timer, WriteRequest};
 use crate::testenv::kubelet::api::Answer;
 use crate::testenv::kubelet::machine::{Health, Node};
 use crate::testenv::kubelet::nodeset::NodeSet;
-use crate::testenv::kubelet::remote::{Done, NodeChange, tell};
+use crate::testenv::kubelet::remote::{Done, NodeChange, notify};
 use crate::testenv::kubelet::watch::{self, Head, WatchEvent};
 
 impl Hub {
@@ -55,17 +55,17 @@ impl Hub {
                 for pod in pods {
                     self.writes.push_back(WriteRequest::PodDelete(pod.path()));
                 }
-                let (tell, gone) = oneshot::channel();
+                let (deleted, gone) = oneshot::channel();
                 waiting.push(gone);
                 self.writes
-                    .push_back(WriteRequest::NodeDelete(node.spec.name, Some(tell)));
+                    .push_back(WriteRequest::NodeDelete(node.spec.name, Some(deleted)));
             }
         }
         tokio::task::spawn_local(async move {
             for gone in waiting {
                 let _ = gone.await;
             }
-            tell(done);
+            notify(done);
         });
     }
 
@@ -112,11 +112,11 @@ impl Hub {
             }
         }
         self.steer_pods(&name);
-        tell(done);
+        notify(done);
     }
 
-    pub(super) fn handle_node_event(&mut self, news: &WatchEvent) {
-        let Some((head, gone)) = news.head() else { return };
+    pub(super) fn handle_node_event(&mut self, event: &WatchEvent) {
+        let Some((head, gone)) = event.head() else { return };
         let name = head.metadata.name.as_ref().to_owned();
         let Some(node) = self.nodes.get_mut(&name) else {
             return;
@@ -195,10 +195,10 @@ impl Hub {
         if let Some(info) = info.filter(|info| !info.boot_id.is_empty()) {
             node.machine.boot_id = info.boot_id;
         }
-        let (requests, news) = (self.requests.clone(), self.pod_events.clone());
+        let (requests, pod_events) = (self.requests.clone(), self.pod_events.clone());
         let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{name}");
         tokio::task::spawn_local(async move {
-            if let Err(error) = watch::tell_list(&requests, &path, &news).await {
+            if let Err(error) = watch::send_list(&requests, &path, &pod_events).await {
                 eprintln!("fake kubelet: {error:#}");
             }
         });

@@ -12,8 +12,8 @@ use crate::testenv::kubelet::remote::{Command, Remote, reboot};
 use crate::testenv::kubelet::watch::WatchEvent;
 
 impl Hub {
-    pub(super) fn handle_pod_event(&mut self, news: &WatchEvent) {
-        match news {
+    pub(super) fn handle_pod_event(&mut self, event: &WatchEvent) {
+        match event {
             WatchEvent::Listing => self.listed.clear(),
             WatchEvent::Listed => {
                 let listed = std::mem::take(&mut self.listed);
@@ -27,12 +27,12 @@ impl Hub {
                     self.forget(&uid);
                 }
             }
-            WatchEvent::Item(_) | WatchEvent::Event(_) => self.update_pod(news),
+            WatchEvent::Item(_) | WatchEvent::Event(_) => self.update_pod(event),
         }
     }
 
-    fn update_pod(&mut self, news: &WatchEvent) {
-        let Some((head, gone)) = news.head() else { return };
+    fn update_pod(&mut self, event: &WatchEvent) {
+        let Some((head, gone)) = event.head() else { return };
         let Some(node) = head
             .spec
             .node_name
@@ -47,14 +47,14 @@ impl Hub {
             self.forget(&uid);
             return;
         }
-        if matches!(news, WatchEvent::Item(_)) {
+        if matches!(event, WatchEvent::Item(_)) {
             self.listed.insert(uid.to_owned());
         }
         let Some(set) = self.sets.get(&node.set) else {
             return;
         };
         let Some(pod) = self.pods.get_mut(uid) else {
-            let Some(object) = news.object() else { return };
+            let Some(object) = event.object() else { return };
             node.pods.insert(uid.to_owned());
             let pod = Pod::new(object, node, &set.set);
             self.pods.insert(uid.to_owned(), pod);
@@ -64,7 +64,7 @@ impl Hub {
             Change::NoTasks => return,
             Change::Steering => {}
             Change::Spec => {
-                let Some(object) = news.object() else { return };
+                let Some(object) = event.object() else { return };
                 pod.replace(object);
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::Hub;
 use crate::testenv::kubelet::api::{Answer, MERGE, Request, STRATEGIC};
 use crate::testenv::kubelet::machine::Node;
-use crate::testenv::kubelet::remote::{Done, tell};
+use crate::testenv::kubelet::remote::{Done, notify};
 use futures::future::LocalBoxFuture;
 use futures::stream::FuturesUnordered;
 
@@ -159,13 +159,13 @@ impl Hub {
             }
             WriteRequest::Register(name, done) => {
                 self.registered(&name, answer);
-                tell(done);
+                notify(done);
             }
             WriteRequest::Adopt(name, done) => {
                 self.adopted(&name, answer);
                 self.writes.push_front(WriteRequest::NodeStatus(name, done));
             }
-            WriteRequest::NodeStatus(_, done) | WriteRequest::NodeDelete(_, done) => tell(done),
+            WriteRequest::NodeStatus(_, done) | WriteRequest::NodeDelete(_, done) => notify(done),
         }
     }
 }

@@ -1,0 +1,122 @@
+//! What is looked at on the host: files, whose presence counts, and commands, whose exit codes do.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::command::SentinelCommand;
+use super::request::{Answer, Boot, Finding};
+use super::timestamp;
+use crate::node::{Host, HostError};
+
+/// Time limit of a command. `dnf` may have to read its repositories.
+const COMMAND_LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// Appended to a file's name: the file with the names of packages, one a line (`update-notifier-common` of Debian).
+const PACKAGES: &str = ".pkgs";
+
+/// Files on the host, below the folder where it is mounted.
+#[derive(Debug)]
+pub struct Files {
+    pub host: Host,
+    /// Absolute paths on the host.
+    pub paths: Vec<String>,
+}
+
+/// Everything that is looked at.
+#[derive(Debug)]
+pub struct Sources {
+    /// The container's own root, for what Linux reports about the host.
+    pub own: Host,
+    pub files: Files,
+    pub commands: Vec<SentinelCommand>,
+    /// The program and its first arguments that run a command on the host.
+    pub runner: Vec<String>,
+}
+
+impl Sources {
+    /// The present boot. The boot ID and the time are those of the host in any container.
+    pub(super) fn boot(&self) -> Result<Boot, HostError> {
+        let stat = self.own.read_text("/proc/stat", 1 << 20).unwrap_or_default();
+        let began = stat.lines().find_map(|line| line.strip_prefix("btime "));
+        Ok(Boot {
+            id: self.own.boot_id()?,
+            began: began.and_then(|text| timestamp(text.trim().parse().ok()?)),
+        })
+    }
+
+    /// Looks at everything. `note` receives what could not be found out.
+    pub(super) async fn look(&self, note: &dyn Fn(&str)) -> Vec<Finding> {
+        let mut findings: Vec<_> = self
+            .files
+            .paths
+            .iter()
+            .map(|path| self.file(path, note))
+            .collect();
+        for command in &self.commands {
+            findings.push(self.command(command, note).await);
+        }
+        findings
+    }
+
+    fn file(&self, path: &str, note: &dyn Fn(&str)) -> Finding {
+        let host = &self.files.host;
+        let (answer, packages) = match host.modified(path) {
+            Ok(Some(seconds)) => {
+                let since = timestamp(seconds);
+                let packages = host
+                    .read_text(&format!("{path}{PACKAGES}"), 1 << 16)
+                    .unwrap_or_default();
+                let names = packages.lines().map(str::trim).filter(|name| !name.is_empty());
+                (Answer::Needed { since }, names.map(str::to_owned).collect())
+            }
+            Ok(None) => (Answer::NotNeeded, Vec::new()),
+            Err(error) => {
+                note(&error.to_string());
+                (Answer::Unknown, Vec::new())
+            }
+        };
+        Finding {
+            reason: path.to_owned(),
+            answer,
+            packages,
+        }
+    }
+
+    async fn command(&self, command: &SentinelCommand, note: &dyn Fn(&str)) -> Finding {
+        let answer = match self.run(command).await {
+            Ok(answer) => answer,
+            Err(why) => {
+                note(&format!("{command} says nothing: {why}"));
+                Answer::Unknown
+            }
+        };
+        Finding {
+            reason: command.to_string(),
+            answer,
+            packages: Vec::new(),
+        }
+    }
+
+    async fn run(&self, command: &SentinelCommand) -> Result<Answer, String> {
+        let mut words = self.runner.iter().chain(command.words());
+        let program = words.next().ok_or("there is no program")?;
+        let mut child = Command::new(program);
+        child
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true);
+        let status = timeout(COMMAND_LIMIT, child.status()).await;
+        let status = status.map_err(|_| format!("it takes more than {} s", COMMAND_LIMIT.as_secs()))?;
+        let status = status.map_err(|error| error.to_string())?;
+        let answer = status.code().and_then(|code| command.answer(code));
+        answer.ok_or_else(|| format!("it ended with {status}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! `spec.nodeInfo` and `spec.skipWhen`: what a node says of itself decides whether the Plan concerns it. The doc comments of
+//! the fields are what `kubectl explain` prints.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::PlanSpec;
+use crate::version::{Range, Version};
+
+/// Maximum number of patterns of a field.
+const MAX_PATTERNS: usize = 32;
+/// Maximum length of a pattern.
+const MAX_PATTERN_LEN: usize = 256;
+
+/// Facts that a node must have, all of them, in addition to `nodeSelector`. They are what `kubectl get nodes -o wide` shows.
+/// They decide whether a node starts: one that is in progress, has failed, or is done at the current version stays selected
+/// when they change.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeInfoSpec {
+    /// Range of versions of the kubelet, such as `<1.34.0` or `>=1.32 <1.34`, written as in `versionPolicy.range`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_version: Option<String>,
+    /// Patterns of the operating system's name, of which one must match, such as `Ubuntu 22.04*`. `*` stands for any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub os_image: Option<Vec<String>>,
+    /// Patterns of the kernel's version, of which one must match, such as `5.15.*`. `*` stands for any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub kernel_version: Option<Vec<String>>,
+    /// Architectures, of which one must be the node's, such as `amd64` or `arm64`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub architecture: Option<Vec<String>>,
+}
+
+/// When a node needs no Job.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SkipWhenSpec {
+    /// Whether a Ready node whose kubelet has the Plan's version is marked as done without a Job. Defaults to false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_version: Option<bool>,
+}
+
+/// What a node says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeInfo<'a> {
+    pub kubelet_version: &'a str,
+    pub os_image: &'a str,
+    pub kernel_version: &'a str,
+    pub architecture: &'a str,
+}
+
+/// `spec.nodeInfo`, parsed. The default selects all nodes.
+#[derive(Clone, Debug, Default)]
+pub struct NodeInfoSelector {
+    kubelet_version: Option<Range>,
+    os_image: Option<Vec<String>>,
+    kernel_version: Option<Vec<String>>,
+    architecture: Option<Vec<String>>,
+}
+
+/// Why `spec.nodeInfo` is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadNodeInfo {
+    #[error("spec.nodeInfo.kubeletVersion is invalid, {0}")]
+    Range(String),
+    #[error("spec.nodeInfo.{0} is empty, so that it selects no node: remove it, or add an item")]
+    NoPattern(&'static str),
+    #[error("spec.nodeInfo.{field} has {patterns} items: it must have at most {MAX_PATTERNS}")]
+    TooMany { field: &'static str, patterns: usize },
+    #[error("spec.nodeInfo.{field}[{index}] is {pattern:?}: it must have 1 to {MAX_PATTERN_LEN} bytes")]
+    Pattern {
+        field: &'static str,
+        index: usize,
+        pattern: String,
+    },
+}
+
+impl NodeInfoSelector {
+    /// Whether the node has all facts.
+    pub fn matches(&self, node: NodeInfo<'_>) -> bool {
+        self.mismatch(node).is_none()
+    }
+
+    /// The field that does not match, and what the node has.
+    pub fn mismatch<'a>(&self, node: NodeInfo<'a>) -> Option<(&'static str, &'a str)> {
+        let is_in = |range: &Range| {
+            node.kubelet_version
+                .parse::<Version>()
+                .is_ok_and(|it| range.has(&it))
+        };
+        if self.kubelet_version.as_ref().is_some_and(|range| !is_in(range)) {
+            return Some(("kubeletVersion", node.kubelet_version));
+        }
+        let fields = [
+            ("osImage", &self.os_image, node.os_image),
+            ("kernelVersion", &self.kernel_version, node.kernel_version),
+            ("architecture", &self.architecture, node.architecture),
+        ];
+        let differs =
+            |patterns: &[String], text: &str| !patterns.iter().any(|pattern| is_like(pattern, text));
+        let mut fields = fields.into_iter();
+        fields
+            .find_map(|(field, patterns, text)| differs(patterns.as_deref()?, text).then_some((field, text)))
+    }
+}
+
+/// Whether a text matches a pattern, in which `*` stands for any text.
+fn is_like(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut text) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match text.find(part) {
+            Some(at) => text = &text[at + part.len()..],
+            None => return false,
+        }
+    }
+    text.ends_with(last)
+}
+
+impl PlanSpec {
+    /// The parsed `spec.nodeInfo`.
+    ///
+    /// # Errors
+    /// Fails with the first invalid field; `validate` has reported it.
+    pub fn node_info(&self) -> Result<NodeInfoSelector, BadNodeInfo> {
+        let Some(spec) = &self.node_info else {
+            return Ok(NodeInfoSelector::default());
+        };
+        let range = spec
+            .kubelet_version
+            .as_deref()
+            .map(str::parse::<Range>)
+            .transpose();
+        let patterns = |field: &'static str, patterns: &Option<Vec<String>>| {
+            let all = patterns.as_deref();
+            if all.is_some_and(<[String]>::is_empty) {
+                return Err(BadNodeInfo::NoPattern(field));
+            }
+            let all = all.unwrap_or_default();
+            if all.len() > MAX_PATTERNS {
+                let patterns = all.len();
+                return Err(BadNodeInfo::TooMany { field, patterns });
+            }
+            let is_bad = |pattern: &String| pattern.is_empty() || pattern.len() > MAX_PATTERN_LEN;
+            match all.iter().position(is_bad) {
+                Some(index) => Err(BadNodeInfo::Pattern {
+                    field,
+                    index,
+                    pattern: all[index].clone(),
+                }),
+                None => Ok(patterns.clone()),
+            }
+        };
+        Ok(NodeInfoSelector {
+            kubelet_version: range.map_err(|error| BadNodeInfo::Range(error.to_string()))?,
+            os_image: patterns("osImage", &spec.os_image)?,
+            kernel_version: patterns("kernelVersion", &spec.kernel_version)?,
+            architecture: patterns("architecture", &spec.architecture)?,
+        })
+    }
+
+    /// Whether a node whose kubelet has the Plan's version needs no Job.
+    pub fn skips_at_version(&self) -> bool {
+        let skip = self.skip_when.as_ref();
+        skip.and_then(|skip| skip.kubelet_version).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeInfo<'_> = NodeInfo {
+        kubelet_version: "v1.33.4+k3s1",
+        os_image: "Ubuntu 22.04.3 LTS",
+        kernel_version: "5.15.0-105-generic",
+        architecture: "amd64",
+    };
+
+    fn selector(change: impl FnOnce(&mut NodeInfoSpec)) -> Result<NodeInfoSelector, BadNodeInfo> {
+        let mut info = NodeInfoSpec::default();
+        change(&mut info);
+        let spec = PlanSpec {
+            node_info: Some(info),
+            ..PlanSpec::default()
+        };
+        spec.node_info()
+    }
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_node_must_have_all_facts() {
+        assert!(selector(|_| {}).unwrap().matches(NODE));
+        let range = |range: &str| {
+            let range = range.to_owned();
+            selector(|it| it.kubelet_version = Some(range))
+                .unwrap()
+                .mismatch(NODE)
+        };
+        assert_eq!(range("<1.34.0"), None);
+        assert_eq!(range(">=1.33 <1.34"), None);
+        assert_eq!(range("<1.33.0"), Some(("kubeletVersion", "v1.33.4+k3s1")));
+        let os = |patterns: &[&str]| {
+            selector(|it| it.os_image = Some(texts(patterns)))
+                .unwrap()
+                .matches(NODE)
+        };
+        assert!(os(&["Debian*", "Ubuntu 22.04*"]));
+        assert!(os(&["*"]) && os(&["*22*LTS"]) && os(&["Ubuntu 22.04.3 LTS"]));
+        assert!(!os(&["Ubuntu"]) && !os(&["*24*"]) && !os(&["ubuntu*"]) && !os(&["*LTS*LTS"]));
+        let other = selector(|it| {
+            it.kernel_version = Some(texts(&["5.15.*"]));
+            it.architecture = Some(texts(&["arm64", "riscv64"]));
+        });
+        assert_eq!(other.unwrap().mismatch(NODE), Some(("architecture", "amd64")));
+        let odd = NodeInfo {
+            kubelet_version: "unknown",
+            ..NODE
+        };
+        assert!(
+            !selector(|it| it.kubelet_version = Some(">=1.0.0".to_owned()))
+                .unwrap()
+                .matches(odd)
+        );
+    }
+
+    #[test]
+    fn a_selector_that_can_select_nothing_is_invalid() {
+        let error = |change: fn(&mut NodeInfoSpec)| selector(change).unwrap_err().to_string();
+        assert!(
+            error(|it| it.kubelet_version = Some("old".to_owned()))
+                .starts_with("spec.nodeInfo.kubeletVersion is invalid, ")
+        );
+        assert_eq!(
+            error(|it| it.os_image = Some(Vec::new())),
+            "spec.nodeInfo.osImage is empty, so that it selects no node: remove it, or add an item"
+        );
+        assert_eq!(
+            error(|it| it.architecture = Some(texts(&["amd64", ""]))),
+            "spec.nodeInfo.architecture[1] is \"\": it must have 1 to 256 bytes"
+        );
+        assert_eq!(
+            error(|it| it.kernel_version = Some(texts(&["5*"; 33]))),
+            "spec.nodeInfo.kernelVersion has 33 items: it must have at most 32"
+        );
+    }
+}

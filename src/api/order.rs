@@ -1,0 +1,216 @@
+//! `spec.order`: the order in which nodes start. The doc comments of the fields are what `kubectl explain` prints.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::PlanSpec;
+use super::selector::label_key_problems;
+
+/// Maximum number of criteria.
+const MAX_CRITERIA: usize = 8;
+
+/// One criterion of the order. Exactly one field is set.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrderSpec {
+    /// `First`: control-plane nodes start before all others, which wait until none of them is left to upgrade. `Last`: the
+    /// other way round. Control-plane nodes have the role label `control-plane`, `master`, `controlplane` or `etcd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<ControlPlaneOrder>,
+    /// Key of a node label such as `topology.kubernetes.io/zone`. Nodes with one value of it are upgraded at a time, in the
+    /// order of the values: the next value starts when no node of the one before is left. Nodes without the label come
+    /// last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology_key: Option<String>,
+    /// Key of a node label whose value is a number. Nodes with smaller numbers start first, and the next ones do not wait for
+    /// them to be done. Nodes without such a number come last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_number: Option<String>,
+}
+
+/// When control-plane nodes start.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlPlaneOrder {
+    /// Before all other nodes.
+    First,
+    /// After all other nodes.
+    Last,
+}
+
+impl ControlPlaneOrder {
+    /// All values, in the order of the documentation.
+    pub const ALL: [Self; 2] = [Self::First, Self::Last];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "First",
+            Self::Last => "Last",
+        }
+    }
+}
+
+impl JsonSchema for ControlPlaneOrder {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "ControlPlaneOrder".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": Self::ALL.map(Self::as_str) })
+    }
+}
+
+/// A criterion, parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Criterion {
+    ControlPlane(ControlPlaneOrder),
+    /// Nodes with one value of this label at a time.
+    Topology(String),
+    /// By the number in this label.
+    Number(String),
+}
+
+impl Criterion {
+    /// Whether nodes that come later wait until those that come earlier are done.
+    pub fn is_barrier(&self) -> bool {
+        matches!(self, Self::ControlPlane(_) | Self::Topology(_))
+    }
+}
+
+/// Why an order is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadOrder {
+    /// A criterion without a field, or with several.
+    #[error(
+        "spec.order[{index}] has {} of controlPlane, topologyKey and labelNumber: it must have exactly one", words(*.fields)
+    )]
+    Fields { index: usize, fields: usize },
+    #[error("spec.order[{index}].{field} is {key:?}, which is not the key of a label: {problem}")]
+    Key {
+        index: usize,
+        field: &'static str,
+        key: String,
+        problem: String,
+    },
+    #[error("spec.order[{index}] is the same as spec.order[{first}], so that it has no effect")]
+    Twice { index: usize, first: usize },
+    #[error("spec.order has {0} criteria: it must have at most {MAX_CRITERIA}")]
+    TooMany(usize),
+}
+
+fn words(fields: usize) -> &'static str {
+    match fields {
+        0 => "none",
+        2 => "two",
+        _ => "three",
+    }
+}
+
+impl OrderSpec {
+    fn read(&self, index: usize) -> Result<Criterion, BadOrder> {
+        let key = |field, key: &String| match label_key_problems(key).into_iter().next() {
+            None => Ok(key.clone()),
+            Some(problem) => Err(BadOrder::Key {
+                index,
+                field,
+                key: key.clone(),
+                problem,
+            }),
+        };
+        match (self.control_plane, &self.topology_key, &self.label_number) {
+            (Some(order), None, None) => Ok(Criterion::ControlPlane(order)),
+            (None, Some(topology), None) => key("topologyKey", topology).map(Criterion::Topology),
+            (None, None, Some(number)) => key("labelNumber", number).map(Criterion::Number),
+            (control_plane, topology, number) => {
+                let fields = [control_plane.is_some(), topology.is_some(), number.is_some()];
+                let fields = fields.into_iter().filter(|is_set| *is_set).count();
+                Err(BadOrder::Fields { index, fields })
+            }
+        }
+    }
+}
+
+impl PlanSpec {
+    /// The parsed `spec.order`.
+    ///
+    /// # Errors
+    /// Fails with the first invalid criterion; `validate` has reported it.
+    pub fn order(&self) -> Result<Vec<Criterion>, BadOrder> {
+        let order = self.order.as_deref().unwrap_or_default();
+        if order.len() > MAX_CRITERIA {
+            return Err(BadOrder::TooMany(order.len()));
+        }
+        let mut criteria = Vec::with_capacity(order.len());
+        for (index, criterion) in order.iter().enumerate() {
+            let criterion = criterion.read(index)?;
+            let same = |other: &Criterion| match (other, &criterion) {
+                (Criterion::ControlPlane(_), Criterion::ControlPlane(_)) => true,
+                (other, criterion) => other == criterion,
+            };
+            if let Some(first) = criteria.iter().position(same) {
+                return Err(BadOrder::Twice { index, first });
+            }
+            criteria.push(criterion);
+        }
+        Ok(criteria)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn order(order: &serde_json::Value) -> Result<Vec<Criterion>, String> {
+        let spec: PlanSpec = serde_json::from_value(json!({ "order": order })).unwrap();
+        spec.order().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_order_is_a_list_of_criteria_with_one_field_each() {
+        let read = order(&json!([
+            {"controlPlane": "First"}, {"topologyKey": "topology.kubernetes.io/zone"}, {"labelNumber": "example.com/rank"}
+        ]));
+        let expected = [
+            Criterion::ControlPlane(ControlPlaneOrder::First),
+            Criterion::Topology("topology.kubernetes.io/zone".to_owned()),
+            Criterion::Number("example.com/rank".to_owned()),
+        ];
+        assert_eq!(read.unwrap(), expected);
+        assert_eq!(PlanSpec::default().order(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn an_invalid_criterion_is_named_with_its_place() {
+        let error = |criteria: serde_json::Value| order(&criteria).unwrap_err();
+        assert_eq!(
+            error(json!([{"controlPlane": "Last"}, {}])),
+            "spec.order[1] has none of controlPlane, topologyKey and labelNumber: it must have exactly one"
+        );
+        assert_eq!(
+            error(json!([{"controlPlane": "Last", "labelNumber": "rank"}])),
+            "spec.order[0] has two of controlPlane, topologyKey and labelNumber: it must have exactly one"
+        );
+        assert_eq!(
+            error(json!([{"labelNumber": "rank"}, {"labelNumber": "rank"}])),
+            "spec.order[1] is the same as spec.order[0], so that it has no effect"
+        );
+        assert!(
+            error(json!([{"controlPlane": "Last"}, {"controlPlane": "First"}])).contains("is the same as")
+        );
+        let key = error(json!([{"topologyKey": "a zone"}]));
+        assert!(
+            key.starts_with("spec.order[0].topologyKey is \"a zone\", which is not the key of a label: "),
+            "{key}"
+        );
+        let many: Vec<_> = (0..9).map(|n| json!({"labelNumber": format!("n{n}")})).collect();
+        assert_eq!(
+            error(many.into()),
+            "spec.order has 9 criteria: it must have at most 8"
+        );
+    }
+}

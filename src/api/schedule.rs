@@ -1,0 +1,337 @@
+//! `spec.windows` and `spec.blackouts`: when nodes may start.
+//!
+//! Pure, like [`window`](super::window), whose rules for summer time and for zones hold here, too.
+
+mod blackout;
+mod cron;
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use blackout::{Blackout, BlackoutError, BlackoutSpec};
+use cron::Cron;
+
+use super::plan::Day;
+use super::window::{Window, WindowError, zone};
+use super::{PlanSpec, TimeWindowSpec};
+use crate::go::GoDuration;
+
+/// Longest `duration` of a window.
+const MAX_DURATION: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// How many openings and closings to follow: windows that adjoin each other are one, and blackouts can hide many.
+const MAX_CHANGES: usize = 400;
+/// How far to look for the end of a window before it counts as always open.
+const HORIZON: SignedDuration = SignedDuration::from_hours(5 * 7 * 24);
+
+/// A time window: `days` from `startTime` to `endTime`, as in `spec.window`, or `duration` from each time that `cron` names.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowSpec {
+    /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`. Required without `cron`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<Day>>", length(min = 1))]
+    pub days: Option<Vec<String>>,
+    /// Start, such as `22:00`, `22:00:30` or `10pm`. Required without `cron`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<String>,
+    /// End, in the formats of `startTime`. A window that ends before it starts is overnight, and belongs to the day on which
+    /// it starts. Required without `cron`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_time: Option<String>,
+    /// When the window opens, as five fields: minute, hour, day of the month, month, day of the week. `0 22 * * fri` is
+    /// Friday at ten in the evening.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
+    /// How long the window stays open, as a Go duration such as `4h`, up to seven days. Required with `cron`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+    /// IANA time zone such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
+}
+
+/// Why one of `spec.windows` is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    #[error(transparent)]
+    Window(#[from] WindowError),
+    #[error("it has {0} beside cron: use either cron and duration, or days, startTime and endTime")]
+    Both(&'static str),
+    #[error("it has duration without cron: use either cron and duration, or days, startTime and endTime")]
+    DurationWithoutCron,
+    #[error("cron is {text:?}: {why}")]
+    Cron { text: String, why: String },
+    #[error("cron is {0:?}: no day is like that, so that the window never opens")]
+    Never(String),
+    #[error("duration is {0:?}: it must be a Go duration such as \"4h\", more than 0s and up to seven days")]
+    Duration(String),
+    #[error("it has no days, so that it never opens")]
+    NoDays,
+}
+
+impl ScheduleError {
+    /// The field that is wrong.
+    pub fn field(&self, spec: &WindowSpec) -> &'static str {
+        match self {
+            Self::Window(WindowError::Day(_) | WindowError::DayOutOfRange(_)) | Self::NoDays => "days",
+            Self::Window(WindowError::Zone(_) | WindowError::ZoneIsPath) => "timeZone",
+            Self::Window(WindowError::Time(text)) => {
+                let is_start = spec.start_time.as_deref().unwrap_or_default() == text;
+                if is_start { "startTime" } else { "endTime" }
+            }
+            Self::Both(field) => field,
+            Self::DurationWithoutCron | Self::Duration(_) => "duration",
+            Self::Cron { .. } | Self::Never(_) => "cron",
+        }
+    }
+}
+
+/// One of `spec.windows`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanWindow {
+    Weekly(Window),
+    Cron { cron: Box<CronWindow> },
+}
+
+/// A window that opens at the times of a cron expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CronWindow {
+    text: String,
+    cron: Cron,
+    duration: SignedDuration,
+    zone: TimeZone,
+}
+
+impl PlanWindow {
+    /// Parses a window. `local` is the zone of the process, which `Local` means.
+    ///
+    /// # Errors
+    /// Fails with the first error.
+    pub fn parse(spec: &WindowSpec, local: &TimeZone) -> Result<Self, ScheduleError> {
+        let Some(text) = &spec.cron else {
+            if spec.duration.is_some() {
+                return Err(ScheduleError::DurationWithoutCron);
+            }
+            let window = Window::parse(
+                &TimeWindowSpec {
+                    days: spec.days.clone(),
+                    start_time: spec.start_time.clone(),
+                    end_time: spec.end_time.clone(),
+                    time_zone: spec.time_zone.clone(),
+                },
+                local,
+            )?;
+            if spec.days.iter().flatten().all(String::is_empty) {
+                return Err(ScheduleError::NoDays);
+            }
+            return Ok(Self::Weekly(window));
+        };
+        let others = [
+            ("days", spec.days.is_some()),
+            ("startTime", spec.start_time.is_some()),
+            ("endTime", spec.end_time.is_some()),
+        ];
+        if let Some((field, _)) = others.into_iter().find(|(_, is_set)| *is_set) {
+            return Err(ScheduleError::Both(field));
+        }
+        let zone = zone(spec.time_zone.as_deref().unwrap_or_default(), local)?;
+        let cron = Cron::parse(text).map_err(|why| ScheduleError::Cron {
+            text: text.clone(),
+            why,
+        })?;
+        let duration = spec.duration.clone().unwrap_or_default();
+        let parsed = duration.parse::<GoDuration>().ok();
+        let parsed = parsed.map(|parsed| SignedDuration::from_nanos(parsed.as_nanos()));
+        let Some(length) = parsed.filter(|length| length.is_positive() && *length <= MAX_DURATION) else {
+            return Err(ScheduleError::Duration(duration));
+        };
+        if cron.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC).is_none() {
+            return Err(ScheduleError::Never(text.clone()));
+        }
+        Ok(Self::Cron {
+            cron: Box::new(CronWindow {
+                text: text.clone(),
+                cron,
+                duration: length,
+                zone,
+            }),
+        })
+    }
+
+    pub fn zone(&self) -> &TimeZone {
+        match self {
+            Self::Weekly(window) => window.zone(),
+            Self::Cron { cron } => &cron.zone,
+        }
+    }
+
+    fn contains(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Weekly(window) => window.contains(now),
+            Self::Cron { cron } => cron.end(now).is_some(),
+        }
+    }
+
+    fn next_open(&self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Weekly(window) => window.next_open(now),
+            Self::Cron { cron } if cron.end(now).is_some() => Some(now),
+            Self::Cron { cron } => cron.cron.next(now, &cron.zone),
+        }
+    }
+
+    /// When the window closes; `None` if it is closed, or never closes.
+    fn closes(&self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Weekly(window) => window.closes(now),
+            Self::Cron { cron } => cron.end(now),
+        }
+    }
+}
+
+impl CronWindow {
+    /// The end of the opening that contains `now`. One that overlaps it may go on.
+    fn end(&self, now: Timestamp) -> Option<Timestamp> {
+        let just_closed = now.checked_sub(self.duration).ok()?;
+        let after = just_closed.checked_add(SignedDuration::from_nanos(1)).ok()?;
+        let opened = self
+            .cron
+            .next(after, &self.zone)
+            .filter(|opened| *opened <= now)?;
+        opened.checked_add(self.duration).ok()
+    }
+}
+
+impl std::fmt::Display for PlanWindow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Weekly(window) => window.fmt(f),
+            Self::Cron { cron } => {
+                let zone = cron.zone.iana_name().unwrap_or("Local");
+                write!(f, "{} for {:#} {zone}", cron.text, cron.duration)
+            }
+        }
+    }
+}
+
+/// Several windows: open while one of them is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Windows(pub Vec<PlanWindow>);
+
+impl Windows {
+    /// The windows of a Plan, in which `spec.window` is the only one. `None` if it has none; those that are invalid are left
+    /// out.
+    pub fn of(spec: &PlanSpec, local: &TimeZone) -> Option<Self> {
+        let windows: Vec<PlanWindow> = match (&spec.window, &spec.windows) {
+            (Some(window), _) => {
+                let window = Window::parse(window, local).ok()?;
+                vec![PlanWindow::Weekly(window)]
+            }
+            (None, windows) => {
+                let parse = |window| PlanWindow::parse(window, local).ok();
+                windows.iter().flatten().filter_map(parse).collect()
+            }
+        };
+        (!windows.is_empty()).then_some(Self(windows))
+    }
+
+    pub fn contains(&self, now: Timestamp) -> bool {
+        self.0.iter().any(|window| window.contains(now))
+    }
+
+    pub fn next_open(&self, now: Timestamp) -> Option<Timestamp> {
+        self.0.iter().filter_map(|window| window.next_open(now)).min()
+    }
+
+    /// When the last of the windows that follow each other without a pause closes. `None` if none is open, or never closes.
+    pub fn closes(&self, now: Timestamp) -> Option<Timestamp> {
+        let horizon = now.checked_add(HORIZON).ok()?;
+        let mut at = now;
+        for _ in 0..MAX_CHANGES {
+            let open: Vec<_> = self.0.iter().filter(|window| window.contains(at)).collect();
+            if open.is_empty() {
+                return (at > now).then_some(at);
+            }
+            let ends: Option<Vec<Timestamp>> = open.iter().map(|window| window.closes(at)).collect();
+            at = ends?
+                .into_iter()
+                .max()
+                .filter(|end| *end > at && *end < horizon)?;
+        }
+        None
+    }
+
+    /// The length of the longest opening of the next weeks. `None` if one never closes.
+    pub fn longest(&self, now: Timestamp) -> Option<SignedDuration> {
+        let mut longest = SignedDuration::ZERO;
+        let mut at = now;
+        // A week has no more openings than a person would write; a yearly one is met once.
+        for _ in 0..MAX_CHANGES {
+            let Some(opens) = self.next_open(at) else { break };
+            let closes = self.closes(opens)?;
+            longest = longest.max(closes.duration_since(opens));
+            at = closes;
+            if at.duration_since(now) > HORIZON {
+                break;
+            }
+        }
+        Some(longest)
+    }
+}
+
+impl std::fmt::Display for Windows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, window) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{window}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The valid blackouts of a Plan.
+pub fn blackouts(spec: &PlanSpec, local: &TimeZone) -> Vec<Blackout> {
+    let blackouts = spec.blackouts.iter().flatten();
+    blackouts
+        .filter_map(|blackout| Blackout::parse(blackout, local).ok())
+        .collect()
+}
+
+/// The blackout that contains `now` and lasts longest.
+pub fn blackout_at(blackouts: &[Blackout], now: Timestamp) -> Option<(&Blackout, Timestamp)> {
+    let current = blackouts.iter().filter_map(|one| Some((one, one.until(now)?)));
+    current.max_by_key(|(_, until)| *until)
+}
+
+/// When the next blackout begins.
+pub fn next_blackout(blackouts: &[Blackout], now: Timestamp) -> Option<Timestamp> {
+    let starts = blackouts.iter().filter_map(|one| one.current_or_next(now));
+    starts.map(|(start, _)| start).filter(|start| *start > now).min()
+}
+
+/// The first time from `now` on at which nodes may start: outside of all blackouts, and at which `next_open` says that a
+/// window is open.
+pub fn next_start(
+    now: Timestamp,
+    blackouts: &[&[Blackout]],
+    next_open: impl Fn(Timestamp) -> Option<Timestamp>,
+) -> Option<Timestamp> {
+    let mut at = now;
+    for _ in 0..MAX_CHANGES {
+        let ends = blackouts.iter().filter_map(|all| blackout_at(all, at));
+        if let Some(end) = ends.map(|(_, end)| end).max() {
+            at = end;
+            continue;
+        }
+        match next_open(at)? {
+            open if open <= at => return Some(at),
+            open => at = open,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

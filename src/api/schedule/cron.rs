@@ -1,0 +1,301 @@
+//! The five fields of a cron expression, as crontab(5) defines them. A time that summer time skips never comes, and an
+//! hour that occurs twice comes twice, as in `spec.window`. Own code, because the crate `croner` follows Vixie cron there: a
+//! fixed time that summer time skips comes at the end of the gap, and one that occurs twice comes once, so that a window could
+//! open at a time that its Plan does not name.
+
+use jiff::Timestamp;
+use jiff::civil::{Date, Time};
+use jiff::tz::{AmbiguousOffset, TimeZone};
+
+/// How many days to look ahead: from one 29 February to the next there can be eight years.
+const HORIZON_DAYS: usize = 366 * 8 + 7;
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
+const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+/// A parsed expression: a set of numbers for each field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cron {
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    /// Both the day of the month and the day of the week are restricted: then either suffices.
+    either_day: bool,
+}
+
+impl Cron {
+    /// Parses `minute hour day-of-month month day-of-week`. The error says what is wrong.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+        let [minutes, hours, days, months, weekdays] = fields[..] else {
+            return Err(format!(
+                "it has {} fields, and must have 5: minute, hour, day of the month, month, day of the week",
+                fields.len()
+            ));
+        };
+        let weekday_set = field("day of the week", weekdays, 0, 7, &WEEKDAYS)?;
+        Ok(Self {
+            minutes: field("minute", minutes, 0, 59, &[])?,
+            hours: field("hour", hours, 0, 23, &[])?,
+            days: field("day of the month", days, 1, 31, &[])?,
+            months: field("month", months, 1, 12, &MONTHS)?,
+            // 7 is Sunday, too.
+            weekdays: weekday_set | (weekday_set >> 7),
+            either_day: !days.starts_with('*') && !weekdays.starts_with('*'),
+        })
+    }
+
+    fn has_day(&self, date: Date) -> bool {
+        let month = has(self.months, date.month());
+        let day = has(self.days, date.day());
+        let weekday = has(self.weekdays, date.weekday().to_sunday_zero_offset());
+        month
+            && if self.either_day {
+                day || weekday
+            } else {
+                day && weekday
+            }
+    }
+
+    /// The first time from `from` on.
+    pub(super) fn next(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        // A day before, because the instants of a day can come later than those of the next one in no zone, but a change of
+        // the clock can move its last hour.
+        let mut date = zone.to_datetime(from).date().yesterday().ok()?;
+        for _ in 0..HORIZON_DAYS {
+            let found = self
+                .has_day(date)
+                .then(|| self.first_of_day(date, from, zone))
+                .flatten();
+            if found.is_some() {
+                return found;
+            }
+            date = date.tomorrow().ok()?;
+        }
+        None
+    }
+
+    fn first_of_day(&self, date: Date, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let hours = (0..24).filter(|hour| has(self.hours, *hour));
+        let times = hours.flat_map(|hour| {
+            let minutes = (0..60).filter(|minute| has(self.minutes, *minute));
+            minutes.filter_map(move |minute| Time::new(hour, minute, 0, 0).ok())
+        });
+        let instants = times.flat_map(|time| instants(date, time, zone)).flatten();
+        instants.filter(|at| *at >= from).min()
+    }
+}
+
+/// The instants at which the clock shows this: one, none or two.
+fn instants(date: Date, time: Time, zone: &TimeZone) -> [Option<Timestamp>; 2] {
+    let shown = date.to_datetime(time);
+    match zone.to_ambiguous_timestamp(shown).offset() {
+        AmbiguousOffset::Unambiguous { offset } => [offset.to_timestamp(shown).ok(), None],
+        AmbiguousOffset::Gap { .. } => [None, None],
+        AmbiguousOffset::Fold { before, after } => {
+            [before.to_timestamp(shown).ok(), after.to_timestamp(shown).ok()]
+        }
+    }
+}
+
+fn has(set: u64, number: i8) -> bool {
+    u32::try_from(number).is_ok_and(|number| set & (1 << number) != 0)
+}
+
+/// Parses `*`, `5`, `1-5`, `*/10`, `1-5/2` and lists of them.
+fn field(name: &str, text: &str, min: u32, max: u32, names: &[&str]) -> Result<u64, String> {
+    let number = |word: &str| {
+        let index = names.iter().position(|name| name.eq_ignore_ascii_case(word));
+        let base = u32::from(names.len() == MONTHS.len());
+        let by_name = index.and_then(|at| u32::try_from(at).ok()).map(|at| at + base);
+        let plain = || {
+            word.parse()
+                .ok()
+                .filter(|_| word.bytes().all(|b| b.is_ascii_digit()))
+        };
+        by_name
+            .or_else(plain)
+            .filter(|number| (min..=max).contains(number))
+            .ok_or_else(|| format!("{word:?} is no {name}, which is a number from {min} to {max}"))
+    };
+    let mut set = 0;
+    for part in text.split(',') {
+        let (range, step) = match part.split_once('/') {
+            None => (part, None),
+            Some((range, step)) => {
+                let step: Option<u32> = step.parse().ok().filter(|step| *step > 0);
+                let step = step.ok_or_else(|| format!("{part:?} has no step such as `*/15`"))?;
+                (range, Some(step))
+            }
+        };
+        let (first, last) = match range.split_once('-') {
+            _ if range == "*" => (min, max),
+            Some((first, last)) => (number(first)?, number(last)?),
+            None => {
+                let first = number(range)?;
+                (first, if step.is_some() { max } else { first })
+            }
+        };
+        if first > last {
+            return Err(format!("{part:?} ends before it begins"));
+        }
+        let numbers = (first..=last).step_by(usize::try_from(step.unwrap_or(1)).unwrap_or(usize::MAX));
+        set |= numbers.fold(0, |set, number| set | (1 << number));
+    }
+    Ok(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(expression: &str, from: &str, zone: &str) -> Option<String> {
+        let zone = jiff::tz::TimeZone::get(zone).unwrap();
+        let at = Cron::parse(expression)
+            .unwrap()
+            .next(from.parse().unwrap(), &zone);
+        at.map(|at| at.to_string())
+    }
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    fn the_next_time_is_the_first_one_that_every_field_allows() {
+        for (expression, from, zone, then) in [
+            (
+                "0 22 * * *",
+                "2026-01-01T09:00:00Z",
+                "UTC",
+                "2026-01-01T22:00:00Z",
+            ),
+            (
+                "0 22 * * *",
+                "2026-01-01T22:00:00Z",
+                "UTC",
+                "2026-01-01T22:00:00Z",
+            ),
+            (
+                "0 22 * * *",
+                "2026-01-01T22:00:00.5Z",
+                "UTC",
+                "2026-01-02T22:00:00Z",
+            ),
+            (
+                "*/15 * * * *",
+                "2026-01-01T09:01:00Z",
+                "UTC",
+                "2026-01-01T09:15:00Z",
+            ),
+            (
+                "5/20 9 * * *",
+                "2026-01-01T09:06:00Z",
+                "UTC",
+                "2026-01-01T09:25:00Z",
+            ),
+            (
+                "30 2 * * sat",
+                "2026-01-01T09:00:00Z",
+                "UTC",
+                "2026-01-03T02:30:00Z",
+            ),
+            ("0 3 * * 7", "2026-01-01T09:00:00Z", "UTC", "2026-01-04T03:00:00Z"),
+            ("0 3 * * 0", "2026-01-01T09:00:00Z", "UTC", "2026-01-04T03:00:00Z"),
+            (
+                "0 3 1,15 MAR-jun *",
+                "2026-01-01T09:00:00Z",
+                "UTC",
+                "2026-03-01T03:00:00Z",
+            ),
+            // Either day suffices when both are restricted.
+            (
+                "0 3 13 * fri",
+                "2026-01-01T09:00:00Z",
+                "UTC",
+                "2026-01-02T03:00:00Z",
+            ),
+            // Leap days, also across 2100, which is no leap year.
+            (
+                "0 0 29 2 *",
+                "2026-01-01T00:00:00Z",
+                "UTC",
+                "2028-02-29T00:00:00Z",
+            ),
+            (
+                "0 0 29 2 *",
+                "2096-03-01T00:00:00Z",
+                "UTC",
+                "2104-02-29T00:00:00Z",
+            ),
+            // Zones, and the hours that summer time skips and repeats.
+            (
+                "0 1 * * *",
+                "2026-01-01T00:30:00Z",
+                "Europe/Berlin",
+                "2026-01-02T00:00:00Z",
+            ),
+            (
+                "30 2 * * *",
+                "2026-03-29T00:00:00Z",
+                "Europe/Berlin",
+                "2026-03-30T00:30:00Z",
+            ),
+            (
+                "30 2 * * *",
+                "2026-10-25T00:00:00Z",
+                "Europe/Berlin",
+                "2026-10-25T00:30:00Z",
+            ),
+            (
+                "30 2 * * *",
+                "2026-10-25T00:31:00Z",
+                "Europe/Berlin",
+                "2026-10-25T01:30:00Z",
+            ),
+            (
+                "0 9 * * *",
+                "2026-01-01T00:00:00Z",
+                "Asia/Kathmandu",
+                "2026-01-01T03:15:00Z",
+            ),
+            // The day that Samoa skipped.
+            (
+                "0 9 30 12 *",
+                "2011-12-01T00:00:00Z",
+                "Pacific/Apia",
+                "2012-12-29T19:00:00Z",
+            ),
+        ] {
+            assert_eq!(
+                next(expression, from, zone).as_deref(),
+                Some(then),
+                "{expression} from {from} in {zone}"
+            );
+        }
+        assert_eq!(next("0 0 30 2 *", "2026-01-01T00:00:00Z", "UTC"), None);
+    }
+
+    #[test]
+    fn an_error_names_the_field() {
+        for (expression, error) in [
+            ("0 22 * *", "it has 4 fields, and must have 5"),
+            ("@daily", "it has 1 fields"),
+            (
+                "60 * * * *",
+                "\"60\" is no minute, which is a number from 0 to 59",
+            ),
+            ("0 24 * * *", "\"24\" is no hour"),
+            ("0 0 0 * *", "\"0\" is no day of the month"),
+            ("0 0 * 13 *", "\"13\" is no month"),
+            ("0 0 * * 8", "\"8\" is no day of the week"),
+            ("0 0 * * montag", "\"montag\" is no day of the week"),
+            ("*/0 * * * *", "\"*/0\" has no step"),
+            ("30-10 * * * *", "\"30-10\" ends before it begins"),
+            ("+5 * * * *", "\"+5\" is no minute"),
+        ] {
+            let known = Cron::parse(expression).unwrap_err();
+            assert!(known.starts_with(error), "{expression}: {known}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `refit agent`: says on its own Node whether that needs a reboot.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::cluster::Connection;
+use super::output;
+use crate::agent::{self, Files, Options, SentinelCommand, Sources};
+use crate::api::reboot::REQUIRED_FILES;
+use crate::go::GoDuration;
+use crate::node::{Host, enter_host};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  refit agent --node worker-1
+      looks for /run/reboot-required, as unattended-upgrades of Debian and Ubuntu writes it
+  refit agent --node worker-1 --command 'needs-restarting -r'
+      also runs the tool of Fedora and its derivatives on the host; the pod must be privileged and have hostPID
+  refit agent --node worker-1 --command '3:/opt/bin/reboot-needed'
+      a program of your own, whose exit code 3 means yes, and 0 means no";
+
+/// The shortest time between two looks. Each command costs a process.
+const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct Flags {
+    /// Name of the Node
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "NODE_NAME",
+        required_unless_present = "on_host"
+    )]
+    node: Option<String>,
+
+    /// File on the host whose presence means that a reboot is needed. The file of the same name with .pkgs names the packages.
+    /// May be repeated [default: /run/reboot-required]
+    #[arg(long = "file", value_name = "PATH", value_parser = absolute)]
+    files: Vec<String>,
+
+    /// Look for no file
+    #[arg(long, conflicts_with = "files")]
+    no_files: bool,
+
+    /// Command on the host whose exit code means that a reboot is needed: that of the tools of Fedora (needs-restarting, 1) and SUSE
+    /// (zypper needs-rebooting, 102), otherwise 0; CODE:COMMAND names another one. No is 0, or 1 if 0 means yes; any
+    /// other code changes nothing. Words are separated by blanks, without a shell. May be repeated
+    #[arg(long = "command", value_name = "COMMAND")]
+    commands: Vec<SentinelCommand>,
+
+    /// Time between two looks at the host
+    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    period: GoDuration,
+
+    /// Where the host's root directory, or as much of it as the files need, is mounted
+    #[arg(long, value_name = "DIR", default_value = "/host")]
+    host: PathBuf,
+
+    #[command(flatten)]
+    connection: Connection,
+
+    /// Run a command on the host, and end with its exit code. The agent uses this for --command
+    #[arg(long, hide = true, requires = "words")]
+    on_host: bool,
+
+    #[arg(last = true, hide = true)]
+    words: Vec<String>,
+}
+
+fn absolute(value: &str) -> Result<String, String> {
+    if value.starts_with('/') {
+        Ok(value.to_owned())
+    } else {
+        Err("must be an absolute path on the host".to_owned())
+    }
+}
+
+pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
+    if flags.on_host {
+        return run_on_host(&flags.words);
+    }
+    let node = flags.node.context("--node is required")?;
+    let period = Duration::try_from(jiff::SignedDuration::from_nanos(flags.period.as_nanos()))
+        .ok()
+        .filter(|period| *period >= SHORTEST_PERIOD);
+    let Some(period) = period else {
+        bail!("--period is {}: it must be at least 1s", flags.period);
+    };
+    let paths = match (flags.no_files, flags.files) {
+        (true, _) => Vec::new(),
+        (false, files) if files.is_empty() => vec![REQUIRED_FILES[0].to_owned()],
+        (false, files) => files,
+    };
+    if paths.is_empty() && flags.commands.is_empty() {
+        bail!("there is nothing to look at: leave out --no-files, or give a --command");
+    }
+    let own = std::env::current_exe().context("refit does not find its own program")?;
+    let runner = [own.to_string_lossy().into_owned()].into_iter();
+    let sources = Sources {
+        own: Host::open(std::path::Path::new("/"))?,
+        files: Files {
+            // Commands alone need no mount.
+            host: Host::open(if paths.is_empty() {
+                std::path::Path::new("/")
+            } else {
+                &flags.host
+            })?,
+            paths,
+        },
+        commands: flags.commands,
+        runner: runner
+            .chain(["agent", "--on-host", "--"].map(str::to_owned))
+            .collect(),
+    };
+    let options = Options { node, period };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    runtime.block_on(async {
+        let client = flags.connection.client().await?;
+        let (mut term, mut int) = (
+            signal(SignalKind::terminate()).context("signals cannot be handled")?,
+            signal(SignalKind::interrupt()).context("signals cannot be handled")?,
+        );
+        let stop = async move {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+        };
+        agent::run(client, &sources, &options, &|text| output::note(text), stop).await;
+        anyhow::Ok(())
+    })?;
+    // A name resolution that hangs on its thread would delay the exit.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Becomes the command, so that its exit code is that of this process.
+fn run_on_host(words: &[String]) -> anyhow::Result<ExitCode> {
+    enter_host()?;
+    let (program, arguments) = words.split_first().context("there is no command")?;
+    let error = Command::new(program)
+        .args(arguments)
+        // Variables of the container, such as the address of the API server, mean nothing on the host.
+        .env_clear()
+        .env(
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin",
+        )
+        .env("HOME", "/root")
+        .env("LC_ALL", "C")
+        .current_dir("/")
+        .exec();
+    Err(error).with_context(|| format!("{program} cannot be run on the host"))
+}

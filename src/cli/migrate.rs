@@ -1,0 +1,148 @@
+//! `refit migrate --check`: what changes on a cluster that runs system-upgrade-controller.
+
+mod read;
+mod table;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::channel_access::ChannelFlags;
+use super::cluster::Connection;
+use super::{USAGE, output};
+use crate::clock::Clock;
+use crate::migrate::{Cluster, Finding, Severity, check, offers, sort};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  refit migrate --check
+      the cluster of the current context
+  refit migrate --check --namespace cattle-system --online
+      with the system-upgrade-controller of Rancher, and requests to the channels of the Plans
+  refit migrate --check -o json | jq -r '.findings[] | select(.severity == \"action\") | .object'
+      in CI: what needs an action
+  kubectl get deployments,configmaps,plans,jobs,nodes,roles,rolebindings,clusterroles,clusterrolebindings,crds -A \\
+    -o yaml > cluster.yaml; refit migrate --check --snapshot cluster.yaml
+      without access to the cluster";
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct Flags {
+    /// Report only. Required, because refit has nothing else to do for a migration
+    #[arg(long, required = true)]
+    check: bool,
+
+    /// Namespace of system-upgrade-controller and of its Plans
+    #[arg(long, short = 'n', value_name = "NAME", default_value = "system-upgrade")]
+    namespace: String,
+
+    /// Name of system-upgrade-controller: the label of its Jobs, and its Lease
+    #[arg(long, value_name = "NAME", default_value = "system-upgrade-controller")]
+    name: String,
+
+    /// File with the objects of the cluster, as kubectl prints them, instead of a cluster
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
+    snapshot: Option<String>,
+
+    /// Query the channels as well, and compare the versions with those of the Plans
+    #[arg(long)]
+    online: bool,
+
+    /// Format of the report
+    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "table")]
+    output: Format,
+
+    #[command(flatten)]
+    connection: Connection,
+
+    #[command(flatten)]
+    channels: ChannelFlags,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// Severity, object, what changes, what to do
+    Table,
+    /// One JSON object with all findings
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    let read = match read::read(flags) {
+        Ok(read) => read,
+        Err(error) => {
+            output::error(output::error_chain(&error));
+            return Ok(ExitCode::from(USAGE));
+        }
+    };
+    let cluster = &read.cluster;
+    let mut found = check(cluster, Clock::system().now());
+    found.extend(
+        read.missing
+            .iter()
+            .map(|missing| missing.finding(&flags.namespace)),
+    );
+    if flags.online {
+        let asked = flags.channels.ask(offers::channels(cluster))?;
+        let answers = asked.into_iter().map(|(channel, answer)| {
+            let version = answer.map_err(|why| why.to_string()).and_then(|offer| {
+                let newest = offer.newest().map(|newest| newest.version.clone());
+                newest.ok_or_else(|| "it gives no version".to_owned())
+            });
+            (channel, version)
+        });
+        found.extend(offers::check(cluster, &answers.collect()));
+    }
+    sort(&mut found);
+    match flags.output {
+        Format::Table => output::text(&table::table(&found)),
+        Format::Json => output::json(&format!("{:#}\n", report(flags, &found))),
+        Format::Yaml => output::data(&serde_saphyr::to_string(&report(flags, &found))?),
+    }
+    .context("the report cannot be printed")?;
+    read.errors.iter().for_each(output::error);
+    output::note(summary(cluster, &found));
+    Ok(if !read.errors.is_empty() {
+        ExitCode::from(USAGE)
+    } else if found.iter().any(|one| one.severity < Severity::Note) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn counts(found: &[Finding]) -> [usize; 3] {
+    [Severity::Action, Severity::Change, Severity::Note]
+        .map(|severity| found.iter().filter(|one| one.severity == severity).count())
+}
+
+fn report(flags: &Flags, found: &[Finding]) -> serde_json::Value {
+    let [actions, changes, notes] = counts(found);
+    json!({
+        "namespace": flags.namespace,
+        "controller": flags.name,
+        "actions": actions,
+        "changes": changes,
+        "notes": notes,
+        "findings": found,
+    })
+}
+
+fn summary(cluster: &Cluster, found: &[Finding]) -> String {
+    let some = |number: usize, word: &str| {
+        let plural = if number == 1 { "" } else { "s" };
+        format!("{number} {word}{plural}")
+    };
+    let [actions, changes, notes] = counts(found);
+    format!(
+        "{}, {}, {}: {}, {}, {}",
+        some(cluster.plans.len(), "Plan"),
+        some(cluster.jobs.len(), "Job"),
+        some(cluster.nodes.len(), "node"),
+        some(actions, "action"),
+        some(changes, "change"),
+        some(notes, "note")
+    )
+}

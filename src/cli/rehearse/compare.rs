@@ -1,0 +1,56 @@
+//! `refit rehearse --compare OLD NEW`.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use super::{Flags, Format, Rehearsed, USAGE, exit_code, html, output, rehearse};
+use crate::rehearse::report::Comparison;
+
+/// Rehearses both, and prints what differs. The exit code is that of the new Plans.
+pub(super) fn run(flags: &Flags, old: &str, new: &str) -> anyhow::Result<ExitCode> {
+    if flags.snapshot.as_deref() == Some("-") || (old == "-" && new == "-") {
+        output::error(
+            "standard input can be read once: --compare needs the snapshot, and one of the two Plans, in a file",
+        );
+        return Ok(ExitCode::from(USAGE));
+    }
+    let of = |name: &str, file: &str| -> anyhow::Result<Result<Rehearsed, ExitCode>> {
+        output::note(format_args!("{name}: {file}"));
+        let flags = Flags {
+            files: vec![file.to_owned()],
+            compare: Vec::new(),
+            ..flags.clone()
+        };
+        rehearse(&flags, true)
+    };
+    let before = match of("before", old)? {
+        Ok(rehearsed) => rehearsed,
+        Err(code) => return Ok(code),
+    };
+    let after = match of("after", new)? {
+        Ok(rehearsed) => rehearsed,
+        Err(code) => return Ok(code),
+    };
+    if before.nodes != after.nodes {
+        output::note(
+            "the two run on different generated nodes, because the Plans select by different labels; \
+             with --snapshot both run on the same cluster",
+        );
+    }
+    let comparison = Comparison::new(&before.report, &after.report);
+    if let Some(path) = &flags.html {
+        html::write(
+            path,
+            &after
+                .report
+                .to_document(&after.outcome, comparison.changes.clone()),
+        )?;
+    }
+    match flags.output {
+        Format::Text => output::text(&comparison.to_text()),
+        Format::Json => output::json(&comparison.to_json()),
+    }
+    .context("the comparison cannot be printed")?;
+    Ok(exit_code(&after.report))
+}

@@ -1,0 +1,168 @@
+//! `refit status`: all roll-outs at a glance.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use kube::Client;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::output;
+use super::target::{Format, Place, find, with_client};
+use crate::view::{PlanView, Snapshot, table};
+
+/// How often the cluster is read with `--watch`.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+pub(super) const EXAMPLES: &str = "Examples:
+  refit status
+      every Plan: version, progress, what holds it, what would release it
+  refit status server --watch
+      the same of one Plan, again and again
+  refit status -o json | jq '.plans[] | {name, state, heldBy}'
+      for programs";
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct Flags {
+    /// Only this Plan
+    #[arg(value_name = "[NAMESPACE/]PLAN")]
+    plan: Option<String>,
+
+    /// Redraw when something changes; on no terminal, print what has changed
+    #[arg(short = 'w', long)]
+    watch: bool,
+
+    /// Format of the output
+    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
+    output: Format,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    with_client(&flags.place.connection, async |client: Client| {
+        let (mut shown, mut trouble) = (String::new(), String::new());
+        loop {
+            match read(&client, flags).await {
+                Ok(text) => {
+                    trouble.clear();
+                    if text != shown {
+                        show(&text, &shown, flags)?;
+                        shown = text;
+                    }
+                }
+                // A watch outlives an API server that restarts; a mistake in the command shows at once.
+                Err(error) if !shown.is_empty() => {
+                    let error = output::error_chain(&error);
+                    if error != trouble {
+                        output::note(format!("what is shown may be old: {error}; trying again"));
+                        trouble = error;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            if !flags.watch {
+                return Ok(ExitCode::SUCCESS);
+            }
+            sleep(INTERVAL).await;
+        }
+    })
+}
+
+/// What to print of the cluster as it is now.
+async fn read(client: &Client, flags: &Flags) -> anyhow::Result<String> {
+    let snapshot = flags.place.read(client, flags.plan.as_deref()).await?;
+    let views = views(&snapshot, flags)?;
+    if flags.output.is_data() {
+        let plans: Vec<_> = views.iter().map(PlanView::to_json).collect();
+        let value = json!({ "plans": plans, "gaps": snapshot.gaps });
+        return flags.output.render(&value);
+    }
+    Ok(text(&views, &snapshot, flags.output))
+}
+
+fn views<'a>(snapshot: &'a Snapshot, flags: &Flags) -> anyhow::Result<Vec<PlanView<'a>>> {
+    match &flags.plan {
+        Some(plan) => Ok(vec![find(snapshot, flags.place.namespace.as_deref(), plan)?]),
+        None => Ok(snapshot
+            .plans
+            .iter()
+            .map(|plan| PlanView::new(snapshot, plan))
+            .collect()),
+    }
+}
+
+fn text(views: &[PlanView<'_>], snapshot: &Snapshot, format: Format) -> String {
+    match format {
+        Format::Name => {
+            let lines = views
+                .iter()
+                .map(|view| format!("plan.upgrade.cattle.io/{}\n", view.plan.facts.name));
+            lines.collect()
+        }
+        format => table::status(views, &snapshot.gaps, format == Format::Wide),
+    }
+}
+
+/// On a terminal the new text replaces the one before; otherwise only its new lines are printed.
+fn show(text: &str, before: &str, flags: &Flags) -> anyhow::Result<()> {
+    let printed = if flags.output.is_data() {
+        // Programs get whole documents.
+        let is_next = flags.output == Format::Yaml && !before.is_empty();
+        let text = if is_next {
+            format!("---\n{text}")
+        } else {
+            text.to_owned()
+        };
+        flags.output.write(&text)
+    } else if flags.watch && output::is_terminal() {
+        let (lines, columns) = output::size();
+        output::raw(&screen(text, lines, columns))
+    } else {
+        output::text(&news(text, before))
+    };
+    printed.context("the status cannot be printed")
+}
+
+/// The lines that the text before did not have.
+fn news(text: &str, before: &str) -> String {
+    let known: std::collections::BTreeSet<&str> = before.lines().collect();
+    let lines = text
+        .lines()
+        .filter(|line| before.is_empty() || !known.contains(line));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Clears the screen and shows as much of the text as fits.
+fn screen(text: &str, lines: usize, columns: usize) -> String {
+    let room = lines.saturating_sub(1).max(1);
+    let text = output::plain(text).into_owned();
+    let cut = |line: &str| line.chars().take(columns).collect::<String>();
+    let count = text.lines().count();
+    let mut shown: Vec<_> = text.lines().take(room).map(cut).collect();
+    if let Some(last) = shown.last_mut().filter(|_| count > room) {
+        *last = format!("… {} more lines", count - room + 1);
+    }
+    format!("\x1b[H\x1b[2J{}\n", shown.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_shows_what_fits_and_says_what_does_not() {
+        assert_eq!(screen("a\nbcd\n", 24, 2), "\x1b[H\x1b[2Ja\nbc\n");
+        assert_eq!(screen("a\nb\nc\nd\n", 3, 80), "\x1b[H\x1b[2Ja\n… 3 more lines\n");
+        assert_eq!(screen("\x1b[31mred", 24, 80), "\x1b[H\x1b[2J\\x1b[31mred\n");
+    }
+
+    #[test]
+    fn without_a_terminal_only_new_lines_are_printed() {
+        assert_eq!(news("a\nb\n", ""), "a\nb\n");
+        assert_eq!(news("a\nc\n", "a\nb\n"), "c\n");
+    }
+}

@@ -1,0 +1,245 @@
+//! `refit suspend`, `resume`, `approve`, `retry`, `skip`, `abort` and `rerun`: each writes what a person could write by hand,
+//! with who and when.
+
+mod change;
+#[cfg(test)]
+mod tests;
+mod wait;
+mod write;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use change::{Action, Changes, Request, changes};
+use clap::Args;
+use kube::Client;
+use serde_json::json;
+
+use super::output;
+use super::target::{Format, Place, check_nodes, find, with_client};
+use crate::api::annotation::signature;
+use crate::clock::Clock;
+
+#[derive(Args, Clone, Debug)]
+struct Common {
+    /// Print what would be written, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Wait for the effect; progress is on standard error
+    #[arg(short = 'w', long)]
+    wait: bool,
+
+    /// How long to wait
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    timeout: Duration,
+
+    /// Format of the output
+    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
+    output: Format,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct PlanFlags {
+    /// The Plan
+    #[arg(value_name = "[NAMESPACE/]PLAN")]
+    plan: String,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct ReasonFlags {
+    /// Why; status and events show it
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    #[command(flatten)]
+    plan: PlanFlags,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct ApproveFlags {
+    /// Approve this version; fail unless it waits for approval
+    #[arg(long, value_name = "VERSION", conflicts_with = "wave")]
+    version: Option<String>,
+
+    /// Approve this wave at the present version; fail unless it waits for approval
+    #[arg(long, value_name = "NAME")]
+    wave: Option<String>,
+
+    #[command(flatten)]
+    plan: PlanFlags,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct NodeFlags {
+    /// The Plan
+    #[arg(value_name = "[NAMESPACE/]PLAN")]
+    plan: String,
+
+    /// Nodes [default: all to which the command applies]
+    #[arg(value_name = "NODE")]
+    nodes: Vec<String>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct SkipFlags {
+    /// The Plan
+    #[arg(value_name = "[NAMESPACE/]PLAN")]
+    plan: String,
+
+    /// Nodes
+    #[arg(value_name = "NODE", required = true)]
+    nodes: Vec<String>,
+
+    /// Skip the nodes no longer
+    #[arg(long)]
+    undo: bool,
+
+    /// Skip the nodes at every version, not only at the present one
+    #[arg(long, conflicts_with = "undo")]
+    always: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: crate::go::GoDuration = text
+        .parse()
+        .map_err(|_| "must be a duration such as 90s, 5m or 2h".to_owned())?;
+    u64::try_from(parsed.as_nanos())
+        .map(Duration::from_nanos)
+        .map_err(|_| "must not be negative".to_owned())
+}
+
+pub(super) fn suspend(flags: &ReasonFlags) -> anyhow::Result<ExitCode> {
+    let action = Action::Suspend {
+        reason: flags.reason.clone(),
+    };
+    run(&flags.plan.plan, &[], action, &flags.plan.common)
+}
+
+pub(super) fn resume(flags: &PlanFlags) -> anyhow::Result<ExitCode> {
+    run(&flags.plan, &[], Action::Resume, &flags.common)
+}
+
+pub(super) fn abort(flags: &ReasonFlags) -> anyhow::Result<ExitCode> {
+    let action = Action::Abort {
+        reason: flags.reason.clone(),
+    };
+    run(&flags.plan.plan, &[], action, &flags.plan.common)
+}
+
+pub(super) fn approve(flags: &ApproveFlags) -> anyhow::Result<ExitCode> {
+    let action = Action::Approve {
+        version: flags.version.clone(),
+        wave: flags.wave.clone(),
+    };
+    run(&flags.plan.plan, &[], action, &flags.plan.common)
+}
+
+pub(super) fn retry(flags: &NodeFlags) -> anyhow::Result<ExitCode> {
+    run(&flags.plan, &flags.nodes, Action::Retry, &flags.common)
+}
+
+pub(super) fn skip(flags: &SkipFlags) -> anyhow::Result<ExitCode> {
+    let action = if flags.undo {
+        Action::Unskip
+    } else {
+        Action::Skip { always: flags.always }
+    };
+    run(&flags.plan, &flags.nodes, action, &flags.common)
+}
+
+pub(super) fn rerun(flags: &NodeFlags) -> anyhow::Result<ExitCode> {
+    run(&flags.plan, &flags.nodes, Action::Rerun, &flags.common)
+}
+
+fn run(plan: &str, nodes: &[String], action: Action, common: &Common) -> anyhow::Result<ExitCode> {
+    let work = async |client: Client| steer(&client, plan, nodes, action, common).await;
+    with_client(&common.place.connection, work)
+}
+
+async fn steer(
+    client: &Client,
+    plan: &str,
+    nodes: &[String],
+    action: Action,
+    common: &Common,
+) -> anyhow::Result<ExitCode> {
+    let snapshot = common.place.read(client, Some(plan)).await?;
+    let view = find(&snapshot, common.place.namespace.as_deref(), plan)?;
+    check_nodes(&view, nodes)?;
+    let who = write::whoami(client).await;
+    let request = Request {
+        view: &view,
+        nodes,
+        action: &action,
+        signature: signature(&who, Clock::system().now()),
+    };
+    let changes = match changes(&request) {
+        Ok(changes) => changes,
+        Err(refusal) => bail!("{refusal}"),
+    };
+    for note in &changes.notes {
+        output::note(format_args!("note: {note}"));
+    }
+    let done = if common.dry_run {
+        write::Written::all(&changes)
+    } else {
+        write::write(client, &view.plan.namespace, &changes).await
+    };
+    print(&changes, &done, common)?;
+    if let Some(error) = done.error {
+        return Err(error);
+    }
+    if common.wait && !common.dry_run {
+        let goal = wait::Goal::of(&action, &view, &changes);
+        return wait::wait(
+            client,
+            &view.plan.namespace,
+            &view.plan.facts.name,
+            &goal,
+            common.timeout,
+        )
+        .await;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what was changed.
+fn print(changes: &Changes, done: &write::Written, common: &Common) -> anyhow::Result<()> {
+    let suffix = if common.dry_run { " (dry run)" } else { "" };
+    let plan = changes.plan.as_ref().filter(|_| done.plan);
+    let plan = plan
+        .iter()
+        .map(|plan| ("plan.upgrade.cattle.io", &changes.name, &plan.says));
+    let nodes = changes.nodes.iter().take(done.nodes);
+    let nodes = nodes.map(|node| ("node", &node.name, &node.says));
+    let objects: Vec<_> = plan.chain(nodes).collect();
+    if common.output.is_data() {
+        let written = objects
+            .iter()
+            .map(|(kind, name, says)| json!({ "object": format!("{kind}/{name}"), "change": says }));
+        return common.output.print(&json!({
+            "plan": changes.name, "namespace": changes.namespace, "dryRun": common.dry_run,
+            "changed": written.collect::<Vec<_>>(),
+        }));
+    }
+    let line = |(kind, name, says): &(&str, &String, &String)| match common.output {
+        Format::Name => format!("{kind}/{name}\n"),
+        _ => format!("{kind}/{name} {says}{suffix}\n"),
+    };
+    let lines: String = objects.iter().map(line).collect();
+    output::text(&lines).context("the result cannot be printed")
+}

@@ -1,0 +1,546 @@
+//! What a command writes, or why it makes no sense. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::api::annotation::{self, entries};
+use crate::api::approval::WaveApproval;
+use crate::api::{NodePhase, Reason, WavePhase, WaveStatus, names};
+use crate::version::tag::munge;
+use crate::view::PlanView;
+use crate::view::plan::NodeView;
+use crate::view::read::NodeObject;
+
+/// What a person asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Suspend {
+        reason: Option<String>,
+    },
+    Resume,
+    Abort {
+        reason: Option<String>,
+    },
+    Approve {
+        version: Option<String>,
+        wave: Option<String>,
+    },
+    Retry,
+    Skip {
+        always: bool,
+    },
+    Unskip,
+    Rerun,
+}
+
+pub(super) struct Request<'a> {
+    pub(super) view: &'a PlanView<'a>,
+    /// Empty means all to which the action applies.
+    pub(super) nodes: &'a [String],
+    pub(super) action: &'a Action,
+    /// Who and when.
+    pub(super) signature: String,
+}
+
+/// What is written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Changes {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) plan: Option<PlanChange>,
+    pub(super) nodes: Vec<NodeChange>,
+    /// What a person should know beside.
+    pub(super) notes: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PlanChange {
+    pub(super) patch: Value,
+    pub(super) says: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NodeChange {
+    pub(super) name: String,
+    pub(super) edit: Edit,
+    pub(super) says: String,
+}
+
+/// An edit of a Node, computed from its present metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Edit {
+    /// Replaces the Plan's entry in an annotation; `None` removes it.
+    Entry {
+        annotation: &'static str,
+        plan: String,
+        entry: Option<String>,
+    },
+    /// Removes a label if it has this value.
+    Unlabel { key: String, value: String },
+}
+
+impl Edit {
+    /// The merge patch for a Node with these annotations and labels; `None` if there is nothing to write.
+    pub(super) fn patch(
+        &self,
+        annotations: &BTreeMap<String, String>,
+        labels: &BTreeMap<String, String>,
+    ) -> Option<Value> {
+        match self {
+            Self::Entry {
+                annotation,
+                plan,
+                entry,
+            } => {
+                let known = annotations
+                    .get(*annotation)
+                    .map(String::as_str)
+                    .unwrap_or_default();
+                let others = entries(known).filter(|one| one.plan != plan).map(|one| one.text);
+                let all: Vec<&str> = others.chain(entry.as_deref()).collect();
+                let value = (!all.is_empty()).then(|| all.join(", "));
+                (value.as_deref() != annotations.get(*annotation).map(String::as_str))
+                    .then(|| json!({ "metadata": { "annotations": { *annotation: value } } }))
+            }
+            Self::Unlabel { key, value } => (labels.get(key) == Some(value))
+                .then(|| json!({ "metadata": { "labels": { key.as_str(): null } } })),
+        }
+    }
+}
+
+/// What to write for a request.
+///
+/// # Errors
+/// Fails with the reason why the request makes no sense.
+pub(super) fn changes(request: &Request<'_>) -> Result<Changes, String> {
+    let view = request.view;
+    let mut changes = Changes {
+        namespace: view.plan.namespace.clone(),
+        name: view.plan.facts.name.to_string(),
+        ..Changes::default()
+    };
+    if view.foreign {
+        return Err(format!(
+            "the status of Plan {} is of another controller than refit, which would ignore this",
+            view.title()
+        ));
+    }
+    match request.action {
+        Action::Suspend { reason } => changes.plan = Some(suspend(request, reason.as_deref())?),
+        Action::Resume => changes.plan = Some(resume(request)?),
+        Action::Abort { reason } => changes.plan = Some(abort(request, reason.as_deref())?),
+        Action::Approve { version, wave } => {
+            changes.plan = Some(approve(request, version.as_deref(), wave.as_deref())?);
+        }
+        Action::Retry => {
+            changes.nodes = retry(request)?;
+            changes.notes = waits(view);
+        }
+        Action::Skip { always } => changes.nodes = skip(request, *always)?,
+        Action::Unskip => changes.nodes = unskip(request)?,
+        Action::Rerun => {
+            changes.nodes = rerun(request)?;
+            let note =
+                json!({ "metadata": { "annotations": { names::ANNOTATION_RERUN: request.signature } } });
+            changes.plan = Some(PlanChange {
+                patch: note,
+                says: format!("runs again on {} nodes", changes.nodes.len()),
+            });
+            changes.notes = waits(view);
+        }
+    }
+    Ok(changes)
+}
+
+fn annotation<'a>(view: &'a PlanView<'_>, key: &str) -> Option<&'a str> {
+    view.plan.facts.annotation(key)
+}
+
+/// The author in an annotation, in brackets.
+fn by(text: Option<&str>) -> String {
+    text.and_then(annotation::author)
+        .map_or_else(String::new, |author| format!(" ({author})"))
+}
+
+fn is_suspended(view: &PlanView<'_>) -> bool {
+    view.plan.facts.object.spec.suspend.unwrap_or_default()
+}
+
+/// Notes about what keeps nodes from starting although they are to.
+fn waits(view: &PlanView<'_>) -> Vec<String> {
+    let aborted = annotation(view, names::ANNOTATION_ABORT).is_some();
+    let held = [(is_suspended(view), "suspended"), (aborted, "aborted")];
+    let held = held.into_iter().find(|(is, _)| *is);
+    held.map(|(_, word)| format!("Plan {} is {word}: nodes start after refit resume", view.title()))
+        .into_iter()
+        .collect()
+}
+
+fn signed(request: &Request<'_>, reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("{}: {reason}", request.signature),
+        None => request.signature.clone(),
+    }
+}
+
+fn suspend(request: &Request<'_>, reason: Option<&str>) -> Result<PlanChange, String> {
+    let view = request.view;
+    if is_suspended(view) {
+        let by = by(annotation(view, names::ANNOTATION_SUSPENDED));
+        return Err(format!("Plan {} is suspended already{by}", view.title()));
+    }
+    let note = signed(request, reason);
+    Ok(PlanChange {
+        patch: json!({
+            "metadata": { "annotations": { names::ANNOTATION_SUSPENDED: note } }, "spec": { "suspend": true },
+        }),
+        says: match view.counts.applying {
+            0 => "suspended".to_owned(),
+            running => format!("suspended; {running} nodes in progress finish"),
+        },
+    })
+}
+
+fn resume(request: &Request<'_>) -> Result<PlanChange, String> {
+    let view = request.view;
+    let aborted = annotation(view, names::ANNOTATION_ABORT).is_some();
+    if !is_suspended(view) && !aborted {
+        let held = match &view.hold {
+            Some(hold) if !view.complete => format!("; it is held by {}: {}", hold.word, hold.message),
+            _ => String::new(),
+        };
+        return Err(format!(
+            "Plan {} is neither suspended nor aborted{held}",
+            view.title()
+        ));
+    }
+    let mut patch = json!({ "metadata": { "annotations": {
+        names::ANNOTATION_SUSPENDED: null, names::ANNOTATION_ABORT: null,
+    } } });
+    if is_suspended(view) {
+        patch["spec"] = json!({ "suspend": null });
+    }
+    Ok(PlanChange {
+        patch,
+        says: "resumed".to_owned(),
+    })
+}
+
+fn abort(request: &Request<'_>, reason: Option<&str>) -> Result<PlanChange, String> {
+    let view = request.view;
+    if let Some(text) = annotation(view, names::ANNOTATION_ABORT) {
+        return Err(format!(
+            "Plan {} is aborted already{}",
+            view.title(),
+            by(Some(text))
+        ));
+    }
+    if view.complete && view.counts.applying == 0 {
+        return Err(format!(
+            "Plan {} is complete: there is nothing to abort; refit suspend keeps it from starting again",
+            view.title()
+        ));
+    }
+    let note = signed(request, reason);
+    Ok(PlanChange {
+        patch: json!({ "metadata": { "annotations": { names::ANNOTATION_ABORT: note } } }),
+        says: "aborted; drains stop, and upgrades that run finish".to_owned(),
+    })
+}
+
+/// Approves the wave or the version that waits.
+fn approve(request: &Request<'_>, version: Option<&str>, wave: Option<&str>) -> Result<PlanChange, String> {
+    let view = request.view;
+    let status = view.plan.facts.status();
+    let waiting = view
+        .wave()
+        .filter(|wave| wave.phase == WavePhase::AwaitingApproval);
+    let channel = status.channel.as_ref();
+    let proposed = channel.filter(|channel| {
+        channel
+            .reason
+            .as_ref()
+            .is_some_and(|it| *it == Reason::NotApproved)
+    });
+    match (waiting, proposed.and_then(|channel| channel.candidate.as_deref())) {
+        (Some(waiting), Some(candidate)) if version.is_none() && wave.is_none() => Err(format!(
+            "wave {} and version {candidate} of Plan {} wait for approval: use --wave or --version",
+            waiting.name,
+            view.title()
+        )),
+        (Some(waiting), _) if version.is_none() => approve_wave(request, waiting, wave),
+        _ if wave.is_some() => Err(match view.wave() {
+            Some(is) => format!(
+                "no wave of Plan {} waits for approval: wave {} is {}",
+                view.title(),
+                is.name,
+                is.phase
+            ),
+            None => format!("Plan {} has no wave that has begun", view.title()),
+        }),
+        _ => approve_version(request, version),
+    }
+}
+
+fn approve_wave(
+    request: &Request<'_>,
+    waiting: &WaveStatus,
+    wanted: Option<&str>,
+) -> Result<PlanChange, String> {
+    let (view, name) = (request.view, &waiting.name);
+    if let Some(wanted) = wanted.filter(|wanted| wanted != name) {
+        return Err(format!(
+            "wave {name} waits for approval in Plan {}, not {wanted}",
+            view.title()
+        ));
+    }
+    let known = annotation(view, names::ANNOTATION_APPROVE).unwrap_or_default();
+    if let Some(entry) = WaveApproval::all(known, &waiting.hash).find(|entry| entry.plan == name) {
+        return Err(format!(
+            "wave {name} of Plan {} is approved already{}",
+            view.title(),
+            by(Some(entry.text))
+        ));
+    }
+    let entry = format!("{} {}", WaveApproval::new(name, &waiting.hash), request.signature);
+    let versions = entries(known).filter(|one| one.version.is_none());
+    let waves = WaveApproval::all(known, &waiting.hash);
+    let all: Vec<&str> = versions
+        .chain(waves)
+        .map(|one| one.text)
+        .chain([&*entry])
+        .collect();
+    Ok(PlanChange {
+        patch: json!({ "metadata": { "annotations": { names::ANNOTATION_APPROVE: all.join(", ") } } }),
+        says: format!(
+            "approved wave {name} at version {}",
+            view.version().unwrap_or_default()
+        ),
+    })
+}
+
+fn approve_version(request: &Request<'_>, wanted: Option<&str>) -> Result<PlanChange, String> {
+    let view = request.view;
+    let channel = view.plan.facts.status().channel.as_ref();
+    let candidate =
+        channel.and_then(|channel| Some((channel.candidate.as_deref()?, channel.reason.as_ref()?)));
+    let title = view.title();
+    let Some((candidate, reason)) = candidate else {
+        return Err(format!("nothing waits for approval in Plan {title}"));
+    };
+    if *reason != Reason::NotApproved {
+        let why = channel
+            .and_then(|channel| channel.message.as_deref())
+            .unwrap_or_default();
+        return Err(format!(
+            "version {candidate} of Plan {title} does not wait for approval, it is held back by {reason}: {why}"
+        ));
+    }
+    if let Some(wanted) = wanted.filter(|wanted| munge(wanted) != munge(candidate)) {
+        return Err(format!(
+            "version {candidate} waits for approval in Plan {title}, not {wanted}"
+        ));
+    }
+    let entry = format!("{candidate} {}", request.signature);
+    // The waves of the present roll-out keep their approvals.
+    let known = annotation(view, names::ANNOTATION_APPROVE).unwrap_or_default();
+    let hash = view
+        .plan
+        .facts
+        .status()
+        .latest_hash
+        .as_deref()
+        .unwrap_or_default();
+    let waves = WaveApproval::all(known, hash).map(|one| one.text);
+    let all: Vec<&str> = [&*entry].into_iter().chain(waves).collect();
+    Ok(PlanChange {
+        patch: json!({ "metadata": { "annotations": { names::ANNOTATION_APPROVE: all.join(", ") } } }),
+        says: format!("approved version {candidate}"),
+    })
+}
+
+/// The nodes that a request names, or all to which it applies; an error for the first to which it does not.
+fn chosen(
+    request: &Request<'_>,
+    all: Vec<String>,
+    none: &str,
+    why_not: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<String>, String> {
+    if request.nodes.is_empty() {
+        return if all.is_empty() {
+            Err(format!("{none} in Plan {}", request.view.title()))
+        } else {
+            Ok(all)
+        };
+    }
+    match request.nodes.iter().find_map(|node| why_not(node)) {
+        Some(why) => Err(why),
+        None => Ok(request.nodes.to_vec()),
+    }
+}
+
+/// Where a node is under the Plan, for refusals.
+fn place(view: &PlanView<'_>, node: &str) -> String {
+    match (view.node(node), done_label(view, node)) {
+        (Some(known), _) => match &known.reason {
+            Some(reason) => format!("Node {node} is {} ({reason})", known.phase),
+            None => format!("Node {node} is {}", known.phase),
+        },
+        (None, true) => format!("Node {node} is done"),
+        (None, false) => format!("Node {node} is not in the status of Plan {}", view.title()),
+    }
+}
+
+fn object<'a>(view: &PlanView<'a>, node: &str) -> Option<&'a NodeObject> {
+    view.snapshot.node(node)
+}
+
+fn label_key(view: &PlanView<'_>) -> String {
+    format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name)
+}
+
+/// Whether the node's label has the present hash.
+fn done_label(view: &PlanView<'_>, node: &str) -> bool {
+    let label = object(view, node).and_then(|node| node.labels.get(&label_key(view)));
+    label.is_some() && label == view.plan.facts.status().latest_hash.as_ref()
+}
+
+fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
+    let view = request.view;
+    let failed = |node: &&NodeView| node.is_failed();
+    let all = view
+        .nodes
+        .iter()
+        .filter(failed)
+        .map(|node| node.name.clone())
+        .collect();
+    let why_not = |node: &str| {
+        let is_failed = view.node(node).is_some_and(NodeView::is_failed);
+        (!is_failed).then(|| format!("{}: only a failed node can be retried", place(view, node)))
+    };
+    let nodes = chosen(request, all, "no node has failed", why_not)?;
+    let plan = view.plan.facts.name.to_string();
+    let change = |name: String| {
+        let attempt = view.node(&name).and_then(|node| node.attempt).unwrap_or(1);
+        NodeChange {
+            says: format!("to be retried, attempt {}", attempt + 1),
+            name,
+            edit: Edit::Entry {
+                annotation: names::ANNOTATION_RETRY,
+                plan: plan.clone(),
+                entry: Some(format!("{plan} {}", request.signature)),
+            },
+        }
+    };
+    Ok(nodes.into_iter().map(change).collect())
+}
+
+/// The entry of `refit.rs/skip` that counts for the Plan now.
+fn skip_entry<'a>(view: &PlanView<'a>, node: &str) -> Option<&'a str> {
+    let text = object(view, node)?.facts.skip.as_deref()?;
+    let version = view.plan.facts.status().latest_version.as_deref();
+    let mut all = entries(text);
+    all.find(|entry| entry.concerns(&view.plan.facts.name, version))
+        .map(|entry| entry.text)
+}
+
+fn skip(request: &Request<'_>, always: bool) -> Result<Vec<NodeChange>, String> {
+    let view = request.view;
+    let plan = view.plan.facts.name.to_string();
+    let entry = match (view.version(), always) {
+        (_, true) => format!("{plan} {}", request.signature),
+        (Some(version), false) => format!("{plan}@{version} {}", request.signature),
+        (None, false) => {
+            return Err(format!(
+                "Plan {} has no version yet at which to skip nodes: use --always",
+                view.title()
+            ));
+        }
+    };
+    let why_not = |node: &str| {
+        if let Some(known) = skip_entry(view, node) {
+            return Some(format!("Node {node} is skipped already{}", by(Some(known))));
+        }
+        let is_done = view.node(node).is_none() && done_label(view, node);
+        is_done.then(|| format!("Node {node} is done: there is nothing to skip"))
+    };
+    let nodes = chosen(request, Vec::new(), "no node is named", why_not)?;
+    let change = |name: String| NodeChange {
+        says: match view.node(&name) {
+            Some(node) if node.is_failed() => {
+                "skipped; its failure is dropped, its slot and its cordon are released"
+            }
+            Some(node) if node.phase == NodePhase::Upgrading.name() => {
+                "skipped after its upgrade, which finishes"
+            }
+            _ => "skipped",
+        }
+        .to_owned(),
+        name,
+        edit: Edit::Entry {
+            annotation: names::ANNOTATION_SKIP,
+            plan: plan.clone(),
+            entry: Some(entry.clone()),
+        },
+    };
+    Ok(nodes.into_iter().map(change).collect())
+}
+
+fn unskip(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
+    let view = request.view;
+    let why_not = |node: &str| {
+        let is_skipped = view.snapshot.nodes.is_none() || skip_entry(view, node).is_some();
+        (!is_skipped).then(|| format!("Node {node} is not skipped by Plan {}", view.title()))
+    };
+    let nodes = chosen(request, Vec::new(), "no node is named", why_not)?;
+    let change = |name: String| NodeChange {
+        says: "no longer skipped".to_owned(),
+        name,
+        edit: Edit::Entry {
+            annotation: names::ANNOTATION_SKIP,
+            plan: view.plan.facts.name.to_string(),
+            entry: None,
+        },
+    };
+    Ok(nodes.into_iter().map(change).collect())
+}
+
+fn rerun(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
+    let view = request.view;
+    let Some(hash) = view.plan.facts.status().latest_hash.clone() else {
+        return Err(format!(
+            "Plan {} has no version yet: no node is done",
+            view.title()
+        ));
+    };
+    if view.snapshot.nodes.is_none() {
+        return Err("Nodes cannot be read, and their labels say which are done".to_owned());
+    }
+    if view.plan.facts.object.spec.skips_at_version() {
+        return Err(format!(
+            "Plan {} would run on no node that has its version: remove spec.skipWhen.kubeletVersion first",
+            view.title()
+        ));
+    }
+    // A node that still settles has its label, and its slot.
+    let is_done = |node: &str| done_label(view, node) && view.node(node).is_none_or(|node| !node.has_slot());
+    let known = view.snapshot.nodes.iter().flatten();
+    let all = known
+        .filter(|(name, _)| is_done(name))
+        .map(|(name, _)| name.clone())
+        .collect();
+    let why_not = |node: &str| {
+        (!is_done(node)).then(|| format!("{}: only a node that is done can run again", place(view, node)))
+    };
+    let nodes = chosen(request, all, "no node is done", why_not)?;
+    let change = |name: String| NodeChange {
+        says: "to run again".to_owned(),
+        name,
+        edit: Edit::Unlabel {
+            key: label_key(view),
+            value: hash.clone(),
+        },
+    };
+    Ok(nodes.into_iter().map(change).collect())
+}

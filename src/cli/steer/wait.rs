@@ -1,0 +1,201 @@
+//! `--wait`: polls the Plan until a command has had its effect.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use http::Request;
+use kube::Client;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep};
+use url::form_urlencoded::byte_serialize;
+
+use super::change::{Action, Changes};
+use crate::api::{Reason, WavePhase, WaveStatus, names};
+use crate::cli::output;
+use crate::clock::Clock;
+use crate::kube::brief;
+use crate::version::tag::munge;
+use crate::view::plan::NodeView;
+use crate::view::read::Snapshot;
+use crate::view::{PlanView, explain_plan};
+
+/// How often the Plan is read.
+const INTERVAL: Duration = Duration::from_secs(2);
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// No node is in progress, and none starts.
+    Idle,
+    /// The Plan is complete, at this version if there is one, and no node has failed.
+    Complete { version: Option<String> },
+    /// The Plan is complete, or another wave than this one waits for approval, and no node has failed.
+    Wave(String),
+    /// These nodes have no slot.
+    Without(Vec<String>),
+    /// These nodes have the label of the Plan's hash. Each has the number of the attempt that had failed before.
+    Done(Vec<(String, Option<i64>)>),
+}
+
+impl Goal {
+    pub(super) fn of(action: &Action, view: &PlanView<'_>, changes: &Changes) -> Self {
+        let nodes = changes.nodes.iter().map(|node| node.name.clone());
+        let waits = |wave: &&WaveStatus| wave.phase == WavePhase::AwaitingApproval;
+        let wave = view.wave().filter(waits);
+        match action {
+            Action::Suspend { .. } | Action::Abort { .. } => Self::Idle,
+            Action::Resume => Self::Complete { version: None },
+            Action::Approve { version, .. } => match wave.filter(|_| version.is_none()) {
+                Some(wave) => Self::Wave(wave.name.clone()),
+                None => Self::Complete {
+                    version: view
+                        .plan
+                        .facts
+                        .status()
+                        .channel
+                        .as_ref()
+                        .and_then(|it| it.candidate.clone()),
+                },
+            },
+            Action::Skip { .. } => Self::Without(nodes.collect()),
+            Action::Retry | Action::Unskip | Action::Rerun => {
+                let failed = |name: &String| view.node(name).filter(|node| node.is_failed())?.attempt;
+                Self::Done(nodes.map(|name| (name.clone(), failed(&name))).collect())
+            }
+        }
+    }
+
+    /// Whether it is reached, with the nodes that have the label of the Plan's hash; an error if it cannot be any more.
+    pub(super) fn check(&self, view: &PlanView<'_>, done: &BTreeSet<String>) -> anyhow::Result<bool> {
+        match self {
+            Self::Idle => {
+                let held = view.hold.as_ref().map(|hold| hold.word.as_str());
+                let stops = [Reason::Suspended, Reason::Aborted].map(Reason::name);
+                let is_held =
+                    view.complete || view.counts.failed > 0 || held.is_some_and(|word| stops.contains(&word));
+                Ok(view.counts.applying == 0 && is_held)
+            }
+            Self::Complete { version } => {
+                if let Some(node) = view.nodes.iter().find(|node| node.is_failed()) {
+                    bail!("{}", failure(node));
+                }
+                let wanted = version.as_deref().map(munge);
+                let is_there = wanted.is_none() || wanted.as_deref() == view.version();
+                Ok(view.complete && is_there)
+            }
+            Self::Wave(approved) => {
+                if let Some(node) = view.nodes.iter().find(|node| node.is_failed()) {
+                    bail!("{}", failure(node));
+                }
+                let wave = view
+                    .wave()
+                    .filter(|wave| wave.phase == WavePhase::AwaitingApproval);
+                Ok(view.complete || wave.is_some_and(|wave| wave.name != *approved))
+            }
+            Self::Without(nodes) => {
+                let has_slot = |name: &String| view.node(name).is_some_and(NodeView::has_slot);
+                Ok(!nodes.iter().any(has_slot))
+            }
+            Self::Done(nodes) => {
+                let failed = |(name, before): &(String, Option<i64>)| {
+                    let node = view.node(name).filter(|node| node.is_failed())?;
+                    (before.is_none() || *before < node.attempt).then_some(node)
+                };
+                if let Some(node) = nodes.iter().find_map(failed) {
+                    bail!("{}", failure(node));
+                }
+                Ok(nodes.iter().all(|(name, _)| done.contains(name)))
+            }
+        }
+    }
+}
+
+fn failure(node: &NodeView) -> String {
+    let [reason, message] = [&node.reason, &node.message].map(|text| text.as_deref().unwrap_or_default());
+    format!("Node {} failed: {reason}: {message}", node.name)
+}
+
+/// Names of the nodes with the label of the Plan's hash.
+async fn done_nodes(client: &Client, view: &PlanView<'_>) -> anyhow::Result<BTreeSet<String>> {
+    let Some(hash) = &view.plan.facts.status().latest_hash else {
+        return Ok(BTreeSet::new());
+    };
+    let label = format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name);
+    let selector: String = byte_serialize(format!("{label}={hash}").as_bytes()).collect();
+    let request = Request::get(format!("/api/v1/nodes?labelSelector={selector}"))
+        .header(http::header::ACCEPT, METADATA_ONLY)
+        .body(Vec::new())?;
+    let list: Value = client
+        .request(request)
+        .await
+        .map_err(|error| anyhow!("Nodes cannot be read: {}", brief(&error)))?;
+    let items = list["items"].as_array().into_iter().flatten();
+    Ok(items
+        .filter_map(|item| Some(item["metadata"]["name"].as_str()?.to_owned()))
+        .collect())
+}
+
+/// Waits for a goal. The status must describe the Plan as it was written.
+pub(super) async fn wait(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    goal: &Goal,
+    timeout: Duration,
+) -> anyhow::Result<ExitCode> {
+    let uri = format!("/apis/{}/v1/namespaces/{namespace}/plans/{name}", names::GROUP);
+    let started = Instant::now();
+    let mut said = String::new();
+    loop {
+        // The controller decides some milliseconds after the write; a status from before says nothing.
+        sleep(INTERVAL).await;
+        let request = Request::get(&uri).body(Vec::new())?;
+        let raw: Box<RawValue> = client
+            .request(request)
+            .await
+            .map_err(|error| anyhow!("Plan {namespace}/{name} cannot be read: {}", brief(&error)))?;
+        let snapshot = Snapshot::of_plan(&raw, Clock::system().now())
+            .ok_or_else(|| anyhow!("Plan {namespace}/{name} cannot be read"))?;
+        let Some(plan) = snapshot.plans.first() else {
+            bail!("Plan {namespace}/{name} cannot be read");
+        };
+        let view = PlanView::new(&snapshot, plan);
+        let line = progress(&view);
+        if line != said {
+            output::note(&line);
+            said = line;
+        }
+        let done = match goal {
+            Goal::Done(_) => done_nodes(client, &view).await?,
+            _ => BTreeSet::new(),
+        };
+        if view.is_current() && goal.check(&view, &done)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if started.elapsed() >= timeout {
+            output::error(format_args!(
+                "the timeout of {} seconds has passed; {}",
+                timeout.as_secs(),
+                explain_plan(&view).verdict
+            ));
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+}
+
+fn progress(view: &PlanView<'_>) -> String {
+    let phases: Vec<_> = view
+        .phases()
+        .iter()
+        .map(|(phase, count)| format!("{count} {phase}"))
+        .collect();
+    let held = view
+        .hold
+        .as_ref()
+        .map_or_else(String::new, |hold| format!("; held by {}", hold.word));
+    format!("{}: {}{held}", view.title(), phases.join(", "))
+}

@@ -1,0 +1,204 @@
+//! Finds the Plan and the nodes that a command names.
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args, ValueEnum};
+use kube::Client;
+
+use super::cluster::Connection;
+use super::output;
+use crate::clock::Clock;
+use crate::kube::brief;
+use crate::nearest::nearest;
+use crate::view::{PlanView, Scope, Snapshot};
+
+/// Names in a message.
+const MAX_NAMED: usize = 20;
+/// Where Plans are by convention, if neither a flag nor the cluster says.
+const USUAL_NAMESPACE: &str = "system-upgrade";
+
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Place {
+    /// Namespace of the Plan [default: the one in which there is a Plan of this name]
+    #[arg(short = 'n', long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For people, with every node that status names
+    Wide,
+    /// One object
+    Json,
+    /// The same object as YAML
+    Yaml,
+    /// Kind and name, a line each
+    Name,
+}
+
+impl Format {
+    pub(super) fn is_data(self) -> bool {
+        matches!(self, Self::Json | Self::Yaml)
+    }
+
+    /// An object as JSON or YAML.
+    pub(super) fn render(self, value: &serde_json::Value) -> anyhow::Result<String> {
+        match self {
+            Self::Yaml => Ok(serde_saphyr::to_string(value)?),
+            _ => Ok(format!("{value:#}\n")),
+        }
+    }
+
+    /// Prints what [`Self::render`] returned.
+    pub(super) fn write(self, text: &str) -> std::io::Result<()> {
+        match self {
+            Self::Yaml => output::text(text),
+            _ => output::json(text),
+        }
+    }
+
+    /// Prints an object as JSON or YAML.
+    pub(super) fn print(self, value: &serde_json::Value) -> anyhow::Result<()> {
+        self.write(&self.render(value)?)
+            .context("the result cannot be printed")
+    }
+}
+
+/// `[namespace/]name`.
+fn parts<'a>(namespace: Option<&'a str>, plan: &'a str) -> (Option<&'a str>, &'a str) {
+    match plan.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (namespace, plan),
+    }
+}
+
+impl Place {
+    /// The namespace to read: that of the flag, or of the Plan's name.
+    pub(super) fn scope(&self, plan: Option<&str>) -> Scope {
+        let (namespace, _) = parts(self.namespace.as_deref(), plan.unwrap_or_default());
+        Scope {
+            namespace: namespace.map(str::to_owned),
+            fallback_namespace: USUAL_NAMESPACE.to_owned(),
+        }
+    }
+
+    pub(super) async fn read(&self, client: &Client, plan: Option<&str>) -> anyhow::Result<Snapshot> {
+        let now = Clock::system().now();
+        let read = Snapshot::read(client, &self.scope(plan), now).await;
+        read.map_err(|error| match &error {
+            // An empty list is no error, so the API server does not know the kind.
+            kube::Error::Api(status) if status.code == 404 => anyhow!(
+                "the cluster has no Plans: its API server does not know plans.{}; install refit, or only the definition: refit crd | \
+                 kubectl apply -f -",
+                crate::api::names::GROUP
+            ),
+            error => anyhow!("Plans cannot be read: {}", brief(error)),
+        })
+    }
+}
+
+/// The Plan of this name.
+///
+/// # Errors
+/// Fails with the names of the Plans that there are.
+pub(super) fn find<'a>(
+    snapshot: &'a Snapshot,
+    namespace: Option<&str>,
+    plan: &str,
+) -> anyhow::Result<PlanView<'a>> {
+    let (namespace, name) = parts(namespace, plan);
+    let is_there =
+        |one: &&crate::view::read::PlanObject| namespace.is_none_or(|wanted| wanted == one.namespace);
+    let there: Vec<_> = snapshot.plans.iter().filter(is_there).collect();
+    let found: Vec<_> = there.iter().filter(|one| *one.facts.name == *name).collect();
+    match found.as_slice() {
+        [one] => Ok(PlanView::new(snapshot, one)),
+        [] => bail!(
+            "{}",
+            unknown("Plan", name, there.iter().map(|one| &*one.facts.name))
+        ),
+        several => {
+            let namespaces: Vec<_> = several.iter().map(|one| one.namespace.as_str()).collect();
+            bail!(
+                "there is a Plan {name} in the namespaces {}: name one with -n",
+                namespaces.join(", ")
+            )
+        }
+    }
+}
+
+/// Checks that the nodes exist.
+///
+/// # Errors
+/// Fails with the names of the nodes that there are.
+pub(super) fn check_nodes(view: &PlanView<'_>, nodes: &[String]) -> anyhow::Result<()> {
+    let Some(known) = &view.snapshot.nodes else {
+        return Ok(());
+    };
+    match nodes.iter().find(|name| !known.contains_key(*name)) {
+        Some(name) => bail!("{}", unknown("Node", name, known.keys().map(String::as_str))),
+        None => Ok(()),
+    }
+}
+
+/// That a name is unknown, and which ones are not.
+fn unknown<'n>(kind: &str, name: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
+    let count = known.clone().count();
+    if count == 0 {
+        return format!("there is no {kind} {name}: there is no {kind} at all");
+    }
+    let meant =
+        nearest(name, known.clone()).map_or_else(String::new, |meant| format!(", did you mean {meant}?"));
+    let named: Vec<_> = known.take(MAX_NAMED).collect();
+    let more = match count.saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let separator = if meant.is_empty() { ";" } else { "" };
+    format!(
+        "there is no {kind} {name}{meant}{separator} there are {}{more}",
+        named.join(", ")
+    )
+}
+
+/// Runs `work` with a client. SIGINT ends the process, which writes nothing by halves: each object is one request.
+pub(super) fn with_client<T>(
+    connection: &Connection,
+    work: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    let ended = runtime.block_on(async { work(connection.client().await?).await });
+    // A name resolution that hangs on its thread would delay the exit.
+    runtime.shutdown_background();
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let known = ["server", "agent"];
+        assert_eq!(
+            unknown("Plan", "sever", known.into_iter()),
+            "there is no Plan sever, did you mean server? there are server, agent"
+        );
+        assert_eq!(
+            unknown("Plan", "x", known.into_iter()),
+            "there is no Plan x; there are server, agent"
+        );
+        assert_eq!(
+            unknown("Node", "x", [].into_iter()),
+            "there is no Node x: there is no Node at all"
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! Asks the servers of checks, with the Secrets that they name. The Secrets are read each time, and not kept.
+
+use super::Actor;
+use crate::api::{Check, CheckAnswer};
+use crate::channel::Access;
+use crate::rollout::StepEffect;
+use crate::rollout::facts::PlanName;
+
+impl Actor {
+    /// Asks the server of a check. What goes wrong is an answer, too.
+    pub(super) async fn ask_check(&self, plan: PlanName, check: Box<Check>) -> Vec<StepEffect> {
+        let asked = self.clock.now();
+        let answer = match self.access_of_check(&check).await {
+            Ok(access) => self.channels.check(&check, &access).await,
+            Err(message) => CheckAnswer {
+                passed: false,
+                message,
+            },
+        };
+        vec![StepEffect::Check(plan, check, asked, answer)]
+    }
+
+    async fn access_of_check(&self, check: &Check) -> Result<Access, String> {
+        let mut access = Access::default();
+        if let Some(name) = &check.secret {
+            let secret = self.needed("secretRef", name).await?;
+            access
+                .read_check_secret(&secret)
+                .map_err(|error| format!("secretRef: {error}"))?;
+        }
+        if let Some(name) = &check.ca {
+            let secret = self.needed("caSecretRef", name).await?;
+            access
+                .read_ca(&secret)
+                .map_err(|error| format!("caSecretRef: {error}"))?;
+        }
+        Ok(access)
+    }
+}

@@ -1,0 +1,197 @@
+//! The series of each Plan. Their number is bounded, whatever the Plans and nodes are like.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::sample::Sample;
+use super::tracker::{DONE, PlanTrack, Tracker, reason_label};
+use super::{OTHER, Samples, list};
+use crate::api::text::shorten;
+use crate::api::{ConditionType, NodePhase, OpenEnum};
+use crate::rollout::facts::PlanName;
+use crate::rollout::{ClusterState, PlanSummary, Report};
+
+/// Plans that have metrics of their own: anyone who may create Plans may create thousands.
+pub(super) const MAX_PLANS: usize = 200;
+/// Series of a Plan. What is left of the others goes to the most frequent reasons.
+pub(super) const MAX_SERIES: usize = 34;
+/// Series for reasons that a Plan has at least: the most frequent one, and the rest.
+const MIN_REASONS: usize = 2;
+/// Length of the label `version`: that of a tag.
+const MAX_VERSION: usize = 128;
+
+/// A node that the Plan leaves alone. Like one that is done, it has no phase in status.
+const DISABLED: &str = "Disabled";
+
+pub(super) fn samples(
+    cluster: &ClusterState,
+    reports: &BTreeMap<PlanName, Report>,
+    tracker: &Tracker,
+    now: Timestamp,
+) -> Samples {
+    let mut refused: BTreeMap<&PlanName, usize> = BTreeMap::new();
+    for (plan, _, note) in cluster.drains() {
+        *refused.entry(plan).or_default() += note.waiting.len() + note.more;
+    }
+    let of_plan = |(name, report): (&PlanName, &Report)| {
+        let summary = cluster.summary(name, report, now)?;
+        let refused = refused.get(name).copied().unwrap_or_default();
+        Some(plan_samples(name, &summary, report, tracker, refused, now))
+    };
+    reports
+        .iter()
+        .take(MAX_PLANS)
+        .filter_map(of_plan)
+        .flatten()
+        .collect()
+}
+
+fn plan_samples(
+    name: &PlanName,
+    summary: &PlanSummary<'_>,
+    report: &Report,
+    tracker: &Tracker,
+    refused: usize,
+    now: Timestamp,
+) -> Samples {
+    let plan = name.to_string();
+    let mut samples = Vec::new();
+    let number = |metric, value: f64| Sample::of(metric, value).with(&plan);
+    if let Some(version) = summary.version {
+        let version = shorten(version, MAX_VERSION);
+        samples.push(number(&list::PLAN_INFO, 1.0).with(version));
+    }
+    let mut phases: BTreeMap<NodePhase, usize> = BTreeMap::from([(NodePhase::Waiting, report.waiting)]);
+    for slot in report.slots.values() {
+        *phases.entry(slot.phase).or_default() += 1;
+    }
+    let count = |number: i64| usize::try_from(number).unwrap_or_default();
+    let nodes = NodePhase::ALL
+        .iter()
+        .map(|phase| (phase.name(), phases.get(phase).copied().unwrap_or_default()))
+        .chain([(DONE, count(summary.done)), (DISABLED, count(summary.disabled))]);
+    samples
+        .extend(nodes.map(|(phase, count)| Sample::count(&list::PLAN_NODES, count).with(&plan).with(phase)));
+    for condition in summary.conditions {
+        // Whether it is complete shows in the numbers of nodes.
+        if let OpenEnum::Known(known) = &condition.type_
+            && *known != ConditionType::Complete
+        {
+            let is_true = condition.status == "True";
+            samples.push(
+                Sample::flag(&list::PLAN_CONDITION, is_true)
+                    .with(&plan)
+                    .with(known.name()),
+            );
+        }
+    }
+    let slots = if summary.is_stopped {
+        0
+    } else {
+        count(summary.limit)
+    };
+    samples.push(Sample::count(&list::PLAN_SLOTS, slots).with(&plan));
+    samples.push(Sample::count(&list::PLAN_REFUSED_PODS, refused).with(&plan));
+    if let Some(window) = &summary.window {
+        samples.push(Sample::flag(&list::PLAN_WINDOW_OPEN, window.is_open).with(&plan));
+        let length = window.length.map(|length| length.as_secs_f64());
+        samples.extend(length.map(|length| number(&list::PLAN_WINDOW_LENGTH, length)));
+    }
+    if let Some(channel) = &summary.channel {
+        samples.push(number(&list::PLAN_CHANNEL_FAILURES, channel.failures.into()));
+        let success = tracker
+            .last_success(channel.channel)
+            .or((channel.failures == 0).then_some(channel.polled));
+        samples.extend(success.map(|at| number(&list::PLAN_CHANNEL_POLL, seconds(at))));
+    }
+    let cordon = tracker.oldest_cordon(name);
+    samples.extend(cordon.map(|since| number(&list::PLAN_CORDON, seconds(since))));
+    if let Some(track) = tracker.plan(name) {
+        samples.push(number(&list::PLAN_PROGRESS, seconds(track.progress)));
+        samples.push(number(&list::PLAN_CORDONED, track.cordoned().as_secs_f64()));
+        samples.push(number(&list::PLAN_DRAINING, track.draining().as_secs_f64()));
+        samples.push(Sample::total(&list::PLAN_EVICTIONS, track.evictions()).with(&plan));
+        let gauges = [
+            (&list::PLAN_ROLLOUT_START, track.rollout.map(seconds)),
+            (
+                &list::PLAN_ROLLOUT_DURATION,
+                track.last_rollout.map(|took| took.as_secs_f64()),
+            ),
+            (
+                &list::PLAN_NODE_DURATION,
+                track.node_duration().map(|took| took.as_secs_f64()),
+            ),
+            (
+                &list::PLAN_EXPECTED_END,
+                expected_end(summary, report, track, now),
+            ),
+        ];
+        samples.extend(
+            gauges
+                .into_iter()
+                .filter_map(|(metric, value)| Some(number(metric, value?))),
+        );
+    }
+    let room = MAX_SERIES.saturating_sub(samples.len()).max(MIN_REASONS);
+    samples.extend(stalled(summary, report, room).into_iter().map(|(reason, count)| {
+        Sample::count(&list::PLAN_STALLED_NODES, count)
+            .with(&plan)
+            .with(reason)
+    }));
+    samples
+}
+
+/// The number of nodes that do not progress by reason, at most `room` of them.
+fn stalled(summary: &PlanSummary<'_>, report: &Report, room: usize) -> Vec<(&'static str, usize)> {
+    let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for (reason, count) in &summary.waiting {
+        *counts.entry(reason.name()).or_default() += count;
+    }
+    for slot in report.slots.values() {
+        if slot.reason.is_some() || slot.phase == NodePhase::Failed {
+            *counts.entry(reason_label(slot.reason.as_ref())).or_default() += 1;
+        }
+    }
+    if counts.len() <= room {
+        return counts.into_iter().collect();
+    }
+    let mut other = counts.remove(OTHER).unwrap_or_default();
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(reason, count)| (std::cmp::Reverse(*count), *reason));
+    other += counts.drain(room - 1..).map(|(_, count)| count).sum::<usize>();
+    counts.push((OTHER, other));
+    counts
+}
+
+/// When the roll-out ends if the remaining nodes take as long as those before, in seconds since 1970.
+fn expected_end(
+    summary: &PlanSummary<'_>,
+    report: &Report,
+    track: &PlanTrack,
+    now: Timestamp,
+) -> Option<f64> {
+    let each = track.node_duration()?.as_secs_f64();
+    let failed = report
+        .slots
+        .values()
+        .filter(|slot| slot.phase == NodePhase::Failed)
+        .count();
+    let in_progress = report.slots.len() - failed;
+    let slots = usize::try_from(summary.limit)
+        .ok()?
+        .checked_sub(failed)
+        .filter(|slots| *slots > 0)?;
+    if summary.is_stopped || report.waiting + in_progress == 0 {
+        return None;
+    }
+    // Those in progress are half done on average.
+    #[expect(clippy::cast_precision_loss, reason = "counts of nodes")]
+    let rounds =
+        (report.waiting as f64 + in_progress as f64 / 2.0) / slots.min(report.waiting + in_progress) as f64;
+    Some(seconds(now) + rounds * each)
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.as_duration().as_secs_f64()
+}

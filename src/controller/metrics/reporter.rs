@@ -1,0 +1,147 @@
+//! The loop's end: follows its decisions, and answers scrapes and viewers of the page.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::sample::Sample;
+use super::tracker::Tracker;
+use super::{Metrics, Samples, list, plans};
+use crate::channel::ChannelRef;
+use crate::controller::timeline::{Live, Timeline};
+use crate::rollout::facts::PlanName;
+use crate::rollout::{ClusterState, Report};
+
+/// Figures of the loop itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoopFigures {
+    /// Steps in flight in the lanes interactive, background, external and secrets.
+    pub in_flight: [usize; 4],
+    pub background_waiting: usize,
+    pub backing_off: usize,
+    pub observations_waiting: usize,
+    pub events_waiting: usize,
+    pub events_dropped: u64,
+}
+
+/// What the server asks the loop.
+pub(super) enum Question {
+    Samples(oneshot::Sender<Samples>),
+    RollOuts(oneshot::Sender<Live>),
+}
+
+/// Follows the decisions of a loop.
+pub struct Reporter {
+    metrics: Option<Metrics>,
+    requests: mpsc::Receiver<Question>,
+    tracker: Tracker,
+    /// Kept if the page is served, since the first decision.
+    timeline: Option<Timeline>,
+    /// Of the last decision.
+    reports: BTreeMap<PlanName, Report>,
+}
+
+/// A question that waits for the loop.
+pub struct Scrape(Question);
+
+impl Reporter {
+    pub(super) fn new(metrics: Metrics, requests: mpsc::Receiver<Question>) -> Self {
+        Self {
+            metrics: Some(metrics),
+            requests,
+            tracker: Tracker::default(),
+            timeline: None,
+            reports: BTreeMap::new(),
+        }
+    }
+
+    /// One that nobody asks.
+    pub fn unused() -> Self {
+        Self {
+            metrics: None,
+            requests: mpsc::channel(1).1,
+            tracker: Tracker::default(),
+            timeline: None,
+            reports: BTreeMap::new(),
+        }
+    }
+
+    /// The next scrape; `None` if none will come. Cancel-safe.
+    pub async fn asked(&mut self) -> Option<Scrape> {
+        self.requests.recv().await.map(Scrape)
+    }
+
+    /// A decision was made.
+    pub fn decided(
+        &mut self,
+        cluster: &ClusterState,
+        reports: BTreeMap<PlanName, Report>,
+        took: Duration,
+        now: Timestamp,
+    ) {
+        let Some(metrics) = &self.metrics else { return };
+        metrics.decided(took);
+        self.tracker.follow(cluster, &reports, Instant::now(), now);
+        if metrics.keeps_timeline() {
+            let timeline = self.timeline.get_or_insert_with(|| Timeline::new(now));
+            timeline.follow(cluster, &reports, now);
+        }
+        self.reports = reports;
+    }
+
+    /// A channel was polled.
+    pub fn polled(&mut self, channel: &ChannelRef, at: Timestamp, is_success: bool) {
+        if self.metrics.is_some() {
+            self.tracker.polled(channel, at, is_success);
+        }
+    }
+
+    pub fn answer(&mut self, scrape: Scrape, cluster: &ClusterState, figures: LoopFigures, now: Timestamp) {
+        // Whoever asked may have given up.
+        match scrape.0 {
+            Question::Samples(reply) => {
+                let _ = reply.send(self.samples(cluster, figures, now));
+            }
+            Question::RollOuts(reply) => {
+                let timeline = self.timeline.get_or_insert_with(|| Timeline::new(now));
+                let _ = reply.send(timeline.live(cluster, &self.reports, now));
+            }
+        }
+    }
+
+    fn samples(&mut self, cluster: &ClusterState, figures: LoopFigures, now: Timestamp) -> Samples {
+        let mut samples = of_loop(figures);
+        samples.push(Sample::count(&list::PLANS, cluster.plan_names().count()));
+        samples.push(Sample::count(&list::CLUSTER_NODES, cluster.node_count()));
+        self.tracker.advance(Instant::now());
+        samples.extend(self.tracker.samples());
+        samples.extend(plans::samples(cluster, &self.reports, &self.tracker, now));
+        samples
+    }
+}
+
+fn of_loop(figures: LoopFigures) -> Samples {
+    let LoopFigures {
+        in_flight,
+        background_waiting,
+        backing_off,
+        observations_waiting,
+        events_waiting,
+        events_dropped,
+    } = figures;
+    let lanes = ["interactive", "background", "external", "secrets"]
+        .into_iter()
+        .zip(in_flight);
+    let lanes = lanes.map(|(lane, count)| Sample::count(&list::STEPS_IN_FLIGHT, count).with(lane));
+    let rest = [
+        Sample::count(&list::STEPS_WAITING, background_waiting),
+        Sample::count(&list::STEPS_BACKING_OFF, backing_off),
+        Sample::count(&list::OBSERVATIONS_WAITING, observations_waiting),
+        Sample::count(&list::EVENTS_WAITING, events_waiting),
+        Sample::total(&list::EVENTS_DROPPED, events_dropped),
+    ];
+    lanes.chain(rest).collect()
+}

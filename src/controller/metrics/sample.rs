@@ -1,0 +1,153 @@
+//! Values of metrics, and their text in the format of `OpenMetrics`.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::Kind;
+use super::histogram::Histogram;
+use super::list::{GROUPS, Metric};
+
+/// `Content-Type` of the text.
+pub(in crate::controller) const CONTENT_TYPE: &str =
+    "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The value of a series.
+#[derive(Clone, Debug)]
+pub(in crate::controller) struct Sample {
+    pub(super) metric: &'static Metric,
+    /// In the order of the metric's labels.
+    pub(super) labels: Vec<String>,
+    value: Value,
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Number(f64),
+    Histogram(Histogram),
+}
+
+impl Sample {
+    pub(super) fn of(metric: &'static Metric, value: f64) -> Self {
+        Self {
+            metric,
+            labels: Vec::new(),
+            value: Value::Number(value),
+        }
+    }
+
+    pub(super) fn count(metric: &'static Metric, value: usize) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "counts below 2^52")]
+        let value = value as f64;
+        Self::of(metric, value)
+    }
+
+    pub(super) fn total(metric: &'static Metric, value: u64) -> Self {
+        Self::count(metric, usize::try_from(value).unwrap_or(usize::MAX))
+    }
+
+    pub(super) fn flag(metric: &'static Metric, value: bool) -> Self {
+        Self::of(metric, if value { 1.0 } else { 0.0 })
+    }
+
+    pub(super) fn histogram(metric: &'static Metric, histogram: &Histogram) -> Self {
+        Self {
+            metric,
+            labels: Vec::new(),
+            value: Value::Histogram(histogram.clone()),
+        }
+    }
+
+    /// With the next label.
+    pub(super) fn with(mut self, value: impl Into<String>) -> Self {
+        self.labels.push(value.into());
+        self
+    }
+
+    /// Number of series of the sample.
+    #[cfg(test)]
+    pub(super) fn series(&self) -> usize {
+        match &self.value {
+            Value::Number(_) => 1,
+            Value::Histogram(histogram) => histogram.buckets().len() + 2,
+        }
+    }
+
+    fn encode(&self, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
+        let labels: Vec<(&str, &str)> = self
+            .metric
+            .labels
+            .iter()
+            .copied()
+            .zip(self.labels.iter().map(String::as_str))
+            .collect();
+        if self.metric.kind == Kind::Info {
+            return encoder.encode_info(&labels);
+        }
+        let mut series = encoder.encode_family(&labels)?;
+        match (&self.value, self.metric.kind) {
+            (Value::Histogram(histogram), _) => series.encode_histogram::<NoLabelSet>(
+                histogram.sum(),
+                histogram.count(),
+                &histogram.buckets(),
+                None,
+            ),
+            (Value::Number(value), Kind::Counter) => series.encode_counter::<NoLabelSet, _, f64>(value, None),
+            (Value::Number(value), _) => series.encode_gauge(value),
+        }
+    }
+}
+
+/// The samples as text.
+pub(super) fn text(samples: Vec<Sample>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Samples(samples)));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Samples(Vec<Sample>);
+
+impl Collector for Samples {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for metric in GROUPS.iter().flat_map(|(_, metrics)| metrics.iter().copied()) {
+            let mut samples = self
+                .0
+                .iter()
+                .filter(|sample| sample.metric.name == metric.name)
+                .peekable();
+            if samples.peek().is_none() {
+                continue;
+            }
+            let name = metric.name;
+            let name = match metric.kind {
+                Kind::Counter => name.strip_suffix("_total").unwrap_or(name),
+                Kind::Info => name.strip_suffix("_info").unwrap_or(name),
+                Kind::Gauge | Kind::Histogram => name,
+            };
+            // The encoder adds the unit, which OpenMetrics wants at the end of the name.
+            let units = [("_seconds", Unit::Seconds), ("_bytes", Unit::Bytes)];
+            let unit = units
+                .into_iter()
+                .find_map(|(suffix, unit)| Some((name.strip_suffix(suffix)?, unit)));
+            let (name, unit) = unit.map_or((name, None), |(name, unit)| (name, Some(unit)));
+            let kind = match metric.kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+                Kind::Info => MetricType::Info,
+                Kind::Histogram => MetricType::Histogram,
+            };
+            let mut family = encoder.encode_descriptor(name, metric.help, unit.as_ref(), kind)?;
+            for sample in samples {
+                sample.encode(&mut family)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,414 @@
+//! What changes from one decision to the next: how long steps take, which nodes end, how long nodes are cordoned.
+//!
+//! It knows only what this process has seen. A step that began before this process led is not measured, and counters begin
+//! at 0, which Prometheus takes into account.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::histogram::{Histogram, STEP_BOUNDS};
+use super::sample::Sample;
+use super::{OTHER, Samples, list};
+use crate::api::reason::Place;
+use crate::api::{ConditionType, NodePhase, OpenEnum, PlanCondition, Reason};
+use crate::channel::ChannelRef;
+use crate::rollout::facts::{NodeName, PlanName, PodUid};
+use crate::rollout::{ClusterState, Report, Slot};
+
+/// A node on which a Plan is done.
+pub(super) const DONE: &str = "Done";
+
+/// A step on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Start,
+    Prepare,
+    Drain,
+    Upgrade,
+    Reboot,
+    Settle,
+}
+
+impl Step {
+    const ALL: [Self; 6] = [
+        Self::Start,
+        Self::Prepare,
+        Self::Drain,
+        Self::Upgrade,
+        Self::Reboot,
+        Self::Settle,
+    ];
+
+    fn of(phase: NodePhase) -> Option<Self> {
+        match phase {
+            NodePhase::Pending | NodePhase::Starting => Some(Self::Start),
+            NodePhase::Preparing => Some(Self::Prepare),
+            NodePhase::Cordoning | NodePhase::Draining => Some(Self::Drain),
+            NodePhase::Upgrading | NodePhase::Finishing => Some(Self::Upgrade),
+            NodePhase::Rebooting => Some(Self::Reboot),
+            NodePhase::Settling => Some(Self::Settle),
+            NodePhase::Waiting | NodePhase::Failed => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Prepare => "prepare",
+            Self::Drain => "drain",
+            Self::Upgrade => "upgrade",
+            Self::Reboot => "reboot",
+            Self::Settle => "settle",
+        }
+    }
+}
+
+pub(super) struct Tracker {
+    plans: BTreeMap<PlanName, PlanTrack>,
+    /// Pods that each live drain has evicted so far.
+    evicted: BTreeMap<PodUid, usize>,
+    /// Since when each node is cordoned for a Plan.
+    cordons: BTreeMap<(PlanName, NodeName), Timestamp>,
+    /// Up to when durations are summed.
+    advanced: Option<Instant>,
+    /// Nodes that are done, and that have failed.
+    ended: [u64; 2],
+    failures: BTreeMap<&'static str, u64>,
+    node_duration: Histogram,
+    steps: [Histogram; Step::ALL.len()],
+    /// Polls of channels that gave a response, and that did not.
+    polls: [u64; 2],
+    /// When each channel last gave one.
+    channels: BTreeMap<ChannelRef, Timestamp>,
+}
+
+impl Default for Tracker {
+    fn default() -> Self {
+        Self {
+            plans: BTreeMap::new(),
+            evicted: BTreeMap::new(),
+            cordons: BTreeMap::new(),
+            advanced: None,
+            ended: [0; 2],
+            failures: BTreeMap::new(),
+            node_duration: Histogram::new(STEP_BOUNDS),
+            steps: Step::ALL.map(|_| Histogram::new(STEP_BOUNDS)),
+            polls: [0; 2],
+            channels: BTreeMap::new(),
+        }
+    }
+}
+
+/// What was seen of a Plan.
+#[derive(Debug)]
+pub(super) struct PlanTrack {
+    slots: BTreeMap<NodeName, SlotTrack>,
+    /// When a node last changed its phase.
+    pub(super) progress: Timestamp,
+    /// Since when the Plan is not complete.
+    pub(super) rollout: Option<Timestamp>,
+    pub(super) last_rollout: Option<Duration>,
+    /// Number of nodes that finished, and the time that they took together.
+    finished: (u32, Duration),
+    cordoned: Duration,
+    draining: Duration,
+    cordoned_now: u32,
+    draining_now: u32,
+    evictions: u64,
+}
+
+#[derive(Debug)]
+struct SlotTrack {
+    phase: NodePhase,
+    /// When its step began, if this process has seen that.
+    step_began: Option<Instant>,
+    /// When it got its slot, if this process has seen that.
+    began: Option<Instant>,
+}
+
+impl PlanTrack {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            slots: BTreeMap::new(),
+            progress: now,
+            rollout: None,
+            last_rollout: None,
+            finished: (0, Duration::ZERO),
+            cordoned: Duration::ZERO,
+            draining: Duration::ZERO,
+            cordoned_now: 0,
+            draining_now: 0,
+            evictions: 0,
+        }
+    }
+
+    /// Mean time of the nodes that finished.
+    pub(super) fn node_duration(&self) -> Option<Duration> {
+        let (count, sum) = self.finished;
+        (count > 0).then(|| sum / count)
+    }
+
+    pub(super) fn cordoned(&self) -> Duration {
+        self.cordoned
+    }
+
+    pub(super) fn draining(&self) -> Duration {
+        self.draining
+    }
+
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// Notices when a roll-out begins and ends.
+    fn follow_rollout(&mut self, conditions: &[PlanCondition]) {
+        let complete = conditions.iter().find(|it| it.type_ == ConditionType::Complete);
+        let Some(complete) = complete else { return };
+        let at = complete.last_transition_time.as_deref();
+        let at: Option<Timestamp> = at.and_then(|at| at.parse().ok());
+        if complete.status != "True" {
+            self.rollout = at;
+        } else if let Some(start) = self.rollout.take()
+            && let Some(took) = at.and_then(|at| Duration::try_from(at.duration_since(start)).ok())
+        {
+            self.last_rollout = Some(took);
+        }
+    }
+}
+
+impl Tracker {
+    pub(super) fn plan(&self, name: &PlanName) -> Option<&PlanTrack> {
+        self.plans.get(name)
+    }
+
+    /// Since when the node is cordoned that the Plan has kept cordoned longest.
+    pub(super) fn oldest_cordon(&self, plan: &PlanName) -> Option<Timestamp> {
+        let of_plan = self.cordons.iter().filter(|((of, _), _)| of == plan);
+        of_plan.map(|(_, since)| *since).min()
+    }
+
+    /// When the channel last gave a response.
+    pub(super) fn last_success(&self, channel: &ChannelRef) -> Option<Timestamp> {
+        self.channels.get(channel).copied()
+    }
+
+    pub(super) fn polled(&mut self, channel: &ChannelRef, at: Timestamp, is_success: bool) {
+        self.polls[usize::from(!is_success)] += 1;
+        if is_success {
+            self.channels.insert(channel.clone(), at);
+        }
+    }
+
+    /// Sums durations up to now.
+    pub(super) fn advance(&mut self, now: Instant) {
+        let elapsed = self
+            .advanced
+            .replace(now)
+            .map_or(Duration::ZERO, |then| now - then);
+        for plan in self.plans.values_mut() {
+            plan.cordoned += elapsed * plan.cordoned_now;
+            plan.draining += elapsed * plan.draining_now;
+        }
+    }
+
+    /// Follows a decision.
+    pub(super) fn follow(
+        &mut self,
+        cluster: &ClusterState,
+        reports: &BTreeMap<PlanName, Report>,
+        instant: Instant,
+        now: Timestamp,
+    ) {
+        let is_first = self.advanced.is_none();
+        self.advance(instant);
+        self.plans.retain(|name, _| reports.contains_key(name));
+        for (name, report) in reports {
+            let track = self
+                .plans
+                .entry(name.clone())
+                .or_insert_with(|| PlanTrack::new(now));
+            track.follow_rollout(cluster.conditions(name));
+            track.draining_now = report
+                .slots
+                .values()
+                .filter(|slot| slot.phase == NodePhase::Draining)
+                .count()
+                .try_into()
+                .unwrap_or(u32::MAX);
+        }
+        for (name, report) in reports {
+            self.follow_slots(cluster, name, &report.slots, is_first, instant, now);
+        }
+        self.follow_cordons(cluster, reports, is_first, now);
+        self.follow_evictions(cluster);
+    }
+
+    fn follow_slots(
+        &mut self,
+        cluster: &ClusterState,
+        plan: &PlanName,
+        slots: &BTreeMap<NodeName, Slot>,
+        is_first: bool,
+        instant: Instant,
+        now: Timestamp,
+    ) {
+        let Some(mut track) = self.plans.remove(plan) else {
+            return;
+        };
+        let gone: Vec<_> = track
+            .slots
+            .keys()
+            .filter(|node| !slots.contains_key(*node))
+            .cloned()
+            .collect();
+        for node in gone {
+            let Some(slot) = track.slots.remove(&node) else {
+                continue;
+            };
+            self.end_step(&slot, instant);
+            track.progress = now;
+            if cluster.is_done(plan, &node) {
+                self.ended[0] += 1;
+                if let Some(began) = slot.began {
+                    self.node_duration.observe(instant - began);
+                    track.finished = (track.finished.0 + 1, track.finished.1 + (instant - began));
+                }
+            }
+        }
+        for (node, slot) in slots {
+            let begins = (!is_first).then_some(instant);
+            match track.slots.get_mut(node) {
+                Some(known) if known.phase == slot.phase => {}
+                Some(known) => {
+                    track.progress = now;
+                    let changes = Step::of(known.phase) != Step::of(slot.phase);
+                    if changes {
+                        self.end_step(known, instant);
+                        known.step_began = Some(instant);
+                    }
+                    known.phase = slot.phase;
+                    if slot.phase == NodePhase::Failed {
+                        self.fail(slot);
+                    }
+                }
+                None => {
+                    if !is_first {
+                        track.progress = now;
+                        if slot.phase == NodePhase::Failed {
+                            self.fail(slot);
+                        }
+                    }
+                    let known = SlotTrack {
+                        phase: slot.phase,
+                        step_began: begins,
+                        began: begins,
+                    };
+                    track.slots.insert(node.clone(), known);
+                }
+            }
+        }
+        self.plans.insert(plan.clone(), track);
+    }
+
+    fn end_step(&mut self, slot: &SlotTrack, now: Instant) {
+        if let (Some(step), Some(began)) = (Step::of(slot.phase), slot.step_began) {
+            self.steps[step as usize].observe(now - began);
+        }
+    }
+
+    fn fail(&mut self, slot: &Slot) {
+        self.ended[1] += 1;
+        *self
+            .failures
+            .entry(failure_label(slot.reason.as_ref()))
+            .or_default() += 1;
+    }
+
+    fn follow_cordons(
+        &mut self,
+        cluster: &ClusterState,
+        reports: &BTreeMap<PlanName, Report>,
+        is_first: bool,
+        now: Timestamp,
+    ) {
+        for track in self.plans.values_mut() {
+            track.cordoned_now = 0;
+        }
+        let mut cordons = BTreeSet::new();
+        for (plan, node) in cluster.cordons() {
+            // Those of a deleted Plan are about to be released.
+            let Some((plan, track)) = self
+                .plans
+                .get_key_value(plan)
+                .map(|(name, _)| name.clone())
+                .and_then(|name| {
+                    let track = self.plans.get_mut(&name)?;
+                    Some((name, track))
+                })
+            else {
+                continue;
+            };
+            track.cordoned_now += 1;
+            // The node of an earlier leader has been cordoned since it started, or later.
+            let slot = reports.get(&plan).and_then(|report| report.slots.get(node));
+            let since = slot
+                .and_then(|slot| slot.since)
+                .filter(|since| is_first && *since < now);
+            let key = (plan, node.clone());
+            cordons.insert(key.clone());
+            self.cordons.entry(key).or_insert(since.unwrap_or(now));
+        }
+        self.cordons.retain(|key, _| cordons.contains(key));
+    }
+
+    fn follow_evictions(&mut self, cluster: &ClusterState) {
+        let mut live = BTreeSet::new();
+        for (plan, pod, note) in cluster.drains() {
+            live.insert(pod.clone());
+            let known = self.evicted.insert(pod.clone(), note.evicted).unwrap_or_default();
+            if let Some(track) = self.plans.get_mut(plan) {
+                track.evictions += note.evicted.saturating_sub(known) as u64;
+            }
+        }
+        self.evicted.retain(|pod, _| live.contains(pod));
+    }
+
+    /// What is not of one Plan.
+    pub(super) fn samples(&self) -> Samples {
+        let [done, failed] = self.ended;
+        let [success, error] = self.polls;
+        let mut samples = vec![
+            Sample::total(&list::NODE_UPGRADES, done).with(DONE),
+            Sample::total(&list::NODE_UPGRADES, failed).with(NodePhase::Failed.name()),
+            Sample::histogram(&list::NODE_DURATION, &self.node_duration),
+            Sample::total(&list::CHANNEL_POLLS, success).with("success"),
+            Sample::total(&list::CHANNEL_POLLS, error).with("failure"),
+        ];
+        let failures = self.failures.iter();
+        samples.extend(
+            failures.map(|(reason, count)| Sample::total(&list::NODE_FAILURES, *count).with(*reason)),
+        );
+        let steps = Step::ALL.into_iter().zip(&self.steps);
+        samples.extend(
+            steps.map(|(step, histogram)| {
+                Sample::histogram(&list::STEP_DURATION, histogram).with(step.name())
+            }),
+        );
+        samples
+    }
+}
+
+/// The word of a reason of failed nodes, if it is in refit's list. What a node may wait for would only add series.
+fn failure_label(reason: Option<&OpenEnum<Reason>>) -> &'static str {
+    let known = reason.and_then(OpenEnum::known);
+    let failure = known.filter(|reason| reason.appears_in(Place::FailedNode));
+    failure.map_or(OTHER, Reason::name)
+}
+
+/// The word of a reason, if it is in refit's list.
+pub(super) fn reason_label(reason: Option<&OpenEnum<Reason>>) -> &'static str {
+    reason.and_then(OpenEnum::known).map_or(OTHER, Reason::name)
+}

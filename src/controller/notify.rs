@@ -1,0 +1,348 @@
+//! Notifications of roll-outs, and silences in Alertmanager, in tasks of their own: the loop answers what there is to tell, and
+//! waits for nothing. Which notifications were sent is stored on the Plan (`refit.rs/notified`), so each receiver gets each
+//! one at least once, and a second time only if this process ends between the answer and that write.
+
+mod deliver;
+mod link;
+mod silencer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use kube::api::Api;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep, sleep_until};
+use url::Url;
+
+use super::events::Source;
+use super::metrics::Metrics;
+use super::outbox::Outbox;
+use crate::api::limits::{NOTIFICATIONS, SILENCES};
+use crate::api::notified::mark;
+use crate::api::{Notified, Reason};
+use crate::channel::{Access, Webhooks};
+use crate::clock::Clock;
+use crate::kube::{Leadership, brief};
+use crate::notify::{Context, Notice, Problem, Receiver, SilenceRule, Stall, receivers, silence_rules};
+use crate::rollout::facts::{PlanName, PlanUid};
+use crate::rollout::{Event, Observation};
+use deliver::{Delivered, Item, Outcome};
+pub(super) use link::{Asked, OutlookClient, OutlookServer, link};
+
+/// Notifications that wait for a receiver. The others are found again when there is room.
+const QUEUE: usize = 64;
+/// How long decisions are collected before the loop is asked what there is to tell.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// How often to look for stalled roll-outs.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+/// The values of the `ConfigMap` `refit` that concern this module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NotifyConfig {
+    notifications: String,
+    silences: String,
+}
+
+impl NotifyConfig {
+    pub(super) fn of(data: &BTreeMap<String, String>) -> Self {
+        let value = |key: &str| data.get(key).cloned().unwrap_or_default();
+        Self {
+            notifications: value(NOTIFICATIONS),
+            silences: value(SILENCES),
+        }
+    }
+}
+
+/// What the tasks share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) client: Client,
+    pub(super) webhooks: Webhooks,
+    pub(super) leadership: Leadership,
+    pub(super) context: Arc<Context>,
+    pub(super) clock: Clock,
+    pub(super) source: Source,
+    pub(super) outbox: Outbox,
+    pub(super) metrics: Metrics,
+    pub(super) outlook: OutlookClient,
+}
+
+impl Shared {
+    /// Starts both, in tasks of their own.
+    pub(super) fn spawn(
+        self,
+        tasks: &mut JoinSet<()>,
+        config: watch::Receiver<NotifyConfig>,
+        observations: mpsc::Sender<Observation>,
+    ) {
+        tasks.spawn(silence(self.clone(), config.clone()));
+        tasks.spawn(notify(self, config, observations));
+    }
+
+    /// The URL and the credentials in a Secret. It is read each time, and not kept.
+    async fn access(&self, name: &str) -> Result<(Url, Access), String> {
+        let api = Api::<Secret>::namespaced(self.client.clone(), &self.context.namespace);
+        let secret = api
+            .get_opt(name)
+            .await
+            .map_err(|error| format!("secrets {name:?} cannot be read: {}", brief(&error)))?
+            .ok_or_else(|| format!("secrets {name:?} not found"))?;
+        Access::read_receiver(&secret).map_err(|error| error.to_string())
+    }
+
+    /// Tells of the configuration, on the `ConfigMap`.
+    fn report(&self, reason: Reason, message: &str) {
+        tracing::warn!(reason = reason.name(), "{message}");
+        self.outbox
+            .put(self.source.limits_event(reason, message, self.clock.now()));
+    }
+
+    fn report_problems(&self, known: &mut Vec<Problem>, problems: Vec<Problem>) {
+        for problem in problems.iter().filter(|problem| !known.contains(problem)) {
+            self.report(Reason::NotificationsInvalid, &problem.to_string());
+        }
+        *known = problems;
+    }
+}
+
+/// Sends notifications, until it is dropped.
+async fn notify(
+    shared: Shared,
+    mut config: watch::Receiver<NotifyConfig>,
+    observations: mpsc::Sender<Observation>,
+) {
+    let (results, mut delivered) = mpsc::channel(QUEUE);
+    let mut notifier = Notifier {
+        shared,
+        observations,
+        results,
+        tasks: JoinSet::new(),
+        workers: BTreeMap::new(),
+        problems: Vec::new(),
+        sent: BTreeMap::new(),
+        stalls: BTreeMap::new(),
+    };
+    let mut decided = notifier.shared.outlook.decided();
+    let mut known = None;
+    loop {
+        let value = config.borrow_and_update().notifications.clone();
+        if known.as_ref() != Some(&value) {
+            notifier.configure(&value);
+            known = Some(value);
+        }
+        let next = Instant::now() + LOOK_AGAIN;
+        let is_idle = notifier.workers.is_empty();
+        if !is_idle {
+            notifier.look().await;
+        }
+        tokio::select! {
+            changed = config.changed() => if changed.is_err() { return },
+            changed = decided.changed(), if !is_idle => {
+                if changed.is_err() {
+                    return;
+                }
+                sleep(DEBOUNCE).await;
+            }
+            Some(delivered) = delivered.recv() => notifier.finish(delivered).await,
+            () = sleep_until(next), if !is_idle => {}
+        }
+    }
+}
+
+struct Notifier {
+    shared: Shared,
+    observations: mpsc::Sender<Observation>,
+    results: mpsc::Sender<Delivered>,
+    tasks: JoinSet<()>,
+    /// By name of the receiver.
+    workers: BTreeMap<String, Worker>,
+    /// What is wrong with the configuration, as reported.
+    problems: Vec<Problem>,
+    /// What this process has sent, or given up.
+    sent: BTreeMap<PlanUid, Notified>,
+    stalls: BTreeMap<PlanName, Stall>,
+}
+
+/// Sends to one receiver, one notification after the other.
+struct Worker {
+    receiver: Arc<Receiver>,
+    queue: mpsc::Sender<Item>,
+    task: AbortHandle,
+    /// The marks of what it has to send.
+    queued: BTreeSet<String>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Notifier {
+    /// Starts a worker for each new or changed receiver, and ends the others.
+    fn configure(&mut self, value: &str) {
+        let (receivers, problems) = receivers(value);
+        self.shared.report_problems(&mut self.problems, problems);
+        self.workers
+            .retain(|_, worker| receivers.contains(&worker.receiver));
+        for receiver in receivers {
+            if self.workers.contains_key(&receiver.name) {
+                continue;
+            }
+            let (queue, items) = mpsc::channel(QUEUE);
+            let receiver = Arc::new(receiver);
+            let work = deliver::work(
+                self.shared.clone(),
+                Arc::clone(&receiver),
+                items,
+                self.results.clone(),
+            );
+            let task = self.tasks.spawn(work);
+            let worker = Worker {
+                receiver: Arc::clone(&receiver),
+                queue,
+                task,
+                queued: BTreeSet::new(),
+            };
+            self.workers.insert(receiver.name.clone(), worker);
+        }
+        // Those that ended, so that they do not pile up.
+        while self.tasks.try_join_next().is_some() {}
+        self.count_waiting();
+    }
+
+    /// Asks the loop what there is to tell, and queues what is new.
+    async fn look(&mut self) {
+        let Some(outlook) = self.shared.outlook.ask().await else {
+            return;
+        };
+        let now = outlook.now;
+        self.sent
+            .retain(|uid, _| outlook.plans.iter().any(|plan| plan.uid == *uid));
+        self.stalls
+            .retain(|name, _| outlook.plans.iter().any(|plan| plan.name == *name));
+        for plan in outlook.plans {
+            match plan.running {
+                None => drop(self.stalls.remove(&plan.name)),
+                Some(running) => match self.stalls.get_mut(&plan.name) {
+                    Some(stall) => stall.follow(running, now),
+                    None => drop(self.stalls.insert(plan.name.clone(), Stall::new(running, now))),
+                },
+            }
+            let stall = self.stalls.get(&plan.name);
+            for worker in self.workers.values_mut() {
+                let stalled = stall.and_then(|stall| stall.notice(worker.receiver.stalled_after, now));
+                for notice in plan.notices.iter().chain(&stalled) {
+                    let sent = self.sent.get(&plan.uid);
+                    let is_sent = |mark: &str| {
+                        plan.stored.contains(mark) || sent.is_some_and(|sent| sent.contains(mark))
+                    };
+                    worker.queue(&plan.name, &plan.uid, notice, is_sent);
+                }
+            }
+        }
+        self.count_waiting();
+    }
+
+    fn count_waiting(&self) {
+        let waiting = self.workers.values().map(|worker| worker.queued.len()).sum();
+        self.shared.metrics.set_notifications_waiting(waiting);
+    }
+
+    /// A notification was sent or given up.
+    async fn finish(&mut self, delivered: Delivered) {
+        let Delivered {
+            item,
+            receiver,
+            outcome,
+        } = delivered;
+        if let Some(worker) = self.workers.get_mut(&receiver) {
+            worker.queued.remove(&item.mark);
+        }
+        self.count_waiting();
+        self.sent
+            .entry(item.uid.clone())
+            .or_default()
+            .add([item.mark.clone()]);
+        if let Outcome::Dropped(why) = &outcome {
+            let message = format!(
+                "receiver {receiver} does not get {} ({}): {why}",
+                item.notice.kind,
+                item.notice.text()
+            );
+            tracing::warn!(plan = &*item.plan, "{message}");
+            let event = Event::plan(
+                &item.plan,
+                &item.uid,
+                Reason::NotificationDropped,
+                message,
+                &item.mark,
+            );
+            self.shared
+                .outbox
+                .put(self.shared.source.event(&event, self.shared.clock.now()));
+        }
+        self.shared.metrics.notified(matches!(outcome, Outcome::Sent));
+        // Fails only if the loop has ended.
+        let _ = self
+            .observations
+            .send(Observation::Notified(item.plan, item.uid, vec![item.mark]))
+            .await;
+    }
+}
+
+impl Worker {
+    fn queue(&mut self, plan: &PlanName, uid: &PlanUid, notice: &Notice, is_sent: impl Fn(&str) -> bool) {
+        if !self.receiver.wants(notice.kind, plan) {
+            return;
+        }
+        let mark = mark(&self.receiver.name, &notice.id);
+        if self.queued.contains(&mark) || is_sent(&mark) {
+            return;
+        }
+        let item = Item {
+            plan: plan.clone(),
+            uid: uid.clone(),
+            notice: notice.clone(),
+            mark: mark.clone(),
+            queued: Instant::now(),
+        };
+        // If there is no room, it is found again later.
+        if self.queue.try_send(item).is_ok() {
+            self.queued.insert(mark);
+        }
+    }
+}
+
+/// Creates and ends silences, until it is dropped.
+async fn silence(shared: Shared, mut config: watch::Receiver<NotifyConfig>) {
+    let mut problems = Vec::new();
+    let mut running: Vec<(SilenceRule, AbortHandle)> = Vec::new();
+    let mut tasks = JoinSet::new();
+    loop {
+        let value = config.borrow_and_update().silences.clone();
+        let (rules, found) = silence_rules(&value);
+        shared.report_problems(&mut problems, found);
+        running.retain(|(rule, task)| {
+            let is_wanted = rules.contains(rule);
+            if !is_wanted {
+                task.abort();
+            }
+            is_wanted
+        });
+        for rule in rules {
+            if !running.iter().any(|(known, _)| *known == rule) {
+                let task = tasks.spawn(silencer::run(shared.clone(), rule.clone()));
+                running.push((rule, task));
+            }
+        }
+        while tasks.try_join_next().is_some() {}
+        if config.changed().await.is_err() {
+            return;
+        }
+    }
+}

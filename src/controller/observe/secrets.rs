@@ -1,0 +1,119 @@
+//! Watches of single Secrets: of those that Plans have in their hash, each by its name. So a Role may name them, and the
+//! controller learns of no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Resource as _;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::super::metrics::SECRETS;
+use super::Observer;
+use crate::kube::objects::{SlimSecret, version};
+use crate::kube::watch::{Selection, Watch, WatchEvent};
+use crate::rollout::Observation;
+use crate::rollout::facts::Text;
+
+/// Number of Secrets that are watched at the same time. API servers answer at most 100 requests of a connection at a time,
+/// and the requests of roll-outs share it with the watches.
+const MAX_WATCHES: usize = 32;
+/// Duration of a watch while others wait for its place. Each begins with a list, so that no change is missed.
+const TURN: Duration = Duration::from_secs(5);
+
+type Wanted = watch::Receiver<Arc<BTreeSet<Text>>>;
+
+impl Observer {
+    /// Watches the metadata of these Secrets: whether they exist, and when one changes.
+    pub async fn secrets(self, mut wanted: Wanted) {
+        let places = Arc::new(Semaphore::new(MAX_WATCHES));
+        let mut watches = JoinSet::new();
+        let mut running = BTreeMap::<Text, AbortHandle>::new();
+        loop {
+            let names = Arc::clone(&wanted.borrow_and_update());
+            running.retain(|name, watch| {
+                let is_wanted = names.contains(name);
+                if !is_wanted {
+                    watch.abort();
+                }
+                is_wanted
+            });
+            for name in &*names {
+                running.entry(name.clone()).or_insert_with_key(|name| {
+                    watches.spawn(
+                        self.clone()
+                            .secret(name.clone(), wanted.clone(), Arc::clone(&places)),
+                    )
+                });
+            }
+            tokio::select! {
+                changed = wanted.changed() => if changed.is_err() { return },
+                Some(_) = watches.join_next() => {}
+            }
+        }
+    }
+
+    /// Watches a Secret, in turn with the others if there are many.
+    async fn secret(self, name: Text, mut wanted: Wanted, places: Arc<Semaphore>) {
+        let mut forbidden = false;
+        while let Ok(_place) = places.acquire().await {
+            let is_crowded = async {
+                let _ = wanted.wait_for(|names| names.len() > MAX_WATCHES).await;
+                tokio::time::sleep(TURN).await;
+            };
+            tokio::select! {
+                () = self.follow_secret(&name, &mut forbidden) => return,
+                () = is_crowded => {}
+            }
+        }
+    }
+
+    async fn follow_secret(&self, name: &Text, forbidden: &mut bool) {
+        let selection = Selection {
+            fields: Some(format!("metadata.name={name}")),
+            metadata_only: true,
+            ..self.all::<SlimSecret>(true)
+        };
+        let mut watch = Watch::<SlimSecret>::new(self.client.clone(), selection);
+        let mut found = false;
+        loop {
+            match watch.next().await {
+                WatchEvent::ListStarted => found = false,
+                WatchEvent::Object(secret) => {
+                    found = true;
+                    let version = version(secret.meta());
+                    self.send(Observation::Secret(version, name.clone())).await;
+                }
+                WatchEvent::ListFinished if found => {}
+                WatchEvent::ListFinished => {
+                    self.send(Observation::SecretAbsent(watch.latest(), name.clone()))
+                        .await;
+                }
+                WatchEvent::Deleted { .. } => self.send(Observation::SecretDeleted(name.clone())).await,
+                WatchEvent::Unreadable(unreadable) => {
+                    found = true;
+                    self.metrics.unreadable(SECRETS);
+                    self.reports.report(SlimSecret::kind(&()).as_ref(), &unreadable);
+                }
+                WatchEvent::Watching if !*forbidden => {}
+                WatchEvent::Watching => {
+                    *forbidden = false;
+                    self.send(Observation::SecretForbidden(name.clone(), false)).await;
+                }
+                WatchEvent::VersionsReset => return self.give_up().await,
+                WatchEvent::Failed(error) => {
+                    self.metrics.watch_restarted(SECRETS);
+                    tracing::warn!(
+                        secret = &**name,
+                        error = error.to_string(),
+                        "cannot watch a Secret that a Plan names"
+                    );
+                    if error.is_forbidden() && !std::mem::replace(forbidden, true) {
+                        self.send(Observation::SecretForbidden(name.clone(), true)).await;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Whom refit tells of roll-outs, and in which Alertmanagers it silences alerts of nodes that are being upgraded: what follows
+//! from the state of the cluster, and what the requests contain. The controller sends them.
+//!
+//! Nothing of this may hold up a roll-out: a mistake in the configuration is reported, and whatever else is valid is used.
+
+mod body;
+mod config;
+mod notice;
+mod silence;
+mod template;
+
+pub use body::{Body, Context, body};
+pub use config::{Format, Mode, Problem, Receiver, SilenceRule, receivers, silence_rules};
+pub use notice::{Notice, NoticeKind, Running, Stall, notices, running};
+pub use silence::{Down, KnownSilence, MAX_DURATION, Matcher, created_by, down, known_silences, silence};
+pub use template::{Escape, Template};

@@ -1,0 +1,162 @@
+//! How many nodes may be unavailable or in progress, by a Plan's `maxUnavailable` and by the `ConfigMap` `refit`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::nodes::is_available;
+use super::{Checked, Invariants, Node, SEEN};
+use crate::api::limits::Limits;
+use crate::api::{NodeLimit, names};
+use crate::rehearse::store::Change;
+use crate::rollout::PlanFacts;
+
+/// What the `ConfigMap` says; `None` is unreadable, so that no node may start.
+pub(super) type Known = Option<Limits>;
+
+impl Invariants {
+    pub(super) fn limits(&mut self, at: Timestamp, change: &Change) {
+        let value = &change.new.value;
+        if value["metadata"]["name"] != crate::api::limits::NAME {
+            return;
+        }
+        let data: BTreeMap<String, String> = super::read(&value["data"]).unwrap_or_default();
+        let known = if change.gone {
+            Some(Limits::default())
+        } else {
+            Limits::parse(&data, &TimeZone::UTC).ok()
+        };
+        self.limits.push((at, known));
+    }
+
+    /// Checks what the stored status of a Plan begins: `given` are the nodes with a new slot, `held` all nodes with one.
+    /// Only what a controller must have seen counts.
+    pub(super) fn check_limits(
+        &self,
+        at: Timestamp,
+        plan: &PlanFacts,
+        given: &[&str],
+        held: &[&str],
+    ) -> Checked {
+        if given.is_empty() {
+            return Ok(());
+        }
+        let name = &plan.name;
+        let limit = plan.object.spec.max_unavailable.as_ref();
+        if let Some(limit) = limit.and_then(NodeLimit::parse) {
+            let selected = self.nodes.values().filter(|node| is_selected(plan, node));
+            let counts = self.unavailable(at, plan, held, |node| is_selected(plan, node));
+            self.check_count(at, "maxUnavailable", limit.of(selected.count()), &counts, given)
+                .map_err(|why| format!("{name}: {why}"))?;
+        }
+        let seen = at - (SEEN + SEEN);
+        let old = self.limits.iter().rposition(|(since, _)| *since < seen);
+        // Before the first one there were no limits.
+        let Some(old) = old else { return Ok(()) };
+        let broken = self.limits[old..].iter().map(|(_, known)| {
+            let limits = known.as_ref().ok_or("ConfigMap refit cannot be read")?;
+            if let Some(reason) = &limits.freeze {
+                return Err(format!("ConfigMap refit freezes: {reason}"));
+            }
+            let number = |limit: NodeLimit| limit.of(self.nodes.len());
+            if let Some(limit) = limits.max_concurrent {
+                let counts = self.in_progress(plan, held);
+                let more = counts.len() > number(limit) && given.iter().any(|node| counts.contains(*node));
+                if more {
+                    return Err(format!(
+                        "maxConcurrent of ConfigMap refit is {limit:?}: {counts:?}"
+                    ));
+                }
+            }
+            if let Some(limit) = limits.max_unavailable {
+                let counts = self.unavailable(at, plan, held, |_| true);
+                self.check_count(
+                    at,
+                    "maxUnavailable of ConfigMap refit",
+                    number(limit),
+                    &counts,
+                    given,
+                )?;
+            }
+            Ok(())
+        });
+        // A change that no controller need have seen yet may be broken, and so may the one before it.
+        let broken: Result<Vec<String>, ()> = broken.map(|checked| checked.err().ok_or(())).collect();
+        match broken {
+            Ok(broken) => Err(format!("{name} gives {given:?} slots: {}", broken.join("; "))),
+            Err(()) => Ok(()),
+        }
+    }
+
+    fn check_count(
+        &self,
+        at: Timestamp,
+        what: &str,
+        limit: usize,
+        counts: &BTreeSet<&str>,
+        given: &[&str],
+    ) -> Checked {
+        // A node that is unavailable anyway may start, and one that another Plan takes down.
+        let was_available = |name: &&&str| {
+            let node = self.nodes.get(**name);
+            let is_busy = || {
+                let mut jobs = self.jobs.values();
+                jobs.any(|job| *job.node == ***name && job.disruptive && job.is_live())
+            };
+            node.is_some_and(|node| is_available(&node.facts) && is_settled(at, node)) && !is_busy()
+        };
+        let new = given.iter().find(was_available);
+        invariant!(
+            new.is_none() || counts.len() <= limit,
+            "{what} is {limit}, and {new:?} starts beside {counts:?}"
+        );
+        Ok(())
+    }
+
+    /// The nodes that have been unavailable for so long that a controller must have seen it, those with a slot of this Plan, and those
+    /// on which another Plan that takes nodes down works.
+    fn unavailable<'a>(
+        &'a self,
+        at: Timestamp,
+        plan: &PlanFacts,
+        held: &[&'a str],
+        counts: impl Fn(&Node) -> bool,
+    ) -> BTreeSet<&'a str> {
+        let is_down = |node: &&Node| !is_available(&node.facts) && is_settled(at, node);
+        let down = self.nodes.values().filter(is_down);
+        let down = down.filter(|node| counts(node)).map(|node| &*node.facts.name);
+        let others = self.jobs.values();
+        let others = others.filter(|job| job.plan_uid != plan.uid && job.disruptive && job.is_live());
+        let others = others.filter_map(|job| {
+            let node = self.nodes.get(&*job.node)?;
+            let is_here = job.node_uid.as_ref().is_none_or(|uid| *uid == node.facts.uid);
+            (is_here && counts(node)).then_some(node)
+        });
+        let held = held.iter().filter_map(|name| self.nodes.get(*name));
+        let busy = held.chain(others).map(|node| &*node.facts.name);
+        down.chain(busy).collect()
+    }
+
+    /// The nodes with a slot of this Plan, and those on which a Job of another one has not finished.
+    fn in_progress<'a>(&'a self, plan: &PlanFacts, held: &[&'a str]) -> BTreeSet<&'a str> {
+        let others = self.jobs.values();
+        let others = others
+            .filter(|job| job.plan_uid != plan.uid && job.is_live() && self.plans.contains_key(&*job.plan));
+        let others = others.map(|job| &*job.node);
+        others
+            .chain(held.iter().copied())
+            .filter(|name| self.nodes.contains_key(*name))
+            .collect()
+    }
+}
+
+fn is_selected(plan: &PlanFacts, node: &Node) -> bool {
+    let label = node.facts.labels.get_joined(names::LABEL_PLAN_PREFIX, &plan.name);
+    *node.facts.name != *super::SPARE && label != Some(names::LABEL_VALUE_DISABLED)
+}
+
+/// Whether the node has been as it is for so long that a controller must have seen it.
+fn is_settled(at: Timestamp, node: &Node) -> bool {
+    at.duration_since(node.unchanged_since) > SEEN + SEEN
+}

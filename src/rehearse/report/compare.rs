@@ -1,0 +1,242 @@
+//! What a change of Plans does: the differences between two rehearsals.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use jiff::SignedDuration;
+use serde::Serialize;
+
+use super::text::table;
+use super::{PlanReport, Report, WaitGroup};
+use crate::page::Change;
+use crate::rehearse::verdict::{duration, pluralized};
+
+/// Waits that are shorter are normal in a roll-out, and differences between them say nothing.
+const MIN_WAIT: i64 = 15;
+/// Nodes of an order that are written out.
+const FIRST_NODES: usize = 5;
+
+/// Two rehearsals, and what differs.
+#[derive(Debug, Serialize)]
+pub struct Comparison<'a> {
+    pub changes: Vec<Change>,
+    pub old: &'a Report,
+    pub new: &'a Report,
+}
+
+impl<'a> Comparison<'a> {
+    pub fn new(old: &'a Report, new: &'a Report) -> Self {
+        Self {
+            changes: changes(old, new),
+            old,
+            new,
+        }
+    }
+
+    pub fn to_json(&self) -> String {
+        // This structure always serializes.
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        format!("{text}\n")
+    }
+
+    /// Text for people. The last line is the verdict of the new Plans.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        if self.changes.is_empty() {
+            text.push_str("Nothing differs: the nodes start in the same order, take the same time, and wait for the same.\n\n");
+        } else {
+            let mut rows = vec![["WHAT", "BEFORE", "AFTER"].map(str::to_owned)];
+            rows.extend(
+                self.changes
+                    .iter()
+                    .map(|change| [change.what.clone(), change.old.clone(), change.new.clone()]),
+            );
+            table(&mut text, &rows);
+            text.push('\n');
+        }
+        let _ = writeln!(
+            text,
+            "before: {}\nafter: {}",
+            self.old.verdict.line, self.new.verdict.line
+        );
+        text
+    }
+}
+
+/// The differences, the most important first.
+fn changes(old: &Report, new: &Report) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let ends = |report: &Report| {
+        if report.verdict.complete {
+            "complete"
+        } else {
+            "not complete"
+        }
+        .to_owned()
+    };
+    add(&mut changes, "result", ends(old), ends(new));
+    add_duration(&mut changes, "duration", old.seconds, new.seconds);
+    let nodes = |report: &Report| report.nodes.to_string();
+    add(&mut changes, "nodes of the cluster", nodes(old), nodes(new));
+    let down = |report: &Report| {
+        let control_plane = report.control_plane.as_ref();
+        control_plane.map_or_else(|| "none".to_owned(), |it| it.most_down.to_string())
+    };
+    add(
+        &mut changes,
+        "control-plane nodes down at once",
+        down(old),
+        down(new),
+    );
+    let cordoned = |report: &Report| names(&report.cordoned);
+    add(&mut changes, "nodes left cordoned", cordoned(old), cordoned(new));
+
+    let plans: BTreeSet<&str> = [old, new]
+        .into_iter()
+        .flat_map(|report| report.plans.iter().map(|plan| plan.name.as_str()))
+        .collect();
+    for name in plans {
+        let find = |report: &'_ Report| report.plans.iter().position(|plan| plan.name == name);
+        match (find(old), find(new)) {
+            (Some(before), Some(after)) => {
+                compare_plans(&mut changes, &old.plans[before], &new.plans[after]);
+                compare_order(&mut changes, name, old, new);
+            }
+            (before, _) => {
+                let is_there = |there: bool| if there { "exists" } else { "absent" }.to_owned();
+                let what = format!("Plan {name}");
+                add(
+                    &mut changes,
+                    &what,
+                    is_there(before.is_some()),
+                    is_there(before.is_none()),
+                );
+            }
+        }
+        compare_waits(&mut changes, name, old, new);
+    }
+    changes
+}
+
+fn compare_plans(changes: &mut Vec<Change>, old: &PlanReport, new: &PlanReport) {
+    let mut of = |what: &str, before: String, after: String| {
+        add(changes, &format!("Plan {}: {what}", new.name), before, after);
+    };
+    let version = |plan: &PlanReport| plan.version.clone().unwrap_or_else(|| "none".to_owned());
+    of("version", version(old), version(new));
+    of(
+        "selected nodes",
+        old.selected.to_string(),
+        new.selected.to_string(),
+    );
+    of("done", old.done.to_string(), new.done.to_string());
+    of("failed", old.failed.to_string(), new.failed.to_string());
+    of(
+        "waiting at the end",
+        old.waiting.to_string(),
+        new.waiting.to_string(),
+    );
+    let took = |plan: &PlanReport| {
+        let both = plan.start.zip(plan.end);
+        both.map(|(start, end)| end.duration_since(start).as_secs())
+    };
+    if let (Some(before), Some(after)) = (took(old), took(new)) {
+        add_duration(
+            changes,
+            &format!("Plan {}: from first to last", new.name),
+            before,
+            after,
+        );
+    }
+    let late = |plan: &PlanReport| plan.window.as_ref().map_or(0, |window| window.late).to_string();
+    add(
+        changes,
+        &format!("Plan {}: nodes that end after the window", new.name),
+        late(old),
+        late(new),
+    );
+}
+
+/// The order in which nodes start, from the first one that differs.
+fn compare_order(changes: &mut Vec<Change>, plan: &str, old: &Report, new: &Report) {
+    let order = |report: &'_ Report| -> Vec<String> {
+        let turns = report.turns.iter().filter(|turn| turn.plan == plan);
+        turns.map(|turn| turn.node.clone()).collect()
+    };
+    let (before, after) = (order(old), order(new));
+    let Some(first) = (0..before.len().max(after.len())).find(|at| before.get(*at) != after.get(*at)) else {
+        return;
+    };
+    let from = |nodes: &[String]| names(nodes.get(first..).unwrap_or_default());
+    let what = format!("Plan {plan}: order of nodes, from number {}", first + 1);
+    add(changes, &what, from(&before), from(&after));
+}
+
+fn compare_waits(changes: &mut Vec<Change>, plan: &str, old: &Report, new: &Report) {
+    let waits = |report: &'_ Report| -> BTreeMap<(String, String), String> {
+        let groups = report.wait_groups.iter();
+        let groups =
+            groups.filter(|group| group.plan == plan && (group.seconds >= MIN_WAIT || group.end.is_none()));
+        groups
+            .map(|group| ((group.reason.to_string(), group.blocker.clone()), wait(group)))
+            .collect()
+    };
+    let (before, after) = (waits(old), waits(new));
+    let keys: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    for key in keys {
+        let said =
+            |waits: &BTreeMap<_, String>| waits.get(key).cloned().unwrap_or_else(|| "no wait".to_owned());
+        let (reason, blocker) = key;
+        let what = if reason == blocker {
+            format!("Plan {plan}: {reason}")
+        } else {
+            format!("Plan {plan}: {reason} ({blocker})")
+        };
+        add(changes, &what, said(&before), said(&after));
+    }
+}
+
+fn wait(group: &WaitGroup) -> String {
+    let time = duration(SignedDuration::from_secs(group.seconds));
+    let time = if group.end.is_none() {
+        format!("{time}, does not end")
+    } else {
+        time
+    };
+    match group.nodes.len() {
+        0 => time,
+        count => format!("{}, up to {time}", pluralized(count, "node")),
+    }
+}
+
+fn names(nodes: &[String]) -> String {
+    match nodes {
+        [] => "none".to_owned(),
+        nodes if nodes.len() <= FIRST_NODES => nodes.join(", "),
+        nodes => format!(
+            "{} and {} more",
+            nodes.get(..FIRST_NODES).unwrap_or_default().join(", "),
+            nodes.len() - FIRST_NODES
+        ),
+    }
+}
+
+fn add_duration(changes: &mut Vec<Change>, what: &str, old: i64, new: i64) {
+    let [before, after] = [old, new].map(|seconds| duration(SignedDuration::from_secs(seconds)));
+    if before == after {
+        return;
+    }
+    let by = duration(SignedDuration::from_secs((new - old).abs()));
+    let longer = if new > old { "longer" } else { "shorter" };
+    add(changes, what, before, format!("{after} ({by} {longer})"));
+}
+
+fn add(changes: &mut Vec<Change>, what: &str, old: String, new: String) {
+    if old != new {
+        changes.push(Change {
+            what: what.to_owned(),
+            old,
+            new,
+        });
+    }
+}

@@ -1,0 +1,274 @@
+//! `spec.order`: who starts before whom.
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::scenario::{Scenario, Setup};
+use crate::api::{ControlPlaneOrder, FailurePolicy, FailureSpec, OrderSpec, Plan};
+use crate::rehearse::json::json;
+use crate::rollout::tests::build::plan_with;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const SERVER: &str = "node-role.kubernetes.io/control-plane";
+
+fn zones() -> OrderSpec {
+    OrderSpec {
+        topology_key: Some(ZONE.to_owned()),
+        ..OrderSpec::default()
+    }
+}
+
+fn control_plane(order: ControlPlaneOrder) -> OrderSpec {
+    OrderSpec {
+        control_plane: Some(order),
+        ..OrderSpec::default()
+    }
+}
+
+fn ordered(order: Vec<OrderSpec>, concurrency: i64) -> Plan {
+    plan_with("p", |spec| {
+        spec.concurrency = Some(concurrency);
+        spec.order = Some(order);
+    })
+}
+
+/// Nodes of zones: the name of each begins with that of its zone.
+fn add_zones(story: &mut Scenario, names: &[&str]) {
+    for name in names {
+        let zone = &name[..1];
+        story.add_node(name, &json!({ "metadata": { "labels": { ZONE: zone } } }));
+    }
+}
+
+#[test]
+fn one_zone_is_upgraded_at_a_time() {
+    let mut story = Scenario::empty();
+    add_zones(&mut story, &["b1", "a1", "a2", "b2"]);
+    story.add_nodes(&["elsewhere"]);
+    story.apply(ordered(vec![zones()], 5));
+    story.settle();
+    assert_eq!(story.slots("p"), ["a1", "a2"]);
+    story.succeed("a1");
+    assert_eq!(story.slots("p"), ["a2"], "the next zone waits for the whole zone");
+    let waits = story.entry("p", "b1");
+    assert_eq!(waits.reason.as_deref(), Some("EarlierNodes"));
+    assert_eq!(
+        waits.message.as_deref(),
+        Some("spec.order: a2 is left (topology.kubernetes.io/zone=a), and other nodes wait until it is done")
+    );
+    story.succeed("a2");
+    assert_eq!(story.slots("p"), ["b1", "b2"]);
+    story.succeed("b1");
+    story.succeed("b2");
+    assert_eq!(story.slots("p"), ["elsewhere"]);
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn a_node_that_cannot_start_holds_its_zone_and_is_named_until_it_is_repaired_or_left_out() {
+    for repairs in [true, false] {
+        let mut story = Scenario::empty();
+        add_zones(&mut story, &["a1", "a2", "b1"]);
+        story.ready("a2", false);
+        story.apply(ordered(vec![zones()], 3));
+        story.settle();
+        assert_eq!(story.slots("p"), ["a1"]);
+        story.succeed("a1");
+        assert!(story.slots("p").is_empty());
+        let text = "spec.order: a2 is left (topology.kubernetes.io/zone=a), and other nodes wait until it is done; the node is \
+                    not Ready";
+        assert_eq!(
+            story.complete("p"),
+            ("False".to_owned(), "EarlierNodes".to_owned(), text.to_owned())
+        );
+        assert_eq!(story.events_of("EarlierNodes"), [text]);
+        assert_eq!(story.phase("p", "a2").1, "NodeNotReady");
+        assert_eq!(story.phase("p", "b1").1, "EarlierNodes");
+        if repairs {
+            story.ready("a2", true);
+        } else {
+            story.set_done_label("a2", "p", Some("disabled"));
+        }
+        story.settle();
+        assert_eq!(story.slots("p"), [if repairs { "a2" } else { "b1" }]);
+        story.roll_out();
+        story.assert_over();
+    }
+}
+
+#[test]
+fn a_failed_node_holds_its_zone_and_is_named() {
+    let mut story = Scenario::empty();
+    add_zones(&mut story, &["a1", "b1"]);
+    story.apply(ordered(vec![zones()], 3));
+    story.settle();
+    story.fail("a1");
+    let message = story.entry("p", "b1").message.unwrap();
+    assert!(
+        message.contains("a1 is left (topology.kubernetes.io/zone=a)"),
+        "{message}"
+    );
+    assert!(message.ends_with("; it failed"), "{message}");
+    story.retry("a1", "p");
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn a_node_that_joins_an_earlier_zone_waits_for_the_nodes_under_way_and_then_goes_first() {
+    let mut story = Scenario::empty();
+    add_zones(&mut story, &["b1", "b2"]);
+    story.apply(ordered(vec![zones()], 1));
+    story.settle();
+    let first = story.slots("p")[0].clone();
+    add_zones(&mut story, &["a1"]);
+    story.edit("p", |spec| spec.concurrency = Some(3));
+    story.settle();
+    assert_eq!(
+        story.slots("p"),
+        std::slice::from_ref(&first),
+        "neither zone starts a node beside it"
+    );
+    story.succeed(&first);
+    assert_eq!(story.slots("p"), ["a1"]);
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn control_plane_nodes_are_done_before_others_start_or_start_when_all_others_are_done() {
+    for order in ControlPlaneOrder::ALL {
+        let mut story = Scenario::empty();
+        story.add_node("server", &json!({ "metadata": { "labels": { SERVER: "true" } } }));
+        story.add_nodes(&["agent-1", "agent-2"]);
+        story.apply(ordered(vec![control_plane(order)], 3));
+        story.settle();
+        let (first, next): (&[&str], &[&str]) = match order {
+            ControlPlaneOrder::First => (&["server"], &["agent-1", "agent-2"]),
+            ControlPlaneOrder::Last => (&["agent-1", "agent-2"], &["server"]),
+        };
+        assert_eq!(story.slots("p"), first);
+        for node in first {
+            story.succeed(node);
+        }
+        assert_eq!(story.slots("p"), next);
+        story.roll_out();
+        story.assert_over();
+    }
+}
+
+#[test]
+fn the_node_of_the_controller_is_the_last_of_its_zone() {
+    let mut story = Scenario::empty();
+    for name in ["controller-0", "n1", "n2"] {
+        story.add_node(name, &json!({ "metadata": { "labels": { ZONE: "a" } } }));
+    }
+    story.add_node("z", &json!({ "metadata": { "labels": { ZONE: "b" } } }));
+    story.apply(ordered(vec![zones()], 1));
+    let mut order = Vec::new();
+    for _ in 0..4 {
+        story.settle();
+        let node = story.slots("p").remove(0);
+        story.succeed(&node);
+        order.push(node);
+    }
+    assert_eq!(order[2..], ["controller-0", "z"]);
+    story.assert_over();
+}
+
+#[test]
+fn with_an_order_an_unavailable_node_goes_first_only_where_there_is_no_room_for_others() {
+    let mut story = Scenario::empty();
+    for (name, rank) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        story.add_node(name, &json!({ "metadata": { "labels": { "rank": rank } } }));
+    }
+    story.cordon("c", true);
+    let ranked = |unavailable| {
+        plan_with("p", |spec| {
+            spec.max_unavailable = Some(IntOrString::Int(unavailable));
+            spec.order = Some(vec![OrderSpec {
+                label_number: Some("rank".to_owned()),
+                ..OrderSpec::default()
+            }]);
+        })
+    };
+    story.apply(ranked(2));
+    story.settle();
+    assert_eq!(story.slots("p"), ["a"]);
+    let mut story = {
+        let mut story = Scenario::empty();
+        story.add_nodes(&["a", "b", "c"]);
+        story.cordon("c", true);
+        story
+    };
+    story.apply(ranked(1));
+    story.settle();
+    assert_eq!(story.slots("p"), ["c"]);
+}
+
+#[test]
+fn the_order_holds_through_restarts_of_the_controller() {
+    let setup = Setup::default();
+    let mut story = Scenario::without_controller(&setup);
+    add_zones(&mut story, &["a1", "a2", "b1", "b2"]);
+    story.apply(ordered(vec![zones()], 1));
+    story.start();
+    let mut order = Vec::new();
+    for _ in 0..4 {
+        story.settle();
+        let node = story.slots("p").remove(0);
+        story.restart();
+        story.settle();
+        assert_eq!(story.slots("p"), std::slice::from_ref(&node));
+        story.succeed(&node);
+        order.push(node[..1].to_owned());
+    }
+    assert_eq!(order.concat(), "aabb");
+    story.assert_over();
+}
+
+#[test]
+fn an_edit_of_the_order_applies_to_the_next_node() {
+    let mut story = Scenario::empty();
+    add_zones(&mut story, &["a1", "b1", "c1"]);
+    story.apply(ordered(vec![zones()], 1));
+    story.settle();
+    assert_eq!(story.slots("p"), ["a1"]);
+    story.label("b1", ZONE, Some("z"));
+    story.succeed("a1");
+    assert_eq!(story.slots("p"), ["c1"]);
+    story.edit("p", |spec| spec.order = None);
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn a_zone_does_not_wait_for_a_failed_node_without_which_the_roll_out_goes_on() {
+    let mut story = Scenario::empty();
+    add_zones(&mut story, &["a1", "a2", "b1", "b2"]);
+    let mut plan = ordered(vec![zones()], 3);
+    plan.spec.failure = Some(FailureSpec {
+        policy: Some(FailurePolicy::Continue),
+        ..FailureSpec::default()
+    });
+    story.apply(plan);
+    story.settle();
+    story.fail("a1");
+    assert_eq!(story.live_nodes("p"), ["a2"]);
+    story.succeed("a2");
+    assert_eq!(story.live_nodes("p"), ["b1", "b2"]);
+    story.retry("a1", "p");
+    story.settle();
+    assert_eq!(story.live_nodes("p"), ["b1", "b2"], "one zone at a time");
+    let text = story.entry("p", "a1").message.unwrap();
+    assert!(
+        text.contains("it is tried again once it may start: spec.order: b1 is left"),
+        "{text}"
+    );
+    story.succeed("b1");
+    story.restart();
+    story.succeed("b2");
+    assert_eq!(story.live_nodes("p"), ["a1"]);
+    story.roll_out();
+    story.assert_over();
+}

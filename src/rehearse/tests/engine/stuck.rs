@@ -1,0 +1,716 @@
+//! Clusters in which a roll-out is stuck, each for another reason: `refit status` and `refit explain` name the object that
+//! holds it and the way out.
+
+use super::super::faults::FaultInjector;
+use super::scenario::{NAMESPACE, Scenario, Setup};
+use crate::api::plan::{SecretSpec, TimeWindowSpec};
+use crate::api::{DrainSpec, Plan, SettleSpec, VersionPolicySpec, names};
+use crate::job::name::{job_name, second_job_name};
+use crate::rehearse::Kind;
+use crate::rehearse::fault::Rule;
+use crate::rehearse::json::json;
+use crate::rollout::PodStage;
+use crate::rollout::tests::build::{plan, plan_with};
+use crate::view::{PlanView, explain_node, explain_plan, table};
+
+const BY: &str = "by alice at 2026-01-01T09:00:00Z";
+const URL: &str = "https://example.com/stable";
+
+/// What both commands print of Plan `p`.
+fn shown(story: &mut Scenario) -> (String, String) {
+    let snapshot = story.snapshot();
+    assert_eq!(snapshot.gaps, Vec::<String>::new());
+    let views: Vec<_> = snapshot
+        .plans
+        .iter()
+        .map(|plan| PlanView::new(&snapshot, plan))
+        .collect();
+    let of_p = views.iter().find(|view| &*view.plan.facts.name == "p").unwrap();
+    (
+        table::status(&views, &snapshot.gaps, false),
+        explain_plan(of_p).to_text(),
+    )
+}
+
+fn explained(story: &mut Scenario, node: &str) -> String {
+    let snapshot = story.snapshot();
+    let plan = snapshot
+        .plans
+        .iter()
+        .find(|plan| &*plan.facts.name == "p")
+        .unwrap();
+    explain_node(&PlanView::new(&snapshot, plan), node).to_text()
+}
+
+/// Checks that status has all of the first texts, and the explanation all of both.
+#[track_caller]
+fn names(story: &mut Scenario, status: &[&str], explanation: &[&str]) {
+    let (seen, explained) = shown(story);
+    for text in status {
+        assert!(seen.contains(text), "{text:?} is not in status:\n{seen}");
+    }
+    for text in status.iter().chain(explanation) {
+        assert!(
+            explained.contains(text),
+            "{text:?} is not explained:\n{explained}"
+        );
+    }
+    assert!(explained.contains("Way out: "), "{explained}");
+}
+
+#[track_caller]
+fn names_node(story: &mut Scenario, node: &str, texts: &[&str]) {
+    let explained = explained(story, node);
+    for text in texts {
+        assert!(
+            explained.contains(text),
+            "{text:?} is not explained:\n{explained}"
+        );
+    }
+}
+
+fn draining(name: &str) -> Plan {
+    plan_with(name, |spec| spec.drain = Some(DrainSpec::default()))
+}
+
+#[test]
+fn a_budget_that_never_allows_an_eviction() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b"]);
+    story.guard("a");
+    story.apply(plan_with("p", |spec| {
+        spec.drain = Some(DrainSpec::default());
+        spec.concurrency = Some(2);
+    }));
+    story.comes_to("a", PodStage::Drain);
+    story.pass_secs(30);
+    story.succeed("b");
+    names(
+        &mut story,
+        &["DrainWaiting", "guarded"],
+        &[
+            "PodDisruptionBudget shop/guarded",
+            "kubectl edit pdb -n shop guarded",
+            "the budget never allows",
+        ],
+    );
+    names_node(
+        &mut story,
+        "a",
+        &[
+            "Node a does not go on under Plan system-upgrade/p: DrainWaiting",
+            "History:",
+            "Job apply-p-on-a",
+        ],
+    );
+}
+
+#[test]
+fn a_node_that_a_person_has_cordoned_uses_up_what_may_be_unavailable() {
+    let limit = k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(1);
+    let mut story = Scenario::with(&["a"], plan_with("p", |spec| spec.max_unavailable = Some(limit)));
+    story.roll_out();
+    story.kubectl_cordons("a");
+    story.add_nodes(&["b"]);
+    story.settle();
+    names(&mut story, &["MaxUnavailable", "kubectl uncordon a"], &[]);
+    names_node(
+        &mut story,
+        "b",
+        &[
+            "MaxUnavailable",
+            "Node a",
+            "is cordoned, and not by refit",
+            "kubectl uncordon a",
+        ],
+    );
+}
+
+#[test]
+fn a_closed_window() {
+    let window = TimeWindowSpec {
+        days: Some(vec!["sat".to_owned()]),
+        start_time: Some("22:00".to_owned()),
+        end_time: Some("23:00".to_owned()),
+        time_zone: None,
+    };
+    let mut story = Scenario::with(&["a"], plan_with("p", |spec| spec.window = Some(window)));
+    names(
+        &mut story,
+        &["WindowClosed", "opens at 2026-01-03T22:00:00Z"],
+        &["spec.window: opens in 2d"],
+    );
+    names_node(&mut story, "a", &["does not start", "WindowClosed", "Way out"]);
+}
+
+#[test]
+fn a_wave_that_waits_for_its_nodes_its_soak_and_its_approval() {
+    let waves = serde_json::json!([
+        { "name": "canary", "nodes": 1, "soak": "30m", "approval": true },
+        { "name": "rest" },
+    ]);
+    let mut story = Scenario::with(
+        &["a", "b", "c"],
+        plan_with("p", |spec| {
+            spec.concurrency = Some(2);
+            spec.waves = Some(serde_json::from_value(waves).unwrap());
+        }),
+    );
+    let first = story.slots("p").remove(0);
+    let mut others = ["a", "b", "c"].into_iter().filter(|name| *name != first);
+    let other = others.next().unwrap();
+    story.fail(&first);
+    let text = explained(&mut story, other);
+    assert!(text.contains("wave canary: Progressing"), "{text}");
+    assert!(text.contains(&format!("Node {first}: Failed")), "{text}");
+    assert!(
+        text.contains(&format!("refit retry -n system-upgrade p {first}")),
+        "{text}"
+    );
+    story.retry(&first, "p");
+    story.settle();
+    story.succeed(&first);
+    story.pass_secs(60);
+    names(
+        &mut story,
+        &["WaveSoaking", "no node starts while wave canary soaks, until"],
+        &["wave canary: Soaking", "its soak ends in 2"],
+    );
+    assert!(
+        shown(&mut story).0.contains("wave: canary (1 of 2), Soaking, 2"),
+        "{}",
+        shown(&mut story).0
+    );
+    story.ready(&first, false);
+    story.settle();
+    names_node(
+        &mut story,
+        other,
+        &["wave canary: Progressing", "is not Ready", "Way out: "],
+    );
+    story.ready(&first, true);
+    story.pass_secs(31 * 60);
+    names(
+        &mut story,
+        &["WaveNotApproved", "refit approve -n system-upgrade p"],
+        &["wave canary: AwaitingApproval"],
+    );
+    names_node(&mut story, other, &["refit approve -n system-upgrade p"]);
+}
+
+#[test]
+fn a_suspended_and_an_aborted_plan_name_who_did_it_and_the_command_that_ends_it() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    let mut suspended = plan_with("p", |spec| spec.suspend = Some(true));
+    suspended.metadata.annotations = Some([(names::ANNOTATION_SUSPENDED.to_owned(), BY.to_owned())].into());
+    story.apply(suspended);
+    story.settle();
+    names(
+        &mut story,
+        &["Suspended", BY, "refit resume -n system-upgrade p"],
+        &[],
+    );
+    names_node(
+        &mut story,
+        "a",
+        &["Node a does not start", "Suspended", "refit resume"],
+    );
+    story.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some(BY));
+    story.settle();
+    names(
+        &mut story,
+        &["Aborted", BY, "refit resume -n system-upgrade p"],
+        &[],
+    );
+}
+
+#[test]
+fn an_image_that_does_not_exist() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    story.steer("a", "start-delay", Some("1h"));
+    story.apply(plan("p"));
+    story.settle();
+    let pod = story.pods().next().unwrap().facts.name.to_string();
+    let waiting = json!({ "status": { "initContainerStatuses": [{
+        "name": "cordon", "image": "x", "imageID": "", "ready": false, "restartCount": 0,
+        "state": { "waiting": { "reason": "ImagePullBackOff", "message": "Back-off pulling image \"example.com/upgrade:v1\"" } },
+    }] } });
+    story
+        .cluster
+        .patch_status(Kind::Pod, NAMESPACE, &pod, &waiting)
+        .unwrap();
+    story.settle();
+    names(
+        &mut story,
+        &["PodWaiting", "example.com/upgrade:v1", "Node a"],
+        &["Pod system-upgrade/", "Job system-upgrade/"],
+    );
+}
+
+#[test]
+fn a_selector_that_matches_no_node_or_not_this_one() {
+    let selector =
+        || serde_json::from_value(serde_json::json!({ "matchLabels": { "role": "worker" } })).unwrap();
+    let mut story = Scenario::with(&["a"], plan_with("p", |spec| spec.node_selector = selector()));
+    names(
+        &mut story,
+        &["NoNodes", "spec.nodeSelector matches no node", "--show-labels"],
+        &[],
+    );
+    names_node(
+        &mut story,
+        "a",
+        &[
+            "does not concern Node a",
+            "requires the label role=worker",
+            "kubectl get node a",
+        ],
+    );
+    story.add_node("b", &json!({ "metadata": { "labels": { "role": "worker" } } }));
+    story.settle();
+    names_node(
+        &mut story,
+        "a",
+        &["does not concern Node a", "requires the label role=worker"],
+    );
+}
+
+#[test]
+fn a_channel_that_cannot_be_reached() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    let offers = &mut story.channels.lock().unwrap().offers.clone();
+    offers.clear();
+    story
+        .channels
+        .lock()
+        .unwrap()
+        .offers
+        .insert(URL.to_owned(), Err("connection refused".to_owned()));
+    story.apply(plan_with("p", |spec| {
+        (spec.version, spec.channel) = (None, Some(URL.to_owned()));
+    }));
+    story.settle();
+    names(
+        &mut story,
+        &["connection refused"],
+        &[
+            &format!("channel {URL}"),
+            "refit resolve https://example.com/stable",
+        ],
+    );
+}
+
+#[test]
+fn a_version_that_waits_for_approval() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    story.offer(URL, "v1.30.1-k3s1");
+    let policy = VersionPolicySpec {
+        propose: Some(true),
+        ..VersionPolicySpec::default()
+    };
+    story.apply(plan_with("p", |spec| {
+        (spec.version, spec.channel, spec.version_policy) = (None, Some(URL.to_owned()), Some(policy));
+    }));
+    story.settle();
+    names(
+        &mut story,
+        &["v1.30.1-k3s1", "refit approve -n system-upgrade p"],
+        &[],
+    );
+    story.annotate(Kind::Plan, "p", names::ANNOTATION_APPROVE, Some("v1.30.1-k3s1"));
+    story.roll_out();
+    story.offer(URL, "v1.31.0-k3s1");
+    story.annotate(Kind::Plan, "p", names::ANNOTATION_POLL_NOW, Some("1"));
+    story.settle();
+    names(
+        &mut story,
+        &["v1.31.0-k3s1", "refit approve -n system-upgrade p"],
+        &["a newer version is held back: NotApproved"],
+    );
+}
+
+#[test]
+fn a_channel_that_has_withdrawn_the_version() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b"]);
+    story.offer(URL, "v1.31.0-k3s1");
+    story.apply(plan_with("p", |spec| {
+        (spec.version, spec.channel) = (None, Some(URL.to_owned()));
+    }));
+    story.settle();
+    let first = story.slots("p")[0].clone();
+    story.offer(URL, "v1.30.0-k3s1");
+    story.annotate(Kind::Plan, "p", names::ANNOTATION_POLL_NOW, Some("1"));
+    story.settle();
+    story.succeed(&first);
+    names(
+        &mut story,
+        &["ChannelWithdrawn", "v1.30.0-k3s1"],
+        &["v1.31.0-k3s1"],
+    );
+}
+
+#[test]
+fn a_taint_that_the_plan_does_not_tolerate() {
+    let mut story = Scenario::empty();
+    let taint = json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } });
+    story.add_node("a", &taint);
+    story.apply(plan("p"));
+    story.settle();
+    names(
+        &mut story,
+        &["PodWaiting", "Node a", "nodes are available"],
+        &["Pod system-upgrade/"],
+    );
+}
+
+#[test]
+fn a_webhook_or_a_quota_that_refuses_the_job() {
+    for code in [403, 422] {
+        let mut story = Scenario::empty();
+        story.add_nodes(&["a", "b"]);
+        story.fault_always(Rule::on("create", "jobs").answer(code));
+        story.apply(plan("p"));
+        story.pass_secs(10);
+        names(
+            &mut story,
+            &["JobRefused", &format!("injected fault {code}"), "Node "],
+            &["follow the message"],
+        );
+    }
+}
+
+#[test]
+fn a_node_that_is_not_ready() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b"]);
+    story.ready("a", false);
+    story.apply(plan("p"));
+    story.settle();
+    story.succeed("b");
+    names(
+        &mut story,
+        &["NodeNotReady", "kubectl describe node a"],
+        &["Node a"],
+    );
+    names_node(
+        &mut story,
+        "a",
+        &["is not Ready", "Test: test", "kubectl describe node a"],
+    );
+}
+
+#[test]
+fn another_plan_that_works_on_the_node_and_waits_itself() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    story.guard("a");
+    story.apply(draining("other"));
+    story.comes_to("a", PodStage::Drain);
+    story.pass_secs(10);
+    story.apply(draining("p"));
+    story.settle();
+    names(
+        &mut story,
+        &["NodeBusy", "Plan other works on the node"],
+        &[
+            "Plan system-upgrade/other",
+            "PodDisruptionBudget shop/guarded",
+            "kubectl edit pdb -n shop guarded",
+        ],
+    );
+}
+
+#[test]
+fn a_permission_that_the_controller_lacks() {
+    let mut story = Scenario::without_controller(&Setup::default());
+    story.fault_injector.allow("create", "jobs", false);
+    story.add_nodes(&["a"]);
+    story.apply(plan("p"));
+    story.start();
+    story.settle();
+    names(
+        &mut story,
+        &[
+            "MissingPermission",
+            "create jobs.batch in namespace system-upgrade",
+            "kubectl apply -f deploy/rbac.yaml",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn a_failed_node_that_keeps_its_slot() {
+    let mut story = Scenario::with(&["a", "b"], plan("p"));
+    let failed = story.slots("p")[0].clone();
+    let waits = if failed == "a" { "b" } else { "a" };
+    story.fail(&failed);
+    let retry = format!("refit retry -n system-upgrade p {failed}");
+    names(
+        &mut story,
+        &["BackoffLimitExceeded", &format!("Node {failed}"), &retry],
+        &["upgrade exited with 1"],
+    );
+    names_node(
+        &mut story,
+        waits,
+        &["NoSlot", &format!("its slots are held by {failed}"), &retry],
+    );
+    names_node(
+        &mut story,
+        &failed,
+        &["failed under Plan", "History:", "attempt 1", "record: Failed"],
+    );
+}
+
+#[test]
+fn jobs_of_others_that_have_both_names() {
+    let known = Scenario::with(&["a"], plan("p"));
+    let hash = known.hash("p");
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    story.apply(plan_with("p", |spec| spec.suspend = Some(true)));
+    story.settle();
+    let plan = story.cluster.get(Kind::Plan, NAMESPACE, "p").unwrap();
+    let uid = |object: &crate::rehearse::json::Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
+    let node = story.cluster.get(Kind::Node, "", "a").unwrap();
+    let second = second_job_name("p", &uid(&plan), "a", &uid(&node), &hash);
+    for name in [job_name("p", "a", &hash), second.clone()] {
+        let foreign = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name, "namespace": NAMESPACE },
+            "spec": { "suspend": true, "template": { "spec": {
+                "restartPolicy": "Never", "containers": [{ "name": "x", "image": "example.com/x" }] } } },
+        });
+        story.cluster.put(foreign).unwrap();
+    }
+    story.edit("p", |spec| spec.suspend = None);
+    story.settle();
+    names(
+        &mut story,
+        &["NameTaken", &second],
+        &["delete the Job or pod that the message names"],
+    );
+    assert_eq!(story.phase("p", "a").1, "NameTaken");
+    story.delete(Kind::Job, &second);
+    story.roll_out();
+    assert_eq!(*story.job_for("a").name, *second);
+}
+
+#[test]
+fn a_plan_that_is_not_valid_or_misses_its_secret_or_starts_nobody() {
+    let mut story = Scenario::with(
+        &["a"],
+        plan_with("p", |spec| spec.post_complete_delay = Some("soon".to_owned())),
+    );
+    names(
+        &mut story,
+        &["postCompleteDelay", "kubectl edit plan -n system-upgrade p"],
+        &["edit the Plan"],
+    );
+    let secret = SecretSpec {
+        name: "credentials".to_owned(),
+        path: "/c".to_owned(),
+        ..SecretSpec::default()
+    };
+    let mut story = Scenario::with(&["a"], plan_with("p", |spec| spec.secrets = Some(vec![secret])));
+    names(&mut story, &["credentials"], &["create the Secret"]);
+    let mut story = Scenario::with(&["a"], plan_with("p", |spec| spec.concurrency = None));
+    names(
+        &mut story,
+        &["ConcurrencyZero", "kubectl edit plan -n system-upgrade p"],
+        &[],
+    );
+}
+
+#[test]
+fn a_node_that_a_person_has_excluded() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b"]);
+    story.annotate(
+        Kind::Node,
+        "a",
+        names::ANNOTATION_SKIP,
+        Some(&format!("p@v1 {BY}")),
+    );
+    story.set_done_label("b", "p", Some("disabled"));
+    story.apply(plan("p"));
+    story.settle();
+    names_node(
+        &mut story,
+        "a",
+        &["Skipped", BY, "refit skip --undo -n system-upgrade p a"],
+    );
+    names_node(
+        &mut story,
+        "b",
+        &[
+            "is disabled on Node b",
+            "kubectl label node b plan.upgrade.cattle.io/p-",
+        ],
+    );
+}
+
+#[test]
+fn a_definition_that_lacks_fields_and_a_plan_that_lost_them() {
+    let mut story = Scenario::with(
+        &["a", "b"],
+        plan_with("p", |spec| {
+            spec.max_concurrent = Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(1));
+        }),
+    );
+    story.serve_definition_of_suc(true);
+    story.settle();
+    names(
+        &mut story,
+        &["SchemaOutdated", "refit crd | kubectl apply -f -"],
+        &["CustomResourceDefinition"],
+    );
+}
+
+#[test]
+fn no_controller_that_processes_the_plan() {
+    let mut story = Scenario::without_controller(&Setup::default());
+    story.add_nodes(&["a"]);
+    story.apply(plan("p"));
+    story.settle();
+    names(
+        &mut story,
+        &[
+            "Unprocessed",
+            "no controller has processed the Plan",
+            "kubectl logs",
+        ],
+        &[],
+    );
+    story.start();
+    story.roll_out();
+    story.stop();
+    story.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    story.settle();
+    names(
+        &mut story,
+        &["Unprocessed", "has not processed generation"],
+        &["kubectl get deployments,pods,leases"],
+    );
+}
+
+#[test]
+fn a_kubelet_that_is_too_old_and_a_node_that_does_not_settle() {
+    let policy = VersionPolicySpec {
+        max_minor_skip: Some(1),
+        ..VersionPolicySpec::default()
+    };
+    let mut story = Scenario::with(
+        &["a"],
+        plan_with("p", |spec| {
+            (spec.version, spec.version_policy) = (Some("v1.40.0".to_owned()), Some(policy));
+        }),
+    );
+    names(
+        &mut story,
+        &["MinorSkip", "v1.36.0"],
+        &["upgrade to a version in between"],
+    );
+    let settle = SettleSpec {
+        kubelet_version: Some(true),
+        ..SettleSpec::default()
+    };
+    let mut story = Scenario::with(
+        &["a"],
+        plan_with("p", |spec| {
+            (spec.version, spec.settle) = (Some("v1.40.0".to_owned()), Some(settle));
+        }),
+    );
+    story.succeed("a");
+    names_node(
+        &mut story,
+        "a",
+        &["KubeletVersion", "v1.36.0", "check the kubelet"],
+    );
+}
+
+#[test]
+fn what_may_not_be_read_is_named_and_the_rest_is_shown() {
+    let mut story = Scenario::with(&["a", "b"], plan("p"));
+    let failed = story.slots("p")[0].clone();
+    story.fail(&failed);
+    let faults = FaultInjector::new(0, 0);
+    for resource in ["nodes", "jobs", "pods", "events"] {
+        faults.add(Rule::on("list", resource).answer(403));
+    }
+    let snapshot = story.snapshot_over(&faults);
+    assert_eq!(snapshot.gaps.len(), 4, "{:?}", snapshot.gaps);
+    let view = PlanView::new(&snapshot, &snapshot.plans[0]);
+    let text = table::status(std::slice::from_ref(&view), &snapshot.gaps, false);
+    assert!(text.contains("0/2 done; 1 Failed, 1 Waiting"), "{text}");
+    assert!(text.contains("not shown: Nodes cannot be read"), "{text}");
+    let text = explain_node(&view, &failed).to_text();
+    assert!(
+        text.contains("BackoffLimitExceeded") && text.contains("refit retry"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_plan_whose_status_another_controller_wrote_is_counted_by_labels_and_jobs() {
+    let mut story = Scenario::with(&["a", "b", "c"], plan("p"));
+    let first = story.slots("p")[0].clone();
+    story.succeed(&first);
+    story.pass_secs(5);
+    let second = story.slots("p")[0].clone();
+    story.comes_to(&second, PodStage::Upgrade);
+    story.stop();
+    let ours = [
+        "observedGeneration",
+        "nodes",
+        "progress",
+        "active",
+        "history",
+        "expectedEnd",
+        "nextWindow",
+        "channel",
+    ];
+    let gone = ours.map(|field| (field.to_owned(), serde_json::Value::Null));
+    let gone = serde_json::json!({ "status": serde_json::Map::from_iter(gone) });
+    let gone = crate::rehearse::json::Value::from(gone);
+    story
+        .cluster
+        .patch_status(Kind::Plan, NAMESPACE, "p", &gone)
+        .unwrap();
+    let (status, _) = shown(&mut story);
+    assert!(status.contains("1/3 done; 1 Upgrading, 1 Waiting"), "{status}");
+    assert!(status.contains("status is of another controller"), "{status}");
+    assert!(status.contains(&format!("  {second}  Upgrading")), "{status}");
+}
+
+#[test]
+fn a_roll_out_that_goes_on_is_not_explained_away() {
+    let mut story = Scenario::with(&["a", "b"], plan("p"));
+    let first = story.slots("p")[0].clone();
+    story.comes_to(&first, PodStage::Upgrade);
+    story.settle();
+    let (status, explanation) = shown(&mut story);
+    assert!(status.starts_with("system-upgrade/p  v1  Running\n"), "{status}");
+    assert!(
+        explanation.starts_with("Plan system-upgrade/p goes on: 0 of 2"),
+        "{explanation}"
+    );
+    assert!(!explanation.contains("Way out"), "{explanation}");
+    names_node(&mut story, &first, &["goes on: Upgrading"]);
+    story.roll_out();
+    let (status, explanation) = shown(&mut story);
+    assert!(
+        status.contains("Complete") && status.contains("[####################] 2/2 done"),
+        "{status}"
+    );
+    assert!(
+        explanation.starts_with("Plan system-upgrade/p is complete: 2 of 2"),
+        "{explanation}"
+    );
+    names_node(&mut story, "a", &["Node a is done", "JobComplete"]);
+}

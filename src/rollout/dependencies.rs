@@ -1,0 +1,105 @@
+//! `spec.dependsOn`: Plans that must be complete before nodes of this one start.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::blocker::Blocker;
+use super::conditions::find;
+use super::facts::PlanName;
+use super::plan::PlanState;
+use super::state::ClusterState;
+use crate::api::ConditionType;
+use crate::version::Version;
+
+/// Why a Plan waits for one that it depends on.
+pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {
+    plan.spec().depends_on.as_ref()?;
+    if let Some(plans) = cycle(cluster, plan) {
+        return Some(Blocker::DependencyCycle { plans });
+    }
+    let (known, unknown): (Vec<_>, Vec<_>) = names(plan).partition(|name| existing(cluster, name).is_some());
+    if !unknown.is_empty() {
+        let plans = unknown.into_iter().map(PlanName::from).collect();
+        return Some(Blocker::DependencyUnknown { plans });
+    }
+    let mut waits = known.into_iter().filter_map(|name| {
+        let why = wait(plan, existing(cluster, name)?)?;
+        Some(Blocker::DependencyNotComplete {
+            plan: name.into(),
+            why,
+        })
+    });
+    waits.next()
+}
+
+fn names(plan: &PlanState) -> impl Iterator<Item = &str> {
+    let all = plan.spec().depends_on.iter().flatten();
+    all.map(|dependency| dependency.name.as_str())
+}
+
+fn existing<'a>(cluster: &'a ClusterState, name: &str) -> Option<&'a PlanState> {
+    cluster.plans.get(name).filter(|plan| !plan.facts.deleting())
+}
+
+/// Why the other Plan does not count as complete.
+fn wait(plan: &PlanState, other: &PlanState) -> Option<String> {
+    // The stored status says that all slots are free, the facts that no node has joined and no version has come since.
+    let status = other.facts.status();
+    let resolved = other.resolution.resolved();
+    let is_current = status.observed_generation == Some(other.facts.generation())
+        && resolved.is_some_and(|it| status.latest_hash.as_deref() == Some(&*it.hash));
+    let is_complete =
+        find(&status.conditions, ConditionType::Complete).is_some_and(|complete| complete.status == "True");
+    let Some(theirs) = resolved.filter(|_| is_current && is_complete && other.targets.eligible() == 0) else {
+        return Some("is not Complete".to_owned());
+    };
+    let own = &plan.resolution.resolved()?.version;
+    let theirs = &theirs.version;
+    let url = |plan: &PlanState| plan.channel.as_ref().map(|channel| channel.url.clone());
+    if own != theirs && url(plan).is_some() && url(plan) == url(other) {
+        return Some(format!(
+            "is at {theirs}, and this Plan at {own}, from the same channel"
+        ));
+    }
+    let program = plan.spec().distribution();
+    if program.is_some() && program == other.spec().distribution() {
+        let parsed = own.parse::<Version>().ok().zip(theirs.parse::<Version>().ok());
+        if parsed.is_some_and(|(own, theirs)| theirs < own) {
+            return Some(format!(
+                "is at {theirs}, which is older than {own}, the version of this Plan"
+            ));
+        }
+    }
+    None
+}
+
+/// The members of the shortest cycle of which the Plan is one, in the order in which they wait, beginning with it.
+fn cycle(cluster: &ClusterState, plan: &PlanState) -> Option<Vec<PlanName>> {
+    let own = &*plan.facts.name;
+    // Each Plan that was reached, and the one that waits for it.
+    let mut waiting: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut queue = VecDeque::from([plan]);
+    while let Some(next) = queue.pop_front() {
+        for name in names(next) {
+            let Some(other) = existing(cluster, name) else {
+                continue;
+            };
+            if name == own {
+                let mut members = vec![next.facts.name.clone()];
+                let mut member = &*next.facts.name;
+                while member != own
+                    && let Some(before) = waiting.get(member)
+                {
+                    members.push((*before).into());
+                    member = before;
+                }
+                members.reverse();
+                return Some(members);
+            }
+            if !waiting.contains_key(name) {
+                waiting.insert(name, &next.facts.name);
+                queue.push_back(other);
+            }
+        }
+    }
+    None
+}

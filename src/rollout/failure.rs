@@ -1,0 +1,163 @@
+//! What a failed node means for the roll-out: when it is tried again, whether it keeps its slot, and what a person can do.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use super::blocker::Blocker;
+use super::conditions::seconds;
+use super::facts::{JobFacts, JobOutcome, NodeFacts, NodeName};
+use super::plan::PlanState;
+use super::record::{Phase, Record};
+use super::state::ClusterState;
+use super::targets::TargetState;
+use crate::api::failure::{self, FailurePolicy};
+use crate::api::text::{MAX_MESSAGE, shorten};
+use crate::api::{OpenEnum, names};
+
+impl PlanState {
+    /// When a failed node is tried again; `None` if that takes a person.
+    pub(super) fn retry_due(&self, record: &Record) -> Option<Timestamp> {
+        let failure = self.spec().failure.as_ref()?;
+        let reason = record.reason.as_ref().and_then(OpenEnum::known);
+        if record.retries >= failure.retries() || !failure::is_retried(reason) {
+            return None;
+        }
+        let due = record.at.saturating_add(failure.delay(record.retries));
+        Some(due.unwrap_or(Timestamp::MAX))
+    }
+
+    /// The number of failed nodes with which the roll-out stops.
+    fn failure_budget(&self) -> Option<i64> {
+        let failure = self.spec().failure.as_ref()?;
+        let budget = failure
+            .budget()
+            .filter(|_| failure.policy() == FailurePolicy::Stop)?;
+        let selected = usize::try_from(self.targets.selected()).unwrap_or_default();
+        Some(i64::try_from(budget.of(selected)).unwrap_or(i64::MAX))
+    }
+
+    /// Whether nodes that failed for good free their slots.
+    pub(super) fn failed_nodes_free_slots(&self) -> bool {
+        self.spec().failure_policy() != FailurePolicy::Hold
+    }
+
+    /// What was decided about a failed node, and what a person can do. `None` without `spec.failure`, where everything is
+    /// as under system-upgrade-controller, messages included.
+    pub(super) fn failure_decision(&self, record: &Record) -> Option<String> {
+        let failure = self.spec().failure.as_ref()?;
+        if let Some(due) = self.retry_due(record) {
+            let (next, of) = (record.retries + 1, failure.retries());
+            return Some(format!(
+                "it is tried again at {} (retry {next} of {of})",
+                seconds(due)
+            ));
+        }
+        let mut text = match failure.policy() {
+            FailurePolicy::Hold => "the node keeps its slot".to_owned(),
+            FailurePolicy::Stop => format!(
+                "no further node starts once {} of the selected nodes have failed (spec.failure.budget)",
+                self.failure_budget().unwrap_or_default()
+            ),
+            FailurePolicy::Continue => "the roll-out goes on without the node".to_owned(),
+        };
+        if failure.uncordon.unwrap_or_default() {
+            text.push_str(", which is uncordoned");
+        }
+        let _ = write!(
+            text,
+            ": repair it, then annotate it with {}={}, or edit the Plan",
+            names::ANNOTATION_RETRY,
+            self.facts.name
+        );
+        Some(text)
+    }
+}
+
+/// Why no further node starts with `policy: Stop`.
+pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {
+    let budget = plan.failure_budget()?;
+    let failed = i64::try_from(failed_nodes(cluster, plan).len()).unwrap_or(i64::MAX);
+    (failed >= budget).then_some(Blocker::FailureBudget { failed, budget })
+}
+
+/// The nodes that failed for good at the present hash, whether or not that is recorded yet.
+fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a PlanState) -> BTreeSet<&'a NodeName> {
+    let Some(resolved) = &plan.resolved else {
+        return BTreeSet::new();
+    };
+    let is_eligible = |name: &str| matches!(plan.targets.state(name), Some(TargetState::Eligible { .. }));
+    let own_record = |node: &'a NodeFacts| {
+        let record = node.records.get(&plan.facts.name)?;
+        let is_own = *record.plan_uid == *plan.facts.uid && *record.node_uid == *node.uid;
+        Some(record).filter(|record| is_own && *record.hash == *resolved.hash)
+    };
+    let recorded = cluster.recorded_on.of(&plan.facts.name).filter(|name| {
+        let record = cluster.nodes.get(name).and_then(own_record);
+        record.is_some_and(|record| record.phase == Phase::Failed && plan.retry_due(record).is_none())
+    });
+    let retries_left = |job: &JobFacts| {
+        let used = cluster
+            .nodes
+            .get(&job.node)
+            .and_then(own_record)
+            .map_or(0, |it| it.retries);
+        plan.spec()
+            .failure
+            .as_ref()
+            .is_some_and(|failure| used < failure.retries())
+    };
+    let is_failed = |job: &&JobFacts| {
+        let is_lost = || cluster.nodes.get(&job.node).is_some_and(|node| !node.ready);
+        let ended = match job.outcome {
+            JobOutcome::Failed { .. } => !retries_left(job),
+            JobOutcome::Failing { .. } => is_lost(),
+            JobOutcome::Running | JobOutcome::Complete { .. } => false,
+        };
+        ended && !job.recorded && !job.deleting && job.hash == resolved.hash && job.plan_uid == plan.facts.uid
+    };
+    let jobs = cluster.open_jobs.of(&plan.facts.name);
+    let jobs = jobs.filter_map(|job| cluster.jobs.get(job)).filter(is_failed);
+    recorded
+        .chain(jobs.map(|job| &job.node))
+        .filter(|name| is_eligible(name))
+        .collect()
+}
+
+/// A message about a failure with what was decided about it, within the limit of an event. The decision is whole.
+pub(super) fn with_decision(message: &str, decision: Option<&str>) -> String {
+    match decision {
+        None => message.to_owned(),
+        Some(decision) => {
+            let room = MAX_MESSAGE.saturating_sub(decision.len() + "; ".len());
+            format!("{}; {decision}", shorten(message, room))
+        }
+    }
+}
+
+/// The event of a failure also says whether it was the one that stops the roll-out.
+pub(super) fn event_text(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    node: &NodeFacts,
+    record: &Record,
+    message: &str,
+) -> String {
+    let mut decision = plan.failure_decision(record);
+    if let Some(budget) = plan.failure_budget().filter(|_| plan.retry_due(record).is_none())
+        && let Some(decision) = &mut decision
+    {
+        let mut failed = failed_nodes(cluster, plan);
+        failed.insert(&node.name);
+        let _ = write!(decision, " ({} of {budget} by now)", failed.len());
+    }
+    with_decision(message, decision.as_deref())
+}
+
+impl Record {
+    /// The retries that were made without a person, if this is about the same hash.
+    pub(super) fn retries_at(&self, hash: &str) -> i64 {
+        if *self.hash == *hash { self.retries } else { 0 }
+    }
+}

@@ -1,0 +1,110 @@
+//! Plans that nodes request (`spec.trigger`). Such a Plan concerns a node from its request until the node is in another boot,
+//! has settled, and has the label of a done node. The label shows a new controller that the work is over, as with any Plan.
+//! It is removed when the request is void, so that the next request counts.
+
+use std::collections::BTreeMap;
+
+use super::blocker::Blocker;
+use super::facts::{NodeFacts, NodeName, PlanFacts};
+use super::node::NodeState;
+use super::plan::PlanState;
+use super::record::{Phase, Record};
+use super::state::ClusterState;
+use super::step::{NodeChange, Step};
+use crate::api::{PlanSpec, Reason, names};
+
+/// How a Plan on request sees its nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnRequest {
+    /// Whether it runs a container of the user, whose failure somebody must look at.
+    has_upgrade: bool,
+}
+
+impl OnRequest {
+    pub(super) fn of(spec: &PlanSpec) -> Option<Self> {
+        let has_upgrade = spec.upgrade_container().is_some();
+        spec.is_on_request().then_some(Self { has_upgrade })
+    }
+
+    /// Whether the Plan concerns the node. The record of a reboot in progress counts, because the request is void as soon as
+    /// the node is in another boot.
+    pub(super) fn concerns(self, plan: &PlanFacts, hash: &str, node: &NodeFacts) -> bool {
+        let record = node.records.get(&plan.name).filter(|record| {
+            *record.hash == *hash && *record.plan_uid == *plan.uid && *record.node_uid == *node.uid
+        });
+        node.needed_reboot().is_some() || record.is_some_and(|record| self.is_open(record))
+    }
+
+    /// Whether nothing is left to do after a Job that has only drained the node.
+    pub(super) fn is_withdrawn(self, node: &NodeFacts) -> bool {
+        !self.has_upgrade && node.needed_reboot().is_none()
+    }
+
+    fn is_open(self, record: &Record) -> bool {
+        match record.phase {
+            Phase::Upgraded => true,
+            // What failed before the reboot no longer matters when the request is withdrawn; what failed after it does.
+            Phase::Failed => {
+                let after_reboot = [Reason::NotReadyAfterReboot, Reason::SettleTimedOut];
+                let is_after = |stored| after_reboot.iter().any(|reason| stored == reason);
+                self.has_upgrade || record.reason.as_ref().is_some_and(is_after)
+            }
+            Phase::Retry | Phase::Recovering => false,
+        }
+    }
+}
+
+/// Whether the label of a done node answers no request any more. A request that names no boot is answered until it is
+/// withdrawn: whoever made it does so after the reboot, and before it requests another one.
+pub(super) fn is_answered(plan: &PlanFacts, hash: &str, node: &NodeFacts) -> bool {
+    let label = node.labels.get_joined(names::LABEL_PLAN_PREFIX, &plan.name);
+    let is_open = node
+        .needed_reboot()
+        .is_some_and(|request| request.boot_id.is_none());
+    label == Some(hash) && !is_open
+}
+
+/// Steps that remove the labels of answered requests.
+pub(super) fn remove_labels<'a>(
+    cluster: &'a ClusterState,
+    plan: &'a PlanState,
+    nodes: &'a BTreeMap<NodeName, NodeState>,
+) -> impl Iterator<Item = Step> + 'a {
+    let name = &plan.facts.name;
+    // The label is the evidence of a Job until that is recorded.
+    let is_over = |node: &&NodeFacts| {
+        !nodes.contains_key(&node.name)
+            && !node.records.contains_key(name)
+            && !cluster
+                .jobs_on(&node.name)
+                .any(|job| job.plan == *name && !job.recorded)
+    };
+    let answered = plan.targets.answered().iter();
+    let answered = answered.filter(|node| !cluster.is_unreadable(node));
+    let answered = answered
+        .filter_map(|node| cluster.nodes.get(node))
+        .filter(is_over);
+    answered.map(move |node| {
+        let mut change = NodeChange {
+            exact: true,
+            ..NodeChange::default()
+        };
+        let label = format!("{}{name}", names::LABEL_PLAN_PREFIX);
+        change.labels.insert(label, None);
+        Step::PatchNode {
+            node: node.name.clone(),
+            uid: node.uid.clone(),
+            change,
+            events: Vec::new(),
+        }
+    })
+}
+
+/// A node that has rebooted and needs a reboot for the same reason as before would reboot for ever.
+pub(super) fn blocker(plan: &PlanState, node: &NodeFacts) -> Option<Blocker> {
+    plan.selection.on_request?;
+    let request = node.needed_reboot().filter(|request| request.survived > 0)?;
+    Some(Blocker::RebootIneffective {
+        why: request.to_string(),
+    })
+}

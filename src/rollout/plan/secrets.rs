@@ -1,0 +1,102 @@
+//! The Secrets that a Plan has in its hash.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use crate::api::PlanSpec;
+use crate::api::validate::{Invalid, is_secret_name, validate_secrets};
+use crate::job::digest;
+use crate::rollout::facts::{SecretFacts, Text};
+use crate::rollout::state::Table;
+
+/// The Secrets that a Plan has in its hash, and what is known of them. They are looked up again only once one of them has
+/// changed: Plans may name ten thousand Secrets, and the response about each causes a decision.
+#[derive(Debug, Default)]
+pub(in crate::rollout) struct PlanSecrets {
+    names: Arc<BTreeSet<Text>>,
+    /// `None` if a Secret or the Plan has changed since.
+    hashes: Option<SecretHashes>,
+    /// Number of Secrets that were looked up.
+    #[cfg(test)]
+    pub(in crate::rollout) looked_up: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::rollout) enum SecretHashes {
+    /// Secrets are missing, or too many; the message is that of S53.
+    Missing(String),
+    /// These must be read first.
+    Unread(Vec<Text>),
+    /// In the order of the spec, with duplicates.
+    Read(Vec<String>),
+}
+
+impl PlanSecrets {
+    pub(in crate::rollout) fn of(spec: &PlanSpec) -> Self {
+        let is_valid = validate_secrets(spec).is_ok();
+        let names = digest::hashed_secrets(spec).filter(|name| is_valid && is_secret_name(name));
+        Self {
+            names: Arc::new(names.map(Text::from).collect()),
+            ..Self::default()
+        }
+    }
+
+    /// Those that may exist, so that they are read and watched. The name of each becomes part of a path.
+    pub(in crate::rollout) fn names(&self) -> &Arc<BTreeSet<Text>> {
+        &self.names
+    }
+
+    /// One of them has changed.
+    pub(in crate::rollout) fn forget_hashes(&mut self) {
+        self.hashes = None;
+    }
+
+    /// Those that must be read before there is a hash.
+    pub(in crate::rollout) fn unread(&self) -> &[Text] {
+        match &self.hashes {
+            Some(SecretHashes::Unread(names)) => names,
+            Some(SecretHashes::Missing(_) | SecretHashes::Read(_)) | None => &[],
+        }
+    }
+
+    pub(in crate::rollout) fn look_up(
+        &mut self,
+        spec: &PlanSpec,
+        secrets: &Table<Text, Text, SecretFacts>,
+    ) -> &SecretHashes {
+        #[cfg(test)]
+        {
+            self.looked_up += self.hashes.as_ref().map_or(self.names.len(), |_| 0);
+        }
+        self.hashes.get_or_insert_with(|| look_up(spec, secrets))
+    }
+}
+
+fn look_up(spec: &PlanSpec, secrets: &Table<Text, Text, SecretFacts>) -> SecretHashes {
+    if let Err(invalid) = validate_secrets(spec) {
+        return SecretHashes::Missing(invalid.to_string());
+    }
+    let (mut hashes, mut missing, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+    for name in digest::hashed_secrets(spec) {
+        match secrets.get(name) {
+            None if !is_secret_name(name) => missing.push(name.to_owned()),
+            Some(SecretFacts::Hash(hash)) => hashes.push(hash.clone()),
+            Some(SecretFacts::Unread) | None => unread.push(name.into()),
+            Some(SecretFacts::Missing) => missing.push(name.to_owned()),
+        }
+    }
+    // The message names all missing Secrets at once.
+    if !unread.is_empty() {
+        SecretHashes::Unread(unread)
+    } else if !missing.is_empty() {
+        SecretHashes::Missing(Invalid::SecretsMissing(missing).to_string())
+    } else {
+        SecretHashes::Read(hashes)
+    }
+}
+
+/// The names of a Plan that has none.
+pub(in crate::rollout) fn no_names() -> Arc<BTreeSet<Text>> {
+    static NONE: LazyLock<Arc<BTreeSet<Text>>> = LazyLock::new(Arc::default);
+    Arc::clone(&NONE)
+}

@@ -1,0 +1,103 @@
+//! The limits of the `ConfigMap` `refit`, over all Plans.
+
+use std::collections::BTreeSet;
+
+use super::super::blocker::Blocker;
+use super::super::facts::NodeName;
+use super::super::state::{ClusterState, KnownLimits};
+use super::NodeStates;
+use crate::api::NodeLimit;
+use crate::api::limits::{MAX_CONCURRENT, MAX_UNAVAILABLE};
+
+/// Why no node of any Plan may start.
+pub(super) fn frozen(cluster: &ClusterState) -> Option<Blocker> {
+    match &cluster.limits {
+        // Then nothing is decided, as `ClusterState::write_block` says.
+        KnownLimits::Unread => None,
+        KnownLimits::Known(limits) => limits.freeze.as_ref().map(|reason| Blocker::Frozen {
+            reason: reason.clone(),
+            invalid: false,
+        }),
+        KnownLimits::Invalid(why) => Some(Blocker::Frozen {
+            reason: why.clone(),
+            invalid: true,
+        }),
+    }
+}
+
+/// How many more nodes may start, over all Plans.
+pub(super) struct ClusterLimits {
+    limits: Vec<ClusterLimit>,
+}
+
+struct ClusterLimit {
+    key: &'static str,
+    limit: usize,
+    /// The nodes that count.
+    nodes: BTreeSet<NodeName>,
+}
+
+impl ClusterLimits {
+    pub(super) fn of<'a>(
+        cluster: &'a ClusterState,
+        node_states: &'a NodeStates,
+        worked_on: impl Iterator<Item = &'a NodeName>,
+    ) -> Self {
+        let mut limits = Vec::new();
+        let Some(known) = cluster.known_limits() else {
+            return Self { limits };
+        };
+        let number = |limit: NodeLimit| limit.of(cluster.nodes.len());
+        let pending = cluster.pending_creates.keys().map(|(_, node)| node);
+        if let Some(limit) = known.max_concurrent {
+            let states = node_states.values().flatten();
+            let slots = states
+                .filter(|(_, state)| !state.frees_slot)
+                .map(|(name, _)| name);
+            limits.push(ClusterLimit {
+                key: MAX_CONCURRENT,
+                limit: number(limit),
+                nodes: slots.chain(pending).cloned().collect(),
+            });
+        }
+        if let Some(limit) = known.max_unavailable {
+            let states = node_states.values().flatten();
+            let begun = states.filter(|(_, state)| !state.failed).map(|(name, _)| name);
+            limits.push(ClusterLimit {
+                key: MAX_UNAVAILABLE,
+                limit: number(limit),
+                nodes: cluster
+                    .unavailable
+                    .iter()
+                    .chain(worked_on)
+                    .chain(begun)
+                    .cloned()
+                    .collect(),
+            });
+        }
+        Self { limits }
+    }
+
+    /// Whether unavailable nodes start first, because they cost nothing.
+    pub(super) fn counts_unavailable(&self) -> bool {
+        self.limits.iter().any(|limit| limit.key == MAX_UNAVAILABLE)
+    }
+
+    pub(super) fn take(&mut self, node: &NodeName) {
+        for limit in &mut self.limits {
+            limit.nodes.insert(node.clone());
+        }
+    }
+
+    /// Why the node may not start; a node that counts anyway may.
+    pub(super) fn blocker(&self, node: &NodeName) -> Option<Blocker> {
+        let full = |limit: &&ClusterLimit| limit.nodes.len() >= limit.limit && !limit.nodes.contains(node);
+        let limit = self.limits.iter().find(full)?;
+        Some(Blocker::ClusterLimit {
+            key: limit.key,
+            limit: limit.limit,
+            nodes: limit.nodes.iter().take(4).cloned().collect(),
+            count: limit.nodes.len(),
+        })
+    }
+}

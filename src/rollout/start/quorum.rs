@@ -1,0 +1,91 @@
+//! Keeps a majority of the control-plane nodes, and of the etcd members, available: with fewer, the API server stops
+//! answering, and with it everything that could repair the cluster.
+
+use std::collections::BTreeSet;
+
+use super::super::blocker::Blocker;
+use super::super::facts::{NodeFacts, NodeName};
+use super::super::plan::PlanState;
+use super::super::state::ClusterState;
+use crate::api::names::ControlPlaneRole;
+
+/// With fewer nodes, no node can go down without the loss of the majority, so the guard would never let one start.
+const LEAST: usize = 3;
+
+/// The roles whose majority must stay, each with its nodes.
+pub(super) struct Quorums<'a> {
+    groups: Vec<Group<'a>>,
+}
+
+struct Group<'a> {
+    role: ControlPlaneRole,
+    members: &'a BTreeSet<NodeName>,
+    /// Members that are Ready and on which no Plan works that takes nodes down.
+    up: BTreeSet<&'a NodeName>,
+}
+
+impl<'a> Quorums<'a> {
+    /// `is_worked_on` says whether a Plan that takes nodes down works on the node.
+    pub(super) fn of(cluster: &'a ClusterState, is_worked_on: impl Fn(&NodeName) -> bool) -> Self {
+        let is_up = |name: &&NodeName| {
+            let node = cluster.nodes.get(name);
+            node.is_some_and(NodeFacts::is_ready_and_untainted) && !is_worked_on(name)
+        };
+        let groups = cluster.control_plane.iter();
+        let groups = groups.filter(|(_, members)| members.len() >= LEAST);
+        Self {
+            groups: groups
+                .map(|(role, members)| Group {
+                    role: *role,
+                    members,
+                    up: members.iter().filter(is_up).collect(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Counts the node as down from now on.
+    pub(super) fn take(&mut self, node: &NodeName) {
+        for group in &mut self.groups {
+            group.up.remove(node);
+        }
+    }
+
+    /// Why the node may not start: without it, no majority would be available. A node that is not Ready takes nothing away.
+    pub(super) fn blocker(
+        &self,
+        cluster: &ClusterState,
+        plan: &PlanState,
+        node: &NodeName,
+    ) -> Option<Blocker> {
+        if self.groups.is_empty() || !plan.guards_control_plane {
+            return None;
+        }
+        if !cluster.nodes.get(node)?.ready {
+            return None;
+        }
+        let lost = self.groups.iter().find(|group| group.is_lost_without(node))?;
+        Some(Blocker::ControlPlaneQuorum {
+            role: lost.role,
+            of: lost.members.len(),
+            needed: lost.needed(),
+            down: lost
+                .members
+                .iter()
+                .filter(|name| *name != node && !lost.up.contains(name))
+                .cloned()
+                .collect(),
+        })
+    }
+}
+
+impl Group<'_> {
+    fn needed(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+
+    fn is_lost_without(&self, node: &NodeName) -> bool {
+        let rest = self.up.len() - usize::from(self.up.contains(node));
+        self.members.contains(node) && rest < self.needed()
+    }
+}

@@ -1,0 +1,133 @@
+//! When nodes of a Plan may start: windows, blackouts, and whether a node would finish before they end.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::blocker::Blocker;
+use super::super::plan::PlanState;
+use super::super::state::ClusterState;
+use crate::api::schedule::{Blackout, blackout_at, next_blackout, next_start};
+
+/// When nodes of a Plan may start by the clock: in its windows, outside of its blackouts and those of all Plans.
+pub(in crate::rollout) struct Openings<'a> {
+    plan: &'a PlanState,
+    blackouts: [&'a [Blackout]; 2],
+}
+
+impl<'a> Openings<'a> {
+    pub(in crate::rollout) fn of(cluster: &'a ClusterState, plan: &'a PlanState) -> Self {
+        Self {
+            plan,
+            blackouts: [&plan.blackouts, cluster.global_blackouts()],
+        }
+    }
+
+    /// Whether they are always open.
+    pub(in crate::rollout) fn are_unlimited(&self) -> bool {
+        let has_windows = self.plan.window.is_some() || self.plan.windows.is_some();
+        !has_windows && self.blackouts.iter().all(|all| all.is_empty())
+    }
+
+    pub(in crate::rollout) fn contains(&self, now: Timestamp) -> bool {
+        self.is_in_window(now) && self.blackouts.iter().all(|all| blackout_at(all, now).is_none())
+    }
+
+    /// The first time from `now` on at which they are open.
+    pub(in crate::rollout) fn next(&self, now: Timestamp) -> Option<Timestamp> {
+        next_start(now, &self.blackouts, |at| self.window_opens(at))
+    }
+
+    /// When the opening that contains `now` ends; `None` if it does not.
+    pub(in crate::rollout) fn closes(&self, now: Timestamp) -> Option<Timestamp> {
+        self.window_closes(now)
+            .into_iter()
+            .chain(self.next_blackout(now))
+            .min()
+    }
+
+    fn is_in_window(&self, now: Timestamp) -> bool {
+        match (&self.plan.window, &self.plan.windows) {
+            (Some(window), _) => window.contains(now),
+            (None, Some(windows)) => windows.contains(now),
+            (None, None) => true,
+        }
+    }
+
+    fn window_opens(&self, at: Timestamp) -> Option<Timestamp> {
+        match (&self.plan.window, &self.plan.windows) {
+            (Some(window), _) => window.next_open(at),
+            (None, Some(windows)) => windows.next_open(at),
+            (None, None) => Some(at),
+        }
+    }
+
+    fn window_closes(&self, now: Timestamp) -> Option<Timestamp> {
+        match (&self.plan.window, &self.plan.windows) {
+            (Some(window), _) => window.closes(now),
+            (None, Some(windows)) => windows.closes(now),
+            (None, None) => None,
+        }
+    }
+
+    fn next_blackout(&self, now: Timestamp) -> Option<Timestamp> {
+        let next = self.blackouts.iter().filter_map(|all| next_blackout(all, now));
+        next.min()
+    }
+}
+
+/// Why no node may start at this time. Requests the next decision for when that may change.
+pub(super) fn blocker(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    now: Timestamp,
+    requeue_at: &mut Option<Timestamp>,
+) -> Option<Blocker> {
+    let mut requeue = |at: Option<Timestamp>| {
+        *requeue_at = requeue_at.iter().copied().chain(at).min();
+    };
+    let openings = Openings::of(cluster, plan);
+    let current = |blackouts| blackout_at(blackouts, now);
+    let (own, of_all) = (current(openings.blackouts[0]), current(openings.blackouts[1]));
+    let longest = own.iter().chain(&of_all).max_by_key(|(_, until)| *until);
+    if let Some((blackout, until)) = longest {
+        requeue(Some(*until));
+        return Some(Blocker::Blackout {
+            of_all: own.is_none_or(|(own, _)| own != *blackout),
+            reason: blackout.reason.clone(),
+            until: *until,
+            opens: openings.next(now),
+        });
+    }
+    if !openings.is_in_window(now) {
+        // Also when it opens into a blackout, whose end is the next change then.
+        requeue(openings.window_opens(now));
+        return Some(Blocker::WindowClosed {
+            field: if plan.window.is_some() {
+                "spec.window"
+            } else {
+                "spec.windows"
+            },
+            opens: openings.next(now),
+        });
+    }
+    let closes = openings.window_closes(now);
+    requeue(closes);
+    // system-upgrade-controller starts nodes until the end of `window`, and so does refit.
+    let closes = closes.filter(|_| plan.window.is_none());
+    let end = closes.into_iter().chain(openings.next_blackout(now)).min()?;
+    requeue(Some(end));
+    let needs = plan.longest_run().into_iter().chain(plan.time_limit).min()?;
+    let last_start = end.checked_sub(needs).ok()?;
+    if now <= last_start {
+        // The decision at that very moment would still start nodes.
+        requeue(last_start.checked_add(SignedDuration::from_millis(1)).ok());
+        return None;
+    }
+    let length = plan.windows.as_ref().and_then(|windows| windows.longest(now));
+    Some(Blocker::WindowTooShort {
+        end,
+        limit: plan.time_limit,
+        longest_run: plan.longest_run(),
+        longest_window: length.filter(|length| *length < needs),
+        opens: openings.next(end),
+    })
+}

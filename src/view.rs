@@ -1,0 +1,15 @@
+//! What people see of roll-outs: status, explanations and reports. Reads the cluster once, needs read access only, and says
+//! what it could not read. Writes nothing and decides nothing.
+
+mod cause;
+pub mod explain;
+pub mod plan;
+pub mod read;
+mod remedy;
+pub mod report;
+pub mod table;
+mod time;
+
+pub use explain::{Explanation, explain_node, explain_plan};
+pub use plan::PlanView;
+pub use read::{Scope, Snapshot};

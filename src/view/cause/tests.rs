@@ -1,0 +1,231 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::api::plan::DependencySpec;
+use crate::api::reason::{Kind, Place};
+use crate::api::{
+    ChannelStatus, CheckPhase, CheckStatus, ConditionType, NodeCounts, NodePhase, NodeProgress,
+    PlanCondition, PlanStatus, WavePhase, WaveStatus,
+};
+use crate::rollout::tests::build::{node, plan_with, read};
+use crate::view::read::{NodeObject, PlanObject, Snapshot};
+use crate::view::{explain_node, explain_plan};
+
+/// A message as a blocker, a kubelet or a policy gives it, with the objects that it names.
+fn message(reason: Reason) -> &'static str {
+    match reason {
+        Reason::DependencyNotComplete | Reason::DependencyCycle => "Plan server is not complete",
+        Reason::DependencyUnknown => "Plan absent does not exist",
+        Reason::NodeBusy => "Plan other works on the node",
+        Reason::Blackout => "a blackout of ConfigMap refit lasts until 2026-01-03T00:00:00Z",
+        _ => "it waits for broken, which is not available",
+    }
+}
+
+fn object(name: &str, ready: bool) -> (String, NodeObject) {
+    let mut facts = node(name, &format!("{name}-uid"));
+    facts.ready = ready;
+    let object = NodeObject {
+        labels: BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.to_owned())]),
+        ready: (!ready).then(|| ("KubeletNotReady".to_owned(), "disk".to_owned(), String::new())),
+        facts,
+    };
+    (name.to_owned(), object)
+}
+
+/// Plan `p` with the node `held`, which has this phase, and the Plan's conditions, for one reason.
+fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: ConditionType) -> Snapshot {
+    let entry = |name: &str, phase: NodePhase, reason: Option<Reason>| NodeProgress {
+        name: name.to_owned(),
+        phase: phase.into(),
+        reason: reason.map(Into::into),
+        message: reason.map(|reason| message(reason).to_owned()),
+        ..NodeProgress::default()
+    };
+    let mut active = vec![entry("busy", NodePhase::Upgrading, None)];
+    if matches!(Cause::of(reason), Cause::FailedNodes) {
+        active.push(entry(
+            "failed",
+            NodePhase::Failed,
+            Some(Reason::BackoffLimitExceeded),
+        ));
+    }
+    // A Plan that waits for a single node names it.
+    let of_one = matches!(Cause::of(reason), Cause::Busy | Cause::Kubelet);
+    if of_node || of_one {
+        active.push(entry("held", phase, Some(reason)));
+    }
+    let mut plan = plan_with("p", |spec| {
+        let named = ["server", "absent"].map(|name| DependencySpec {
+            name: name.to_owned(),
+        });
+        spec.depends_on = Some(named.into());
+    });
+    let is_word = condition == ConditionType::Complete && of_node;
+    plan.status = Some(PlanStatus {
+        observed_generation: Some(1),
+        latest_version: Some("v2".to_owned()),
+        latest_hash: Some("hash".to_owned()),
+        nodes: Some(NodeCounts {
+            selected: 3,
+            waiting: 2,
+            applying: 1,
+            ..NodeCounts::default()
+        }),
+        active: Some(active),
+        next_window: matches!(Cause::of(reason), Cause::Window).then(|| "2026-01-03T00:00:00Z".to_owned()),
+        wave: Some(WaveStatus {
+            name: "canary".to_owned(),
+            hash: "hash".to_owned(),
+            phase: WavePhase::Progressing.into(),
+            ..WaveStatus::default()
+        }),
+        checks: Some(vec![CheckStatus {
+            name: "latency".to_owned(),
+            phase: CheckPhase::Failing.into(),
+            message: Some("is too slow".to_owned()),
+            ..CheckStatus::default()
+        }]),
+        channel: Some(ChannelStatus {
+            url: Some("https://channel.test/stable".to_owned()),
+            candidate: Some("v3".to_owned()),
+            last_error: Some("no answer".to_owned()),
+            ..ChannelStatus::default()
+        }),
+        conditions: vec![PlanCondition {
+            type_: condition.into(),
+            status: "False".to_owned(),
+            reason: Some(if is_word { Reason::SyncJob } else { reason }.into()),
+            message: Some(if of_one && !is_word {
+                format!("Node held: {}", message(reason))
+            } else {
+                message(reason).to_owned()
+            }),
+            ..PlanCondition::default()
+        }],
+        ..PlanStatus::default()
+    });
+    let mut server = plan_with("server", |_| {});
+    server.status = Some(PlanStatus {
+        observed_generation: Some(1),
+        active: Some(vec![entry("held", NodePhase::Upgrading, None)]),
+        nodes: Some(NodeCounts::default()),
+        ..PlanStatus::default()
+    });
+    let object_of = |plan| PlanObject {
+        namespace: "system-upgrade".to_owned(),
+        facts: read(plan),
+    };
+    Snapshot {
+        now: "2026-01-01T09:00:00Z".parse().unwrap(),
+        plans: vec![object_of(plan), object_of(server)],
+        nodes: Some(
+            [
+                object("held", true),
+                object("busy", true),
+                object("broken", false),
+                object("failed", true),
+            ]
+            .into(),
+        ),
+        ..Snapshot::default()
+    }
+}
+
+fn check(reason: Reason, explanation: &Explanation) {
+    let text = explanation.to_text();
+    assert!(explanation.held, "{reason}:\n{text}");
+    assert!(
+        !explanation.chain.is_empty() && !explanation.remedy.is_empty(),
+        "{reason}:\n{text}"
+    );
+    assert!(
+        !explanation.commands.is_empty(),
+        "no command for {reason}:\n{text}"
+    );
+    assert!(
+        explanation
+            .commands
+            .iter()
+            .all(|command| !command.contains("NODE")),
+        "{reason}:\n{text}"
+    );
+    let names = |part: &str| text.contains(part);
+    let expected: &[&str] = match Cause::of(reason) {
+        Cause::Slots => &["Node busy: Upgrading"],
+        Cause::Busy => &["Plan system-upgrade/server: works on the node"],
+        Cause::Unavailable | Cause::NamedNodes => {
+            &["Node broken: is not Ready", "kubectl describe node broken"]
+        }
+        Cause::Wave => &["wave canary"],
+        Cause::FailedNodes => &["Node failed: Failed"],
+        Cause::Limits => &[
+            "ConfigMap system-upgrade/refit",
+            "kubectl edit configmap -n system-upgrade refit",
+        ],
+        Cause::Plans if reason == Reason::DependencyUnknown => {
+            &["Plan system-upgrade/absent: does not exist"]
+        }
+        Cause::Plans => &[
+            "Plan system-upgrade/server",
+            "refit explain -n system-upgrade server",
+        ],
+        Cause::Window if reason == Reason::Blackout => &[
+            "ConfigMap system-upgrade/refit: nodes may start again in 1d15h",
+            "kubectl edit configmap",
+        ],
+        Cause::Window => &[
+            "spec.windows: opens in 1d15h",
+            "kubectl edit plan -n system-upgrade p",
+        ],
+        Cause::Kubelet => &["Node held"],
+        Cause::Checks => &["check latency: Failing: is too slow"],
+        Cause::Channel | Cause::Candidate | Cause::Job | Cause::Itself => &[],
+    };
+    for part in expected {
+        assert!(
+            names(part),
+            "{part:?} is not in the explanation of {reason}:\n{text}"
+        );
+    }
+}
+
+#[test]
+fn every_reason_that_a_status_can_have_leads_to_an_object_and_a_way_out() {
+    let (mut of_nodes, mut of_plans) = (0, 0);
+    for reason in Reason::ALL.iter().copied() {
+        for (place, phase) in [
+            (Place::Node, NodePhase::Waiting),
+            (Place::FailedNode, NodePhase::Failed),
+        ] {
+            if reason.appears_in(place) {
+                let snapshot = snapshot(reason, phase, true, ConditionType::Complete);
+                let view = PlanView::new(&snapshot, &snapshot.plans[0]);
+                check(reason, &explain_node(&view, "held"));
+                of_nodes += 1;
+            }
+        }
+        // A condition that is True, and the progress of a roll-out, hold nothing.
+        let holds = !reason.is_true() && !matches!(reason, Reason::SyncJob | Reason::Resolved);
+        for condition in ConditionType::ALL.iter().copied() {
+            // With `UpToDate`, the Plan is complete.
+            if reason.appears_in(condition.into()) && holds && condition != ConditionType::UpToDate {
+                let snapshot = snapshot(reason, NodePhase::Waiting, false, condition);
+                let view = PlanView::new(&snapshot, &snapshot.plans[0]);
+                let explanation = explain_plan(&view);
+                check(reason, &explanation);
+                of_plans += 1;
+            }
+        }
+        if reason.kind() == Kind::Wait || reason.kind() == Kind::Failure {
+            let in_status = [Place::Node, Place::FailedNode, Place::Complete]
+                .iter()
+                .any(|place| reason.appears_in(*place));
+            assert!(
+                in_status || reason == Reason::SchemaOutdated,
+                "{reason} is in no status"
+            );
+        }
+    }
+    assert!(of_nodes > 50 && of_plans > 30, "{of_nodes} {of_plans}");
+}

@@ -1,0 +1,506 @@
+//! A Plan as people see it: counts, nodes by phase, and what holds it. From refit's status, or, if another controller
+//! wrote the status, from labels and Jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::read::{PlanObject, Snapshot};
+use super::remedy;
+use crate::api::selector::Selector;
+use crate::api::{
+    ConditionType, NodePhase, NodeProgress, OpenEnum, PlanCondition, Reason, Severity, WaveStatus, names,
+};
+use crate::rollout::{JobOutcome, PodStage};
+
+/// States of nodes that are no phases: status only counts them.
+pub(super) const DONE: &str = "Done";
+pub(super) const DISABLED: &str = "Disabled";
+
+/// Number of nodes in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub selected: i64,
+    pub done: i64,
+    pub applying: i64,
+    pub waiting: i64,
+    pub failed: i64,
+    pub disabled: i64,
+    pub skipped: i64,
+}
+
+/// What holds a Plan, or a node of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The reason in one word: one of status, `Unprocessed` or `NoNodes`.
+    pub word: String,
+    pub message: String,
+    /// The node that is held, if it is one.
+    pub node: Option<String>,
+    /// What would release it.
+    pub remedy: String,
+    /// Commands for that.
+    pub commands: Vec<String>,
+    /// Whether it is as expected, such as a closed window.
+    pub expected: bool,
+}
+
+/// A node under a Plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    pub name: String,
+    /// `Waiting`, `Done`, or another phase.
+    pub phase: String,
+    pub since: Option<String>,
+    pub job: Option<String>,
+    pub attempt: Option<i64>,
+    pub reason: Option<String>,
+    pub message: Option<String>,
+}
+
+impl NodeView {
+    pub fn has_slot(&self) -> bool {
+        self.phase != NodePhase::Waiting.name()
+    }
+
+    pub fn is_failed(&self) -> bool {
+        self.phase == NodePhase::Failed.name()
+    }
+}
+
+/// A Plan with everything derived from it.
+#[derive(Debug)]
+pub struct PlanView<'a> {
+    pub plan: &'a PlanObject,
+    pub snapshot: &'a Snapshot,
+    pub counts: Counts,
+    /// Whether the counts are known: without status of refit they need Nodes.
+    pub counted: bool,
+    /// Whether another controller than refit wrote the status.
+    pub foreign: bool,
+    /// Nodes that are in progress, have failed or wait; done ones only if they are still known to be.
+    pub nodes: Vec<NodeView>,
+    pub hold: Option<Hold>,
+    pub complete: bool,
+}
+
+impl<'a> PlanView<'a> {
+    pub fn new(snapshot: &'a Snapshot, plan: &'a PlanObject) -> Self {
+        let status = plan.facts.status();
+        let foreign = status.observed_generation.is_none() && !status.conditions.is_empty();
+        let (counts, nodes, counted) = match (&status.nodes, &status.active) {
+            (Some(counts), Some(active)) => {
+                let counts = Counts {
+                    selected: counts.selected,
+                    done: counts.done,
+                    applying: counts.applying,
+                    waiting: counts.waiting,
+                    failed: counts.failed,
+                    disabled: counts.disabled,
+                    skipped: counts.skipped.unwrap_or_default(),
+                };
+                (counts, active.iter().map(node_view).collect(), true)
+            }
+            _ => derived(snapshot, plan),
+        };
+        let mut view = Self {
+            plan,
+            snapshot,
+            counts,
+            counted,
+            foreign,
+            nodes,
+            hold: None,
+            complete: condition(plan, ConditionType::Complete).is_some_and(|it| it.status == "True"),
+        };
+        view.hold = view.find_hold();
+        view
+    }
+
+    /// `namespace/name`.
+    pub fn title(&self) -> String {
+        format!("{}/{}", self.plan.namespace, self.plan.facts.name)
+    }
+
+    pub fn version(&self) -> Option<&str> {
+        self.plan.facts.status().latest_version.as_deref()
+    }
+
+    /// The number of nodes in each phase, done ones included.
+    pub fn phases(&self) -> BTreeMap<String, i64> {
+        let mut phases = BTreeMap::new();
+        for node in self.nodes.iter().filter(|node| node.has_slot()) {
+            *phases.entry(node.phase.clone()).or_insert(0) += 1;
+        }
+        let counted = [
+            (DONE, self.counts.done),
+            (NodePhase::Waiting.name(), self.counts.waiting),
+            (Reason::Skipped.name(), self.counts.skipped),
+            (DISABLED, self.counts.disabled),
+        ];
+        for (name, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
+            phases.insert(name.to_owned(), count);
+        }
+        phases
+    }
+
+    /// One word for the whole: `Complete`, `Failed`, `Held`, `Waiting` or `Running`.
+    pub fn state(&self) -> &'static str {
+        match &self.hold {
+            _ if self.counts.failed > 0 => NodePhase::Failed.name(),
+            _ if self.complete && self.is_current() => Reason::Complete.name(),
+            Some(hold) if self.counts.applying == 0 && !hold.expected => Reason::Held.name(),
+            Some(_) if self.counts.applying == 0 => Reason::Waiting.name(),
+            _ => "Running",
+        }
+    }
+
+    /// Whether the status describes the present spec.
+    pub fn is_current(&self) -> bool {
+        let status = self.plan.facts.status();
+        match status.observed_generation {
+            Some(seen) => seen >= self.plan.facts.generation(),
+            None => self.foreign,
+        }
+    }
+
+    /// The last wave that has begun, if it is one of the present roll-out.
+    pub fn wave(&self) -> Option<&WaveStatus> {
+        let status = self.plan.facts.status();
+        let wave = status.wave.as_ref()?;
+        (status.latest_hash.as_deref() == Some(&*wave.hash)).then_some(wave)
+    }
+
+    pub fn node(&self, name: &str) -> Option<&NodeView> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// When it is expected to end, from now: status is written only when something happens.
+    pub fn expected_end(&self) -> Option<(Timestamp, Timestamp)> {
+        let end = self
+            .plan
+            .facts
+            .status()
+            .expected_end
+            .as_ref()
+            .filter(|_| !self.complete)?;
+        let [earliest, latest] = [&end.earliest, &end.latest].map(|text| text.parse::<Timestamp>());
+        let (earliest, latest) = (earliest.ok()?, latest.ok()?);
+        (latest > self.snapshot.now).then_some((earliest.max(self.snapshot.now), latest))
+    }
+
+    fn find_hold(&self) -> Option<Hold> {
+        let status = self.plan.facts.status();
+        let held =
+            |reason: &OpenEnum<Reason>, message: &str, node: Option<&str>| self.hold(reason, message, node);
+        if let Some(why) = &self.plan.facts.malformed {
+            return Some(held(&Reason::Error.into(), why, None));
+        }
+        if let Some(event) = self.blocking_event() {
+            return Some(held(&event.reason.as_str().into(), &event.message, None));
+        }
+        if !self.is_current() {
+            return Some(self.unprocessed());
+        }
+        for type_ in [ConditionType::Validated, ConditionType::LatestResolved] {
+            if let Some(it) = condition(self.plan, type_).filter(|it| it.status == "False") {
+                let reason = it.reason.clone().unwrap_or_else(|| Reason::Error.into());
+                return Some(held(&reason, it.message.as_deref().unwrap_or_default(), None));
+            }
+        }
+        let slots = || self.nodes.iter().filter(|node| node.has_slot());
+        if let Some(failed) = slots().find(|node| node.is_failed()) {
+            let reason = failed.reason.clone().unwrap_or_default();
+            let message = failed.message.clone().unwrap_or_default();
+            return Some(held(&reason.as_str().into(), &message, Some(&failed.name)));
+        }
+        // A node that has a slot and cannot go on, then what keeps the others from starting.
+        let of_node = |node: &NodeView| {
+            let reason: OpenEnum<Reason> = node.reason.as_deref()?.into();
+            let is_warning = reason
+                .known()
+                .is_none_or(|reason| reason.severity() == Severity::Warning);
+            is_warning.then(|| {
+                held(
+                    &reason,
+                    node.message.as_deref().unwrap_or_default(),
+                    Some(&node.name),
+                )
+            })
+        };
+        if let Some(hold) = slots().find_map(of_node) {
+            return Some(hold);
+        }
+        let complete = condition(self.plan, ConditionType::Complete)?;
+        let counts = self.counts;
+        if complete.status == "True" && counts.selected + counts.disabled + counts.skipped == 0 {
+            return Some(self.selects_nothing(complete.message.as_deref().unwrap_or_default()));
+        }
+        if complete.status == "True" {
+            let behind = condition(self.plan, ConditionType::UpToDate).filter(|it| it.status == "False")?;
+            return Some(held(
+                behind.reason.as_ref()?,
+                behind.message.as_deref().unwrap_or_default(),
+                None,
+            ));
+        }
+        let reason = complete.reason.as_ref()?;
+        // A blackout, or a window that is too short, says so itself.
+        let says_when = [Reason::Blackout, Reason::WindowTooShort]
+            .iter()
+            .any(|it| reason == it);
+        if let Some(opens) = status.next_window.as_ref().filter(|_| !says_when) {
+            let text = format!("spec.window is closed and opens at {opens}");
+            return Some(held(&Reason::WindowClosed.into(), &text, None));
+        }
+        let message = complete.message.as_deref().unwrap_or_default();
+        match reason.known() {
+            Some(Reason::Waiting) => Some(held(&Reason::WindowClosed.into(), message, None)),
+            Some(Reason::SyncJob | Reason::Resolved | Reason::Complete) => {
+                let waits = self.nodes.iter().filter(|node| !node.has_slot());
+                let mut held_up = waits.filter(|node| {
+                    let expected =
+                        [Reason::NoSlot, Reason::WaveInProgress, Reason::Skipped].map(Reason::name);
+                    node.reason
+                        .as_deref()
+                        .is_some_and(|reason| !expected.contains(&reason))
+                });
+                let node = held_up.next()?;
+                let message = node.message.as_deref().unwrap_or_default();
+                Some(held(&node.reason.as_deref()?.into(), message, Some(&node.name)))
+            }
+            _ => {
+                // `Node a: the node is not Ready`
+                let of_node = |node: &&NodeView| message.starts_with(&format!("Node {}: ", node.name));
+                let node = self.nodes.iter().filter(|node| !node.has_slot()).find(of_node);
+                let text = node.and_then(|node| node.message.as_deref()).unwrap_or(message);
+                Some(held(reason, text, node.map(|node| node.name.as_str())))
+            }
+        }
+    }
+
+    /// An event that says why nobody can write the status, unless the status is younger.
+    fn blocking_event(&self) -> Option<&'a super::read::EventLine> {
+        let blocking = [
+            Reason::SchemaOutdated,
+            Reason::MissingPermission,
+            Reason::StatusRefused,
+        ]
+        .map(Reason::name);
+        let updates = self.plan.facts.status().conditions.iter();
+        let written = updates
+            .filter_map(|it| it.last_update_time.as_deref()?.parse::<Timestamp>().ok())
+            .max();
+        let last = self.events().last()?;
+        let is_last = written.is_none_or(|written| last.at > written) || !self.is_current();
+        (blocking.contains(&last.reason.as_str()) && is_last).then_some(last)
+    }
+
+    /// The events about the Plan, the oldest first.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = &'a super::read::EventLine> {
+        let (namespace, name) = (&self.plan.namespace, &self.plan.facts.name);
+        let snapshot = self.snapshot;
+        snapshot
+            .events
+            .iter()
+            .filter(move |event| event.namespace == *namespace && event.plan == **name)
+    }
+
+    fn unprocessed(&self) -> Hold {
+        let (namespace, status) = (&self.plan.namespace, self.plan.facts.status());
+        let message = match status.observed_generation {
+            Some(seen) => format!(
+                "the controller has not processed generation {} of the Plan yet; status is of generation {seen}",
+                self.plan.facts.generation()
+            ),
+            None => "no controller has processed the Plan".to_owned(),
+        };
+        Hold {
+            word: "Unprocessed".to_owned(),
+            message,
+            node: None,
+            remedy: format!(
+                "wait some seconds; if it persists, check that a controller runs in namespace {namespace} and is responsible for it"
+            ),
+            commands: vec![
+                format!("kubectl get deployments,pods,leases -n {namespace}"),
+                format!("kubectl logs -n {namespace} deployment/system-upgrade-controller"),
+            ],
+            expected: false,
+        }
+    }
+
+    fn selects_nothing(&self, message: &str) -> Hold {
+        let (namespace, name) = (&self.plan.namespace, &self.plan.facts.name);
+        Hold {
+            word: "NoNodes".to_owned(),
+            message: message.to_owned(),
+            node: None,
+            remedy: "correct spec.nodeSelector, or label the nodes; refit explain PLAN NODE says what a node lacks".to_owned(),
+            commands: vec![
+                format!("refit explain -n {namespace} {name} NODE"),
+                "kubectl get nodes --show-labels".to_owned(),
+                format!("kubectl edit plan -n {namespace} {name}"),
+            ],
+            expected: false,
+        }
+    }
+
+    pub(super) fn hold(&self, reason: &OpenEnum<Reason>, message: &str, node: Option<&str>) -> Hold {
+        let (remedy, commands) = remedy::remedy(self, reason, node);
+        let expected = reason
+            .known()
+            .is_some_and(|reason| reason.severity() == Severity::Normal);
+        Hold {
+            word: reason.as_str().to_owned(),
+            message: message.to_owned(),
+            node: node.map(str::to_owned),
+            remedy,
+            commands,
+            expected,
+        }
+    }
+
+    pub fn to_json(&self) -> Value {
+        let status = self.plan.facts.status();
+        let nodes = self.nodes.iter().map(|node| {
+            json!({
+                "name": node.name, "phase": node.phase, "since": node.since, "job": node.job,
+                "attempt": node.attempt, "reason": node.reason, "message": node.message,
+            })
+        });
+        json!({
+            "namespace": self.plan.namespace,
+            "name": &*self.plan.facts.name,
+            "version": status.latest_version,
+            "hash": status.latest_hash,
+            "state": self.state(),
+            "counts": self.counted.then(|| json!({
+                "selected": self.counts.selected, "done": self.counts.done, "applying": self.counts.applying,
+                "waiting": self.counts.waiting, "failed": self.counts.failed, "disabled": self.counts.disabled,
+                "skipped": self.counts.skipped,
+            })),
+            "phases": self.phases(),
+            "heldBy": self.hold.as_ref().map(Hold::to_json),
+            "wave": status.wave,
+            "checks": status.checks,
+            "expectedEnd": status.expected_end,
+            "origin": status.origin,
+            "history": status.history,
+            "statusOfAnotherController": self.foreign,
+            "nodes": nodes.collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Hold {
+    pub fn to_json(&self) -> Value {
+        json!({
+            "reason": self.word, "message": self.message, "node": self.node, "remedy": self.remedy,
+            "commands": self.commands,
+        })
+    }
+}
+
+pub(super) fn condition(plan: &PlanObject, type_: ConditionType) -> Option<&PlanCondition> {
+    let conditions = &plan.facts.status().conditions;
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+fn node_view(entry: &NodeProgress) -> NodeView {
+    NodeView {
+        name: entry.name.clone(),
+        phase: entry.phase.to_string(),
+        since: entry.since.clone(),
+        job: entry.job.clone(),
+        attempt: entry.attempt,
+        reason: entry.reason.as_ref().map(ToString::to_string),
+        message: entry.message.clone(),
+    }
+}
+
+/// The nodes of a Plan from their labels and Jobs, for a status that has only `applying`.
+fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeView>, bool) {
+    let status = plan.facts.status();
+    let (mut counts, mut views) = (Counts::default(), Vec::new());
+    let hash = status.latest_hash.as_deref().unwrap_or_default();
+    let applying: BTreeSet<&str> = status.applying.iter().flatten().map(String::as_str).collect();
+    let spec = &plan.facts.object.spec;
+    let selector = Selector::new(spec.node_selector.as_ref()).unwrap_or_else(|_| Selector::nothing());
+    for (name, node) in snapshot.nodes.iter().flatten() {
+        let is_selected = selector.matches(&node.labels) && node.labels.contains_key(names::LABEL_HOSTNAME);
+        if !is_selected {
+            continue;
+        }
+        let label = node
+            .labels
+            .get(&format!("{}{}", names::LABEL_PLAN_PREFIX, plan.facts.name));
+        match label.map(String::as_str) {
+            Some(names::LABEL_VALUE_DISABLED) => {
+                counts.disabled += 1;
+                continue;
+            }
+            Some(done) if done == hash && !hash.is_empty() => counts.done += 1,
+            _ if applying.contains(node.facts.hostname()) => {
+                let view = applying_view(snapshot, plan, name);
+                if view.is_failed() {
+                    counts.failed += 1;
+                } else {
+                    counts.applying += 1;
+                }
+                views.push(view);
+            }
+            _ => {
+                counts.waiting += 1;
+                views.push(NodeView {
+                    name: name.clone(),
+                    phase: NodePhase::Waiting.to_string(),
+                    since: None,
+                    job: None,
+                    attempt: None,
+                    reason: (!node.facts.ready).then(|| Reason::NodeNotReady.to_string()),
+                    message: (!node.facts.ready).then(|| "the node is not Ready".to_owned()),
+                });
+            }
+        }
+        counts.selected += 1;
+    }
+    views.sort_by_key(|view| (!view.has_slot(), view.name.clone()));
+    (counts, views, snapshot.nodes.is_some())
+}
+
+/// A node that the controller names in `applying`, as its last Job shows it.
+fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeView {
+    let job = snapshot.jobs_on(plan, name).pop();
+    let pod = job.and_then(|job| snapshot.pod_of(job));
+    let (mut reason, mut message) = (None, None);
+    let phase = match job.map(|job| &job.facts.outcome) {
+        Some(JobOutcome::Failed {
+            reason: word,
+            message: text,
+            ..
+        }) => {
+            let last = pod.and_then(|pod| pod.facts.termination_message.as_deref());
+            reason = Some(word.clone());
+            message = Some(last.map_or_else(|| text.clone(), |last| format!("{text}: {last}")));
+            NodePhase::Failed
+        }
+        Some(JobOutcome::Complete { .. }) => NodePhase::Settling,
+        Some(_) => pod.map_or(PodStage::Unbound, |pod| pod.facts.stage).phase(),
+        None => NodePhase::Pending,
+    };
+    if let Some(why) = pod.and_then(|pod| pod.facts.waiting.clone()) {
+        reason = Some(Reason::PodWaiting.to_string());
+        message = Some(why);
+    }
+    NodeView {
+        name: name.to_owned(),
+        phase: phase.to_string(),
+        since: job.map(|job| format!("{:.0}", job.facts.created)),
+        job: job.map(|job| job.facts.name.to_string()),
+        attempt: job.map(|job| job.facts.attempt),
+        reason,
+        message,
+    }
+}

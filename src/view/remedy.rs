@@ -1,0 +1,248 @@
+//! What would release a Plan or a node, and the commands for it.
+
+use super::cause::{nodes_in, plans_in};
+use super::explain::unavailable;
+use super::plan::{PlanView, condition};
+use crate::api::reason::Kind;
+use crate::api::{ConditionType, OpenEnum, Reason, limits};
+
+/// The remedy of a reason in words, and commands that can be copied.
+#[expect(clippy::too_many_lines, reason = "one arm for each way out")]
+pub(super) fn remedy(
+    view: &PlanView<'_>,
+    reason: &OpenEnum<Reason>,
+    node: Option<&str>,
+) -> (String, Vec<String>) {
+    let (namespace, plan) = (&view.plan.namespace, &view.plan.facts.name);
+    let at = format!("-n {namespace} {plan}");
+    let on = |text: &str| node.map(|node| text.replace("NODE", node));
+    let Some(known) = reason.known() else {
+        let logs = on(&format!(
+            "kubectl logs -n {namespace} -l upgrade.cattle.io/plan={plan},upgrade.cattle.io/node=NODE --tail=50"
+        ));
+        let retry = on(&format!("refit retry {at} NODE"));
+        let commands = logs.into_iter().chain(retry).collect();
+        return (
+            "read the message and the logs of the Job; then correct the Plan, or retry".to_owned(),
+            commands,
+        );
+    };
+    let channel = view.plan.facts.status().channel.as_ref();
+    // What a policy holds back has a reason of its own.
+    let known = match (
+        known,
+        channel.and_then(|channel| channel.reason.as_ref()?.known()),
+    ) {
+        (Reason::Held, Some(held)) => held,
+        (known, _) => known,
+    };
+    let edit = || Some(format!("kubectl edit plan {at}"));
+    let logs = || {
+        on(&format!(
+            "kubectl logs -n {namespace} -l upgrade.cattle.io/plan={plan},upgrade.cattle.io/node=NODE --all-containers --tail=50"
+        ))
+    };
+    let describe = || on("kubectl describe node NODE");
+    let watch = || Some(format!("refit status {at} --watch"));
+    let explain = || on(&format!("refit explain {at} NODE"));
+    let limits = || Some(format!("kubectl edit configmap -n {namespace} {}", limits::NAME));
+    let manifest = || on("kubectl get node NODE -o yaml");
+    let resolve = || {
+        let url = channel.and_then(|channel| channel.url.as_ref());
+        url.map(|url| format!("refit resolve {url}"))
+    };
+    let events = || {
+        Some(format!(
+            "kubectl get events -n {namespace} --field-selector involvedObject.kind=Plan,involvedObject.name={plan}"
+        ))
+    };
+    let pods = || {
+        let of_node = on(",upgrade.cattle.io/node=NODE").unwrap_or_default();
+        Some(format!(
+            "kubectl get jobs,pods -n {namespace} -l upgrade.cattle.io/plan={plan}{of_node} -o wide"
+        ))
+    };
+    let controller = || {
+        Some(format!(
+            "kubectl logs -n {namespace} deployment/system-upgrade-controller --tail=50"
+        ))
+    };
+    let retry = || on(&format!("refit retry {at} NODE"));
+    let failed = || {
+        let failed = view.nodes.iter().filter(|node| node.is_failed());
+        failed.map(|node| Some(format!("refit retry {at} {}", node.name)))
+    };
+    let message = node
+        .and_then(|node| view.node(node)?.message.as_deref())
+        .or_else(|| condition(view.plan, ConditionType::Complete)?.message.as_deref())
+        .unwrap_or_default();
+    // A new reason has to have its commands here.
+    let commands: Vec<Option<String>> = match known {
+        Reason::Suspended | Reason::Aborted => vec![Some(format!("refit resume {at}"))],
+        Reason::Skipped => vec![on(&format!("refit skip --undo {at} NODE"))],
+        Reason::NotApproved | Reason::WaveNotApproved => vec![Some(format!("refit approve {at}"))],
+        Reason::NoSlot
+        | Reason::WaveSoaking
+        | Reason::AtVersion
+        | Reason::CheckPending
+        | Reason::DigestPending
+        | Reason::PostCompleteDelay
+        | Reason::MinReady => vec![watch()],
+        Reason::Blackout if message.contains(&format!("ConfigMap {}", limits::NAME)) => {
+            vec![limits(), watch()]
+        }
+        Reason::StatusFull
+        | Reason::CheckFailing
+        | Reason::ConcurrencyZero
+        | Reason::ImageInvalid
+        | Reason::VersionOutOfRange
+        | Reason::OutOfRange
+        | Reason::Prerelease
+        | Reason::Variant
+        | Reason::TooYoung
+        | Reason::Held
+        | Reason::Error
+        | Reason::SelectNodesFailed
+        | Reason::WindowClosed
+        | Reason::WindowTooShort
+        | Reason::Blackout
+        | Reason::Waiting
+        | Reason::DigestUnknown => vec![edit()],
+        Reason::RebootIneffective => vec![describe(), watch()],
+        Reason::Frozen | Reason::ClusterLimit => vec![limits()],
+        Reason::EarlierNodes | Reason::WaveInProgress | Reason::ControlPlaneQuorum => {
+            let named = nodes_in(view, message)
+                .into_iter()
+                .filter(|name| Some(*name) != node);
+            let named = named.map(|name| Some(format!("kubectl describe node {name}")));
+            named.chain([watch()]).collect()
+        }
+        Reason::FailureBudget | Reason::JobFailed => failed().chain([edit()]).collect(),
+        Reason::NodeBusy => vec![Some(format!("refit status -n {namespace}"))],
+        Reason::DependencyNotComplete | Reason::DependencyUnknown | Reason::DependencyCycle => {
+            let plans = plans_in(view, message).into_iter();
+            let plans = plans.map(|plan| Some(format!("refit explain -n {namespace} {plan}")));
+            plans.chain([edit()]).collect()
+        }
+        Reason::NodeNotReady
+        | Reason::NodeLost
+        | Reason::NotReadyAfterReboot
+        | Reason::RebootTimedOut
+        | Reason::KubeletVersion
+        | Reason::Workloads => vec![describe(), retry().filter(|_| known.kind() == Kind::Failure)],
+        Reason::BackoffLimitExceeded
+        | Reason::DeadlineExceeded
+        | Reason::SettleTimedOut
+        | Reason::UpgradeInterrupted
+        | Reason::EvidenceLost
+        | Reason::SentinelMissing
+        | Reason::NeverRebooted
+        | Reason::RebootLoop => vec![logs(), retry(), on(&format!("refit skip {at} NODE"))],
+        Reason::PodWaiting
+        | Reason::DrainWaiting
+        | Reason::JobLeaving
+        | Reason::PodLeaving
+        | Reason::Cancelled
+        | Reason::RebootPod
+        | Reason::NameTaken => vec![pods(), explain()],
+        Reason::JobRefused | Reason::PodRefused | Reason::StatusRefused => vec![events()],
+        Reason::NodeRefused | Reason::ObjectUnreadable => vec![manifest()],
+        Reason::MinorSkip => vec![on("kubectl get node NODE -o wide"), edit()],
+        Reason::NotReady => vec![Some(format!("kubectl get plan {at} -o yaml"))],
+        Reason::OwnImageUnknown | Reason::SettingMissing => vec![
+            Some(format!(
+                "kubectl edit deployment -n {namespace} system-upgrade-controller"
+            )),
+            controller(),
+        ],
+        Reason::MaxUnavailable => {
+            let nodes = unavailable(view).into_iter().map(|(_, _, command)| Some(command));
+            nodes.chain([edit()]).collect()
+        }
+        Reason::MissingPermission => vec![Some("kubectl apply -f deploy/rbac.yaml".to_owned())],
+        Reason::ChannelWithdrawn | Reason::NoVersion | Reason::Older | Reason::NotComparable => {
+            vec![resolve(), edit()]
+        }
+        Reason::SchemaOutdated | Reason::SpecPruned => {
+            vec![Some("refit crd | kubectl apply -f -".to_owned())]
+        }
+        // Nothing is held, or they are in no status.
+        Reason::PlanIsValid
+        | Reason::Trigger
+        | Reason::PreflightSkipped
+        | Reason::Version
+        | Reason::Channel
+        | Reason::Complete
+        | Reason::Resolved
+        | Reason::SyncJob
+        | Reason::Latest
+        | Reason::Validated
+        | Reason::ValidateFailed
+        | Reason::ResolveFailed
+        | Reason::VersionProposed
+        | Reason::VersionHeld
+        | Reason::ValidationFailed
+        | Reason::HolderUnknown
+        | Reason::JobComplete
+        | Reason::JobCompleteReboot
+        | Reason::JobCompleteWaiting
+        | Reason::RebootFailed
+        | Reason::SettleFailed
+        | Reason::NotificationDropped
+        | Reason::NotificationFailed
+        | Reason::NotificationsInvalid
+        | Reason::SilenceFailed
+        | Reason::Starting
+        | Reason::Started
+        | Reason::CommandMissing
+        | Reason::CommandFailed
+        | Reason::HostUnreadable
+        | Reason::Prepare
+        | Reason::Unschedulable => Vec::new(),
+    };
+    (plain(known.remedy()), commands.into_iter().flatten().collect())
+}
+
+/// Markdown without links: `[text](address)` becomes `text`, and `; [more](address)` or `. [More](address)` nothing.
+fn plain(markdown: &str) -> String {
+    let (mut out, mut rest) = (String::new(), markdown);
+    while let Some((before, text, after)) = link(rest) {
+        if text.eq_ignore_ascii_case("more") {
+            out.push_str(before.trim_end_matches("; ").trim_end());
+        } else {
+            out.push_str(before);
+            out.push_str(text);
+        }
+        rest = after;
+    }
+    out + rest
+}
+
+/// The text before the first link, its text, and what follows it.
+fn link(markdown: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = markdown.split_once('[')?;
+    let (text, rest) = rest.split_once("](")?;
+    let (_, after) = rest.split_once(')')?;
+    Some((before, text, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_has_no_links_outside_of_documents() {
+        assert_eq!(plain("raise the limit; [more](#how)"), "raise the limit");
+        assert_eq!(
+            plain("wait; [repair](#when) it, or [edit](a.md#b)"),
+            "wait; repair it, or edit"
+        );
+        for reason in Reason::ALL {
+            let text = plain(reason.remedy());
+            assert!(
+                !text.contains("](") && !text.to_lowercase().ends_with("more"),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! `refit status` as text.
+
+use std::fmt::Write as _;
+
+use super::plan::{DONE, PlanView};
+use super::time;
+
+/// Cells of a progress bar.
+const BAR: i64 = 20;
+/// Nodes that are listed of each Plan, unless all are asked for.
+const MAX_NODES: usize = 10;
+
+/// All Plans at a glance. `wide` adds every known node.
+pub fn status(views: &[PlanView<'_>], gaps: &[String], wide: bool) -> String {
+    let mut out = String::new();
+    for (number, view) in views.iter().enumerate() {
+        if number > 0 {
+            out.push('\n');
+        }
+        plan(view, wide, &mut out);
+    }
+    if views.is_empty() {
+        out.push_str("there is no Plan\n");
+    }
+    for gap in gaps {
+        let _ = writeln!(out, "not shown: {gap}");
+    }
+    out
+}
+
+fn plan(view: &PlanView<'_>, wide: bool, out: &mut String) {
+    let status = view.plan.facts.status();
+    let version = view.version().unwrap_or("no version yet");
+    let _ = writeln!(out, "{}  {version}  {}", view.title(), view.state());
+    let counts = view.counts;
+    if view.counted {
+        let _ = write!(
+            out,
+            "  {} {}/{} done",
+            bar(counts.done, counts.selected),
+            counts.done,
+            counts.selected
+        );
+        let phases = view.phases();
+        let others: Vec<_> = phases
+            .iter()
+            .filter(|(phase, _)| *phase != DONE)
+            .map(|(phase, count)| format!("{count} {phase}"))
+            .collect();
+        if !others.is_empty() {
+            let _ = write!(out, "; {}", others.join(", "));
+        }
+        out.push('\n');
+    }
+    if let Some(wave) = view.wave().filter(|_| !view.complete) {
+        let of = view.plan.facts.object.spec.waves().unwrap_or_default().len();
+        let until = wave.until.as_deref().and_then(|until| until.parse().ok());
+        let until = until.map_or_else(String::new, |until| {
+            format!(", {} left", time::short(view.snapshot.now.duration_until(until)))
+        });
+        let number = wave.index.saturating_add(1);
+        let _ = writeln!(
+            out,
+            "  wave: {} ({number} of {of}), {}{until}",
+            wave.name, wave.phase
+        );
+    }
+    for check in status.checks.iter().flatten().filter(|_| !view.complete) {
+        let since = check
+            .since
+            .as_deref()
+            .and_then(|since| time::since(since, view.snapshot.now));
+        let since = since.map_or_else(String::new, |since| format!(" for {since}"));
+        let message = check
+            .message
+            .as_deref()
+            .map_or_else(String::new, |it| format!(": {it}"));
+        let _ = writeln!(out, "  check: {} {}{since}{message}", check.name, check.phase);
+    }
+    if view.foreign {
+        let _ = writeln!(
+            out,
+            "  status is of another controller; nodes are counted by labels and Jobs"
+        );
+    }
+    if let Some(hold) = &view.hold {
+        let node = hold
+            .node
+            .as_deref()
+            .map_or_else(String::new, |node| format!("Node {node}: "));
+        let _ = writeln!(out, "  held by: {} ({node}{})", hold.word, hold.message);
+        if !hold.remedy.is_empty() {
+            let _ = writeln!(out, "  way out: {}", hold.remedy);
+        }
+        for command in &hold.commands {
+            let _ = writeln!(out, "    {command}");
+        }
+    }
+    if let Some((earliest, latest)) = view.expected_end() {
+        let now = view.snapshot.now;
+        let _ = writeln!(
+            out,
+            "  expected end: {} to {} ({earliest:.0} to {latest:.0})",
+            time::until(earliest, now),
+            time::until(latest, now)
+        );
+    }
+    if let Some(origin) = &status.origin {
+        let parts = [
+            origin.commit.as_ref().map(|commit| format!("commit {commit}")),
+            origin.author.as_ref().map(|author| format!("by {author}")),
+            origin
+                .manager
+                .as_ref()
+                .map(|manager| format!("applied by {manager}")),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        let _ = writeln!(out, "  from: {}", parts.join(", "));
+    }
+    nodes(view, wide, out);
+}
+
+fn nodes(view: &PlanView<'_>, wide: bool, out: &mut String) {
+    let shown: Vec<_> = view.nodes.iter().filter(|node| wide || node.has_slot()).collect();
+    let limit = if wide { usize::MAX } else { MAX_NODES };
+    let width = shown
+        .iter()
+        .take(limit)
+        .map(|node| node.name.len())
+        .max()
+        .unwrap_or_default();
+    for node in shown.iter().take(limit) {
+        let since = node
+            .since
+            .as_deref()
+            .and_then(|since| time::since(since, view.snapshot.now));
+        let since = since.unwrap_or_default();
+        let line = format!("  {:width$}  {:10}  {since:>6}", node.name, node.phase);
+        let why = match (&node.reason, &node.message) {
+            (Some(reason), Some(message)) => format!("  {reason}: {message}"),
+            (Some(reason), None) => format!("  {reason}"),
+            (None, Some(message)) => format!("  {message}"),
+            (None, None) => String::new(),
+        };
+        let _ = writeln!(out, "{}", format!("{line}{why}").trim_end());
+    }
+    match shown.len().saturating_sub(limit) {
+        0 => {}
+        more => {
+            let _ = writeln!(out, "  and {more} more (-o wide shows all)");
+        }
+    }
+}
+
+/// `[#####...............]`, full only when all are done.
+fn bar(done: i64, selected: i64) -> String {
+    let filled = if selected > 0 {
+        (done.clamp(0, selected) * BAR / selected).clamp(0, BAR)
+    } else {
+        BAR
+    };
+    let cells = |count: i64, cell: &str| cell.repeat(usize::try_from(count).unwrap_or_default());
+    format!("[{}{}]", cells(filled, "#"), cells(BAR - filled, "."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_full_only_when_all_nodes_are_done() {
+        assert_eq!(bar(0, 3), format!("[{}]", ".".repeat(20)));
+        assert_eq!(bar(999, 1_000), format!("[{}.]", "#".repeat(19)));
+        assert_eq!(bar(3, 3), format!("[{}]", "#".repeat(20)));
+        assert_eq!(bar(7, 3), bar(3, 3));
+        assert_eq!(bar(0, 0), bar(3, 3));
+    }
+}

@@ -1,0 +1,425 @@
+//! Alerts and dashboard: promtool runs the tests of the rules, and a real Prometheus scrapes a real controller during a
+//! roll-out and answers every query.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, Patch, PatchParams};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use refit::controller::metrics::list::GROUPS;
+use refit::rehearse::pod_lifecycle::{Defaults, Delay};
+use regex::Regex;
+use serde_json::{Value, json};
+
+use crate::drain::plans::DrainProcesses;
+use crate::rehearse_real::application;
+use crate::testenv::binaries::Binaries;
+use crate::testenv::channel::{Answer, ChannelServer};
+use crate::testenv::context::TestContext;
+use crate::testenv::kubelet::NodeSet;
+use crate::testenv::process::{Process, Program};
+use crate::testenv::wait::{self, SOON};
+use crate::testenv::web::get;
+
+const LONG: Duration = Duration::from_secs(180);
+
+fn file(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(file(path)).unwrap()
+}
+
+fn rules() -> Value {
+    serde_saphyr::from_str(&read("deploy/monitoring/rules.yaml")).unwrap()
+}
+
+fn alerts() -> Vec<Value> {
+    let rules = rules();
+    let groups = rules["groups"].as_array().unwrap();
+    groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().unwrap().clone())
+        .collect()
+}
+
+/// Every query of the dashboard, with its variables set to everything.
+fn dashboard_queries() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().cloned().unwrap_or_default());
+    let set = |query: &str| {
+        query
+            .replace("$namespace", ".*")
+            .replace("$plan", ".*")
+            .replace("$__rate_interval", "1m")
+    };
+    targets
+        .map(|target| set(target["expr"].as_str().unwrap()))
+        .collect()
+}
+
+/// The selectors of series in a query, such as `refit_plan_nodes{phase="Failed"}`.
+fn selectors(query: &str) -> Vec<String> {
+    let selector = Regex::new(r"\b(?:refit|process)_[a-z_]+(?:\{[^}]*\})?").unwrap();
+    selector
+        .find_iter(query)
+        .map(|found| found.as_str().to_owned())
+        .collect()
+}
+
+#[test]
+fn every_metric_of_alerts_and_dashboard_is_in_the_list_with_its_labels() {
+    let queries = alerts()
+        .into_iter()
+        .map(|alert| alert["expr"].as_str().unwrap().to_owned());
+    let labels = Regex::new(r#"([a-z_]+)(?:=~|!~|!=|=)""#).unwrap();
+    let mut seen = BTreeSet::new();
+    for query in queries.chain(dashboard_queries()) {
+        for selector in selectors(&query) {
+            let name = selector.split('{').next().unwrap();
+            let base = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|suffix| name.strip_suffix(suffix));
+            let mut all = GROUPS.iter().flat_map(|(_, metrics)| metrics.iter());
+            let metric = all.find(|metric| metric.name == name || Some(metric.name) == base);
+            let metric = metric.unwrap_or_else(|| panic!("{name} in {query}"));
+            for label in labels.captures_iter(&selector) {
+                let label = label.get(1).unwrap().as_str();
+                // Prometheus adds this one to each target.
+                assert!(
+                    label == "namespace" || metric.labels.contains(&label),
+                    "{label} in {selector}"
+                );
+            }
+            seen.insert(metric.name);
+        }
+    }
+    assert!(seen.len() > 30, "{seen:?}");
+}
+
+#[test]
+fn each_alert_says_what_to_do_and_has_a_test() {
+    let tests = read("tests/monitoring/rules_test.yaml");
+    let document = read("docs/metrics.md");
+    for alert in alerts() {
+        let name = alert["alert"].as_str().unwrap();
+        assert!(tests.contains(name), "{name} has no test");
+        assert!(
+            document.contains(&format!("`{name}`")),
+            "{name} is not in docs/metrics.md"
+        );
+        for text in ["summary", "description"] {
+            assert!(alert["annotations"][text].is_string(), "{name}: {text}");
+        }
+        assert!(
+            matches!(alert["labels"]["severity"].as_str(), Some("warning" | "critical")),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn promtool_finds_that_each_alert_fires_when_it_should_and_not_before() {
+    let programs = Binaries::for_monitoring().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for path in ["deploy/monitoring/rules.yaml", "tests/monitoring/rules_test.yaml"] {
+        let name = Path::new(path).file_name().unwrap();
+        std::fs::copy(file(path), dir.path().join(name)).unwrap();
+    }
+    for arguments in [
+        ["check", "rules", "rules.yaml"],
+        ["test", "rules", "rules_test.yaml"],
+    ] {
+        let output = Command::new(programs.path("promtool"))
+            .args(arguments)
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
+    }
+}
+
+/// A Prometheus on a free port, which scrapes this address every second.
+struct Prometheus {
+    address: SocketAddr,
+    _process: Process,
+}
+
+impl Prometheus {
+    async fn start(dir: &Path, scrapes: SocketAddr) -> Self {
+        let folder = dir.join("prometheus");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::copy(file("deploy/monitoring/rules.yaml"), folder.join("rules.yaml")).unwrap();
+        let config = json!({
+            "global": { "scrape_interval": "1s", "evaluation_interval": "1s" },
+            "rule_files": ["rules.yaml"],
+            "scrape_configs": [{
+                "job_name": "refit",
+                "static_configs": [{
+                    "targets": [scrapes.to_string()],
+                    "labels": { "namespace": "system-upgrade", "pod": "controller-0" },
+                }],
+            }],
+        });
+        std::fs::write(folder.join("prometheus.yml"), config.to_string()).unwrap();
+        // Free now, and taken a moment later.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let programs = tokio::task::spawn_blocking(Binaries::for_monitoring)
+            .await
+            .unwrap()
+            .unwrap();
+        let process = Program::new("prometheus", programs.path("prometheus"), dir)
+            .arg(format!(
+                "--config.file={}",
+                folder.join("prometheus.yml").display()
+            ))
+            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .start()
+            .unwrap();
+        let prometheus = Self {
+            address,
+            _process: process,
+        };
+        wait::eventually("Prometheus is ready", SOON, async || {
+            match get(address, "/-/ready").await {
+                Ok((200, _)) => Ok(()),
+                answer => Err(format!("{answer:?}")),
+            }
+        })
+        .await;
+        prometheus
+    }
+
+    async fn ask(&self, path: &str) -> Value {
+        let (_, text) = get(self.address, path).await.unwrap();
+        let answer: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert_eq!(answer["status"], "success", "{path}: {answer}");
+        answer["data"].clone()
+    }
+
+    /// The number of series of a query.
+    async fn series(&self, query: &str) -> usize {
+        let query = utf8_percent_encode(query, NON_ALPHANUMERIC);
+        let data = self.ask(&format!("/api/v1/query?query={query}")).await;
+        data["result"].as_array().unwrap().len()
+    }
+}
+
+/// A budget on one node that refuses, a node that fails, a Plan with a window, one with a channel.
+fn plans(ctx: &TestContext, channel: &str) -> Vec<Value> {
+    let plan = |name: &str, annotations: Value, more: Value| {
+        let mut spec = json!({
+            "concurrency": 1, "version": "v1.34.1", "serviceAccountName": "system-upgrade",
+            "nodeSelector": { "matchLabels": ctx.node_labels() }, "upgrade": { "image": "example.com/upgrade" },
+        });
+        let fields = spec.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        fields.retain(|_, value| !value.is_null());
+        let metadata = json!({ "name": name, "namespace": ctx.namespace(), "annotations": annotations });
+        json!({ "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": metadata, "spec": spec })
+    };
+    vec![
+        plan(
+            "drains",
+            json!({ "fake-kubelet/upgrade.run-delay": "2s" }),
+            json!({ "drain": {} }),
+        ),
+        plan(
+            "fails",
+            json!({ "fake-kubelet/upgrade.exit-code": "1" }),
+            json!({ "cordon": false }),
+        ),
+        plan(
+            "windowed",
+            json!({}),
+            json!({ "window": { "days": ["monday"], "startTime": "03:00", "endTime": "04:00" } }),
+        ),
+        plan(
+            "channelled",
+            json!({}),
+            json!({ "version": null, "channel": channel, "concurrency": 0 }),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn prometheus_answers_every_query_of_dashboard_and_alerts_with_a_series() {
+    let ctx = TestContext::new().await;
+    let kubeconfig = ctx.write_kubeconfig("drains", &ctx.token("system-upgrade").await);
+    let set = NodeSet::numbered(&ctx.node_name("n"), 4).task_runner(DrainProcesses { kubeconfig });
+    let pods = Defaults {
+        stop: Delay::millis(200),
+        ..Defaults::default()
+    };
+    let _kubelet = ctx.run(set.pods(pods)).await;
+    application(&ctx, "web", 4, json!({ "maxUnavailable": 4 })).await;
+    application(&ctx, "db", 1, json!({ "maxUnavailable": 0 })).await;
+    let channel = ChannelServer::start().await;
+    let url = channel.url("/latest");
+    channel.answers(
+        "/latest",
+        Answer::Redirect(302, channel.url("/releases/tag/v1.34.1")),
+    );
+    let controller = ctx
+        .controller()
+        .env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0")
+        .with_metrics()
+        .start();
+    let address = controller.metrics_address().await;
+    let prometheus = Prometheus::start(ctx.dir(), address).await;
+    controller.leading().await;
+    wait::eventually("the controller is ready", SOON, async || {
+        match get(address, "/readyz").await {
+            Ok((200, _)) => Ok(()),
+            answer => Err(format!("{answer:?}")),
+        }
+    })
+    .await;
+    for plan in plans(&ctx, &url) {
+        ctx.plan(&plan.to_string()).await;
+    }
+
+    let of_alerts = alerts()
+        .into_iter()
+        .flat_map(|alert| selectors(alert["expr"].as_str().unwrap()));
+    let mut open: BTreeSet<String> = dashboard_queries().into_iter().chain(of_alerts).collect();
+    let all = open.len();
+    let answered = async |open: &mut BTreeSet<String>| {
+        let mut rest = BTreeSet::new();
+        for query in std::mem::take(open) {
+            if prometheus.series(&query).await == 0 {
+                rest.insert(query);
+            }
+        }
+        *open = rest;
+    };
+    // The budget refuses until it is seen to.
+    wait::eventually("a drain waits for its budget", LONG, async || {
+        answered(&mut open).await;
+        match prometheus.series("refit_plan_pods_refusing_eviction > 0").await {
+            0 => Err("none".to_owned()),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    let budgets = Api::<PodDisruptionBudget>::namespaced(ctx.client.clone(), ctx.namespace());
+    let allow = json!({ "spec": { "maxUnavailable": 1 } });
+    budgets
+        .patch("db", &PatchParams::default(), &Patch::Merge(allow))
+        .await
+        .unwrap();
+    wait::eventually("every query has had a series", LONG, async || {
+        answered(&mut open).await;
+        if open.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{open:#?} of {all}"))
+        }
+    })
+    .await;
+    let done =
+        "refit_plan_nodes{plan=\"drains\",phase=\"Done\"} == 4 and on (plan) refit_plan_evictions_total >= 1";
+    wait::eventually(
+        "the roll-out is complete, and evictions are counted",
+        LONG,
+        async || match prometheus.series(done).await {
+            0 => Err(get(address, "/metrics").await.unwrap().1),
+            _ => Ok(()),
+        },
+    )
+    .await;
+
+    let (status, text) = get(address, "/metrics").await.unwrap();
+    assert!(status == 200 && text.ends_with("# EOF\n"), "{text}");
+    // What Prometheus took in is what there was, in the form of OpenMetrics.
+    let targets = prometheus.ask("/api/v1/targets?state=active").await;
+    let target = &targets["activeTargets"][0];
+    assert_eq!(
+        (&target["health"], &target["lastError"]),
+        (&json!("up"), &json!(""))
+    );
+    let metadata = prometheus
+        .ask("/api/v1/metadata?metric=refit_plan_oldest_cordon_timestamp_seconds")
+        .await;
+    assert_eq!(
+        metadata["refit_plan_oldest_cordon_timestamp_seconds"][0]["unit"], "seconds",
+        "{metadata}"
+    );
+    let firing = prometheus.ask("/api/v1/rules?type=alert").await;
+    let rules = firing["groups"][0]["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), alerts().len());
+    for rule in rules {
+        assert_eq!(rule["health"], "ok", "{rule}");
+    }
+}
+
+/// Followers serve probes and their own metrics; the leader says that it leads.
+#[tokio::test]
+async fn a_follower_is_ready_and_exactly_one_replica_leads() {
+    let ctx = TestContext::new().await;
+    let _kubelet = ctx.run_nodes(1).await;
+    let leader = ctx.controller().replica("one").with_metrics().start();
+    leader.leading().await;
+    let follower = ctx.controller().replica("two").with_metrics().start();
+    let (first, second) = (leader.metrics_address().await, follower.metrics_address().await);
+    for address in [first, second] {
+        for path in ["/livez", "/readyz"] {
+            wait::eventually(&format!("{path} of {address} is ok"), SOON, async || {
+                match get(address, path).await {
+                    Ok((200, _)) => Ok(()),
+                    answer => Err(format!("{answer:?}")),
+                }
+            })
+            .await;
+        }
+    }
+    let leads = async |address| {
+        get(address, "/metrics")
+            .await
+            .unwrap()
+            .1
+            .contains("\nrefit_leader 1.0\n")
+    };
+    assert!(leads(first).await && !leads(second).await);
+    leader.kill();
+    wait::eventually("the follower leads and is ready", SOON, async || {
+        let (code, _) = get(second, "/readyz").await?;
+        if leads(second).await && code == 200 {
+            Ok(())
+        } else {
+            Err(code.to_string())
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_ends_the_program_before_it_leads() {
+    let ctx = TestContext::new().await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let controller = ctx
+        .controller()
+        .env("REFIT_METRICS_BIND_ADDRESS", &address)
+        .start();
+    let status = controller.ended(SOON).await;
+    assert_eq!(status.code(), Some(1));
+    let log = controller.log();
+    assert!(
+        log.contains("cannot listen on") && log.contains(&address),
+        "{log}"
+    );
+    assert!(!log.contains("leading"), "{log}");
+}

@@ -1,0 +1,124 @@
+//! The page of a rehearsal, and comparisons.
+
+use serde_json::Value;
+
+use super::plan;
+use crate::recording;
+use crate::workdir::Workdir;
+
+/// The data in a page.
+fn data(page: &str) -> Value {
+    let (_, rest) = page
+        .split_once("<script type=\"application/json\" id=\"data\">")
+        .unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn the_page_has_the_timeline_of_every_node_and_the_verdict() {
+    let folder = Workdir::new([("plan.yaml", &plan("agents", "  drain: {force: true}"))]);
+    let ran = folder
+        .run("rehearse plan.yaml --nodes 6 --fail node-2 -q --html page.html")
+        .ends(1);
+    let data = data(&folder.read("page.html"));
+    assert_eq!(data["verdict"]["line"], ran.last_line());
+    let rows = data["rows"].as_array().unwrap();
+    let row = |node: &str| rows.iter().find(|row| row["node"] == node).unwrap();
+    let failed = row("node-2");
+    assert_eq!(failed["state"], "failed");
+    assert!(
+        failed["message"].as_str().unwrap().contains("made to fail"),
+        "{failed}"
+    );
+    let done = rows.iter().find(|row| row["state"] == "done").unwrap();
+    let phases: Vec<_> = done["spans"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|span| span["phase"].as_str().unwrap())
+        .collect();
+    assert!(
+        phases.contains(&"Draining") && phases.contains(&"Upgrading"),
+        "{phases:?}"
+    );
+    let held = &data["plans"][0]["held"];
+    assert!(
+        held["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty()),
+        "{held}"
+    );
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_an_error_that_names_the_file() {
+    let folder = Workdir::new([("plan.yaml", &plan("agents", ""))]);
+    folder
+        .run("rehearse plan.yaml -q --html nowhere/page.html")
+        .ends(1)
+        .err_has("nowhere/page.html");
+}
+
+#[test]
+fn a_comparison_names_what_a_change_does() {
+    let window = "  window: {days: [mon], startTime: '09:00', endTime: '09:10', timeZone: UTC}";
+    let files = [
+        ("old.yaml", plan("agents", "")),
+        ("new.yaml", plan("agents", window)),
+        (
+            "faster.yaml",
+            plan("agents", "").replace("concurrency: 2", "concurrency: 4"),
+        ),
+    ];
+    let folder = Workdir::new(files.each_ref().map(|(name, text)| (*name, text.as_str())));
+    let ran = folder
+        .run("rehearse --compare old.yaml new.yaml --nodes 12 --html page.html")
+        .ends(0);
+    ran.out_has("duration")
+        .out_has(" longer)")
+        .out_has("Plan agents: WindowClosed")
+        .out_has("no wait");
+    let changes = data(&folder.read("page.html"))["changes"].clone();
+    assert_eq!(changes[0]["what"], "duration", "{changes}");
+    folder
+        .run("rehearse --compare old.yaml faster.yaml --nodes 12")
+        .ends(0)
+        .out_has(" shorter)");
+    let json = folder
+        .run("rehearse --compare old.yaml new.yaml --nodes 12 -o json")
+        .ends(0)
+        .json();
+    assert!(json["old"]["seconds"].as_i64() < json["new"]["seconds"].as_i64());
+}
+
+/// `REFIT_UPDATE=1` writes it again.
+#[test]
+fn the_recorded_comparison_is_what_the_command_prints() {
+    let window = "  window: {days: [mon], startTime: '09:00', endTime: '09:10', timeZone: UTC}";
+    let folder = Workdir::new([
+        ("old.yaml", plan("agents", "").as_str()),
+        ("new.yaml", &plan("agents", window)),
+    ]);
+    recording::check("docs/dashboard.md", "refit rehearse --compare", |arguments| {
+        folder.run(&format!("rehearse --compare {arguments}")).ends(0).out
+    });
+}
+
+#[test]
+fn a_comparison_of_the_same_plans_finds_nothing_and_the_exit_code_is_that_of_the_new_ones() {
+    let files = [
+        ("a.yaml", plan("agents", "")),
+        ("b.yaml", plan("agents", "  suspend: true")),
+    ];
+    let folder = Workdir::new(files.each_ref().map(|(name, text)| (*name, text.as_str())));
+    folder
+        .run("rehearse --compare a.yaml a.yaml")
+        .ends(0)
+        .out_has("Nothing differs");
+    let ran = folder.run("rehearse --compare a.yaml b.yaml").ends(1);
+    ran.out_has("result").out_has("not complete");
+    folder.run("rehearse --compare a.yaml").ends(2);
+    folder.run("rehearse plan.yaml --compare a.yaml b.yaml").ends(2);
+    folder
+        .run("rehearse --compare - -")
+        .ends(2)
+        .err_has("standard input can be read once");
+}

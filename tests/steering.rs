@@ -1,0 +1,308 @@
+//! The commands with which people see and steer roll-outs, as programs on a real control plane: also under a role that only
+//! reads, and as a plugin of the real kubectl.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::Api;
+use refit::api::Plan;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::harness::{Harness, is_cordoned};
+use crate::testenv::context::cluster::create;
+use crate::testenv::manifest::TEST_LABEL;
+use crate::workdir::Workdir;
+
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    #[track_caller]
+    fn ends(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    fn says(self, text: &str) -> Self {
+        assert!(
+            self.out.contains(text) || self.err.contains(text),
+            "{text:?}: {self:#?}"
+        );
+        self
+    }
+}
+
+struct People<'a> {
+    harness: &'a Harness,
+    kubeconfig: PathBuf,
+}
+
+impl People<'_> {
+    async fn run(&self, program: &Path, line: &str) -> Ran {
+        let namespace = self.harness.ctx.namespace();
+        let mut command = Command::new(program);
+        command.args(line.split_whitespace()).args(["-n", namespace]);
+        self.finish(command).await
+    }
+
+    async fn finish(&self, mut command: Command) -> Ran {
+        let output = command
+            .env("KUBECONFIG", &self.kubeconfig)
+            .kill_on_drop(true)
+            .output()
+            .await;
+        let output = output.unwrap();
+        Ran {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    async fn refit(&self, line: &str) -> Ran {
+        self.run(Path::new(env!("CARGO_BIN_EXE_refit")), line).await
+    }
+}
+
+/// An account that may only read, and its kubeconfig.
+async fn viewer(harness: &Harness) -> PathBuf {
+    let ctx = &harness.ctx;
+    let name = ctx.local_name("viewer");
+    let labels = json!({ TEST_LABEL: ctx.namespace() });
+    let account = json!({ "metadata": { "name": "viewer", "namespace": ctx.namespace() } });
+    let rule = |group: &str, resources: Value| json!({ "apiGroups": [group], "resources": resources, "verbs": ["get", "list"] });
+    let role = json!({
+        "metadata": { "name": name, "labels": labels },
+        "rules": [
+            rule("", json!(["nodes", "pods", "events"])), rule("batch", json!(["jobs"])),
+            rule("upgrade.cattle.io", json!(["plans"])), rule("policy", json!(["poddisruptionbudgets"])),
+        ],
+    });
+    let binding = json!({
+        "metadata": { "name": name, "labels": labels },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
+        "subjects": [{ "kind": "ServiceAccount", "name": "viewer", "namespace": ctx.namespace() }],
+    });
+    create::<ServiceAccount>(&Api::namespaced(ctx.client.clone(), ctx.namespace()), account).await;
+    create::<ClusterRole>(&Api::all(ctx.client.clone()), role).await;
+    create::<ClusterRoleBinding>(&Api::all(ctx.client.clone()), binding).await;
+    let token = ctx.token("viewer").await;
+    ctx.write_kubeconfig("viewer", &token)
+}
+
+#[tokio::test]
+async fn people_see_and_steer_a_roll_out_with_what_they_may_do() {
+    let harness = Harness::held(["one", "two"]).await;
+    let _controller = harness.ctx.start_and_warm_up().await;
+    harness.plan("p", json!({})).await;
+    let (first, second) = harness.first_of_two("p").await;
+    harness.upgrading("p", first).await;
+    let (running, waiting) = (harness.node(first), harness.node(second));
+    let admin = People {
+        harness: &harness,
+        kubeconfig: harness.ctx.test_env.kubeconfig(),
+    };
+    let viewer = People {
+        harness: &harness,
+        kubeconfig: viewer(&harness).await,
+    };
+
+    let seen = admin
+        .refit("status p")
+        .await
+        .ends(0)
+        .says("0/2 done; 1 Upgrading, 1 Waiting");
+    assert!(seen.out.contains(&running), "{seen:#?}");
+    let seen = viewer
+        .refit("status p")
+        .await
+        .ends(0)
+        .says("0/2 done; 1 Upgrading, 1 Waiting");
+    assert!(!seen.out.contains("not shown"), "{seen:#?}");
+    viewer
+        .refit(&format!("explain p {waiting}"))
+        .await
+        .ends(1)
+        .says("its slots are held by");
+    viewer
+        .refit(&format!("explain p {running}"))
+        .await
+        .ends(0)
+        .says("goes on: Upgrading");
+    viewer
+        .refit("suspend p")
+        .await
+        .ends(1)
+        .says("cannot be written")
+        .says("forbidden");
+    admin
+        .refit("status pp")
+        .await
+        .ends(1)
+        .says("there is no Plan pp, did you mean p?");
+    admin
+        .refit("retry p nowhere")
+        .await
+        .ends(1)
+        .says("there is no Node nowhere");
+    admin.refit("retry p").await.ends(1).says("no node has failed");
+
+    admin
+        .refit("suspend p --reason storage")
+        .await
+        .ends(0)
+        .says("plan.upgrade.cattle.io/p suspended");
+    let plans = Api::<Plan>::namespaced(harness.ctx.client.clone(), harness.ctx.namespace());
+    let plan = plans.get("p").await.unwrap();
+    assert_eq!(plan.spec.suspend, Some(true));
+    let note = plan.metadata.annotations.unwrap()["refit.rs/suspended"].clone();
+    assert!(
+        note.starts_with("by ") && note.ends_with(": storage") && !note.contains("unknown"),
+        "{note}"
+    );
+    admin
+        .refit("suspend p")
+        .await
+        .ends(1)
+        .says("is suspended already (by ");
+    harness.release(first).await;
+    admin
+        .refit("abort p --wait --timeout 2m")
+        .await
+        .ends(0)
+        .says("aborted");
+    viewer
+        .refit(&format!("explain p {waiting}"))
+        .await
+        .ends(1)
+        .says("Aborted")
+        .says("refit resume");
+    assert!(!is_cordoned(&harness.get(second).await));
+
+    admin.refit("resume p -o json").await.ends(0).says("resumed");
+    harness.upgrading("p", second).await;
+    harness.release(second).await;
+    harness.complete("p").await;
+    admin
+        .refit(&format!("rerun p {running} --wait --timeout 2m"))
+        .await
+        .ends(0)
+        .says("to run again");
+    let report = viewer.refit("report p -o json").await.ends(0);
+    let report: Value = serde_json::from_str(&report.out).unwrap();
+    assert_eq!(report["nodes"].as_array().unwrap().len(), 2, "{report:#}");
+}
+
+#[tokio::test]
+async fn kubectl_runs_refit_as_its_plugin() {
+    let harness = Harness::new(["one"]).await;
+    let _controller = harness.ctx.start_and_warm_up().await;
+    harness.plan("p", json!({})).await;
+    harness.complete("p").await;
+    let folder = Workdir::new([]);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_refit"), folder.path().join("kubectl-refit")).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_refit"), folder.path().join("refit")).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubectl/kubectl_complete-refit");
+    std::os::unix::fs::symlink(script, folder.path().join("kubectl_complete-refit")).unwrap();
+    let kubectl = harness.ctx.test_env.kubectl().await;
+    let people = People {
+        harness: &harness,
+        kubeconfig: harness.ctx.test_env.kubeconfig(),
+    };
+    let run = async |args: &[&str]| {
+        let mut command = Command::new(&kubectl);
+        let path = format!(
+            "{}:{}",
+            folder.path().display(),
+            std::env::var("PATH").unwrap_or_default()
+        );
+        command.args(args).env("PATH", path);
+        people.finish(command).await.ends(0)
+    };
+    let namespace = harness.ctx.namespace();
+    let plugin = run(&["refit", "status", "p", "-n", namespace]).await;
+    let alone = people.refit("status p").await.ends(0);
+    assert_eq!(plugin.out, alone.out);
+    assert!(plugin.out.contains("1/1 done"), "{plugin:#?}");
+    run(&["plugin", "list"]).await.says("kubectl-refit");
+    run(&["refit", "status", "--help"])
+        .await
+        .says("Usage: kubectl refit status");
+    let found = run(&["__complete", "refit", "retry", "-n", namespace, "p", ""]).await;
+    assert!(
+        found.out.lines().any(|line| line == harness.node("one")),
+        "{found:#?}"
+    );
+}
+
+/// A release fills in addresses and checksums, and nothing else.
+#[test]
+fn the_manifest_for_krew_names_this_version_and_the_program() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubectl/refit.yaml");
+    let manifest: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let version = concat!("v", env!("CARGO_PKG_VERSION"));
+    assert_eq!(manifest["kind"], "Plugin");
+    assert_eq!(manifest["spec"]["version"], version);
+    let platforms = manifest["spec"]["platforms"].as_array().unwrap();
+    assert_eq!(platforms.len(), 2);
+    for platform in platforms {
+        assert_eq!(platform["bin"], "refit");
+        let uri = platform["uri"].as_str().unwrap();
+        let arch = platform["selector"]["matchLabels"]["arch"].as_str().unwrap();
+        assert!(
+            uri.contains(version) && uri.ends_with(&format!("refit-linux-{arch}.tar.gz")),
+            "{uri}"
+        );
+        assert_eq!(platform["sha256"].as_str().unwrap().len(), 64);
+    }
+}
+
+/// bash asks refit for what only the cluster knows, and the script of clap for the rest.
+#[test]
+fn bash_completes_plans_and_nodes() {
+    let folder = Workdir::new([(
+        "refit",
+        "#!/bin/sh\n[ \"$1\" = __complete ] || exit 1\n[ \"$2 $3\" = 'retry server' ] && printf 'node-1\\nnode-2\\nother\\n'\nexit 0\n",
+    )]);
+    let stub = folder.path().join("refit");
+    std::fs::set_permissions(&stub, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script = std::process::Command::new(env!("CARGO_BIN_EXE_refit"))
+        .args(["completion", "bash"])
+        .output()
+        .unwrap();
+    folder.write("completion.bash", &script.stdout);
+    let complete = |words: &str| {
+        let count = words.split(' ').count();
+        let line = format!(
+            "source completion.bash; COMP_WORDS=({words}); COMP_CWORD=$(({count} - 1)); \
+             _refit_objects refit \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let path = format!(
+            "{}:{}",
+            folder.path().display(),
+            std::env::var("PATH").unwrap_or_default()
+        );
+        let output = std::process::Command::new("bash")
+            .args(["-c", &line])
+            .current_dir(folder.path())
+            .env("PATH", path)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(complete("refit retry server node"), "node-1\nnode-2\n");
+    assert_eq!(complete("refit retry server \"\""), "node-1\nnode-2\nother\n");
+    let options = complete("refit retry server --wa");
+    assert!(options.lines().any(|line| line == "--wait"), "{options}");
+    let commands = complete("refit resum");
+    assert_eq!(commands, "resume\n");
+}
