@@ -13,8 +13,8 @@ use refit::api::selector::Selector;
 use refit::api::text::{MAX_MESSAGE, MAX_NAME};
 use refit::api::window::Window;
 use refit::api::{
-    BlackoutSpec, Ledger, Plan, PlanSpec, RebootFault, SentinelName, SentinelReport, TimeWindowSpec,
-    WindowSpec,
+    BlackoutSpec, Ledger, Plan, PlanSpec, RebootFault, RebootRequest, SentinelName, SentinelReport,
+    TimeWindowSpec, WindowSpec,
 };
 use refit::channel::access::DockerConfig;
 use refit::channel::hosts::HostPattern;
@@ -207,6 +207,10 @@ fn note() -> Value {
     json!({ "plan": "p", "pod": "u", "evicted": 1, "total": 2, "more": 1, "waiting": [
         { "pod": "shop/web", "pdb": "web", "since": "2026-01-01T00:00:00Z", "why": "w" },
     ] })
+}
+
+fn reboot_request() -> Value {
+    json!({ "bootID": "b", "since": "2026-01-01T00:00:00Z", "reasons": ["/run/reboot-required"], "packages": ["libc6"], "survived": 1 })
 }
 
 fn node() -> Value {
@@ -405,6 +409,17 @@ proptest! {
             if let Some(drain) = NodeDrain::parse(&text) {
                 prop_assert!(drain.note.waiting.len() <= 3 && drain.plan.len() <= MAX_NAME);
                 prop_assert!(drain.note.to_string().len() < 8_192);
+            }
+        }
+    }
+
+    #[test]
+    fn any_request_of_a_reboot_is_read_within_its_limits(object in broken(reboot_request()), written in text()) {
+        for text in [object.to_string(), written] {
+            if let Some(request) = RebootRequest::parse(&text) {
+                prop_assert!(request.reasons.len() <= 32 && request.packages.len() <= 32);
+                prop_assert!(request.to_string().len() < 8 * MAX_NAME);
+                prop_assert_eq!(RebootRequest::parse(&request.to_text()), Some(request));
             }
         }
     }

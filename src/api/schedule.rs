@@ -20,9 +20,14 @@ use crate::go::GoDuration;
 
 /// Longest `duration` of a window.
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// How many openings and closings to follow: windows that adjoin each other are one, and blackouts can hide many.
+/// How many openings to follow: blackouts can hide many.
 const MAX_CHANGES: usize = 400;
-/// How far to look for the end of a window before it counts as always open.
+/// How many times windows are evaluated for one answer: some milliseconds' worth. A window that opens every minute is followed
+/// up to `OPEN_FOR_GOOD`.
+const MAX_EVALUATIONS: usize = 12_000;
+/// How long windows must stay open to count as always open.
+const OPEN_FOR_GOOD: SignedDuration = SignedDuration::from_hours(8 * 24);
+/// How far to look for the longest opening.
 const HORIZON: SignedDuration = SignedDuration::from_hours(5 * 7 * 24);
 
 /// A time window: `days` from `startTime` to `endTime`, as in `spec.window`, or `duration` from each time that `cron` names.
@@ -182,11 +187,11 @@ impl PlanWindow {
         }
     }
 
-    /// When the window closes; `None` if it is closed, or never closes.
-    fn closes(&self, now: Timestamp) -> Option<Timestamp> {
+    /// When the window closes: `None` if it is closed, `Some(None)` if it never closes.
+    fn closes(&self, now: Timestamp) -> Option<Option<Timestamp>> {
         match self {
-            Self::Weekly(window) => window.closes(now),
-            Self::Cron { cron } => cron.end(now),
+            Self::Weekly(window) => window.contains(now).then(|| window.closes(now)),
+            Self::Cron { cron } => cron.end(now).map(Some),
         }
     }
 }
@@ -196,10 +201,7 @@ impl CronWindow {
     fn end(&self, now: Timestamp) -> Option<Timestamp> {
         let just_closed = now.checked_sub(self.duration).ok()?;
         let after = just_closed.checked_add(SignedDuration::from_nanos(1)).ok()?;
-        let opened = self
-            .cron
-            .next(after, &self.zone)
-            .filter(|opened| *opened <= now)?;
+        let opened = self.cron.next_until(after, now, &self.zone)?;
         opened.checked_add(self.duration).ok()
     }
 }
@@ -245,32 +247,48 @@ impl Windows {
         self.0.iter().filter_map(|window| window.next_open(now)).min()
     }
 
-    /// When the last of the windows that follow each other without a pause closes. `None` if none is open, or never closes.
+    /// When the last of the windows that follow each other without a pause closes, or, if that takes too long to tell, a time
+    /// until which they stay open. `None` if none is open, or never closes.
     pub fn closes(&self, now: Timestamp) -> Option<Timestamp> {
-        let horizon = now.checked_add(HORIZON).ok()?;
-        let mut at = now;
-        for _ in 0..MAX_CHANGES {
-            let open: Vec<_> = self.0.iter().filter(|window| window.contains(at)).collect();
-            if open.is_empty() {
-                return (at > now).then_some(at);
-            }
-            let ends: Option<Vec<Timestamp>> = open.iter().map(|window| window.closes(at)).collect();
-            at = ends?
-                .into_iter()
-                .max()
-                .filter(|end| *end > at && *end < horizon)?;
-        }
-        None
+        self.closes_within(now, &mut { MAX_EVALUATIONS })
     }
 
-    /// The length of the longest opening of the next weeks. `None` if one never closes.
+    fn closes_within(&self, now: Timestamp, evaluations: &mut usize) -> Option<Timestamp> {
+        let mut at = now;
+        while let Some(left) = evaluations.checked_sub(self.0.len()) {
+            *evaluations = left;
+            let mut open = self.0.iter().filter_map(|window| window.closes(at)).peekable();
+            if open.peek().is_none() {
+                return (at > now).then_some(at);
+            }
+            at = open
+                .collect::<Option<Vec<_>>>()?
+                .into_iter()
+                .max()
+                .filter(|end| *end > at)?;
+            if at.duration_since(now) > OPEN_FOR_GOOD {
+                return None;
+            }
+        }
+        (at > now).then_some(at)
+    }
+
+    /// The length of the longest opening of the next weeks, as far as it can be told soon. `None` if one never closes.
     pub fn longest(&self, now: Timestamp) -> Option<SignedDuration> {
+        let mut evaluations = MAX_EVALUATIONS;
         let mut longest = SignedDuration::ZERO;
         let mut at = now;
         // A week has no more openings than a person would write; a yearly one is met once.
-        for _ in 0..MAX_CHANGES {
+        while let Some(left) = evaluations.checked_sub(self.0.len()) {
+            evaluations = left;
             let Some(opens) = self.next_open(at) else { break };
-            let closes = self.closes(opens)?;
+            let Some(closes) = self.closes_within(opens, &mut evaluations) else {
+                return if evaluations < self.0.len() {
+                    Some(longest)
+                } else {
+                    None
+                };
+            };
             longest = longest.max(closes.duration_since(opens));
             at = closes;
             if at.duration_since(now) > HORIZON {

@@ -3,12 +3,12 @@
 //! fixed time that summer time skips comes at the end of the gap, and one that occurs twice comes once, so that a window could
 //! open at a time that its Plan does not name.
 
-use jiff::Timestamp;
-use jiff::civil::{Date, Time};
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
-/// How many days to look ahead: from one 29 February to the next there can be eight years.
-const HORIZON_DAYS: usize = 366 * 8 + 7;
+/// How far to look ahead: from one 29 February to the next there can be eight years.
+const HORIZON: SignedDuration = SignedDuration::from_hours((366 * 8 + 7) * 24);
 const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
@@ -62,42 +62,69 @@ impl Cron {
 
     /// The first time from `from` on.
     pub(super) fn next(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        // A day before, because the instants of a day can come later than those of the next one in no zone, but a change of
-        // the clock can move its last hour.
-        let mut date = zone.to_datetime(from).date().yesterday().ok()?;
-        for _ in 0..HORIZON_DAYS {
-            let found = self
-                .has_day(date)
-                .then(|| self.first_of_day(date, from, zone))
-                .flatten();
-            if found.is_some() {
-                return found;
+        self.next_until(from, from.saturating_add(HORIZON).ok()?, zone)
+    }
+
+    /// The first time from `from` to `until`.
+    ///
+    /// Between two changes of its clock a zone has one offset. So each time that the clock shows there comes once; one that a
+    /// change skips belongs to no such period, and one that it repeats to two.
+    pub(super) fn next_until(&self, from: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let mut at = from;
+        while at <= until {
+            let offset = zone.to_offset(at);
+            let change = zone.following(at).next().map(|change| change.timestamp());
+            let last = change.map_or(until, |change| change.min(until));
+            let shown = self.first_shown(offset.to_datetime(at), offset.to_datetime(last).date());
+            let found = shown.and_then(|shown| offset.to_timestamp(shown).ok());
+            if let Some(found) = found.filter(|found| *found <= until)
+                && change.is_none_or(|change| found < change)
+            {
+                return Some(found);
             }
-            date = date.tomorrow().ok()?;
+            at = change?;
         }
         None
     }
 
-    fn first_of_day(&self, date: Date, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let hours = (0..24).filter(|hour| has(self.hours, *hour));
-        let times = hours.flat_map(|hour| {
-            let minutes = (0..60).filter(|minute| has(self.minutes, *minute));
-            minutes.filter_map(move |minute| Time::new(hour, minute, 0, 0).ok())
-        });
-        let instants = times.flat_map(|time| instants(date, time, zone)).flatten();
-        instants.filter(|at| *at >= from).min()
-    }
-}
-
-/// The instants at which the clock shows this: one, none or two.
-fn instants(date: Date, time: Time, zone: &TimeZone) -> [Option<Timestamp>; 2] {
-    let shown = date.to_datetime(time);
-    match zone.to_ambiguous_timestamp(shown).offset() {
-        AmbiguousOffset::Unambiguous { offset } => [offset.to_timestamp(shown).ok(), None],
-        AmbiguousOffset::Gap { .. } => [None, None],
-        AmbiguousOffset::Fold { before, after } => {
-            [before.to_timestamp(shown).ok(), after.to_timestamp(shown).ok()]
+    /// The first matching date and time from `from` to the end of the day `last`.
+    fn first_shown(&self, from: DateTime, last: Date) -> Option<DateTime> {
+        let mut at = from;
+        while at.date() <= last {
+            let found = self.has_day(at.date()).then(|| self.first_of_day(at.time()));
+            if let Some(time) = found.flatten() {
+                return Some(at.date().to_datetime(time));
+            }
+            let next = if has(self.months, at.month()) {
+                at.date().tomorrow()
+            } else {
+                at.date().last_of_month().tomorrow()
+            };
+            at = next.ok()?.to_datetime(Time::midnight());
         }
+        None
+    }
+
+    /// The first matching time of a day from `from` on.
+    fn first_of_day(&self, from: Time) -> Option<Time> {
+        let is_whole = from.second() == 0 && from.subsec_nanosecond() == 0;
+        // 60 if only the next hour has a whole minute.
+        let first = from.minute() + i8::from(!is_whole);
+        let (hour, minutes) = (from.hour()..24)
+            .filter(|hour| has(self.hours, *hour))
+            .map(|hour| {
+                (
+                    hour,
+                    if hour == from.hour() {
+                        self.minutes >> first << first
+                    } else {
+                        self.minutes
+                    },
+                )
+            })
+            .find(|(_, minutes)| *minutes != 0)?;
+        let minute = i8::try_from(minutes.trailing_zeros()).ok()?;
+        Time::new(hour, minute, 0, 0).ok()
     }
 }
 

@@ -170,3 +170,27 @@ fn an_error_names_its_field() {
         assert_eq!(error.field(&spec), field, "{error}");
     }
 }
+
+#[test]
+fn hostile_windows_are_evaluated_for_milliseconds_only() {
+    let minutes = cron("0-58 * * * *", "1m", "Europe/Berlin");
+    let leap = cron("0 0 29 2 mon", "168h", "Europe/Berlin");
+    let day = weekly(&["mo"], "00:00", "00:00:01", "Europe/Berlin");
+    // Before the hour that summer time skips.
+    let now = at("2026-03-28T09:00:00Z");
+    for others in [&minutes, &leap, &day] {
+        let mut all = vec![others.clone(); 63];
+        all.push(minutes.clone());
+        let all = windows(&all);
+        let begin = std::time::Instant::now();
+        assert!(all.contains(now));
+        let closes = all.closes(now).unwrap();
+        assert_eq!(closes, at("2026-03-28T09:59:00Z"));
+        assert!(all.longest(now).is_some());
+        let took = begin.elapsed();
+        assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    }
+    let endless = windows(&vec![cron("* * * * *", "1m", "UTC"); 64]);
+    let closes = endless.closes(now).unwrap();
+    assert!(closes > at("2026-03-28T12:00:00Z"), "{closes}");
+}

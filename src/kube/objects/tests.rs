@@ -40,6 +40,21 @@ fn a_job_keeps_a_ledger_if_refit_made_it_for_a_node_that_is_not_windows() {
     ));
 }
 
+#[test]
+fn of_the_boots_of_a_job_that_anybody_wrote_as_many_are_read_as_a_job_can_have() {
+    let boots = |text: String| {
+        job(&json!({ "metadata": { "annotations": { names::ANNOTATION_BOOT_IDS: text } } })).boots
+    };
+    assert_eq!(
+        *boots(",a,,b,".to_owned()),
+        [BootId::from("a"), BootId::from("b")]
+    );
+    assert_eq!(boots("a,".repeat(100_000)).len(), MAX_BOOTS);
+    let long = boots("x".repeat(100_000));
+    assert_eq!(long.len(), 1);
+    assert!(long[0].to_string().len() <= MAX_NAME);
+}
+
 /// The order of the members of a JSON object has no meaning (RFC 8259, 4).
 #[test]
 fn a_watch_line_is_read_with_its_type_before_or_after_its_object() {
