@@ -1,6 +1,7 @@
 //! Permissions of the controller: no request is refused under the shipped roles, no rule of them is unused, and a
 //! permission that is removed is named until it is granted again.
 
+mod rules;
 mod secrets;
 
 use std::collections::BTreeSet;
@@ -444,13 +445,25 @@ async fn without(verbs: &[&str], group: &str, resource: &str) -> (RollOut, Contr
 
 /// The authorizer sees a change of roles a moment after it was written.
 async fn until_refused(ctx: &TestContext, verb: &str, group: &str, resource: &str) {
+    until_refused_for(ctx, ctx.namespace(), "", verb, group, resource).await;
+}
+
+/// The same for an object by its name, or for all without one.
+async fn until_refused_for(
+    ctx: &TestContext,
+    namespace: &str,
+    name: &str,
+    verb: &str,
+    group: &str,
+    resource: &str,
+) {
     let reviews = Api::<SubjectAccessReview>::all(ctx.client.clone());
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let review = json!({
         "spec": {
             "user": ctx.user(),
             "resourceAttributes": {
-                "namespace": ctx.namespace(), "verb": verb,
+                "namespace": namespace, "name": name, "verb": verb,
                 "group": group, "resource": resource, "subresource": subresource,
             },
         },

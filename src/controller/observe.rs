@@ -104,30 +104,41 @@ impl Observer {
             self.run(Kind::Pod, ours, observe, Observation::PodDeleted).await;
             return;
         }
+        let mut has_listed = false;
         loop {
-            self.list_pods(&ours, &observe).await;
-            // Only while a Job runs, because without one no pod of refit can be of interest.
+            has_listed |= self.list_pods(&ours, &observe).await;
             tokio::time::sleep(POD_POLL).await;
-            if wanted.wait_for(|wanted| *wanted).await.is_err() {
+            // Only while a Job runs, because without one no pod of refit can be of interest; but no Job starts before
+            // the first list.
+            if has_listed && wanted.wait_for(|wanted| *wanted).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Lists the pods once, in pages as a watch does.
-    async fn list_pods(&self, selection: &Selection, observe: &impl Fn(&SlimPod) -> Observation) {
+    /// Lists the pods once, in pages as a watch does. Returns whether that succeeded.
+    async fn list_pods(&self, selection: &Selection, observe: &impl Fn(&SlimPod) -> Observation) -> bool {
         let mut list = Watch::<SlimPod>::new(self.client.clone(), selection.clone());
         loop {
             match list.next().await {
                 WatchEvent::ListStarted => self.send(Observation::ListStarted(Kind::Pod)).await,
                 WatchEvent::Object(pod) => self.send(observe(&pod)).await,
                 WatchEvent::Unreadable(unreadable) => self.skip::<SlimPod>(Kind::Pod, unreadable).await,
-                WatchEvent::ListFinished => return self.send(Observation::ListFinished(Kind::Pod)).await,
+                WatchEvent::ListFinished => {
+                    self.send(Observation::ListFinished(Kind::Pod)).await;
+                    return true;
+                }
                 WatchEvent::Failed(error) => {
-                    return tracing::warn!(error = error.to_string(), "cannot list pods");
+                    tracing::warn!(error = error.to_string(), "cannot list pods");
+                    if error.is_forbidden() {
+                        self.send(Observation::Forbidden).await;
+                    }
+                    return false;
                 }
                 // A list alone has none of these.
-                WatchEvent::Watching | WatchEvent::Deleted { .. } | WatchEvent::VersionsReset => return,
+                WatchEvent::Watching | WatchEvent::Deleted { .. } | WatchEvent::VersionsReset => {
+                    return false;
+                }
             }
         }
     }

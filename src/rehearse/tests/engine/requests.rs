@@ -378,6 +378,42 @@ fn pods_that_may_not_be_watched_are_listed_while_there_is_work() {
     assert!(story.requests("GET /pods?") <= listed + 1);
 }
 
+/// The loop waits for the first list, so it must not depend on a Job that runs.
+#[test]
+fn pods_that_may_not_be_watched_are_listed_again_until_a_list_succeeds() {
+    let mut story = Scenario::without_controller(&Setup::default());
+    story.fault_injector.allow("watch", "pods", false);
+    story.fault_always(Rule::on("list", "pods").answer(500));
+    story.add_nodes(&["a"]);
+    story.apply(plan("p"));
+    story.start();
+    story.pass_secs(30);
+    assert!(story.invariants.jobs.is_empty());
+    story.mend();
+    story.pass_secs(30);
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn without_permission_to_list_pods_each_plan_has_an_event_and_no_node_starts() {
+    let mut story = Scenario::without_controller(&Setup::default());
+    for verb in ["list", "watch"] {
+        story.fault_injector.allow(verb, "pods", false);
+    }
+    story.add_nodes(&["a"]);
+    story.apply(plan("p"));
+    story.start();
+    story.pass_secs(60);
+    assert!(story.invariants.jobs.is_empty());
+    let events = story.events_of("MissingPermission");
+    assert_eq!(events.len(), 1, "{:?}", story.events());
+    story.fault_injector.allow("list", "pods", true);
+    story.pass_secs(120);
+    story.roll_out();
+    story.assert_over();
+}
+
 #[test]
 fn a_watch_that_is_behind_starts_no_second_job_and_gives_no_second_slot() {
     for resource in ["nodes", "jobs", "pods", "plans"] {
