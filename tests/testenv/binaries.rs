@@ -16,11 +16,18 @@ use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest as _, Sha256};
 
 use super::terminal;
+use programs::OLDEST_CONTROL_PLANE;
 pub use programs::{CHARTS, CONTROL_PLANE, MONITORING, NODES, Program, Set};
 use programs::{Module, Source};
 
 /// Options of every build, as a part of the digest.
 const BUILD_FLAGS: [&str; 3] = ["-mod=readonly", "-trimpath", "-buildvcs=false"];
+
+/// Chooses the control plane: the minor version of one of [`CONTROL_PLANES`]. Without it, the newest.
+const KUBERNETES: &str = "REFIT_KUBERNETES";
+
+/// The control planes that can be chosen; the first is the default.
+const CONTROL_PLANES: [&Set; 2] = [&CONTROL_PLANE, &OLDEST_CONTROL_PLANE];
 
 /// Extension of incomplete programs.
 const UNFINISHED: &str = "unfinished";
@@ -38,7 +45,8 @@ pub struct Binaries {
 impl Binaries {
     /// The control plane, built if it is not in the cache. Blocks, for up to ten minutes on two cores.
     pub fn ready() -> Result<Self> {
-        Self::of(&CONTROL_PLANE)
+        let chosen = std::env::var(KUBERNETES).unwrap_or_default();
+        Self::of(control_plane_of(&chosen)?)
     }
 
     /// The programs of real nodes; about two minutes after the control plane.
@@ -61,7 +69,7 @@ impl Binaries {
         let found = Self { dir, set };
         found
             .fill(terminal::say, |program, output, label| match &program.source {
-                Source::Go { module, package } => build(&found.dir, program, module, package, output, label),
+                Source::Go { module, package } => build(&found, program, module, package, output, label),
                 Source::Debian(packages) => debian::unpack(&found.dir, packages, output, label),
             })
             .with_context(|| format!("cannot build the test environment in {}", found.dir.display()))?;
@@ -146,7 +154,7 @@ impl Binaries {
 
 /// Builds a program, and reports the progress.
 fn build(
-    dir: &Path,
+    Binaries { dir, set }: &Binaries,
     program: &Program,
     module: &Module,
     package: &str,
@@ -166,7 +174,7 @@ fn build(
         .args(BUILD_FLAGS)
         .arg(format!("-tags={}", module.tags))
         .arg("-ldflags")
-        .arg(linker_flags())
+        .arg(linker_flags(set))
         .arg("-o")
         .arg(output)
         .arg(package)
@@ -276,19 +284,43 @@ pub fn required_go() -> &'static str {
         .expect("a go.mod says its Go version")
 }
 
-/// The Kubernetes version in the module, such as `v1.36.3`.
+/// The control plane of a minor version such as `1.32`; the newest without one.
+fn control_plane_of(minor: &str) -> Result<&'static Set> {
+    let minor_of = |set: &Set| {
+        let version = version_of(set).trim_start_matches('v');
+        version
+            .rsplit_once('.')
+            .map_or(version, |(minor, _)| minor)
+            .to_owned()
+    };
+    if minor.is_empty() {
+        return Ok(&CONTROL_PLANE);
+    }
+    let mut all = CONTROL_PLANES.into_iter();
+    all.find(|set| minor_of(set) == minor).with_context(|| {
+        let known = CONTROL_PLANES.map(minor_of).join(" or ");
+        format!("{KUBERNETES} is {minor:?}; the tests can build {known}")
+    })
+}
+
+/// The Kubernetes version of the newest control plane and of the kubelets, such as `v1.36.3`.
 pub fn kubernetes_version() -> &'static str {
-    programs::KUBE
+    version_of(&CONTROL_PLANE)
+}
+
+/// The Kubernetes version of the programs of a set.
+fn version_of(set: &Set) -> &'static str {
+    set.kubernetes
         .go_mod
         .lines()
         .find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "))
         .and_then(|rest| rest.split_whitespace().next())
-        .expect("tests/testenv/go/kube/go.mod requires k8s.io/kubernetes")
+        .expect("the go.mod requires k8s.io/kubernetes")
 }
 
 /// Without the version a server reports v0.0.0, which clients that compare versions refuse.
-fn linker_flags() -> String {
-    let version = kubernetes_version();
+fn linker_flags(set: &Set) -> String {
+    let version = version_of(set);
     let minor = version.split('.').nth(1).unwrap_or_default();
     let package = "k8s.io/component-base/version";
     format!(
@@ -299,7 +331,7 @@ fn linker_flags() -> String {
 /// Digest of all inputs of a build.
 fn digest(set: &Set, toolchain: &str) -> String {
     let mut hash = Sha256::new();
-    let flags = linker_flags();
+    let flags = linker_flags(set);
     let modules = set.modules.iter();
     for part in modules
         .flat_map(|module| [module.go_mod, module.go_sum])
@@ -311,4 +343,18 @@ fn digest(set: &Set, toolchain: &str) -> String {
         hash.update(part);
     }
     hex::encode(hash.finalize())[..16].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_chooses_the_kubernetes_of_the_control_plane_and_an_unknown_one_is_refused() {
+        let version = |minor| control_plane_of(minor).map(version_of);
+        assert_eq!(version("").unwrap(), kubernetes_version());
+        assert!(version("1.32").unwrap().starts_with("v1.32."));
+        let error = version("1.12").unwrap_err().to_string();
+        assert!(error.contains("1.32"), "{error}");
+    }
 }

@@ -22,6 +22,13 @@ pub const KUBE: Module = Module {
     go_sum: include_str!("../go/kube/go.sum"),
     tags: "",
 };
+/// The oldest Kubernetes on which the suite runs: that of the oldest releases of K3s and RKE2 which are still maintained.
+pub const OLDEST_KUBE: Module = Module {
+    name: "kube-1.32",
+    go_mod: include_str!("../go/kube-1.32/go.mod"),
+    go_sum: include_str!("../go/kube-1.32/go.sum"),
+    tags: "",
+};
 /// A module of its own, because only tests with real nodes need its dependencies.
 const KUBELET: Module = Module {
     name: "kubelet",
@@ -101,45 +108,62 @@ pub struct Set {
     /// Its name in messages.
     pub what: &'static str,
     pub modules: &'static [&'static Module],
+    /// The module whose version of Kubernetes the programs report.
+    pub kubernetes: &'static Module,
     pub programs: &'static [Program],
 }
 
-pub const CONTROL_PLANE: Set = Set {
-    what: "the control plane",
-    modules: &[&ETCD, &KUBE],
-    programs: &[
+/// Etcd, and the control plane of a module of Kubernetes.
+const fn control_plane(module: &'static Module) -> [Program; 5] {
+    [
         go("etcd", &ETCD, "go.etcd.io/etcd/server/v3", 45),
         go(
             "kube-apiserver",
-            &KUBE,
+            module,
             "k8s.io/kubernetes/cmd/kube-apiserver",
             390,
         ),
         go(
             "kube-controller-manager",
-            &KUBE,
+            module,
             "k8s.io/kubernetes/cmd/kube-controller-manager",
             100,
         ),
         go(
             "kube-scheduler",
-            &KUBE,
+            module,
             "k8s.io/kubernetes/cmd/kube-scheduler",
             10,
         ),
-        go("kubectl", &KUBE, "k8s.io/kubernetes/cmd/kubectl", 35),
-    ],
+        go("kubectl", module, "k8s.io/kubernetes/cmd/kubectl", 35),
+    ]
+}
+
+pub const CONTROL_PLANE: Set = Set {
+    what: "the control plane",
+    modules: &[&ETCD, &KUBE],
+    kubernetes: &KUBE,
+    programs: &const { control_plane(&KUBE) },
+};
+
+pub const OLDEST_CONTROL_PLANE: Set = Set {
+    what: "the control plane of Kubernetes 1.32",
+    modules: &[&ETCD, &OLDEST_KUBE],
+    kubernetes: &OLDEST_KUBE,
+    programs: &const { control_plane(&OLDEST_KUBE) },
 };
 
 pub const CHARTS: Set = Set {
     what: "Helm",
     modules: &[&HELM],
+    kubernetes: &KUBE,
     programs: &[go("helm", &HELM, "helm.sh/helm/v4/cmd/helm", 150)],
 };
 
 pub const NODES: Set = Set {
     what: "real nodes",
     modules: &[&KUBELET, &CONTAINERD],
+    kubernetes: &KUBE,
     programs: &[
         // First, because it is the most likely to fail.
         Program {
@@ -173,6 +197,7 @@ pub const NODES: Set = Set {
 pub const MONITORING: Set = Set {
     what: "monitoring",
     modules: &[&PROMETHEUS],
+    kubernetes: &KUBE,
     programs: &[
         go(
             "promtool",
