@@ -3,8 +3,7 @@
 
 use std::path::Path;
 
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams, PostParams};
 use kube::{Client, Config, ResourceExt};
 use refit::api::RebootRequest;
@@ -74,29 +73,7 @@ async fn pod_of(ctx: &TestContext, name: &str, node: &str, account: &str) -> Pod
 
 /// A client with the token that the kubelet would mount into this pod.
 async fn client_of(ctx: &TestContext, pod: &Pod) -> Client {
-    client_with(ctx, &pod.name_any(), &bound_token(ctx, pod, ACCOUNT).await).await
-}
-
-async fn bound_token(ctx: &TestContext, pod: &Pod, account: &str) -> String {
-    let request = TokenRequest {
-        spec: Some(TokenRequestSpec {
-            expiration_seconds: Some(3_600),
-            bound_object_ref: Some(BoundObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Pod".to_owned()),
-                name: pod.metadata.name.clone(),
-                uid: pod.uid(),
-            }),
-            ..TokenRequestSpec::default()
-        }),
-        ..TokenRequest::default()
-    };
-    let accounts = Api::<ServiceAccount>::namespaced(ctx.client.clone(), ctx.namespace());
-    let answer = accounts
-        .create_token_request(account, &PostParams::default(), &request)
-        .await
-        .unwrap();
-    answer.status.unwrap().token.unwrap()
+    client_with(ctx, &pod.name_any(), &ctx.token_of(ACCOUNT, pod).await).await
 }
 
 async fn client_with(ctx: &TestContext, name: &str, token: &str) -> Client {
@@ -267,7 +244,7 @@ async fn an_agent_reports_on_its_own_node_that_a_reboot_is_due_and_may_change_no
     apply_shipped(&ctx, &["overlays/agent/rbac.yaml"]).await;
     let account = format!("{own}-{}", AGENT.strip_prefix("system-upgrade-").unwrap());
     let pod = pod_of(&ctx, "agent", one, &account).await;
-    let token = bound_token(&ctx, &pod, &account).await;
+    let token = ctx.token_of(&account, &pod).await;
     let agent = client_with(&ctx, "agent", &token).await;
     let annotate =
         |value: &str| json!({ "metadata": { "annotations": { ANNOTATION_REBOOT_NEEDED: value } } });

@@ -55,13 +55,17 @@ pub(crate) struct RollOut {
     journal: Journal,
 }
 
+async fn kubelets(ctx: &TestContext, shape: Shape) -> FakeKubelet {
+    let nodes = NodeSet::numbered(&ctx.node_name("n"), shape.nodes)
+        .labels(ctx.node_labels())
+        .steer("run-delay", &format!("{}ms", shape.run.as_millis()));
+    FakeKubelet::start(&ctx.test_env.kubelet_config().await, nodes).await
+}
+
 impl RollOut {
     /// Creates the nodes without the Plan.
     pub(crate) async fn prepare(ctx: TestContext, shape: Shape) -> Self {
-        let nodes = NodeSet::numbered(&ctx.node_name("n"), shape.nodes)
-            .labels(ctx.node_labels())
-            .steer("run-delay", &format!("{}ms", shape.run.as_millis()));
-        let kubelet = FakeKubelet::start(&ctx.test_env.kubelet_config().await, nodes).await;
+        let kubelet = kubelets(&ctx, shape).await;
         let spec = json!({
             "concurrency": shape.concurrency,
             "version": "v1.2.3",
@@ -81,6 +85,11 @@ impl RollOut {
             limit: SOON,
             kubelet,
         }
+    }
+
+    /// Starts the kubelets anew. Pods continue from their statuses.
+    pub(crate) async fn restart_kubelets(&mut self) {
+        self.kubelet = kubelets(&self.ctx, self.shape).await;
     }
 
     /// Its controller, with a Lease that survives a busy machine. A process started after a killed one has the same

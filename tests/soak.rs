@@ -5,6 +5,8 @@
 //! `full`; `REFIT_SOAK_SEED` is the seed that an earlier run printed. It determines shapes, faults and the moments of
 //! the kills.
 
+mod machines;
+
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 

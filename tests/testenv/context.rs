@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
 use refit::clock::Clock;
@@ -204,9 +205,29 @@ impl TestContext {
 
     /// A token of a service account of this namespace, by `TokenRequest`.
     pub async fn token(&self, service_account: &str) -> String {
+        self.token_bound_to(service_account, None).await
+    }
+
+    /// A token that is valid for as long as an object, a Pod or a Secret, exists.
+    pub async fn token_of<K: k8s_openapi::Metadata<Ty = ObjectMeta>>(
+        &self,
+        service_account: &str,
+        object: &K,
+    ) -> String {
+        let object = BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some(K::KIND.to_owned()),
+            name: object.metadata().name.clone(),
+            uid: object.metadata().uid.clone(),
+        };
+        self.token_bound_to(service_account, Some(object)).await
+    }
+
+    async fn token_bound_to(&self, service_account: &str, object: Option<BoundObjectReference>) -> String {
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
                 expiration_seconds: i64::try_from(TOKEN_LIFETIME.as_secs()).ok(),
+                bound_object_ref: object,
                 ..TokenRequestSpec::default()
             }),
             ..TokenRequest::default()
@@ -224,11 +245,21 @@ impl TestContext {
 
     /// Writes `<name>.kubeconfig` for a bearer of that token, and returns its path.
     pub fn write_kubeconfig(&self, name: &str, token: &str) -> PathBuf {
+        self.write_kubeconfig_of(name, &kubeconfig::token(token))
+    }
+
+    /// Writes `<name>.kubeconfig` for whom the `user` of a kubeconfig describes, and returns its path.
+    pub fn write_kubeconfig_of(&self, name: &str, user: &serde_json::Value) -> PathBuf {
         let path = self.dir.join(format!("{name}.kubeconfig"));
         kubeconfig::cluster_of(&self.test_env.kubeconfig())
-            .and_then(|cluster| kubeconfig::write(&path, &cluster, &kubeconfig::token(token), &self.id))
+            .and_then(|cluster| kubeconfig::write(&path, &cluster, user, &self.id))
             .unwrap_or_else(|error| panic!("{error:#}"));
         path
+    }
+
+    /// The service account of the controller.
+    pub fn service_account(&self) -> &str {
+        &self.installation.service_account
     }
 
     /// The controller, not yet started: as this context's service account, with the environment of the

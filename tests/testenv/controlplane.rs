@@ -161,10 +161,20 @@ impl ControlPlane {
 
     /// Writes a kubeconfig for a client on that network.
     pub fn write_lan_kubeconfig(&self, path: &Path, user: &str, group: Option<&str>) -> Result<()> {
-        let authority = self.pki.authority();
-        let user = kubeconfig::inline_certificate(&authority.client(user, group)?);
-        let cluster = kubeconfig::inline_cluster(&format!("https://{SERVICE_IP}"), authority.pem());
-        kubeconfig::write(path, &cluster, &user, "default")
+        let identity = self.pki.authority().client(user, group)?;
+        self.write_lan_kubeconfig_of(path, &kubeconfig::inline_certificate(&identity), "default")
+    }
+
+    /// The same for whom the `user` of a kubeconfig describes.
+    pub fn write_lan_kubeconfig_of(
+        &self,
+        path: &Path,
+        user: &serde_json::Value,
+        namespace: &str,
+    ) -> Result<()> {
+        let authority = self.pki.authority().pem();
+        let cluster = kubeconfig::inline_cluster(&format!("https://{SERVICE_IP}"), authority);
+        kubeconfig::write(path, &cluster, user, namespace)
     }
 
     pub fn audit_log(&self) -> PathBuf {
@@ -203,6 +213,42 @@ impl ControlPlane {
         let mut etcd = lock(&self.etcd);
         drop(etcd.take());
         *etcd = Some(self.etcd_program().start()?);
+        Ok(())
+    }
+
+    /// Freezes etcd: requests to the API server that need it hang.
+    pub fn pause_etcd(&self) {
+        if let Some(etcd) = &*lock(&self.etcd) {
+            etcd.freeze();
+        }
+    }
+
+    pub fn resume_etcd(&self) {
+        if let Some(etcd) = &*lock(&self.etcd) {
+            etcd.thaw();
+        }
+    }
+
+    /// Copies etcd's data, which does not change meanwhile.
+    pub fn snapshot(&self, to: &Path) -> Result<()> {
+        self.pause_etcd();
+        let copied = copy(&self.data.join("etcd"), to);
+        self.resume_etcd();
+        copied
+    }
+
+    /// Restores a copy of etcd's data, and restarts all that has read later data.
+    pub async fn restore(&self, from: &Path) -> Result<()> {
+        for slot in self.slots().into_iter().rev() {
+            lock(slot).take();
+        }
+        let data = self.data.join("etcd");
+        std::fs::remove_dir_all(&data)?;
+        copy(from, &data)?;
+        *lock(&self.etcd) = Some(self.etcd_program().start()?);
+        self.start_apiserver().await?;
+        *lock(&self.controller_manager) = Some(self.controller_manager_program().start()?);
+        *lock(&self.scheduler) = Some(self.scheduler_program().start()?);
         Ok(())
     }
 
@@ -420,6 +466,15 @@ impl Ports {
             etcd_peer: next()?,
         })
     }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .args([from, to])
+        .status()?;
+    anyhow::ensure!(copied.success(), "cannot copy {}: {copied}", from.display());
+    Ok(())
 }
 
 /// Whether a program ended because its port is taken.
