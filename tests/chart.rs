@@ -723,9 +723,9 @@ async fn the_documented_commands_install_roll_out_upgrade_and_uninstall() {
     }
 }
 
-/// system-upgrade-controller on a cluster of one node, with its roles, settings and Deployment.
-async fn with_suc() -> (Cluster, (String, String)) {
-    let cluster = Cluster::new(1, 0).await;
+/// system-upgrade-controller on a cluster of one server, with its roles, settings and Deployment.
+async fn with_suc(agents: usize) -> (Cluster, (String, String)) {
+    let cluster = Cluster::new(1, agents).await;
     let tools = &cluster.tools;
     tools.kubectl(&format!("create namespace {NAMESPACE}"));
     tools.kubectl("apply -f tests/fixtures/suc-rbac.yaml");
@@ -791,7 +791,7 @@ impl Cluster {
 /// these tests a container that does not start stands for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_takeover_by_the_manifests_keeps_system_upgrade_controller_until_refit_is_ready() {
-    let (cluster, suc) = with_suc().await;
+    let (cluster, suc) = with_suc(0).await;
     let tools = &cluster.tools;
     let dir = Tools::checkout();
     let test = "a_takeover_by_the_manifests_keeps_system_upgrade_controller_until_refit_is_ready";
@@ -822,7 +822,7 @@ async fn a_takeover_by_the_manifests_keeps_system_upgrade_controller_until_refit
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_takeover_by_the_chart_keeps_system_upgrade_controller_until_refit_is_ready() {
-    let (cluster, suc) = with_suc().await;
+    let (cluster, suc) = with_suc(1).await;
     let tools = &cluster.tools;
     let test = "a_takeover_by_the_chart_keeps_system_upgrade_controller_until_refit_is_ready";
     let script = documented("deploy/chart/README.md", test)
@@ -838,4 +838,38 @@ async fn a_takeover_by_the_chart_keeps_system_upgrade_controller_until_refit_is_
         "upgrade refit deploy/chart -n {NAMESPACE} --set {REPOSITORY} --force-conflicts"
     ));
     cluster.is_taken_over().await;
+    let controller = cluster.controller("one");
+    cluster.plan("v1");
+    cluster.complete("v1").await;
+
+    // And back: the Plan, its Jobs and the marks of nodes stay, and nothing else of refit.
+    let (jobs, nodes) = (
+        cluster.job_uids(),
+        tools.json("get nodes -l plan.upgrade.cattle.io/agents"),
+    );
+    assert_eq!(
+        (jobs.len(), nodes["items"].as_array().map(Vec::len)),
+        (1, Some(1))
+    );
+    controller.terminate().await;
+    let dir = Tools::checkout();
+    let read = |file: &str| std::fs::read_to_string(root().join("tests/fixtures").join(file)).unwrap();
+    let manifests = format!("{}\n---\n{}", read("suc-rbac.yaml"), read("suc-deployment.yaml"));
+    std::fs::write(dir.path().join("system-upgrade-controller.yaml"), manifests).unwrap();
+    tools.script(dir.path(), &documented("docs/migrate.md", test)["go back"]);
+    let is_back = |running: &Vec<(String, String)>| running.as_slice() == std::slice::from_ref(&suc);
+    wait::until(
+        "only system-upgrade-controller runs",
+        async || cluster.running(),
+        is_back,
+    )
+    .await;
+    assert_eq!(cluster.job_uids(), jobs);
+    let is_done = tools.json("get nodes -l plan.upgrade.cattle.io/agents");
+    assert_eq!(is_done["items"].as_array().map(Vec::len), Some(1));
+    let kinds = "deployments,configmaps,serviceaccounts,roles,poddisruptionbudgets,networkpolicies";
+    let left = tools.kubectl(&format!(
+        "get {kinds} -n {NAMESPACE} -l app.kubernetes.io/managed-by=Helm -o name"
+    ));
+    assert_eq!(left, "");
 }

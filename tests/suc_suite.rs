@@ -2,6 +2,8 @@
 //! refit's image, its own Plans and timeouts. The suite is a Go program outside of this repository: `just suc-suite
 //! CHECKOUT` takes a checkout of it.
 
+mod migrate;
+
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -19,9 +21,7 @@ const LIMIT: Duration = Duration::from_secs(45 * 60);
 #[tokio::test]
 #[ignore = "the e2e suite of system-upgrade-controller on real nodes: just suc-suite CHECKOUT"]
 async fn the_e2e_suite_of_system_upgrade_controller_passes_unmodified() {
-    let checkout = std::env::var_os(CHECKOUT).map(PathBuf::from);
-    let checkout =
-        checkout.unwrap_or_else(|| panic!("{CHECKOUT} names no checkout of system-upgrade-controller"));
+    let checkout = checkout();
     let ctx = real::exclusive_context().await;
     let suite = ctx.dir().join("suite");
     run(tokio::process::Command::new("go")
@@ -72,6 +72,11 @@ async fn the_e2e_suite_of_system_upgrade_controller_passes_unmodified() {
         result.contains("18 Passed") && result.contains("0 Failed"),
         "{result}"
     );
+}
+
+fn checkout() -> PathBuf {
+    let checkout = std::env::var_os(CHECKOUT).map(PathBuf::from);
+    checkout.unwrap_or_else(|| panic!("{CHECKOUT} names no checkout of system-upgrade-controller"))
 }
 
 /// Runs a command and returns its output. Fails the test if the command fails.

@@ -1,0 +1,214 @@
+//! Migration and the way back with system-upgrade-controller itself, built from a checkout, on a real control plane: either
+//! controller is killed after each of its writes in turn, which leaves paused Jobs, drains, and nodes that are finished and not
+//! labelled. The other one goes on, and no node runs twice.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use crate::harness::{has_condition, is_cordoned};
+use crate::rollout::{PLAN, RollOut, Shape};
+use crate::testenv::context::TestContext;
+use crate::testenv::context::cluster::{done, find_condition};
+use crate::testenv::controller::Setup;
+use crate::testenv::faults::{Moment, Rule};
+use crate::testenv::kubelet::NodeSet;
+use crate::testenv::manifest::Manifests;
+use crate::testenv::process::Run;
+use crate::testenv::wait::{self, SOON};
+
+const SHAPE: Shape = Shape {
+    nodes: 2,
+    concurrency: 1,
+    run: Duration::from_millis(500),
+};
+
+/// As many as keep a machine with two cores busy.
+const SIDE_BY_SIDE: usize = 3;
+
+/// Which controller begins; the other one takes over.
+#[derive(Clone, Copy, Debug)]
+enum First {
+    SystemUpgradeController,
+    Refit,
+}
+
+impl First {
+    /// The one that begins, and the one that takes over.
+    fn setups(self, rollout: &RollOut, suc: &Path) -> [Setup; 2] {
+        let refit = rollout.controller().env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0");
+        let suc = refit.clone().program(suc);
+        match self {
+            Self::SystemUpgradeController => [suc, refit],
+            Self::Refit => [refit, suc],
+        }
+    }
+}
+
+/// The program, built once.
+async fn program() -> PathBuf {
+    static BUILT: tokio::sync::OnceCell<PathBuf> = tokio::sync::OnceCell::const_new();
+    let built = BUILT.get_or_init(async || {
+        let program = Run::current().folder("suc").join("system-upgrade-controller");
+        super::run(
+            tokio::process::Command::new("go")
+                .args(["build", "-trimpath", "-o"])
+                .arg(&program)
+                .arg(".")
+                .env("CGO_ENABLED", "0")
+                .current_dir(super::checkout()),
+        )
+        .await;
+        program
+    });
+    built.await.clone()
+}
+
+async fn prepare(shape: Shape) -> RollOut {
+    let mut rollout = RollOut::prepare(TestContext::with(Manifests::Suc).await, shape).await;
+    // Its Jobs have a container for it, with the image of kubectl.
+    rollout.spec["drain"] = json!({ "force": true });
+    rollout
+}
+
+/// Waits until the Plan is complete, and checks that each node ran it once and none is cordoned.
+async fn ends(rollout: &RollOut, what: &str) {
+    let ctx = &rollout.ctx;
+    let is_complete =
+        |plan: &refit::api::Plan| find_condition(plan, "Complete").is_some_and(|it| it.status == "True");
+    wait::eventually("all nodes are done", SOON, async || {
+        let plan = ctx.plans().get(PLAN).await.map_err(|error| error.to_string())?;
+        let hash = plan.status.as_ref().and_then(|status| status.latest_hash.clone());
+        let nodes = ctx.my_nodes().await;
+        let open: Vec<_> = nodes
+            .iter()
+            .filter(|node| done(node, PLAN) != hash || hash.is_none() || is_cordoned(node))
+            .map(|node| node.name_any())
+            .collect();
+        if open.is_empty() && is_complete(&plan) {
+            Ok(())
+        } else {
+            Err(format!("{what}: {open:?}, {:?}", plan.status))
+        }
+    })
+    .await;
+    for node in ctx.my_nodes().await {
+        let runs = rollout.kubelet.runs(&node.name_any(), "upgrade").await;
+        assert_eq!(runs, 1, "{what}: {}", node.name_any());
+    }
+}
+
+/// Kills the first controller after one of its writes. Returns false if it made no such write.
+async fn killed_after(first: First, number: u64, suc: &Path) -> bool {
+    let rollout = prepare(SHAPE).await;
+    let [one, other] = first.setups(&rollout, suc);
+    let faults = rollout.ctx.faults(0).await;
+    faults.add(Rule::write().nth(number).kill(Moment::After));
+    let one = one.through(&faults).start();
+    rollout.begin().await;
+    let what = format!("{first:?}, killed after write {number}");
+    let ended = wait::eventually("it is killed or done", SOON, async || {
+        let nodes = rollout.ctx.my_nodes().await;
+        let all_done = nodes
+            .iter()
+            .all(|node| done(node, PLAN).is_some() && !is_cordoned(node));
+        match (one.is_running(), all_done) {
+            (false, _) => Ok(true),
+            (true, true) => Ok(false),
+            _ => Err(format!("{what}: {} writes", faults.writes())),
+        }
+    })
+    .await;
+    one.kill();
+    let _other = other.start();
+    ends(&rollout, &what).await;
+    ended
+}
+
+/// Kills the first controller after its first write, its second, and so on.
+async fn sweep(first: First) {
+    let suc = program().await;
+    let tries = futures::stream::iter(1..).map(|number| {
+        let suc = suc.clone();
+        async move { (number, killed_after(first, number, &suc).await) }
+    });
+    let mut tries = tries.buffered(SIDE_BY_SIDE);
+    while let Some((number, killed)) = tries.next().await {
+        if !killed {
+            eprintln!("{first:?} was killed after each of {} writes", number - 1);
+            assert!(number > 6, "a roll-out has more writes than {number}");
+            return;
+        }
+    }
+}
+
+/// A node on which the Plan failed does not run it again, whoever takes over.
+async fn failed(first: First) {
+    let suc = program().await;
+    let rollout = prepare(Shape {
+        concurrency: 3,
+        ..SHAPE
+    })
+    .await;
+    let ctx = &rollout.ctx;
+    let broken = ctx.my_nodes().await[0].name_any();
+    rollout
+        .kubelet
+        .behaviour(&broken, &[("upgrade.exit-code", "1")])
+        .await;
+    let [one, other] = first.setups(&rollout, &suc);
+    let one = one.start();
+    rollout.begin().await;
+    wait::eventually(
+        "one Job has failed, and the other node is done",
+        SOON,
+        async || {
+            let jobs = ctx.jobs_of(PLAN).await;
+            let has_failed = jobs.iter().any(|job| has_condition(job, "Failed"));
+            let done = ctx
+                .my_nodes()
+                .await
+                .iter()
+                .filter(|node| done(node, PLAN).is_some())
+                .count();
+            if has_failed && done == 1 {
+                Ok(())
+            } else {
+                Err(format!("{done}, {has_failed}"))
+            }
+        },
+    )
+    .await;
+    one.kill();
+    let _other = other.start();
+    // The other controller has worked when it has upgraded a node that comes later.
+    let more = NodeSet::numbered(&ctx.node_name("later"), 1).labels(ctx.node_labels());
+    let _more = ctx.run(more).await;
+    let later = ctx.node_name("later0000");
+    ctx.node_until(&later, "is done", SOON, |node| done(node, PLAN).is_some())
+        .await;
+    assert_eq!(rollout.kubelet.runs(&broken, "upgrade").await, 1);
+    assert_eq!(done(&ctx.node(&broken).await, PLAN), None);
+}
+
+#[tokio::test]
+#[ignore = "builds system-upgrade-controller from a checkout: just suc-suite CHECKOUT"]
+async fn refit_goes_on_where_system_upgrade_controller_was_killed() {
+    sweep(First::SystemUpgradeController).await;
+}
+
+#[tokio::test]
+#[ignore = "builds system-upgrade-controller from a checkout: just suc-suite CHECKOUT"]
+async fn system_upgrade_controller_goes_on_where_refit_was_killed() {
+    sweep(First::Refit).await;
+}
+
+#[tokio::test]
+#[ignore = "builds system-upgrade-controller from a checkout: just suc-suite CHECKOUT"]
+async fn a_node_that_failed_under_one_controller_does_not_run_again_under_the_other() {
+    failed(First::SystemUpgradeController).await;
+    failed(First::Refit).await;
+}
