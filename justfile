@@ -48,6 +48,14 @@ browser:
 suc-suite CHECKOUT: _nodes
     REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture suc_suite::
 
+# Migration and the way back, with system-upgrade-controller built from a checkout, on simulated kubelets
+suc-migration CHECKOUT:
+    REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture --test-threads=1 suc_suite::migrate::
+
+# What depends on the API server, on the oldest Kubernetes that the tests know (its first build takes ten minutes); arguments select some
+oldest *ARGS="definition:: schema:: jobs:: lifecycle:: permissions:: node_account:: drain:: chart:: leader:: plan_status::":
+    REFIT_KUBERNETES=1.32 cargo test --locked --test main -- {{ ARGS }}
+
 # Benchmarks against their budgets: time, requests and memory of the controller, decisions, rehearsals, drains beside kubectl's
 bench: (_ignored "bench")
     cargo test --profile long-tests --locked --lib -- --nocapture --include-ignored --test-threads=1 speed::

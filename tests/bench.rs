@@ -1,6 +1,8 @@
 //! Benchmarks with budgets, on a control plane of their own: `just bench`. Each figure is printed with its budget.
 //! Exceeded budgets fail the run at its end, when all figures are known.
 
+mod sizes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Stdio;
@@ -122,6 +124,13 @@ async fn benchmarks_stay_within_their_budgets() {
             roll_out(&mut table, count, concurrency, most).await;
         }
     }
+    assert!(table.over.is_empty(), "over budget:\n{}", table.over.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures for minutes and wants the machine for itself: just bench"]
+async fn an_idle_controller_that_is_scraped_costs_next_to_nothing() {
+    let mut table = Table::default();
     idle(&mut table, 5000).await;
     assert!(table.over.is_empty(), "over budget:\n{}", table.over.join("\n"));
 }
