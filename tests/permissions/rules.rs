@@ -41,8 +41,7 @@ enum Named {
 impl Place {
     async fn read(self, ctx: &TestContext) -> Vec<PolicyRule> {
         let rules = match self {
-            Self::Cluster => self
-                .clusters(ctx)
+            Self::Cluster => Self::clusters(ctx)
                 .get(&ctx.local_name(NAME))
                 .await
                 .map(|it| it.rules),
@@ -61,7 +60,7 @@ impl Place {
         let written = match self {
             Self::Cluster => {
                 let name = ctx.local_name(NAME);
-                self.clusters(ctx).patch(&name, &params, &patch).await.map(drop)
+                Self::clusters(ctx).patch(&name, &params, &patch).await.map(drop)
             }
             Self::Namespace => self.roles(ctx).patch(NAME, &params, &patch).await.map(drop),
             Self::Default => {
@@ -72,7 +71,7 @@ impl Place {
         written.expect("the role is written");
     }
 
-    fn clusters(self, ctx: &TestContext) -> Api<ClusterRole> {
+    fn clusters(ctx: &TestContext) -> Api<ClusterRole> {
         Api::all(ctx.client.clone())
     }
 

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -184,7 +185,6 @@ async fn stale_events(shape: Shape, count: usize) {
             events.create(&PostParams::default(), &event).await.map(drop)
         }
     });
-    use futures::{StreamExt as _, TryStreamExt as _};
     let made = futures::stream::iter(made)
         .buffer_unordered(50)
         .try_collect::<()>()
@@ -315,7 +315,7 @@ async fn leader_partitioned() {
         .start();
     one.leading().await;
     let supervised = SupervisedController::start(ctx.controller().usual_lease_times().replica("other"));
-    let scene = Scene { supervised, rollout };
+    let scene = Scene { rollout, supervised };
     scene.begin().await;
     let link = |state: &str| {
         let mut command = std::process::Command::new("/usr/bin/nsenter");

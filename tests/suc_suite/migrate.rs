@@ -86,7 +86,7 @@ async fn ends(rollout: &RollOut, what: &str) {
         let open: Vec<_> = nodes
             .iter()
             .filter(|node| done(node, PLAN) != hash || hash.is_none() || is_cordoned(node))
-            .map(|node| node.name_any())
+            .map(kube::ResourceExt::name_any)
             .collect();
         if open.is_empty() && is_complete(&plan) {
             Ok(())
