@@ -14,6 +14,7 @@ use refit::api::crd;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::testenv::binaries::is_newest;
 use crate::testenv::environment::TestEnv;
 use crate::testenv::wait::{SOON, eventually};
 
@@ -29,6 +30,9 @@ struct Case {
     about: String,
     #[serde(default)]
     own: bool,
+    /// Kubernetes 1.32 has another text for it, or does not check it.
+    #[serde(default)]
+    newer: bool,
     plan: Option<BTreeMap<String, Value>>,
     status: Option<Value>,
     stored: Option<Value>,
@@ -69,7 +73,8 @@ async fn an_api_server_admits_refuses_and_prunes_as_under_system_upgrade_control
     let cases: Vec<Case> = serde_saphyr::from_str(include_str!("fixtures/schema-cases.yaml")).unwrap();
     let mut wrong = Vec::new();
     let mut asked = 0;
-    for case in cases.into_iter().filter(|case| other.is_none() || !case.own) {
+    let is_meant = |case: &Case| (other.is_none() || !case.own) && (is_newest() || !case.newer);
+    for case in cases.into_iter().filter(is_meant) {
         let (sent, answer) = ask(&client, &case).await;
         asked += 1;
         if let Err(difference) = compare(&case, &sent, answer) {

@@ -284,6 +284,12 @@ pub fn required_go() -> &'static str {
         .expect("a go.mod says its Go version")
 }
 
+/// Whether the control plane of the tests is the newest.
+pub fn is_newest() -> bool {
+    let chosen = std::env::var(KUBERNETES).unwrap_or_default();
+    control_plane_of(&chosen).is_ok_and(|set| version_of(set) == kubernetes_version())
+}
+
 /// The control plane of a minor version such as `1.32`; the newest without one.
 fn control_plane_of(minor: &str) -> Result<&'static Set> {
     let minor_of = |set: &Set| {
