@@ -35,7 +35,7 @@ demo *ARGS:
     cargo demo {{ ARGS }}
 
 # Tests on real kubelets and hosts that reboot (root, Debian); an argument selects some
-e2e FILTERS="e2e:: node::namespaces::": _nodes
+e2e FILTERS="e2e:: node::namespaces:: agent_bus::": _nodes
     cargo test --locked --test main -- --ignored --nocapture --test-threads=2 {{ FILTERS }}
 
 # The page in a headless Chromium, checked by axe-core, which npm fetches (chromium, npm)

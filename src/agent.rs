@@ -8,6 +8,7 @@ mod command;
 mod request;
 mod source;
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::kube::objects::SlimNode;
 pub use command::{BadCommand, SentinelCommand};
 pub use request::Boot;
 use request::request;
-pub use source::{Files, Sources};
+pub use source::{Files, Sources, UpdateEngine};
 
 /// How often the Node is read although nothing has changed on the host.
 const RESYNC: Duration = Duration::from_secs(10 * 60);
@@ -56,17 +57,18 @@ pub async fn run(
     let clock = Clock::system();
     let work = async {
         let mut known = None;
-        let mut failed = None;
+        let mut reported = Vec::new();
         loop {
-            let done = look(&client, sources, options, &clock, &mut known, note).await;
-            // A failure that repeats is reported once.
-            let error = done.err();
-            if error != failed {
-                failed.clone_from(&error);
-                if let Some(error) = &error {
-                    note(&format!("{error}; retrying every {} s", options.period.as_secs()));
-                }
+            let problems = RefCell::new(Vec::new());
+            let problem = |text: &str| problems.borrow_mut().push(text.to_owned());
+            if let Err(error) = look(&client, sources, options, &clock, &mut known, note, &problem).await {
+                problem(&format!("{error}; retrying every {} s", options.period.as_secs()));
             }
+            // One that repeats is reported once.
+            let problems = problems.into_inner();
+            let fresh = problems.iter().filter(|problem| !reported.contains(*problem));
+            fresh.for_each(|problem| note(problem));
+            reported = problems;
             sleep(options.period).await;
         }
     };
@@ -76,7 +78,7 @@ pub async fn run(
     }
 }
 
-/// Looks at the host once, and writes the Node if it says something else.
+/// Looks at the host once, and writes the Node if it says something else. `problem` receives what could not be found out.
 async fn look(
     client: &Client,
     sources: &Sources,
@@ -84,9 +86,10 @@ async fn look(
     clock: &Clock,
     known: &mut Option<Known>,
     note: &dyn Fn(&str),
+    problem: &dyn Fn(&str),
 ) -> Result<(), String> {
     let boot = sources.boot().map_err(|error| error.to_string())?;
-    let findings = sources.look(note).await;
+    let findings = sources.look(problem).await;
     let now = clock.now();
     let next = |known: &Known| request(&findings, known.request.as_ref(), &boot, now);
     if let Some(known) = known.as_ref()

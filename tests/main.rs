@@ -21,6 +21,7 @@ mod testenv;
 #[macro_use]
 mod scenario;
 
+mod agent_bus;
 mod attacks;
 mod bad_input;
 mod bench;

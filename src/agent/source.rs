@@ -1,4 +1,6 @@
-//! What is looked at on the host: files, whose presence counts, and commands, whose exit codes do.
+//! What is looked at on the host: files, whose presence counts, commands, whose exit codes do, and the update engine.
+
+mod update_engine;
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use super::command::SentinelCommand;
 use super::request::{Answer, Boot, Finding};
 use super::timestamp;
 use crate::node::{Host, HostError};
+pub use update_engine::UpdateEngine;
 
 /// Time limit of a command. `dnf` may have to read its repositories.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5 * 60);
@@ -32,6 +35,7 @@ pub struct Sources {
     pub own: Host,
     pub files: Files,
     pub commands: Vec<SentinelCommand>,
+    pub update_engine: Option<UpdateEngine>,
     /// The program and its first arguments that run a command on the host.
     pub runner: Vec<String>,
 }
@@ -57,6 +61,9 @@ impl Sources {
             .collect();
         for command in &self.commands {
             findings.push(self.command(command, note).await);
+        }
+        if let Some(engine) = &self.update_engine {
+            findings.push(engine.look(note).await);
         }
         findings
     }

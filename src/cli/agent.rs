@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::cluster::Connection;
 use super::output;
-use crate::agent::{self, Files, Options, SentinelCommand, Sources};
+use crate::agent::{self, Files, Options, SentinelCommand, Sources, UpdateEngine};
 use crate::api::reboot::REQUIRED_FILES;
 use crate::go::GoDuration;
 use crate::node::{Host, enter_host};
@@ -22,10 +22,15 @@ pub(super) const EXAMPLES: &str = "Examples:
   refit agent --node worker-1 --command 'needs-restarting -r'
       also runs the tool of Fedora and its derivatives on the host; the pod must be privileged and have hostPID
   refit agent --node worker-1 --command '3:/opt/bin/reboot-needed'
-      a program of your own, whose exit code 3 means yes, and 0 means no";
+      a program of your own, whose exit code 3 means yes, and 0 means no
+  refit agent --node worker-1 --no-files --update-engine
+      asks the update engine of Flatcar on the system bus, whose socket is /host/run/dbus/system_bus_socket";
 
 /// The shortest time between two looks. Each command costs a process.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
+
+/// Socket of the system bus, below the host's root (D-Bus Specification, "System message bus").
+const SYSTEM_BUS: &str = "run/dbus/system_bus_socket";
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
@@ -52,6 +57,10 @@ pub(super) struct Flags {
     /// other code changes nothing. Words are separated by blanks, without a shell. May be repeated
     #[arg(long = "command", value_name = "COMMAND")]
     commands: Vec<SentinelCommand>,
+
+    /// Ask the update engine of Flatcar (com.coreos.update1) on the host's system bus, /run/dbus/system_bus_socket
+    #[arg(long)]
+    update_engine: bool,
 
     /// Time between two looks at the host
     #[arg(long, value_name = "DURATION", default_value = "1m")]
@@ -96,9 +105,12 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         (false, files) if files.is_empty() => vec![REQUIRED_FILES[0].to_owned()],
         (false, files) => files,
     };
-    if paths.is_empty() && flags.commands.is_empty() {
-        bail!("there is nothing to look at: leave out --no-files, or give a --command");
+    if paths.is_empty() && flags.commands.is_empty() && !flags.update_engine {
+        bail!("there is nothing to look at: leave out --no-files, or give a --command or --update-engine");
     }
+    let update_engine = flags.update_engine.then(|| UpdateEngine {
+        socket: flags.host.join(SYSTEM_BUS),
+    });
     let own = std::env::current_exe().context("refit does not find its own program")?;
     let runner = [own.to_string_lossy().into_owned()].into_iter();
     let sources = Sources {
@@ -113,6 +125,7 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
             paths,
         },
         commands: flags.commands,
+        update_engine,
         runner: runner
             .chain(["agent", "--on-host", "--"].map(str::to_owned))
             .collect(),

@@ -23,6 +23,7 @@ fn sources(host: Host, commands: &[&str]) -> Sources {
             paths: vec!["/run/reboot-required".to_owned()],
         },
         commands: commands.iter().map(|text| text.parse().unwrap()).collect(),
+        update_engine: None,
         runner: Vec::new(),
     }
 }
