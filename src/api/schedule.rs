@@ -187,11 +187,14 @@ impl PlanWindow {
         }
     }
 
-    /// When the window closes: `None` if it is closed, `Some(None)` if it never closes.
-    fn closes(&self, now: Timestamp) -> Option<Option<Timestamp>> {
+    /// When the window closes; `None` if it is closed. `Timestamp::MAX` if it never closes.
+    fn closes(&self, now: Timestamp) -> Option<Timestamp> {
         match self {
-            Self::Weekly(window) => window.contains(now).then(|| window.closes(now)),
-            Self::Cron { cron } => cron.end(now).map(Some),
+            Self::Weekly(window) => {
+                let is_open = window.contains(now);
+                is_open.then(|| window.closes(now).unwrap_or(Timestamp::MAX))
+            }
+            Self::Cron { cron } => cron.end(now),
         }
     }
 }
@@ -257,15 +260,14 @@ impl Windows {
         let mut at = now;
         while let Some(left) = evaluations.checked_sub(self.0.len()) {
             *evaluations = left;
-            let mut open = self.0.iter().filter_map(|window| window.closes(at)).peekable();
-            if open.peek().is_none() {
+            let ends = self.0.iter().filter_map(|window| window.closes(at));
+            let Some(end) = ends.max() else {
                 return (at > now).then_some(at);
+            };
+            if end <= at {
+                return None;
             }
-            at = open
-                .collect::<Option<Vec<_>>>()?
-                .into_iter()
-                .max()
-                .filter(|end| *end > at)?;
+            at = end;
             if at.duration_since(now) > OPEN_FOR_GOOD {
                 return None;
             }

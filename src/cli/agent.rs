@@ -58,7 +58,7 @@ pub(super) struct Flags {
     #[arg(long = "command", value_name = "COMMAND")]
     commands: Vec<SentinelCommand>,
 
-    /// Ask the update engine of Flatcar (com.coreos.update1) on the host's system bus, /run/dbus/system_bus_socket
+    /// Ask the update engine of Flatcar (com.coreos.update1) on the host's system bus
     #[arg(long)]
     update_engine: bool,
 

@@ -1,5 +1,5 @@
 //! The update engine of Flatcar, the service `com.coreos.update1` on the system bus. Interface:
-//! `src/update_engine/dbus_interface.h` of flatcar/update_engine.
+//! `src/update_engine/dbus_interface.h` of `flatcar/update_engine`.
 
 use std::path::PathBuf;
 use std::time::Duration;
