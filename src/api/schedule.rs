@@ -22,7 +22,7 @@ use crate::go::GoDuration;
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// How many openings to follow: blackouts can hide many.
 const MAX_CHANGES: usize = 400;
-/// How many times windows are evaluated for one answer: some milliseconds' worth. A window that opens every minute is followed
+/// How many times windows are evaluated for one answer. A window that opens every minute is followed
 /// up to `OPEN_FOR_GOOD`.
 const MAX_EVALUATIONS: usize = 12_000;
 /// How long windows must stay open to count as always open.
