@@ -12,6 +12,8 @@ pub mod cli;
 pub mod clock;
 pub mod controller;
 pub mod drain;
+#[cfg(test)]
+mod generated;
 pub mod gitops;
 pub mod go;
 pub mod job;

@@ -6,10 +6,10 @@ mod reference;
 pub(crate) mod sample;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use super::*;
 use crate::api::{PlanSpec, PlanStatus};
+use crate::generated::assert_committed;
 
 /// One line for each schema from `path` down: its type and its other properties by name, without the description.
 fn facts(schema: &JSONSchemaProps, path: &str, lines: &mut Vec<String>) {
@@ -150,15 +150,6 @@ fn every_field_is_described() {
         }
     }
     walk(served_schema(&plans()).unwrap(), "");
-}
-
-fn assert_committed(file: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-    if std::env::var_os("REFIT_UPDATE").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == text, "{file} is stale: just generate");
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use super::*;
 use crate::api::open_enum::ClosedEnum as _;
 use crate::api::{NodePhase, NodeProgress, OpenEnum, PlanCondition};
+use crate::generated::{assert_committed, committed};
 
 fn of_kind(kind: Kind) -> impl Iterator<Item = Reason> {
     Reason::ALL
@@ -147,17 +147,8 @@ fn written(document: &str) -> String {
 
 #[test]
 fn the_committed_tables_of_reasons_are_those_of_the_list() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
-    let committed = std::fs::read_to_string(&path).unwrap();
-    let written = written(&committed);
-    if std::env::var_os("REFIT_UPDATE").is_some() {
-        std::fs::write(&path, &written).unwrap();
-        return;
-    }
-    assert!(
-        committed == written,
-        "docs/operations.md is stale: REFIT_UPDATE=1 cargo test --lib committed"
-    );
+    let file = "docs/operations.md";
+    assert_committed(file, &written(&committed(file)));
 }
 
 #[test]

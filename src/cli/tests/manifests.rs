@@ -2,31 +2,15 @@
 //! `kubectl apply -f`.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
-}
-
-fn read(path: &str) -> String {
-    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-fn assert_committed(file: &str, text: &str) {
-    let path = root().join(file);
-    if std::env::var_os("REFIT_UPDATE").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == text, "{file} is stale: just generate");
-}
+use crate::generated::{assert_committed, committed};
 
 /// The files that `deploy/kustomization.yaml` lists, without the definition of the Plan.
 fn resources() -> Vec<String> {
-    let kustomization: Value = serde_saphyr::from_str(&read("deploy/kustomization.yaml")).unwrap();
+    let kustomization: Value = serde_saphyr::from_str(&committed("deploy/kustomization.yaml")).unwrap();
     let all: Vec<String> = serde_json::from_value(kustomization["resources"].clone()).unwrap();
     all.into_iter().filter(|file| file != "../crds").collect()
 }
@@ -57,25 +41,26 @@ fn the_committed_chart_has_the_files_of_deploy() {
     for file in &files {
         assert_committed(
             &format!("deploy/chart/files/{file}"),
-            &read(&format!("deploy/{file}")),
+            &committed(&format!("deploy/{file}")),
         );
     }
     for file in ["rbac.yaml", "admission.yaml", "daemonset.yaml"] {
         assert_committed(
             &format!("deploy/chart/files/agent/{file}"),
-            &read(&format!("deploy/overlays/agent/{file}")),
+            &committed(&format!("deploy/overlays/agent/{file}")),
         );
     }
-    assert_committed(&format!("deploy/chart/{DEFINITION}"), &read(DEFINITION));
+    assert_committed(&format!("deploy/chart/{DEFINITION}"), &committed(DEFINITION));
     for (file, source) in COMPONENTS {
         assert_committed(
             &format!("deploy/chart/files/components/{file}"),
-            &read(&format!("deploy/{source}")),
+            &committed(&format!("deploy/{source}")),
         );
     }
-    let components = std::fs::read_dir(root().join("deploy/chart/files/components")).unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/chart/files");
+    let components = std::fs::read_dir(folder.join("components")).unwrap();
     assert_eq!(components.count(), COMPONENTS.len());
-    let mut there: Vec<String> = std::fs::read_dir(root().join("deploy/chart/files"))
+    let mut there: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap())
         .filter(|entry| entry.file_type().unwrap().is_file())
@@ -89,7 +74,7 @@ fn the_committed_chart_has_the_files_of_deploy() {
 
 #[test]
 fn the_committed_single_file_has_every_object_of_deploy_with_the_image_of_this_version() {
-    let kustomization: Value = serde_saphyr::from_str(&read("deploy/kustomization.yaml")).unwrap();
+    let kustomization: Value = serde_saphyr::from_str(&committed("deploy/kustomization.yaml")).unwrap();
     let image = &kustomization["images"][0];
     let (name, tag) = (image["name"].as_str().unwrap(), image["newTag"].as_str().unwrap());
     let mut text = format!(
@@ -104,7 +89,7 @@ fn the_committed_single_file_has_every_object_of_deploy_with_the_image_of_this_v
     // The namespace comes before what is in it.
     let (namespace, others): (Vec<_>, Vec<_>) = files.partition(|file| file.ends_with("/namespace.yaml"));
     for file in [DEFINITION.to_owned()].into_iter().chain(namespace).chain(others) {
-        let content = read(&file);
+        let content = committed(&file);
         writeln!(text, "---\n{}", content.trim_end().trim_start_matches("---\n")).unwrap();
     }
     let untagged = format!("image: {name}\n");
@@ -115,7 +100,7 @@ fn the_committed_single_file_has_every_object_of_deploy_with_the_image_of_this_v
 
 #[test]
 fn the_chart_has_the_version_of_the_program() {
-    let chart: Value = serde_saphyr::from_str(&read("deploy/chart/Chart.yaml")).unwrap();
+    let chart: Value = serde_saphyr::from_str(&committed("deploy/chart/Chart.yaml")).unwrap();
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(chart["appVersion"], format!("v{}", env!("CARGO_PKG_VERSION")));
 }
@@ -173,7 +158,7 @@ fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
 
 #[test]
 fn the_committed_reference_of_the_chart_describes_every_value() {
-    let text = read("deploy/chart/values.yaml");
+    let text = committed("deploy/chart/values.yaml");
     let values: Value = serde_saphyr::from_str(&text).unwrap();
     let described = described(&text);
     let mut all = Vec::new();
@@ -190,7 +175,7 @@ fn the_committed_reference_of_the_chart_describes_every_value() {
         let default = path.split('.').fold(&values, |value, key| &value[key]);
         writeln!(table, "| `{path}` | `{default}` | {text} |").unwrap();
     }
-    let readme = read("deploy/chart/README.md");
+    let readme = committed("deploy/chart/README.md");
     let (start, end) = (
         "<!-- values: generated from values.yaml -->",
         "<!-- end of values -->",
@@ -207,8 +192,8 @@ fn the_committed_reference_of_the_chart_describes_every_value() {
 
 #[test]
 fn the_schema_of_the_values_has_every_value_and_no_other() {
-    let values: Value = serde_saphyr::from_str(&read("deploy/chart/values.yaml")).unwrap();
-    let schema: Value = serde_json::from_str(&read("deploy/chart/values.schema.json")).unwrap();
+    let values: Value = serde_saphyr::from_str(&committed("deploy/chart/values.yaml")).unwrap();
+    let schema: Value = serde_json::from_str(&committed("deploy/chart/values.schema.json")).unwrap();
     let names = |value: &Value| -> Vec<String> {
         let mut names: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
         names.sort();

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::super::*;
+use crate::generated::assert_committed;
 
 /// Words that hide who does what, or that readers have to look up.
 const BANNED: &str = "another one is as likely;asks for;ask for;at work;be through;everybody;for ever;gets no further;\
@@ -115,16 +116,8 @@ fn list() -> String {
 
 #[test]
 fn the_committed_list_of_messages_is_what_the_program_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gitops/messages.txt");
     let list = list();
-    if std::env::var_os("REFIT_UPDATE").is_some() {
-        std::fs::write(&path, &list).unwrap();
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        committed == list,
-        "tests/gitops/messages.txt is stale: review `git diff` after REFIT_UPDATE=1 cargo test --lib committed"
-    );
+    assert_committed("tests/gitops/messages.txt", &list);
     assert!(list.lines().count() > 250, "{}", list.lines().count());
 }
 

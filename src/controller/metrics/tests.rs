@@ -1,6 +1,5 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use jiff::SignedDuration;
 
@@ -11,6 +10,7 @@ use super::*;
 use crate::api::{
     BlackoutSpec, NodePhase, OpenEnum, PlanCondition, PlanSpec, Reason, TimeWindowSpec, WindowSpec,
 };
+use crate::generated::{assert_committed, committed};
 use crate::rollout::facts::PlanName;
 use crate::rollout::tests::build::{cluster, labels, morning, node, plan_with};
 use crate::rollout::{ClusterState, GlobalLimits, NodeFacts, Observation, Report, Slot, decide};
@@ -90,30 +90,21 @@ fn tables() -> String {
 
 #[test]
 fn the_committed_document_lists_the_metrics() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
-    let committed = std::fs::read_to_string(&path).unwrap();
+    let file = "docs/metrics.md";
+    let document = committed(file);
     let (begins, ends) = (
         "<!-- metrics: generated from src/controller/metrics/list.rs -->\n",
         "<!-- end of metrics -->\n",
     );
-    let (before, rest) = committed.split_once(begins).unwrap();
+    let (before, rest) = document.split_once(begins).unwrap();
     let (_, after) = rest.split_once(ends).unwrap();
-    let written = format!("{before}{begins}\n{}{ends}{after}", tables());
-    if std::env::var_os("REFIT_UPDATE").is_some() {
-        std::fs::write(&path, &written).unwrap();
-        return;
-    }
-    assert!(
-        committed == written,
-        "docs/metrics.md is stale: REFIT_UPDATE=1 cargo test --lib committed"
-    );
+    assert_committed(file, &format!("{before}{begins}\n{}{ends}{after}", tables()));
 }
 
 /// The same alerts, for the Prometheus operator.
 #[test]
 fn the_committed_prometheus_rule_has_the_alerts_of_the_plain_rules() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/monitoring");
-    let rules = std::fs::read_to_string(folder.join("rules.yaml")).unwrap();
+    let rules = committed("deploy/monitoring/rules.yaml");
     let (_, groups) = rules.split_once("\ngroups:\n").unwrap();
     let mut written = "# Made of rules.yaml: just generate\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  \
                        name: refit\n  namespace: system-upgrade\n  labels:\n    app.kubernetes.io/name: \
@@ -122,16 +113,7 @@ fn the_committed_prometheus_rule_has_the_alerts_of_the_plain_rules() {
     for line in groups.lines() {
         let _ = writeln!(written, "{}{line}", if line.is_empty() { "" } else { "  " });
     }
-    let path = folder.join("prometheusrule.yaml");
-    if std::env::var_os("REFIT_UPDATE").is_some() {
-        std::fs::write(&path, &written).unwrap();
-        return;
-    }
-    let committed = std::fs::read_to_string(&path).unwrap();
-    assert!(
-        committed == written,
-        "deploy/monitoring/prometheusrule.yaml is stale: REFIT_UPDATE=1 cargo test --lib committed"
-    );
+    assert_committed("deploy/monitoring/prometheusrule.yaml", &written);
 }
 
 fn slot(phase: NodePhase, reason: Option<Reason>) -> Slot {

@@ -2,6 +2,7 @@
 
 use super::scenario::Scenario;
 use crate::api::{DrainSpec, names};
+use crate::generated::{assert_committed, committed};
 use crate::rollout::PodStage;
 use crate::rollout::tests::build::{plan, plan_with};
 use crate::view::report::Report;
@@ -57,9 +58,8 @@ fn the_committed_recordings_are_what_the_commands_print() {
         ),
         ("refit report server", Report::new(server).to_markdown()),
     ];
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/steering.md");
-    let committed = std::fs::read_to_string(&path).unwrap();
-    let mut written = committed.clone();
+    let file = "docs/steering.md";
+    let mut written = committed(file);
     for (command, text) in sessions {
         let head = format!("<!-- recorded: {command} -->\n```\n");
         let (before, rest) = written
@@ -68,11 +68,7 @@ fn the_committed_recordings_are_what_the_commands_print() {
         let (_, after) = rest.split_once("```\n").unwrap();
         written = format!("{before}{head}{text}```\n{after}");
     }
-    if std::env::var_os("REFIT_UPDATE").is_some() {
-        std::fs::write(&path, written).unwrap();
-    } else {
-        assert!(committed == written, "docs/steering.md is stale: just generate");
-    }
+    assert_committed(file, &written);
 }
 
 #[test]

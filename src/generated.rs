@@ -1,0 +1,28 @@
+//! Files of the repository that tests write: `just generate`, which is `REFIT_UPDATE=1 cargo test --lib committed`.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Tests run beside each other, and some read what others write.
+static FILES: Mutex<()> = Mutex::new(());
+
+/// A file of the repository.
+#[track_caller]
+pub(crate) fn committed(file: &str) -> String {
+    let _guard = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// Fails if a file of the repository is not what a test made, or writes it if asked to.
+#[track_caller]
+pub(crate) fn assert_committed(file: &str, text: &str) {
+    let _guard = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    if std::env::var_os("REFIT_UPDATE").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == text, "{file} is stale: just generate");
+}
