@@ -18,6 +18,7 @@ pub mod open_enum;
 pub mod order;
 pub mod phase;
 pub mod plan;
+pub mod pod_blocker;
 pub mod prepare;
 pub mod reason;
 pub mod reboot;
@@ -48,6 +49,7 @@ pub use plan::{
     ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretRef, SecretSpec,
     TimeWindowSpec, VolumeSpec,
 };
+pub use pod_blocker::{BadPodBlocker, PodBlocker, PodBlockerSpec};
 pub use reason::{Reason, Severity};
 pub use reboot::{HostAccess, RebootSpec, RebootWhen, SettleSpec};
 pub use reboot_request::RebootRequest;

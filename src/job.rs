@@ -15,5 +15,8 @@ pub const POD_FAILURE_POLICY: &str = "PodFailurePolicy";
 pub mod settings;
 
 pub use reboot::{RebootInput, RebootPodMode, reboot_pod};
-pub use render::{Findings, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, check, render};
+pub use render::{
+    Findings, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, VerifyInput, check, render,
+    verify_job,
+};
 pub use settings::JobSettings;

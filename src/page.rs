@@ -117,12 +117,12 @@ impl PlanCard {
 pub struct Held {
     pub reason: OpenEnum<Reason>,
     pub message: String,
-    pub remedy: &'static str,
+    pub remedy: String,
 }
 
 impl Held {
     pub fn new(reason: OpenEnum<Reason>, message: String) -> Self {
-        let remedy = reason.known().map_or("", Reason::remedy);
+        let remedy = reason.known().map_or_else(String::new, Reason::plain_remedy);
         Self {
             reason,
             message,

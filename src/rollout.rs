@@ -23,6 +23,7 @@ mod observation;
 mod on_request;
 mod order;
 mod plan;
+mod pod_blockers;
 mod poll;
 pub mod record;
 mod release;
@@ -47,6 +48,7 @@ pub use facts::{
 };
 pub use observation::{GlobalLimits, Kind, Observation, StepEffect};
 pub(crate) use plan::{node_selector, tolerates_not_ready};
+pub use pod_blockers::PodLook;
 pub use record::{Phase, Reboot, Record};
 pub use state::{ClusterState, Defaults, ListCounts, StepFailure};
 pub use step::{Key, Lane, NodeChange, Query, Step};

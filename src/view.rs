@@ -7,6 +7,7 @@ pub mod plan;
 pub mod read;
 mod remedy;
 pub mod report;
+mod stall;
 pub mod table;
 mod time;
 

@@ -317,6 +317,69 @@ async fn roll_out(table: &mut Table, count: usize, concurrency: usize, most: f64
     kubelets.stop().await;
 }
 
+/// What `waves`, `order` and the budgets of nodes add to a roll-out. Nothing soaks, and one wave has to end before the other
+/// begins, so that the figures are those of the decisions.
+const CAREFUL: &str = "{waves: [{nodes: 10%}, {}], order: [{controlPlane: Last}, {labelNumber: bench/rank}], maxUnavailable: 10%}";
+
+/// They are decisions, and cost hardly a request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures for minutes and wants the machine for itself: just bench"]
+async fn waves_order_and_budgets_cost_at_most_a_tenth_more() {
+    const NODES: usize = 1_000;
+    let mut table = Table::default();
+    let ctx = TestContext::alone().await;
+    let kubelets = kubelets(&ctx, "n", NODES, Duration::from_secs(20)).await;
+    let controller = led(&mut table, "waves, order and budgets", &ctx).await;
+    let careful: serde_json::Value = serde_saphyr::from_str(CAREFUL).unwrap();
+    let mut figures: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+    for round in 1..=ROUNDS {
+        // In turns, because the speed of a machine varies by a third within minutes.
+        for (form, more) in [("plain", json!({})), ("careful", careful.clone())] {
+            let name = format!("{form}-{round}");
+            let mut spec = serde_json::to_value(spec(&ctx, 100)).unwrap();
+            let fields = more.as_object().unwrap().clone();
+            spec.as_object_mut().unwrap().extend(fields);
+            let plan = json!({
+                "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": { "name": name }, "spec": spec,
+            });
+            let own = controller.cpu_time().unwrap_or_default();
+            let asked = per_node(&ctx.controller_requests().await, NODES);
+            let span = Span::begin();
+            ctx.plan(&plan.to_string()).await;
+            ctx.plan_complete(&name, LIMIT).await;
+            let took = span.end().took.as_secs_f64();
+            wait::eventually("all Jobs are recorded", LIMIT, async || {
+                let jobs = ctx.jobs_of(&name).await;
+                match jobs.iter().filter(|job| !is_recorded(job)).count() {
+                    0 => Ok(()),
+                    open => Err(format!("{open} are not")),
+                }
+            })
+            .await;
+            let own = controller.cpu_time().unwrap_or_default().saturating_sub(own);
+            let asked = per_node(&ctx.controller_requests().await, NODES) - asked;
+            for (what, unit, found) in [
+                ("time", "s", took),
+                ("processor time of the controller", "s", own.as_secs_f64()),
+                ("requests a node", "", asked),
+            ] {
+                let title = format!("{NODES} nodes, concurrency 100, {form}: {what}, round {round}");
+                table.row(&title, found, unit, None);
+                figures.entry((what, form)).or_default().push(found);
+            }
+            clear_jobs(&ctx).await;
+        }
+    }
+    for what in ["time", "processor time of the controller", "requests a node"] {
+        let [plain, careful] = ["plain", "careful"].map(|form| median(&figures[&(what, form)]));
+        let title = format!("{NODES} nodes, concurrency 100: {what}, with waves, order and budgets");
+        table.row(&title, careful / plain, "x", Some(1.1));
+    }
+    drop(controller);
+    kubelets.stop().await;
+    assert!(table.over.is_empty(), "over budget:\n{}", table.over.join("\n"));
+}
+
 /// A controller that leads.
 async fn led(table: &mut Table, title: &str, ctx: &TestContext) -> Controller {
     let controller = ctx.controller().usual_lease_times().start();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams};
-use refit::api::{NodePhase, Plan};
+use refit::api::{NodePhase, Plan, names};
 use refit::rehearse::Kind;
 use refit::rehearse::journal::JournalEvent;
 use serde_json::{Value, json};
@@ -47,7 +47,11 @@ impl Careful {
             if number < 2 {
                 labels["canary"] = "true".into();
             }
-            ctx.edit_node(&node(ctx, number), json!({ "metadata": { "labels": labels } }))
+            // Long enough to be seen, and to be killed in.
+            let time = if number < 2 { "4s" } else { "100ms" };
+            let steering = json!({ "fake-kubelet/verify.run-delay": time });
+            let metadata = json!({ "labels": labels, "annotations": steering });
+            ctx.edit_node(&node(ctx, number), json!({ "metadata": metadata }))
                 .await;
         }
         let map = json!({ "metadata": { "name": "refit", "namespace": ctx.namespace() }, "data": { "freeze": "audit" } });
@@ -139,6 +143,7 @@ fn example(now: Timestamp) -> Value {
     let mut spec = plans.remove(0)["spec"].take();
     spec.as_object_mut().unwrap().remove("channel");
     spec["version"] = "v1.2.3".into();
+    spec["verify"] = json!({ "image": "example.com/verify" });
     spec["windows"] = json!([closed_window(now)]);
     spec["waves"][0]["soak"] = "6s".into();
     spec["waves"][1]["soak"] = "4s".into();
@@ -178,7 +183,15 @@ async fn a_careful_roll_out_passes_each_gate_once_although_its_controller_is_kil
     assert_eq!(careful.started().await.len(), 0);
     careful.edit(json!({ "windows": null })).await;
 
-    // The canaries, and their soak.
+    // The canaries, which are verified, and their soak.
+    careful
+        .plan("verifies a node", |plan| {
+            let mut active = status(plan).active.unwrap_or_default().into_iter();
+            active.any(|node| node.phase == NodePhase::Verifying)
+        })
+        .await;
+    careful.controller.kill();
+    careful.controller = careful.controller.start_again();
     careful.killed_while_it_waits("WaveSoaking").await;
     assert_eq!(careful.started_numbers().await, [0, 1].into());
     careful
@@ -219,4 +232,14 @@ async fn a_careful_roll_out_passes_each_gate_once_although_its_controller_is_kil
     }
     waves.dedup();
     assert_eq!(waves, ["canary", "tenth", "rest"], "each wave once, and in order");
+    let jobs = careful.rollout.ctx.jobs_of(PLAN).await;
+    let verifies = |job: &&k8s_openapi::api::batch::v1::Job| {
+        let annotations = job.metadata.annotations.as_ref();
+        annotations.is_some_and(|all| all.contains_key(names::ANNOTATION_VERIFIES))
+    };
+    assert_eq!(
+        jobs.iter().filter(verifies).count(),
+        SHAPE.nodes,
+        "each node is verified once"
+    );
 }

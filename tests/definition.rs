@@ -23,11 +23,11 @@ fn definitions(ctx: &TestContext) -> Api<CustomResourceDefinition> {
 fn foreign() -> CustomResourceDefinition {
     let mut definition = crd::plans();
     for &[part, field] in crd::OWN_FIELDS.iter() {
-        let part = schema(&mut definition)
-            .properties
-            .as_mut()
-            .and_then(|properties| properties.get_mut(part))
-            .unwrap_or_else(|| panic!("there is no {part}"));
+        let part = part.split('.').fold(schema(&mut definition), |schema, name| {
+            let properties = schema.properties.as_mut();
+            let found = properties.and_then(|properties| properties.get_mut(name));
+            found.unwrap_or_else(|| panic!("there is no {part}"))
+        });
         remove(part, field);
     }
     definition

@@ -1,6 +1,7 @@
 //! `refit rehearse` as a command: files, clusters, assumptions, output and exit codes. None of these tests needs a
 //! cluster.
 
+mod blockers;
 mod cluster;
 mod input;
 mod page;
@@ -69,6 +70,19 @@ fn the_recorded_output_is_that_of_its_command() {
     recording::check("docs/rehearsal.md", "refit rehearse", |arguments| {
         run_in(root, &format!("rehearse {arguments}")).out
     });
+    // The README leaves out some lines.
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let shown = readme
+        .split("```")
+        .find(|block| block.contains("complete: "))
+        .unwrap();
+    let whole = run_in(root, "rehearse examples/k3s-upgrade.yaml --nodes 12 -q").out;
+    for line in shown.lines().filter(|line| line.trim() != "…") {
+        assert!(
+            whole.lines().any(|other| other == line),
+            "README.md shows {line:?}, which is not in:\n{whole}"
+        );
+    }
 }
 
 #[test]

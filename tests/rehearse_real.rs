@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::api::Api;
@@ -266,6 +266,17 @@ async fn the_cluster_of_a_context_is_read_and_left_as_it_is() {
         stderr.contains("Plans cannot be read") || ctx.plans().get_opt("drains").await.unwrap().is_none()
     );
     assert_eq!(ctx.jobs_of("drains").await.len(), 0, "nothing is written");
+    // What holds for all Plans of the namespace.
+    let limits = json!({ "metadata": { "name": "refit", "namespace": ctx.namespace() }, "data": { "freeze": "audit" } });
+    let maps = Api::<ConfigMap>::namespaced(ctx.client.clone(), ctx.namespace());
+    create(&maps, limits).await;
+    let output = rehearse(ctx.dir(), "context", &format!("{more} -n {}", ctx.namespace()));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    assert!(
+        stdout.contains("no node starts, by ConfigMap refit: audit"),
+        "{stdout}"
+    );
 }
 
 /// Two nodes that start in one decision have no order, so with two slots neighbours may be swapped.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Node, Pod, ServiceAccount};
 use kube::api::{Api, ListParams};
 use refit::api::Plan;
-use refit::api::names::{ANNOTATION_NODE_UID, ANNOTATION_RECORDED};
+use refit::api::names::{ANNOTATION_NODE_UID, ANNOTATION_RECORDED, ANNOTATION_VERIFIES};
 use refit::rehearse::Kind;
 use refit::rehearse::invariants::Invariants;
 use refit::rehearse::journal::{CLUSTER, Entry, JournalEvent};
@@ -234,7 +234,12 @@ impl RollOut {
         let created = entries.iter().filter_map(|entry| match &entry.what {
             JournalEvent::Change(Kind::Job, change) if change.old.is_none() && !change.gone => {
                 let annotations = &change.new.value["metadata"]["annotations"];
-                annotations[ANNOTATION_NODE_UID].as_str().map(str::to_owned)
+                // Those that verify nodes come in addition.
+                let verifies = annotations[ANNOTATION_VERIFIES].is_string();
+                annotations[ANNOTATION_NODE_UID]
+                    .as_str()
+                    .filter(|_| !verifies)
+                    .map(str::to_owned)
             }
             _ => None,
         });
@@ -254,7 +259,16 @@ impl RollOut {
         let mut twice = BTreeSet::new();
         let pods = self.ctx.pods().list(&ListParams::default()).await;
         let mut by_node = BTreeMap::<_, Vec<_>>::new();
+        let verifies = |pod: &Pod| {
+            pod.spec
+                .iter()
+                .flat_map(|spec| &spec.containers)
+                .any(|it| it.name == "verify")
+        };
         for pod in pods.expect("pods can be listed").items {
+            if verifies(&pod) {
+                continue;
+            }
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
             by_node.entry(node.unwrap_or_default()).or_default().push(pod);
         }

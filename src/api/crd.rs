@@ -97,18 +97,15 @@ pub fn missing_fields(live: &CustomResourceDefinition) -> Vec<String> {
     };
     let mut missing = Vec::new();
     for [part, field] in OWN_FIELDS.iter() {
-        let wanted = property(Some(ours), part).and_then(|schema| property(Some(schema), field));
+        let wanted = property(nested(Some(ours), part), field);
         let Some(wanted) = wanted else { continue };
-        if prunes_nothing(theirs) || prunes_nothing(property(theirs, part)) {
+        let parents = part.match_indices('.').map(|(at, _)| &part[..at]);
+        let mut parents = parents.chain([*part]).map(|parent| nested(theirs, parent));
+        if prunes_nothing(theirs) || parents.any(prunes_nothing) {
             continue;
         }
         let path = format!("{part}.{field}");
-        collect_missing(
-            wanted,
-            property(property(theirs, part), field),
-            path,
-            &mut missing,
-        );
+        collect_missing(wanted, property(nested(theirs, part), field), path, &mut missing);
     }
     missing
 }
@@ -149,6 +146,11 @@ fn served_schema(crd: &CustomResourceDefinition) -> Option<&JSONSchemaProps> {
 
 fn property<'a>(schema: Option<&'a JSONSchemaProps>, name: &str) -> Option<&'a JSONSchemaProps> {
     schema?.properties.as_ref()?.get(name)
+}
+
+/// The schema at a path of properties, such as `spec.drain`.
+fn nested<'a>(schema: Option<&'a JSONSchemaProps>, path: &str) -> Option<&'a JSONSchemaProps> {
+    path.split('.').fold(schema, property)
 }
 
 fn items(schema: &JSONSchemaProps) -> Option<&JSONSchemaProps> {

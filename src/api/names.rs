@@ -65,6 +65,10 @@ pub const ANNOTATION_INPUTS: &str = "refit.rs/inputs";
 pub const ANNOTATION_UNSCHEDULABLE_BEFORE: &str = "refit.rs/unschedulable-before";
 /// Job and pod annotation: `spec.reboot.when` when the Job was created. Such a Job ends with a sentinel.
 pub const ANNOTATION_REBOOT: &str = "refit.rs/reboot";
+/// Job annotation: the Plan had `verify` when the Job was created, so its node is not done before another Job has verified it.
+pub const ANNOTATION_VERIFY: &str = "refit.rs/verify";
+/// Annotation of a Job that verifies a node: UID of the Job that has upgraded it.
+pub const ANNOTATION_VERIFIES: &str = "refit.rs/verifies";
 /// Annotation of a reboot Pod: the boot that it must end.
 pub const ANNOTATION_BOOT_ID: &str = "refit.rs/boot-id";
 /// Job annotation: boot IDs of the node under this Job, separated by commas.

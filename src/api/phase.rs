@@ -15,6 +15,7 @@ closed_enum! {
         Finishing "The pod has ended, and its result is yet to be seen."
         Rebooting "The node is to reboot, or has not come back yet."
         Settling "The Job succeeded; the reason says what is left to wait for."
+        Verifying "`verify` runs."
         Failed "The Plan failed on the node, which keeps its slot."
     }
 }

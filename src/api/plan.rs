@@ -25,6 +25,7 @@ use super::failure::FailureSpec;
 use super::node_info::{NodeInfoSpec, SkipWhenSpec};
 use super::node_limit::NodeLimit;
 use super::order::OrderSpec;
+use super::pod_blocker::PodBlockerSpec;
 use super::reboot::{HostAccess, RebootSpec, SettleSpec};
 use super::schedule::{BlackoutSpec, WindowSpec};
 use super::status::PlanStatus;
@@ -210,6 +211,12 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub upgrade: Option<Box<ContainerSpec>>,
+    /// Container that looks at the node after the upgrade and the reboot, once it has settled and before it is uncordoned. It runs
+    /// in a Job of its own, without privileges, and the host's `/` is mounted read-only. With exit code 0 the node is done.
+    /// With any other the Job tries again, and then the node has failed (`VerifyFailed`). If absent, nothing is verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
+    pub verify: Option<Box<ContainerSpec>>,
     /// If true, the node is cordoned before the upgrade, and uncordoned when it is done. Has no effect with `drain`,
     /// which cordons too. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -293,7 +300,7 @@ pub struct ContainerSpec {
     /// Host paths to mount into the container, in addition to the host's `/` at `/host`. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<VolumeSpec>>,
-    /// Security context. For `prepare` it defaults to none, for `preflight` to one without privileges. For `upgrade` it defaults to privileged with
+    /// Security context. For `prepare` it defaults to none, for `preflight` and `verify` to one without privileges. For `upgrade` it defaults to privileged with
     /// `CAP_SYS_BOOT`; not privileged if the controller runs with `SYSTEM_UPGRADE_JOB_PRIVILEGED=false`; none if
     /// `hostAccess` is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -392,6 +399,12 @@ pub struct DrainSpec {
     /// all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<LabelSelector>,
+    /// Pods for which a node waits its turn: while one of them runs there, the Plan does not start on the node, and starts on
+    /// others. A node that has started is drained whatever runs there. The controller must be allowed to list pods. Defaults to
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub blocked_by: Option<Vec<PodBlockerSpec>>,
 }
 
 /// `drain.timeout`: nanoseconds, or a Go duration.

@@ -111,6 +111,7 @@ macro_rules! reasons {
 }
 
 mod list;
+mod plain;
 #[cfg(test)]
 mod tests;
 

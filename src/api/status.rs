@@ -213,7 +213,7 @@ pub struct NodeProgress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// `Waiting`, `Pending`, `Starting`, `Preparing`, `Cordoning`, `Draining`, `Upgrading`, `Finishing`, `Rebooting`,
-    /// `Settling` or `Failed`.
+    /// `Settling`, `Verifying` or `Failed`.
     #[serde(default)]
     pub phase: OpenEnum<NodePhase>,
     /// When the node entered the phase (RFC 3339).

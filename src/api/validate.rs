@@ -16,8 +16,8 @@ use super::schedule::{Blackout, BlackoutError, PlanWindow, ScheduleError};
 use super::selector::{Selector, SelectorError, is_subdomain, label_value_problems};
 use super::window::{Window, WindowError};
 use super::{
-    BadCheck, BadNodeInfo, BadOrder, BadPolicy, BadWave, DependencySpec, DrainSpec, DrainTimeout, PlanSpec,
-    Trigger,
+    BadCheck, BadNodeInfo, BadOrder, BadPodBlocker, BadPolicy, BadWave, DependencySpec, DrainSpec,
+    DrainTimeout, PlanSpec, Trigger,
 };
 use crate::go::{DurationError, GoDuration};
 
@@ -200,6 +200,8 @@ pub enum Invalid {
     #[error(transparent)]
     Checks(#[from] BadCheck),
     #[error(transparent)]
+    PodBlockers(#[from] BadPodBlocker),
+    #[error(transparent)]
     NodeInfo(#[from] BadNodeInfo),
     /// A name that no Plan can have.
     #[error("spec.dependsOn[{index}].name is {name:?}: it must be the name of a Plan in the same namespace")]
@@ -283,6 +285,7 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
     validate_schedule(spec)?;
     spec.version_policy()?;
     spec.order()?;
+    spec.pod_blockers()?;
     spec.waves()?;
     spec.checks()?;
     spec.node_info()?;

@@ -23,7 +23,7 @@ use report::{Failure, Outcome, Report, Result};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit pin clusters/                                every Plan below a folder, from its own channel
-  refit pin --check clusters/                        in CI: say what is behind, as a diff, and write nothing
+  refit pin --check clusters/                        in CI: what is behind, as a diff
   refit pin --range '>=1.33, <1.34' plan.yaml        take nothing else than 1.33
   refit pin --channel https://update.k3s.io/v1-release/channels/v1.33 plan.yaml
                                                      for Plans that have no channel

@@ -50,6 +50,10 @@ pub(super) const EXAMPLES: &str = "Examples:
 const START: Timestamp = Timestamp::constant(1_767_603_600, 0);
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    if let Some(Err(error)) = flags.html.as_deref().map(html::check) {
+        output::error(error);
+        return Ok(ExitCode::from(USAGE));
+    }
     if let [old, new] = flags.compare.as_slice() {
         return compare::run(flags, old, new);
     }
@@ -59,9 +63,10 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     };
     let report = &rehearsed.report;
     rehearsed.progress.end(report);
-    if let Some(path) = &flags.html {
-        html::write(path, &report.to_document(&rehearsed.outcome, Vec::new()))?;
-    }
+    let is_written = flags.html.as_deref().is_none_or(|path| {
+        let document = report.to_document(&rehearsed.outcome, Vec::new());
+        html::write_or_report(path, &document)
+    });
     match flags.output {
         Format::Text => output::text(&report.to_text()),
         Format::Json => output::json(&report.to_json()),
@@ -70,11 +75,14 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     if flags.output == Format::Json {
         output::note(&report.verdict.line);
     }
-    Ok(exit_code(report))
+    Ok(exit_code(report, is_written))
 }
 
-fn exit_code(report: &Report) -> ExitCode {
-    if report.verdict.complete {
+/// The exit code of a rehearsal, whose page may not have been written.
+fn exit_code(report: &Report, is_written: bool) -> ExitCode {
+    if !is_written {
+        ExitCode::from(USAGE)
+    } else if report.verdict.complete {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

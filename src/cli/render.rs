@@ -29,7 +29,8 @@ use crate::gitops::objects::{Object, objects};
 use crate::gitops::pin::wrong_version;
 use crate::gitops::{Finding, Source, check};
 use crate::job::{
-    self, JobInput, JobSettings, NodeInput, PlanInput, RebootInput, RebootPodMode, digest, inputs, name,
+    self, JobInput, JobSettings, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput, digest,
+    inputs, name,
 };
 use live::LiveCluster;
 use node::{NodeFacts, node, unselected};
@@ -191,12 +192,18 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let mut failed = !all_are_read(&sources);
     let mut printed = BTreeSet::new();
     for (source, object) in plans {
-        let check::ReadPlan { plan, refused, .. } = check::read_plan(source, object);
+        let check::ReadPlan {
+            plan,
+            refused,
+            assumed,
+            ..
+        } = check::read_plan(source, object);
         if !refused.is_empty() {
             refused.iter().for_each(print_finding);
             failed = true;
             continue;
         }
+        assumed.iter().for_each(output::note);
         let wrong = wrong_version(source, object).filter(|_| flags.version.is_none());
         if let Some(why) = wrong {
             output::error(format_args!(
@@ -353,6 +360,14 @@ fn render(
             &input, node, &settings,
         )?)));
     }
+    let verify = VerifyInput {
+        plan: input.plan,
+        node: input.node,
+        attempt: flags.attempt,
+        upgrade_job: NO_UID,
+    };
+    let verify = job::verify_job(&verify, &settings)?;
+    objects.extend(verify.map(|job| RenderedObject::Job(Box::new(job))));
     Ok(objects)
 }
 

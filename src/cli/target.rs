@@ -97,7 +97,11 @@ impl Place {
                  kubectl apply -f -",
                 crate::api::names::GROUP
             ),
-            error => anyhow!("Plans cannot be read: {}", brief(error)),
+            kube::Error::Api(_) => anyhow!("Plans cannot be read: {}", brief(&error)),
+            error => anyhow!(
+                "the API server cannot be reached: {}; check the cluster of the kubeconfig and its context",
+                brief(error)
+            ),
         })
     }
 }

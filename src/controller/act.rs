@@ -6,6 +6,7 @@
 mod check;
 mod manifest;
 pub mod permissions;
+mod pod_blockers;
 mod pods;
 mod poll;
 mod workload;
@@ -215,6 +216,12 @@ impl Actor {
             Query::Check { plan, check } => Ok(self.ask_check(plan, check).await),
             Query::ReadSecret { name } => self.read_secret(name).await,
             Query::ReadWorkload { workload } => self.read_workload(workload).await,
+            Query::ListPods {
+                plan,
+                node,
+                generation,
+                blockers,
+            } => self.list_pod_blockers(plan, node, generation, &blockers).await,
         }
     }
 

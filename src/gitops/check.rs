@@ -31,7 +31,7 @@ pub(in crate::gitops) use images::Reference;
 pub use metadata::SERVER_FIELDS;
 use path::{remove, replace};
 use prepare::Known;
-pub use read::{ReadPlan, read_plan};
+pub use read::{ReadPlan, name_for, read_plan};
 use subject::Subject;
 use versions::Running;
 
@@ -138,6 +138,20 @@ fn starts_indented(text: &str) -> bool {
     lines.next().is_some_and(|line| line.starts_with(' '))
 }
 
+/// Whether a line is nearly the one between two documents: other dashes, or dashes behind spaces.
+fn is_near_separator(line: &str) -> bool {
+    let line = line.trim_end();
+    let dashes = line.trim_start();
+    dashes.len() > 1 && line != "---" && dashes.chars().all(|c| matches!(c, '-' | '–' | '—'))
+}
+
+/// A field whose colon has no space behind it, so that YAML reads its line as text: `concurrency:1`.
+fn field_without_space(line: &str) -> Option<&str> {
+    let (name, value) = line.trim_start_matches([' ', '-']).split_once(':')?;
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
+    (is_name && value.starts_with(|c: char| !c.is_whitespace() && c != '/')).then_some(name)
+}
+
 fn check_readable(source: &Source, options: &Options, found: &mut Vec<Finding>) {
     let Some(severity) = options.levels.of(Rule::YamlSyntax) else {
         return;
@@ -152,12 +166,24 @@ fn check_readable(source: &Source, options: &Options, found: &mut Vec<Finding>) 
         let starts_with = |start: &str| source.text.trim_start().starts_with(start);
         let value = line.split_once(": ").map_or("", |(_, value)| value.trim_start());
         let is_conflict = |line: &str| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ");
+        let without_space = [before, Some(line)]
+            .into_iter()
+            .flatten()
+            .find_map(field_without_space)
+            .map(|name| format!("put a space after the colon of `{name}:`"));
+        let breaks = ['\u{2028}', '\u{2029}', '\u{85}'];
         let hint = if source.is_template() {
             Some("this looks like a template; render it first, as in `helm template … | refit validate -`")
         } else if line.contains('\t') {
             Some("the line has a tab; indent YAML with spaces")
         } else if line.contains('\u{a0}') || before.is_some_and(|line| line.contains('\u{a0}')) {
             Some("the line has a no-break space (U+00A0); indent YAML with spaces")
+        } else if line.contains(breaks) || before.is_some_and(|line| line.contains(breaks)) {
+            Some(
+                "the line has an invisible line break (U+2028, U+2029 or U+0085), behind which YAML begins a new line; remove it",
+            )
+        } else if is_near_separator(line) || before.is_some_and(is_near_separator) {
+            Some("a line between two documents has three dashes, `---`, and nothing before them")
         } else if source.text.lines().any(is_conflict) {
             Some(
                 "Git has left a merge conflict in the file; resolve it, and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`",
@@ -183,6 +209,12 @@ fn check_readable(source: &Source, options: &Options, found: &mut Vec<Finding>) 
             Some("the first line of the object is indented more than this one; indent its lines alike")
         } else if is_in_a_column_of_its_own(&source.text, source.line_of(error.offset)) {
             Some("no line above begins in this column; fields of one object are indented alike")
+        } else if let Some(hint) = &without_space {
+            Some(hint.as_str())
+        } else if value.contains(": ") && !value.starts_with(['"', '\'', '{', '[']) {
+            Some("put quotes around a value with a colon and a space in it")
+        } else if error.message.contains("quoted scalar") {
+            Some("a quote is opened and not closed; see the lines above")
         } else {
             None
         };

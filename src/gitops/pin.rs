@@ -117,7 +117,7 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
         version,
         is_number,
         other,
-        images: ["preflight", "prepare", "upgrade"]
+        images: ["preflight", "prepare", "upgrade", "verify"]
             .into_iter()
             .filter_map(image)
             .collect(),
@@ -171,7 +171,7 @@ pub enum Refusal {
     #[error("{offered:?} is older than {current:?}; --allow-downgrade takes it")]
     Downgrade { current: String, offered: String },
     /// It cannot be compared with the current version, or with the range.
-    #[error("{offered:?} cannot be compared: {why}")]
+    #[error("{why}; correct its channel, or change the version by hand")]
     Incomparable { offered: String, why: String },
 }
 

@@ -6,7 +6,9 @@ use crate::version::quoted;
 
 /// What replaces the text, if it is or contains a placeholder.
 pub fn syntax(text: &str) -> Option<&'static str> {
-    program_syntax(text).or_else(|| is_to_do(text).then_some("a word that a person has to replace"))
+    program_syntax(text)
+        .or_else(|| is_name_in_signs(text.trim()).then_some("a placeholder between signs"))
+        .or_else(|| is_to_do(text).then_some("a word that a person has to replace"))
 }
 
 /// Whether a program replaces the text, or a part of it.
@@ -171,6 +173,20 @@ fn has_variable(text: &str) -> bool {
         .any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
+/// Whether the text is a name between signs of any kind: `{VERSION}`, `~version~`, `§VERSION§`.
+fn is_name_in_signs(text: &str) -> bool {
+    let is_sign = |c: char| "{}~§|!?:#&".contains(c);
+    let name = text.trim_start_matches(is_sign);
+    let before = text.len() - name.len();
+    let name = name.trim_end_matches(is_sign);
+    let after = text.len() - before - name.len();
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+    before > 0 && after > 0 && is_name && name.len() > 1
+}
+
 /// Whether the text contains a name between two signs, such as `@NAME@`.
 fn is_enclosed(text: &str, sign: &str) -> bool {
     let is_name = |name: &&str| {
@@ -246,6 +262,11 @@ mod tests {
             "@VAR@",
             "@project.version@",
             "%VERSION%",
+            "{VERSION}",
+            "~VERSION~",
+            "§version§",
+            "!!K3S_VERSION!!",
+            "|VERSION|",
             "__VERSION__",
             "v1.33.__PATCH__",
             "ref+vault://secret/k3s#/version",
@@ -310,6 +331,9 @@ mod tests {
             "",
             "$",
             "5$",
+            "*",
+            "~1.33",
+            "“v1.34.2”",
             "https://user:p%40ss%20word@update.k3s.io/v1-release/channels/stable",
             "https://update.k3s.io/v1-release/channels#v1%2E33%2E4",
             "github://k3s-io/k3s",

@@ -55,6 +55,12 @@ pub fn query_pod_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, ha
     pod_name("ask", plan, plan_uid, node, node_uid, hash)
 }
 
+/// Name of the Job that verifies a node which the Job with this UID has upgraded. Unique in the same way, so a second one
+/// cannot be created while one exists.
+pub fn verify_job_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, job_uid: &str) -> String {
+    pod_name("verify", plan, plan_uid, node, node_uid, job_uid)
+}
+
 fn pod_name(mode: &str, plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
     let digest = sha256(&[plan_uid, node_uid, hash].join("/"));
     with_tail(&format!("{mode}-{plan}-on-{}", short(node)), &digest[..16])

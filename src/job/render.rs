@@ -7,6 +7,7 @@ mod check;
 mod containers;
 mod drain;
 mod metadata;
+mod verify;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule,
 };
 use k8s_openapi::api::core::v1::{
-    Affinity, LocalObjectReference, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
-    PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec, Toleration,
+    Affinity, Container, LocalObjectReference, NodeAffinity, NodeSelector, NodeSelectorRequirement,
+    NodeSelectorTerm, PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec, Toleration, Volume,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
 
@@ -25,9 +26,10 @@ use crate::api::{HostAccess, PlanSpec, names};
 use crate::go::GoDuration;
 
 pub use check::{Findings, JobError, Remark, check};
-pub use containers::{PREFLIGHT, PROBE, SENTINEL, SKIPPED, UPGRADE};
+pub use containers::{PREFLIGHT, PROBE, SENTINEL, SKIPPED, UPGRADE, VERIFY};
 pub(super) use containers::{command_args, literal, on_host, sentinel_name};
 pub(super) use metadata::{inherited_annotations, inherited_labels, owner};
+pub use verify::{VerifyInput, verify_job};
 pub(super) use volumes::{HOST_DIR, host_root};
 
 /// The inputs of a Job. It only borrows and is `Copy`, because a roll-out renders thousands.
@@ -109,18 +111,40 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
     {
         return Err(error);
     }
-    let labels = metadata::labels(plan, node, settings);
     let pod_annotations = metadata::pod_annotations(plan, node);
-    Ok(Job {
+    let mut annotations = metadata::job_annotations(input, settings, pod_annotations.clone())?;
+    if plan.spec.verify.is_some() {
+        annotations.insert(names::ANNOTATION_VERIFY.to_owned(), "true".to_owned());
+    }
+    let pod = pod(plan, node, settings)?;
+    let mut job = job(input, settings, annotations, pod_annotations, pod);
+    if let Some(spec) = &mut job.spec {
+        // A node that `preflight` skips is not tried again.
+        spec.pod_failure_policy = plan.spec.preflight.is_some().then(skip_policy);
+        if plan.spec.may_reboot() || plan.spec.preflight.is_some() {
+            // Two concurrent pods could both reboot the node. With a failure policy, the API server allows no other.
+            spec.pod_replacement_policy = Some("Failed".to_owned());
+        }
+    }
+    Ok(job)
+}
+
+/// What the Jobs of a Plan on a node have in common.
+fn job(
+    input: &JobInput<'_>,
+    settings: &JobSettings,
+    annotations: BTreeMap<String, String>,
+    pod_annotations: BTreeMap<String, String>,
+    pod: PodSpec,
+) -> Job {
+    let JobInput { plan, node, .. } = input;
+    let labels = metadata::labels(plan, node, settings);
+    Job {
         metadata: ObjectMeta {
             name: Some(input.name.to_owned()),
             namespace: Some(plan.namespace.to_owned()),
             labels: Some(labels.clone()),
-            annotations: Some(metadata::job_annotations(
-                input,
-                settings,
-                pod_annotations.clone(),
-            )?),
+            annotations: Some(annotations),
             owner_references: Some(vec![metadata::owner(plan)]),
             ..ObjectMeta::default()
         },
@@ -131,26 +155,19 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
             parallelism: Some(1),
             backoff_limit: Some(settings.backoff_limit),
             active_deadline_seconds: active_deadline_seconds(plan.spec, settings),
-            // A node that `preflight` skips is not tried again.
-            pod_failure_policy: plan.spec.preflight.is_some().then(skip_policy),
-            pod_replacement_policy: Some(if plan.spec.may_reboot() || plan.spec.preflight.is_some() {
-                // Two concurrent pods could both reboot the node. With a failure policy, the API server allows no other.
-                "Failed".to_owned()
-            } else {
-                settings.pod_replacement_policy.clone()
-            }),
+            pod_replacement_policy: Some(settings.pod_replacement_policy.clone()),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(labels),
                     annotations: Some(pod_annotations),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(pod(plan, node, settings)?),
+                spec: Some(pod),
             },
             ..JobSpec::default()
         }),
         status: None,
-    })
+    }
 }
 
 /// Ends the Job at once when `preflight` skips the node.
@@ -221,15 +238,7 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
     if init_containers.iter().chain([&main]).any(volumes::has_token) {
         volumes.push(volumes::token());
     }
-    let namespaces = (spec.host_access() == HostAccess::Full).then_some(true);
     Ok(PodSpec {
-        affinity: Some(affinity(plan, node)),
-        automount_service_account_token: Some(false),
-        containers: vec![main],
-        dns_policy: namespaces.map(|_| "ClusterFirstWithHostNet".to_owned()),
-        host_ipc: namespaces,
-        host_network: namespaces,
-        host_pid: namespaces,
         image_pull_secrets: pull_secrets(
             spec,
             if uses_own_image {
@@ -239,6 +248,23 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
             },
         ),
         init_containers: Some(init_containers).filter(|all| !all.is_empty()),
+        ..on_node(plan, node, main, volumes)
+    })
+}
+
+/// A pod on the node, with the access that the Plan gives.
+fn on_node(plan: &PlanInput<'_>, node: &NodeInput<'_>, main: Container, volumes: Vec<Volume>) -> PodSpec {
+    let spec = plan.spec;
+    let namespaces = (spec.host_access() == HostAccess::Full).then_some(true);
+    PodSpec {
+        affinity: Some(affinity(plan, node)),
+        automount_service_account_token: Some(false),
+        containers: vec![main],
+        dns_policy: namespaces.map(|_| "ClusterFirstWithHostNet".to_owned()),
+        host_ipc: namespaces,
+        host_network: namespaces,
+        host_pid: namespaces,
+        image_pull_secrets: pull_secrets(spec, &[]),
         priority_class_name: some_text(spec.priority_class_name.as_ref()),
         // A failed container fails its pod, so that `backoffLimit` counts it and the next pod starts with `prepare`
         // again (S33).
@@ -247,7 +273,7 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
         tolerations: Some(tolerations(spec)),
         volumes: Some(volumes),
         ..PodSpec::default()
-    })
+    }
 }
 
 /// Binds the Job to this node by name, and keeps it off hosts with a pod of the same Plan, or of another exclusive

@@ -498,6 +498,9 @@ impl SlimJob {
                 || self.spec.template.spec.init_containers.iter().any(cordons),
             avoids_hosts: !self.spec.template.spec.affinity.pod_anti_affinity.is_empty(),
             sentinel: annotation(names::ANNOTATION_REBOOT).is_some(),
+            verify: annotation(names::ANNOTATION_VERIFY).is_some(),
+            verifies: annotation(names::ANNOTATION_VERIFIES)
+                .map(|upgrade| shorten(upgrade, MAX_NAME).as_ref().into()),
             boots: annotation(names::ANNOTATION_BOOT_IDS)
                 .into_iter()
                 .flat_map(|boots| boots.split(','))

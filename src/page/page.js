@@ -12,6 +12,7 @@
   Finishing: 'upgrade',
   Rebooting: 'reboot',
   Settling: 'settle',
+  Verifying: 'settle',
   Failed: 'failed',
   };
   const LEGEND = ['wait', 'start', 'prepare', 'drain', 'upgrade', 'reboot', 'settle', 'failed'];

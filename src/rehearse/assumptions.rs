@@ -238,6 +238,7 @@ impl Assumptions {
         let mut steering = BTreeMap::from([
             draw("preflight.run-delay", self.prepare),
             draw("prepare.run-delay", self.prepare),
+            draw("verify.run-delay", self.prepare),
             draw("upgrade.run-delay", self.upgrade),
             draw("boot-delay", self.reboot),
             draw("delete-delay", self.drain),

@@ -36,6 +36,10 @@ pub type Checked = Result<(), String>;
 pub struct Invariants {
     pub nodes: BTreeMap<String, Node>,
     pub jobs: BTreeMap<String, JobFacts>,
+    /// Jobs that verify nodes.
+    pub verify_jobs: BTreeMap<String, JobFacts>,
+    /// UIDs of the Jobs whose upgrade was verified.
+    verified: BTreeSet<String>,
     pub plans: BTreeMap<String, PlanFacts>,
     pub pods: BTreeMap<String, Pod>,
     /// The shortest `settle.minReady` after a reboot among the Plans.
@@ -143,6 +147,7 @@ mod nodes;
 mod plans;
 mod pods;
 mod reasons;
+mod verify;
 mod waves;
 
 impl Invariants {
@@ -268,7 +273,7 @@ impl Invariants {
             .values()
             .find(|pod| pod.facts.reboot.is_some() || pod.facts.stage != PodStage::Ended);
         invariant!(left.is_none(), "a pod is left: {:?}", left.map(|pod| &pod.facts));
-        for job in self.jobs.values() {
+        for job in self.jobs.values().chain(self.verify_jobs.values()) {
             invariant!(job.recorded, "not recorded: {job:?}");
         }
         for (name, plan) in &self.plans {

@@ -233,6 +233,16 @@ pub enum Blocker {
     AtVersion {
         version: Text,
     },
+    /// A pod runs on the node for which it waits.
+    PodBlocks {
+        /// Its namespace and name.
+        pod: Text,
+    },
+    /// It is not known yet whether such a pod runs on the node.
+    PodsPending {
+        /// Why the pods cannot be listed.
+        why: Option<String>,
+    },
     /// The API server refused the Job.
     JobRefused {
         why: String,
@@ -352,6 +362,8 @@ impl Blocker {
             Self::DigestUnknown { .. } => Reason::DigestUnknown,
             Self::MinorSkip { .. } => Reason::MinorSkip,
             Self::AtVersion { .. } => Reason::AtVersion,
+            Self::PodBlocks { .. } => Reason::PodBlocks,
+            Self::PodsPending { .. } => Reason::PodsPending,
             Self::RebootIneffective { .. } => Reason::RebootIneffective,
             Self::NodeUnreadable { .. } => Reason::ObjectUnreadable,
             Self::JobRefused { .. } => Reason::JobRefused,
@@ -627,6 +639,19 @@ impl fmt::Display for Blocker {
                 f,
                 "{version} cannot be compared with the node's kubelet, {kubelet}, which spec.versionPolicy.maxMinorSkip ({limit}) requires"
             ),
+            Self::PodBlocks { pod } => write!(
+                f,
+                "spec.drain.blockedBy: pod {pod} runs on the node, which starts when it has ended"
+            ),
+            Self::PodsPending { why: None } => {
+                write!(f, "spec.drain.blockedBy: the pods of the node are being listed")
+            }
+            Self::PodsPending { why: Some(why) } => {
+                write!(
+                    f,
+                    "spec.drain.blockedBy: the pods of the node cannot be listed: {why}"
+                )
+            }
             Self::AtVersion { version } => write!(
                 f,
                 "spec.skipWhen: the kubelet has version {version} already, so the node is marked as done"

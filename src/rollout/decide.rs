@@ -15,7 +15,7 @@ use super::status::report;
 use super::step::{Key, Query, Step};
 use super::summary::{Slot, slots};
 use super::wave::WaveProgress;
-use super::{digests, notified, on_request, release};
+use super::{digests, notified, on_request, pod_blockers, release};
 use crate::api::{NodePhase, NodeProgress, OpenEnum, Reason};
 
 /// The steps to take now, why the other nodes wait, and the time of the next decision.
@@ -45,6 +45,10 @@ pub struct Report {
     pub wave: Option<WaveProgress>,
     /// Whether answers to the checks are needed.
     pub asks_checks: bool,
+    /// Nodes whose pods must be listed.
+    pub asks_pods: Vec<NodeName>,
+    /// When nodes that wait for pods are looked at again.
+    pub pods_again: Option<Timestamp>,
 }
 
 impl Decision {
@@ -125,6 +129,13 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         decision.steps.extend(retries);
         if let Some(until) = waits.wave.as_ref().and_then(WaveProgress::until) {
             decision.requeue(until);
+        }
+        let asks = waits.asks_pods.drain(..);
+        decision
+            .steps
+            .extend(asks.map(|node| pod_blockers::query(plan, node)));
+        if let Some(at) = waits.pods_again {
+            decision.requeue(at);
         }
         if waits.asks_checks {
             plan.checks.ask(&name, now, &mut decision);

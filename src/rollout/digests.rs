@@ -48,7 +48,10 @@ impl Digests {
             .as_deref()
             .into_iter()
             .chain(spec.prepare.as_deref());
-        for container in before.chain(spec.upgrade_container()) {
+        for container in before
+            .chain(spec.upgrade_container())
+            .chain(spec.verify.as_deref())
+        {
             if let Ok(image) = image::tagged(&container.image, version)
                 && !image.contains('@')
                 && !self.wanted.contains(&image)

@@ -230,6 +230,10 @@ pub struct JobFacts {
     pub avoids_hosts: bool,
     /// Whether the Job ends with a sentinel, so that a reboot may follow.
     pub sentinel: bool,
+    /// Whether its node must be verified before it is done.
+    pub verify: bool,
+    /// What it verifies: the UID of the Job that has upgraded the node. Such a Job upgrades nothing.
+    pub verifies: Option<Text>,
     /// Boot IDs of the node under this Job, beginning with the one at its creation. Empty if none were recorded.
     pub boots: Box<[BootId]>,
 }
@@ -341,11 +345,16 @@ pub struct Missing {
     pub for_workloads: Vec<String>,
     /// Whether the permissions for workloads were checked.
     pub knows_workloads: bool,
+    /// Permissions that Plans with `drain.blockedBy` need in addition.
+    pub for_pods: Vec<String>,
+    /// Whether the permissions for pods were checked.
+    pub knows_pods: bool,
 }
 
 impl Missing {
     pub fn is_empty(&self) -> bool {
-        self.for_all.is_empty() && self.for_reboots.is_empty() && self.for_workloads.is_empty()
+        let optional = [&self.for_reboots, &self.for_workloads, &self.for_pods];
+        self.for_all.is_empty() && optional.into_iter().all(Vec::is_empty)
     }
 }
 

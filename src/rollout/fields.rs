@@ -74,8 +74,19 @@ fn digest_of(plan: &PlanFacts) -> Option<String> {
     let Ok(Value::Object(mut spec)) = serde_json::to_value(&plan.object.spec) else {
         return None; // a spec is an object with string keys
     };
-    let own = crd::OWN_FIELDS.iter().filter(|[part, _]| *part == "spec");
-    let mut fields: Map<String, Value> = own.filter_map(|[_, field]| spec.remove_entry(*field)).collect();
+    let mut fields = Map::new();
+    for [part, field] in crd::OWN_FIELDS.iter() {
+        if *part == "spec" {
+            fields.extend(spec.remove_entry(*field));
+        // Those of nested objects have their path as key.
+        } else if let Some(part) = part.strip_prefix("spec.")
+            && let Some(value) = spec
+                .get_mut(part)
+                .and_then(|part| part.as_object_mut()?.remove(*field))
+        {
+            fields.insert(format!("{part}.{field}"), value);
+        }
+    }
     if fields.is_empty() {
         return None;
     }
@@ -125,9 +136,15 @@ mod tests {
     #[test]
     fn the_loss_of_any_field_of_ours_changes_the_digest() {
         let mut whole = sample::spec();
-        whole.retain(|field, _| crd::OWN_FIELDS.contains(&["spec", field]));
-        let fields = sample::pointers(&whole);
-        assert!(fields.contains(&"/reboot/requiredFiles".to_owned()), "{fields:?}");
+        let is_own = |path: [&str; 2]| crd::OWN_FIELDS.contains(&path);
+        whole.retain(|field, _| is_own(["spec", field]) || field == "drain");
+        let drain = whole["drain"].as_object_mut().unwrap();
+        drain.retain(|field, _| is_own(["spec.drain", field]));
+        let mut fields = sample::pointers(&whole);
+        fields.retain(|pointer| pointer != "/drain");
+        for known in ["/reboot/requiredFiles", "/drain/blockedBy", "/verify/image"] {
+            assert!(fields.contains(&known.to_owned()), "{fields:?}");
+        }
         let mut seen = vec![digest(whole.clone().into())];
         for pointer in fields {
             let (parent, field) = pointer.rsplit_once('/').unwrap();

@@ -13,6 +13,7 @@ mod settle;
 mod state;
 mod success;
 mod unreadable;
+mod verify;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -50,7 +51,7 @@ impl NodeReconciler<'_> {
         let Some(node) = self.cluster.nodes.get(name) else {
             return NodeDecision::Cleanup(self.without_node(name));
         };
-        let mut cleanup = Vec::new();
+        let mut cleanup = self.release_verify_jobs(name, Some(node));
         let mut leaving = None;
         let mut live: Vec<&JobFacts> = Vec::new();
         let mut ended: Vec<&JobFacts> = Vec::new();
@@ -143,6 +144,7 @@ impl NodeReconciler<'_> {
         self.jobs_on(name)
             .filter(|job| !job.deleting)
             .map(|job| delete(job, "its node is gone"))
+            .chain(self.release_verify_jobs(name, None))
             .collect()
     }
 

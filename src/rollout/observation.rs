@@ -8,6 +8,7 @@ use super::facts::{
     Hash, JobFacts, JobName, JobUid, Missing, NodeFacts, NodeName, NodeUid, PlanFacts, PlanName, PlanUid,
     PodFacts, PodUid, Schema, Text, WorkloadFacts,
 };
+use super::pod_blockers::PodLook;
 use crate::api::{Check, CheckAnswer};
 use crate::channel::ChannelRef;
 use crate::version::Offer;
@@ -136,6 +137,8 @@ pub enum StepEffect {
     Check(PlanName, Box<Check>, Timestamp, CheckAnswer),
     /// A controller whose pods were evicted, and its counts.
     Workload(Text, WorkloadFacts),
+    /// What was seen of pods for which a node of a Plan waits.
+    PodLook(PlanName, NodeName, PodLook),
     Permissions(Missing),
     /// A request was refused because a permission is missing.
     Forbidden,

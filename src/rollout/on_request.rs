@@ -45,7 +45,11 @@ impl OnRequest {
             Phase::Upgraded => true,
             // What failed before the reboot no longer matters when the request is withdrawn; what failed after it does.
             Phase::Failed => {
-                let after_reboot = [Reason::NotReadyAfterReboot, Reason::SettleTimedOut];
+                let after_reboot = [
+                    Reason::NotReadyAfterReboot,
+                    Reason::SettleTimedOut,
+                    Reason::VerifyFailed,
+                ];
                 let is_after = |stored| after_reboot.iter().any(|reason| stored == reason);
                 self.has_upgrade || record.reason.as_ref().is_some_and(is_after)
             }

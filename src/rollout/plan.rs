@@ -27,7 +27,7 @@ use crate::api::selector::{Selector, SelectorError};
 use crate::api::validate::{MAX_SCHEDULE_ENTRIES, validate};
 use crate::api::window::Window;
 use crate::api::{
-    NodeInfoSelector, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, annotation, names,
+    NodeInfoSelector, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, PodBlocker, annotation, names,
 };
 use crate::channel::ChannelRef;
 use crate::go::GoDuration;
@@ -54,6 +54,8 @@ pub(super) struct PlanState {
     /// Conditions for a node to be done after its Job.
     pub(super) completion: CompletionPolicy,
     pub(super) disruptive: bool,
+    /// Pods for which nodes wait.
+    pub(super) pod_blockers: Arc<[PodBlocker]>,
     /// Whether its nodes start only while a majority of the control plane stays without them.
     pub(super) guards_control_plane: bool,
     pub(super) channel: Option<ChannelRef>,
@@ -125,6 +127,7 @@ impl PlanState {
             delay: SignedDuration::ZERO,
             completion: CompletionPolicy::default(),
             disruptive: false,
+            pod_blockers: Arc::default(),
             guards_control_plane: false,
             channel: None,
             policy: None,
@@ -247,6 +250,7 @@ impl PlanState {
             || spec.drain.is_some()
             || spec.exclusive.unwrap_or_default()
             || spec.may_reboot();
+        self.pod_blockers = spec.pod_blockers().unwrap_or_default().into();
         self.time_limit = time_limit(spec, self.delay, &defaults.job);
         self.guards_control_plane = spec.guards_control_plane();
         self.completion = CompletionPolicy::of(spec);
@@ -526,6 +530,8 @@ fn time_limit(spec: &PlanSpec, delay: SignedDuration, settings: &job::JobSetting
     let settle = spec.settle.as_ref().map(crate::api::reboot::SettleSpec::timeout);
     let parts = reboot.into_iter().chain(settle).flatten();
     let parts = parts.map(|part| SignedDuration::from_nanos(part.as_nanos()));
+    // A Job of its own, with a deadline of its own.
+    let parts = parts.chain(spec.verify.is_some().then_some(job));
     Some(parts.fold(job.saturating_add(delay), SignedDuration::saturating_add))
 }
 

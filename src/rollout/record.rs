@@ -63,6 +63,9 @@ pub struct Record {
     /// When settling began; `settle.timeout` counts from then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settling: Option<Timestamp>,
+    /// How far `spec.verify` is, once it has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verification>,
     /// Controllers of the evicted pods, in the format of [`Holder::evicted`](crate::api::Holder).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<String>,
@@ -83,6 +86,17 @@ pub struct Reboot {
     pub boot_id: Option<String>,
     /// When the reboot was requested; `reboot.timeout` counts from then.
     pub since: Timestamp,
+}
+
+/// The node is verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verification {
+    /// When it began.
+    pub since: Timestamp,
+    /// Whether its Job has succeeded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passed: bool,
 }
 
 // The signature that serde requires.

@@ -16,6 +16,7 @@ use super::fields;
 use super::node::{NodeState, Start};
 use super::on_request;
 use super::plan::PlanState;
+use super::pod_blockers::{PodBlockers, Turn};
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use super::status::SlotRoom;
@@ -301,7 +302,7 @@ impl<'a> DisruptionLocks<'a> {
             // A Job can be deleted while its pod terminates: with orphan propagation, or while its kubelet is down.
             // That pod may still upgrade the host.
             let of_before =
-                |pod: &&super::PodFacts| !self.cluster.jobs_on(node).any(|job| job.uid == pod.job_uid);
+                |pod: &&super::PodFacts| !self.cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid);
             let mut pods = self.cluster.live_pods_on(node).filter(of_before);
             let pod = pods.find(|pod| plan.disruptive || pod.plan == *name)?;
             Some(Blocker::PodLeaving {
@@ -317,7 +318,7 @@ fn is_disturbed(cluster: &ClusterState, node: &NodeName) -> bool {
     cluster.jobs_on(node).any(by_job)
         || cluster
             .live_pods_on(node)
-            .any(|pod| !cluster.jobs_on(node).any(|job| job.uid == pod.job_uid))
+            .any(|pod| !cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid))
 }
 
 /// Gives free slots to the next nodes, and sets blockers for the others. Their Jobs are created once the stored status
@@ -374,6 +375,8 @@ pub(super) fn start(
     let mut cluster_full = None;
     let mut room = SlotRoom::of(nodes);
     let mut full = false;
+    let mut pods = PodBlockers::of(cluster, plan, now);
+    let mut looks = false;
     let current = CurrentGroup::of(plan, reach, nodes);
     let mut out_of_turn = false;
     let (first, last) = if availability.is_some() || locks.cluster_limits.counts_unavailable() {
@@ -423,6 +426,17 @@ pub(super) fn start(
             report.nodes.insert(name.clone(), blocker);
             continue;
         }
+        match pods.as_mut().map_or(Turn::Free, |pods| pods.turn(node, free)) {
+            Turn::Free => {}
+            Turn::Blocked(blocker) => {
+                report.nodes.insert(name.clone(), blocker);
+                continue;
+            }
+            Turn::Later => {
+                looks = true;
+                break;
+            }
+        }
         let mut starting = NodeState::starting(node, now);
         // Status stores the boot with the slot, before the Job exists. If all evidence of the upgrade is lost later,
         // this is what tells whether the node has rebooted since.
@@ -441,10 +455,15 @@ pub(super) fn start(
         free -= 1;
         left -= 1;
     }
+    if let Some(pods) = pods {
+        (report.asks_pods, report.pods_again) = (pods.asks, pods.again);
+    }
     report.blocker = if free <= 0 {
         (report.waiting > 0).then_some(Blocker::NoSlot { limit })
     } else if cluster_full.is_some() {
         cluster_full
+    } else if looks {
+        Some(Blocker::PodsPending { why: None })
     } else if full {
         Some(Blocker::StatusFull { slots: nodes.len() })
     } else if let Some(availability) = availability.filter(|_| held) {

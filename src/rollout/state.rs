@@ -28,6 +28,7 @@ use super::known::KnownPlans;
 use super::node::Workload;
 use super::notified::Unstored;
 use super::plan::PlanState;
+use super::pod_blockers::PodLook;
 use super::step::Key;
 use crate::api::Reason;
 use crate::api::names::ControlPlaneRole;
@@ -136,6 +137,8 @@ pub struct ClusterState {
     timers: timers::Timers,
     /// Controllers whose pods were evicted, as far as they were read.
     pub(super) workloads: BTreeMap<Text, Workload>,
+    /// What was seen of pods for which nodes wait.
+    pub(super) pod_looks: BTreeMap<(PlanName, NodeName), PodLook>,
 }
 
 /// A Job whose creation is not confirmed.
@@ -239,6 +242,7 @@ impl ClusterState {
             unstarted_slots: BTreeSet::new(),
             timers: timers::Timers::default(),
             workloads: BTreeMap::new(),
+            pod_looks: BTreeMap::new(),
         }
     }
 
@@ -329,8 +333,18 @@ impl ClusterState {
         self.plans.keys()
     }
 
-    /// All Jobs of this controller for the node of this name.
+    /// All Jobs of this controller that upgrade the node of this name.
     pub(super) fn jobs_on(&self, node: &str) -> impl Iterator<Item = &JobFacts> {
+        self.all_jobs_on(node).filter(|job| job.verifies.is_none())
+    }
+
+    /// All Jobs of this controller that verify the node.
+    pub(super) fn verify_jobs_on(&self, node: &str) -> impl Iterator<Item = &JobFacts> {
+        self.all_jobs_on(node).filter(|job| job.verifies.is_some())
+    }
+
+    /// All Jobs of this controller for the node.
+    pub(super) fn all_jobs_on(&self, node: &str) -> impl Iterator<Item = &JobFacts> {
         self.jobs_on.of(node).filter_map(|job| self.jobs.get(job))
     }
 
@@ -405,6 +419,7 @@ impl ClusterState {
             missing.is_empty()
                 && (missing.knows_reboots || !self.has_reboots())
                 && (missing.knows_workloads || !self.has_workloads())
+                && (missing.knows_pods || !self.has_pod_blockers())
         });
         !known && !self.plans.is_empty()
     }
@@ -433,11 +448,13 @@ impl ClusterState {
             });
         let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().may_reboot());
         let for_workloads = missing.for_workloads.iter().filter(|_| plan.completion.workloads);
+        let for_pods = missing.for_pods.iter().filter(|_| !plan.pod_blockers.is_empty());
         let what: Vec<_> = missing
             .for_all
             .iter()
             .chain(for_reboots)
             .chain(for_workloads)
+            .chain(for_pods)
             .cloned()
             .chain(for_secrets)
             .collect();
@@ -449,6 +466,7 @@ impl ClusterState {
         let asked = |missing: &Missing| {
             (missing.knows_reboots || !plan.spec().may_reboot())
                 && (missing.knows_workloads || !plan.completion.workloads)
+                && (missing.knows_pods || plan.pod_blockers.is_empty())
         };
         self.permissions.as_ref().is_some_and(asked) && self.missing_permission(plan).is_none()
     }

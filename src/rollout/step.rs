@@ -2,10 +2,11 @@
 //! decision does not matter.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::event::Event;
 use super::facts::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PodUid, Text};
-use crate::api::{Check, PlanStatus};
+use crate::api::{Check, PlanStatus, PodBlocker};
 use crate::channel::ChannelRef;
 
 /// The object of a step. At most one step per key is in flight.
@@ -26,6 +27,8 @@ pub enum Key {
     Secret(Text),
     /// A controller whose pods were evicted.
     Workload(Text),
+    /// The pods for which a node of a Plan waits.
+    Pods(PlanName, NodeName),
     Channel(ChannelRef),
     /// The digest of an image of a Plan.
     Digest(PlanName, String),
@@ -83,6 +86,20 @@ pub enum Step {
         job: JobName,
         /// Number of the attempt, from 1.
         attempt: i64,
+    },
+    /// Create the Job that verifies a node. It has one name for each upgrade, so it may be requested again.
+    CreateVerifyJob {
+        plan: PlanName,
+        node: NodeName,
+        job: JobName,
+        /// Hash of the upgrade.
+        hash: Hash,
+        /// Version of the upgrade.
+        version: Text,
+        /// Number of the attempt, from 1.
+        attempt: i64,
+        /// UID of the Job that has upgraded the node.
+        upgrade_job: Text,
     },
     /// Delete a Job with its pods (propagation Background).
     DeleteJob {
@@ -194,6 +211,14 @@ pub enum Query {
         /// Its kind, namespace and name, with `/` between.
         workload: Text,
     },
+    /// List the pods for which a node waits.
+    ListPods {
+        plan: PlanName,
+        node: NodeName,
+        /// `metadata.generation` of the Plan.
+        generation: i64,
+        blockers: Arc<[PodBlocker]>,
+    },
 }
 
 /// The queue of a step. Each has its own limit of requests in flight.
@@ -233,7 +258,8 @@ impl Step {
             Self::CreateJob { plan, node, .. } | Self::Query(Query::GetJob { plan, node, .. }) => {
                 Key::NextJob(plan.clone(), node.clone())
             }
-            Self::DeleteJob { job, .. }
+            Self::CreateVerifyJob { job, .. }
+            | Self::DeleteJob { job, .. }
             | Self::ReleaseJob { job, .. }
             | Self::EndRetries { job, .. }
             | Self::NoteBoots { job, .. }
@@ -245,6 +271,7 @@ impl Step {
             Self::Query(Query::Check { plan, check }) => Key::Check(plan.clone(), check.name.clone()),
             Self::Query(Query::ReadSecret { name }) => Key::Secret(name.clone()),
             Self::Query(Query::ReadWorkload { workload }) => Key::Workload(workload.clone()),
+            Self::Query(Query::ListPods { plan, node, .. }) => Key::Pods(plan.clone(), node.clone()),
             Self::AskPermissions => Key::Permissions,
             Self::ReadPlans => Key::Plans,
         }

@@ -85,7 +85,8 @@ impl Cause {
             | R::EvidenceLost
             | R::UpgradeInterrupted
             | R::RebootLoop
-            | R::SettleTimedOut => Self::Job,
+            | R::SettleTimedOut
+            | R::VerifyFailed => Self::Job,
             R::ConcurrencyZero
             | R::Suspended
             | R::Aborted
@@ -102,6 +103,8 @@ impl Cause {
             | R::MinorSkip
             | R::RebootIneffective
             | R::AtVersion
+            | R::PodBlocks
+            | R::PodsPending
             | R::DigestPending
             | R::DigestUnknown
             | R::JobRefused

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::cause::{Cause, chain_of_message};
 use super::plan::{Hold, NodeView, PlanView, condition};
 use super::read::{JobObject, NodeObject, PlanObject, Snapshot};
-use super::{remedy, time};
+use super::{remedy, stall, time};
 use crate::api::selector::{Selector, explain::requirements};
 use crate::api::{
     CheckPhase, ConditionType, DrainWait, OpenEnum, Reason, WavePhase, annotation, limits, names,
@@ -600,10 +600,11 @@ fn chain_of_node(view: &PlanView<'_>, node: &NodeView, explanation: &mut Explana
 /// The Job of a node, its pod, and what that waits for.
 fn chain_of_job(view: &PlanView<'_>, node: &NodeView, explanation: &mut Explanation) {
     let jobs = view.snapshot.jobs_on(view.plan, &node.name);
-    let Some(job) = jobs
-        .last()
-        .filter(|job| node.job.is_none() || node.job.as_deref() == Some(&*job.facts.name))
-    else {
+    let Some(job) = jobs.last().filter(|job| {
+        // The Job that verifies the node is beside the one that status names.
+        let is_named = node.job.as_deref() == Some(&*job.facts.name);
+        node.job.is_none() || is_named || job.facts.verifies.is_some()
+    }) else {
         return;
     };
     let attempt = job.facts.attempt;
@@ -612,6 +613,17 @@ fn chain_of_job(view: &PlanView<'_>, node: &NodeView, explanation: &mut Explanat
     let Some(pod) = view.snapshot.pod_of(job) else {
         return;
     };
+    if pod.facts.waiting.is_none()
+        && job.facts.outcome == JobOutcome::Running
+        && let Some(failed) = stall::failed_pods(view.snapshot, job).last()
+    {
+        let last = failed.facts.termination_message.as_deref().unwrap_or_default();
+        explanation.link(
+            format!("Pod {}/{}", failed.namespace, failed.facts.name),
+            format!("ended: {last}"),
+        );
+        return;
+    }
     let says = match (
         &pod.facts.waiting,
         &pod.facts.termination_message,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::read::{PlanObject, Snapshot};
-use super::remedy;
+use super::{remedy, stall};
 use crate::api::selector::Selector;
 use crate::api::{
     ConditionType, NodePhase, NodeProgress, OpenEnum, PlanCondition, Reason, Severity, WaveStatus, names,
@@ -104,6 +104,14 @@ impl<'a> PlanView<'a> {
             }
             _ => derived(snapshot, plan),
         };
+        let mut nodes: Vec<NodeView> = nodes;
+        for node in &mut nodes {
+            if node.has_slot() && !node.is_failed() && node.reason.is_none() {
+                if let Some((reason, message)) = stall::stall(snapshot, plan, node) {
+                    (node.reason, node.message) = (Some(reason), Some(message));
+                }
+            }
+        }
         let mut view = Self {
             plan,
             snapshot,
@@ -196,6 +204,9 @@ impl<'a> PlanView<'a> {
             |reason: &OpenEnum<Reason>, message: &str, node: Option<&str>| self.hold(reason, message, node);
         if let Some(why) = &self.plan.facts.malformed {
             return Some(held(&Reason::Error.into(), why, None));
+        }
+        if let Some(hold) = stall::deletion(self.plan) {
+            return Some(hold);
         }
         if let Some(event) = self.blocking_event() {
             return Some(held(&event.reason.as_str().into(), &event.message, None));
@@ -472,7 +483,10 @@ fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeView>, bo
 
 /// A node that the controller names in `applying`, as its last Job shows it.
 fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeView {
-    let job = snapshot.jobs_on(plan, name).pop();
+    let job = snapshot
+        .jobs_on(plan, name)
+        .into_iter()
+        .rfind(|job| job.facts.verifies.is_none());
     let pod = job.and_then(|job| snapshot.pod_of(job));
     let (mut reason, mut message) = (None, None);
     let phase = match job.map(|job| &job.facts.outcome) {

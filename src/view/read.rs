@@ -23,6 +23,11 @@ const PAGE: usize = 500;
 /// Pages that are read of Events, of which there may be any number.
 const EVENT_PAGES: usize = 10;
 
+/// Nodes whose pods are read, because a drain waits there for pods that it does not name.
+const MAX_DRAINS: usize = 5;
+/// How long after its grace period a pod may take until it counts as kept.
+const TERMINATION_SLACK: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
+
 /// Which Plans to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
@@ -46,6 +51,10 @@ pub struct Snapshot {
     pub budgets: Vec<Budget>,
     /// What could not be read, and why.
     pub gaps: Vec<String>,
+    /// Jobs whose pod the API server refuses, the oldest refusal first.
+    pub refused: Vec<Refusal>,
+    /// Pods for which drains wait although they should have ended.
+    pub terminating: Vec<Terminating>,
     /// Namespaces whose Jobs could be read.
     pub readable_jobs: BTreeSet<String>,
 }
@@ -54,6 +63,8 @@ pub struct Snapshot {
 pub struct PlanObject {
     pub namespace: String,
     pub facts: PlanFacts,
+    /// Its finalizers, if it is being deleted.
+    pub deleting: Option<Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -75,6 +86,27 @@ pub struct JobObject {
 pub struct PodObject {
     pub namespace: String,
     pub facts: PodFacts,
+    pub created: Option<Timestamp>,
+}
+
+/// A pod of a Job that could not be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub namespace: String,
+    pub job: String,
+    pub at: Timestamp,
+    pub message: String,
+}
+
+/// A pod that is past its grace period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terminating {
+    pub node: String,
+    /// Namespace and name, separated by `/`.
+    pub pod: String,
+    /// When its grace period ended.
+    pub ends: Timestamp,
+    pub finalizers: Vec<String>,
 }
 
 /// An Event about a Plan.
@@ -143,10 +175,15 @@ impl Snapshot {
                 snapshot.readable_jobs.insert(namespace.clone());
             }
             snapshot.pods.extend(reader.pods(&namespace).await);
-            snapshot.events.extend(reader.events(&namespace).await);
+            if let Some(events) = reader.events(&namespace).await {
+                snapshot.events.extend(events);
+                snapshot.refused.extend(reader.refusals(&namespace).await);
+            }
         }
         snapshot.events.sort_by_key(|event| event.at);
+        snapshot.refused.sort_by_key(|refusal| refusal.at);
         snapshot.read_budgets(&mut reader).await;
+        snapshot.read_terminating(&mut reader).await;
         snapshot.gaps = reader.gaps;
         Ok(snapshot)
     }
@@ -165,6 +202,21 @@ impl Snapshot {
             .collect();
         for (namespace, name) in wanted {
             self.budgets.extend(reader.budget(&namespace, &name).await);
+        }
+    }
+
+    /// The pods that keep drains, of which nothing else is known, from their end.
+    async fn read_terminating(&mut self, reader: &mut Reader<'_>) {
+        let silent = self.pods.iter().filter_map(|pod| {
+            let drain = self.drain_of(pod)?;
+            let waits = drain.waiting.is_empty() && drain.evicted < drain.total;
+            (waits && pod.facts.stage == crate::rollout::PodStage::Drain)
+                .then(|| pod.facts.node.as_deref().map(str::to_owned))?
+        });
+        let silent: BTreeSet<String> = silent.collect();
+        for node in silent.into_iter().take(MAX_DRAINS) {
+            let found = reader.terminating(&node, self.now).await;
+            self.terminating.extend(found);
         }
     }
 
@@ -346,34 +398,69 @@ impl Reader<'_> {
             let pod: SlimPod = read(raw).ok()?;
             Some(PodObject {
                 namespace: namespace.to_owned(),
+                created: text(&metadata(raw), "/creationTimestamp").parse().ok(),
                 facts: pod.facts(&intern),
             })
         });
         pods.collect()
     }
 
-    async fn events(&mut self, namespace: &str) -> Vec<EventLine> {
+    async fn events(&mut self, namespace: &str) -> Option<Vec<EventLine>> {
         let path = format!("/api/v1/namespaces/{namespace}/events");
         let what = format!("Events in namespace {namespace}");
         let query = format!("fieldSelector={}", encoded("involvedObject.kind=Plan"));
-        let items = self.list_or_gap(&what, &path, &query, EVENT_PAGES).await;
+        let items = self.list_or_gap(&what, &path, &query, EVENT_PAGES).await?;
         let event = |raw: &RawValue| {
             let value: Value = serde_json::from_str(raw.get()).ok()?;
-            let first = |fields: [&str; 3]| {
-                fields
-                    .into_iter()
-                    .find_map(|field| text(&value, field).parse().ok())
-            };
             Some(EventLine {
                 namespace: namespace.to_owned(),
                 plan: text(&value, "/involvedObject/name"),
-                at: first(["/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"])?,
+                at: time_of_event(&value)?,
                 reason: short(&text(&value, "/reason")),
                 message: short(&text(&value, "/message")),
                 warning: text(&value, "/type") == "Warning",
             })
         };
-        items.iter().flatten().filter_map(|raw| event(raw)).collect()
+        Some(items.iter().filter_map(|raw| event(raw)).collect())
+    }
+
+    /// The Events of Jobs whose pods are refused.
+    async fn refusals(&mut self, namespace: &str) -> Vec<Refusal> {
+        let path = format!("/api/v1/namespaces/{namespace}/events");
+        let what = format!("Events of Jobs in namespace {namespace}");
+        let query = format!(
+            "fieldSelector={}",
+            encoded("involvedObject.kind=Job,reason=FailedCreate")
+        );
+        let items = self.list_or_gap(&what, &path, &query, EVENT_PAGES).await;
+        let refusal = |raw: &RawValue| {
+            let value: Value = serde_json::from_str(raw.get()).ok()?;
+            Some(Refusal {
+                namespace: namespace.to_owned(),
+                job: text(&value, "/involvedObject/name"),
+                at: time_of_event(&value)?,
+                message: short(&text(&value, "/message")),
+            })
+        };
+        items.iter().flatten().filter_map(|raw| refusal(raw)).collect()
+    }
+
+    /// The pods of a node that should have ended.
+    async fn terminating(&mut self, node: &str, now: Timestamp) -> Vec<Terminating> {
+        let what = format!("pods on Node {node}");
+        let query = format!("fieldSelector={}", encoded(&format!("spec.nodeName={node}")));
+        let items = self.list_or_gap(&what, "/api/v1/pods", &query, usize::MAX).await;
+        let pod = |raw: &RawValue| {
+            let metadata = metadata(raw);
+            let ends: Timestamp = text(&metadata, "/deletionTimestamp").parse().ok()?;
+            (now.duration_since(ends) > TERMINATION_SLACK).then(|| Terminating {
+                node: node.to_owned(),
+                pod: format!("{}/{}", text(&metadata, "/namespace"), text(&metadata, "/name")),
+                ends,
+                finalizers: finalizers(&metadata),
+            })
+        };
+        items.iter().flatten().filter_map(|raw| pod(raw)).collect()
     }
 
     async fn budget(&mut self, namespace: &str, name: &str) -> Option<Budget> {
@@ -428,10 +515,25 @@ fn plan_object(raw: &RawValue) -> Option<PlanObject> {
         Ok(plan) => plan,
         Err(unreadable) => RawPlan::salvage(raw, &unreadable)?,
     };
+    let deletion = text(&metadata, "/deletionTimestamp");
     Some(PlanObject {
         namespace: text(&metadata, "/namespace"),
         facts: plan.facts(),
+        deleting: (!deletion.is_empty()).then(|| finalizers(&metadata)),
     })
+}
+
+fn finalizers(metadata: &Value) -> Vec<String> {
+    let all = metadata.get("finalizers").and_then(Value::as_array);
+    let all = all.into_iter().flatten().filter_map(Value::as_str);
+    all.map(str::to_owned).collect()
+}
+
+fn time_of_event(event: &Value) -> Option<Timestamp> {
+    let fields = ["/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
+    fields
+        .into_iter()
+        .find_map(|field| text(event, field).parse().ok())
 }
 
 /// Why a pod is not Ready, in the words of the kubelet or the scheduler.

@@ -3,6 +3,7 @@
 use super::cause::{nodes_in, plans_in};
 use super::explain::unavailable;
 use super::plan::{PlanView, condition};
+use super::stall;
 use crate::api::reason::Kind;
 use crate::api::{ConditionType, OpenEnum, Reason, limits};
 
@@ -16,6 +17,9 @@ pub(super) fn remedy(
     let (namespace, plan) = (&view.plan.namespace, &view.plan.facts.name);
     let at = format!("-n {namespace} {plan}");
     let on = |text: &str| node.map(|node| text.replace("NODE", node));
+    if let Some(found) = stall::remedy(view, reason.as_str(), node) {
+        return found;
+    }
     let Some(known) = reason.known() else {
         let logs = on(&format!(
             "kubectl logs -n {namespace} -l upgrade.cattle.io/plan={plan},upgrade.cattle.io/node=NODE --tail=50"
@@ -84,6 +88,7 @@ pub(super) fn remedy(
         Reason::NoSlot
         | Reason::WaveSoaking
         | Reason::AtVersion
+        | Reason::PodsPending
         | Reason::CheckPending
         | Reason::DigestPending
         | Reason::PostCompleteDelay
@@ -119,7 +124,8 @@ pub(super) fn remedy(
         }
         Reason::FailureBudget | Reason::JobFailed => failed().chain([edit()]).collect(),
         Reason::NodeBusy => vec![Some(format!("refit status -n {namespace}"))],
-        Reason::DependencyNotComplete | Reason::DependencyUnknown | Reason::DependencyCycle => {
+        Reason::DependencyUnknown => vec![Some(format!("kubectl get plans -n {namespace}")), edit()],
+        Reason::DependencyNotComplete | Reason::DependencyCycle => {
             let plans = plans_in(view, message).into_iter();
             let plans = plans.map(|plan| Some(format!("refit explain -n {namespace} {plan}")));
             plans.chain([edit()]).collect()
@@ -133,11 +139,16 @@ pub(super) fn remedy(
         Reason::BackoffLimitExceeded
         | Reason::DeadlineExceeded
         | Reason::SettleTimedOut
+        | Reason::VerifyFailed
         | Reason::UpgradeInterrupted
         | Reason::EvidenceLost
         | Reason::SentinelMissing
         | Reason::NeverRebooted
         | Reason::RebootLoop => vec![logs(), retry(), on(&format!("refit skip {at} NODE"))],
+        Reason::PodBlocks => vec![
+            on("kubectl get pods -A --field-selector spec.nodeName=NODE"),
+            edit(),
+        ],
         Reason::PodWaiting
         | Reason::DrainWaiting
         | Reason::JobLeaving
@@ -200,49 +211,5 @@ pub(super) fn remedy(
         | Reason::Prepare
         | Reason::Unschedulable => Vec::new(),
     };
-    (plain(known.remedy()), commands.into_iter().flatten().collect())
-}
-
-/// Markdown without links: `[text](address)` becomes `text`, and `; [more](address)` or `. [More](address)` nothing.
-fn plain(markdown: &str) -> String {
-    let (mut out, mut rest) = (String::new(), markdown);
-    while let Some((before, text, after)) = link(rest) {
-        if text.eq_ignore_ascii_case("more") {
-            out.push_str(before.trim_end_matches("; ").trim_end());
-        } else {
-            out.push_str(before);
-            out.push_str(text);
-        }
-        rest = after;
-    }
-    out + rest
-}
-
-/// The text before the first link, its text, and what follows it.
-fn link(markdown: &str) -> Option<(&str, &str, &str)> {
-    let (before, rest) = markdown.split_once('[')?;
-    let (text, rest) = rest.split_once("](")?;
-    let (_, after) = rest.split_once(')')?;
-    Some((before, text, after))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_remedy_has_no_links_outside_of_documents() {
-        assert_eq!(plain("raise the limit; [more](#how)"), "raise the limit");
-        assert_eq!(
-            plain("wait; [repair](#when) it, or [edit](a.md#b)"),
-            "wait; repair it, or edit"
-        );
-        for reason in Reason::ALL {
-            let text = plain(reason.remedy());
-            assert!(
-                !text.contains("](") && !text.to_lowercase().ends_with("more"),
-                "{text}"
-            );
-        }
-    }
+    (known.plain_remedy(), commands.into_iter().flatten().collect())
 }

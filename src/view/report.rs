@@ -282,7 +282,8 @@ fn node_report(snapshot: &Snapshot, view: &PlanView<'_>, name: &str) -> NodeRepo
         report.ended = Some(format!("{:.0}", record.at));
         report.attempts = Some(record.attempt);
     }
-    if let Some(job) = snapshot.jobs_on(view.plan, name).last() {
+    let jobs = snapshot.jobs_on(view.plan, name);
+    if let Some(job) = jobs.iter().rfind(|job| job.facts.verifies.is_none()) {
         report.version = Some(job.facts.version.to_string());
         report.started = Some(format!("{:.0}", job.started.unwrap_or(job.facts.created)));
         report.attempts = Some(job.facts.attempt);

@@ -453,6 +453,15 @@ upgrade: => /upgrade = {"image": "rancher/k3s-upgrade"}
 nodeSelector: ~ => /nodeSelector = {}
 # Another place or another name
 nodeSelector: [{a: b}] => /nodeSelector/matchLabels = {"a": "b"}
+nodeSelector: [{key: a, operator: Exists}] => /nodeSelector = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+nodeSelector:\n- key: a\n  operator: Exists\n- {key: b, operator: In, values: [c]} => /nodeSelector/matchExpressions/1 = {"key": "b", "operator": "In", "values": ["c"]}
+nodeSelector: [{a: b}, {c: d}] => /nodeSelector/matchLabels = {"a": "b", "c": "d"}
+tolerations: [{key: "*"}] => /tolerations/0 = {"operator": "Exists"}
+tolerations: [{key: "*", operator: Exists, effect: NoSchedule}] => /tolerations/0 = {"operator": "Exists", "effect": "NoSchedule"}
+upgrade:\n  image: i\n  command: ["/bin/sh -c", "echo hi"] => /upgrade/command = ["/bin/sh", "-c", "echo hi"]
+upgrade:\n  image: i\n  command: [chroot --userspec=0 /host, reboot] => /upgrade/command = ["chroot", "--userspec=0", "/host", "reboot"]
+prepare: k3s-server => /prepare = {"image": "rancher/k3s-upgrade", "args": ["prepare", "k3s-server"]}
+prepare: rancher/k3s-upgrade => /prepare = {"image": "rancher/k3s-upgrade"}
 nodeSelector: [{key: a, value: b}] => /nodeSelector/matchLabels = {"a": "b"}
 postCompleteLabels: [{key: a, value: b}] => /postCompleteLabels = {"a": "b"}
 postCompleteLabels: [{a: b}, {c: d}] => /postCompleteLabels = {"a": "b", "c": "d"}

@@ -391,3 +391,67 @@ fn an_image_with_a_third_version_is_named_when_the_version_moves() {
         dir.run("pin --to v1.34.1+k3s1 p.yaml").ends(0).reports("");
     }
 }
+
+/// Two Plans as a tool such as Flux gets them: placeholders in names, namespaces and images.
+const TEMPLATES: &str = "apiVersion: upgrade.cattle.io/v1
+kind: Plan
+metadata: {name: 'server-${CLUSTER}', namespace: '${NAMESPACE}'}
+spec:
+  concurrency: 1
+  version: v1.34.1+k3s1
+  nodeSelector: {matchLabels: {node-role.kubernetes.io/control-plane: 'true'}}
+  upgrade: {image: '${REGISTRY}/rancher/k3s-upgrade'}
+---
+apiVersion: upgrade.cattle.io/v1
+kind: Plan
+metadata: {name: 'agent-${CLUSTER}', namespace: '${NAMESPACE}'}
+spec:
+  concurrency: 1
+  version: v1.34.1+k3s1
+  dependsOn: [{name: 'server-${CLUSTER}'}]
+  nodeSelector: {matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]}
+  prepare: {image: '${REGISTRY}/rancher/k3s-upgrade', args: [prepare, 'server-${CLUSTER}']}
+  upgrade: {image: '${REGISTRY}/rancher/k3s-upgrade:${VERSION}'}
+";
+
+#[test]
+fn placeholders_in_names_namespaces_and_images_do_not_stop_a_rehearsal() {
+    let dir = Workdir::new([("p.yaml", TEMPLATES)]);
+    let ran = dir.run("rehearse --nodes 3 -q p.yaml").ends(0);
+    let ran = ran.out_has("complete: 2 Plans, 3 nodes").out_has("agent-cluster");
+    ran.err_has("the namespace system-upgrade replaces the placeholder in metadata.namespace")
+        .err_has("the name server-cluster replaces the placeholder in metadata.name")
+        .err_has(
+            "the image registry/rancher/k3s-upgrade:version replaces the placeholder in spec.upgrade.image",
+        );
+    let helm = TEMPLATES
+        .replace("${CLUSTER}", "{{ .Values.cluster }}")
+        .replace("${NAMESPACE}", "{{ .Release.Namespace }}")
+        .replace("${REGISTRY}", "{{ .Values.registry }}")
+        .replace("${VERSION}", "{{ .Values.version }}");
+    let dir = Workdir::new([("p.yaml", &helm)]);
+    let ran = dir.run("rehearse --nodes 3 -q p.yaml").ends(0);
+    ran.out_has("server-values-cluster");
+}
+
+#[test]
+fn a_namespace_that_is_empty_or_a_placeholder_does_not_stop_a_rendering() {
+    let (server, _) = TEMPLATES.split_once("---").unwrap();
+    let server = server
+        .replace("${REGISTRY}", "docker.io")
+        .replace("-${CLUSTER}", "");
+    for (namespace, note) in [
+        ("", "it has no namespace; assuming system-upgrade"),
+        (
+            "${NAMESPACE}",
+            "the namespace system-upgrade replaces the placeholder",
+        ),
+    ] {
+        let text = server.replace("${NAMESPACE}", namespace);
+        let dir = Workdir::new([("p.yaml", &text)]);
+        let label = "--label node-role.kubernetes.io/control-plane=true";
+        let ran = dir.run(&format!("render p.yaml --node server-1 {label}"));
+        ran.ends(0).err_has(note);
+        dir.run("rehearse p.yaml --nodes 2 -q").ends(0).err_has(note);
+    }
+}

@@ -1,5 +1,6 @@
 //! `refit validate` as a command: arguments, output formats, exit codes, standard input and channels.
 
+use refit::api::crd;
 use serde_json::json;
 
 use super::folder;
@@ -252,6 +253,58 @@ fn a_directive_and_a_range_have_a_hint_what_to_do() {
     range.out_has("hint: move the range to spec.versionPolicy.range");
 }
 
+#[test]
+fn a_mistake_of_syntax_has_a_hint_that_names_it() {
+    let second = GOOD.replace("good", "second");
+    for (from, to, hint) in [
+        (
+            "version: v1",
+            "version:v1",
+            "put a space after the colon of `version:`",
+        ),
+        (
+            "image: i",
+            "image: i: v1",
+            "put quotes around a value with a colon",
+        ),
+        ("image: i", "image: \"i", "a quote is opened and not closed"),
+        (
+            "version: v1",
+            "version: v1 # a\u{2028}b",
+            "an invisible line break",
+        ),
+        ("version: v1", "version: v1\n  ---", "three dashes"),
+    ] {
+        let ran = edited(from, to).run("validate plan.yaml");
+        ran.ends(1).out_has("yaml-syntax").out_has(hint);
+    }
+    for separator in ["--", "----", "  ---", "–––"] {
+        let text = format!("{GOOD}{separator}\n{second}");
+        let ran = Workdir::new([("plan.yaml", &text)]).run("validate plan.yaml");
+        ran.ends(1).out_has("three dashes");
+    }
+    // No mistake of their own: the cause is elsewhere.
+    for (from, to) in [("version: v1", "version: [v1"), ("image: i", "image: 'i: j")] {
+        let ran = edited(from, to).run("validate plan.yaml").ends(1);
+        assert!(!ran.out.contains("quotes around"), "{ran:#?}");
+    }
+}
+
+#[test]
+fn a_number_is_shown_as_it_is_written() {
+    let ran = edited("version: v1", "version: 1.30").run("validate plan.yaml");
+    ran.ends(1).out_has("but is the number 1.30 ");
+}
+
+#[test]
+fn a_range_for_a_version_is_said_to_need_a_channel() {
+    let range = edited("version: v1", "version: ^1.33").run("validate plan.yaml");
+    range.out_has("replace the line by a channel");
+    let both = "version: ^1.33\n  channel: https://channel.invalid/";
+    let range = edited("version: v1", both).run("validate plan.yaml");
+    range.out_has("and remove the line");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_channel_of_another_distribution_than_the_image_is_reported_online() {
     let server = ChannelServer::start().await;
@@ -291,4 +344,41 @@ fn a_field_whose_name_has_dots_is_explained_by_the_object_that_has_it() {
     let lines = "version: v1\n  tolerations: [{operator: Exists, a.example/b: c}]";
     let ran = edited("version: v1", lines).run("validate plan.yaml").ends(1);
     ran.out_has("hint: `kubectl explain plan.spec.tolerations` lists the fields that exist");
+}
+
+/// Derived from the definition, so that a new field is included.
+#[test]
+fn a_mistake_in_each_of_refits_own_fields_is_found_at_its_line_with_what_to_write_instead() {
+    let own = crd::OWN_FIELDS
+        .iter()
+        .filter(|[part, _]| part.starts_with("spec"));
+    let mut fields = 0;
+    for [part, field] in own {
+        fields += 1;
+        // `spec` is at line 4, and the objects below it come first in it.
+        let below = part.split('.').skip(1);
+        let (mut lead, mut indent) = (String::new(), "  ".to_owned());
+        for name in below {
+            lead.extend([&*indent, name, ":\n"]);
+            indent.push_str("  ");
+        }
+        let line = 5 + lead.lines().count();
+        let found = |text: &str| {
+            let dir = edited("spec:\n", &format!("spec:\n{lead}{indent}{text}\n"));
+            let report = dir.run("validate -o json plan.yaml").ends(1).json();
+            let findings = report["findings"].as_array().unwrap().clone();
+            let here = findings
+                .into_iter()
+                .find(|one| one["line"] == line && one["severity"] == "error");
+            here.unwrap_or_else(|| panic!("{part}: {text}: {report:#}"))
+        };
+        let misspelt = found(&format!("{field}x: 1"));
+        let hint = misspelt["hint"].as_str().unwrap_or_default();
+        assert!(hint.contains(&format!("`{field}")), "{misspelt:#}");
+        let wrong = found(&format!("{field}: [1, [2]]"));
+        let message = wrong["message"].as_str().unwrap_or_default();
+        assert!(message.contains(&format!("{part}.{field}")), "{wrong:#}");
+        assert!(message.contains(" must be "), "{wrong:#}");
+    }
+    assert!(fields > 20, "{fields}");
 }

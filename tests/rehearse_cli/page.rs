@@ -51,10 +51,16 @@ fn the_page_has_the_timeline_of_every_node_and_the_verdict() {
 #[test]
 fn a_page_that_cannot_be_written_is_an_error_that_names_the_file() {
     let folder = Workdir::new([("plan.yaml", &plan("agents", ""))]);
-    folder
-        .run("rehearse plan.yaml -q --html nowhere/page.html")
-        .ends(1)
-        .err_has("nowhere/page.html");
+    for (file, says) in [
+        ("nowhere/page.html", "no folder nowhere"),
+        (".", "is a folder"),
+        ("-", "name of a file"),
+    ] {
+        // 1 would say that the roll-out does not complete.
+        let ran = folder.run(&format!("rehearse plan.yaml -q --html {file}"));
+        let ran = ran.ends(2).err_has(says);
+        assert!(!ran.err.contains("assumed"), "before the work: {ran:#?}");
+    }
 }
 
 #[test]

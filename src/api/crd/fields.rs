@@ -7,11 +7,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 use schemars::SchemaGenerator;
 use serde_json::Value;
 
-use super::{PLANS, property, served_schema};
+use super::{PLANS, nested, property, served_schema};
 use crate::api::{PlanSpec, PlanStatus};
 
 /// Fields of system-upgrade-controller's Plan (S9). All others are refit's own.
-pub(super) const SUC_FIELDS: [(&str, &[&str]); 2] = [
+pub(super) const SUC_FIELDS: [(&str, &[&str]); 3] = [
     (
         "spec",
         &[
@@ -36,18 +36,32 @@ pub(super) const SUC_FIELDS: [(&str, &[&str]); 2] = [
         ],
     ),
     (
+        "spec.drain",
+        &[
+            "deleteEmptydirData",
+            "deleteLocalData",
+            "disableEviction",
+            "force",
+            "gracePeriod",
+            "ignoreDaemonSets",
+            "podSelector",
+            "skipWaitForDeleteTimeout",
+            "timeout",
+        ],
+    ),
+    (
         "status",
         &["applying", "conditions", "latestHash", "latestVersion"],
     ),
 ];
 
-/// Fields that refit adds to system-upgrade-controller's, by part and name.
+/// Fields that refit adds to system-upgrade-controller's, by part and name. A part is a path, such as `spec.drain`.
 ///
 /// A served CRD that lacks one of them prunes it, so a Plan would run without the restriction that it requested.
 pub static OWN_FIELDS: LazyLock<Vec<[&'static str; 2]>> = LazyLock::new(|| {
     let schema = served_schema(&PLANS);
     let own = SUC_FIELDS.iter().flat_map(|(part, theirs)| {
-        let fields = property(schema, part).and_then(|schema| schema.properties.as_ref());
+        let fields = nested(schema, part).and_then(|schema| schema.properties.as_ref());
         let names = fields.into_iter().flatten().map(|(name, _)| name.as_str());
         let own = names.filter(|name| !theirs.contains(name));
         own.map(|name| [*part, name])

@@ -38,6 +38,12 @@ reasons! {
             "the last answer to one of `checks` was not good: too high or too low, an error, no answer in time, or one that means nothing. The \
              message names the check, its answer, and since when; nodes in progress finish"
             => "repair what the check is about, or correct the check; `status.checks` has the last answers. [More](rollouts.md#checks)"
+        PodBlocks Normal [Node Complete PlanEvent]
+            "a pod of `drain.blockedBy` runs on the node. The message names it; other nodes start meanwhile"
+            => "wait until the pod has ended, or delete it; [more](drain.md#pods-that-a-node-waits-for)"
+        PodsPending Normal [Node Complete]
+            "with `drain.blockedBy`: the pods of the node are being listed, or cannot be"
+            => "wait; if the message says why they cannot be listed, repair that"
         CheckPending Normal [Node Complete]
             "one of `checks` is being asked, or has not passed often enough in a row"
             => "wait; [more](rollouts.md#checks)"
@@ -221,6 +227,9 @@ reasons! {
         SettleTimedOut Warning [FailedNode]
             "at the end of `settle.timeout` the node was not Ready, its kubelet had another version, or a workload was not available; the message says which"
             => "check the node or the workload; or raise `settle.timeout`"
+        VerifyFailed Warning [FailedNode PlanEvent]
+            "the upgrade succeeded, and `verify` did not: its container failed too often, or exceeded the deadline. The message has its last words"
+            => "check the node; or correct `verify`; then retry. [More](rollouts.md#a-look-at-the-node-afterwards)"
         NodeLost Warning [FailedNode]
             "the Job failed while its node is not Ready, so the cause is not known yet"
             => "repair the node, or delete it; refit then replaces this reason by the cause"

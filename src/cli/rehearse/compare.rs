@@ -39,18 +39,14 @@ pub(super) fn run(flags: &Flags, old: &str, new: &str) -> anyhow::Result<ExitCod
         );
     }
     let comparison = Comparison::new(&before.report, &after.report);
-    if let Some(path) = &flags.html {
-        html::write(
-            path,
-            &after
-                .report
-                .to_document(&after.outcome, comparison.changes.clone()),
-        )?;
-    }
+    let is_written = flags.html.as_deref().is_none_or(|path| {
+        let changes = comparison.changes.clone();
+        html::write_or_report(path, &after.report.to_document(&after.outcome, changes))
+    });
     match flags.output {
         Format::Text => output::text(&comparison.to_text()),
         Format::Json => output::json(&comparison.to_json()),
     }
     .context("the comparison cannot be printed")?;
-    Ok(exit_code(&after.report))
+    Ok(exit_code(&after.report, is_written))
 }

@@ -1,7 +1,11 @@
 //! Reads the cluster of a kubeconfig context once. It writes nothing.
 
-use anyhow::{Context as _, anyhow};
+use std::collections::BTreeSet;
 
+use anyhow::{Context as _, anyhow};
+use http::Request;
+
+use crate::api::limits;
 use crate::cli::cluster::{Connection, list};
 use crate::kube::brief;
 use crate::rehearse::json::Value;
@@ -21,8 +25,14 @@ const LISTS: [(&str, &str, bool); 7] = [
     ("/apis/upgrade.cattle.io/v1/plans", "Plan", false),
 ];
 
-/// The objects of the cluster, and notes about what could not be read.
-pub(super) fn objects(connection: &Connection) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
+/// Namespace of the controller if the cluster has no Plan.
+const NAMESPACE: &str = "system-upgrade";
+
+/// The objects of the cluster, and notes about what could not be read. `namespace` is that of the controller, if it is given.
+pub(super) fn objects(
+    connection: &Connection,
+    namespace: Option<&str>,
+) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -42,6 +52,41 @@ pub(super) fn objects(connection: &Connection) -> anyhow::Result<(Vec<Value>, Ve
                 }
             }
         }
+        for namespace in controller_namespaces(&objects, namespace) {
+            match limits_of(&client, &namespace).await {
+                Ok(limits) => objects.extend(limits),
+                Err(error) => missing.push(format!(
+                    "ConfigMap {namespace}/{} cannot be read, so there are no limits for all Plans: {}",
+                    limits::NAME,
+                    brief(&error)
+                )),
+            }
+        }
         Ok((objects, missing))
     })
+}
+
+/// The namespaces in which a controller may have limits for all Plans: those of the Plans.
+fn controller_namespaces(objects: &[Value], given: Option<&str>) -> BTreeSet<String> {
+    let plans = objects.iter().filter(|object| object["kind"] == "Plan");
+    let of_plans = plans.filter_map(|plan| plan["metadata"]["namespace"].as_str());
+    let mut namespaces: BTreeSet<String> = of_plans.chain(given).map(str::to_owned).collect();
+    if namespaces.is_empty() {
+        namespaces.insert(NAMESPACE.to_owned());
+    }
+    namespaces
+}
+
+/// What holds for all Plans. It is read by name, because the other `ConfigMaps` are nobody's business.
+async fn limits_of(client: &kube::Client, namespace: &str) -> Result<Option<Value>, kube::Error> {
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", limits::NAME);
+    let request = Request::get(path).body(Vec::new());
+    match client
+        .request::<Value>(request.map_err(kube::Error::HttpError)?)
+        .await
+    {
+        Ok(limits) => Ok(Some(limits)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
 }

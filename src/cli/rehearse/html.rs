@@ -10,8 +10,35 @@ use anyhow::Context as _;
 use super::output;
 use crate::page::{self, Document};
 
+/// Checks the file before a rehearsal that may take minutes.
+pub(super) fn check(path: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        path != Path::new("-"),
+        "--html needs the name of a file; standard output has the result"
+    );
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        anyhow::bail!(
+            "--html {}: there is no folder {}",
+            path.display(),
+            folder.display()
+        );
+    }
+    anyhow::ensure!(!path.is_dir(), "--html {}: this is a folder", path.display());
+    Ok(())
+}
+
+/// Writes the page, and prints why it cannot: the result is printed all the same.
+pub(super) fn write_or_report(path: &Path, document: &Document) -> bool {
+    let written = write(path, document);
+    if let Err(error) = &written {
+        output::error(output::error_chain(error));
+    }
+    written.is_ok()
+}
+
 /// Writes the page. A file that is there is replaced as a whole, or left as it is.
-pub(super) fn write(path: &Path, document: &Document) -> anyhow::Result<()> {
+fn write(path: &Path, document: &Document) -> anyhow::Result<()> {
     let failed = || format!("the page cannot be written to {}", path.display());
     let text = page::file(document).context("the page has no text form; this is a bug")?;
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {

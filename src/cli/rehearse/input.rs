@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use crate::api::Plan;
 use crate::api::limits;
 use crate::gitops::Source;
-use crate::gitops::check::{ReadPlan, SERVER_FIELDS, read_plan};
+use crate::gitops::check::{ReadPlan, SERVER_FIELDS, name_for, read_plan};
 use crate::gitops::objects::{Object, objects};
-use crate::gitops::placeholder::in_comment;
+use crate::gitops::placeholder::{in_comment, is_placeholder};
 use crate::gitops::yaml::Node;
 use crate::rehearse::json::{Value, json};
 
@@ -85,6 +85,7 @@ impl RehearsalInput {
             json,
             refused,
             placeholders,
+            assumed,
         } = read_plan(source, object);
         let line = source.place(object.node.offset()).line;
         let place = format!("{}:{line}", source.name);
@@ -97,7 +98,9 @@ impl RehearsalInput {
             }));
             return;
         }
+        self.assumed.extend(assumed);
         let mut value = Value::from(json);
+        self.assumed.extend(fill_references(&mut plan, &mut value));
         // As `kubectl get` prints them. They are of the object on the cluster, and not of the one that the rehearsal creates.
         if let Some(metadata) = value["metadata"].as_object_mut() {
             for field in SERVER_FIELDS {
@@ -188,6 +191,65 @@ impl RehearsalInput {
             _ => {}
         }
     }
+}
+
+/// Replaces placeholders in images and in names of other Plans. The simulated kubelets pull no images.
+fn fill_references(plan: &mut Plan, value: &mut Value) -> Vec<String> {
+    let mut assumed = Vec::new();
+    let name = plan.metadata.name.clone().unwrap_or_default();
+    for (field, container) in [
+        ("prepare", plan.spec.prepare.as_mut()),
+        ("upgrade", plan.spec.upgrade.as_mut()),
+    ] {
+        let Some(container) = container else { continue };
+        if is_placeholder(&container.image) {
+            let image = image_for(&container.image);
+            value["spec"][field]["image"] = image.as_str().into();
+            assumed.push(format!(
+                "Plan {name}: the image {image} replaces the placeholder in spec.{field}.image"
+            ));
+            container.image = image;
+        }
+        if field == "upgrade" {
+            continue;
+        }
+        if container.args.iter().flatten().any(|arg| is_placeholder(arg)) {
+            for arg in container
+                .args
+                .iter_mut()
+                .flatten()
+                .filter(|arg| is_placeholder(arg))
+            {
+                *arg = name_for(arg);
+            }
+            value["spec"][field]["args"] = serde_json::json!(container.args).into();
+        }
+    }
+    let others = plan.spec.depends_on.iter_mut().flatten();
+    let unknown: Vec<_> = others.filter(|other| is_placeholder(&other.name)).collect();
+    if !unknown.is_empty() {
+        for other in unknown {
+            other.name = name_for(&other.name);
+        }
+        value["spec"]["dependsOn"] = serde_json::json!(plan.spec.depends_on).into();
+    }
+    assumed
+}
+
+/// An image for one whose name has a placeholder: `${REGISTRY}/k3s-upgrade` becomes `registry/k3s-upgrade`.
+fn image_for(text: &str) -> String {
+    let parts = text.split('/').map(|part| {
+        let (path, tag) = part
+            .split_once(':')
+            .map_or((part, None), |(path, tag)| (path, Some(tag)));
+        match tag {
+            Some(tag) if !path.contains('{') || path.contains('}') => {
+                format!("{}:{}", name_for(path), name_for(tag))
+            }
+            _ => name_for(part),
+        }
+    });
+    parts.collect::<Vec<_>>().join("/")
 }
 
 /// The `ReplicaSet` that a Deployment amounts to.

@@ -55,7 +55,7 @@ pub(super) fn read_snapshot(flags: &Flags) -> anyhow::Result<Option<Snapshot>> {
     };
     let (name, objects) = match name.as_str() {
         CONTEXT => {
-            let (objects, missing) = context::objects(&flags.connection)?;
+            let (objects, missing) = context::objects(&flags.connection, flags.namespace.as_deref())?;
             missing.iter().for_each(output::note);
             ("the cluster".to_owned(), objects)
         }

@@ -88,6 +88,7 @@ fn snapshot(change: impl FnOnce(&mut Plan)) -> Snapshot {
     Snapshot {
         now: "2026-01-01T09:00:00Z".parse().unwrap(),
         plans: vec![PlanObject {
+            deleting: None,
             namespace: "system-upgrade".to_owned(),
             facts: read(plan),
         }],

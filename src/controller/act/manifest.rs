@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::permissions::OptionalPermissions;
 use crate::api::{crd, names};
-use crate::job::{self, JobInput, NodeInput, RebootInput, RebootPodMode};
+use crate::job::{self, JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
 use crate::rollout::facts::{JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
 use crate::rollout::{ClusterState, Event, NodeChange, NodeFacts, Query, Step};
 
@@ -103,6 +103,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
             job,
             attempt,
         } => create_job(cluster, &plan, &node, job, attempt)?,
+        step @ Step::CreateVerifyJob { .. } => verify_job(cluster, step)?,
         Step::DeleteJob {
             job,
             uid,
@@ -156,9 +157,42 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
         Step::AskPermissions => Some(Prepared::AskPermissions(OptionalPermissions {
             reboots: cluster.has_reboots(),
             workloads: cluster.has_workloads(),
+            pods: cluster.has_pod_blockers(),
         })),
         Step::ReadPlans => None, // the watch does
     })
+}
+
+fn verify_job(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, String> {
+    let Step::CreateVerifyJob {
+        plan,
+        node,
+        job,
+        hash,
+        version,
+        attempt,
+        upgrade_job,
+    } = step
+    else {
+        return Ok(None);
+    };
+    let (Some(plan), Some(facts)) = (cluster.job_input(&plan), cluster.node(&node)) else {
+        return Ok(None);
+    };
+    let input = VerifyInput {
+        plan: PlanInput {
+            latest_version: &version,
+            latest_hash: &hash,
+            ..plan
+        },
+        node: NodeInput {
+            shares_hostname: cluster.shares_hostname(facts),
+            ..node_input(facts)
+        },
+        attempt: u32::try_from(attempt).unwrap_or(1),
+        upgrade_job: &upgrade_job,
+    };
+    create_verify_job(cluster, job, &input)
 }
 
 fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
@@ -279,6 +313,25 @@ fn create_job(
         job = &*job,
         attempt,
         "creating a Job"
+    );
+    Ok(Some(Prepared::CreateJob { job, body }))
+}
+
+fn create_verify_job(
+    cluster: &ClusterState,
+    job: JobName,
+    input: &VerifyInput<'_>,
+) -> Result<Option<Prepared>, String> {
+    let manifest = job::verify_job(input, cluster.job_settings()).map_err(|error| error.to_string())?;
+    let Some(manifest) = manifest else {
+        return Ok(None);
+    };
+    let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
+    tracing::info!(
+        plan = input.plan.name,
+        node = input.node.name,
+        job = &*job,
+        "creating a Job that verifies its node"
     );
     Ok(Some(Prepared::CreateJob { job, body }))
 }

@@ -65,6 +65,15 @@ const WORKLOAD_NEEDS: &[Need] = &[
     },
 ];
 
+/// Additional permissions for Plans with `drain.blockedBy`.
+const POD_NEEDS: &[Need] = &[Need {
+    group: "",
+    resource: "pods",
+    subresource: "",
+    namespaced: false,
+    verbs: &["list"],
+}];
+
 /// Permissions that are checked only if a Plan needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionalPermissions {
@@ -72,6 +81,8 @@ pub struct OptionalPermissions {
     pub reboots: bool,
     /// Whether a Plan waits for workloads.
     pub workloads: bool,
+    /// Whether a Plan waits for pods.
+    pub pods: bool,
 }
 
 /// Lists and watches without which the state of a roll-out is unknown.
@@ -125,6 +136,7 @@ pub(super) async fn ask(
     let mut missing = Missing {
         knows_reboots: optional.reboots,
         knows_workloads: optional.workloads,
+        knows_pods: optional.pods,
         ..Missing::default()
     };
     for need in NEEDS.iter().chain(WATCHED.iter().filter(|_| degraded)) {
@@ -135,6 +147,9 @@ pub(super) async fn ask(
     }
     for need in WORKLOAD_NEEDS.iter().filter(|_| optional.workloads) {
         look(client, namespace, need, &mut missing.for_workloads).await?;
+    }
+    for need in POD_NEEDS.iter().filter(|_| optional.pods) {
+        look(client, namespace, need, &mut missing.for_pods).await?;
     }
     Ok(missing)
 }
@@ -153,6 +168,12 @@ pub(super) fn sentence(missing: &Missing) -> String {
         let what = missing.for_workloads.join(", ");
         parts.push(format!(
             "no node of a Plan that waits for workloads is started: {what}"
+        ));
+    }
+    if !missing.for_pods.is_empty() {
+        let what = missing.for_pods.join(", ");
+        parts.push(format!(
+            "no node of a Plan that waits for pods is started: {what}"
         ));
     }
     format!("{}: {}", Reason::MissingPermission, parts.join("; "))

@@ -82,7 +82,7 @@ metrics! {
         NODE_DURATION Histogram "refit_node_upgrade_duration_seconds" []
             "Time from the slot of a node until it was done"
         STEP_DURATION Histogram "refit_node_step_duration_seconds" [step]
-            "Time that a step took on a node, whatever its result: start (Job and pod), prepare, drain (or cordon), upgrade, reboot, settle"
+            "Time that a step took on a node, whatever its result: start (Job and pod), prepare, drain (or cordon), upgrade, reboot, settle, verify"
         CHANNEL_POLLS Counter "refit_channel_polls_total" [result]
             "Number of polls of channels that gave a usable response (success) or did not (failure)"
     }

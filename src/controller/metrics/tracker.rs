@@ -30,16 +30,18 @@ enum Step {
     Upgrade,
     Reboot,
     Settle,
+    Verify,
 }
 
 impl Step {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Start,
         Self::Prepare,
         Self::Drain,
         Self::Upgrade,
         Self::Reboot,
         Self::Settle,
+        Self::Verify,
     ];
 
     fn of(phase: NodePhase) -> Option<Self> {
@@ -50,6 +52,7 @@ impl Step {
             NodePhase::Upgrading | NodePhase::Finishing => Some(Self::Upgrade),
             NodePhase::Rebooting => Some(Self::Reboot),
             NodePhase::Settling => Some(Self::Settle),
+            NodePhase::Verifying => Some(Self::Verify),
             NodePhase::Waiting | NodePhase::Failed => None,
         }
     }
@@ -62,6 +65,7 @@ impl Step {
             Self::Upgrade => "upgrade",
             Self::Reboot => "reboot",
             Self::Settle => "settle",
+            Self::Verify => "verify",
         }
     }
 }

@@ -197,9 +197,7 @@ impl Subject<'_> {
                     return Some(write(&release));
                 }
                 if version.parse::<Range>().is_ok() && version.parse::<Version>().is_err() {
-                    return Some(
-                        "move the range to spec.versionPolicy.range, and remove the line".to_owned(),
-                    );
+                    return Some(self.range_hint());
                 }
                 validate(
                     "plan",

@@ -17,7 +17,10 @@ use super::schedule::is_day;
 use command::arguments;
 pub(super) use command::{Runs, is_script_flag, is_shell, words};
 pub(super) use object::volume;
-use object::{flags, item_of_text, labels, labels_of_items, selector, switch, switches, variable, window};
+use object::{
+    flags, item_of_text, labels, labels_of_items, selector, selector_of_items, switch, switches, variable,
+    window,
+};
 use time::seconds;
 pub(super) use time::{duration, time_of_day};
 use yaml::quoted;
@@ -101,7 +104,7 @@ pub(super) fn instead(
         return if is_complete {
             Some(yaml(&item))
         } else if is_selector {
-            Some(yaml(&json!({ "matchLabels": labels_of_items(items)? })))
+            selector_of_items(items).map(|selector| yaml(&selector))
         } else {
             None
         };
@@ -461,6 +464,7 @@ fn object(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> 
         }
         Kind::Number(_) if field.starts_with("spec.waves[") => return item_of_text(last, schema, written),
         Kind::List(items) if is_map(schema) => return labels_of_items(items),
+        Kind::List(items) if has(schema, "matchExpressions") => return selector_of_items(items),
         Kind::List(items) if last == "capabilities" && has(schema, "add") => {
             let names: Option<Vec<_>> = items.iter().map(Node::text).collect();
             let names: Vec<_> = names?
@@ -480,6 +484,8 @@ fn object(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> 
         return None;
     }
     match field {
+        // The image of `prepare`, or the Plan that it waits for?
+        "spec.prepare" if !text.contains(['/', ':']) => return None,
         "spec.upgrade" | "spec.prepare" if !text.contains(' ') => return Some(json!({ "image": text })),
         "spec.nodeSelector" | "spec.drain.podSelector" => return selector(text),
         "spec.window" => return window(text),

@@ -173,6 +173,13 @@ impl Subject<'_> {
                 .filter(|key| !key.is_empty())
                 .and_then(|key| label_key_problems(key).into_iter().next())
             {
+                if key == "*" {
+                    let mut meant = serde_json::json!({ "operator": "Exists" });
+                    if !effect.is_empty() {
+                        meant["effect"] = effect.into();
+                    }
+                    hint = Some(format!("write `{}`", yaml(&meant)));
+                }
                 format!("its key is {key:?}: {problem}")
             } else if let Some(problem) = label_value_problems(value).into_iter().next() {
                 format!("its value is {value:?}: {problem}")
@@ -374,7 +381,8 @@ pub(super) fn containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str,
         .map(|preflight| ("preflight", preflight));
     let prepare = spec.prepare.as_deref().map(|prepare| ("prepare", prepare));
     let upgrade = spec.upgrade_container().map(|upgrade| ("upgrade", upgrade));
-    preflight.into_iter().chain(prepare).chain(upgrade)
+    let verify = spec.verify.as_deref().map(|verify| ("verify", verify));
+    preflight.into_iter().chain(prepare).chain(upgrade).chain(verify)
 }
 
 /// A path without the drive of a Windows path, such as `C:`.

@@ -362,7 +362,11 @@ impl Subject<'_> {
         let found = match &node.kind {
             Kind::Null => "nothing".to_owned(),
             Kind::Bool(value) => format!("the bool {value}"),
-            Kind::Number(number) => format!("the number {number}"),
+            // As written: 1.30 is not 1.3 to whoever looks for it.
+            Kind::Number(number) => match self.written(node) {
+                "" => format!("the number {number}"),
+                written => format!("the number {written}"),
+            },
             Kind::Text(_) => "text".to_owned(),
             Kind::List(_) => "a list".to_owned(),
             Kind::Map(_) => "an object".to_owned(),

@@ -57,7 +57,7 @@ impl Subject<'_> {
                 && version.parse::<Range>().is_ok()
             {
                 let message = format!("spec.version is {version:?}, a range, which becomes a tag as it is");
-                let hint = "move the range to spec.versionPolicy.range, and remove the line".to_owned();
+                let hint = self.range_hint();
                 self.report(Rule::MovingVersion, "spec.version", message, Some(hint));
             }
             if !version.is_empty() && self.has("spec.channel") {
@@ -210,6 +210,16 @@ impl Subject<'_> {
         }
     }
 
+    /// What to do with a range in the place of a version. Only a channel has versions to choose from.
+    pub(super) fn range_hint(&self) -> String {
+        let channel = if self.has("spec.channel") {
+            "and remove the line"
+        } else {
+            "and replace the line by a channel such as `channel: github://k3s-io/k3s`"
+        };
+        format!("move the range to spec.versionPolicy.range, {channel}")
+    }
+
     /// Commands of which a shell would make something else: nothing splits the items of a list.
     fn check_commands(&mut self, spec: &PlanSpec) {
         let reboot = spec.reboot.as_ref().and_then(|reboot| reboot.command.as_deref());
@@ -231,6 +241,17 @@ impl Subject<'_> {
                     let message =
                         format!("{field} is one item with spaces, {program:?}, and no program has that name");
                     Some((message, instead::words(program)))
+                }
+                // `["/bin/sh -c", "echo hi"]`
+                [_, rest @ ..] if is_line && has_flag(program) => {
+                    let message = format!(
+                        "the first item of {field} has spaces, {program:?}, and no program has that name"
+                    );
+                    let words = shlex::split(program);
+                    Some((
+                        message,
+                        words.map(|words| words.into_iter().chain(rest.iter().cloned()).collect()),
+                    ))
                 }
                 [shell, flag, script, rest @ ..]
                     if instead::is_shell(shell)
@@ -322,4 +343,11 @@ impl Subject<'_> {
             }
         }
     }
+}
+
+/// Whether the words behind the first one begin with a flag: `/bin/sh -c`, and not `/opt/my tool`.
+fn has_flag(line: &str) -> bool {
+    line.split_whitespace()
+        .nth(1)
+        .is_some_and(|word| word.starts_with('-'))
 }

@@ -26,6 +26,8 @@ pub const PROBE: &str = "probe";
 pub const PREFLIGHT: &str = "preflight";
 /// Exit code of [`PREFLIGHT`] that skips the node, as of a test that Automake skips.
 pub const SKIPPED: i32 = 77;
+/// Name of the only container of the Job that verifies a node.
+pub const VERIFY: &str = "verify";
 const PREPARE: &str = "prepare";
 const CORDON: &str = "cordon";
 const DRAIN: &str = "drain";
@@ -44,7 +46,8 @@ pub(super) fn of_plan(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &C
     let preflight = spec.preflight.as_deref().map(|preflight| (PREFLIGHT, preflight));
     let prepare = spec.prepare.as_deref().map(|prepare| (PREPARE, prepare));
     let upgrade = spec.upgrade_container().map(|upgrade| (UPGRADE, upgrade));
-    preflight.into_iter().chain(prepare).chain(upgrade)
+    let verify = spec.verify.as_deref().map(|verify| (VERIFY, verify));
+    preflight.into_iter().chain(prepare).chain(upgrade).chain(verify)
 }
 
 /// The containers before the upgrade, in their order.
@@ -61,7 +64,7 @@ pub(super) fn init(
         containers.push(on_host(PROBE, args, settings));
     }
     if let Some(preflight) = &spec.preflight {
-        containers.push(look(preflight, plan, node, settings));
+        containers.push(look(PREFLIGHT, preflight, plan, node, settings));
     }
     if let Some(prepare) = &spec.prepare {
         let context = if node.is_windows() {
@@ -120,7 +123,8 @@ pub(super) fn upgrade(
 }
 
 /// A container that may look at the node and change nothing there.
-fn look(
+pub(super) fn look(
+    name: &str,
     container: &ContainerSpec,
     plan: &PlanInput<'_>,
     node: &NodeInput<'_>,
@@ -143,7 +147,7 @@ fn look(
             ..SecurityContext::default()
         },
     };
-    let mut container = of_user(PREFLIGHT, container, plan, settings, Some(context));
+    let mut container = of_user(name, container, plan, settings, Some(context));
     for mount in container.volume_mounts.iter_mut().flatten() {
         mount.read_only = Some(true);
         // Otherwise file systems that are mounted below it stay writable.

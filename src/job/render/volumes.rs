@@ -24,15 +24,34 @@ const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_SECONDS: i64 = 3607;
 const SECRETS_DIR: &str = "/run/system-upgrade/secrets";
 
-/// Volumes of the pod: the host, pod information, Secrets, then host paths.
+/// Volumes of the pod that upgrades: the host, pod information, Secrets, then host paths.
 pub(super) fn of_pod(spec: &PlanSpec) -> Result<Vec<Volume>, JobError> {
-    let (volumes, errors) = collect(spec);
+    of_containers(spec, &upgrading(spec))
+}
+
+/// Volumes of the pod that verifies.
+pub(super) fn of_verify(spec: &PlanSpec) -> Result<Vec<Volume>, JobError> {
+    of_containers(spec, &[spec.verify.as_deref()])
+}
+
+fn of_containers(spec: &PlanSpec, containers: &[Option<&ContainerSpec>]) -> Result<Vec<Volume>, JobError> {
+    let (volumes, errors) = collect(spec, containers);
     errors.into_iter().next().map_or(Ok(volumes), Err)
+}
+
+/// The containers of the pod that upgrades: in the order of S34, then those whose volumes system-upgrade-controller omits.
+fn upgrading(spec: &PlanSpec) -> [Option<&ContainerSpec>; 3] {
+    [
+        spec.upgrade_container(),
+        spec.prepare.as_deref(),
+        spec.preflight.as_deref(),
+    ]
 }
 
 /// Errors of volumes and mounts.
 pub(super) fn errors(spec: &PlanSpec) -> Vec<JobError> {
-    let mut errors = collect(spec).1;
+    let mut errors = collect(spec, &upgrading(spec)).1;
+    errors.extend(collect(spec, &[spec.verify.as_deref()]).1);
     for (container, of) in containers::of_plan(spec) {
         let mounts = mounts(spec, of.volumes.as_deref());
         for (index, mount) in mounts.iter().enumerate() {
@@ -148,7 +167,7 @@ pub(super) fn token() -> Volume {
     }
 }
 
-fn collect(spec: &PlanSpec) -> (Vec<Volume>, Vec<JobError>) {
+fn collect(spec: &PlanSpec, containers: &[Option<&ContainerSpec>]) -> (Vec<Volume>, Vec<JobError>) {
     let mut volumes: Vec<Volume> = has_host_root(spec).then(host_root).into_iter().collect();
     volumes.push(pod_info());
     let mut errors = Vec::new();
@@ -163,11 +182,8 @@ fn collect(spec: &PlanSpec) -> (Vec<Volume>, Vec<JobError>) {
     for secret in spec.secrets.iter().flatten() {
         errors.extend(add(secret_volume(secret)).err());
     }
-    // The order of S34, followed by the volumes that system-upgrade-controller omits.
-    let prepare = spec.prepare.as_deref();
-    let containers: [Option<&ContainerSpec>; 2] = [spec.upgrade_container(), prepare];
     for volume in containers
-        .into_iter()
+        .iter()
         .flatten()
         .flat_map(|container| container.volumes.iter().flatten())
     {

@@ -85,6 +85,11 @@ struct SlimEnd {
 }
 
 impl SlimPod {
+    /// Whether it has succeeded or failed.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
     pub fn facts(&self, intern: &Intern) -> PodFacts {
         if !self.is_ours() {
             return self.foreign_facts(intern);
@@ -230,7 +235,7 @@ impl SlimPod {
     }
 
     fn stage(&self) -> PodStage {
-        if matches!(self.status.phase.as_str(), "Succeeded" | "Failed") {
+        if self.has_ended() {
             return PodStage::Ended;
         }
         if self.spec.node_name.is_none() {

@@ -21,6 +21,9 @@ impl Invariants {
             return Ok(());
         }
         let facts = object.facts(&self.intern, ttl);
+        if facts.verifies.is_some() {
+            return self.verify_job(at, who, change, facts);
+        }
         let name = facts.name.to_string();
         if change.gone || facts.deleting {
             if self.jobs.get(&name).is_some_and(|known| known.uid == facts.uid) {

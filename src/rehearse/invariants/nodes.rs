@@ -45,6 +45,7 @@ impl Invariants {
                 self.check_settled(at, old, &facts, fitness)?;
                 self.check_ready_time(at, old, &facts, &left)?;
                 self.check_node_patched(old, &facts, cordoned_by)?;
+                self.check_verified(old, &facts)?;
             } else if who == USER {
                 self.track_node(old, &facts);
             }

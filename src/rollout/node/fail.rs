@@ -145,6 +145,7 @@ impl NodeReconciler<'_> {
             uncordon: job.unschedulable_before == Some(false),
             reboot: None,
             settling: None,
+            verify: None,
             workloads: Vec::new(),
             reason: None,
             message: None,

@@ -9,7 +9,7 @@ use crate::api::{NodePhase, Reason, names};
 use crate::rollout::conditions::seconds;
 use crate::rollout::event::Event;
 use crate::rollout::facts::{JobFacts, JobOutcome, NodeFacts};
-use crate::rollout::record::{Phase, Record};
+use crate::rollout::record::{Phase, Record, Verification};
 use crate::rollout::release::release;
 use crate::rollout::resolve::Resolved;
 use crate::rollout::step::{NodeChange, Step};
@@ -95,6 +95,11 @@ impl NodeReconciler<'_> {
             .saturating_add(self.plan.delay)
             .unwrap_or(Timestamp::MAX);
         let unsettled = self.unsettled(node, success, record);
+        if unsettled.is_none()
+            && let Some(decision) = self.verify(node, success, record, job)
+        {
+            return decision;
+        }
         let mut state = NodeState::new(node, NodePhase::Settling);
         state.since = Some(success.at);
         state.job = Some(success.job.into());
@@ -119,6 +124,7 @@ impl NodeReconciler<'_> {
                     uncordon: false,
                     reboot: None,
                     settling: Some(self.now),
+                    verify: None,
                     workloads,
                     ..known.unwrap_or_else(|| self.success_record(node, success))
                 };
@@ -162,11 +168,13 @@ impl NodeReconciler<'_> {
         }
         // Released only once: a later cordon has its own reason.
         let left = uncordon && unsettled.is_some();
-        if record.is_none_or(|r| r.uncordon != left || r.settling != settling) {
+        let verify = verification(record, unsettled.is_none());
+        if record.is_none_or(|r| r.uncordon != left || r.settling != settling || r.verify != verify) {
             let known = record.cloned();
             let record = Record {
                 uncordon: left,
                 settling,
+                verify,
                 ..known.unwrap_or_else(|| self.success_record(node, success))
             };
             change
@@ -264,4 +272,13 @@ impl NodeReconciler<'_> {
         }
         change
     }
+}
+
+/// The stored verification, which has passed once the node is settled.
+fn verification(record: Option<&Record>, is_settled: bool) -> Option<Verification> {
+    let known = record?.verify.clone()?;
+    Some(Verification {
+        passed: known.passed || is_settled,
+        ..known
+    })
 }

@@ -404,6 +404,7 @@ impl NodeReconciler<'_> {
             at: self.now,
             reboot: None,
             settling: None,
+            verify: None,
             workloads: Vec::new(),
             reason: Some(reason.into()),
             message: Some(message),

@@ -87,6 +87,7 @@ impl<'a> Success<'a> {
             uncordon: self.uncordon,
             reboot: None,
             settling: None,
+            verify: None,
             workloads: Vec::new(),
             reason: None,
             message: None,

@@ -173,6 +173,7 @@ impl EventBuilder<'_> {
             | Reason::Resolved
             | Reason::AtVersion
             | Reason::CheckPending
+            | Reason::PodsPending
             | Reason::DigestPending => {}
             Reason::SyncJob => match self.refusal() {
                 Some(Reason::SettingMissing) => self.emit(Reason::ValidationFailed, message),

@@ -128,6 +128,7 @@ pub(crate) fn cluster(
     let permissions = Missing {
         knows_reboots: true,
         knows_workloads: true,
+        knows_pods: true,
         ..Missing::default()
     };
     apply_effect(&mut cluster, StepEffect::Permissions(permissions));
@@ -185,6 +186,8 @@ pub(crate) fn job(name: &str, plan: &PlanFacts, node: &NodeFacts, hash: &str) ->
         disruptive: true,
         avoids_hosts: true,
         sentinel: false,
+        verify: false,
+        verifies: None,
         boots: [].into(),
     }
 }

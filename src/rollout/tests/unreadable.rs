@@ -144,6 +144,7 @@ fn failed(number: usize, hash: &str, message: &str) -> NodeFacts {
         uncordon: false,
         reboot: None,
         settling: None,
+        verify: None,
         workloads: Vec::new(),
         reason: Some(Reason::BackoffLimitExceeded.into()),
         message: Some(message.to_owned()),

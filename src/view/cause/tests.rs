@@ -113,6 +113,7 @@ fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: Conditio
         ..PlanStatus::default()
     });
     let object_of = |plan| PlanObject {
+        deleting: None,
         namespace: "system-upgrade".to_owned(),
         facts: read(plan),
     };

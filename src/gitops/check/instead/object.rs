@@ -142,6 +142,16 @@ pub(super) fn labels_of_items(items: &[Node]) -> Option<Value> {
     )
 }
 
+/// A selector from a list of its requirements, or of labels.
+pub(super) fn selector_of_items(items: &[Node]) -> Option<Value> {
+    let is_requirement = |item: &Node| item.get("key").is_some() && item.get("operator").is_some();
+    if items.iter().all(is_requirement) {
+        let items: Vec<_> = items.iter().map(Node::to_json).collect();
+        return (!items.is_empty()).then(|| json!({ "matchExpressions": items }));
+    }
+    labels_of_items(items).map(|labels| json!({ "matchLabels": labels }))
+}
+
 pub(super) fn labels(pairs: Vec<(&str, &str)>) -> Option<Value> {
     let pairs = pairs
         .into_iter()

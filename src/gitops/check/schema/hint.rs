@@ -2,10 +2,13 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 
+use serde_json::json;
+
 use super::{SPEC, no_indices};
 use crate::gitops::check::Subject;
 use crate::gitops::check::images::Reference;
 use crate::gitops::check::instead::{self, Runs, Unit, instead, yaml};
+use crate::gitops::check::metadata::is_subdomain;
 use crate::gitops::check::schedule::example_of_cron;
 use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::yaml::{Kind, Node, Object};
@@ -64,8 +67,20 @@ impl Subject<'_> {
         }
         match instead(field, schema, node, self.written(node), self.runs(field)) {
             Some(yaml) => Some(format!("write `{}`", self.with_unique_name(field, node, yaml))),
+            None if field == "spec.prepare" => self.wait_for(node.text()?.trim()),
             None => example_of_cron(field, node.text()?),
         }
+    }
+
+    /// The container that waits for a Plan, if someone wrote only the name of the Plan.
+    fn wait_for(&self, plan: &str) -> Option<String> {
+        if !is_subdomain(plan) {
+            return None;
+        }
+        let image = self.node("spec.upgrade.image").and_then(Node::text);
+        let image = image.unwrap_or("rancher/k3s-upgrade");
+        let container = json!({ "image": image, "args": ["prepare", plan] });
+        Some(format!("write `{}`", yaml(&container)))
     }
 
     /// What runs the text of a list of arguments.

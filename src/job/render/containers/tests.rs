@@ -2,6 +2,7 @@ use super::super::tests::{
     LINUX, WINDOWS, container, job_input, linux_pod, plan_input, pod_for, settings, spec,
 };
 use super::*;
+use crate::job::{VerifyInput, render, verify_job};
 
 fn context(yaml: &str, node: NodeInput<'_>, settings: &JobSettings, name: &str) -> Option<SecurityContext> {
     let pod = pod_for(yaml, node, settings);
@@ -242,4 +243,73 @@ fn preflight_comes_first_has_no_privileges_and_can_change_nothing_on_the_host() 
     );
     let dropped = context.capabilities.as_ref().and_then(|it| it.drop.clone());
     assert_eq!(dropped, Some(vec!["ALL".to_owned()]));
+}
+
+#[test]
+fn verify_is_a_job_of_its_own_with_the_access_of_preflight() {
+    let spec = spec(
+        "{upgrade: {image: x, volumes: [{name: u, source: /u, destination: /u}]}, drain: {}, reboot: {when: Always},
+          verify: {image: z, args: [look], volumes: [{name: a, source: /a, destination: /a}]}}",
+    );
+    let input = VerifyInput {
+        plan: plan_input(&spec),
+        node: LINUX,
+        attempt: 2,
+        upgrade_job: "of-the-upgrade",
+    };
+    let job = verify_job(&input, &settings()).unwrap().unwrap();
+    assert!(job.metadata.name.as_deref().unwrap().starts_with("verify-"));
+    let annotations = job.metadata.annotations.unwrap();
+    assert_eq!(annotations[names::ANNOTATION_VERIFIES], "of-the-upgrade");
+    assert_eq!(annotations[names::ANNOTATION_ATTEMPT], "2");
+    assert!(!annotations.contains_key(names::ANNOTATION_REBOOT));
+    let of_job = job.spec.unwrap();
+    assert_eq!(of_job.pod_failure_policy, None);
+    let pod = of_job.template.spec.unwrap();
+    assert!(pod.init_containers.is_none() && pod.containers.len() == 1);
+    assert_eq!(pod.automount_service_account_token, Some(false));
+    let volumes: Vec<_> = pod
+        .volumes
+        .iter()
+        .flatten()
+        .map(|one| one.name.as_str())
+        .collect();
+    assert_eq!(volumes, ["host-root", "pod-info", "a"]);
+    let verify = &pod.containers[0];
+    assert_eq!(
+        (verify.name.as_str(), verify.image.as_deref()),
+        ("verify", Some("z:v1"))
+    );
+    let mounts = verify.volume_mounts.as_deref().unwrap_or_default();
+    assert!(
+        mounts.iter().all(|mount| mount.read_only == Some(true)),
+        "{mounts:?}"
+    );
+    let context = verify.security_context.as_ref().unwrap();
+    assert_eq!(
+        (context.privileged, context.allow_privilege_escalation),
+        (Some(false), Some(false))
+    );
+    let upgrade = render(&job_input(plan_input(&spec), LINUX), &settings()).unwrap();
+    assert_eq!(
+        upgrade.metadata.annotations.unwrap()[names::ANNOTATION_VERIFY],
+        "true"
+    );
+    let pod = upgrade.spec.unwrap().template.spec.unwrap();
+    assert!(pod.volumes.iter().flatten().all(|volume| volume.name != "a"));
+}
+
+/// A volume that no pod has makes the API server refuse the Job on every node.
+#[test]
+fn the_volumes_that_only_preflight_has_are_in_its_pod() {
+    let yaml =
+        "{upgrade: {image: x}, preflight: {image: z, volumes: [{name: a, source: /a, destination: /a}]}}";
+    let pod = linux_pod(yaml);
+    let volumes: Vec<_> = pod
+        .volumes
+        .iter()
+        .flatten()
+        .map(|one| one.name.as_str())
+        .collect();
+    assert_eq!(volumes, ["host-root", "pod-info", "a"]);
 }

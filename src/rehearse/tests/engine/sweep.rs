@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
-use crate::api::{DrainSpec, PlanSpec, RebootWhen, SettleSpec, names};
+use crate::api::{ContainerSpec, DrainSpec, PlanSpec, RebootWhen, SettleSpec, names};
 use crate::rehearse::Kind;
 use crate::rehearse::fault::{Effect, Moment, Rule};
 use crate::rehearse::json::json;
@@ -96,6 +96,24 @@ fn a_roll_out_that_drains_and_waits_meets_any_fault_at_any_write() {
     meet(spec, &EFFECTS, 0);
 }
 
+/// The Plan verifies its nodes.
+fn verify(spec: &mut PlanSpec) {
+    spec.verify = Some(Box::new(ContainerSpec {
+        image: "look".to_owned(),
+        ..ContainerSpec::default()
+    }));
+}
+
+#[test]
+fn a_roll_out_that_verifies_meets_any_fault_at_any_write() {
+    let spec = |spec: &mut PlanSpec| {
+        verify(spec);
+        spec.reboot = Some(reboot(RebootWhen::Always));
+        spec.post_complete_delay = Some("20s".to_owned());
+    };
+    meet(spec, &EFFECTS, 2);
+}
+
 /// Repeats a roll-out with an action after each of its writes, and checks that it ends.
 fn act(spec: fn(&mut PlanSpec), deed: impl Fn(&mut Scenario), most_upgrades: u64) {
     for write in 0..MOST {
@@ -142,6 +160,18 @@ fn a_job_that_someone_deletes_at_any_moment_is_created_again_unless_its_node_is_
         delete_all,
         3,
     );
+    let delete_all = |story: &mut Scenario| {
+        let of_both = story
+            .invariants
+            .jobs
+            .keys()
+            .chain(story.invariants.verify_jobs.keys());
+        let jobs: Vec<String> = of_both.cloned().collect();
+        for job in &jobs {
+            story.delete(Kind::Job, job);
+        }
+    };
+    act(verify, delete_all, 3);
 }
 
 #[test]
@@ -203,6 +233,7 @@ fn a_definition_without_refits_fields_at_any_moment_loses_nothing() {
     };
     let spec = |spec: &mut PlanSpec| spec.reboot = Some(reboot(RebootWhen::Always));
     act(spec, replace, 2);
+    act(verify, replace, 2);
 }
 
 #[test]

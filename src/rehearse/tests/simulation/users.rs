@@ -42,6 +42,8 @@ pub(super) struct Users {
     pub(super) hostile: Option<Rng>,
     /// Decides about failure policies and control planes, for the same reason.
     careful: Rng,
+    /// Decides about verification.
+    verifies: Rng,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
     /// Decides about limits of unavailable nodes and the `ConfigMap` `refit`, in some of the seeds.
@@ -69,6 +71,7 @@ impl Users {
             hostile: super::hostile::rng(seed ^ 0xff),
             has_servers: Rng::new(seed ^ 0xc9).chance(30),
             careful: Rng::new(seed ^ 0xca4e),
+            verifies: Rng::new(seed ^ 0x7e21),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             edits: 0,
             off: Vec::new(),
@@ -250,6 +253,9 @@ impl Users {
         {
             spec["maxUnavailable"] = (1 + limits.below(3)).into();
         }
+        if self.verifies.chance(25) {
+            spec["verify"] = json!({ "image": "example.com/verify" });
+        }
         let careful = &mut self.careful;
         if careful.chance(40) {
             let policy = *careful.pick(&["Hold", "Stop", "Continue"]).unwrap();
@@ -400,7 +406,12 @@ impl Users {
             },
             node,
         );
-        self.steer(node, "upgrade.exit-code", fails.then_some("1"));
+        let what = if self.verifies.chance(25) {
+            "verify.exit-code"
+        } else {
+            "upgrade.exit-code"
+        };
+        self.steer(node, what, fails.then_some("1"));
     }
 
     /// Makes the budget refuse evictions, or allow them again.
@@ -585,7 +596,8 @@ impl Users {
         );
         for node in self.names(Kind::Node) {
             let patch = json!({ "metadata": { "annotations": {
-                "fake-kubelet/comes-back": null, "fake-kubelet/upgrade.exit-code": null, names::ANNOTATION_SKIP: null,
+                "fake-kubelet/comes-back": null, "fake-kubelet/upgrade.exit-code": null,
+                "fake-kubelet/verify.exit-code": null, names::ANNOTATION_SKIP: null,
             } } });
             let _ = self.cluster.patch(Kind::Node, "", &node, &patch);
             // A machine that came back incompletely, or not at all, is started again.

@@ -40,8 +40,11 @@ impl ClusterState {
             }
             self.jobs_on.add(&new.node, &name);
             let (plan, node) = (&new.plan, &new.node);
-            self.unstarted_slots
-                .retain(|(of, uid)| of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid));
+            if new.verifies.is_none() {
+                self.unstarted_slots.retain(|(of, uid)| {
+                    of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid)
+                });
+            }
         }
         self.file_job(&name);
         self.name_conflicts.remove(name.text());

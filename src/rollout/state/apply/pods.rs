@@ -46,7 +46,7 @@ impl ClusterState {
         // Kept as long as its Job is known.
         if let Some(message) = old.termination_message
             && let Some(node) = &old.node
-            && self.jobs_on(node).any(|job| job.uid == old.job_uid)
+            && self.all_jobs_on(node).any(|job| job.uid == old.job_uid)
         {
             self.termination_messages.insert(old.job_uid, message);
         }

@@ -1,0 +1,115 @@
+//! `drain.blockedBy`: a node is not started while a pod runs there that may not be disturbed.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::scenario::Scenario;
+use crate::api::{DrainSpec, Plan, PodBlockerSpec};
+use crate::rehearse::Kind;
+use crate::rehearse::json::{Value, json};
+use crate::rollout::tests::build::plan_with;
+
+fn waiting_for_training() -> Plan {
+    let labels = BTreeMap::from([("job".to_owned(), "training".to_owned())]);
+    plan_with("p", |spec| {
+        spec.concurrency = Some(1);
+        spec.cordon = None;
+        spec.drain = Some(DrainSpec {
+            force: Some(true),
+            blocked_by: Some(vec![PodBlockerSpec {
+                namespace: Some("science".to_owned()),
+                selector: Some(LabelSelector {
+                    match_labels: Some(labels),
+                    ..LabelSelector::default()
+                }),
+            }]),
+            ..DrainSpec::default()
+        });
+    })
+}
+
+fn pod(name: &str, namespace: &str, node: &str, labels: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "namespace": namespace, "labels": labels },
+        "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }] },
+        "status": { "phase": "Running" },
+    })
+}
+
+/// `a` runs a training job, and pods that have the label or the namespace only.
+fn story() -> Scenario {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b", "c"]);
+    let training = json!({ "job": "training" });
+    for pod in [
+        pod("epoch-7", "science", "a", &training),
+        pod("other", "science", "b", &json!({ "job": "other" })),
+        pod("elsewhere", "shop", "c", &training),
+    ] {
+        story.cluster.put(pod).unwrap();
+    }
+    story
+}
+
+#[test]
+fn a_node_with_such_a_pod_waits_and_names_it_while_the_others_are_upgraded() {
+    let mut story = story();
+    story.apply(waiting_for_training());
+    story.roll_out();
+    assert!(story.is_done("b", "p") && story.is_done("c", "p"));
+    let waits = story.entry("p", "a");
+    assert_eq!(waits.reason.as_deref(), Some("PodBlocks"));
+    assert_eq!(
+        waits.message.as_deref(),
+        Some("spec.drain.blockedBy: pod science/epoch-7 runs on the node, which starts when it has ended")
+    );
+    assert!(story.jobs_for("a").is_empty() && !story.is_cordoned("a"));
+    assert_eq!(story.complete("p").1, "PodBlocks");
+
+    story.restart();
+    story.pass_secs(90);
+    assert!(story.jobs_for("a").is_empty());
+    story.cluster.delete(Kind::Pod, "science", "epoch-7").unwrap();
+    story.pass_secs(60);
+    story.roll_out();
+    assert!(story.is_done("a", "p"));
+    story.assert_over();
+}
+
+#[test]
+fn the_pods_of_a_node_are_listed_only_when_its_turn_has_come() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b", "c", "d", "e", "f"]);
+    story.apply(waiting_for_training());
+    story.settle();
+    assert_eq!(story.slots("p").len(), 1);
+    assert_eq!(story.requests("GET /namespaces/science/pods"), 1);
+    story.roll_out();
+    story.assert_over();
+    assert_eq!(story.requests("GET /namespaces/science/pods"), 6);
+}
+
+#[test]
+fn a_plan_without_the_field_lists_no_pods_of_others() {
+    let mut story = story();
+    story.apply(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
+    story.settle();
+    assert_eq!(story.requests("GET /namespaces/science/pods"), 0);
+}
+
+#[test]
+fn an_edit_of_the_field_is_a_new_question() {
+    let mut story = story();
+    story.apply(waiting_for_training());
+    story.roll_out();
+    assert_eq!(story.entry("p", "a").reason.as_deref(), Some("PodBlocks"));
+    story.edit("p", |spec| {
+        if let Some(drain) = &mut spec.drain {
+            drain.blocked_by = None;
+        }
+    });
+    story.roll_out();
+    assert!(story.is_done("a", "p"));
+}

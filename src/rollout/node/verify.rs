@@ -1,0 +1,187 @@
+//! A node that must be verified before it is done. A Job of its own runs `spec.verify` there, after the reboot and once
+//! the node has settled, while it is still cordoned.
+//!
+//! The order of writes is: the record; the Job; at the end one patch with label and cordon, which also removes the record.
+//! The Job has one name for each Job that upgrades, so it is safe to create it again after a lost response.
+
+use super::success::Success;
+use super::{NodeDecision, NodeReconciler, NodeState, delete};
+use crate::api::{NodePhase, Reason};
+use crate::job::name::verify_job_name;
+use crate::rollout::blocker::Blocker;
+use crate::rollout::facts::{JobFacts, JobName, JobOutcome, NodeFacts, Text};
+use crate::rollout::record::{Phase, Record, Verification};
+use crate::rollout::step::{Key, Step};
+
+impl NodeReconciler<'_> {
+    /// The state of a node that is yet to be verified; `None` if it has been, or need not be.
+    pub(super) fn verify(
+        &self,
+        node: &NodeFacts,
+        success: &Success<'_>,
+        record: Option<&Record>,
+        job: Option<&JobFacts>,
+    ) -> Option<NodeDecision> {
+        let known = record.and_then(|record| record.verify.as_ref());
+        let announced = known.is_some() || job.is_some_and(|job| job.verify);
+        if !self.verifies(announced) || known.is_some_and(|known| known.passed) {
+            return None;
+        }
+        let mut state = NodeState::new(node, NodePhase::Verifying);
+        state.since = Some(known.map_or(self.now, |known| known.since));
+        state.job = Some(success.job.into());
+        state.attempt = Some(success.attempt);
+        let (Some(record), Some(_)) = (record, known) else {
+            // Before anything else: the success must not be lost with its Job while another one runs.
+            let of_record = || self.success_record(node, success);
+            let record = Record {
+                verify: Some(Verification {
+                    since: self.now,
+                    passed: false,
+                }),
+                ..record.cloned().unwrap_or_else(of_record)
+            };
+            return Some(NodeDecision::slot(state.with_step(self.patch_record(
+                node,
+                &record,
+                Vec::new(),
+            ))));
+        };
+        state
+            .steps
+            .extend(job.map(|job| self.mark_recorded(job, Vec::new())));
+        let name = self.verify_job_name(node, record);
+        Some(NodeDecision::slot(match self.cluster.jobs.get(&name) {
+            None => self.create_verify_job(node, success, state, name),
+            Some(job) if !self.is_verified_by(node, record, job) => state.with_blocker(&Blocker::NameTaken {
+                kind: "Job",
+                name: name.to_string(),
+            }),
+            Some(job) if job.deleting || job.recorded => {
+                let remove = (!job.deleting).then(|| delete(job, "its result belongs to an earlier upgrade"));
+                state.steps.extend(remove);
+                state.with_blocker(&Blocker::JobLeaving {
+                    job: name.to_string(),
+                })
+            }
+            Some(job) => match &job.outcome {
+                JobOutcome::Complete { .. } => return None,
+                JobOutcome::Failed { reason, message, .. } => {
+                    let text = self.cluster.termination_message(job);
+                    let text = text.map_or_else(|| message.clone(), |tail| format!("{message}: {tail}"));
+                    let message = format!("the upgrade succeeded, but verify did not: {reason}: {text}");
+                    let failed = Reason::VerifyFailed;
+                    return Some(self.fail_permanently(node, record, failed, failed, message));
+                }
+                JobOutcome::Running | JobOutcome::Failing { .. } => {
+                    self.await_verify_job(success, state, job)
+                }
+            },
+        }))
+    }
+
+    /// Whether nodes are verified. While it is not known what the Plan says, those are for which it did.
+    fn verifies(&self, announced: bool) -> bool {
+        self.plan.spec().verify.is_some() || announced && self.is_spec_unknown()
+    }
+
+    fn is_spec_unknown(&self) -> bool {
+        self.plan.facts.malformed.is_some() || matches!(self.gate, Some(Blocker::SpecPruned))
+    }
+
+    fn create_verify_job(
+        &self,
+        node: &NodeFacts,
+        success: &Success<'_>,
+        mut state: NodeState,
+        name: JobName,
+    ) -> NodeState {
+        if self.is_spec_unknown() {
+            return match self.gate {
+                Some(gate) => state.with_blocker(gate),
+                None => state,
+            };
+        }
+        if let Some(until) = self.name_conflict_until(name.text()) {
+            state.requeue_at = Some(until);
+            return state.with_blocker(&Blocker::NameTaken {
+                kind: "Job",
+                name: name.to_string(),
+            });
+        }
+        if let Some(failure) = self.cluster.failures_by_step.get(&Key::Job(name.clone())) {
+            let why = failure.message.clone();
+            state.set_blocker(&Blocker::JobRefused { why });
+        }
+        state.with_step(Step::CreateVerifyJob {
+            plan: self.plan.facts.name.clone(),
+            node: node.name.clone(),
+            job: name,
+            hash: success.hash.into(),
+            version: success.version.into(),
+            attempt: success.attempt,
+            upgrade_job: upgrade_id(success.job_uid, success.hash, success.attempt),
+        })
+    }
+
+    fn await_verify_job(&self, success: &Success<'_>, mut state: NodeState, job: &JobFacts) -> NodeState {
+        // An edit replaces it, so that a mistake in `verify` need not wait for the deadline. It changes nothing on the node, so
+        // it may be replaced at any time.
+        let is_current = self.hash().is_some_and(|hash| **hash == *success.hash);
+        let inputs = job.inputs.as_ref();
+        if is_current && !self.is_spec_unknown() && inputs.is_some_and(|inputs| *inputs != self.plan.inputs) {
+            return state.with_step(delete(job, "the Plan has been edited"));
+        }
+        if let Some(why) = self.pod(job).and_then(|pod| pod.waiting.clone()) {
+            state.set_reason(Reason::PodWaiting, why);
+        }
+        state
+    }
+
+    fn verify_job_name(&self, node: &NodeFacts, record: &Record) -> JobName {
+        let plan = &self.plan.facts;
+        let upgrade = upgrade_id(&record.job_uid, &record.hash, record.attempt);
+        verify_job_name(&plan.name, &plan.uid, &node.name, &node.uid, &upgrade).into()
+    }
+
+    /// Whether the Job verifies what the record says.
+    fn is_verified_by(&self, node: &NodeFacts, record: &Record, job: &JobFacts) -> bool {
+        job.plan_uid == self.plan.facts.uid
+            && job.node_uid.as_ref() == Some(&node.uid)
+            && job.verifies == Some(upgrade_id(&record.job_uid, &record.hash, record.attempt))
+    }
+
+    /// Steps for Jobs that verify the node, and whose result does not matter any more.
+    pub(super) fn release_verify_jobs(&self, name: &str, node: Option<&NodeFacts>) -> Vec<Step> {
+        let is_needed = |job: &JobFacts| {
+            let record = node.and_then(|node| Some((node, self.record(node)?)));
+            record.is_some_and(|(node, record)| {
+                record.phase == Phase::Upgraded
+                    && self.verifies(record.verify.is_some())
+                    && self.is_verified_by(node, record, job)
+            })
+        };
+        let jobs = self.cluster.verify_jobs_on(name);
+        let jobs = jobs.filter(|job| job.plan == self.plan.facts.name && !job.deleting && !job.recorded);
+        let released = jobs.filter(|job| !is_needed(job)).map(|job| {
+            if job.is_live() || node.is_none() {
+                return delete(job, "its node need not be verified any more");
+            }
+            let mut step = self.mark_recorded(job, Vec::new());
+            if let Step::MarkRecorded { background, .. } = &mut step {
+                *background = true;
+            }
+            step
+        });
+        released.collect()
+    }
+}
+
+/// What identifies an upgrade: the UID of its Job, which is not known if the Job was lost.
+fn upgrade_id(job_uid: &str, hash: &str, attempt: i64) -> Text {
+    if job_uid.is_empty() {
+        format!("{hash}.{attempt}").into()
+    } else {
+        job_uid.into()
+    }
+}

@@ -1,0 +1,119 @@
+//! `drain.blockedBy`: pods for which a node waits its turn. The pods of a node are listed when its turn has come: a watch of
+//! all pods would cost the memory of a small controller in a large cluster.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::blocker::Blocker;
+use super::facts::{NodeFacts, NodeName, PlanName, Text};
+use super::plan::PlanState;
+use super::state::ClusterState;
+use super::step::{Key, Query, Step};
+
+/// How long an answer holds that found no such pod.
+const FRESH: SignedDuration = SignedDuration::from_secs(10);
+/// How often a node with such a pod is looked at again.
+const INTERVAL: SignedDuration = SignedDuration::from_secs(30);
+/// Maximum number of nodes that one decision asks about for a Plan.
+const MAX_ASKS: usize = 4;
+/// Answers that are older are forgotten.
+const KEPT: SignedDuration = SignedDuration::from_mins(10);
+
+/// What was seen on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodLook {
+    pub seen: Timestamp,
+    /// `metadata.generation` of the Plan that asked.
+    pub generation: i64,
+    /// A pod that keeps the node from being started, as `namespace/name`.
+    pub pod: Option<Text>,
+}
+
+/// Whether a node may start.
+pub(super) enum Turn {
+    Free,
+    Blocked(Blocker),
+    /// Enough other nodes are being looked at.
+    Later,
+}
+
+/// Looks at nodes of a Plan.
+pub(super) struct PodBlockers<'a> {
+    cluster: &'a ClusterState,
+    plan: &'a PlanState,
+    now: Timestamp,
+    /// Nodes whose pods must be listed.
+    pub(super) asks: Vec<NodeName>,
+    /// When a node is looked at again.
+    pub(super) again: Option<Timestamp>,
+}
+
+impl<'a> PodBlockers<'a> {
+    /// `None` if the Plan waits for no pods.
+    pub(super) fn of(cluster: &'a ClusterState, plan: &'a PlanState, now: Timestamp) -> Option<Self> {
+        (!plan.pod_blockers.is_empty()).then(|| Self {
+            cluster,
+            plan,
+            now,
+            asks: Vec::new(),
+            again: None,
+        })
+    }
+
+    /// `free` is the number of free slots: the pods of other nodes may be others when those have their turn.
+    pub(super) fn turn(&mut self, node: &NodeFacts, free: i64) -> Turn {
+        let place = (self.plan.facts.name.clone(), node.name.clone());
+        let known = self.cluster.pod_looks.get(&place);
+        let known = known.filter(|look| look.generation == self.plan.facts.generation());
+        let holds = |look: &PodLook| {
+            let time = if look.pod.is_some() { INTERVAL } else { FRESH };
+            look.seen.saturating_add(time).unwrap_or(Timestamp::MAX)
+        };
+        let blocked = known.and_then(|look| look.pod.clone());
+        let current = known.map(holds).filter(|until| *until > self.now);
+        if let Some(until) = current {
+            let Some(pod) = blocked else { return Turn::Free };
+            self.again = self.again.into_iter().chain([until]).min();
+            return Turn::Blocked(Blocker::PodBlocks { pod });
+        }
+        let most = usize::try_from(free).unwrap_or_default().min(MAX_ASKS);
+        let asks = self.asks.len() < most;
+        if asks {
+            self.asks.push(node.name.clone());
+        }
+        match blocked {
+            Some(pod) => Turn::Blocked(Blocker::PodBlocks { pod }),
+            None if asks => {
+                let (plan, node) = place;
+                let failure = self.cluster.failures_by_step.get(&Key::Pods(plan, node));
+                let why = failure.map(|failure| failure.message.clone());
+                Turn::Blocked(Blocker::PodsPending { why })
+            }
+            None => Turn::Later,
+        }
+    }
+}
+
+/// Lists the pods of a node.
+pub(super) fn query(plan: &PlanState, node: NodeName) -> Step {
+    Step::Query(Query::ListPods {
+        plan: plan.facts.name.clone(),
+        node,
+        generation: plan.facts.generation(),
+        blockers: Arc::clone(&plan.pod_blockers),
+    })
+}
+
+impl ClusterState {
+    pub(super) fn apply_pod_look(&mut self, plan: PlanName, node: NodeName, look: PodLook) {
+        let oldest = look.seen.saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
+        self.pod_looks.retain(|_, known| known.seen > oldest);
+        self.pod_looks.insert((plan, node), look);
+    }
+
+    /// Whether a Plan waits for pods.
+    pub fn has_pod_blockers(&self) -> bool {
+        self.plans.values().any(|plan| !plan.pod_blockers.is_empty())
+    }
+}

@@ -1,0 +1,155 @@
+//! What stops a node whose status only says how far it is. The controller does not read the Events of Jobs, and a Job
+//! tries again until its deadline: to whoever watches, nothing happens meanwhile.
+
+use super::plan::{Hold, NodeView, PlanView};
+use super::read::{JobObject, PlanObject, PodObject, Snapshot};
+use super::time;
+use crate::rollout::{JobOutcome, PodStage};
+
+/// The API server refuses the pod of a Job. Kubernetes names its Event like this.
+const FAILED_CREATE: &str = "FailedCreate";
+/// Pods of the Job have failed, and it tries again.
+const POD_FAILED: &str = "PodFailed";
+/// A drain waits for a pod that should have ended.
+const POD_TERMINATING: &str = "PodTerminating";
+
+/// The reason in one word and a message, if something stops a node that has a slot.
+pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeView) -> Option<(String, String)> {
+    let jobs = snapshot.jobs_on(plan, &node.name);
+    let job = jobs
+        .last()
+        .filter(|job| node.job.is_none() || node.job.as_deref() == Some(&*job.facts.name))?;
+    if job.facts.outcome != JobOutcome::Running {
+        return None;
+    }
+    if let Some(terminating) = snapshot.terminating.iter().find(|pod| pod.node == node.name) {
+        let late = time::short(snapshot.now.duration_since(terminating.ends));
+        let finalizers = match terminating.finalizers.as_slice() {
+            [] => "its kubelet has not ended it".to_owned(),
+            all => format!("its finalizers are {}", all.join(", ")),
+        };
+        let message = format!(
+            "the drain waits for pod {}, which should have ended {late} ago; {finalizers}",
+            terminating.pod
+        );
+        return Some((POD_TERMINATING.to_owned(), message));
+    }
+    let Some(pod) = snapshot.pod_of(job) else {
+        let refused = snapshot.refused.iter().rfind(|event| {
+            event.namespace == job.namespace && *event.job == *job.facts.name && event.at >= job.facts.created
+        })?;
+        return Some((FAILED_CREATE.to_owned(), refused.message.clone()));
+    };
+    // Once a command runs again, only its end says more.
+    if !matches!(
+        pod.facts.stage,
+        PodStage::Ended | PodStage::Unbound | PodStage::Starting
+    ) {
+        return None;
+    }
+    let failed = failed_pods(snapshot, job);
+    let last = failed.last()?.facts.termination_message.as_deref()?;
+    let count = match failed.len() {
+        1 => "a pod of the Job has failed".to_owned(),
+        count => format!("{count} pods of the Job have failed"),
+    };
+    Some((POD_FAILED.to_owned(), format!("{count}; the last one: {last}")))
+}
+
+/// The pods of a Job that have failed, the oldest first.
+pub(super) fn failed_pods<'a>(snapshot: &'a Snapshot, job: &JobObject) -> Vec<&'a PodObject> {
+    let pods = snapshot.pods.iter().filter(|pod| {
+        pod.namespace == job.namespace
+            && pod.facts.job_uid == job.facts.uid
+            && pod.facts.stage == PodStage::Ended
+            && pod.facts.termination_message.is_some()
+    });
+    let mut pods: Vec<_> = pods.collect();
+    pods.sort_by_key(|pod| pod.created);
+    pods
+}
+
+/// What would end a stall, and the commands for it; `None` for another reason.
+pub(super) fn remedy(view: &PlanView<'_>, word: &str, node: Option<&str>) -> Option<(String, Vec<String>)> {
+    let (namespace, plan) = (&view.plan.namespace, &view.plan.facts.name);
+    let known = node.and_then(|node| view.node(node));
+    let message = known.and_then(|node| node.message.as_deref()).unwrap_or_default();
+    let edit = format!("kubectl edit plan -n {namespace} {plan}");
+    let of_node = node.map_or_else(String::new, |node| format!(",upgrade.cattle.io/node={node}"));
+    let selector = format!("-n {namespace} -l upgrade.cattle.io/plan={plan}{of_node}");
+    Some(match word {
+        FAILED_CREATE => (
+            "follow the message of the API server; Kubernetes tries to create the pod again".to_owned(),
+            vec![format!("kubectl describe jobs {selector}"), edit],
+        ),
+        POD_FAILED => (
+            drain_remedy(message).unwrap_or_else(|| {
+                "follow the message, or the logs; the Job tries again until its deadline".to_owned()
+            }),
+            vec![
+                format!("kubectl logs {selector} --all-containers --tail=50"),
+                edit,
+            ],
+        ),
+        POD_TERMINATING => {
+            let pod = view
+                .snapshot
+                .terminating
+                .iter()
+                .find(|pod| Some(&*pod.node) == node);
+            let describe = pod
+                .and_then(|pod| pod.pod.split_once('/'))
+                .map(|(namespace, name)| format!("kubectl describe pod -n {namespace} {name}"));
+            (
+                "have the owner of the finalizer, or the kubelet, end the pod; spec.drain.skipWaitForDeleteTimeout ends the wait"
+                    .to_owned(),
+                describe.into_iter().chain([edit]).collect(),
+            )
+        }
+        _ => return None,
+    })
+}
+
+/// The field of the Plan for the flag that a drain asks for.
+fn drain_remedy(message: &str) -> Option<String> {
+    let fields = [
+        ("use --force", "force"),
+        ("use --delete-emptydir-data", "deleteEmptydirData"),
+        ("use --ignore-daemonsets", "ignoreDaemonSets"),
+    ];
+    let wanted = fields.iter().filter(|(flag, _)| message.contains(flag));
+    let wanted: Vec<_> = wanted
+        .map(|(_, field)| format!("spec.drain.{field}: true"))
+        .collect();
+    (!wanted.is_empty()).then(|| {
+        format!(
+            "set {}, or remove these pods yourself; the Job tries again until its deadline",
+            wanted.join(" and ")
+        )
+    })
+}
+
+/// A Plan that is being deleted: no controller works on it any more.
+pub(super) fn deletion(plan: &PlanObject) -> Option<Hold> {
+    let finalizers = plan.deleting.as_ref()?;
+    let waits = match finalizers.as_slice() {
+        [] => "the garbage collector has not removed it yet".to_owned(),
+        all => format!("it waits for its finalizers {}", all.join(", ")),
+    };
+    let (namespace, name) = (&plan.namespace, &plan.facts.name);
+    Some(Hold {
+        word: "Deleting".to_owned(),
+        message: format!("the Plan is being deleted, so no node starts; {waits}"),
+        node: None,
+        remedy: "have the owner of each finalizer remove it; if the owner is gone, remove the finalizer, and create the Plan again if you need it"
+            .to_owned(),
+        commands: vec![
+            format!("kubectl get plan -n {namespace} {name} -o yaml"),
+            format!("kubectl edit plan -n {namespace} {name}"),
+        ],
+        expected: false,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+use super::*;
+use crate::api::{NodeCounts, NodePhase, NodeProgress, PlanStatus};
+use crate::rollout::PodFacts;
+use crate::rollout::tests::build::{job, node, plan_with, read};
+use crate::view::read::{NodeObject, Refusal, Terminating};
+use crate::view::{Explanation, explain_node, explain_plan};
+
+/// Plan `p`, whose Job on node `a` runs.
+fn snapshot(phase: NodePhase) -> Snapshot {
+    let mut plan = plan_with("p", |_| {});
+    plan.status = Some(PlanStatus {
+        observed_generation: Some(1),
+        nodes: Some(NodeCounts {
+            selected: 1,
+            applying: 1,
+            ..NodeCounts::default()
+        }),
+        active: Some(vec![NodeProgress {
+            name: "a".to_owned(),
+            phase: phase.into(),
+            job: Some("job".to_owned()),
+            ..NodeProgress::default()
+        }]),
+        ..PlanStatus::default()
+    });
+    let plan = read(plan);
+    let facts = node("a", "a-uid");
+    let running = job("job", &plan, &facts, "hash");
+    let now = running.created + jiff::SignedDuration::from_mins(2);
+    let labels = [("kubernetes.io/hostname".to_owned(), "a".to_owned())].into();
+    Snapshot {
+        now,
+        plans: vec![PlanObject {
+            namespace: "system-upgrade".to_owned(),
+            facts: plan,
+            deleting: None,
+        }],
+        nodes: Some(
+            [(
+                "a".to_owned(),
+                NodeObject {
+                    facts,
+                    labels,
+                    ready: None,
+                },
+            )]
+            .into(),
+        ),
+        jobs: vec![JobObject {
+            namespace: "system-upgrade".to_owned(),
+            facts: running,
+            started: None,
+        }],
+        ..Snapshot::default()
+    }
+}
+
+/// A pod of the Job, created so many seconds after it; with a message it has failed.
+fn pod(snapshot: &Snapshot, name: &str, seconds: i64, stage: PodStage, message: Option<&str>) -> PodObject {
+    let job = &snapshot.jobs[0].facts;
+    PodObject {
+        namespace: "system-upgrade".to_owned(),
+        facts: PodFacts {
+            name: name.into(),
+            uid: name.into(),
+            job_uid: job.uid.clone(),
+            foreign: false,
+            plan: job.plan.clone(),
+            node: Some(job.node.clone()),
+            stage,
+            waiting: None,
+            termination_message: message.map(str::to_owned),
+            upgraded: false,
+            sentinel_result: None,
+            reboot: None,
+            deleting: false,
+        },
+        created: Some(job.created + jiff::SignedDuration::from_secs(seconds)),
+    }
+}
+
+/// What both commands say of the Plan, and of its node.
+fn explained(snapshot: &Snapshot) -> (Explanation, String) {
+    let view = PlanView::new(snapshot, &snapshot.plans[0]);
+    let plan = explain_plan(&view);
+    let text = plan.to_text();
+    let node = explain_node(&view, "a");
+    assert_eq!(plan.held, node.held, "{text}");
+    (plan, text)
+}
+
+#[track_caller]
+fn names(snapshot: &Snapshot, texts: &[&str]) {
+    let (explanation, text) = explained(snapshot);
+    assert!(explanation.held, "{text}");
+    for wanted in texts {
+        assert!(text.contains(wanted), "{wanted} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn the_refusal_of_a_job_s_pod_is_the_cause_while_there_is_no_pod() {
+    let mut found = snapshot(NodePhase::Pending);
+    let message = "Error creating: pods \"job-\" is forbidden: serviceaccount \"nobody\" not found";
+    let refusal = |job: &str, at| Refusal {
+        namespace: "system-upgrade".to_owned(),
+        job: job.to_owned(),
+        at,
+        message: message.to_owned(),
+    };
+    assert!(!explained(&found).0.held, "nothing is known yet");
+    found.refused = vec![refusal("other", found.now)];
+    assert!(!explained(&found).0.held, "that of another Job");
+    found.refused.push(refusal("job", found.now));
+    names(
+        &found,
+        &[
+            "FailedCreate",
+            message,
+            "kubectl describe jobs",
+            "kubectl edit plan",
+        ],
+    );
+    let created = pod(&found, "job-1", 1, PodStage::Starting, None);
+    found.pods = vec![created];
+    assert!(!explained(&found).0.held, "the pod was created later");
+}
+
+#[test]
+fn a_job_that_tries_again_names_what_its_last_pod_said() {
+    let mut found = snapshot(NodePhase::Starting);
+    let says = "container drain exited with 1: cannot delete Pods that declare no controller (use --force to override): shop/a";
+    found.pods = vec![
+        pod(&found, "job-2", 20, PodStage::Ended, Some(says)),
+        pod(
+            &found,
+            "job-1",
+            10,
+            PodStage::Ended,
+            Some("container drain exited with 1: timeout"),
+        ),
+        pod(&found, "job-3", 30, PodStage::Starting, None),
+    ];
+    names(
+        &found,
+        &[
+            "PodFailed",
+            "2 pods of the Job have failed; the last one: container drain exited with 1: cannot delete",
+            "Pod system-upgrade/job-2: ended",
+            "set spec.drain.force: true",
+            "kubectl logs -n system-upgrade",
+        ],
+    );
+    found.pods[2].facts.stage = PodStage::Upgrade;
+    assert!(!explained(&found).0.held, "it runs again");
+}
+
+#[test]
+fn a_pod_that_does_not_end_is_named_with_its_finalizers() {
+    let mut found = snapshot(NodePhase::Draining);
+    found.pods = vec![pod(&found, "job-1", 1, PodStage::Drain, None)];
+    found.terminating = vec![Terminating {
+        node: "a".to_owned(),
+        pod: "shop/web-1".to_owned(),
+        ends: found.now - jiff::SignedDuration::from_mins(1),
+        finalizers: vec!["example.com/keep".to_owned()],
+    }];
+    names(
+        &found,
+        &[
+            "PodTerminating",
+            "shop/web-1, which should have ended 1m ago",
+            "example.com/keep",
+            "kubectl describe pod -n shop web-1",
+        ],
+    );
+    found.terminating[0].node = "b".to_owned();
+    assert!(!explained(&found).0.held, "on another node");
+}
+
+#[test]
+fn a_plan_that_is_being_deleted_names_its_finalizers() {
+    let mut found = snapshot(NodePhase::Pending);
+    found.plans[0].deleting = Some(vec!["example.com/hold".to_owned()]);
+    let (explanation, text) = {
+        let view = PlanView::new(&found, &found.plans[0]);
+        let explanation = explain_plan(&view);
+        let text = explanation.to_text();
+        (explanation, text)
+    };
+    assert!(explanation.held, "{text}");
+    assert!(
+        text.contains("Deleting") && text.contains("example.com/hold"),
+        "{text}"
+    );
+}
