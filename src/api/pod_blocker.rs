@@ -1,5 +1,7 @@
 //! `drain.blockedBy`: pods for which a node waits its turn. The doc comments of the fields are what `kubectl explain` prints.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,7 +51,7 @@ pub enum BadPodBlocker {
 impl PodBlockerSpec {
     fn read(&self, index: usize) -> Result<PodBlocker, BadPodBlocker> {
         let is_empty = |selector: &LabelSelector| {
-            let labels = selector.match_labels.as_ref().is_none_or(|all| all.is_empty());
+            let labels = selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty);
             labels && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
         };
         let namespace = self.namespace.clone().filter(|name| !name.is_empty());

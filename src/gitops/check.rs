@@ -152,6 +152,17 @@ fn field_without_space(line: &str) -> Option<&str> {
     (is_name && value.starts_with(|c: char| !c.is_whitespace() && c != '/')).then_some(name)
 }
 
+/// Whether a value, or one of those in braces or brackets, has a colon and a space in it without quotes.
+fn has_colon_in_value(value: &str) -> bool {
+    if value.contains(['"', '\'']) {
+        return false;
+    }
+    let is_flow = value.starts_with(['{', '[']);
+    let colons = |text: &str| text.matches(": ").count();
+    let mut entries = value.split(|c| is_flow && "{}[],".contains(c));
+    entries.any(|entry| colons(entry) > usize::from(is_flow))
+}
+
 fn check_readable(source: &Source, options: &Options, found: &mut Vec<Finding>) {
     let Some(severity) = options.levels.of(Rule::YamlSyntax) else {
         return;
@@ -211,9 +222,12 @@ fn check_readable(source: &Source, options: &Options, found: &mut Vec<Finding>) 
             Some("no line above begins in this column; fields of one object are indented alike")
         } else if let Some(hint) = &without_space {
             Some(hint.as_str())
-        } else if value.contains(": ") && !value.starts_with(['"', '\'', '{', '[']) {
+        } else if has_colon_in_value(value) {
             Some("put quotes around a value with a colon and a space in it")
-        } else if error.message.contains("quoted scalar") {
+        } else if ["quoted scalar", "unclosed quote"]
+            .iter()
+            .any(|part| error.message.contains(part))
+        {
             Some("a quote is opened and not closed; see the lines above")
         } else {
             None

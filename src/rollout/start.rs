@@ -173,10 +173,11 @@ impl Availability {
         })
     }
 
-    /// Whether a node may start: one that is unavailable anyway always may.
-    fn admits(&self, node: &NodeName) -> bool {
+    /// Whether a node may start: one that is unavailable anyway always may. One to which another Plan has only given a slot
+    /// may not: that start can still fail.
+    fn admits(&self, cluster: &ClusterState, plan: &PlanState, node: &NodeName) -> bool {
         let unavailable = i64::try_from(self.unavailable.len()).unwrap_or(i64::MAX);
-        unavailable < self.limit || self.unavailable.contains(node)
+        unavailable < self.limit || plan.targets.unavailable().contains(node) || is_disturbed(cluster, node)
     }
 
     /// Why no other node may start.
@@ -376,7 +377,7 @@ pub(super) fn start(
     let mut room = SlotRoom::of(nodes);
     let mut full = false;
     let mut pods = PodBlockers::of(cluster, plan, now);
-    let mut looks = false;
+    let mut lists_pods = false;
     let current = CurrentGroup::of(plan, reach, nodes);
     let mut out_of_turn = false;
     let (first, last) = if availability.is_some() || locks.cluster_limits.counts_unavailable() {
@@ -409,7 +410,7 @@ pub(super) fn start(
         }
         if availability
             .as_ref()
-            .is_some_and(|availability| !availability.admits(name))
+            .is_some_and(|availability| !availability.admits(cluster, plan, name))
         {
             held = true;
             continue;
@@ -433,7 +434,7 @@ pub(super) fn start(
                 continue;
             }
             Turn::Later => {
-                looks = true;
+                lists_pods = true;
                 break;
             }
         }
@@ -462,7 +463,7 @@ pub(super) fn start(
         (report.waiting > 0).then_some(Blocker::NoSlot { limit })
     } else if cluster_full.is_some() {
         cluster_full
-    } else if looks {
+    } else if lists_pods {
         Some(Blocker::PodsPending { why: None })
     } else if full {
         Some(Blocker::StatusFull { slots: nodes.len() })
@@ -535,7 +536,7 @@ fn admit_retries(
             Some(Blocker::NoSlot { limit: plan.limit() })
         } else {
             let availability = Availability::of(plan, nodes, locks);
-            let full = availability.filter(|availability| !availability.admits(&name));
+            let full = availability.filter(|availability| !availability.admits(cluster, plan, &name));
             let quorum = || locks.quorums.blocker(cluster, plan, &name);
             let blocker = locks.blocker(plan, &name).or_else(quorum);
             let blocker = blocker.or_else(|| locks.cluster_limits.blocker(&name));

@@ -43,6 +43,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
+    #[expect(clippy::too_many_lines, reason = "one arm for each cause")]
     pub(super) fn of(reason: Reason) -> Self {
         use Reason as R;
         match reason {

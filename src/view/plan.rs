@@ -106,10 +106,12 @@ impl<'a> PlanView<'a> {
         };
         let mut nodes: Vec<NodeView> = nodes;
         for node in &mut nodes {
-            if node.has_slot() && !node.is_failed() && node.reason.is_none() {
-                if let Some((reason, message)) = stall::stall(snapshot, plan, node) {
-                    (node.reason, node.message) = (Some(reason), Some(message));
-                }
+            if node.has_slot()
+                && !node.is_failed()
+                && node.reason.is_none()
+                && let Some((reason, message)) = stall::stall(snapshot, plan, node)
+            {
+                (node.reason, node.message) = (Some(reason), Some(message));
             }
         }
         let mut view = Self {

@@ -461,7 +461,7 @@ tolerations: [{key: "*", operator: Exists, effect: NoSchedule}] => /tolerations/
 upgrade:\n  image: i\n  command: ["/bin/sh -c", "echo hi"] => /upgrade/command = ["/bin/sh", "-c", "echo hi"]
 upgrade:\n  image: i\n  command: [chroot --userspec=0 /host, reboot] => /upgrade/command = ["chroot", "--userspec=0", "/host", "reboot"]
 prepare: k3s-server => /prepare = {"image": "rancher/k3s-upgrade", "args": ["prepare", "k3s-server"]}
-prepare: rancher/k3s-upgrade => /prepare = {"image": "rancher/k3s-upgrade"}
+prepare: rancher/k3s-upgrade => /prepare/image = "rancher/k3s-upgrade"
 nodeSelector: [{key: a, value: b}] => /nodeSelector/matchLabels = {"a": "b"}
 postCompleteLabels: [{key: a, value: b}] => /postCompleteLabels = {"a": "b"}
 postCompleteLabels: [{a: b}, {c: d}] => /postCompleteLabels = {"a": "b", "c": "d"}
