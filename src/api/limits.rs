@@ -135,7 +135,8 @@ fn blackouts(value: &str, local: &TimeZone) -> Result<Vec<Blackout>, String> {
     let parse = |(index, entry): (usize, serde_json::Map<String, serde_json::Value>)| {
         if let Some(field) = entry.keys().find(|key| !BLACKOUT_FIELDS.contains(&key.as_str())) {
             return Err(format!(
-                "entry {index} has the field {field:?}; the fields are {}",
+                "entry {index} has the field {:?}; the fields are {}",
+                shorten(field, MAX_VALUE),
                 BLACKOUT_FIELDS.join(", ")
             ));
         }
@@ -190,6 +191,9 @@ mod tests {
                 .len()
                 <= 256
         );
+        let field = format!("- {{{}: 1}}", "f".repeat(10_000));
+        let error = parse(&[("blackouts", &field)]).unwrap_err().to_string();
+        assert!(error.contains("has the field \"fff") && error.len() < 400, "{error}");
         let error = parse(&[("blackouts", &long)]).unwrap_err().to_string();
         assert!(
             error.ends_with("it has 1048576 bytes, and may have 65536") && error.len() < 300,
