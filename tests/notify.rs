@@ -91,7 +91,7 @@ fn template(one: &Received) -> (String, String) {
 }
 
 #[tokio::test]
-async fn each_kind_is_told_once_in_each_format_and_a_successor_tells_nothing_again() {
+async fn each_kind_is_sent_once_in_each_format_and_a_successor_sends_none_again() {
     let harness = Harness::new(["one", "two"]).await;
     let (ctx, receiver) = (&harness.ctx, Receiver::start().await);
     for path in ["structured", "slack", "template", "stalled"] {

@@ -92,7 +92,7 @@ impl Observation {
 pub enum GlobalLimits {
     /// It does not exist, or the controller may not read it.
     Absent,
-    /// Its data.
+    /// What it says, by key.
     Present(BTreeMap<String, String>),
     /// Why it cannot be read.
     Unreadable(String),

@@ -322,20 +322,41 @@ impl<'a> PlanView<'a> {
 
     fn unprocessed(&self) -> Hold {
         let (namespace, status) = (&self.plan.namespace, self.plan.facts.status());
-        let message = match status.observed_generation {
-            Some(seen) => format!(
-                "the controller has not processed generation {} of the Plan yet; status is of generation {seen}",
-                self.plan.facts.generation()
+        let is_processed = |plan: &&PlanObject| plan.facts.status().observed_generation.is_some();
+        // A controller handles the Plans of its own namespace.
+        let elsewhere = self.snapshot.plans.iter().filter(is_processed);
+        let elsewhere = elsewhere
+            .map(|plan| &plan.namespace)
+            .find(|other| *other != namespace);
+        let persists = format!(
+            "if it persists, check that a controller runs in namespace {namespace} and is responsible for it"
+        );
+        let (message, remedy) = match (status.observed_generation, elsewhere) {
+            (Some(seen), _) => (
+                format!(
+                    "the controller has not processed generation {} of the Plan yet; status is of generation {seen}",
+                    self.plan.facts.generation()
+                ),
+                format!("wait some seconds; {persists}"),
             ),
-            None => "no controller has processed the Plan".to_owned(),
+            (None, Some(other)) => (
+                format!(
+                    "no controller has processed the Plan; the one of namespace {other} handles only the Plans of that namespace"
+                ),
+                format!(
+                    "create the Plan in namespace {other} instead; or, if it is to be in {namespace}, run a controller there"
+                ),
+            ),
+            (None, None) => (
+                "no controller has processed the Plan".to_owned(),
+                format!("wait some seconds; {persists}"),
+            ),
         };
         Hold {
             word: "Unprocessed".to_owned(),
             message,
             node: None,
-            remedy: format!(
-                "wait some seconds; if it persists, check that a controller runs in namespace {namespace} and is responsible for it"
-            ),
+            remedy,
             commands: vec![
                 format!("kubectl get deployments,pods,leases -n {namespace}"),
                 format!("kubectl logs -n {namespace} deployment/system-upgrade-controller"),

@@ -6,7 +6,7 @@ use super::plan;
 use crate::recording;
 use crate::workdir::Workdir;
 
-/// The data in a page.
+/// What the script of the page reads.
 fn data(page: &str) -> Value {
     let (_, rest) = page
         .split_once("<script type=\"application/json\" id=\"data\">")

@@ -129,7 +129,7 @@ async fn with_the_hosts_network_the_image_is_that_of_the_controllers_pod_on_this
 }
 
 #[tokio::test]
-async fn an_image_that_cannot_be_told_is_not_guessed() {
+async fn an_image_that_cannot_be_determined_is_not_guessed() {
     let nowhere = settings("node-c", &[]);
     let client = server(vec![pod("suc-1", "node-a", "refit:v1")], true);
     assert_eq!(image(&client, &nowhere).await, "");

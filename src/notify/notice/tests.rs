@@ -71,14 +71,14 @@ fn told(facts: &PlanFacts, minute: i64) -> Vec<(NoticeKind, String)> {
 }
 
 #[test]
-fn nothing_is_told_of_a_plan_that_has_not_started() {
+fn no_notification_is_about_a_plan_that_has_not_started() {
     let facts = facts(|status| *status = PlanStatus::default());
     assert_eq!(told(&facts, 0), []);
     assert_eq!(running(&facts), None);
 }
 
 #[test]
-fn a_roll_out_is_told_from_its_start_to_its_end() {
+fn a_roll_out_is_notified_from_its_start_to_its_end() {
     let start = facts(|status| status.active = Some(vec![node("a", NodePhase::Pending)]));
     let started = (
         NoticeKind::RolloutStarted,
@@ -156,7 +156,7 @@ fn what_was_over_an_hour_ago_is_no_news_but_what_still_holds_is() {
 }
 
 #[test]
-fn a_version_that_waits_for_approval_is_told_once_whatever_else_changes() {
+fn a_version_that_waits_for_approval_is_notified_once_whatever_else_changes() {
     let proposed = |message: &str| {
         facts(|status| {
             status.history = None;
@@ -186,7 +186,7 @@ fn a_version_that_waits_for_approval_is_told_once_whatever_else_changes() {
 }
 
 #[test]
-fn another_attempt_another_machine_and_another_roll_out_are_told_again() {
+fn another_attempt_another_machine_and_another_roll_out_are_notified_again() {
     let failed = |change: &dyn Fn(&mut PlanStatus)| {
         let facts = facts(|status| {
             status.active = Some(vec![node("a", NodePhase::Failed)]);

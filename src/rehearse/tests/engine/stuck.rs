@@ -600,6 +600,33 @@ fn no_controller_that_processes_the_plan() {
 }
 
 #[test]
+fn a_plan_in_a_namespace_without_a_controller() {
+    let mut story = Scenario::with(&["a"], plan("p"));
+    story.roll_out();
+    let mut stray = plan("stray");
+    stray.metadata.namespace = Some("default".to_owned());
+    story.apply(stray);
+    story.settle();
+    let snapshot = story.snapshot();
+    let stray = snapshot
+        .plans
+        .iter()
+        .find(|plan| plan.namespace == "default")
+        .unwrap();
+    let explained = explain_plan(&PlanView::new(&snapshot, stray)).to_text();
+    for text in [
+        "the one of namespace system-upgrade handles only the Plans of that namespace",
+        "create the Plan in namespace system-upgrade",
+        "kubectl get deployments,pods,leases -n default",
+    ] {
+        assert!(
+            explained.contains(text),
+            "{text:?} is not explained:\n{explained}"
+        );
+    }
+}
+
+#[test]
 fn a_kubelet_that_is_too_old_and_a_node_that_does_not_settle() {
     let policy = VersionPolicySpec {
         max_minor_skip: Some(1),
