@@ -72,7 +72,8 @@ impl Limits {
             let error = |allowed: String| LimitsError {
                 key: shorten(key, MAX_VALUE).into_owned(),
                 value: shorten(value, MAX_VALUE).into_owned(),
-                allowed,
+                // It may repeat what somebody wrote there.
+                allowed: shorten(&allowed, MAX_MESSAGE).into_owned(),
             };
             match key.as_str() {
                 FREEZE => limits.freeze = Some(freeze(value).map_err(error)?),
@@ -191,9 +192,18 @@ mod tests {
                 .len()
                 <= 256
         );
-        let field = format!("- {{{}: 1}}", "f".repeat(10_000));
-        let error = parse(&[("blackouts", &field)]).unwrap_err().to_string();
-        assert!(error.contains("has the field \"fff") && error.len() < 400, "{error}");
+        let long_text = "f".repeat(1_000); // YAML takes no longer key
+        for (blackout, says) in [
+            (format!("- {{{long_text}: 1}}"), "has the field \"fff"),
+            (format!("- {{start: 12-24, end: {long_text}}}"), "end is \"fff"),
+            (
+                format!("- {{start: 12-24, end: 12-26, timeZone: {long_text}}}"),
+                "unknown time zone fff",
+            ),
+        ] {
+            let error = parse(&[("blackouts", &blackout)]).unwrap_err().to_string();
+            assert!(error.contains(says) && error.len() < 1_400, "{error}");
+        }
         let error = parse(&[("blackouts", &long)]).unwrap_err().to_string();
         assert!(
             error.ends_with("it has 1048576 bytes, and may have 65536") && error.len() < 300,

@@ -114,7 +114,7 @@ impl Blackout {
         let bound = |field, text: &str| {
             Bound::parse(text.trim()).ok_or_else(|| BlackoutError::Bound {
                 field,
-                text: text.to_owned(),
+                text: shorten(text, MAX_NAME).into_owned(),
             })
         };
         let midnight = |date: Date| date.to_zoned(zone.clone()).map(|at| at.timestamp()).ok();
