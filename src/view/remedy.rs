@@ -170,6 +170,27 @@ pub(super) fn remedy(
             let nodes = unavailable(view).into_iter().map(|(_, _, command)| Some(command));
             nodes.chain([edit()]).collect()
         }
+        // deploy/ does not grant what `drain.blockedBy` needs.
+        Reason::MissingPermission
+            if view
+                .plan
+                .facts
+                .object
+                .spec
+                .pod_blockers()
+                .is_ok_and(|all| !all.is_empty()) =>
+        {
+            let role = "system-upgrade-controller-pods";
+            vec![
+                Some("kubectl apply -f deploy/rbac.yaml".to_owned()),
+                Some(format!(
+                    "kubectl create clusterrole {role} --verb=list --resource=pods"
+                )),
+                Some(format!(
+                    "kubectl create clusterrolebinding {role} --clusterrole={role} --serviceaccount={namespace}:system-upgrade-controller"
+                )),
+            ]
+        }
         Reason::MissingPermission => vec![Some("kubectl apply -f deploy/rbac.yaml".to_owned())],
         Reason::ChannelWithdrawn | Reason::NoVersion | Reason::Older | Reason::NotComparable => {
             vec![resolve(), edit()]

@@ -151,6 +151,9 @@ pub(super) async fn ask(
     for need in POD_NEEDS.iter().filter(|_| optional.pods) {
         look(client, namespace, need, &mut missing.for_pods).await?;
     }
+    for what in &mut missing.for_pods {
+        what.push_str(" in all namespaces, which spec.drain.blockedBy needs");
+    }
     Ok(missing)
 }
 

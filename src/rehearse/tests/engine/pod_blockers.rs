@@ -8,7 +8,8 @@ use super::scenario::Scenario;
 use crate::api::{DrainSpec, Plan, PodBlockerSpec};
 use crate::rehearse::Kind;
 use crate::rehearse::json::{Value, json};
-use crate::rollout::tests::build::plan_with;
+use crate::rollout::tests::build::{plan, plan_with};
+use crate::view::{PlanView, explain_plan};
 
 fn waiting_for_training() -> Plan {
     let labels = BTreeMap::from([("job".to_owned(), "training".to_owned())]);
@@ -112,4 +113,35 @@ fn an_edit_of_the_field_is_a_new_question() {
     });
     story.roll_out();
     assert!(story.is_done("a", "p"));
+}
+
+#[test]
+fn without_permission_to_list_pods_no_node_starts_and_explain_has_the_commands_that_grant_it() {
+    let mut story = Scenario::with(&["a"], plan("before"));
+    story.roll_out();
+    // It is refused only this list: the controller has begun already, and watches the pods of its Jobs.
+    story.fault_injector.allow("list", "pods", false);
+    story.apply(waiting_for_training());
+    story.settle();
+    assert!(story.slots("p").is_empty());
+    let (_, reason, message) = story.complete("p");
+    let text = "list pods in all namespaces, which spec.drain.blockedBy needs";
+    assert!(
+        reason == "MissingPermission" && message.contains(text),
+        "{message}"
+    );
+    story.fault_injector.allow("list", "pods", true);
+    let snapshot = story.snapshot();
+    let mut plans = snapshot.plans.iter();
+    let of_p = plans.find(|plan| &*plan.facts.name == "p").unwrap();
+    let explained = explain_plan(&PlanView::new(&snapshot, of_p)).to_text();
+    assert!(
+        explained.contains(
+            "kubectl create clusterrole system-upgrade-controller-pods --verb=list --resource=pods"
+        ),
+        "{explained}"
+    );
+    story.pass_secs(60);
+    story.roll_out();
+    story.assert_over();
 }
