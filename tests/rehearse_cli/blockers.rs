@@ -16,7 +16,7 @@ struct Case {
     arguments: &'static str,
     /// What the text has, beside the message of the JSON.
     says: &'static str,
-    /// Whether the roll-out comes to its end nevertheless.
+    /// Whether the roll-out completes nevertheless.
     ends: bool,
 }
 
