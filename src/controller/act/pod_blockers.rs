@@ -9,6 +9,9 @@ use crate::kube::objects::SlimPod;
 use crate::rollout::facts::{NodeName, PlanName};
 use crate::rollout::{PodLook, StepEffect};
 
+/// Pods that are read at a time: a kubelet can create mirror pods of a megabyte each on its node, with any labels.
+const PAGE: u32 = 8;
+
 impl Actor {
     pub(super) async fn list_pod_blockers(
         &self,
@@ -25,15 +28,12 @@ impl Actor {
             };
             let params = ListParams::default()
                 .fields(&format!("spec.nodeName={node}"))
-                .labels(&blocker.selector.to_string());
-            let pods = match api.list(&params).await {
-                Ok(pods) => pods,
+                .labels(&blocker.selector.to_string())
+                .limit(PAGE);
+            found = match first_pod(&api, params).await {
+                Ok(pod) => pod,
                 Err(error) => return Err((Vec::new(), step_error(&error))),
             };
-            // The pods of upgrades come and go with the Plans, and none of them waits for another one like this.
-            let counts = |pod: &&SlimPod| !pod.has_ended() && !pod.labels().contains_key(names::LABEL_PLAN);
-            let name = |pod: &SlimPod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-            found = pods.iter().filter(counts).map(name).min();
             if found.is_some() {
                 break;
             }
@@ -44,5 +44,22 @@ impl Actor {
             pod: found.map(|pod| pod.as_str().into()),
         };
         Ok(vec![StepEffect::PodLook(plan, node, look)])
+    }
+}
+
+/// The first of the pods that keeps its node from being started.
+async fn first_pod(api: &Api<SlimPod>, mut params: ListParams) -> Result<Option<String>, kube::Error> {
+    // The pods of upgrades come and go with the Plans, and none of them waits for another one like this.
+    let counts = |pod: &&SlimPod| !pod.has_ended() && !pod.labels().contains_key(names::LABEL_PLAN);
+    loop {
+        let page = api.list(&params).await?;
+        if let Some(pod) = page.items.iter().find(counts) {
+            let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+            return Ok(Some(name));
+        }
+        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() {
+            return Ok(None);
+        }
     }
 }

@@ -145,3 +145,21 @@ fn without_permission_to_list_pods_no_node_starts_and_explain_has_the_commands_t
     story.roll_out();
     story.assert_over();
 }
+
+#[test]
+fn a_pod_behind_many_that_have_ended_is_found() {
+    let mut story = story();
+    for number in 0..20 {
+        let mut ended = pod(
+            &format!("done-{number:02}"),
+            "science",
+            "a",
+            &json!({ "job": "training" }),
+        );
+        ended["status"]["phase"] = "Succeeded".into();
+        story.cluster.put(ended).unwrap();
+    }
+    story.apply(waiting_for_training());
+    story.roll_out();
+    assert!(story.is_done("b", "p") && story.is_done("c", "p") && !story.is_done("a", "p"));
+}
