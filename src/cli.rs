@@ -17,6 +17,7 @@ mod host;
 mod migrate;
 pub mod output;
 mod pin;
+mod prepull;
 mod probe;
 mod reboot;
 mod rehearse;
@@ -234,6 +235,9 @@ enum Command {
     /// Ends with 0 when everything is there, with 1 when something is missing (it reports all that is), and with 2 when
     /// the arguments are wrong.
     Probe(probe::Flags),
+    /// Do nothing, so that a kubelet pulls the image of the container
+    #[command(hide = true)]
+    Prepull(prepull::Flags),
     /// Record on this node that its upgrade has succeeded; the last container of a Job that may reboot
     ///
     /// Writes /run/refit/NAME on the host. Its termination message and standard output are JSON with the boot ID and
@@ -326,6 +330,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Render(flags)) => render::run(&flags),
         Some(Command::Rehearse(flags)) => rehearse::run(&flags),
         Some(Command::Probe(flags)) => probe::run(flags),
+        Some(Command::Prepull(flags)) => prepull::run(&flags),
         Some(Command::Sentinel(flags)) => sentinel::run(flags),
         Some(Command::Reboot(flags)) => reboot::run(flags),
         Some(Command::Agent(flags)) => agent::run(flags),

@@ -7,6 +7,7 @@
 
 mod changes;
 mod cordon;
+mod detach;
 pub mod event;
 mod evict;
 mod failure;
@@ -26,8 +27,7 @@ pub use event::{DryRun, Event};
 pub use failure::Failure;
 pub use session::Session;
 
-use crate::api::Holder;
-use crate::api::names;
+use crate::api::{Holder, NodeMark, names};
 use crate::go::GoDuration;
 use pods::Rules;
 
@@ -44,6 +44,8 @@ pub struct Options {
     pub timeout: Option<GoDuration>,
     /// `--disable-eviction`.
     pub disable_eviction: bool,
+    /// `--wait-for-detach`.
+    pub wait_for_detach: bool,
     /// `--chunk-size`; 0 means one page.
     pub chunk_size: u32,
 }
@@ -67,6 +69,8 @@ pub struct PlanRun {
     pub pod: Option<String>,
     /// Whether the ledger must name the controllers of the evicted pods.
     pub notes_workloads: bool,
+    /// What to mark on the node while the Plan holds it.
+    pub marks: Vec<NodeMark>,
 }
 
 impl PlanRun {
@@ -88,6 +92,7 @@ impl PlanRun {
                 evicted: Vec::new(),
             },
             notes_workloads: text(names::ENV_NOTE_WORKLOADS).is_some(),
+            marks: NodeMark::split(&text(names::ENV_NODE_MARKS).unwrap_or_default()),
         })
     }
 }

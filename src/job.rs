@@ -16,7 +16,7 @@ pub mod settings;
 
 pub use reboot::{RebootInput, RebootPodMode, reboot_pod};
 pub use render::{
-    Findings, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, VerifyInput, check, render,
-    verify_job,
+    Findings, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, VerifyInput, check, prepull_job,
+    render, verify_job,
 };
 pub use settings::JobSettings;

@@ -22,6 +22,7 @@ mod notified;
 mod observation;
 mod on_request;
 mod order;
+mod pending;
 mod plan;
 mod pod_blockers;
 mod poll;
@@ -44,7 +45,7 @@ pub use decide::{Decision, Report, decide, decide_degraded};
 pub use event::{Event, Regarding};
 pub use facts::{
     ChannelFacts, JobFacts, JobOutcome, Labels, Missing, NodeFacts, PlanFacts, PodFacts, PodStage, RebootPod,
-    Schema, SecretFacts, SentinelResult, WorkloadFacts,
+    Schema, SecretFacts, SentinelResult, Taint, WorkloadFacts,
 };
 pub use observation::{GlobalLimits, Kind, Observation, StepEffect};
 pub(crate) use plan::{node_selector, tolerates_not_ready};

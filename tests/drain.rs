@@ -3,6 +3,7 @@
 
 mod bench;
 mod cancel;
+mod detach;
 mod ledger;
 pub(crate) mod plans;
 mod pulled;

@@ -23,6 +23,12 @@ pub struct DrainNote {
     /// Number of further pods that cannot be evicted yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
+    /// Number of volumes that are still attached, once all pods are gone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attached: usize,
+    /// One of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
 }
 
 /// A pod that cannot be evicted yet.
@@ -69,7 +75,8 @@ impl NodeDrain {
             shorten_in_place(why, MAX_MESSAGE);
             std::iter::once(pod).chain(pdb)
         });
-        for name in [plan, pod].into_iter().chain(names) {
+        let volume = note.volume.as_mut();
+        for name in [plan, pod].into_iter().chain(names).chain(volume) {
             shorten_in_place(name, MAX_NAME);
         }
         Some(drain)
@@ -109,8 +116,14 @@ impl fmt::Display for DrainNote {
             .more
             .saturating_add(self.waiting.len().saturating_sub(WAITS_NAMED))
         {
+            0 => {}
+            more => write!(f, "; {more} more wait")?,
+        }
+        let volume = self.volume.as_deref().unwrap_or("?");
+        match self.attached {
             0 => Ok(()),
-            more => write!(f, "; {more} more wait"),
+            1 => write!(f, "; volume {volume} is still attached"),
+            more => write!(f, "; {more} volumes are still attached, such as {volume}"),
         }
     }
 }
@@ -135,11 +148,14 @@ mod tests {
             total: 7,
             waiting: vec![wait("shop/web-1")],
             more: 4,
+            attached: 2,
+            volume: Some("kubernetes.io/csi/ebs.csi.aws.com^vol-1".to_owned()),
         };
         assert_eq!(
             note.to_string(),
             "2 of 7 pods are gone; shop/web-1 waits for PodDisruptionBudget web since 2026-01-01T09:00:00Z (The disruption \
-             budget web needs 3 healthy pods and has 3 currently); 4 more wait"
+             budget web needs 3 healthy pods and has 3 currently); 4 more wait; 2 volumes are still attached, such as \
+             kubernetes.io/csi/ebs.csi.aws.com^vol-1"
         );
         let drain = NodeDrain {
             plan: "p".to_owned(),
@@ -156,6 +172,7 @@ mod tests {
             total: 9,
             waiting: ["a/1", "a/2", "a/3", "a/4", "a/5"].map(wait).to_vec(),
             more: 1,
+            ..DrainNote::default()
         };
         let text = note.to_string();
         assert!(text.contains("a/3 waits") && !text.contains("a/4"), "{text}");

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::node_mark::{self, NodeMark};
 use super::selector::is_subdomain;
 
 /// A Plan that needs a node cordoned. A controller changes only its own holders.
@@ -62,11 +63,14 @@ impl Holder {
 #[error("cancelled by the controller")]
 pub struct Cancelled;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Value of `unschedulable` before the first holder.
     pub before: bool,
     pub holders: Vec<Holder>,
+    /// Labels and annotations that refit has added to the node, and removes with the last holder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "node_mark")]
+    pub marks: Vec<NodeMark>,
 }
 
 impl Ledger {
@@ -80,11 +84,12 @@ impl Ledger {
         let mut ledger = match known {
             Some(known) if !known.holders.is_empty() => Self {
                 before: known.before && unschedulable,
-                holders: known.holders.clone(),
+                ..known.clone()
             },
             _ => Self {
                 before: unschedulable,
                 holders: Vec::new(),
+                marks: Vec::new(),
             },
         };
         match ledger.holders.iter_mut().find(|one| one.is_same(&holder)) {
@@ -105,6 +110,16 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// Adds those of the wanted marks that the node lacks, and returns them. One that it has already is somebody else's, and is
+    /// not removed later.
+    pub fn add_marks(&mut self, wanted: &[NodeMark], has: impl Fn(NodeMark) -> bool) -> Vec<NodeMark> {
+        let added: Vec<_> = wanted.iter().copied().filter(|mark| !has(*mark)).collect();
+        self.marks.extend(&added);
+        self.marks.sort_unstable();
+        self.marks.dedup();
+        added
+    }
+
     /// Replaces one of the holders.
     #[must_use]
     pub fn with_updated(&self, holder: Holder) -> Self {
@@ -123,9 +138,10 @@ impl Ledger {
             .filter(|holder| !leaves(holder))
             .cloned()
             .collect();
-        (!holders.is_empty()).then_some(Self {
+        (!holders.is_empty()).then(|| Self {
             before: self.before,
             holders,
+            marks: self.marks.clone(),
         })
     }
 
@@ -190,6 +206,7 @@ mod tests {
             let empty = Ledger {
                 before: !before,
                 holders: Vec::new(),
+                marks: Vec::new(),
             };
             assert_eq!(Ledger::with_holder(Some(&empty), before, holder("a")), Ok(ledger));
         }
@@ -289,6 +306,30 @@ mod tests {
         ledger.holders = vec![holder("a"); MAX_HOLDERS + 1];
         assert_eq!(Ledger::parse(&ledger.to_text()), None);
         assert_eq!(Ledger::parse(&" ".repeat(MAX_LEDGER + 1)), None);
+    }
+
+    #[test]
+    fn a_mark_that_the_node_had_before_is_not_refits() {
+        let mut ledger = Ledger::with_holder(None, false, holder("a")).unwrap();
+        let had = |mark| mark == NodeMark::DoNotDisrupt;
+        let added = ledger.add_marks(&NodeMark::ALL, had);
+        assert_eq!(
+            added,
+            [NodeMark::ExcludeFromLoadBalancers, NodeMark::DisableScaleDown]
+        );
+        assert_eq!(ledger.marks, added);
+        // A retry finds them there, and they stay refit's.
+        assert_eq!(ledger.add_marks(&NodeMark::ALL, |_| true), []);
+        let both = Ledger::with_holder(Some(&ledger), true, holder("b")).unwrap();
+        let left = both.without(|one| one.plan == "a").unwrap();
+        assert_eq!(left.marks, added);
+        assert_eq!(Ledger::parse(&left.to_text()), Some(left));
+    }
+
+    #[test]
+    fn of_a_ledger_that_anybody_wrote_only_known_marks_are_read() {
+        let text = r#"{"before":false,"holders":[],"marks":"kubernetes.io/hostname,karpenter.sh/do-not-disrupt,karpenter.sh/do-not-disrupt"}"#;
+        assert_eq!(Ledger::parse(text).unwrap().marks, [NodeMark::DoNotDisrupt]);
     }
 
     #[test]

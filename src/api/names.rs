@@ -20,6 +20,11 @@ pub const LABEL_ROLE: &str = "refit.rs/role";
 pub const ROLE_REBOOT: &str = "reboot";
 /// Value of [`LABEL_ROLE`]: the pod reads the sentinel on its node.
 pub const ROLE_ASK: &str = "ask";
+/// Prefix of the key of the taint of nodes that a Plan is still to upgrade (`spec.drain.avoidPendingNodes`). The name of the Plan
+/// follows; the value is its namespace.
+pub const TAINT_PENDING_PREFIX: &str = "pending.refit.rs/";
+/// Label of a Job, and of its pod, that pulls the image of an upgrade on a node that comes next.
+pub const LABEL_PREPULL: &str = "refit.rs/prepull";
 /// Value of the node label that excludes a node from a Plan.
 pub const LABEL_VALUE_DISABLED: &str = "disabled";
 /// Plan annotation: fields that are part of the hash, separated by commas.
@@ -153,5 +158,7 @@ pub const ENV_PLAN_NAMESPACE: &str = "REFIT_PLAN_NAMESPACE";
 pub const ENV_PLAN_UID: &str = "REFIT_PLAN_UID";
 /// Environment: if it is set, `refit drain` writes the controllers of evicted pods to the ledger.
 pub const ENV_NOTE_WORKLOADS: &str = "REFIT_NOTE_WORKLOADS";
+/// Environment: the marks that `refit drain` makes on the node, as [`NodeMark::join`](super::NodeMark::join) writes them.
+pub const ENV_NODE_MARKS: &str = "REFIT_NODE_MARKS";
 /// Environment: UID of the node.
 pub const ENV_NODE_UID: &str = "REFIT_NODE_UID";

@@ -239,6 +239,12 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub priority_class_name: Option<String>,
+    /// If true, the image of `upgrade` is on a node before it is cordoned or drained, so that a slow or failing pull disturbs
+    /// nothing; and while nodes are in progress, the next ones pull it. Has no effect without `cordon` or `drain`, nor on
+    /// Windows. Defaults to false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = true))]
+    pub prepull: Option<bool>,
     /// Labels that a node gets when it is done. `$(LATEST_VERSION)` and `$(LATEST_HASH)` in their values are replaced
     /// by `status.latestVersion` and `status.latestHash`; `$$` becomes `$`. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -268,6 +274,12 @@ pub struct PlanSpec {
 }
 
 impl PlanSpec {
+    /// Whether the image is pulled before a node is disturbed.
+    pub fn prepulls(&self) -> bool {
+        let disturbs = self.cordon.unwrap_or_default() || self.drain.is_some();
+        self.prepull.unwrap_or_default() && disturbs && self.upgrade_container().is_some()
+    }
+
     /// Whether nodes of the Plan start only while a majority of the control plane stays available without them.
     pub fn guards_control_plane(&self) -> bool {
         let takes_down = || self.cordon.unwrap_or_default() || self.drain.is_some() || self.may_reboot();
@@ -405,6 +417,25 @@ pub struct DrainSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub blocked_by: Option<Vec<PodBlockerSpec>>,
+    /// If true, the drain waits until the volumes of the evicted pods are detached from the node, so that none of them is stuck
+    /// there while the node is down. Volumes of pods that stay on the node do not count. Limited by `timeout`. Has no effect on
+    /// Windows. Defaults to false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_for_detach: Option<bool>,
+    /// If true, the node has the label `node.kubernetes.io/exclude-from-external-load-balancers` from its cordon until it is
+    /// uncordoned, so that load balancers send no traffic to it. Has no effect on Windows. Defaults to false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude_from_load_balancers: Option<bool>,
+    /// If true, the node has the annotations `cluster-autoscaler.kubernetes.io/scale-down-disabled` and
+    /// `karpenter.sh/do-not-disrupt` from its cordon until it is uncordoned, so that no autoscaler removes it meanwhile. Has no
+    /// effect on Windows. Defaults to false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prevent_scale_down: Option<bool>,
+    /// If true, nodes that are still to be upgraded have the taint `pending.refit.rs/<plan>` with the effect `PreferNoSchedule`
+    /// from the first node that starts until they are done, so that evicted pods rather go to nodes that are done. Defaults to
+    /// false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub avoid_pending_nodes: Option<bool>,
 }
 
 /// `drain.timeout`: nanoseconds, or a Go duration.

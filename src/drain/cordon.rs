@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::PlanRun;
 use super::changes::{Changes, LastAnswer};
-use crate::api::{Cancelled, Holder, Ledger, Reason, names};
+use crate::api::{Cancelled, Holder, Ledger, NodeMark, Reason, names};
 use crate::kube::objects::{Intern, SlimNode};
 use crate::kube::{Failure, brief, failure};
 use crate::rollout::NodeFacts;
@@ -77,6 +77,8 @@ pub(super) enum CordonMode {
 struct NodeSnapshot {
     version: Option<String>,
     facts: NodeFacts,
+    /// The marks that the node has, whoever made them.
+    marks: Vec<NodeMark>,
 }
 
 async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result<NodeSnapshot, CordonError> {
@@ -91,9 +93,19 @@ async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result
             expected: expected.clone(),
         });
     }
+    let meta = object.meta();
+    let has = |mark: &NodeMark| {
+        let of_kind = if mark.is_label() {
+            &meta.labels
+        } else {
+            &meta.annotations
+        };
+        of_kind.as_ref().is_some_and(|all| all.contains_key(mark.key()))
+    };
     Ok(NodeSnapshot {
-        version: object.meta().resource_version.clone(),
+        version: meta.resource_version.clone(),
         facts,
+        marks: NodeMark::ALL.into_iter().filter(has).collect(),
     })
 }
 
@@ -210,23 +222,30 @@ fn of_plan(
         completed: mode != CordonMode::Begin,
         ..plan.holder.clone()
     };
-    let ledger = Ledger::with_holder(known, snapshot.facts.unschedulable, holder)?;
-    let mut annotations = json!({ names::ANNOTATION_CORDON: ledger.to_text() });
+    let mut ledger = Ledger::with_holder(known, snapshot.facts.unschedulable, holder)?;
+    let marks = ledger.add_marks(&plan.marks, |mark| snapshot.marks.contains(&mark));
+    let mut metadata = json!({
+        // With the UID the API server refuses the patch if a Node of the same name has been created since.
+        "uid": &*snapshot.facts.uid,
+        "resourceVersion": snapshot.version,
+        "annotations": { names::ANNOTATION_CORDON: ledger.to_text() },
+    });
     if mode == CordonMode::Confirm {
-        annotations[names::ANNOTATION_DRAIN] = Value::Null;
+        metadata["annotations"][names::ANNOTATION_DRAIN] = Value::Null;
     }
-    Ok(Some(json!({
-        "metadata": {
-            // With the UID the API server refuses the patch if a Node of the same name has been created since.
-            "uid": &*snapshot.facts.uid,
-            "resourceVersion": snapshot.version,
-            "annotations": annotations,
-        },
-        "spec": { "unschedulable": true },
-    })))
+    write_marks(&mut metadata, &marks, NodeMark::VALUE.into());
+    Ok(Some(json!({ "metadata": metadata, "spec": { "unschedulable": true } })))
 }
 
-/// Uncordons the node and removes its ledger: a user's decision overrides all holders.
+/// Gives marks a value in the metadata of a patch; `null` removes them.
+fn write_marks(metadata: &mut Value, marks: &[NodeMark], value: Value) {
+    for mark in marks {
+        let of_kind = if mark.is_label() { "labels" } else { "annotations" };
+        metadata[of_kind][mark.key()] = value.clone();
+    }
+}
+
+/// Uncordons the node and removes its ledger with its marks: a user's decision overrides all holders.
 pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Result<Changed, CordonError> {
     let api = Api::<SlimNode>::all(client.clone());
     let snapshot = read(&api, node, None).await?;
@@ -237,8 +256,13 @@ pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Resu
         dry_run,
         ..PatchParams::default()
     };
+    let mut metadata = json!({
+        "annotations": { names::ANNOTATION_CORDON: null, names::ANNOTATION_DRAIN: null },
+    });
+    let ledger = snapshot.facts.ledger.unwrap_or_default();
+    write_marks(&mut metadata, &ledger.marks, Value::Null);
     let patch = json!({
-        "metadata": { "annotations": { names::ANNOTATION_CORDON: null, names::ANNOTATION_DRAIN: null } },
+        "metadata": metadata,
         // `null` rather than `false`, as kubectl: an absent field and `false` differ for tools that compare
         // manifests.
         "spec": { "unschedulable": null },

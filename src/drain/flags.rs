@@ -89,6 +89,11 @@ pub struct DrainArgs {
     )]
     skip_wait_for_delete_timeout: i64,
 
+    /// Wait until the volumes of the evicted pods are detached from the node (kubectl has no such flag)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true", hide_default_value = true, value_parser = parse_bool)]
+    wait_for_detach: bool,
+
     /// How many objects to list at a time; 0 means all
     #[arg(
         long,
@@ -115,6 +120,7 @@ impl DrainArgs {
             },
             timeout: Some(self.timeout).filter(|timeout| *timeout != GoDuration::ZERO),
             disable_eviction: self.disable_eviction,
+            wait_for_detach: self.wait_for_detach,
             chunk_size: u32::try_from(self.chunk_size.max(0)).unwrap_or(u32::MAX),
         }
     }

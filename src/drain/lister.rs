@@ -131,6 +131,24 @@ impl PodLister {
         Ok(present)
     }
 
+    /// All pods of the node that have volumes with a claim, and the names of these.
+    pub(super) async fn claims(&self) -> Result<Vec<(PodId, Vec<String>)>, kube::Error> {
+        let whatever = Self {
+            selector: String::new(),
+            ..self.clone()
+        };
+        let pods = whatever.pages::<Pod>(false).await?.into_iter();
+        let claims = pods.map(|pod| (pod.id(), pod.claims()));
+        Ok(claims.filter(|(_, claims)| !claims.is_empty()).collect())
+    }
+
+    /// Reads the Node, as far as `T` does.
+    pub(super) async fn read_node<T: for<'de> Deserialize<'de>>(&self) -> Result<T, kube::Error> {
+        let request = Request::new(Node::url_path(&(), None));
+        let request = request.get(&self.node, &GetParams::default());
+        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
+    }
+
     async fn pages<T: for<'de> Deserialize<'de>>(&self, metadata_only: bool) -> Result<Vec<T>, kube::Error> {
         let request = Request::new(CorePod::url_path(&(), None));
         // The API server indexes pods by node, so this costs only the pods of the node.

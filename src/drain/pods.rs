@@ -79,7 +79,16 @@ struct Spec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Volume {
+    name: String,
     empty_dir: Option<IgnoredAny>,
+    ephemeral: Option<IgnoredAny>,
+    persistent_volume_claim: Option<Claim>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Claim {
+    claim_name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -128,6 +137,19 @@ impl Pod {
     /// When its grace period ends, if it is being deleted.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.metadata.deletion_timestamp
+    }
+
+    /// The names of its claims, in its namespace. That of an ephemeral volume has the name of the pod in front (KEP-1698).
+    pub fn claims(&self) -> Vec<String> {
+        let of = |volume: &Volume| match &volume.persistent_volume_claim {
+            Some(claim) => Some(claim.claim_name.clone()),
+            None => volume
+                .ephemeral
+                .is_some()
+                .then(|| format!("{}-{}", self.metadata.name, volume.name)),
+        };
+        let volumes = self.spec.volumes.iter().filter(|_| !self.is_finished());
+        volumes.filter_map(of).collect()
     }
 
     fn is_finished(&self) -> bool {

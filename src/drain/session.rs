@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::FutureExt as _;
+use futures::future::{BoxFuture, FutureExt as _};
 use kube::Client;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::changes::{Changes, LastAnswer};
 use super::cordon::{self, Changed, CordonError, CordonMode};
@@ -16,8 +17,8 @@ use super::lister::{self, PodLister};
 use super::pods::Found;
 use super::publish::Publisher;
 use super::run::{End, Loop};
-use super::{Options, PlanRun, Which, permissions};
-use crate::api::Cancelled;
+use super::{Options, PlanRun, Which, detach, permissions};
+use crate::api::{Cancelled, DrainNote};
 use crate::clock::Clock;
 use crate::kube::brief;
 
@@ -149,7 +150,13 @@ impl Session {
             return Ok(());
         }
         match permissions::missing(&self.client, &node.name, true, &found.pods, evictor).await {
-            Ok(missing) if missing.is_empty() => Ok(()),
+            Ok(missing) if missing.is_empty() => {
+                if options.wait_for_detach {
+                    // To fail before the cordon, if it may not be read.
+                    detach::kept(&node.lister, &found.pods).await?;
+                }
+                Ok(())
+            }
             Ok(missing) => Err(CordonError::Forbidden(missing.join("; ")).into()),
             Err(error) => Err(Failure::Failed(brief(&error))),
         }
@@ -209,7 +216,12 @@ impl Session {
 
     async fn drain_one(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
         // Pods may have come and gone between the check and the cordon. Since the cordon, no new ones are scheduled.
+        let deadline = options.timeout.map(|timeout| {
+            let limit = timeout.to_std().unwrap_or(Duration::ZERO);
+            Instant::now() + limit
+        });
         let found = self.or_stop(self.find(node, options)).await?;
+        let evicted = found.pods.len();
         if let Some(message) = found.warning() {
             (self.report)(Event::Warning { message });
         }
@@ -220,6 +232,10 @@ impl Session {
         } else if !found.pods.is_empty() {
             self.note_workloads(node, &found).await?;
             self.evict(node, options, evictor, found).await?;
+        }
+        if self.dry_run == DryRun::None && options.wait_for_detach {
+            let waits = self.await_detached(node, options, evicted, deadline);
+            self.or_stop(waits).await?;
         }
         if self.dry_run == DryRun::None && self.plan.is_some() {
             // The last patch is the point of no return: it conflicts with a cancellation, which is written to the
@@ -270,13 +286,7 @@ impl Session {
             report: &*self.report,
             publisher: publisher.as_ref(),
             stop: self.stop.clone(),
-            cancelled: cordon::cancelled(
-                self.client.clone(),
-                node.name.clone(),
-                self.plan.clone(),
-                self.changes.clone(),
-            )
-            .boxed(),
+            cancelled: self.cancellation(node),
         };
         let (end, tracker) = work.run(found.pods).await;
         if let Some(publisher) = publisher {
@@ -306,6 +316,62 @@ impl Session {
             End::Signal(signal) => Failure::Stopped { signal, message },
             _ => Failure::Failed(message),
         })
+    }
+
+    /// Waits until the volumes of the evicted pods are detached.
+    async fn await_detached(
+        &self,
+        node: &Node,
+        options: &Options,
+        evicted: usize,
+        deadline: Option<Instant>,
+    ) -> Result<(), Failure> {
+        let plan = self.plan.as_ref();
+        let publisher = plan.and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
+        let report = |note: &DrainNote| {
+            (self.report)(Event::Progress {
+                node: node.name.clone(),
+                pending: 0,
+                note: note.clone(),
+            });
+        };
+        let wait = detach::Wait {
+            lister: &node.lister,
+            deadline,
+            publisher: publisher.as_ref(),
+            note: DrainNote {
+                evicted,
+                total: evicted,
+                ..DrainNote::default()
+            },
+            cancelled: self.cancellation(node),
+            report: &report,
+        };
+        let end = wait.run().await;
+        if let Some(publisher) = publisher {
+            publisher.stop().await;
+        }
+        Err(Failure::Failed(match end {
+            detach::End::Detached => return Ok(()),
+            detach::End::TimeUp(left) => {
+                let reached = options.timeout.map_or_else(String::new, |timeout| timeout.to_string());
+                let left: Vec<_> = left.into_iter().collect();
+                format!("global timeout reached: {reached}; still attached: {}", left.join(", "))
+            }
+            detach::End::Cancelled => Cancelled.to_string(),
+            detach::End::Failed(why) => format!("the volumes of the node cannot be read: {why}"),
+        }))
+    }
+
+    /// Completes when the controller has cancelled the drain of the node.
+    fn cancellation(&self, node: &Node) -> BoxFuture<'static, ()> {
+        cordon::cancelled(
+            self.client.clone(),
+            node.name.clone(),
+            self.plan.clone(),
+            self.changes.clone(),
+        )
+        .boxed()
     }
 
     /// Runs a future that a stop signal interrupts.

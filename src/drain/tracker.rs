@@ -295,6 +295,8 @@ impl EvictionTracker {
                 .count(),
             total: self.pods.len(),
             more: waits.len().saturating_sub(WAITS_NAMED),
+            attached: 0,
+            volume: None,
             waiting: waits
                 .into_iter()
                 .take(WAITS_NAMED)

@@ -35,9 +35,10 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
         Some(reboot) => parts.insert("reboot".to_owned(), reboot),
         None => parts.remove("reboot"),
     };
-    // Decides only whether the node starts.
+    // They concern nodes that have not started.
     if let Some(drain) = parts.get_mut("drain").and_then(Value::as_object_mut) {
         drain.remove("blockedBy");
+        drain.remove("avoidPendingNodes");
     }
     parts.insert("latestVersion".to_owned(), latest_version.into());
     let mut parts = Value::Object(parts);

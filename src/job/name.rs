@@ -61,6 +61,11 @@ pub fn verify_job_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, j
     pod_name("verify", plan, plan_uid, node, node_uid, job_uid)
 }
 
+/// Name of the Job that pulls the image of a Plan and hash on a node. Unique in the same way.
+pub fn prepull_job_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
+    pod_name("prepull", plan, plan_uid, node, node_uid, hash)
+}
+
 fn pod_name(mode: &str, plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
     let digest = sha256(&[plan_uid, node_uid, hash].join("/"));
     with_tail(&format!("{mode}-{plan}-on-{}", short(node)), &digest[..16])

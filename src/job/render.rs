@@ -7,6 +7,7 @@ mod check;
 mod containers;
 mod drain;
 mod metadata;
+mod prepull;
 mod verify;
 mod volumes;
 
@@ -29,6 +30,7 @@ pub use check::{Findings, JobError, Remark, check};
 pub use containers::{PREFLIGHT, PROBE, SENTINEL, SKIPPED, UPGRADE, VERIFY};
 pub(super) use containers::{command_args, literal, on_host, sentinel_name};
 pub(super) use metadata::{inherited_annotations, inherited_labels, owner};
+pub use prepull::prepull_job;
 pub use verify::{VerifyInput, verify_job};
 pub(super) use volumes::{HOST_DIR, host_root};
 
@@ -237,6 +239,9 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
     let mut volumes = volumes::of_pod(spec)?;
     if init_containers.iter().chain([&main]).any(volumes::has_token) {
         volumes.push(volumes::token());
+    }
+    if prepull::applies(spec, node) {
+        volumes.push(prepull::volume());
     }
     Ok(PodSpec {
         image_pull_secrets: pull_secrets(

@@ -18,7 +18,7 @@ use super::watch::Watched;
 use crate::api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten};
 use crate::api::{Ledger, NodeDrain, Plan, PlanSpec, PlanStatus, RebootRequest, names};
 use crate::rollout::facts::{BootId, Text};
-use crate::rollout::{JobFacts, JobOutcome, Labels, NodeFacts, PlanFacts, Record};
+use crate::rollout::{JobFacts, JobOutcome, Labels, NodeFacts, PlanFacts, Record, Taint};
 
 pub use pod::SlimPod;
 
@@ -115,7 +115,26 @@ struct SlimNodeSpec {
 #[serde(default)]
 struct SlimTaint {
     key: String,
+    #[serde(flatten)]
+    others: serde_json::Map<String, Value>,
 }
+
+impl SlimTaint {
+    fn fact(&self) -> Option<Taint> {
+        let Self { key, others } = self;
+        let mut others = others.clone();
+        let mut text = |field: &str| match others.remove(field) {
+            None => Some(None),
+            Some(Value::String(text)) => Some(Some(text)),
+            Some(_) => None,
+        };
+        let (value, effect) = (text("value")?, text("effect")??);
+        Some(Taint { key: key.clone(), value, effect, others })
+    }
+}
+
+/// Maximum number of taints that are kept as facts. The API server limits the length of each.
+const MAX_TAINTS: usize = 64;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -375,6 +394,9 @@ impl SlimNode {
                 .taints
                 .iter()
                 .any(|taint| NOT_READY_TAINTS.contains(&taint.key.as_str())),
+            taints: (self.spec.taints.len() <= MAX_TAINTS)
+                .then(|| self.spec.taints.iter().map(SlimTaint::fact).collect())
+                .flatten(),
             boot_id: BootId::from(&*shorten(&self.status.node_info.boot_id, MAX_NAME)),
             kubelet: intern.text(&shorten(&self.status.node_info.kubelet_version, MAX_NAME)),
             os_image: intern.text(&shorten(&self.status.node_info.os_image, MAX_NAME)),

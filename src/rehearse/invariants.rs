@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::names;
+use crate::api::{NodeMark, names};
 use crate::kube::objects::Intern;
 use crate::rehearse::Kind;
 use crate::rehearse::journal::{Entry, JournalEvent};
@@ -90,6 +90,8 @@ struct Run {
 
 pub struct Node {
     pub facts: NodeFacts,
+    /// Marks for load balancers and autoscalers with the value that refit gives them.
+    marks: Vec<NodeMark>,
     /// Who made it unschedulable.
     cordoned_by: Who,
     fitness: Fitness,
@@ -239,6 +241,14 @@ impl Invariants {
                 "a ledger is left on {name}: {:?}",
                 facts.ledger
             );
+            invariant!(
+                node.marks.is_empty(),
+                "marks are left on {name}: {:?}",
+                node.marks
+            );
+            let mut taints = facts.taints.iter().flatten();
+            let pending = taints.find(|taint| taint.key.starts_with(names::TAINT_PENDING_PREFIX));
+            invariant!(pending.is_none(), "a taint is left on {name}: {pending:?}");
             invariant!(
                 facts.records.is_empty(),
                 "records are left on {name}: {:?}",

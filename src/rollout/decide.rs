@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::facts::{BootId, JobFacts, NodeName, PlanName, PodFacts, PodUid};
+use super::facts::{BootId, JobFacts, JobName, NodeName, PlanName, PodFacts, PodUid};
 use super::node::{NodeDecision, NodeReconciler, NodeState};
 use super::plan::PlanState;
 use super::poll::{self, Poll};
@@ -15,8 +15,9 @@ use super::status::report;
 use super::step::{Key, Query, Step};
 use super::summary::{Slot, slots};
 use super::wave::WaveProgress;
-use super::{digests, notified, on_request, pod_blockers, release};
+use super::{digests, notified, on_request, pending, pod_blockers, release};
 use crate::api::{NodePhase, NodeProgress, OpenEnum, Reason};
+use crate::job::name::prepull_job_name;
 
 /// The steps to take now, why the other nodes wait, and the time of the next decision.
 #[must_use = "a decision does nothing by itself"]
@@ -47,6 +48,8 @@ pub struct Report {
     pub asks_checks: bool,
     /// Nodes whose pods must be listed.
     pub asks_pods: Vec<NodeName>,
+    /// Nodes that start next, with `prepull`.
+    pub prepulls: Vec<NodeName>,
     /// When nodes that wait for pods are looked at again.
     pub pods_again: Option<Timestamp>,
 }
@@ -87,6 +90,8 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     decision
         .steps
         .extend(release::cleanup(cluster, Some(&node_states)));
+
+    pending::taints(cluster, &node_states, &gates, &mut decision);
 
     // Nodes that have a slot continue before others start.
     let mut locks = DisruptionLocks::new(cluster, &node_states);
@@ -130,6 +135,10 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         if let Some(until) = waits.wave.as_ref().and_then(WaveProgress::until) {
             decision.requeue(until);
         }
+        let prepulls = waits.prepulls.drain(..);
+        decision
+            .steps
+            .extend(prepulls.filter_map(|node| prepull(cluster, plan, &node)));
         let asks = waits.asks_pods.drain(..);
         decision
             .steps
@@ -145,6 +154,21 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         decision.reports.insert(name, waits);
     }
     decision
+}
+
+/// The step that pulls the image on a node that starts next, unless that was done.
+fn prepull(cluster: &ClusterState, plan: &PlanState, node: &NodeName) -> Option<Step> {
+    let (hash, node) = (&plan.resolved.as_ref()?.hash, cluster.nodes.get(node)?);
+    let facts = &plan.facts;
+    let job = prepull_job_name(&facts.name, &facts.uid, &node.name, &node.uid, hash);
+    let job = JobName::from(job);
+    // It has no label of a controller, so it counts as somebody else's.
+    let is_there = cluster.name_conflicts.contains_key(job.text());
+    (!is_there).then(|| Step::CreatePrepullJob {
+        plan: facts.name.clone(),
+        node: node.name.clone(),
+        job,
+    })
 }
 
 /// Marks nodes as done that need no Job, a few at a time.

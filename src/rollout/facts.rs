@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::record::Record;
 use crate::api::names::ControlPlaneRole;
@@ -63,6 +64,17 @@ impl Labels {
     }
 }
 
+/// An entry of `spec.taints` of a Node. Fields that refit does not use are kept as they are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Taint {
+    pub key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    pub effect: String,
+    #[serde(flatten)]
+    pub others: serde_json::Map<String, serde_json::Value>,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFacts {
     /// `metadata.name`.
@@ -76,6 +88,8 @@ pub struct NodeFacts {
     pub unschedulable: bool,
     /// Whether it has the taint of a node that is not ready or unreachable.
     pub tainted: bool,
+    /// `spec.taints`; `None` if it cannot be read as a whole, and then refit does not change it.
+    pub taints: Option<Vec<Taint>>,
     /// Boot ID of the node. The other facts were reported in this boot.
     pub boot_id: BootId,
     /// Version of the kubelet.

@@ -57,6 +57,16 @@ fn remove_holders(node: &NodeFacts, leaves: impl Fn(&Holder) -> bool, change: &m
     if text.is_none() && node.unschedulable && !ledger.before && !node.keep_cordoned {
         change.unschedulable = Some(false);
     }
+    if text.is_none() {
+        for mark in &ledger.marks {
+            let of_kind = if mark.is_label() {
+                &mut change.labels
+            } else {
+                &mut change.annotations
+            };
+            of_kind.insert(mark.key().to_owned(), None);
+        }
+    }
     write_ledger(node, text, change);
 }
 

@@ -322,6 +322,9 @@ fn is_disturbed(cluster: &ClusterState, node: &NodeName) -> bool {
             .any(|pod| !cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid))
 }
 
+/// Nodes that pull the image of the upgrade while others are in progress.
+const MAX_PREPULLS: usize = 32;
+
 /// Gives free slots to the next nodes, and sets blockers for the others. Their Jobs are created once the stored status
 /// names them.
 #[expect(
@@ -455,6 +458,11 @@ pub(super) fn start(
         report.waiting -= 1;
         free -= 1;
         left -= 1;
+    }
+    if free <= 0 && plan.spec().prepulls() {
+        let next = queue.filter(|name| !nodes.contains_key(*name) && !plan.targets.at_version().contains(*name));
+        let most = usize::try_from(limit).unwrap_or_default().min(MAX_PREPULLS);
+        report.prepulls = next.take(most).cloned().collect();
     }
     if let Some(pods) = pods {
         (report.asks_pods, report.pods_again) = (pods.asks, pods.again);

@@ -121,6 +121,8 @@ pub struct ClusterState {
     pub(super) recorded_on: Index<PlanName, NodeName>,
     /// Nodes with a ledger.
     pub(super) ledgers: BTreeSet<NodeName>,
+    /// Nodes with a taint that says that a Plan of this namespace is still to upgrade them.
+    pub(super) pending: BTreeSet<NodeName>,
     /// `None` if there is no Lease to store them: then every holder counts.
     pub(super) known_plans: Option<KnownPlans>,
     /// What holds for all Plans.
@@ -233,6 +235,7 @@ impl ClusterState {
             live_pods_on: Index::default(),
             recorded_on: Index::default(),
             ledgers: BTreeSet::new(),
+            pending: BTreeSet::new(),
             known_plans: None,
             limits: KnownLimits::default(),
             notified: Unstored::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::event::Event;
-use super::facts::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PodUid, Text};
+use super::facts::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PodUid, Taint, Text};
 use crate::api::{Check, PlanStatus, PodBlocker};
 use crate::channel::ChannelRef;
 
@@ -40,7 +40,7 @@ pub enum Key {
 }
 
 /// Changes to a Node that belong together, sent as one patch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeChange {
     /// Labels to set, or with `None` to remove.
     pub labels: BTreeMap<String, Option<String>>,
@@ -48,13 +48,20 @@ pub struct NodeChange {
     pub annotations: BTreeMap<String, Option<String>>,
     /// `spec.unschedulable` to set.
     pub unschedulable: Option<bool>,
+    /// `spec.taints` to set.
+    pub taints: Option<Vec<Taint>>,
     /// Whether the change was computed from the node's state, so that the patch must fail if the node has changed.
     pub exact: bool,
 }
 
 impl NodeChange {
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.annotations.is_empty() && self.unschedulable.is_none()
+        !self.progresses() && self.taints.is_none()
+    }
+
+    /// Whether it changes more than taints, for which nothing waits.
+    fn progresses(&self) -> bool {
+        !self.labels.is_empty() || !self.annotations.is_empty() || self.unschedulable.is_some()
     }
 }
 
@@ -100,6 +107,13 @@ pub enum Step {
         attempt: i64,
         /// UID of the Job that has upgraded the node.
         upgrade_job: Text,
+    },
+    /// Create the Job that pulls the image of an upgrade on a node that comes next. It has one name for each hash, and nothing
+    /// waits for it.
+    CreatePrepullJob {
+        plan: PlanName,
+        node: NodeName,
+        job: JobName,
     },
     /// Delete a Job with its pods (propagation Background).
     DeleteJob {
@@ -242,6 +256,8 @@ impl Step {
             Self::WriteStatus { background: true, .. } | Self::MarkRecorded { background: true, .. } => {
                 Lane::Background
             }
+            Self::PatchNode { change, .. } if !change.progresses() => Lane::Background,
+            Self::CreatePrepullJob { .. } => Lane::Background,
             Self::Query(Query::Poll { .. } | Query::ReadDigest { .. }) => Lane::External,
             Self::Query(Query::Check { .. }) => Lane::Check,
             Self::Query(Query::ReadSecret { .. }) => Lane::Secrets,
@@ -259,6 +275,7 @@ impl Step {
                 Key::NextJob(plan.clone(), node.clone())
             }
             Self::CreateVerifyJob { job, .. }
+            | Self::CreatePrepullJob { job, .. }
             | Self::DeleteJob { job, .. }
             | Self::ReleaseJob { job, .. }
             | Self::EndRetries { job, .. }

@@ -154,6 +154,11 @@ impl Targets {
         self.states.get(node)
     }
 
+    /// Whether the node is yet to be upgraded.
+    pub(super) fn is_eligible(&self, node: &str) -> bool {
+        matches!(self.state(node), Some(TargetState::Eligible { .. }))
+    }
+
     /// The group of a selected node, if the order has groups.
     pub(super) fn group(&self, node: &str) -> Option<&Group> {
         self.groups.get(node)

@@ -152,7 +152,7 @@ async fn a_node_that_a_user_uncordons_during_a_drain_stays_uncordoned() {
     assert!(!cordoned, "the user has decided");
     // A user who cordons the node again starts anew: its previous state is schedulable.
     let edit = json!({ "metadata": { "annotations": {
-        "refit.rs/cordon": Ledger { before: true, holders: Vec::new() }.to_text(),
+        "refit.rs/cordon": Ledger { before: true, ..Ledger::default() }.to_text(),
     } } });
     harness.ctx.edit_node(&harness.node("one"), edit).await;
     assert_eq!(run(&harness, "cordon", &env).await.code, Some(0));

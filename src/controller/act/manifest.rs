@@ -104,6 +104,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
             attempt,
         } => create_job(cluster, &plan, &node, job, attempt)?,
         step @ Step::CreateVerifyJob { .. } => verify_job(cluster, step)?,
+        Step::CreatePrepullJob { plan, node, job } => create_prepull_job(cluster, &plan, &node, job)?,
         Step::DeleteJob {
             job,
             uid,
@@ -317,6 +318,38 @@ fn create_job(
     Ok(Some(Prepared::CreateJob { job, body }))
 }
 
+fn create_prepull_job(
+    cluster: &ClusterState,
+    plan: &PlanName,
+    node: &NodeName,
+    job: JobName,
+) -> Result<Option<Prepared>, String> {
+    let (Some(plan), Some(facts)) = (cluster.job_input(plan), cluster.node(node)) else {
+        return Ok(None);
+    };
+    let input = JobInput {
+        plan,
+        node: NodeInput {
+            shares_hostname: cluster.shares_hostname(facts),
+            ..node_input(facts)
+        },
+        name: &job,
+        attempt: 1,
+        unschedulable_before: None,
+    };
+    let Some(manifest) = job::prepull_job(&input, cluster.job_settings()) else {
+        return Ok(None);
+    };
+    let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
+    tracing::info!(
+        plan = plan.name,
+        node = &*facts.name,
+        job = &*job,
+        "creating a Job that pulls an image"
+    );
+    Ok(Some(Prepared::CreateJob { job, body }))
+}
+
 fn create_verify_job(
     cluster: &ClusterState,
     job: JobName,
@@ -395,12 +428,16 @@ fn node_patch(uid: &str, version: u64, change: &NodeChange) -> Value {
     }
     let mut body = Map::new();
     body.insert("metadata".to_owned(), Value::Object(metadata));
+    let mut spec = Map::new();
     if let Some(unschedulable) = change.unschedulable {
         // kubectl removes the field rather than set it to false.
-        body.insert(
-            "spec".to_owned(),
-            json!({ "unschedulable": unschedulable.then_some(true) }),
-        );
+        spec.insert("unschedulable".to_owned(), json!(unschedulable.then_some(true)));
+    }
+    if let Some(taints) = &change.taints {
+        spec.insert("taints".to_owned(), json!(taints));
+    }
+    if !spec.is_empty() {
+        body.insert("spec".to_owned(), Value::Object(spec));
     }
     Value::Object(body)
 }

@@ -13,10 +13,10 @@ use k8s_openapi::api::core::v1::{
     SecurityContext, WindowsSecurityContextOptions,
 };
 
-use super::{JobError, NodeInput, PlanInput, drain, volumes};
+use super::{JobError, NodeInput, PlanInput, drain, prepull, volumes};
 use crate::api::image;
 use crate::api::{
-    ApiAccess, ContainerSpec, HostAccess, PlanSpec, RebootSpec, RebootWhen, SentinelName, names,
+    ApiAccess, ContainerSpec, HostAccess, NodeMark, PlanSpec, RebootSpec, RebootWhen, SentinelName, names,
 };
 use crate::job::JobSettings;
 
@@ -79,11 +79,21 @@ pub(super) fn init(
         containers.push(container);
     }
     let disruption = match &spec.drain {
-        Some(drain) => Some((DRAIN, drain::drain_args(drain, node.name)?)),
+        Some(drain) => {
+            let mut args = drain::drain_args(drain, node.name, spec.prepulls())?;
+            // On Windows it is kubectl that drains, which has no such flag.
+            if drain.wait_for_detach.unwrap_or_default() && !node.is_windows() {
+                args.push("--wait-for-detach".to_owned());
+            }
+            Some((DRAIN, args))
+        }
         None if spec.cordon.unwrap_or_default() => Some((CORDON, drain::cordon_args(node.name))),
         None => None,
     };
     if let Some((name, args)) = disruption {
+        if prepull::applies(spec, node) {
+            containers.extend(prepull::containers(plan, settings).into_iter().flatten());
+        }
         let mut container = if node.is_windows() {
             kubectl(name, args, plan, settings)
         } else {
@@ -221,19 +231,12 @@ fn of_user(
     settings: &JobSettings,
     security_context: Option<SecurityContext>,
 ) -> Container {
-    let image =
-        image::tagged(&container.image, plan.latest_version).unwrap_or_else(|_| container.image.clone());
-    // The tag is only for readers: with both, container runtimes use the digest alone.
-    let image = match plan.digests.get(&image) {
-        Some(digest) => format!("{image}@{digest}"),
-        None => image,
-    };
     let mut env = pod_env();
     env.extend(container.envs.iter().flatten().cloned());
     // The last one of two variables of the same name counts, and a variable may refer to earlier ones only (S35).
     env.extend(plan_env(plan));
     Container {
-        image: Some(image),
+        image: Some(image(container, plan)),
         command: container.command.clone(),
         args: container.args.clone(),
         env: Some(env),
@@ -242,6 +245,17 @@ fn of_user(
         image_pull_policy: Some(settings.image_pull_policy.clone()),
         security_context,
         ..bare(name)
+    }
+}
+
+/// The image of a container of the Plan.
+pub(super) fn image(container: &ContainerSpec, plan: &PlanInput<'_>) -> String {
+    let image =
+        image::tagged(&container.image, plan.latest_version).unwrap_or_else(|_| container.image.clone());
+    // The tag is only for readers: with both, container runtimes use the digest alone.
+    match plan.digests.get(&image) {
+        Some(digest) => format!("{image}@{digest}"),
+        None => image,
     }
 }
 
@@ -264,10 +278,21 @@ fn own(
     if plan.spec.settle_or_default().workloads() && name == DRAIN {
         env.push(variable(names::ENV_NOTE_WORKLOADS, "true"));
     }
+    let marks = plan.spec.drain.as_ref().map(NodeMark::of_drain).unwrap_or_default();
+    if !marks.is_empty() {
+        env.push(variable(names::ENV_NODE_MARKS, &NodeMark::join(&marks)));
+    }
     Container {
-        image: Some(settings.own_image.clone()),
         args: Some(args),
         env: Some(env),
+        ..unprivileged_own(name, settings)
+    }
+}
+
+/// A container that runs refit without privileges.
+pub(super) fn unprivileged_own(name: &str, settings: &JobSettings) -> Container {
+    Container {
+        image: Some(settings.own_image.clone()),
         // A drain must also work if the registry is down, and the image of the controller is on most nodes already.
         image_pull_policy: Some("IfNotPresent".to_owned()),
         security_context: Some(SecurityContext {

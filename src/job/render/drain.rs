@@ -10,9 +10,15 @@ pub(super) fn cordon_args(node: &str) -> Vec<String> {
     ["cordon", node].map(str::to_owned).into()
 }
 
-pub(super) fn drain_args(drain: &DrainSpec, node: &str) -> Result<Vec<String>, JobError> {
+/// `prepulls`: a pod may be there that pulls the image, and has an emptyDir, which may stop a drain.
+pub(super) fn drain_args(drain: &DrainSpec, node: &str, prepulls: bool) -> Result<Vec<String>, JobError> {
     let mut args = ["drain", node, "--pod-selector"].map(str::to_owned).to_vec();
-    args.push(pod_selector(drain)?.to_string());
+    let mut selector = pod_selector(drain)?;
+    if prepulls {
+        let others = Selector::does_not_exist(names::LABEL_PREPULL).map_err(JobError::PodSelector)?;
+        selector = others.and(selector);
+    }
+    args.push(selector.to_string());
     let mut add = |flag: &[&str]| args.extend(flag.iter().map(|part| (*part).to_owned()));
     if drain.ignore_daemon_sets.unwrap_or(true) {
         add(&["--ignore-daemonsets"]);

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{CONTROLLER, Checked, Fitness, Invariants, Node, SEEN, USER, Who, read};
-use crate::api::names;
+use crate::api::{NodeMark, names};
 use crate::kube::objects::SlimNode;
 use crate::rehearse::store::Change;
 use crate::rollout::record::Phase;
@@ -80,7 +80,13 @@ impl Invariants {
             .is_none_or(|old| is_available(old) != is_available(&facts));
         let before = self.nodes.get(&name).filter(|_| !changed);
         let unchanged_since = before.map_or(at, |node| node.unchanged_since);
+        let metadata = &change.new.value["metadata"];
+        let is_set = |mark: &NodeMark| {
+            let of_kind = if mark.is_label() { "labels" } else { "annotations" };
+            metadata[of_kind][mark.key()] == NodeMark::VALUE
+        };
         let node = Node {
+            marks: NodeMark::ALL.into_iter().filter(is_set).collect(),
             facts,
             cordoned_by,
             fitness,

@@ -79,6 +79,9 @@ impl SnapshotBuilder {
             // The list of images is half of a Node's size, and unused.
             if let Some(status) = node["status"].as_object_mut() {
                 status.remove("images");
+                // Volumes are not simulated: nothing would detach these.
+                status.remove("volumesAttached");
+                status.remove("volumesInUse");
             }
         }
         let controller = self

@@ -13,6 +13,7 @@ mod hostile;
 mod hostile_kubelet;
 mod interrupted;
 mod jobs;
+mod kindness;
 mod limits;
 mod node_info;
 mod on_request;

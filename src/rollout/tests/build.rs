@@ -77,6 +77,7 @@ pub(crate) fn node(name: &str, uid: &str) -> NodeFacts {
         ready: true,
         unschedulable: false,
         tainted: false,
+        taints: Some(Vec::new()),
         boot_id: "boot-1".into(),
         kubelet: "v0".into(),
         os_image: "".into(),

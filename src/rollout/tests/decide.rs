@@ -289,7 +289,7 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
                 evicted: 2,
                 total: 9,
                 waiting: vec![wait.clone()],
-                more: 0,
+                ..DrainNote::default()
             },
         })),
         ..super::build::node("a", "n1")

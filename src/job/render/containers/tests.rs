@@ -1,8 +1,10 @@
+use k8s_openapi::api::core::v1::PodSpec;
+
 use super::super::tests::{
     LINUX, WINDOWS, container, job_input, linux_pod, plan_input, pod_for, settings, spec,
 };
 use super::*;
-use crate::job::{VerifyInput, render, verify_job};
+use crate::job::{VerifyInput, prepull_job, render, verify_job};
 
 fn context(yaml: &str, node: NodeInput<'_>, settings: &JobSettings, name: &str) -> Option<SecurityContext> {
     let pod = pod_for(yaml, node, settings);
@@ -312,4 +314,93 @@ fn the_volumes_that_only_preflight_has_are_in_its_pod() {
         .map(|one| one.name.as_str())
         .collect();
     assert_eq!(volumes, ["host-root", "pod-info", "a"]);
+}
+
+#[test]
+fn an_image_is_pulled_before_the_node_is_disturbed_by_a_program_that_does_nothing() {
+    let yaml = "{upgrade: {image: x, volumes: [{name: a, source: /a, destination: /a}]}, drain: {}, prepull: true,
+                 prepare: {image: y}, serviceAccountName: s, secrets: [{name: s, path: s}]}";
+    let pod = linux_pod(yaml);
+    let names: Vec<_> = pod
+        .init_containers
+        .iter()
+        .flatten()
+        .map(|one| one.name.as_str())
+        .collect();
+    assert_eq!(names, ["prepare", "prepull-program", "prepull", "drain"]);
+    let pull = container(&pod, "prepull");
+    assert_eq!(pull.image, container(&pod, "upgrade").image);
+    assert_eq!(pull.image_pull_policy, container(&pod, "upgrade").image_pull_policy);
+    for name in ["prepull-program", "prepull"] {
+        let one = container(&pod, name);
+        let mounts: Vec<_> = one
+            .volume_mounts
+            .iter()
+            .flatten()
+            .map(|mount| (mount.name.as_str(), mount.read_only))
+            .collect();
+        assert_eq!(mounts, [("refit-prepull", (name == "prepull").then_some(true))]);
+        assert!(one.env.is_none() && one.env_from.is_none(), "{name}");
+        let context = one.security_context.as_ref().unwrap();
+        assert_eq!(
+            (context.privileged, context.run_as_non_root),
+            (Some(false), Some(true))
+        );
+    }
+    let args = container(&pod, "drain").args.as_ref().unwrap();
+    assert_eq!(args[3], "!refit.rs/prepull,!upgrade.cattle.io/controller");
+    // There is nothing to disturb, or it is kubectl that drains.
+    let has_prepull = |pod: &PodSpec| {
+        let volume = pod.volumes.iter().flatten().any(|one| one.name == "refit-prepull");
+        let mut inits = pod.init_containers.iter().flatten();
+        let container = inits.any(|one| one.name.starts_with("prepull"));
+        assert_eq!(volume, container);
+        container
+    };
+    assert!(has_prepull(&linux_pod("{upgrade: {image: x}, cordon: true, prepull: true}")));
+    assert!(!has_prepull(&linux_pod("{upgrade: {image: x}, prepull: true}")));
+    assert!(!has_prepull(&linux_pod("{upgrade: {image: x}, cordon: true, prepull: false}")));
+    assert!(!has_prepull(&pod_for(yaml, WINDOWS, &settings())));
+}
+
+#[test]
+fn the_job_that_only_pulls_has_neither_privileges_nor_the_labels_of_a_job_that_upgrades() {
+    let spec = spec("{upgrade: {image: x}, drain: {}, prepull: true, imagePullSecrets: [{name: pull}]}");
+    let input = job_input(plan_input(&spec), LINUX);
+    let job = prepull_job(&input, &settings()).unwrap();
+    let pod = job.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+    assert_eq!((pod.host_network, pod.host_pid, pod.host_ipc), (None, None, None));
+    let labels = job.metadata.labels.as_ref().unwrap();
+    assert!(labels.keys().all(|key| !key.starts_with("upgrade.cattle.io/")));
+    let secrets = pod.image_pull_secrets.iter().flatten();
+    let secrets: Vec<_> = secrets.map(|secret| secret.name.as_str()).collect();
+    assert_eq!(secrets, ["pull", "registry", "refit-pull"]);
+    assert_eq!(container(pod, "prepull").image.as_deref(), Some("x:v1"));
+    assert_eq!(prepull_job(&job_input(plan_input(&spec), WINDOWS), &settings()), None);
+}
+
+#[test]
+fn what_a_drain_marks_on_its_node_and_waits_for_is_in_its_container_and_not_in_that_of_kubectl() {
+    let yaml = "{upgrade: {image: x}, drain: {waitForDetach: true, excludeFromLoadBalancers: true, preventScaleDown: true}}";
+    let marks = |pod: &PodSpec| {
+        let env = container(pod, "drain").env.clone().unwrap_or_default();
+        let marks = env.into_iter().find(|one| one.name == "REFIT_NODE_MARKS");
+        marks.and_then(|one| one.value)
+    };
+    let last_arg = |pod: &PodSpec| container(pod, "drain").args.clone().unwrap().pop();
+    let pod = linux_pod(yaml);
+    assert_eq!(
+        marks(&pod).as_deref(),
+        Some(
+            "node.kubernetes.io/exclude-from-external-load-balancers,cluster-autoscaler.kubernetes.io/scale-down-disabled,karpenter.sh/do-not-disrupt"
+        )
+    );
+    assert_eq!(last_arg(&pod).as_deref(), Some("--wait-for-detach"));
+    let pod = pod_for(yaml, WINDOWS, &settings());
+    assert_eq!(
+        (marks(&pod), last_arg(&pod).as_deref()),
+        (None, Some("--delete-emptydir-data"))
+    );
+    let pod = linux_pod("{upgrade: {image: x}, cordon: true}");
+    assert!(container(&pod, "cordon").env.iter().flatten().all(|one| one.name != "REFIT_NODE_MARKS"));
 }

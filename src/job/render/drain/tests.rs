@@ -2,7 +2,7 @@ use super::*;
 
 fn args(yaml: &str) -> String {
     let drain: DrainSpec = serde_saphyr::from_str(yaml).unwrap();
-    drain_args(&drain, "n").unwrap().join(" ")
+    drain_args(&drain, "n", false).unwrap().join(" ")
 }
 
 const BARE: &str = "drain n --pod-selector !upgrade.cattle.io/controller";
@@ -33,7 +33,7 @@ fn every_flag_has_its_place() {
 fn a_selector_is_one_argument() {
     let yaml = "podSelector: {matchExpressions: [{key: a, operator: In, values: [b]}]}";
     let drain: DrainSpec = serde_saphyr::from_str(yaml).unwrap();
-    let args = drain_args(&drain, "n").unwrap();
+    let args = drain_args(&drain, "n", false).unwrap();
     assert_eq!(args[3], "a in (b),!upgrade.cattle.io/controller");
 }
 
@@ -78,7 +78,7 @@ fn an_invalid_selector_is_refused() {
     let drain: DrainSpec =
         serde_saphyr::from_str("podSelector: {matchExpressions: [{key: a, operator: Is}]}").unwrap();
     assert_eq!(
-        drain_args(&drain, "n").unwrap_err().to_string(),
+        drain_args(&drain, "n", false).unwrap_err().to_string(),
         "spec.drain.podSelector: \"Is\" is not a valid label selector operator"
     );
 }

@@ -44,6 +44,8 @@ pub(super) struct Users {
     careful: Rng,
     /// Decides about verification.
     verifies: Rng,
+    /// Decides about marks, taints and images that are pulled early.
+    kindness: Rng,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
     /// Decides about limits of unavailable nodes and the `ConfigMap` `refit`, in some of the seeds.
@@ -72,6 +74,7 @@ impl Users {
             has_servers: Rng::new(seed ^ 0xc9).chance(30),
             careful: Rng::new(seed ^ 0xca4e),
             verifies: Rng::new(seed ^ 0x7e21),
+            kindness: Rng::new(seed ^ 0x41d),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             edits: 0,
             off: Vec::new(),
@@ -255,6 +258,14 @@ impl Users {
         }
         if self.verifies.chance(25) {
             spec["verify"] = json!({ "image": "example.com/verify" });
+        }
+        for field in ["excludeFromLoadBalancers", "preventScaleDown", "waitForDetach", "avoidPendingNodes"] {
+            if self.kindness.chance(30) && spec["drain"].is_object() {
+                spec["drain"][field] = true.into();
+            }
+        }
+        if self.kindness.chance(20) {
+            spec["prepull"] = true.into();
         }
         let careful = &mut self.careful;
         if careful.chance(40) {

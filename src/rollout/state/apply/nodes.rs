@@ -24,6 +24,9 @@ impl ClusterState {
             if new.ledger.is_some() {
                 self.ledgers.insert(name.clone());
             }
+            if new.pending_for(&self.defaults.namespace).next().is_some() {
+                self.pending.insert(name.clone());
+            }
             if new.unschedulable || !new.is_ready_and_untainted() {
                 self.unavailable.insert(name.clone());
             }
@@ -64,6 +67,7 @@ impl ClusterState {
             self.recorded_on.drop(plan, &old.name);
         }
         self.ledgers.remove(&old.name);
+        self.pending.remove(&old.name);
         self.unavailable.remove(&old.name);
         for members in self.control_plane.values_mut() {
             members.remove(&old.name);

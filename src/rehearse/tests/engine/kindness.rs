@@ -1,0 +1,220 @@
+//! What a drain does for load balancers, autoscalers and the pods that it evicts; and images that are there before it.
+
+use super::scenario::{NAMESPACE, Scenario};
+use crate::api::{DrainSpec, NodeMark, Plan};
+use crate::rehearse::Kind;
+use crate::rehearse::json::{Value, json};
+use crate::rollout::tests::build::plan_with;
+
+const PENDING: &str = "pending.refit.rs/p";
+
+fn draining(change: impl FnOnce(&mut DrainSpec)) -> Plan {
+    plan_with("p", |spec| {
+        spec.concurrency = Some(1);
+        spec.cordon = None;
+        change(spec.drain.get_or_insert_default());
+    })
+}
+
+fn stored(story: &Scenario, name: &str) -> Value {
+    story
+        .cluster
+        .with(|state| state.get(Kind::Node, "", name).unwrap().clone())
+}
+
+fn marking() -> Plan {
+    draining(|drain| {
+        drain.exclude_from_load_balancers = Some(true);
+        drain.prevent_scale_down = Some(true);
+    })
+}
+
+/// The values of a node's marks, in the order of [`NodeMark::ALL`].
+fn marks(story: &Scenario, node: &str) -> [Option<String>; 3] {
+    let node = stored(story, node);
+    NodeMark::ALL.map(|mark| {
+        let of_kind = if mark.is_label() { "labels" } else { "annotations" };
+        node["metadata"][of_kind][mark.key()].as_str().map(str::to_owned)
+    })
+}
+
+fn all(value: &str) -> [Option<String>; 3] {
+    NodeMark::ALL.map(|_| Some(value.to_owned()))
+}
+
+/// The nodes that have the taint of nodes that are still to be upgraded.
+fn pending(story: &Scenario) -> Vec<String> {
+    story.cluster.with(|state| {
+        let has_taint = |node: &&Value| {
+            let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+            taints.into_iter().any(|taint| {
+                taint["key"] == PENDING && taint["effect"] == "PreferNoSchedule" && taint["value"] == NAMESPACE
+            })
+        };
+        let nodes = state.all(Kind::Node).filter(has_taint);
+        nodes
+            .map(|node| node["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    })
+}
+
+#[test]
+fn marks_for_other_programs_are_there_from_the_cordon_until_the_node_is_uncordoned() {
+    let mut story = Scenario::with(&["a", "b"], marking());
+    story.settle();
+    assert!(story.is_cordoned("a"));
+    assert_eq!((marks(&story, "a"), marks(&story, "b")), (all("true"), [None, None, None]));
+    story.restart();
+    story.succeed("a");
+    story.settle();
+    assert_eq!((marks(&story, "a"), marks(&story, "b")), ([None, None, None], all("true")));
+    story.roll_out();
+    assert_eq!(marks(&story, "b"), [None, None, None]);
+    story.assert_over();
+}
+
+#[test]
+fn a_mark_that_somebody_has_made_stays() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a"]);
+    story.label("a", NodeMark::ExcludeFromLoadBalancers.key(), Some("mine"));
+    story.annotate(Kind::Node, "a", NodeMark::DoNotDisrupt.key(), Some("mine"));
+    story.apply(marking());
+    story.settle();
+    let mine = Some("mine".to_owned());
+    assert_eq!(
+        marks(&story, "a"),
+        [mine.clone(), Some("true".to_owned()), mine.clone()]
+    );
+    story.roll_out();
+    assert_eq!(marks(&story, "a"), [mine.clone(), None, mine]);
+    story.assert_over();
+}
+
+#[test]
+fn a_node_that_a_person_uncordons_and_one_whose_plan_is_deleted_lose_their_marks() {
+    for deletes in [false, true] {
+        let mut story = Scenario::with(&["a"], marking());
+        story.settle();
+        assert_eq!(marks(&story, "a"), all("true"));
+        if deletes {
+            story.delete(Kind::Plan, "p");
+        } else {
+            story.cordon("a", false);
+        }
+        story.settle();
+        story.rest();
+        assert_eq!(marks(&story, "a"), [None, None, None], "deleted: {deletes}");
+    }
+}
+
+#[test]
+fn a_failed_node_keeps_its_marks_with_its_cordon() {
+    let mut story = Scenario::with(&["a"], marking());
+    story.fail("a");
+    story.settle();
+    assert!(story.is_cordoned("a"));
+    assert_eq!(marks(&story, "a"), all("true"));
+    story.retry("a", "p");
+    story.roll_out();
+    assert_eq!(marks(&story, "a"), [None, None, None]);
+    story.assert_over();
+}
+
+#[test]
+fn nodes_that_are_still_to_be_upgraded_have_a_taint_from_the_first_start_until_they_are_done() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b", "c"]);
+    let theirs = json!([{ "key": "theirs", "value": "x", "effect": "NoSchedule", "timeAdded": "2026-01-01T09:00:00Z" }]);
+    story.patch(Kind::Node, "c", &json!({ "spec": { "taints": theirs } }));
+    let avoiding = draining(|drain| drain.avoid_pending_nodes = Some(true));
+    story.apply(Plan {
+        spec: crate::api::PlanSpec {
+            suspend: Some(true),
+            ..avoiding.spec.clone()
+        },
+        ..avoiding.clone()
+    });
+    story.pass_secs(10);
+    assert_eq!(pending(&story), Vec::<String>::new(), "no node is better than another");
+    story.edit("p", |spec| spec.suspend = None);
+    story.pass_secs(10);
+    assert_eq!(pending(&story), ["a", "b", "c"]);
+    story.succeed("a");
+    story.pass_secs(10);
+    assert_eq!(pending(&story), ["b", "c"]);
+    story.edit("p", |spec| spec.suspend = Some(true));
+    story.pass_secs(10);
+    assert_eq!(pending(&story), Vec::<String>::new());
+    story.edit("p", |spec| spec.suspend = None);
+    story.restart();
+    story.pass_secs(10);
+    assert_eq!(pending(&story), ["b", "c"]);
+    story.roll_out();
+    story.pass_secs(30);
+    assert_eq!(pending(&story), Vec::<String>::new());
+    assert_eq!(stored(&story, "c")["spec"]["taints"], theirs);
+    story.assert_over();
+}
+
+#[test]
+fn the_taint_goes_with_the_plan_or_the_field_and_that_of_another_namespace_stays() {
+    for deletes in [false, true] {
+        let mut story = Scenario::empty();
+        story.add_nodes(&["a", "b"]);
+        let theirs = json!([{ "key": PENDING, "value": "elsewhere", "effect": "PreferNoSchedule" }]);
+        story.patch(Kind::Node, "b", &json!({ "spec": { "taints": theirs } }));
+        story.apply(draining(|drain| drain.avoid_pending_nodes = Some(true)));
+        story.pass_secs(10);
+        // The key is taken on `b`; a node has one taint of a key and effect.
+        assert_eq!(pending(&story), ["a"]);
+        if deletes {
+            story.delete(Kind::Plan, "p");
+        } else {
+            story.edit("p", |spec| spec.drain = Some(DrainSpec::default()));
+        }
+        story.pass_secs(30);
+        assert_eq!(pending(&story), Vec::<String>::new(), "deleted: {deletes}");
+        assert_eq!(stored(&story, "b")["spec"]["taints"], theirs);
+    }
+}
+
+#[test]
+fn the_next_nodes_pull_the_image_while_others_are_in_progress_and_no_other_node_does() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b", "c", "d"]);
+    story.apply(plan_with("p", |spec| {
+        spec.concurrency = Some(1);
+        spec.prepull = Some(true);
+    }));
+    story.pass_secs(10);
+    let pulled = |story: &Scenario| {
+        let jobs = story.cluster.with(|state| {
+            let is_pull = |job: &&Value| job["metadata"]["labels"]["refit.rs/prepull"] == "true";
+            let jobs = state.all(Kind::Job).filter(is_pull);
+            jobs.map(|job| {
+                let terms = &job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+                    ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+                terms[0]["matchFields"][0]["values"][0].as_str().unwrap().to_owned()
+            })
+            .collect::<Vec<_>>()
+        });
+        let mut jobs = jobs;
+        jobs.sort();
+        jobs
+    };
+    assert_eq!(story.slots("p").len(), 1);
+    let first = pulled(&story);
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert_ne!(first, story.slots("p"));
+    story.restart();
+    story.pass_secs(10);
+    assert_eq!(pulled(&story), first, "a restart asks for no second one");
+    let node = story.slots("p")[0].clone();
+    story.succeed(&node);
+    story.pass_secs(10);
+    assert_eq!(story.slots("p"), first, "the node that has the image is next");
+    assert_eq!(pulled(&story).len(), 2);
+    story.roll_out();
+    story.assert_over();
+}

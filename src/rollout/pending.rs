@@ -1,0 +1,142 @@
+//! The taint of nodes that a Plan is still to upgrade (`drain.avoidPendingNodes`), so that evicted pods rather go to nodes
+//! that are done. Its key names the Plan and its value the namespace, so the taint itself says who has to remove it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::blocker::Blocker;
+use super::decide::Decision;
+use super::facts::{NodeFacts, NodeName, PlanName, Taint};
+use super::plan::PlanState;
+use super::start::NodeStates;
+use super::state::ClusterState;
+use super::step::{NodeChange, Step};
+use crate::api::names::TAINT_PENDING_PREFIX;
+
+/// Nodes of which the taints are changed per decision: more than can be in flight at once.
+const NODES: usize = 32;
+
+/// What a Plan says about the taint of its nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    /// Nodes that are still to be upgraded have it.
+    Tainted,
+    /// No node has it.
+    Clean,
+    /// Nothing is known.
+    Unknown,
+}
+
+/// Steps that add the taint to nodes and remove it from them, a few at a time. Nothing waits for them.
+pub(super) fn taints(
+    cluster: &ClusterState,
+    node_states: &NodeStates,
+    gates: &BTreeMap<PlanName, Option<Blocker>>,
+    decision: &mut Decision,
+) {
+    let mut wishes = BTreeMap::new();
+    for (name, plan) in &cluster.plans {
+        let has_slots = node_states.get(name).is_some_and(|nodes| !nodes.is_empty());
+        let gate = gates.get(name).and_then(Option::as_ref);
+        wishes.insert(&**name, wish(plan, gate, has_slots));
+    }
+    let tainting: Vec<_> = wishes.iter().filter(|(_, wish)| **wish == Wish::Tainted).collect();
+    if tainting.is_empty() && cluster.pending.is_empty() {
+        return;
+    }
+    let mut nodes: BTreeSet<&NodeName> = cluster.pending.iter().collect();
+    for (plan, _) in &tainting {
+        let targets = cluster.plans.get(**plan).map(|plan| &plan.targets);
+        nodes.extend(targets.into_iter().flat_map(|it| it.ready().chain(it.not_ready())));
+    }
+    let is_wanted = |node: &NodeFacts, plan: &str| {
+        let known = cluster.plans.get(plan);
+        match wishes.get(plan) {
+            Some(Wish::Tainted) => known.is_some_and(|plan| plan.targets.is_eligible(&node.name)),
+            Some(Wish::Unknown) => node.pending_for(&cluster.defaults.namespace).any(|it| it == plan),
+            Some(Wish::Clean) | None => false,
+        }
+    };
+    let nodes = nodes.into_iter().filter(|name| !cluster.is_unreadable(name));
+    let steps = nodes.filter_map(|name| {
+        let node = cluster.nodes.get(name)?;
+        let plans = tainting.iter().map(|(plan, _)| **plan);
+        change(node, &cluster.defaults.namespace, plans, |plan| is_wanted(node, plan))
+    });
+    decision.steps.extend(steps.take(NODES));
+}
+
+fn wish(plan: &PlanState, gate: Option<&Blocker>, has_slots: bool) -> Wish {
+    let is_wanted = |plan: &PlanState| {
+        let drain = plan.spec().drain.as_ref();
+        drain.is_some_and(|drain| drain.avoid_pending_nodes.unwrap_or_default())
+    };
+    if plan.facts.deleting() {
+        return Wish::Clean;
+    }
+    match gate {
+        Some(Blocker::NotReady | Blocker::SpecPruned) => Wish::Unknown,
+        _ if !is_wanted(plan) => Wish::Clean,
+        Some(Blocker::Suspended { .. } | Blocker::Aborted { .. }) => Wish::Clean,
+        _ if plan.resolved.is_none() => Wish::Unknown,
+        // Before the first node starts, there is no better one to go to.
+        _ if has_slots || plan.targets.done() > 0 => Wish::Tainted,
+        _ => Wish::Clean,
+    }
+}
+
+/// The step that gives the node the taints that it should have; `None` if it has them.
+fn change<'a>(
+    node: &NodeFacts,
+    namespace: &str,
+    plans: impl Iterator<Item = &'a str>,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Option<Step> {
+    let mut taints = node.taints.clone()?;
+    let before = taints.len();
+    taints.retain(|taint| taint.pending_for(namespace).is_none_or(&is_wanted));
+    let removed = taints.len() < before;
+    let missing = plans.filter(|plan| is_wanted(plan)).map(|plan| Taint::pending(plan, namespace));
+    // A node has one taint of a key and an effect: a Plan of the same name in another namespace may have it.
+    let is_there = |new: &Taint| taints.iter().any(|it| (&it.key, &it.effect) == (&new.key, &new.effect));
+    let missing: Vec<_> = missing.filter(|new| !is_there(new)).collect();
+    if !removed && missing.is_empty() {
+        return None;
+    }
+    taints.extend(missing);
+    Some(Step::PatchNode {
+        node: node.name.clone(),
+        uid: node.uid.clone(),
+        change: NodeChange {
+            taints: Some(taints),
+            // The list is written as a whole.
+            exact: true,
+            ..NodeChange::default()
+        },
+        events: Vec::new(),
+    })
+}
+
+impl Taint {
+    fn pending(plan: &str, namespace: &str) -> Self {
+        Self {
+            key: format!("{TAINT_PENDING_PREFIX}{plan}"),
+            value: Some(namespace.to_owned()),
+            effect: "PreferNoSchedule".to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The Plan of this namespace for which the node is still to be upgraded, if the taint says so.
+    fn pending_for(&self, namespace: &str) -> Option<&str> {
+        let plan = self.key.strip_prefix(TAINT_PENDING_PREFIX)?;
+        (self.value.as_deref() == Some(namespace)).then_some(plan)
+    }
+}
+
+impl NodeFacts {
+    /// The Plans of this namespace for which the node is still to be upgraded, by its taints.
+    pub(super) fn pending_for<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a str> {
+        let taints = self.taints.iter().flatten();
+        taints.filter_map(move |taint| taint.pending_for(namespace))
+    }
+}
