@@ -41,6 +41,7 @@ mod gitops;
 mod harness;
 mod hostile_input;
 mod jobs;
+mod kindness;
 mod kubelet;
 mod layering;
 mod leader;

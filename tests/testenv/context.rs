@@ -111,6 +111,7 @@ impl TestContext {
     }
 
     async fn on(test_env: TestEnv, manifests: Manifests, id: &str, nodes_of: Option<&str>) -> Self {
+        report::remember_panics();
         let id = id.to_owned();
         let client = test_env.client(&id).await;
         let dir = match test_env.as_simulated() {
@@ -380,6 +381,7 @@ impl Drop for TestContext {
                 self.id,
                 self.dir.display()
             );
+            report::repeat_panic();
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The objects of a test context, for the report of a failed test.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
+use std::sync::Once;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
@@ -15,6 +17,33 @@ use crate::testenv::process::tail;
 const MOST: usize = 40;
 /// Lines of each log.
 const LOG_LINES: usize = 60;
+
+/// Length of a failure that is printed again, in characters.
+const AGAIN: usize = 2_000;
+
+thread_local! {
+    /// Why the test of this thread failed.
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Remembers why tests fail, for [`repeat_panic`].
+pub(super) fn remember_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANIC.with_borrow_mut(|panic| *panic = info.to_string());
+            before(info);
+        }));
+    });
+}
+
+/// Prints why the test has failed again: thousands of lines of a report are between that and the end, which is what people and
+/// services look at.
+pub(super) fn repeat_panic() {
+    let text: String = PANIC.with_borrow(|panic| panic.chars().take(AGAIN).collect());
+    eprintln!("---- this is why it failed: {text}");
+}
 
 impl TestContext {
     /// Plans in full; Jobs, pods, nodes and events a line each; the ends of the logs.
