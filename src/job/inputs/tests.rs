@@ -22,6 +22,11 @@ fn job(spec: &Map<String, Value>) -> Value {
 fn what_changes_the_job_is_in_the_digest_and_nothing_else_is() {
     let base = Map::from_iter([("upgrade".to_owned(), json!({"image": "i"}))]);
     for (field, value) in sample::spec() {
+        let mut base = base.clone();
+        if field == "prepull" {
+            // It concerns only nodes that are disturbed.
+            base.insert("cordon".to_owned(), true.into());
+        }
         let mut edited = base.clone();
         edited.insert(field.clone(), value);
         assert_eq!(
@@ -54,6 +59,9 @@ fn an_edit_of_what_is_in_the_job_changes_the_digest() {
         "{upgrade: {image: x}, cordon: true}",
         "{upgrade: {image: x}, drain: {}}",
         "{upgrade: {image: x}, drain: {force: true}}",
+        "{upgrade: {image: x}, drain: {waitForDetach: true}}",
+        "{upgrade: {image: x}, drain: {excludeFromLoadBalancers: true}}",
+        "{upgrade: {image: x}, drain: {preventScaleDown: true}}",
         "{upgrade: {image: x}, exclusive: true}",
         "{upgrade: {image: x}, secrets: [{name: a, path: b}]}",
         "{upgrade: {image: x}, secrets: [{name: a, path: b, ignoreUpdates: true}]}",
@@ -85,7 +93,7 @@ fn an_edit_of_anything_else_changes_nothing() {
     for (base, other) in [
         (
             "{upgrade: {image: x}, drain: {}}",
-            "{upgrade: {image: x}, drain: {force: false}, cordon: false, exclusive: false, serviceAccountName: '',
+            "{upgrade: {image: x}, drain: {force: false, waitForDetach: false, avoidPendingNodes: true}, cordon: false, exclusive: false, serviceAccountName: '',
               concurrency: 5, maxConcurrent: 25%, suspend: true, nodeSelector: {}, channel: 'https://example.com',
               version: v2, window: {days: [mo]}, postCompleteDelay: 30s, postCompleteLabels: {a: b}, secrets: [],
               hostAccess: Full, apiAccess: PrepareOnly, settle: {minReady: 1m}, reboot: {when: Never, command: [reboot], timeout: 1h}}",
