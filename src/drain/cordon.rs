@@ -234,7 +234,9 @@ fn of_plan(
         metadata["annotations"][names::ANNOTATION_DRAIN] = Value::Null;
     }
     write_marks(&mut metadata, &marks, NodeMark::VALUE.into());
-    Ok(Some(json!({ "metadata": metadata, "spec": { "unschedulable": true } })))
+    Ok(Some(
+        json!({ "metadata": metadata, "spec": { "unschedulable": true } }),
+    ))
 }
 
 /// Gives marks a value in the metadata of a patch; `null` removes them.

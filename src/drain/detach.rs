@@ -68,7 +68,9 @@ async fn attached_name(client: &Client, namespace: &str, claim: &str) -> Result<
     let Some(volume) = claim.and_then(|claim| claim.spec?.volume_name) else {
         return Ok(None);
     };
-    let volume = Api::<PersistentVolume>::all(client.clone()).get_opt(&volume).await?;
+    let volume = Api::<PersistentVolume>::all(client.clone())
+        .get_opt(&volume)
+        .await?;
     let csi = volume.and_then(|volume| volume.spec?.csi);
     // As the attach-detach controller names it (pkg/volume/util/util.go, GetUniqueVolumeName).
     Ok(csi.map(|csi| format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle)))

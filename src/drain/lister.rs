@@ -146,7 +146,9 @@ impl PodLister {
     pub(super) async fn read_node<T: for<'de> Deserialize<'de>>(&self) -> Result<T, kube::Error> {
         let request = Request::new(Node::url_path(&(), None));
         let request = request.get(&self.node, &GetParams::default());
-        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
+        self.client
+            .request(request.map_err(kube::Error::BuildRequest)?)
+            .await
     }
 
     async fn pages<T: for<'de> Deserialize<'de>>(&self, metadata_only: bool) -> Result<Vec<T>, kube::Error> {

@@ -354,9 +354,14 @@ impl Session {
         Err(Failure::Failed(match end {
             detach::End::Detached => return Ok(()),
             detach::End::TimeUp(left) => {
-                let reached = options.timeout.map_or_else(String::new, |timeout| timeout.to_string());
+                let reached = options
+                    .timeout
+                    .map_or_else(String::new, |timeout| timeout.to_string());
                 let left: Vec<_> = left.into_iter().collect();
-                format!("global timeout reached: {reached}; still attached: {}", left.join(", "))
+                format!(
+                    "global timeout reached: {reached}; still attached: {}",
+                    left.join(", ")
+                )
             }
             detach::End::Cancelled => Cancelled.to_string(),
             detach::End::Failed(why) => format!("the volumes of the node cannot be read: {why}"),

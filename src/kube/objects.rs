@@ -129,7 +129,12 @@ impl SlimTaint {
             Some(_) => None,
         };
         let (value, effect) = (text("value")?, text("effect")??);
-        Some(Taint { key: key.clone(), value, effect, others })
+        Some(Taint {
+            key: key.clone(),
+            value,
+            effect,
+            others,
+        })
     }
 }
 

@@ -39,14 +39,21 @@ pub(super) fn taints(
         let gate = gates.get(name).and_then(Option::as_ref);
         wishes.insert(&**name, wish(plan, gate, has_slots));
     }
-    let tainting: Vec<_> = wishes.iter().filter(|(_, wish)| **wish == Wish::Tainted).collect();
+    let tainting: Vec<_> = wishes
+        .iter()
+        .filter(|(_, wish)| **wish == Wish::Tainted)
+        .collect();
     if tainting.is_empty() && cluster.pending.is_empty() {
         return;
     }
     let mut nodes: BTreeSet<&NodeName> = cluster.pending.iter().collect();
     for (plan, _) in &tainting {
         let targets = cluster.plans.get(**plan).map(|plan| &plan.targets);
-        nodes.extend(targets.into_iter().flat_map(|it| it.ready().chain(it.not_ready())));
+        nodes.extend(
+            targets
+                .into_iter()
+                .flat_map(|it| it.ready().chain(it.not_ready())),
+        );
     }
     let is_wanted = |node: &NodeFacts, plan: &str| {
         let known = cluster.plans.get(plan);
@@ -60,7 +67,9 @@ pub(super) fn taints(
     let steps = nodes.filter_map(|name| {
         let node = cluster.nodes.get(name)?;
         let plans = tainting.iter().map(|(plan, _)| **plan);
-        change(node, &cluster.defaults.namespace, plans, |plan| is_wanted(node, plan))
+        change(node, &cluster.defaults.namespace, plans, |plan| {
+            is_wanted(node, plan)
+        })
     });
     decision.steps.extend(steps.take(NODES));
 }
@@ -95,9 +104,15 @@ fn change<'a>(
     let before = taints.len();
     taints.retain(|taint| taint.pending_for(namespace).is_none_or(&is_wanted));
     let removed = taints.len() < before;
-    let missing = plans.filter(|plan| is_wanted(plan)).map(|plan| Taint::pending(plan, namespace));
+    let missing = plans
+        .filter(|plan| is_wanted(plan))
+        .map(|plan| Taint::pending(plan, namespace));
     // A node has one taint of a key and an effect: a Plan of the same name in another namespace may have it.
-    let is_there = |new: &Taint| taints.iter().any(|it| (&it.key, &it.effect) == (&new.key, &new.effect));
+    let is_there = |new: &Taint| {
+        taints
+            .iter()
+            .any(|it| (&it.key, &it.effect) == (&new.key, &new.effect))
+    };
     let missing: Vec<_> = missing.filter(|new| !is_there(new)).collect();
     if !removed && missing.is_empty() {
         return None;

@@ -460,7 +460,8 @@ pub(super) fn start(
         left -= 1;
     }
     if free <= 0 && plan.spec().prepulls() {
-        let next = queue.filter(|name| !nodes.contains_key(*name) && !plan.targets.at_version().contains(*name));
+        let next =
+            queue.filter(|name| !nodes.contains_key(*name) && !plan.targets.at_version().contains(*name));
         let most = usize::try_from(limit).unwrap_or_default().min(MAX_PREPULLS);
         report.prepulls = next.take(most).cloned().collect();
     }

@@ -61,7 +61,8 @@ async fn a_drain_waits_until_the_volumes_of_the_evicted_pods_are_detached() {
 }
 
 #[tokio::test]
-async fn a_volume_of_a_pod_that_stays_is_not_waited_for_and_a_missing_permission_is_named_before_the_cordon() {
+async fn a_volume_of_a_pod_that_stays_is_not_waited_for_and_a_missing_permission_is_named_before_the_cordon()
+{
     let harness = DrainHarness::new(&["one"]).await;
     let name = format!("{}-disk", harness.ctx.namespace());
     let volumes = Api::<PersistentVolume>::all(harness.ctx.client.clone());
@@ -74,7 +75,8 @@ async fn a_volume_of_a_pod_that_stays_is_not_waited_for_and_a_missing_permission
         },
     });
     create(&volumes, volume).await;
-    let claims = Api::<PersistentVolumeClaim>::namespaced(harness.ctx.client.clone(), harness.ctx.namespace());
+    let claims =
+        Api::<PersistentVolumeClaim>::namespaced(harness.ctx.client.clone(), harness.ctx.namespace());
     let claim = json!({
         "metadata": { "name": "data" },
         "spec": {
@@ -92,7 +94,13 @@ async fn a_volume_of_a_pod_that_stays_is_not_waited_for_and_a_missing_permission
     attach(&harness, &[&csi("kept")]).await;
 
     let node = harness.node("one");
-    let args = ["drain", &node, "--wait-for-detach", "--pod-selector=app=web", "--timeout=20s"];
+    let args = [
+        "drain",
+        &node,
+        "--wait-for-detach",
+        "--pod-selector=app=web",
+        "--timeout=20s",
+    ];
     let out = harness.run(Tool::Refit, &args).await;
     assert_eq!(out.code, Some(1), "{out:?}");
     assert!(
@@ -143,5 +151,8 @@ async fn a_drain_marks_its_node_for_load_balancers_and_autoscalers_and_uncordon_
     assert_eq!(drain.ended().await.code, Some(0));
     let out = harness.run(Tool::Refit, &["uncordon", &node]).await;
     assert_eq!(out.code, Some(0), "{out:?}");
-    wait::until("the marks are gone", marks, |marks| *marks == [None, None, mine.clone()]).await;
+    wait::until("the marks are gone", marks, |marks| {
+        *marks == [None, None, mine.clone()]
+    })
+    .await;
 }

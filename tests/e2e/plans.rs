@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
+use kube::api::{Api, DeleteParams, ListParams};
 use refit::api::NodeProgress;
 use serde_json::json;
 
@@ -14,6 +15,7 @@ use crate::harness::{is_cordoned, ledger};
 use crate::testenv::binaries::kubernetes_version;
 use crate::testenv::context::{create, done};
 use crate::testenv::real::{self, PATIENCE};
+use crate::testenv::wait;
 
 /// The start of the message of a drain that waits for the budget `guard`.
 fn waits_for_guard(harness: &E2eHarness, pod: &Pod) -> String {
@@ -113,6 +115,55 @@ async fn an_upgrade_finds_its_secrets_its_variables_and_its_host() {
     assert_eq!(host, two);
     // The host's first process, by its pid namespace.
     assert_eq!(first, "init.sh");
+}
+
+#[tokio::test]
+#[ignore = "real nodes, which need root and Debian: just e2e"]
+async fn with_prepull_a_missing_image_leaves_its_node_as_it_was_and_a_node_in_progress_has_a_successor_with_the_image()
+ {
+    let harness = harness().await;
+    let mut upgrade = container(&waits());
+    upgrade["image"] = json!("refit.test/late:1");
+    let more = json!({ "upgrade": upgrade, "drain": { "force": true }, "prepull": true });
+    harness.make("os", "", &more).await;
+    let is_missing = |node: &NodeProgress| {
+        let message = node.message.as_deref().unwrap_or_default();
+        node.reason.as_deref() == Some("PodWaiting") && message.contains("container prepull")
+    };
+    let plan = harness
+        .ctx
+        .plan_until("os", "waits for its image", PATIENCE, |plan| {
+            plan.status
+                .iter()
+                .flat_map(|status| status.active.iter().flatten())
+                .any(is_missing)
+        });
+    plan.await;
+    for node in [&harness.one, &harness.two] {
+        assert!(!harness.is_cordoned(node).await, "nothing is disturbed");
+    }
+    let archive = harness.ctx.dir().join("late.tar");
+    real::shell(&["refit.test/late:1"]).await.write(&archive).unwrap();
+    for node in [&harness.one, &harness.two] {
+        node.load(&archive).await;
+    }
+    let (first, other) = harness.first_and_other().await;
+    assert!(harness.is_cordoned(first).await && !harness.is_cordoned(other).await);
+    let labelled = ListParams::default().labels("refit.rs/prepull=true");
+    let jobs = Api::<Job>::namespaced(harness.ctx.client.clone(), harness.ctx.namespace());
+    let pulled = async || {
+        let jobs = jobs.list(&labelled).await.unwrap().items;
+        let succeeded = jobs.iter().filter_map(|job| job.status.as_ref()?.succeeded);
+        succeeded.sum::<i32>()
+    };
+    wait::until("the other node has the image", pulled, |pulled| *pulled == 1).await;
+    for node in [first, other] {
+        E2eHarness::go(node);
+    }
+    harness.complete("os").await;
+    for node in [&harness.one, &harness.two] {
+        assert_eq!(node.lines(RUNS), ["v2"]);
+    }
 }
 
 #[tokio::test]

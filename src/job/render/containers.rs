@@ -278,7 +278,12 @@ fn own(
     if plan.spec.settle_or_default().workloads() && name == DRAIN {
         env.push(variable(names::ENV_NOTE_WORKLOADS, "true"));
     }
-    let marks = plan.spec.drain.as_ref().map(NodeMark::of_drain).unwrap_or_default();
+    let marks = plan
+        .spec
+        .drain
+        .as_ref()
+        .map(NodeMark::of_drain)
+        .unwrap_or_default();
     if !marks.is_empty() {
         env.push(variable(names::ENV_NODE_MARKS, &NodeMark::join(&marks)));
     }

@@ -5,7 +5,9 @@
 //! init container before it lends it a program that does nothing: refit itself, which is static.
 
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
-use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, PodSpec, PodTemplateSpec, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{
+    Container, EmptyDirVolumeSource, PodSpec, PodTemplateSpec, Volume, VolumeMount,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{JobInput, NodeInput, PlanInput, containers, metadata, on_node, pull_secrets};

@@ -318,7 +318,8 @@ fn the_volumes_that_only_preflight_has_are_in_its_pod() {
 
 #[test]
 fn an_image_is_pulled_before_the_node_is_disturbed_by_a_program_that_does_nothing() {
-    let yaml = "{upgrade: {image: x, volumes: [{name: a, source: /a, destination: /a}]}, drain: {}, prepull: true,
+    let yaml =
+        "{upgrade: {image: x, volumes: [{name: a, source: /a, destination: /a}]}, drain: {}, prepull: true,
                  prepare: {image: y}, serviceAccountName: s, secrets: [{name: s, path: s}]}";
     let pod = linux_pod(yaml);
     let names: Vec<_> = pod
@@ -330,7 +331,10 @@ fn an_image_is_pulled_before_the_node_is_disturbed_by_a_program_that_does_nothin
     assert_eq!(names, ["prepare", "prepull-program", "prepull", "drain"]);
     let pull = container(&pod, "prepull");
     assert_eq!(pull.image, container(&pod, "upgrade").image);
-    assert_eq!(pull.image_pull_policy, container(&pod, "upgrade").image_pull_policy);
+    assert_eq!(
+        pull.image_pull_policy,
+        container(&pod, "upgrade").image_pull_policy
+    );
     for name in ["prepull-program", "prepull"] {
         let one = container(&pod, name);
         let mounts: Vec<_> = one
@@ -351,15 +355,23 @@ fn an_image_is_pulled_before_the_node_is_disturbed_by_a_program_that_does_nothin
     assert_eq!(args[3], "!refit.rs/prepull,!upgrade.cattle.io/controller");
     // There is nothing to disturb, or it is kubectl that drains.
     let has_prepull = |pod: &PodSpec| {
-        let volume = pod.volumes.iter().flatten().any(|one| one.name == "refit-prepull");
+        let volume = pod
+            .volumes
+            .iter()
+            .flatten()
+            .any(|one| one.name == "refit-prepull");
         let mut inits = pod.init_containers.iter().flatten();
         let container = inits.any(|one| one.name.starts_with("prepull"));
         assert_eq!(volume, container);
         container
     };
-    assert!(has_prepull(&linux_pod("{upgrade: {image: x}, cordon: true, prepull: true}")));
+    assert!(has_prepull(&linux_pod(
+        "{upgrade: {image: x}, cordon: true, prepull: true}"
+    )));
     assert!(!has_prepull(&linux_pod("{upgrade: {image: x}, prepull: true}")));
-    assert!(!has_prepull(&linux_pod("{upgrade: {image: x}, cordon: true, prepull: false}")));
+    assert!(!has_prepull(&linux_pod(
+        "{upgrade: {image: x}, cordon: true, prepull: false}"
+    )));
     assert!(!has_prepull(&pod_for(yaml, WINDOWS, &settings())));
 }
 
@@ -376,7 +388,10 @@ fn the_job_that_only_pulls_has_neither_privileges_nor_the_labels_of_a_job_that_u
     let secrets: Vec<_> = secrets.map(|secret| secret.name.as_str()).collect();
     assert_eq!(secrets, ["pull", "registry", "refit-pull"]);
     assert_eq!(container(pod, "prepull").image.as_deref(), Some("x:v1"));
-    assert_eq!(prepull_job(&job_input(plan_input(&spec), WINDOWS), &settings()), None);
+    assert_eq!(
+        prepull_job(&job_input(plan_input(&spec), WINDOWS), &settings()),
+        None
+    );
 }
 
 #[test]
@@ -402,5 +417,11 @@ fn what_a_drain_marks_on_its_node_and_waits_for_is_in_its_container_and_not_in_t
         (None, Some("--delete-emptydir-data"))
     );
     let pod = linux_pod("{upgrade: {image: x}, cordon: true}");
-    assert!(container(&pod, "cordon").env.iter().flatten().all(|one| one.name != "REFIT_NODE_MARKS"));
+    assert!(
+        container(&pod, "cordon")
+            .env
+            .iter()
+            .flatten()
+            .all(|one| one.name != "REFIT_NODE_MARKS")
+    );
 }

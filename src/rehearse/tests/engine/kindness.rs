@@ -48,7 +48,9 @@ fn pending(story: &Scenario) -> Vec<String> {
         let has_taint = |node: &&Value| {
             let taints = node["spec"]["taints"].as_array().into_iter().flatten();
             taints.into_iter().any(|taint| {
-                taint["key"] == PENDING && taint["effect"] == "PreferNoSchedule" && taint["value"] == NAMESPACE
+                taint["key"] == PENDING
+                    && taint["effect"] == "PreferNoSchedule"
+                    && taint["value"] == NAMESPACE
             })
         };
         let nodes = state.all(Kind::Node).filter(has_taint);
@@ -63,11 +65,17 @@ fn marks_for_other_programs_are_there_from_the_cordon_until_the_node_is_uncordon
     let mut story = Scenario::with(&["a", "b"], marking());
     story.settle();
     assert!(story.is_cordoned("a"));
-    assert_eq!((marks(&story, "a"), marks(&story, "b")), (all("true"), [None, None, None]));
+    assert_eq!(
+        (marks(&story, "a"), marks(&story, "b")),
+        (all("true"), [None, None, None])
+    );
     story.restart();
     story.succeed("a");
     story.settle();
-    assert_eq!((marks(&story, "a"), marks(&story, "b")), ([None, None, None], all("true")));
+    assert_eq!(
+        (marks(&story, "a"), marks(&story, "b")),
+        ([None, None, None], all("true"))
+    );
     story.roll_out();
     assert_eq!(marks(&story, "b"), [None, None, None]);
     story.assert_over();
@@ -136,12 +144,19 @@ fn nodes_that_are_still_to_be_upgraded_have_a_taint_from_the_first_start_until_t
         ..avoiding.clone()
     });
     story.pass_secs(10);
-    assert_eq!(pending(&story), Vec::<String>::new(), "no node is better than another");
+    assert_eq!(
+        pending(&story),
+        Vec::<String>::new(),
+        "no node is better than another"
+    );
     story.edit("p", |spec| spec.suspend = None);
     story.pass_secs(10);
     assert_eq!(pending(&story), ["a", "b", "c"]);
     let first = story.slots("p")[0].clone();
-    let others: Vec<_> = ["a", "b", "c"].into_iter().filter(|name| *name != first).collect();
+    let others: Vec<_> = ["a", "b", "c"]
+        .into_iter()
+        .filter(|name| *name != first)
+        .collect();
     story.succeed(&first);
     story.pass_secs(10);
     assert_eq!(pending(&story), others);

@@ -259,7 +259,12 @@ impl Users {
         if self.verifies.chance(25) {
             spec["verify"] = json!({ "image": "example.com/verify" });
         }
-        for field in ["excludeFromLoadBalancers", "preventScaleDown", "waitForDetach", "avoidPendingNodes"] {
+        for field in [
+            "excludeFromLoadBalancers",
+            "preventScaleDown",
+            "waitForDetach",
+            "avoidPendingNodes",
+        ] {
             if self.kindness.chance(30) && spec["drain"].is_object() {
                 spec["drain"][field] = true.into();
             }
