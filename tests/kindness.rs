@@ -1,13 +1,17 @@
 //! What a roll-out does for load balancers, autoscalers, evicted pods and slow registries, and that nothing of it is left.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, ListParams};
-use refit::api::NodeMark;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams};
+use refit::api::{NodeMark, Plan};
 use serde_json::json;
 
+use crate::harness::Harness;
 use crate::scenario::Backend;
-use crate::testenv::wait;
+use crate::testenv::context::cluster::{create, done};
+use crate::testenv::manifest;
+use crate::testenv::plan::says;
+use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both { marks_taints_and_early_images_are_there_in_time_and_gone_at_the_end }
@@ -75,4 +79,72 @@ async fn marks_taints_and_early_images_are_there_in_time_and_gone_at_the_end(on:
     harness.release(second).await;
     harness.complete("p").await;
     wait::until("nothing is left", states, |states| *states == [(0, false); 2]).await;
+}
+
+/// Lets the controller list pods, as docs/drain.md says.
+async fn grant_list_of_pods(harness: &Harness) {
+    let (name, namespace) = (
+        format!("{}-pods", harness.ctx.namespace()),
+        harness.ctx.namespace(),
+    );
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name },
+        "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["list"] }],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
+        "subjects": [{ "kind": "ServiceAccount", "name": "system-upgrade-controller", "namespace": namespace }],
+    });
+    for object in [role, binding] {
+        manifest::apply(&harness.ctx.client, &object).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_node_with_a_pod_that_may_not_be_disturbed_waits_and_starts_when_the_pod_has_ended() {
+    let harness = Harness::new(["one", "two"]).await;
+    let pod = json!({
+        "metadata": {
+            "name": "epoch-7", "labels": { "job": "training" }, "annotations": { "fake-kubelet/run-delay": "never" },
+        },
+        "spec": { "nodeName": harness.node("one"), "containers": [{ "name": "main", "image": "example.com/main" }] },
+    });
+    create::<Pod>(&harness.ctx.pods(), pod).await;
+    let blocked_by = json!([{ "selector": { "matchLabels": { "job": "training" } } }]);
+    let _controller = harness.ctx.controller().start();
+    harness
+        .plan_with(
+            "p",
+            json!({ "drain": { "force": true, "blockedBy": blocked_by } }),
+        )
+        .await;
+    let held = |reason: &'static str| {
+        move |plan: &Plan| says(plan, "Complete").starts_with(&format!("False/{reason}/"))
+    };
+    let missing = harness
+        .ctx
+        .plan_until("p", "lacks a permission", SOON, held("MissingPermission"))
+        .await;
+    assert!(says(&missing, "Complete").contains("list pods"), "{missing:?}");
+    assert_eq!(harness.made_for().await, [""; 0], "no node has started");
+
+    grant_list_of_pods(&harness).await;
+    let waits = harness.held_up("p", "one", "PodBlocks").await;
+    let path = format!("pod {}/epoch-7 runs on the node", harness.ctx.namespace());
+    assert!(waits.message.unwrap_or_default().contains(&path));
+    harness
+        .ctx
+        .node_until(&harness.node("two"), "is done", SOON, |node| {
+            done(node, "p").is_some()
+        })
+        .await;
+    assert_eq!(harness.made_for().await.len(), 1);
+    harness
+        .ctx
+        .pods()
+        .delete("epoch-7", &DeleteParams::default().grace_period(0))
+        .await
+        .unwrap();
+    harness.complete("p").await;
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::build::{
     apply_effect, cluster, job, labels, morning, node, observe_job, observe_node, observe_plan, plan,
@@ -90,6 +91,26 @@ fn no_job_is_created_before_stored_status_names_the_node() {
     // Nor for another node of that name.
     observe_node(&mut cluster, 2, node("a", "n2"));
     assert_eq!(count(&decided(&mut cluster), is_create), 0);
+}
+
+/// The status with that slot may be refused, and then `b` alone would take a second node down.
+#[test]
+fn a_slot_that_another_plan_gets_in_the_same_decision_admits_no_node_past_max_unavailable() {
+    let lost = NodeFacts {
+        ready: false,
+        ..node("lost", "n2")
+    };
+    let limited = plan_with("b", |spec| {
+        (spec.cordon, spec.max_unavailable) = (None, Some(IntOrString::Int(1)));
+    });
+    let decision = decided(&mut cluster([node("a", "n1"), lost], [plan("a"), limited]));
+    let slots = |plan: &str| {
+        let report = decision.reports.get(plan).unwrap();
+        report.slots.keys().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!((slots("a"), slots("b")), (vec!["a".to_owned()], Vec::new()));
+    let blocker = decision.reports.get("b").unwrap().blocker.as_ref().unwrap();
+    assert_eq!(blocker.reason(), Reason::MaxUnavailable);
 }
 
 #[test]
