@@ -45,5 +45,6 @@ closed_enum! {
         LatestResolved "The Plan has a version."
         Complete "No node is left to upgrade."
         UpToDate "Nothing that the channel offers is held back."
+        Degraded "The cluster lacks something that refit relies on. Absent if it does not."
     }
 }

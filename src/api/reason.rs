@@ -57,6 +57,8 @@ pub enum Place {
     Complete,
     /// The condition `UpToDate`, and `status.channel.reason`.
     UpToDate,
+    /// The condition `Degraded`.
+    Degraded,
     /// An event on the Plan.
     PlanEvent,
     /// An event on a Node: that of the controller, or one that refit cannot read.
@@ -76,6 +78,7 @@ impl From<ConditionType> for Place {
             ConditionType::LatestResolved => Self::LatestResolved,
             ConditionType::Complete => Self::Complete,
             ConditionType::UpToDate => Self::UpToDate,
+            ConditionType::Degraded => Self::Degraded,
         }
     }
 }
@@ -122,7 +125,13 @@ impl Reason {
     pub const fn is_true(self) -> bool {
         matches!(
             self,
-            Self::PlanIsValid | Self::Version | Self::Channel | Self::Trigger | Self::Complete | Self::Latest
+            Self::PlanIsValid
+                | Self::Version
+                | Self::Channel
+                | Self::Trigger
+                | Self::Complete
+                | Self::Latest
+                | Self::FeatureUnavailable
         )
     }
 

@@ -196,6 +196,7 @@ resource!(
 struct SlimJobSpec {
     parallelism: Option<i32>,
     backoff_limit: Option<i32>,
+    pod_replacement_policy: Option<IgnoredAny>,
     template: SlimTemplate,
 }
 
@@ -524,6 +525,7 @@ impl SlimJob {
                 || annotation(names::ANNOTATION_REBOOT).is_some()
                 || self.spec.template.spec.init_containers.iter().any(cordons),
             avoids_hosts: !self.spec.template.spec.affinity.pod_anti_affinity.is_empty(),
+            has_replacement_policy: self.spec.pod_replacement_policy.is_some(),
             sentinel: annotation(names::ANNOTATION_REBOOT).is_some(),
             verify: annotation(names::ANNOTATION_VERIFY).is_some(),
             verifies: annotation(names::ANNOTATION_VERIFIES)

@@ -116,12 +116,26 @@ pub(super) fn conditions(
         Some(choice) => Some(write(up_to_date_update(choice))),
         None => known(ConditionType::UpToDate),
     });
+    let relies = plan.spec().may_reboot() || plan.spec().preflight.is_some();
+    let degraded = match cluster.keeps_replacement_policy {
+        Some(false) if relies => Some(write(ConditionUpdate::new(
+            ConditionType::Degraded,
+            Reason::FeatureUnavailable,
+            NO_REPLACEMENT_POLICY,
+        ))),
+        None if relies => known(ConditionType::Degraded),
+        _ => None,
+    };
     [complete, write(validated)]
         .into_iter()
         .chain(resolved)
         .chain(up_to_date)
+        .chain(degraded)
         .collect()
 }
+
+const NO_REPLACEMENT_POLICY: &str = "the API server drops spec.podReplacementPolicy of Jobs (KEP-3939): while a pod is being \
+    deleted on a node that does not answer, its Job already has the next one";
 
 /// Whether the Plan has the version that its channel offers, and otherwise what holds it back.
 fn up_to_date_update(choice: &Choice) -> ConditionUpdate {

@@ -242,6 +242,8 @@ pub struct JobFacts {
     pub disruptive: bool,
     /// Whether the scheduler keeps its pods off hosts with pods of other Jobs, by the hostname label.
     pub avoids_hosts: bool,
+    /// Whether the Job has a `spec.podReplacementPolicy`. refit's Jobs have one, unless the API server drops it.
+    pub has_replacement_policy: bool,
     /// Whether the Job ends with a sentinel, so that a reboot may follow.
     pub sentinel: bool,
     /// Whether its node must be verified before it is done.

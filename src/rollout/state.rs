@@ -137,6 +137,8 @@ pub struct ClusterState {
     /// Plan and UID of the node: this process has given the slot, and has created no Job since.
     pub(super) unstarted_slots: BTreeSet<(PlanName, NodeUid)>,
     timers: timers::Timers,
+    /// Whether the API server keeps `spec.podReplacementPolicy` of Jobs, by the Job of refit that was seen last.
+    pub(super) keeps_replacement_policy: Option<bool>,
     /// Controllers whose pods were evicted, as far as they were read.
     pub(super) workloads: BTreeMap<Text, Workload>,
     /// What was seen of pods for which nodes wait.
@@ -244,6 +246,7 @@ impl ClusterState {
             reboot_pods: BTreeSet::new(),
             unstarted_slots: BTreeSet::new(),
             timers: timers::Timers::default(),
+            keeps_replacement_policy: None,
             workloads: BTreeMap::new(),
             pod_looks: BTreeMap::new(),
         }

@@ -122,6 +122,7 @@ impl Cause {
             | R::Resolved
             | R::SyncJob
             | R::Latest
+            | R::FeatureUnavailable
             // These are in no status: only in events, messages and rehearsals.
             | R::Validated
             | R::ValidateFailed

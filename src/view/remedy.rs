@@ -208,6 +208,7 @@ pub(super) fn remedy(
         | Reason::Resolved
         | Reason::SyncJob
         | Reason::Latest
+        | Reason::FeatureUnavailable
         | Reason::Validated
         | Reason::ValidateFailed
         | Reason::ResolveFailed

@@ -267,6 +267,9 @@ reasons! {
             => "correct it"
         Latest Normal [UpToDate]
             "the Plan has the newest version that the channel gives"
+        FeatureUnavailable Warning [Degraded]
+            "the API server drops a field on which refit relies, because it is older than 1.29 or has a feature gate switched off. The message says which, and what follows"
+            => "upgrade the API server, or switch the feature gate on; [more](reliability.md#old-and-new-kubernetes)"
     }
     Hold {
         OutOfRange Warning [UpToDate]

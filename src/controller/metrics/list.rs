@@ -41,7 +41,7 @@ metrics! {
         PLAN_STALLED_NODES Gauge "refit_plan_stalled_nodes" [plan reason]
             "Number of nodes that do not progress, by the reason in status: those that wait, hold a slot and are held up, or have failed. The most frequent reasons of a Plan have a series each, and the rest are Other"
         PLAN_CONDITION Gauge "refit_plan_condition" [plan condition]
-            "Whether a condition of the Plan is True: Validated, LatestResolved or UpToDate. refit_plan_rollout_start_timestamp_seconds tells of Complete"
+            "Whether a condition of the Plan is True: Validated, LatestResolved, UpToDate or Degraded. refit_plan_rollout_start_timestamp_seconds tells of Complete"
         PLAN_SLOTS Gauge "refit_plan_slots" [plan]
             "Most nodes in progress at a time; 0 for a Plan that starts none, such as one that is suspended"
         PLAN_ROLLOUT_START Gauge "refit_plan_rollout_start_timestamp_seconds" [plan]

@@ -186,6 +186,7 @@ pub(crate) fn job(name: &str, plan: &PlanFacts, node: &NodeFacts, hash: &str) ->
         unschedulable_before: None,
         disruptive: true,
         avoids_hosts: true,
+        has_replacement_policy: true,
         sentinel: false,
         verify: false,
         verifies: None,

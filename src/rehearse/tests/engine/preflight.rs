@@ -1,7 +1,7 @@
 //! `spec.preflight` looks at a node before anything happens there, and may skip it.
 
 use super::scenario::Scenario;
-use crate::api::{ContainerSpec, NodePhase, Plan, names};
+use crate::api::{ConditionType, ContainerSpec, NodePhase, Plan, names};
 use crate::rehearse::Kind;
 use crate::rehearse::json::json;
 use crate::rollout::tests::build::plan_with;
@@ -82,4 +82,40 @@ fn a_restart_after_the_skip_neither_forgets_it_nor_reports_a_failure() {
     assert_eq!(story.events_of("PreflightSkipped").len(), 1);
     assert!(story.events_of("JobFailed").is_empty());
     assert_eq!(story.status("p").progress.as_deref(), Some("2/2"));
+}
+
+#[test]
+fn a_plan_that_relies_on_a_field_that_the_api_server_drops_is_degraded_and_goes_on() {
+    let mut story = begin("0", "");
+    story.settle();
+    let degraded = |story: &Scenario| {
+        let conditions = story.status("p").conditions.iter();
+        let mut degraded = conditions.filter(|it| it.type_ == ConditionType::Degraded);
+        degraded.next().map(|it| {
+            (
+                it.status.clone(),
+                it.reason.clone().unwrap_or_default().to_string(),
+            )
+        })
+    };
+    assert_eq!(degraded(&story), None);
+    let node = story.slots("p")[0].clone();
+    let job = story.live_job(&node).name.to_string();
+    story.patch(
+        Kind::Job,
+        &job,
+        &json!({ "spec": { "podReplacementPolicy": null } }),
+    );
+    story.settle();
+    let expected = Some(("True".to_owned(), "FeatureUnavailable".to_owned()));
+    assert_eq!(degraded(&story), expected);
+    story.restart();
+    story.settle();
+    assert_eq!(degraded(&story), expected);
+    // The Job of the next node has the field.
+    story.succeed(&node);
+    story.settle();
+    assert_eq!(degraded(&story), None);
+    story.roll_out();
+    story.assert_over();
 }

@@ -34,6 +34,9 @@ impl ClusterState {
             }
         }
         if let Some(new) = self.jobs.get(&name) {
+            if !new.is_made_by_suc() {
+                self.keeps_replacement_policy = Some(new.has_replacement_policy);
+            }
             if new.recorded {
                 self.marking.remove(&new.uid);
                 self.labelled.remove(&new.uid);
