@@ -42,7 +42,7 @@ pub use failure::{FailurePolicy, FailureSpec};
 pub use ledger::{Cancelled, Holder, Ledger};
 pub use node_info::{BadNodeInfo, NodeInfo, NodeInfoSelector, NodeInfoSpec, SkipWhenSpec};
 pub use node_limit::NodeLimit;
-pub use node_mark::NodeMark;
+pub use node_mark::{MarkForm, NodeMark};
 pub use notified::Notified;
 pub use open_enum::OpenEnum;
 pub use order::{BadOrder, ControlPlaneOrder, Criterion, OrderSpec};

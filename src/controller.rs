@@ -10,6 +10,7 @@ pub mod events;
 pub mod lanes;
 pub mod lease;
 pub mod metrics;
+mod maintenance;
 mod notify;
 pub mod observe;
 pub mod outbox;
@@ -34,6 +35,7 @@ use act::Actor;
 use crd::{CrdError, Registered};
 use engine::{Engine, Wanted};
 use events::Source;
+use maintenance::FrontEnd;
 use lease::{Elector, LeaseLost, PlansNote, Progress};
 use metrics::Metrics;
 use notify::{NotifyConfig, OutlookClient};
@@ -41,7 +43,7 @@ use observe::{Observer, QUEUE, Reports};
 use outbox::Outbox;
 use own_image::OwnImage;
 use server::{Listener, ServerError};
-use settings::Settings;
+use settings::{FrontEndName, Settings};
 
 use crate::api::Reason;
 use crate::channel::{ChannelClient, SetupError};
@@ -51,7 +53,7 @@ use crate::kube::objects::Intern;
 use crate::kube::{Leadership, brief};
 use crate::notify::Context;
 use crate::rollout::facts::Text;
-use crate::rollout::{ClusterState, Defaults, Kind, Observation};
+use crate::rollout::{ClusterState, Defaults, Grants, Kind, Observation};
 
 /// Name and version of refit in Events.
 const PROGRAM: &str = concat!("refit ", env!("CARGO_PKG_VERSION"));
@@ -341,6 +343,7 @@ struct LeaderTasks {
     listed: watch::Receiver<BTreeSet<Kind>>,
     observer: Observer,
     outbox: Outbox,
+    maintenance: Option<FrontEnd>,
     may_watch_pods: bool,
     pods_wanted: watch::Receiver<bool>,
     secrets_wanted: watch::Receiver<Arc<BTreeSet<Text>>>,
@@ -464,6 +467,16 @@ impl LeaderTasks {
         if let Some(notifier) = notifier {
             notifier.spawn(&mut watches, config, observer.observations.clone());
         }
+        let has_maintenance = settings.enable.contains(&FrontEndName::Maintenance);
+        let (grants_tx, grants) = watch::channel(Grants::new());
+        let maintenance = has_maintenance.then(|| FrontEnd {
+            client: client.clone(),
+            clock: clock.clone(),
+            outbox: outbox.clone(),
+            observations: observer.observations.clone(),
+            grants,
+            restored: Arc::clone(&observer.restored),
+        });
         let cluster = ClusterState::new(Defaults {
             namespace: settings.namespace.clone(),
             job: jobs,
@@ -471,6 +484,7 @@ impl LeaderTasks {
                 .unwrap_or(SignedDuration::MAX),
             own_node: settings.node_name.as_str().into(),
             local_zone: jiff::tz::TimeZone::system(),
+            has_front_ends: has_maintenance,
         });
         let actor = Actor {
             client: client.clone(),
@@ -489,6 +503,7 @@ impl LeaderTasks {
             engine = engine.reporting_to(metrics.reporter(listed.clone()));
         }
         engine.telling(outlook_server);
+        engine.granting(grants_tx);
         if let Some(note) = plans_note {
             engine.keep_note(note);
         }
@@ -506,6 +521,7 @@ impl LeaderTasks {
             listed,
             observer,
             outbox,
+            maintenance,
             may_watch_pods,
             pods_wanted,
             secrets_wanted,
@@ -524,6 +540,7 @@ impl LeaderTasks {
             clock,
             listed,
             observer,
+            maintenance,
             may_watch_pods,
             pods_wanted,
             secrets_wanted,
@@ -539,6 +556,9 @@ impl LeaderTasks {
             let (defined_tx, mut defined) = watch::channel(false);
             watches.spawn(watching.clone().schema(defined_tx));
             watches.spawn(watching.clone().secrets(secrets_wanted.clone()));
+            if let Some(front_end) = maintenance.take() {
+                watches.spawn(front_end.run());
+            }
             watches.spawn(watching.clone().limits());
             watches.spawn(watching.clone().pods(*may_watch_pods, pods_wanted.clone()));
             watches.spawn(watching.clone().jobs());

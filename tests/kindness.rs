@@ -3,7 +3,7 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
-use refit::api::{NodeMark, Plan};
+use refit::api::{MarkForm, NodeMark, Plan};
 use serde_json::json;
 
 use crate::harness::Harness;
@@ -29,14 +29,14 @@ fn is_pending(node: &Node) -> bool {
 fn marks(node: &Node) -> usize {
     let meta = &node.metadata;
     let has = |mark: &NodeMark| {
-        let of_kind = if mark.is_label() {
+        let of_kind = if mark.form() == MarkForm::Label {
             &meta.labels
         } else {
             &meta.annotations
         };
         of_kind.as_ref().is_some_and(|all| all.contains_key(mark.key()))
     };
-    NodeMark::ALL.iter().filter(|mark| has(mark)).count()
+    NodeMark::OF_DRAIN.iter().filter(|mark| has(mark)).count()
 }
 
 async fn marks_taints_and_early_images_are_there_in_time_and_gone_at_the_end(on: Backend) {

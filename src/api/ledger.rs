@@ -50,6 +50,12 @@ pub fn limit_workloads(workloads: &mut Vec<String>) {
 }
 
 impl Holder {
+    /// Whether it is of an object that belongs to no namespace, such as a `NodeMaintenance`, and not of a Plan. Its `plan` is then
+    /// the kind and the name of the object.
+    pub fn is_of_front_end(&self) -> bool {
+        self.namespace.is_empty()
+    }
+
     /// Whether it is of the same Plan under the same controller. A recreated Plan is another one.
     pub fn is_same(&self, other: &Self) -> bool {
         self.namespace == other.namespace
@@ -68,7 +74,7 @@ pub struct Ledger {
     /// Value of `unschedulable` before the first holder.
     pub before: bool,
     pub holders: Vec<Holder>,
-    /// Labels and annotations that refit has added to the node, and removes with the last holder.
+    /// Labels, annotations and taints that refit has added to the node, and removes with the last holder.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "node_mark")]
     pub marks: Vec<NodeMark>,
 }
@@ -312,14 +318,14 @@ mod tests {
     fn a_mark_that_the_node_had_before_is_not_refits() {
         let mut ledger = Ledger::with_holder(None, false, holder("a")).unwrap();
         let had = |mark| mark == NodeMark::DoNotDisrupt;
-        let added = ledger.add_marks(&NodeMark::ALL, had);
+        let added = ledger.add_marks(&NodeMark::OF_DRAIN, had);
         assert_eq!(
             added,
             [NodeMark::ExcludeFromLoadBalancers, NodeMark::DisableScaleDown]
         );
         assert_eq!(ledger.marks, added);
         // A retry finds them there, and they stay refit's.
-        assert_eq!(ledger.add_marks(&NodeMark::ALL, |_| true), []);
+        assert_eq!(ledger.add_marks(&NodeMark::OF_DRAIN, |_| true), []);
         let both = Ledger::with_holder(Some(&ledger), true, holder("b")).unwrap();
         let left = both.without(|one| one.plan == "a").unwrap();
         assert_eq!(left.marks, added);

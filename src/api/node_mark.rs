@@ -1,11 +1,11 @@
-//! What a drain marks on its node for other programs (`spec.drain.excludeFromLoadBalancers` and `.preventScaleDown`): labels and
-//! annotations that are there while a Plan holds the node. The ledger lists those that refit has added, and only they are removed.
+//! What is marked on a cordoned node for other programs (`spec.drain.excludeFromLoadBalancers` and `.preventScaleDown`, and by a
+//! `NodeMaintenance`): labels, annotations and taints that are there while the node is held. The ledger lists those that refit has added, and only they are removed.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::DrainSpec;
 
-/// A label or an annotation of a Node, with the value `true`.
+/// A label or an annotation of a Node with the value `true`, or a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeMark {
     /// Load balancers of the cloud provider send no traffic to the node (KEP-1143).
@@ -14,27 +14,62 @@ pub enum NodeMark {
     DisableScaleDown,
     /// Karpenter does not disrupt the node.
     DoNotDisrupt,
+    /// Remediation operators of medik8s leave the node alone.
+    ExcludeFromRemediation,
+    /// The taint of a cordoned node, which Kubernetes adds, too.
+    Unschedulable,
+    /// The taint of a `NodeMaintenance` of medik8s.
+    MedikDrain,
+    /// The taint of a `NodeMaintenance` of KubeVirt.
+    KubevirtDrain,
+}
+
+/// What a mark is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkForm {
+    Label,
+    Annotation,
+    /// A taint without a value, with the effect [`NodeMark::EFFECT`].
+    Taint,
 }
 
 impl NodeMark {
-    pub const ALL: [Self; 3] = [
+    pub const ALL: [Self; 7] = [
+        Self::ExcludeFromLoadBalancers,
+        Self::DisableScaleDown,
+        Self::DoNotDisrupt,
+        Self::ExcludeFromRemediation,
+        Self::Unschedulable,
+        Self::MedikDrain,
+        Self::KubevirtDrain,
+    ];
+    /// Those that the drain of a Plan can make.
+    pub const OF_DRAIN: [Self; 3] = [
         Self::ExcludeFromLoadBalancers,
         Self::DisableScaleDown,
         Self::DoNotDisrupt,
     ];
     pub const VALUE: &str = "true";
+    pub const EFFECT: &str = "NoSchedule";
 
     pub const fn key(self) -> &'static str {
         match self {
             Self::ExcludeFromLoadBalancers => "node.kubernetes.io/exclude-from-external-load-balancers",
             Self::DisableScaleDown => "cluster-autoscaler.kubernetes.io/scale-down-disabled",
             Self::DoNotDisrupt => "karpenter.sh/do-not-disrupt",
+            Self::ExcludeFromRemediation => "remediation.medik8s.io/exclude-from-remediation",
+            Self::Unschedulable => "node.kubernetes.io/unschedulable",
+            Self::MedikDrain => "medik8s.io/drain",
+            Self::KubevirtDrain => "kubevirt.io/drain",
         }
     }
 
-    /// Whether it is a label, and not an annotation.
-    pub const fn is_label(self) -> bool {
-        matches!(self, Self::ExcludeFromLoadBalancers)
+    pub const fn form(self) -> MarkForm {
+        match self {
+            Self::ExcludeFromLoadBalancers | Self::ExcludeFromRemediation => MarkForm::Label,
+            Self::DisableScaleDown | Self::DoNotDisrupt => MarkForm::Annotation,
+            Self::Unschedulable | Self::MedikDrain | Self::KubevirtDrain => MarkForm::Taint,
+        }
     }
 
     fn of_key(key: &str) -> Option<Self> {
@@ -45,9 +80,9 @@ impl NodeMark {
     pub fn of_drain(drain: &DrainSpec) -> Vec<Self> {
         let is_wanted = |mark: &Self| match mark {
             Self::ExcludeFromLoadBalancers => drain.exclude_from_load_balancers.unwrap_or_default(),
-            Self::DisableScaleDown | Self::DoNotDisrupt => drain.prevent_scale_down.unwrap_or_default(),
+            _ => drain.prevent_scale_down.unwrap_or_default(),
         };
-        Self::ALL.into_iter().filter(is_wanted).collect()
+        Self::OF_DRAIN.into_iter().filter(is_wanted).collect()
     }
 
     /// Their keys, separated by commas.

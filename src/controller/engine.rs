@@ -18,7 +18,7 @@ use super::notify::{Asked, OutlookServer};
 use crate::api::Reason;
 use crate::rollout::facts::Text;
 use crate::rollout::{
-    self, ClusterState, Decision, Key, Kind, Lane, ListCounts, Observation, Schema, Step, StepEffect, decide,
+    self, ClusterState, Decision, Grants, Key, Kind, Lane, ListCounts, Observation, Schema, Step, StepEffect, decide,
     decide_degraded,
 };
 
@@ -64,6 +64,8 @@ pub struct Engine {
     reporter: Reporter,
     plans_note: Option<NoteKeeper>,
     outlook: Option<OutlookServer>,
+    /// Receives which nodes other objects than Plans may take.
+    grants: Option<watch::Sender<Grants>>,
 }
 
 /// What is watched only while a Plan needs it.
@@ -164,6 +166,7 @@ impl Engine {
             reporter: Reporter::unused(),
             plans_note: None,
             outlook: None,
+            grants: None,
         }
     }
 
@@ -176,6 +179,11 @@ impl Engine {
     /// Answers what there is to tell of roll-outs.
     pub(super) fn telling(&mut self, outlook: OutlookServer) {
         self.outlook = Some(outlook);
+    }
+
+    /// Tells which nodes other objects than Plans may take.
+    pub(super) fn granting(&mut self, grants: watch::Sender<Grants>) {
+        self.grants = Some(grants);
     }
 
     /// Has the state remember on the Lease which Plans have existed.
@@ -316,6 +324,14 @@ impl Engine {
         let began = Instant::now();
         let mut decision = self.decide();
         let reports = std::mem::take(&mut decision.reports);
+        if let Some(known) = &self.grants {
+            let grants = std::mem::take(&mut decision.grants);
+            known.send_if_modified(|known| {
+                let changed = *known != grants;
+                *known = grants;
+                changed
+            });
+        }
         let (took, now) = (began.elapsed(), self.actor.clock.now());
         self.reporter.decided(&self.cluster, reports, took, now);
         if let Some(outlook) = &mut self.outlook {

@@ -69,6 +69,8 @@ pub struct Settings {
     pub jobs: JobSettings,
     /// The server of metrics and probes, if there is one.
     pub serving: Option<Serving>,
+    /// Other objects than Plans to handle.
+    pub enable: Vec<FrontEndName>,
     pub debug: bool,
     pub log_format: LogFormat,
 }
@@ -115,6 +117,11 @@ pub enum SettingsError {
     SecureWithoutTls,
     #[error("--dashboard needs an address: --metrics-bind-address is 0")]
     DashboardWithoutAddress,
+}
+
+fn enabled(env: &Environment<'_>, flag: Vec<FrontEndName>) -> Result<Vec<FrontEndName>, SettingsError> {
+    let flag = Some(flag).filter(|names| !names.is_empty());
+    Ok(env.flag(flag, "REFIT_ENABLE", flags::front_ends)?.unwrap_or_default())
 }
 
 impl Settings {
@@ -202,6 +209,7 @@ impl Settings {
             jobs: jobs(&env, &name, image.as_deref()),
             image,
             serving,
+            enable: enabled(&env, flags.enable)?,
             debug: boolean(&env, flags.debug, "SYSTEM_UPGRADE_CONTROLLER_DEBUG", false)?,
             log_format: match flags.log_format {
                 Some(format) => format,

@@ -1,6 +1,7 @@
 //! Cordons and uncordons a node. For a Plan, the same patch writes the ledger, at the version that was read, so that
 //! the controller can later restore what the node was before.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::api::{Api, Patch, PatchParams};
@@ -9,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::PlanRun;
 use super::changes::{Changes, LastAnswer};
-use crate::api::{Cancelled, Holder, Ledger, NodeMark, Reason, names};
+use crate::api::{Cancelled, Holder, Ledger, MarkForm, NodeMark, Reason, names};
 use crate::kube::objects::{Intern, SlimNode};
 use crate::kube::{Failure, brief, failure};
-use crate::rollout::NodeFacts;
+use crate::rollout::{NodeFacts, Taint};
 
 /// Attempts to patch a node. Kubelets and controllers write nodes often, and each of their writes can cause a conflict.
 const TRIES: u32 = 20;
@@ -95,12 +96,18 @@ async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result
     }
     let meta = object.meta();
     let has = |mark: &NodeMark| {
-        let of_kind = if mark.is_label() {
-            &meta.labels
-        } else {
-            &meta.annotations
+        let has_key = |all: &Option<BTreeMap<String, String>>| {
+            all.as_ref().is_some_and(|all| all.contains_key(mark.key()))
         };
-        of_kind.as_ref().is_some_and(|all| all.contains_key(mark.key()))
+        match mark.form() {
+            MarkForm::Label => has_key(&meta.labels),
+            MarkForm::Annotation => has_key(&meta.annotations),
+            // A list of taints that cannot be read is not changed.
+            MarkForm::Taint => facts
+                .taints
+                .as_ref()
+                .is_none_or(|taints| taints.iter().any(|taint| is_mark(taint, *mark))),
+        }
     };
     Ok(NodeSnapshot {
         version: meta.resource_version.clone(),
@@ -233,17 +240,34 @@ fn of_plan(
     if mode == CordonMode::Confirm {
         metadata["annotations"][names::ANNOTATION_DRAIN] = Value::Null;
     }
-    write_marks(&mut metadata, &marks, NodeMark::VALUE.into());
-    Ok(Some(
-        json!({ "metadata": metadata, "spec": { "unschedulable": true } }),
-    ))
+    write_marks(&mut metadata, &marks, &NodeMark::VALUE.into());
+    let mut spec = json!({ "unschedulable": true });
+    let new: Vec<_> = marks.iter().filter(|mark| mark.form() == MarkForm::Taint).collect();
+    if !new.is_empty() {
+        let new = new.into_iter().map(|mark| Taint {
+            key: mark.key().to_owned(),
+            effect: NodeMark::EFFECT.to_owned(),
+            ..Taint::default()
+        });
+        let known = snapshot.facts.taints.iter().flatten().cloned();
+        let taints: Vec<_> = new.chain(known).collect();
+        spec["taints"] = json!(taints);
+    }
+    Ok(Some(json!({ "metadata": metadata, "spec": spec })))
 }
 
-/// Gives marks a value in the metadata of a patch; `null` removes them.
-fn write_marks(metadata: &mut Value, marks: &[NodeMark], value: Value) {
+fn is_mark(taint: &Taint, mark: NodeMark) -> bool {
+    taint.key == mark.key() && taint.effect == NodeMark::EFFECT
+}
+
+/// Gives labels and annotations among the marks a value in the metadata of a patch; `null` removes them.
+fn write_marks(metadata: &mut Value, marks: &[NodeMark], value: &Value) {
     for mark in marks {
-        let of_kind = if mark.is_label() { "labels" } else { "annotations" };
-        metadata[of_kind][mark.key()] = value.clone();
+        match mark.form() {
+            MarkForm::Label => metadata["labels"][mark.key()] = value.clone(),
+            MarkForm::Annotation => metadata["annotations"][mark.key()] = value.clone(),
+            MarkForm::Taint => {}
+        }
     }
 }
 
@@ -262,13 +286,17 @@ pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Resu
         "annotations": { names::ANNOTATION_CORDON: null, names::ANNOTATION_DRAIN: null },
     });
     let ledger = snapshot.facts.ledger.unwrap_or_default();
-    write_marks(&mut metadata, &ledger.marks, Value::Null);
-    let patch = json!({
-        "metadata": metadata,
-        // `null` rather than `false`, as kubectl: an absent field and `false` differ for tools that compare
-        // manifests.
-        "spec": { "unschedulable": null },
-    });
+    write_marks(&mut metadata, &ledger.marks, &Value::Null);
+    // `null` rather than `false`, as kubectl: an absent field and `false` differ for tools that compare manifests.
+    let mut spec = json!({ "unschedulable": null });
+    let is_ours = |taint: &Taint| ledger.marks.iter().any(|mark| is_mark(taint, *mark));
+    if let Some(taints) = snapshot.facts.taints.filter(|taints| taints.iter().any(is_ours)) {
+        let left: Vec<_> = taints.into_iter().filter(|taint| !is_ours(taint)).collect();
+        spec["taints"] = json!(left);
+        // The list is written as a whole.
+        metadata["resourceVersion"] = json!(snapshot.version);
+    }
+    let patch = json!({ "metadata": metadata, "spec": spec });
     api.patch(node, &params, &Patch::Merge(patch)).await?;
     Ok(Changed::Yes)
 }

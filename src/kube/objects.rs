@@ -84,7 +84,9 @@ macro_rules! resource {
     };
 }
 
-mod pod; // needs the macro
+// They need the macro.
+pub mod maintenance;
+mod pod;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SlimNode {

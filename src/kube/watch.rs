@@ -102,6 +102,14 @@ impl WatchError {
         }
     }
 
+    /// Whether the API server does not know the kind.
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::Request(kube::Error::Api(status)) | Self::Ended(status) => status.code == 404,
+            _ => false,
+        }
+    }
+
     /// Whether only a list helps, because the server does not have the version any more, or not yet.
     fn needs_list(&self) -> bool {
         match self {

@@ -103,7 +103,8 @@ pub enum Blocker {
     /// The node is not Ready, and the Plan does not tolerate that.
     NodeNotReady,
     NodeBusy {
-        plan: String,
+        /// The Plan, or the kind and name of another object.
+        by: String,
     },
     WindowClosed {
         field: &'static str,
@@ -489,7 +490,7 @@ impl fmt::Display for Blocker {
                 "spec.concurrency is 0 or absent, so no node starts; set it, or spec.maxConcurrent"
             ),
             Self::NodeNotReady => write!(f, "the node is not Ready"),
-            Self::NodeBusy { plan } => write!(f, "Plan {plan} works on the node"),
+            Self::NodeBusy { by } => write!(f, "{by} works on the node"),
             Self::WindowClosed {
                 field,
                 opens: Some(at),

@@ -15,6 +15,7 @@ use super::status::report;
 use super::step::{Key, Query, Step};
 use super::summary::{Slot, slots};
 use super::wave::WaveProgress;
+use super::reservation::{self, Grants};
 use super::{digests, notified, on_request, pending, pod_blockers, release};
 use crate::api::{NodePhase, NodeProgress, OpenEnum, Reason};
 use crate::job::name::prepull_job_name;
@@ -27,6 +28,8 @@ pub struct Decision {
     pub steps: Vec<Step>,
     /// When to decide again, if nothing happens before.
     pub requeue_at: Option<Timestamp>,
+    /// Which nodes other objects than Plans may take.
+    pub grants: Grants,
     /// Why nodes wait, by Plan.
     pub reports: BTreeMap<PlanName, Report>,
 }
@@ -96,6 +99,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     // Nodes that have a slot continue before others start.
     let mut locks = DisruptionLocks::new(cluster, &node_states);
     locks.begin_held_slots(&mut node_states);
+    decision.grants = reservation::grants(cluster, &mut locks);
     for (node, state) in node_states.values_mut().flatten() {
         // A refused patch is retried with back-off, and until then the node does not move. Without this reason status
         // would show it as working.
@@ -255,7 +259,8 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
     let blocker = match block {
         WriteBlock::Unread { ask } => {
             decision.steps.extend(ask.then_some(Step::ReadPlans));
-            Blocker::NotReady
+            let missing = cluster.plans.values().find_map(|plan| cluster.missing_permission(plan));
+            missing.map_or(Blocker::NotReady, |what| Blocker::MissingPermission { what })
         }
         WriteBlock::Outdated { missing, until } => {
             if let Some(until) = until {
@@ -268,7 +273,7 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
         }
     };
     for (name, plan) in &cluster.plans {
-        if matches!(block, WriteBlock::Outdated { .. }) {
+        if !matches!(blocker, Blocker::NotReady) {
             decision.steps.extend(event_once(cluster, plan, &blocker));
         }
         let waiting = plan.targets.eligible();

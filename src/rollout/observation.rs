@@ -9,6 +9,7 @@ use super::facts::{
     PodFacts, PodUid, Schema, Text, WorkloadFacts,
 };
 use super::pod_blockers::PodLook;
+use super::reservation::Reservations;
 use crate::api::{Check, CheckAnswer};
 use crate::channel::ChannelRef;
 use crate::version::Offer;
@@ -56,6 +57,8 @@ pub enum Observation {
     Schema(Schema, Text),
     /// The `ConfigMap` with the limits for all Plans.
     Limits(GlobalLimits),
+    /// The nodes that other objects than Plans want: all of them.
+    Reservations(Reservations),
     /// Notifications about a Plan were sent: its name and UID, and their marks.
     Notified(PlanName, PlanUid, Vec<String>),
     /// This process has just changed the CRD, and an API server may not have loaded it yet.

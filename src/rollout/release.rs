@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::Event;
-use super::facts::{NodeFacts, NodeName, PlanName};
+use super::facts::{NodeFacts, NodeName, PlanName, Taint};
 use super::node::{NodeState, record_key};
 use super::plan::PlanState;
 use super::record::Phase;
 use super::state::{ClusterState, Defaults};
 use super::step::{NodeChange, Step};
 use crate::api::text::{MAX_NAME, shorten};
-use crate::api::{Holder, Reason, names};
+use crate::api::{Holder, MarkForm, NodeMark, Reason, names};
 
 pub(super) struct PlanHold<'a> {
     pub(super) defaults: &'a Defaults,
@@ -58,16 +58,28 @@ fn remove_holders(node: &NodeFacts, leaves: impl Fn(&Holder) -> bool, change: &m
         change.unschedulable = Some(false);
     }
     if text.is_none() {
-        for mark in &ledger.marks {
-            let of_kind = if mark.is_label() {
-                &mut change.labels
-            } else {
-                &mut change.annotations
-            };
-            of_kind.insert(mark.key().to_owned(), None);
-        }
+        remove_marks(node, &ledger.marks, change);
     }
     write_ledger(node, text, change);
+}
+
+fn remove_marks(node: &NodeFacts, marks: &[NodeMark], change: &mut NodeChange) {
+    for mark in marks {
+        let key = mark.key().to_owned();
+        match mark.form() {
+            MarkForm::Label => change.labels.insert(key, None),
+            MarkForm::Annotation => change.annotations.insert(key, None),
+            MarkForm::Taint => continue,
+        };
+    }
+    let is_ours = |taint: &Taint| {
+        let mut taints = marks.iter().filter(|mark| mark.form() == MarkForm::Taint);
+        taints.any(|mark| taint.key == mark.key() && taint.effect == NodeMark::EFFECT)
+    };
+    if let Some(taints) = node.taints.as_ref().filter(|taints| taints.iter().any(is_ours)) {
+        let left = taints.iter().filter(|taint| !is_ours(taint));
+        change.taints = Some(left.cloned().collect());
+    }
 }
 
 fn write_ledger(node: &NodeFacts, text: Option<String>, change: &mut NodeChange) {
@@ -102,14 +114,19 @@ pub(super) fn cleanup(
             let gone: BTreeSet<&str> = ledger
                 .holders
                 .iter()
-                .filter(|holder| is_ours(holder, &cluster.defaults))
-                .filter(|holder| !has_reason(cluster, node_states, node, holder))
+                .filter(|holder| {
+                    cluster.is_over(name, holder)
+                        || is_ours(holder, &cluster.defaults)
+                            && !has_reason(cluster, node_states, node, holder)
+                })
                 .map(|holder| holder.plan_uid.as_str())
                 .collect();
             let leaves = |holder: &Holder| {
-                is_ours(holder, &cluster.defaults) && gone.contains(holder.plan_uid.as_str())
+                (holder.is_of_front_end() || is_ours(holder, &cluster.defaults))
+                    && gone.contains(holder.plan_uid.as_str())
             };
-            if gone.iter().any(|uid| cluster.has_known_plan(uid)) {
+            let of_object = ledger.holders.iter().any(|holder| cluster.is_over(name, holder));
+            if of_object || gone.iter().any(|uid| cluster.has_known_plan(uid)) {
                 remove_holders(node, leaves, &mut change);
             } else if !gone.is_empty() {
                 // Whoever wrote them has not shown that refit cordoned the node.
@@ -130,13 +147,14 @@ pub(super) fn cleanup(
                 }));
             }
         // The Node is the truth, not the ledger: whoever uncordoned it has decided that no Plan needs it cordoned.
-        } else if ledger
-            .holders
-            .iter()
-            .any(|holder| is_ours(holder, &cluster.defaults))
-        {
-            // A user has uncordoned the node. Other controllers remove their own holders.
-            remove_holders(node, |holder| is_ours(holder, &cluster.defaults), &mut change);
+        // An object that still wants the node cordons it again.
+        } else {
+            let leaves =
+                |holder: &Holder| is_ours(holder, &cluster.defaults) || cluster.is_over(name, holder);
+            if ledger.holders.iter().any(leaves) {
+                // A user has uncordoned the node. Other controllers remove their own holders.
+                remove_holders(node, leaves, &mut change);
+            }
         }
         if !change.is_empty() {
             steps.push(patch(node, change, events));

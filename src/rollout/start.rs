@@ -165,7 +165,9 @@ impl Availability {
         // use the last unit of the limit. A failed node without a slot counts only if it is unavailable.
         let with_slot = nodes.iter().filter(|(_, state)| !state.frees_slot);
         let with_slot = with_slot.map(|(name, _)| name);
-        let worked_on = locks.locked_by.keys().filter(is_selected).chain(with_slot);
+        let reserved = locks.cluster.reserved();
+        let worked_on = locks.locked_by.keys().chain(reserved).filter(is_selected);
+        let worked_on = worked_on.chain(with_slot);
         let unavailable = plan.targets.unavailable().iter().chain(worked_on);
         Some(Self {
             limit,
@@ -231,9 +233,13 @@ impl<'a> DisruptionLocks<'a> {
             }
         }
         let quorums = Quorums::of(cluster, |node| {
-            locked_by.contains_key(node) || guarded.contains(node) || is_disturbed(cluster, node)
+            locked_by.contains_key(node)
+                || guarded.contains(node)
+                || is_disturbed(cluster, node)
+                || cluster.is_held(node)
         });
-        let cluster_limits = ClusterLimits::of(cluster, node_states, locked_by.keys());
+        let worked_on = locked_by.keys().chain(cluster.reserved());
+        let cluster_limits = ClusterLimits::of(cluster, node_states, worked_on);
         Self {
             cluster,
             locked_by,
@@ -262,6 +268,29 @@ impl<'a> DisruptionLocks<'a> {
         }
     }
 
+    /// Why an object other than a Plan may not take a node.
+    pub(super) fn reservation_blocker(&self, node: &NodeName) -> Option<String> {
+        if let Some(plan) = self.locked_by.get(node) {
+            return Some(format!("Plan {plan} works on the node"));
+        }
+        let mut jobs = self.cluster.jobs_on(node);
+        if let Some(job) = jobs.find(|job| job.parallelism > 0 && job.is_live()) {
+            return Some(format!("Plan {} works on the node", job.plan));
+        }
+        if let Some(pod) = self.cluster.live_pods_on(node).next() {
+            return Some(format!("pod {} works on the node", pod.name));
+        }
+        self.quorums
+            .lost_without(self.cluster, node)
+            .map(|blocker| blocker.to_string())
+    }
+
+    /// An object other than a Plan takes a node down.
+    pub(super) fn take(&mut self, node: &NodeName) {
+        self.cluster_limits.take(node);
+        self.quorums.take(node);
+    }
+
     fn lock(&mut self, plan: &PlanState, node: &NodeName) {
         if plan.disruptive {
             self.locked_by.insert(node.clone(), plan.facts.name.clone());
@@ -275,18 +304,21 @@ impl<'a> DisruptionLocks<'a> {
     /// Why a Plan may not start on a node.
     fn blocker(&self, plan: &PlanState, node: &NodeName) -> Option<Blocker> {
         let name = &plan.facts.name;
+        if let Some(object) = self.cluster.reserved_by(node) {
+            return Some(Blocker::NodeBusy { by: object.to_owned() });
+        }
         if plan.disruptive
             && let Some(other) = self.locked_by.get(node).filter(|other| *other != name)
         {
             return Some(Blocker::NodeBusy {
-                plan: other.to_string(),
+                by: format!("Plan {other}"),
             });
         }
         let by_job = self.cluster.jobs_on(node).find_map(|job| {
             if job.plan != *name {
                 let blocks = plan.disruptive && job.disruptive && job.parallelism > 0 && job.is_live();
                 return blocks.then(|| Blocker::NodeBusy {
-                    plan: job.plan.to_string(),
+                    by: format!("Plan {}", job.plan),
                 });
             }
             // While status names the node, the result of a successful Job without `refit.rs/recorded` is yet to be

@@ -29,6 +29,7 @@ use super::node::Workload;
 use super::notified::Unstored;
 use super::plan::PlanState;
 use super::pod_blockers::PodLook;
+use super::reservation::Reservations;
 use super::step::Key;
 use crate::api::Reason;
 use crate::api::names::ControlPlaneRole;
@@ -46,6 +47,8 @@ pub struct Defaults {
     pub own_node: Text,
     /// Zone of `timeZone: Local`.
     pub local_zone: jiff::tz::TimeZone,
+    /// Whether nodes can be held by other objects than Plans.
+    pub has_front_ends: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +140,8 @@ pub struct ClusterState {
     /// Plan and UID of the node: this process has given the slot, and has created no Job since.
     pub(super) unstarted_slots: BTreeSet<(PlanName, NodeUid)>,
     timers: timers::Timers,
+    /// The nodes that other objects than Plans want; `None` before a front end has reported them.
+    pub(super) reservations: Option<Reservations>,
     /// Whether the API server keeps `spec.podReplacementPolicy` of Jobs, by the Job of refit that was seen last.
     pub(super) keeps_replacement_policy: Option<bool>,
     /// Controllers whose pods were evicted, as far as they were read.
@@ -246,6 +251,7 @@ impl ClusterState {
             reboot_pods: BTreeSet::new(),
             unstarted_slots: BTreeSet::new(),
             timers: timers::Timers::default(),
+            reservations: None,
             keeps_replacement_policy: None,
             workloads: BTreeMap::new(),
             pod_looks: BTreeMap::new(),
@@ -412,7 +418,9 @@ impl ClusterState {
             let until = Some(until);
             return Some(WriteBlock::Outdated { missing, until });
         }
-        if matches!(self.limits, KnownLimits::Unread) {
+        // A node may be in use that no Plan may touch.
+        let unreported = self.defaults.has_front_ends && self.reservations.is_none();
+        if matches!(self.limits, KnownLimits::Unread) || unreported {
             return Some(WriteBlock::Unread { ask: false });
         }
         let ask = self.relist == Relist::Due;

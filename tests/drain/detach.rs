@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use refit::api::{Ledger, NodeMark};
+use refit::api::{Ledger, MarkForm, NodeMark};
 use serde_json::{Value, json};
 
 use super::{DrainHarness, Tool, finish, output_of};
@@ -126,19 +126,19 @@ async fn a_drain_marks_its_node_for_load_balancers_and_autoscalers_and_uncordon_
     let theirs = json!({ "metadata": { "annotations": { NodeMark::DoNotDisrupt.key(): "mine" } } });
     harness.ctx.edit_node(&node, theirs).await;
     let mut env = harness.plan_env("k3s", "one", None).await;
-    env.insert("REFIT_NODE_MARKS".to_owned(), NodeMark::join(&NodeMark::ALL));
+    env.insert("REFIT_NODE_MARKS".to_owned(), NodeMark::join(&NodeMark::OF_DRAIN));
     let drain = super::WaitingDrain::start(&harness, &env).await;
     let marks = async || {
         let node = harness.get("one").await.metadata;
         let of_kind = |mark: &NodeMark| {
-            let all = if mark.is_label() {
+            let all = if mark.form() == MarkForm::Label {
                 &node.labels
             } else {
                 &node.annotations
             };
             all.as_ref().and_then(|all| all.get(mark.key()).cloned())
         };
-        NodeMark::ALL.map(|mark| of_kind(&mark))
+        NodeMark::OF_DRAIN.map(|mark| of_kind(&mark))
     };
     let [own, mine] = ["true", "mine"].map(|text| Some(text.to_owned()));
     assert_eq!(marks().await, [own.clone(), own, mine.clone()]);

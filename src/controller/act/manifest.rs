@@ -159,6 +159,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
             reboots: cluster.has_reboots(),
             workloads: cluster.has_workloads(),
             pods: cluster.has_pod_blockers(),
+            front_ends: cluster.has_front_ends(),
         })),
         Step::ReadPlans => None, // the watch does
     })

@@ -83,6 +83,8 @@ pub struct OptionalPermissions {
     pub workloads: bool,
     /// Whether a Plan waits for pods.
     pub pods: bool,
+    /// Whether nodes can be held by other objects than Plans.
+    pub front_ends: bool,
 }
 
 /// Lists and watches without which the state of a roll-out is unknown.
@@ -117,6 +119,24 @@ const WATCHED: &[Need] = &[
     },
 ];
 
+/// Lists and watches of objects that hold nodes.
+const MAINTENANCE_WATCHED: &[Need] = &[
+    Need {
+        group: "nodemaintenance.medik8s.io",
+        resource: "nodemaintenances",
+        subresource: "",
+        namespaced: false,
+        verbs: &["list", "watch"],
+    },
+    Need {
+        group: "nodemaintenance.kubevirt.io",
+        resource: "nodemaintenances",
+        subresource: "",
+        namespaced: false,
+        verbs: &["list", "watch"],
+    },
+];
+
 async fn look(client: &Client, namespace: &str, need: &Need, list: &mut Vec<String>) -> Result<(), Error> {
     for verb in need.verbs {
         if !may(client, need.namespaced.then_some(namespace), need, verb).await? {
@@ -140,6 +160,9 @@ pub(super) async fn ask(
         ..Missing::default()
     };
     for need in NEEDS.iter().chain(WATCHED.iter().filter(|_| degraded)) {
+        look(client, namespace, need, &mut missing.for_all).await?;
+    }
+    for need in MAINTENANCE_WATCHED.iter().filter(|_| degraded && optional.front_ends) {
         look(client, namespace, need, &mut missing.for_all).await?;
     }
     for need in REBOOT_NEEDS.iter().filter(|_| optional.reboots) {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum as _};
+use clap::{Args, ValueEnum};
 
 use crate::channel::HostPattern;
 use crate::controller::server::BindAddress;
@@ -117,10 +117,33 @@ pub struct Flags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
     pub metrics_secure: Option<bool>,
 
+    /// Other objects than Plans to handle, separated by commas: `maintenance` (NodeMaintenance of node-maintenance-operator; needs the
+    /// overlay deploy/overlays/maintenance). `reboots` is accepted: Plans with a trigger need no switch [env: REFIT_ENABLE]
+    /// [default: none]
+    #[arg(long, value_name = "OBJECTS", value_delimiter = ',', help_heading = OWN)]
+    pub enable: Vec<FrontEndName>,
+
     /// Serve a page about the roll-outs at /dashboard of this address. It is open to kubectl port-forward; from elsewhere,
     /// and with --metrics-secure, it shows what a token allows that may list Plans [env: REFIT_DASHBOARD] [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
     pub dashboard: Option<bool>,
+}
+
+/// Other objects than Plans that the controller handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FrontEndName {
+    /// Plans that nodes request, which need no switch.
+    Reboots,
+    /// `NodeMaintenance`.
+    Maintenance,
+}
+
+pub(super) fn front_ends(value: &str) -> Result<Vec<FrontEndName>, String> {
+    let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let parsed = names.map(|name| FrontEndName::from_str(name, false));
+    parsed
+        .collect::<Result<_, _>>()
+        .map_err(|_| "must be `maintenance`, or empty".to_owned())
 }
 
 /// The value of `--metrics-bind-address`: none means that nothing is served.

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{CONTROLLER, Checked, Fitness, Invariants, Node, SEEN, USER, Who, read};
-use crate::api::{NodeMark, names};
+use crate::api::{MarkForm, NodeMark, names};
 use crate::kube::objects::SlimNode;
 use crate::rehearse::store::Change;
 use crate::rollout::record::Phase;
@@ -82,7 +82,11 @@ impl Invariants {
         let unchanged_since = before.map_or(at, |node| node.unchanged_since);
         let metadata = &change.new.value["metadata"];
         let is_set = |mark: &NodeMark| {
-            let of_kind = if mark.is_label() { "labels" } else { "annotations" };
+            let of_kind = match mark.form() {
+                MarkForm::Label => "labels",
+                MarkForm::Annotation => "annotations",
+                MarkForm::Taint => return false,
+            };
             metadata[of_kind][mark.key()] == NodeMark::VALUE
         };
         let node = Node {

@@ -58,7 +58,15 @@ impl<'a> Quorums<'a> {
         plan: &PlanState,
         node: &NodeName,
     ) -> Option<Blocker> {
-        if self.groups.is_empty() || !plan.guards_control_plane {
+        if !plan.guards_control_plane {
+            return None;
+        }
+        self.lost_without(cluster, node)
+    }
+
+    /// The majority that would be lost without the node.
+    pub(super) fn lost_without(&self, cluster: &ClusterState, node: &NodeName) -> Option<Blocker> {
+        if self.groups.is_empty() {
             return None;
         }
         if !cluster.nodes.get(node)?.ready {

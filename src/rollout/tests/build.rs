@@ -32,6 +32,7 @@ pub(crate) fn defaults() -> Defaults {
         polling_interval: SignedDuration::from_mins(15),
         own_node: "own-node".into(),
         local_zone: jiff::tz::TimeZone::UTC,
+        has_front_ends: false,
     }
 }
 

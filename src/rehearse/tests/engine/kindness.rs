@@ -1,7 +1,7 @@
 //! What a drain does for load balancers, autoscalers and the pods that it evicts; and images that are there before it.
 
 use super::scenario::{NAMESPACE, Scenario};
-use crate::api::{DrainSpec, NodeMark, Plan};
+use crate::api::{DrainSpec, MarkForm, NodeMark, Plan};
 use crate::rehearse::Kind;
 use crate::rehearse::json::{Value, json};
 use crate::rollout::tests::build::plan_with;
@@ -29,17 +29,17 @@ fn marking() -> Plan {
     })
 }
 
-/// The values of a node's marks, in the order of [`NodeMark::ALL`].
+/// The values of a node's marks, in the order of [`NodeMark::OF_DRAIN`].
 fn marks(story: &Scenario, node: &str) -> [Option<String>; 3] {
     let node = stored(story, node);
-    NodeMark::ALL.map(|mark| {
-        let of_kind = if mark.is_label() { "labels" } else { "annotations" };
+    NodeMark::OF_DRAIN.map(|mark| {
+        let of_kind = if mark.form() == MarkForm::Label { "labels" } else { "annotations" };
         node["metadata"][of_kind][mark.key()].as_str().map(str::to_owned)
     })
 }
 
 fn all(value: &str) -> [Option<String>; 3] {
-    NodeMark::ALL.map(|_| Some(value.to_owned()))
+    NodeMark::OF_DRAIN.map(|_| Some(value.to_owned()))
 }
 
 /// The nodes that have the taint of nodes that are still to be upgraded.

@@ -1,0 +1,271 @@
+//! Nodes in maintenance (`NodeMaintenance`, as of node-maintenance-operator): a front end. While such an object is there, its node
+//! is cordoned and drained; when it goes, the node is as it was before.
+//!
+//! The objects become [`Reservation`]s, which keep Plans off their nodes; the decision says which nodes may be taken. One worker per
+//! object then drains its node with the same session as `refit drain`, and writes a status in the operator's words. It runs in
+//! the controller, because a pod on the node would evict itself, and one elsewhere would need a node that is not drained next.
+//! The node's ledger has the object as a holder, so that a controller that dies loses nothing, and so that the decision
+//! restores the node once the object is being deleted or is gone.
+
+mod events;
+mod guard;
+mod lease;
+mod status;
+mod worker;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::{Client, Resource};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::outbox::Outbox;
+use crate::clock::Clock;
+use crate::kube::objects::maintenance::{
+    KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
+};
+use crate::kube::watch::{Selection, Watch, WatchEvent, Watched};
+use crate::rollout::{Grants, Observation, Reservation, Reservations};
+use worker::{Task, Worker};
+
+/// Objects per page of a list.
+const PAGE: u32 = 100;
+/// Capacity of the queue of changes.
+const QUEUE: usize = 64;
+
+/// What the front end needs of the controller.
+#[derive(Clone)]
+pub(super) struct FrontEnd {
+    pub(super) client: Client,
+    pub(super) clock: Clock,
+    pub(super) outbox: Outbox,
+    /// Receives the nodes that objects want.
+    pub(super) observations: mpsc::Sender<Observation>,
+    /// Which nodes they may take.
+    pub(super) grants: watch::Receiver<Grants>,
+    /// Notified when the resource versions of the server went back.
+    pub(super) restored: Arc<Notify>,
+}
+
+/// A change of the objects of a group.
+enum Change {
+    ListStarted,
+    ListFinished,
+    Object(Box<Maintenance>),
+    /// Name and UID.
+    Deleted(String, String),
+    /// The API server does not know the group, so it has no objects.
+    Unknown,
+}
+
+/// An object by its group and name.
+type Id = (MaintenanceGroup, String);
+
+impl FrontEnd {
+    /// Runs until it is dropped.
+    pub(super) async fn run(self) {
+        let (changes, mut queue) = mpsc::channel(QUEUE);
+        let mut watches = JoinSet::new();
+        watches.spawn(self.clone().watch::<MedikMaintenance>(MaintenanceGroup::Medik8s, changes.clone()));
+        watches.spawn(self.clone().watch::<KubevirtMaintenance>(MaintenanceGroup::Kubevirt, changes));
+        let mut supervisor = Supervisor::new(self);
+        while let Some((group, change)) = queue.recv().await {
+            supervisor.apply(group, change);
+            supervisor.assign().await;
+        }
+    }
+
+    async fn watch<K: Watched + Into<Maintenance>>(
+        self,
+        group: MaintenanceGroup,
+        changes: mpsc::Sender<(MaintenanceGroup, Change)>,
+    ) {
+        let selection = Selection {
+            path: K::url_path(&(), None),
+            page: PAGE,
+            ..Selection::default()
+        };
+        let mut watch = Watch::<K>::new(self.client.clone(), selection);
+        loop {
+            let change = match watch.next().await {
+                WatchEvent::ListStarted => Change::ListStarted,
+                WatchEvent::ListFinished => Change::ListFinished,
+                WatchEvent::Object(object) => Change::Object(Box::new(object.into())),
+                WatchEvent::Deleted { name, uid } => Change::Deleted(name, uid),
+                WatchEvent::Watching => continue,
+                WatchEvent::Unreadable(unreadable) => {
+                    tracing::error!(
+                        group = group.name(),
+                        name = unreadable.name,
+                        why = unreadable.why,
+                        "an object cannot be read"
+                    );
+                    continue;
+                }
+                WatchEvent::VersionsReset => {
+                    self.restored.notify_one();
+                    return std::future::pending().await;
+                }
+                WatchEvent::Failed(error) if error.is_not_found() => Change::Unknown,
+                WatchEvent::Failed(error) => {
+                    tracing::warn!(group = group.name(), error = error.to_string(), "the watch ended unexpectedly");
+                    if error.is_forbidden() {
+                        let _ = self.observations.send(Observation::Forbidden).await;
+                    }
+                    continue;
+                }
+            };
+            if changes.send((group, change)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+struct Supervisor {
+    front_end: FrontEnd,
+    objects: BTreeMap<Id, Maintenance>,
+    /// Objects of the list that runs, by group.
+    listed: BTreeMap<MaintenanceGroup, BTreeSet<String>>,
+    /// Groups that were listed at least once, or do not exist.
+    known: BTreeSet<MaintenanceGroup>,
+    workers: BTreeMap<Id, Running>,
+    tasks: JoinSet<()>,
+    reported: Option<Reservations>,
+}
+
+/// A worker, and how to reach it.
+struct Running {
+    uid: String,
+    task: watch::Sender<Task>,
+    handle: AbortHandle,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
+}
+
+impl Supervisor {
+    fn new(front_end: FrontEnd) -> Self {
+        Self {
+            front_end,
+            objects: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            known: BTreeSet::new(),
+            workers: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            reported: None,
+        }
+    }
+
+    fn apply(&mut self, group: MaintenanceGroup, change: Change) {
+        match change {
+            Change::ListStarted => {
+                self.listed.insert(group, BTreeSet::new());
+            }
+            Change::Object(object) => {
+                let name = object.name().to_owned();
+                if let Some(listed) = self.listed.get_mut(&group) {
+                    listed.insert(name.clone());
+                }
+                self.objects.insert((group, name), *object);
+            }
+            Change::Deleted(name, uid) => {
+                let id = (group, name);
+                if self.objects.get(&id).is_some_and(|object| object.uid() == uid) {
+                    self.objects.remove(&id);
+                }
+            }
+            Change::ListFinished => {
+                let listed = self.listed.remove(&group).unwrap_or_default();
+                self.objects.retain(|(of, name), _| *of != group || listed.contains(name));
+                self.known.insert(group);
+            }
+            Change::Unknown => {
+                self.objects.retain(|(of, _), _| *of != group);
+                self.known.insert(group);
+            }
+        }
+    }
+
+    /// Gives each object its task, and reports which nodes are wanted.
+    async fn assign(&mut self) {
+        // Before, it is not known which of two objects for a node is the older one.
+        if self.known.len() < MaintenanceGroup::ALL.len() {
+            return;
+        }
+        let owners = owners(&self.objects);
+        let reservations: Reservations = owners
+            .iter()
+            .map(|(node, id)| {
+                let object = &self.objects[id];
+                let reservation = Reservation {
+                    object: object.title().as_str().into(),
+                    uid: object.uid().into(),
+                };
+                ((**node).into(), reservation)
+            })
+            .collect();
+        let is_owner: BTreeSet<&Id> = owners.values().copied().collect();
+        let gone = |id: &Id, running: &Running| self.objects.get(id).is_none_or(|it| it.uid() != running.uid);
+        self.workers.retain(|id, running| !gone(id, running));
+        for (id, object) in &self.objects {
+            let task = Task {
+                object: object.clone(),
+                is_owner: is_owner.contains(id),
+            };
+            if let Some(running) = self.workers.get(id) {
+                running.task.send_if_modified(|known| {
+                    let changed = *known != task;
+                    *known = task;
+                    changed
+                });
+                continue;
+            }
+            let (sender, receiver) = watch::channel(task);
+            let worker = Worker::new(self.front_end.clone(), receiver);
+            let running = Running {
+                uid: object.uid().to_owned(),
+                task: sender,
+                handle: self.tasks.spawn(worker.run()),
+            };
+            self.workers.insert(id.clone(), running);
+        }
+        // Their results say nothing; a panic of one is a bug.
+        while let Some(ended) = self.tasks.try_join_next() {
+            if let Err(error) = ended
+                && error.is_panic()
+            {
+                std::panic::resume_unwind(error.into_panic());
+            }
+        }
+        if self.reported.as_ref() != Some(&reservations) {
+            self.reported = Some(reservations.clone());
+            // Fails only if the loop has ended, and then this task ends too.
+            let _ = self.front_end.observations.send(Observation::Reservations(reservations)).await;
+        }
+    }
+}
+
+/// The object that has each node: the oldest that is neither being deleted nor has given up.
+fn owners(objects: &BTreeMap<Id, Maintenance>) -> BTreeMap<&str, &Id> {
+    let wants = |object: &Maintenance| !object.is_being_deleted() && !status::has_given_up(&object.status);
+    let mut wanting: Vec<_> = objects.iter().filter(|(_, object)| wants(object)).collect();
+    let made = |object: &Maintenance| object.metadata.creation_timestamp.as_ref().map(|at| at.0);
+    wanting.sort_by_key(|(id, object)| (made(object), *id));
+    let mut owners = BTreeMap::new();
+    for (id, object) in wanting {
+        owners.entry(object.spec.node_name.as_str()).or_insert(id);
+    }
+    owners
+}
+
+/// Pause after an error of the API server that is not about the drain.
+const PAUSE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! Events of node-maintenance-operator, with its component. Those about the object are in the namespace `default`, because it
+//! belongs to none.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+use crate::kube::objects::maintenance::{KIND, Maintenance, VERSION};
+
+const COMPONENT: &str = "NodeMaintenance";
+
+/// What is said of a maintenance: reason and message.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Said {
+    Begun,
+    Succeeded,
+    Failed,
+    Uncordoned,
+    Removed,
+}
+
+impl Said {
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Begun => ("BeginMaintenance", "Begin a node maintenance"),
+            Self::Succeeded => ("SucceedMaintenance", "Node maintenance was succeeded"),
+            Self::Failed => ("FailedMaintenance", "Failed a node maintenance"),
+            Self::Uncordoned => ("UncordonNode", "Uncordon a node"),
+            Self::Removed => ("RemovedMaintenance", "Removed a node maintenance"),
+        }
+    }
+}
+
+/// The event about the object, or about its Node.
+pub(super) fn event(said: Said, object: &Maintenance, node_uid: &str, now: Timestamp) -> Event {
+    let (reason, message) = said.words();
+    let of_node = matches!(said, Said::Uncordoned);
+    let regarding = if of_node {
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(object.spec.node_name.clone()),
+            uid: Some(node_uid.to_owned()),
+            ..ObjectReference::default()
+        }
+    } else {
+        ObjectReference {
+            api_version: Some(format!("{}/{VERSION}", object.group.name())),
+            kind: Some(KIND.to_owned()),
+            name: Some(object.name().to_owned()),
+            uid: Some(object.uid().to_owned()),
+            ..ObjectReference::default()
+        }
+    };
+    let about: String = regarding.name.iter().flat_map(|name| name.chars()).take(230).collect();
+    let is_warning = matches!(said, Said::Failed);
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{about}.{:016x}", now.as_nanosecond())),
+            namespace: Some("default".to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: regarding,
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
+        source: Some(EventSource {
+            component: Some(COMPONENT.to_owned()),
+            host: None,
+        }),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        count: Some(1),
+        ..Event::default()
+    }
+}

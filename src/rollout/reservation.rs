@@ -1,0 +1,84 @@
+//! Nodes that other objects than Plans hold, such as a `NodeMaintenance`. A front end reports which nodes its objects want; the
+//! decision says which of them they may take, and keeps Plans off them from the request on. The front end then cordons the node
+//! with a holder in its ledger. When the object is gone, the holder has no reason any more, and [`release`](super::release)
+//! restores the node.
+
+use std::collections::BTreeMap;
+
+use super::facts::{NodeName, Text};
+use super::start::DisruptionLocks;
+use super::state::ClusterState;
+use crate::api::Holder;
+
+/// An object that wants or holds a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// Its kind and name, for messages.
+    pub object: Text,
+    pub uid: Text,
+}
+
+/// The nodes that objects want, by name; one object each.
+pub type Reservations = BTreeMap<NodeName, Reservation>;
+
+/// Whether the object that wants a node may take it, and otherwise why not.
+pub type Grants = BTreeMap<NodeName, Result<(), String>>;
+
+impl ClusterState {
+    /// Whether nodes can be held by other objects than Plans.
+    pub fn has_front_ends(&self) -> bool {
+        self.defaults.has_front_ends
+    }
+
+    /// The object, other than a Plan, that wants or holds a node.
+    pub(super) fn reserved_by(&self, node: &str) -> Option<&str> {
+        let wants = || self.reservations.as_ref()?.get(node).map(|it| &*it.object);
+        self.held_by(node).or_else(wants)
+    }
+
+    /// The object, other than a Plan, that is in the ledger of a node.
+    fn held_by(&self, node: &str) -> Option<&str> {
+        let ledger = self.nodes.get(node)?.ledger.as_ref()?;
+        let mut holders = ledger.holders.iter().filter(|holder| holder.is_of_front_end());
+        holders.next().map(|holder| holder.plan.as_str())
+    }
+
+    /// The nodes that objects want or hold.
+    pub(super) fn reserved(&self) -> impl Iterator<Item = &NodeName> {
+        let wanted = self.reservations.iter().flat_map(BTreeMap::keys);
+        let held = self.ledgers.iter().filter(|name| self.held_by(name).is_some());
+        wanted.chain(held)
+    }
+
+    /// Whether an object other than a Plan is in the ledger of a node, and the node is down for it.
+    pub(super) fn is_held(&self, node: &str) -> bool {
+        self.held_by(node).is_some()
+    }
+
+    /// Whether the object of a holder does not want the node any more. Nothing is known while no front end has reported.
+    pub(super) fn is_over(&self, node: &str, holder: &Holder) -> bool {
+        let wants = |all: &Reservations| all.get(node).is_some_and(|it| *it.uid == *holder.plan_uid);
+        holder.is_of_front_end() && self.reservations.as_ref().is_some_and(|all| !wants(all))
+    }
+}
+
+/// Which objects may take the nodes that they want. One that is in the ledger has taken its node.
+pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) -> Grants {
+    let mut grants = Grants::new();
+    for (node, reservation) in cluster.reservations.iter().flatten() {
+        let Some(facts) = cluster.nodes.get(node) else {
+            continue;
+        };
+        let mut holders = facts.ledger.iter().flat_map(|ledger| &ledger.holders);
+        let has_taken = holders.any(|holder| *holder.plan_uid == *reservation.uid);
+        let grant = match locks.reservation_blocker(node).filter(|_| !has_taken) {
+            Some(why) => Err(why),
+            None => {
+                locks.take(node);
+                Ok(())
+            }
+        };
+        grants.insert(node.clone(), grant);
+    }
+    grants
+}
