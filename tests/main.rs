@@ -46,6 +46,7 @@ mod kubelet;
 mod layering;
 mod leader;
 mod lifecycle;
+mod maintenance;
 mod migrate;
 mod monitoring;
 mod node;

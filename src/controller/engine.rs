@@ -18,8 +18,8 @@ use super::notify::{Asked, OutlookServer};
 use crate::api::Reason;
 use crate::rollout::facts::Text;
 use crate::rollout::{
-    self, ClusterState, Decision, Grants, Key, Kind, Lane, ListCounts, Observation, Schema, Step, StepEffect, decide,
-    decide_degraded,
+    self, ClusterState, Decision, Grants, Key, Kind, Lane, ListCounts, Observation, Schema, Step, StepEffect,
+    decide, decide_degraded,
 };
 
 /// How long observations are collected before a decision: a change of one object often causes that of another.

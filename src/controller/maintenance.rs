@@ -68,8 +68,14 @@ impl FrontEnd {
     pub(super) async fn run(self) {
         let (changes, mut queue) = mpsc::channel(QUEUE);
         let mut watches = JoinSet::new();
-        watches.spawn(self.clone().watch::<MedikMaintenance>(MaintenanceGroup::Medik8s, changes.clone()));
-        watches.spawn(self.clone().watch::<KubevirtMaintenance>(MaintenanceGroup::Kubevirt, changes));
+        watches.spawn(
+            self.clone()
+                .watch::<MedikMaintenance>(MaintenanceGroup::Medik8s, changes.clone()),
+        );
+        watches.spawn(
+            self.clone()
+                .watch::<KubevirtMaintenance>(MaintenanceGroup::Kubevirt, changes),
+        );
         let mut supervisor = Supervisor::new(self);
         while let Some((group, change)) = queue.recv().await {
             supervisor.apply(group, change);
@@ -110,7 +116,11 @@ impl FrontEnd {
                 }
                 WatchEvent::Failed(error) if error.is_not_found() => Change::Unknown,
                 WatchEvent::Failed(error) => {
-                    tracing::warn!(group = group.name(), error = error.to_string(), "the watch ended unexpectedly");
+                    tracing::warn!(
+                        group = group.name(),
+                        error = error.to_string(),
+                        "the watch ended unexpectedly"
+                    );
                     if error.is_forbidden() {
                         let _ = self.observations.send(Observation::Forbidden).await;
                     }
@@ -182,7 +192,8 @@ impl Supervisor {
             }
             Change::ListFinished => {
                 let listed = self.listed.remove(&group).unwrap_or_default();
-                self.objects.retain(|(of, name), _| *of != group || listed.contains(name));
+                self.objects
+                    .retain(|(of, name), _| *of != group || listed.contains(name));
                 self.known.insert(group);
             }
             Change::Unknown => {
@@ -246,7 +257,11 @@ impl Supervisor {
         if self.reported.as_ref() != Some(&reservations) {
             self.reported = Some(reservations.clone());
             // Fails only if the loop has ended, and then this task ends too.
-            let _ = self.front_end.observations.send(Observation::Reservations(reservations)).await;
+            let _ = self
+                .front_end
+                .observations
+                .send(Observation::Reservations(reservations))
+                .await;
         }
     }
 }

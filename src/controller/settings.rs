@@ -121,7 +121,9 @@ pub enum SettingsError {
 
 fn enabled(env: &Environment<'_>, flag: Vec<FrontEndName>) -> Result<Vec<FrontEndName>, SettingsError> {
     let flag = Some(flag).filter(|names| !names.is_empty());
-    Ok(env.flag(flag, "REFIT_ENABLE", flags::front_ends)?.unwrap_or_default())
+    Ok(env
+        .flag(flag, "REFIT_ENABLE", flags::front_ends)?
+        .unwrap_or_default())
 }
 
 impl Settings {

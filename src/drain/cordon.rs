@@ -242,7 +242,10 @@ fn of_plan(
     }
     write_marks(&mut metadata, &marks, &NodeMark::VALUE.into());
     let mut spec = json!({ "unschedulable": true });
-    let new: Vec<_> = marks.iter().filter(|mark| mark.form() == MarkForm::Taint).collect();
+    let new: Vec<_> = marks
+        .iter()
+        .filter(|mark| mark.form() == MarkForm::Taint)
+        .collect();
     if !new.is_empty() {
         let new = new.into_iter().map(|mark| Taint {
             key: mark.key().to_owned(),

@@ -9,13 +9,13 @@ use super::facts::{BootId, JobFacts, JobName, NodeName, PlanName, PodFacts, PodU
 use super::node::{NodeDecision, NodeReconciler, NodeState};
 use super::plan::PlanState;
 use super::poll::{self, Poll};
+use super::reservation::{self, Grants};
 use super::start::{self, DisruptionLocks, NodeStates};
 use super::state::{ClusterState, WriteBlock};
 use super::status::report;
 use super::step::{Key, Query, Step};
 use super::summary::{Slot, slots};
 use super::wave::WaveProgress;
-use super::reservation::{self, Grants};
 use super::{digests, notified, on_request, pending, pod_blockers, release};
 use crate::api::{NodePhase, NodeProgress, OpenEnum, Reason};
 use crate::job::name::prepull_job_name;
@@ -259,7 +259,10 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
     let blocker = match block {
         WriteBlock::Unread { ask } => {
             decision.steps.extend(ask.then_some(Step::ReadPlans));
-            let missing = cluster.plans.values().find_map(|plan| cluster.missing_permission(plan));
+            let missing = cluster
+                .plans
+                .values()
+                .find_map(|plan| cluster.missing_permission(plan));
             missing.map_or(Blocker::NotReady, |what| Blocker::MissingPermission { what })
         }
         WriteBlock::Outdated { missing, until } => {

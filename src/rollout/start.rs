@@ -305,7 +305,9 @@ impl<'a> DisruptionLocks<'a> {
     fn blocker(&self, plan: &PlanState, node: &NodeName) -> Option<Blocker> {
         let name = &plan.facts.name;
         if let Some(object) = self.cluster.reserved_by(node) {
-            return Some(Blocker::NodeBusy { by: object.to_owned() });
+            return Some(Blocker::NodeBusy {
+                by: object.to_owned(),
+            });
         }
         if plan.disruptive
             && let Some(other) = self.locked_by.get(node).filter(|other| *other != name)

@@ -162,7 +162,10 @@ pub(super) async fn ask(
     for need in NEEDS.iter().chain(WATCHED.iter().filter(|_| degraded)) {
         look(client, namespace, need, &mut missing.for_all).await?;
     }
-    for need in MAINTENANCE_WATCHED.iter().filter(|_| degraded && optional.front_ends) {
+    for need in MAINTENANCE_WATCHED
+        .iter()
+        .filter(|_| degraded && optional.front_ends)
+    {
         look(client, namespace, need, &mut missing.for_all).await?;
     }
     for need in REBOOT_NEEDS.iter().filter(|_| optional.reboots) {

@@ -52,7 +52,12 @@ pub(super) fn event(said: Said, object: &Maintenance, node_uid: &str, now: Times
             ..ObjectReference::default()
         }
     };
-    let about: String = regarding.name.iter().flat_map(|name| name.chars()).take(230).collect();
+    let about: String = regarding
+        .name
+        .iter()
+        .flat_map(|name| name.chars())
+        .take(230)
+        .collect();
     let is_warning = matches!(said, Said::Failed);
     Event {
         metadata: ObjectMeta {

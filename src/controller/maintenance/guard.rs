@@ -21,7 +21,10 @@ pub(super) async fn blocker(client: &Client, node: &str) -> Result<Option<String
     let Some(budget) = budgets.first() else {
         return Ok(None);
     };
-    let allowed = budget.status.as_ref().map_or(0, |status| status.disruptions_allowed);
+    let allowed = budget
+        .status
+        .as_ref()
+        .map_or(0, |status| status.disruptions_allowed);
     if allowed >= 1 {
         return Ok(None);
     }
@@ -32,11 +35,18 @@ pub(super) async fn blocker(client: &Client, node: &str) -> Result<Option<String
     let on_node = ListParams::default()
         .fields(&format!("spec.nodeName={node}"))
         .labels(&selector.to_string());
-    let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE).list(&on_node).await?;
+    let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE)
+        .list(&on_node)
+        .await?;
     // A guard that is not Ready is disrupted already, so that to drain its node costs nothing.
     let is_ready = |pod: &Pod| {
-        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        conditions.into_iter().any(|it| it.type_ == "Ready" && it.status != "False")
+        let conditions = pod
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
+        conditions
+            .into_iter()
+            .any(|it| it.type_ == "Ready" && it.status != "False")
     };
     Ok(pods.items.iter().any(is_ready).then(|| {
         format!(

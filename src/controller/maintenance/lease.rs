@@ -3,7 +3,6 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
@@ -76,7 +75,9 @@ impl NodeLease {
         spec.lease_duration_seconds = Some(SECONDS);
         spec.renew_time = Some(MicroTime(now));
         // With its resource version, so that of two that take it at once one fails.
-        self.api().replace(&self.name, &PostParams::default(), &lease).await?;
+        self.api()
+            .replace(&self.name, &PostParams::default(), &lease)
+            .await?;
         Ok(())
     }
 
@@ -103,27 +104,8 @@ impl NodeLease {
                 ..LeaseSpec::default()
             }),
         };
-        match self.api().create(&PostParams::default(), &lease).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => {
-                let namespace = Namespace {
-                    metadata: ObjectMeta {
-                        name: Some(self.namespace.clone()),
-                        ..ObjectMeta::default()
-                    },
-                    ..Namespace::default()
-                };
-                let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace);
-                match made.await {
-                    Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-                    Err(error) => return Err(error.into()),
-                    Ok(_) => {}
-                }
-                self.api().create(&PostParams::default(), &lease).await?;
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-        }
+        self.api().create(&PostParams::default(), &lease).await?;
+        Ok(())
     }
 
     /// Gives the Lease back, if it is ours.
@@ -132,7 +114,11 @@ impl NodeLease {
             return Ok(());
         };
         let spec = lease.spec.get_or_insert_default();
-        if spec.holder_identity.as_deref().is_some_and(|holder| holder != HOLDER) {
+        if spec
+            .holder_identity
+            .as_deref()
+            .is_some_and(|holder| holder != HOLDER)
+        {
             return Ok(());
         }
         match self.group {
@@ -155,7 +141,10 @@ impl NodeLease {
                     holder_identity: Some(String::new()),
                     ..LeaseSpec::default()
                 };
-                self.api().replace(&self.name, &PostParams::default(), &lease).await.map(drop)
+                self.api()
+                    .replace(&self.name, &PostParams::default(), &lease)
+                    .await
+                    .map(drop)
             }
         }
     }

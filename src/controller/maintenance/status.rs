@@ -70,7 +70,11 @@ fn count(number: usize) -> i64 {
 /// A merge patch to this status. What is zero is removed, as node-maintenance-operator does.
 pub(super) fn patch(status: &MaintenanceStatus) -> Value {
     let mut fields = json!(status);
-    for value in fields.as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
+    for value in fields
+        .as_object_mut()
+        .into_iter()
+        .flat_map(|all| all.values_mut())
+    {
         let is_zero = value.as_i64() == Some(0) || value.as_array().is_some_and(Vec::is_empty);
         if is_zero {
             *value = Value::Null;

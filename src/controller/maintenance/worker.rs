@@ -19,7 +19,9 @@ use crate::drain::pods::{PodId, Rules};
 use crate::drain::{DryRun, Event, Failure, Options, PlanRun, Session, Which};
 use crate::go::GoDuration;
 use crate::kube::brief;
-use crate::kube::objects::maintenance::{KIND, Maintenance, MaintenanceGroup, MaintenanceStatus, PLURAL, VERSION};
+use crate::kube::objects::maintenance::{
+    KIND, Maintenance, MaintenanceGroup, MaintenanceStatus, PLURAL, VERSION,
+};
 use crate::kube::objects::{Intern, SlimNode};
 use crate::rollout::NodeFacts;
 
@@ -135,7 +137,13 @@ impl Worker {
         if object.is_being_deleted() {
             return self.end(&object).await;
         }
-        if !object.metadata.finalizers.iter().flatten().any(|it| it == FINALIZER) {
+        if !object
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|it| it == FINALIZER)
+        {
             let finalizers: Vec<_> = object.metadata.finalizers.iter().flatten().cloned();
             let finalizers: Vec<_> = finalizers.into_iter().chain([FINALIZER.to_owned()]).collect();
             self.patch(&object, &json!({ "finalizers": finalizers })).await?;
@@ -146,7 +154,9 @@ impl Worker {
         }
         let name = object.spec.node_name.clone();
         let Some(node) = self.node(&name).await? else {
-            return self.fail(&object, format!("nodes {name:?} not found"), LOOK).await;
+            return self
+                .fail(&object, format!("nodes {name:?} not found"), LOOK)
+                .await;
         };
         if !is_owner {
             let why = format!("invalid nodeName, a NodeMaintenance for node {name} already exists");
@@ -215,7 +225,11 @@ impl Worker {
         match self.front_end.grants.borrow().get(&node.name) {
             Some(Ok(())) => {}
             Some(Err(why)) => return Ok(Some(why.clone())),
-            None => return Ok(Some("it is being decided whether the node may be taken".to_owned())),
+            None => {
+                return Ok(Some(
+                    "it is being decided whether the node may be taken".to_owned(),
+                ));
+            }
         }
         if has_taken || !node.is_control_plane() {
             return Ok(None);
@@ -229,7 +243,9 @@ impl Worker {
 
     async fn hold_lease(&self, object: &Maintenance, node: &NodeFacts) -> Result<(), LeaseError> {
         let lease = NodeLease::new(self.client(), object.group, &node.name);
-        lease.hold(&node.uid, &node.name, self.front_end.clock.now()).await
+        lease
+            .hold(&node.uid, &node.name, self.front_end.clock.now())
+            .await
     }
 
     /// The Lease is another's, or cannot be written. Before the drain this is waited for; later, the fourth time in a row ends
@@ -251,9 +267,9 @@ impl Worker {
         let number = self.status.error_on_lease_count;
         self.status.last_error = Some(match (is_held, has_begun) {
             (false, _) => why,
-            (true, false) => format!(
-                "failed to obtain a lease that is not owned by us : {why} errorOnLeaseCount {number}"
-            ),
+            (true, false) => {
+                format!("failed to obtain a lease that is not owned by us : {why} errorOnLeaseCount {number}")
+            }
             (true, true) => format!(
                 "failed to extend a lease that used to be owned by us, incrementing error on lease count: {why}, errorOnLeaseCount: {number}"
             ),
@@ -285,7 +301,13 @@ impl Worker {
 
     /// The object is being deleted. The decision restores the node; what is left is to give back the Lease and the finalizer.
     async fn end(&mut self, object: &Maintenance) -> Pass {
-        if !object.metadata.finalizers.iter().flatten().any(|it| it == FINALIZER) {
+        if !object
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|it| it == FINALIZER)
+        {
             return Ok(Next::Over);
         }
         let name = &object.spec.node_name;
@@ -293,12 +315,15 @@ impl Worker {
         if node.as_ref().is_some_and(|node| holds(node, object.uid())) {
             return Ok(Next::After(RESTORE_LOOK));
         }
-        if self.status.phase.is_some() && self.said != Some(FAILED)
+        if self.status.phase.is_some()
+            && self.said != Some(FAILED)
             && let Some(node) = node.filter(|node| !node.unschedulable)
         {
             self.say(Said::Uncordoned, object, &node.uid);
         }
-        NodeLease::new(self.client(), object.group, name).release().await?;
+        NodeLease::new(self.client(), object.group, name)
+            .release()
+            .await?;
         let finalizers = object.metadata.finalizers.iter().flatten();
         let left: Vec<_> = finalizers.filter(|it| *it != FINALIZER).cloned().collect();
         match self.patch(object, &json!({ "finalizers": left })).await {
@@ -316,7 +341,9 @@ impl Worker {
         metadata["resourceVersion"] = json!(object.metadata.resource_version);
         let patch = Patch::Merge(json!({ "metadata": metadata }));
         let api = self.api(object.group);
-        api.patch(object.name(), &PatchParams::default(), &patch).await.map(drop)
+        api.patch(object.name(), &PatchParams::default(), &patch)
+            .await
+            .map(drop)
     }
 
     /// Writes the status, unless it is stored.
@@ -334,7 +361,10 @@ impl Worker {
         self.status.last_update = Some(format!("{:.0}", self.front_end.clock.now()));
         let patch = Patch::Merge(status::patch(&self.status));
         let api = self.api(object.group);
-        match api.patch_status(object.name(), &PatchParams::default(), &patch).await {
+        match api
+            .patch_status(object.name(), &PatchParams::default(), &patch)
+            .await
+        {
             // It has been deleted.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             answer => answer.map(drop),

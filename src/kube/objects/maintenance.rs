@@ -71,7 +71,14 @@ macro_rules! maintenance {
             #[serde(default)]
             status: MaintenanceStatus,
         }
-        resource!($type, $group.name(), VERSION, KIND, PLURAL, k8s_openapi::ClusterResourceScope);
+        resource!(
+            $type,
+            $group.name(),
+            VERSION,
+            KIND,
+            PLURAL,
+            k8s_openapi::ClusterResourceScope
+        );
 
         impl Watched for $type {
             /// What matters is which node it is for.
@@ -84,14 +91,27 @@ macro_rules! maintenance {
                 }
                 let Parts { metadata, spec } = serde_json::from_str(raw.get()).ok()?;
                 let status = MaintenanceStatus::default();
-                Some(Self { metadata, spec, status })
+                Some(Self {
+                    metadata,
+                    spec,
+                    status,
+                })
             }
         }
 
         impl From<$type> for Maintenance {
             fn from(object: $type) -> Self {
-                let $type { metadata, spec, status } = object;
-                Self { group: $group, metadata, spec, status }
+                let $type {
+                    metadata,
+                    spec,
+                    status,
+                } = object;
+                Self {
+                    group: $group,
+                    metadata,
+                    spec,
+                    status,
+                }
             }
         }
     };

@@ -33,7 +33,11 @@ fn marking() -> Plan {
 fn marks(story: &Scenario, node: &str) -> [Option<String>; 3] {
     let node = stored(story, node);
     NodeMark::OF_DRAIN.map(|mark| {
-        let of_kind = if mark.form() == MarkForm::Label { "labels" } else { "annotations" };
+        let of_kind = if mark.form() == MarkForm::Label {
+            "labels"
+        } else {
+            "annotations"
+        };
         node["metadata"][of_kind][mark.key()].as_str().map(str::to_owned)
     })
 }
