@@ -39,6 +39,14 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
     if let Some(drain) = parts.get_mut("drain").and_then(Value::as_object_mut) {
         drain.remove("blockedBy");
         drain.remove("avoidPendingNodes");
+        for field in ["waitForDetach", "excludeFromLoadBalancers", "preventScaleDown"] {
+            if drain.get(field) == Some(&Value::Bool(false)) {
+                drain.remove(field);
+            }
+        }
+    }
+    if !of.prepulls() {
+        parts.remove("prepull");
     }
     parts.insert("latestVersion".to_owned(), latest_version.into());
     let mut parts = Value::Object(parts);

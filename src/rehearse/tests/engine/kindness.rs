@@ -137,7 +137,7 @@ fn a_failed_node_keeps_its_marks_with_its_cordon() {
 fn nodes_that_are_still_to_be_upgraded_have_a_taint_from_the_first_start_until_they_are_done() {
     let mut story = Scenario::empty();
     story.add_nodes(&["a", "b", "c"]);
-    let theirs = json!([{ "key": "theirs", "value": "x", "effect": "NoSchedule", "timeAdded": "2026-01-01T09:00:00Z" }]);
+    let theirs = json!([{ "key": "theirs", "value": "x", "effect": "PreferNoSchedule", "timeAdded": "2026-01-01T09:00:00Z" }]);
     story.patch(Kind::Node, "c", &json!({ "spec": { "taints": theirs } }));
     let avoiding = draining(|drain| drain.avoid_pending_nodes = Some(true));
     story.apply(Plan {
