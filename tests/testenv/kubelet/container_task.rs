@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use refit::api::names;
-use refit::api::{Holder, Ledger};
+use refit::api::{Holder, Ledger, NodeMark};
 use refit::rehearse::pod_lifecycle::{ContainerStart, Exit};
 use serde_json::json;
 
