@@ -3,7 +3,8 @@
 //!
 //! A watch delivers every version of an object, and all versions are from one etcd, so the resource version orders the
 //! changes of all kinds. Only after a restart of the API server may a list replace what a watch missed. Then several
-//! changes become one, whose client is unknown, and the invariants of refit's own writes do not apply to it.
+//! changes become one, whose client is unknown, and the invariants of refit's own writes do not apply to it; nor to a Job that
+//! was created between two known versions of its Plan.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +41,8 @@ struct State {
     changes: Vec<(Timestamp, Kind, Change)>,
     /// The last change of each object.
     last: BTreeMap<(Kind, Key), Change>,
+    /// Versions of Plans between which changes are not known.
+    gaps: Vec<(u64, u64)>,
 }
 
 #[derive(Clone)]
@@ -108,8 +111,16 @@ impl Journal {
 
     /// All changes in the order of the API server. The client of a change is that of the audited request that makes it.
     pub fn entries(&self, requests: &Requests) -> Vec<Entry> {
-        let mut changes = lock(&self.state).changes.clone();
+        let (mut changes, gaps) = {
+            let state = lock(&self.state);
+            (state.changes.clone(), state.gaps.clone())
+        };
         changes.sort_by_key(|(_, _, change)| change.version);
+        let is_unexplained = |kind: Kind, change: &Change| {
+            let is_new = kind == Kind::Job && change.old.is_none() && !change.gone;
+            let mut gaps = gaps.iter();
+            is_new && gaps.any(|(from, until)| (*from..*until).contains(&change.version))
+        };
         let requests = requests.by_arrival();
         let mut writes = BTreeMap::<_, Vec<&Request>>::new();
         for request in requests.writes() {
@@ -126,6 +137,7 @@ impl Journal {
                 let found = writes.iter().position(|request| makes(request, &change))?;
                 Some(client(writes.remove(found)))
             });
+            let who = who.filter(|_| !is_unexplained(kind, &change));
             Entry {
                 at,
                 who: who.unwrap_or(CLUSTER).into(),
@@ -195,9 +207,20 @@ impl Watch {
             }
         }
         let from = list.metadata.resource_version.clone();
-        list.items
-            .into_iter()
-            .for_each(|object| self.record(object, false));
+        for object in list.items {
+            if self.kind == Kind::Plan {
+                let mut state = lock(&self.state);
+                let last = state
+                    .last
+                    .get(&(self.kind, key(&object)))
+                    .map(|last| last.version);
+                let now = self::version(object.metadata.resource_version.as_deref());
+                state
+                    .gaps
+                    .extend(last.map(|last| (last, now)).filter(|(last, now)| last < now));
+            }
+            self.record(object, false);
+        }
         from
     }
 

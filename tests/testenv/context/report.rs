@@ -41,7 +41,11 @@ pub(super) fn remember_panics() {
 /// Prints why the test has failed again: thousands of lines of a report are between that and the end, which is what people and
 /// services look at.
 pub(super) fn repeat_panic() {
-    let text: String = PANIC.with_borrow(|panic| panic.chars().take(AGAIN).collect());
+    // What an assertion says of its values is at the end.
+    let text = PANIC.with_borrow(|panic| {
+        let skipped = panic.chars().count().saturating_sub(AGAIN);
+        panic.chars().skip(skipped).collect::<String>()
+    });
     eprintln!("---- this is why it failed: {text}");
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use refit::api::names;
-use refit::api::{Holder, Ledger};
+use refit::api::{Holder, Ledger, NodeMark};
 use refit::rehearse::pod_lifecycle::{ContainerStart, Exit};
 use serde_json::json;
 
@@ -95,18 +95,31 @@ async fn cordon(act: &ContainerTask) -> Result<(), String> {
             .annotations()
             .get(names::ANNOTATION_CORDON)
             .and_then(|text| Ledger::parse(text));
-        let ledger = Ledger::with_holder(ledger.as_ref(), unschedulable, holder.clone())
+        let mut ledger = Ledger::with_holder(ledger.as_ref(), unschedulable, holder.clone())
             .map_err(|cancelled| cancelled.to_string())?;
+        let of_kind = |mark: NodeMark| {
+            if mark.is_label() {
+                node.labels()
+            } else {
+                node.annotations()
+            }
+        };
+        let wanted = NodeMark::split(&env(names::ENV_NODE_MARKS));
+        let marks = ledger.add_marks(&wanted, |mark| of_kind(mark).contains_key(mark.key()));
         // A kubectl that is run on Windows, or for another controller, keeps no ledger.
         let annotations = if holder.plan_uid.is_empty() {
             json!({})
         } else {
             json!({names::ANNOTATION_CORDON: ledger.to_text()})
         };
-        let patch = json!({
+        let mut patch = json!({
             "metadata": {"resourceVersion": node.resource_version(), "annotations": annotations},
             "spec": {"unschedulable": true},
         });
+        for mark in marks {
+            let of_kind = if mark.is_label() { "labels" } else { "annotations" };
+            patch["metadata"][of_kind][mark.key()] = json!(NodeMark::VALUE);
+        }
         match nodes
             .patch(&act.node, &PatchParams::default(), &Patch::Merge(&patch))
             .await
