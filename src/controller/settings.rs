@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-pub use flags::{Flags, MetricsAddress};
+pub use flags::{Flags, FrontEndName, MetricsAddress};
 
 use super::lease::{LeaseTiming, TimingError};
 use super::own_image::PodIdentity;

@@ -109,10 +109,11 @@ async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result
                 .is_none_or(|taints| taints.iter().any(|taint| is_mark(taint, *mark))),
         }
     };
+    let marks = NodeMark::ALL.into_iter().filter(has).collect();
     Ok(NodeSnapshot {
         version: meta.resource_version.clone(),
         facts,
-        marks: NodeMark::ALL.into_iter().filter(has).collect(),
+        marks,
     })
 }
 

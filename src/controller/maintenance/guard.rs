@@ -24,7 +24,8 @@ pub(super) async fn blocker(client: &Client, node: &str) -> Result<Option<String
     let allowed = budget
         .status
         .as_ref()
-        .map_or(0, |status| status.disruptions_allowed);
+        .and_then(|status| status.disruptions_allowed)
+        .unwrap_or_default();
     if allowed >= 1 {
         return Ok(None);
     }

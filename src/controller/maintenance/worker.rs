@@ -144,8 +144,8 @@ impl Worker {
             .flatten()
             .any(|it| it == FINALIZER)
         {
-            let finalizers: Vec<_> = object.metadata.finalizers.iter().flatten().cloned();
-            let finalizers: Vec<_> = finalizers.into_iter().chain([FINALIZER.to_owned()]).collect();
+            let finalizers = object.metadata.finalizers.iter().flatten().cloned();
+            let finalizers: Vec<_> = finalizers.chain([FINALIZER.to_owned()]).collect();
             self.patch(&object, &json!({ "finalizers": finalizers })).await?;
             self.say(Said::Begun, &object, "");
         }
@@ -186,14 +186,14 @@ impl Worker {
             return Ok(Next::After(LOOK));
         }
         let session = self.session(&object, Some(&node), DryRun::None, Arc::new(|_| {}));
-        let mut task = self.task.clone();
+        let (mut task, which, options) = (self.task.clone(), which(&name), options());
         let drained = tokio::select! {
             biased;
             // The decision restores the node at once, and no pod of it may be evicted any more.
             _ = task.wait_for(|task| task.object.is_being_deleted() || !task.is_owner) => {
                 return Ok(Next::After(Duration::ZERO));
             }
-            drained = session.drain(&which(&name), &options()) => drained,
+            drained = session.drain(&which, &options) => drained,
         };
         match drained {
             Ok(()) => {

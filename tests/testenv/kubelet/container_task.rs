@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use refit::api::names;
-use refit::api::{Holder, Ledger, NodeMark};
+use refit::api::{Holder, Ledger, MarkForm, NodeMark};
 use refit::rehearse::pod_lifecycle::{ContainerStart, Exit};
 use serde_json::json;
 
@@ -98,7 +98,7 @@ async fn cordon(act: &ContainerTask) -> Result<(), String> {
         let mut ledger = Ledger::with_holder(ledger.as_ref(), unschedulable, holder.clone())
             .map_err(|cancelled| cancelled.to_string())?;
         let of_kind = |mark: NodeMark| {
-            if mark.is_label() {
+            if mark.form() == MarkForm::Label {
                 node.labels()
             } else {
                 node.annotations()
@@ -117,7 +117,11 @@ async fn cordon(act: &ContainerTask) -> Result<(), String> {
             "spec": {"unschedulable": true},
         });
         for mark in marks {
-            let of_kind = if mark.is_label() { "labels" } else { "annotations" };
+            let of_kind = if mark.form() == MarkForm::Label {
+                "labels"
+            } else {
+                "annotations"
+            };
             patch["metadata"][of_kind][mark.key()] = json!(NodeMark::VALUE);
         }
         match nodes
