@@ -293,6 +293,13 @@ fn the_components_of_kustomize_are_values_of_the_chart() {
         assert!(!with.is_empty(), "{component}");
         assert_eq!(added(&format!("--set {value}.create=true")), with, "{component}");
     }
+    // This one changes the Deployment, too.
+    let dir = tempfile::tempdir_in(root().join("target")).unwrap();
+    let text = "resources: [../../deploy]\ncomponents: [../../deploy/overlays/maintenance]\n";
+    std::fs::write(dir.path().join("kustomization.yaml"), text).unwrap();
+    let mut with = by_name(&tools.kubectl(&format!("kustomize {}", dir.path().display())));
+    with.retain(|name, _| !name.starts_with("Namespace /system-upgrade"));
+    assert_eq!(tools.rendered("--set maintenance.create=true"), with);
     let monitoring = by_name(&tools.kubectl("kustomize deploy/monitoring"));
     assert_eq!(added("--set monitoring.create=true"), monitoring);
     // Clusters of before Kubernetes 1.30 have no such policies.

@@ -61,8 +61,8 @@ reasons! {
             "the node is not Ready"
             => "repair the node. If the Plan itself repairs such nodes, add a toleration for `node.kubernetes.io/not-ready`"
         NodeBusy Warning [Node Complete PlanEvent]
-            "another disruptive Plan works on the node: one that cordons, drains or is exclusive"
-            => "wait for the Plan that the message names"
+            "another disruptive Plan works on the node: one that cordons, drains or is exclusive; or a `NodeMaintenance` wants it. The message names it"
+            => "wait for the Plan that the message names, or delete the `NodeMaintenance`"
         WindowClosed Normal [Node]
             "the window is closed"
             => "wait; `status.nextWindow` says when it opens"

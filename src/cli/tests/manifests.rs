@@ -16,13 +16,17 @@ fn resources() -> Vec<String> {
 }
 
 /// Files of the chart for what kustomize has as components, and their sources.
-const COMPONENTS: [(&str, &str); 7] = [
+const COMPONENTS: [(&str, &str); 11] = [
     ("manage-crd.yaml", "overlays/manage-crd/rbac.yaml"),
     ("delete-pods.yaml", "overlays/delete-pods/rbac.yaml"),
     (
         "delete-pods-admission.yaml",
         "overlays/delete-pods/admission.yaml",
     ),
+    ("maintenance-crds.yaml", "overlays/maintenance/crds.yaml"),
+    ("maintenance-namespaces.yaml", "overlays/maintenance/namespaces.yaml"),
+    ("maintenance.yaml", "overlays/maintenance/rbac.yaml"),
+    ("maintenance-admission.yaml", "overlays/maintenance/admission.yaml"),
     ("service.yaml", "monitoring/service.yaml"),
     ("servicemonitor.yaml", "monitoring/servicemonitor.yaml"),
     ("prometheusrule.yaml", "monitoring/prometheusrule.yaml"),
