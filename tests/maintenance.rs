@@ -226,10 +226,11 @@ async fn a_node_in_maintenance_is_drained_and_is_as_before_when_the_object_goes(
     let node = test.harness.get("one").await;
     assert!(is_free(&node), "{node:#?}");
     assert_eq!((taints(&node), label(&node, EXCLUDE)), (Vec::new(), None));
-    let lease = test
-        .leases("medik8s-leases")
-        .get_opt(&format!("node-{}", test.harness.node("one")));
-    assert!(lease.await.unwrap().is_none());
+    let (leases, name) = (
+        test.leases("medik8s-leases"),
+        format!("node-{}", test.harness.node("one")),
+    );
+    assert!(leases.get_opt(&name).await.unwrap().is_none());
     for reason in ["RemovedMaintenance", "UncordonNode"] {
         wait::until(
             "the event is written",
@@ -451,12 +452,9 @@ async fn an_object_for_no_node_or_for_a_taken_one_says_so_and_an_object_that_van
         "it is that of the first"
     );
 
-    let refused = test.api(MEDIK).patch(
-        "disk",
-        &PatchParams::default(),
-        &Patch::Merge(json!({ "spec": { "nodeName": "another" } })),
-    );
-    let refused = refused.await.unwrap_err().to_string();
+    let moves = Patch::Merge(json!({ "spec": { "nodeName": "another" } }));
+    let refused = test.api(MEDIK).patch("disk", &PatchParams::default(), &moves).await;
+    let refused = refused.unwrap_err().to_string();
     assert!(
         refused.contains("updating spec.NodeName isn't allowed"),
         "{refused}"

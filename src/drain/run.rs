@@ -59,8 +59,6 @@ pub(super) struct Loop<'a> {
     pub(super) report: &'a (dyn Fn(Event) + Send + Sync),
     pub(super) publisher: Option<&'a Publisher>,
     pub(super) stop: watch::Receiver<Option<&'static str>>,
-    /// Completes when the controller has cancelled the drain.
-    pub(super) cancelled: BoxFuture<'static, ()>,
 }
 
 /// Delay until the next list, by the time since the last change.
@@ -76,8 +74,13 @@ fn pause(few: bool, unchanged: Duration) -> Duration {
 type Look = BoxFuture<'static, Result<Present, kube::Error>>;
 
 impl Loop<'_> {
-    /// Evicts the pods, and returns how it ended and the state of each pod.
-    pub(super) async fn run(mut self, pods: Vec<PodId>) -> (End, EvictionTracker) {
+    /// Evicts the pods, and returns how it ended and the state of each pod. `cancelled` completes when the controller has
+    /// cancelled the drain.
+    pub(super) async fn run(
+        mut self,
+        pods: Vec<PodId>,
+        mut cancelled: BoxFuture<'static, ()>,
+    ) -> (End, EvictionTracker) {
         let began = Instant::now();
         let deadline = self.timeout.map(|timeout| began + timeout);
         let mut tracker = EvictionTracker::new(pods, self.rules, self.clock.now());
@@ -138,12 +141,12 @@ impl Loop<'_> {
             let wake = wake.into_iter().flatten().min().unwrap_or(next_report);
             tokio::select! {
                 biased; // so that a rehearsal is reproducible; ends come first
-                () = &mut self.cancelled => break End::Cancelled,
+                () = &mut cancelled => break End::Cancelled,
                 Ok(()) = self.stop.changed() => {}
                 Some((pod, answer)) = asked.next(), if !asked.is_empty() => {
                     // This blocks the loop for one list, which is rare and harmless: the drain of such a pod fails
                     // anyway.
-                    let answer = self.with_budgets(&pod, answer).await;
+                    let answer = with_budgets(self.lister, &pod, answer).await;
                     if answer == EvictionOutcome::Accepted {
                         last_change = Instant::now();
                     }
@@ -189,18 +192,6 @@ impl Loop<'_> {
         (end, tracker)
     }
 
-    /// Adds the names of the two budgets, which the API server does not send.
-    async fn with_budgets(&self, pod: &PodId, answer: EvictionOutcome) -> EvictionOutcome {
-        let EvictionOutcome::TwoBudgets(why) = answer else {
-            return answer;
-        };
-        let names = self.lister.budgets(pod).await.filter(|names| names.len() > 1);
-        EvictionOutcome::TwoBudgets(match names {
-            Some(names) => format!("{why} They are {}.", names.join(", ")),
-            None => why,
-        })
-    }
-
     fn report_progress(&self, tracker: &EvictionTracker, note: DrainNote) {
         (self.report)(Event::Progress {
             node: self.lister.node.clone(),
@@ -233,6 +224,18 @@ impl Loop<'_> {
             });
         }
     }
+}
+
+/// Adds the names of the two budgets, which the API server does not send.
+async fn with_budgets(lister: &PodLister, pod: &PodId, answer: EvictionOutcome) -> EvictionOutcome {
+    let EvictionOutcome::TwoBudgets(why) = answer else {
+        return answer;
+    };
+    let names = lister.budgets(pod).await.filter(|names| names.len() > 1);
+    EvictionOutcome::TwoBudgets(match names {
+        Some(names) => format!("{why} They are {}.", names.join(", ")),
+        None => why,
+    })
 }
 
 #[cfg(test)]

@@ -286,9 +286,8 @@ impl Session {
             report: &*self.report,
             publisher: publisher.as_ref(),
             stop: self.stop.clone(),
-            cancelled: self.cancellation(node),
         };
-        let (end, tracker) = work.run(found.pods).await;
+        let (end, tracker) = work.run(found.pods, self.cancellation(node)).await;
         if let Some(publisher) = publisher {
             publisher.stop().await;
         }
@@ -383,8 +382,10 @@ impl Session {
     async fn or_stop<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let mut stop = self.stop.clone();
         let stopped = async {
-            match stop.wait_for(Option::is_some).await {
-                Ok(signal) => *signal,
+            // Not held while it waits: it is a lock.
+            let signal = stop.wait_for(Option::is_some).await.map(|signal| *signal);
+            match signal {
+                Ok(signal) => signal,
                 Err(_) => std::future::pending().await,
             }
         };

@@ -91,6 +91,7 @@ fn the_defaults_are_system_upgrade_controllers() {
                 secure: false,
                 dashboard: false,
             }),
+            enable: Vec::new(),
             debug: false,
             log_format: LogFormat::Text,
         }
@@ -193,6 +194,7 @@ fn a_flag_goes_before_its_variable() {
         metrics_cert_file: Some("/cert".into()),
         metrics_key_file: Some("/key".into()),
         metrics_secure: Some(true),
+        enable: vec![FrontEndName::Maintenance],
         dashboard: None,
     };
     let environment = [
@@ -209,6 +211,7 @@ fn a_flag_goes_before_its_variable() {
         ("REFIT_CHANNEL_HOST", "b.test"),
         ("REFIT_LOG_FORMAT", "text"),
         ("REFIT_IDENTITY", "you"),
+        ("REFIT_ENABLE", "reboots"),
         ("POD_UID", "uid"),
         ("CATTLE_ELECTION_LEASE_DURATION", "1h"),
         ("CATTLE_ELECTION_RENEW_DEADLINE", "1h"),
@@ -233,6 +236,7 @@ fn a_flag_goes_before_its_variable() {
     assert_eq!(settings.identity, "me");
     assert_eq!(settings.lease.retry_period, Duration::from_secs(1));
     assert_eq!(settings.jobs.controller_name, "n");
+    assert_eq!(settings.enable, [FrontEndName::Maintenance]);
     assert_eq!(
         settings.serving,
         Some(Serving {
@@ -521,4 +525,19 @@ fn metrics_are_served_at_an_address_that_is_one_and_with_a_whole_certificate() {
     assert!(!at(":1").dashboard && serving(&[("REFIT_DASHBOARD", "true")]).unwrap().dashboard);
     let nowhere = error(&[("REFIT_DASHBOARD", "true"), (ADDRESS, "0")]);
     assert!(nowhere.contains("--dashboard needs an address"), "{nowhere}");
+}
+
+#[test]
+fn other_objects_are_handled_only_if_they_are_named() {
+    let enabled = |value: &str| settings(&[("REFIT_ENABLE", value)]).enable;
+    assert_eq!(enabled(""), []);
+    assert_eq!(enabled("maintenance"), [FrontEndName::Maintenance]);
+    assert_eq!(
+        enabled(" reboots, maintenance"),
+        [FrontEndName::Reboots, FrontEndName::Maintenance]
+    );
+    assert_eq!(
+        error(&[NAME, NAMESPACE, ("REFIT_ENABLE", "nodeops")]),
+        "the environment variable REFIT_ENABLE is \"nodeops\"; it must be `maintenance`, or empty"
+    );
 }
