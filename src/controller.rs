@@ -21,7 +21,7 @@ mod timeline;
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -495,6 +495,7 @@ impl LeaderTasks {
             intern,
             ttl,
             outbox: outbox.clone(),
+            waiting_for_events: Mutex::default(),
             degraded: degraded_tx,
         };
         let mut engine = Engine::new(cluster, actor, inbox, wanted, listed_tx, relist_tx, progress);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use serde_json::json;
 
 use crate::rollout::{RollOut, Shape};
 use crate::supervised::SupervisedController;
@@ -346,6 +347,10 @@ async fn a_controller_that_starts_without_an_api_server_says_so_and_works_when_i
     );
 
     plane.start_apiserver().await.expect("the API server is back");
+    // The journal sees all that follows.
+    let seen = json!({ "metadata": { "annotations": { "example.com/seen": "yes" } } });
+    rollout.ctx.edit_plan("upgrade", seen).await;
+    rollout.journal().await;
     let _again = controller.start_again();
     rollout.check_success().await;
 }

@@ -11,7 +11,8 @@ mod pods;
 mod poll;
 mod workload;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
@@ -83,6 +84,8 @@ pub struct Actor {
     pub ttl: i64,
     /// Events that could not be written at once.
     pub outbox: Outbox,
+    /// Since when Jobs have waited for their events before they are recorded.
+    pub waiting_for_events: Mutex<BTreeMap<JobUid, Instant>>,
     /// Set once a list or a watch was refused. Until then, permissions for them need no check.
     pub degraded: watch::Sender<bool>,
 }
@@ -91,6 +94,9 @@ pub struct Actor {
 const EVENT_TRIES: u32 = 3;
 /// Time for all events of a step, after which they wait apart from it.
 const EVENT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a Job waits for its events before it is recorded.
+const RECORD_PATIENCE: Duration = Duration::from_secs(60);
 
 type StepResult = Result<Vec<StepEffect>, (Vec<StepEffect>, StepError)>;
 
@@ -139,7 +145,14 @@ impl Actor {
                 body,
                 events,
             } => {
-                let effects = self.write_events(&events).await;
+                // Nothing waits for this patch, and once it is stored, no successor of this process writes the events.
+                let (effects, unwritten) = self.try_events(&events).await;
+                if !unwritten.is_empty() && self.waits_for_events(&uid) {
+                    let message = "its events cannot be written yet".to_owned();
+                    let kind = StepErrorKind::Unanswered;
+                    return Err((effects, StepError { message, kind }));
+                }
+                unwritten.into_iter().for_each(|event| self.outbox.put(event));
                 let answer = self
                     .jobs()
                     .patch(&job, &PatchParams::default(), &Patch::Merge(&body))
@@ -259,9 +272,29 @@ impl Actor {
     /// Events are written before the write that they describe, so that they appear in order. They never hold it up: an
     /// event that cannot be written now waits apart, and one that the API server refuses is only logged.
     async fn write_events(&self, events: &[Event]) -> Vec<StepEffect> {
-        let mut effects = Vec::new();
+        let (effects, unwritten) = self.try_events(events).await;
+        unwritten.into_iter().for_each(|event| self.outbox.put(event));
+        effects
+    }
+
+    /// Whether a Job is still to wait for its events. A webhook or a quota that keeps them from being written must not keep
+    /// the Job for ever.
+    fn waits_for_events(&self, job: &JobUid) -> bool {
+        let now = Instant::now();
+        let mut waiting = self
+            .waiting_for_events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|_, since| now - *since < 2 * RECORD_PATIENCE);
+        let since = *waiting.entry(job.clone()).or_insert(now);
+        now - since < RECORD_PATIENCE
+    }
+
+    /// Also returns the events that cannot be written now.
+    async fn try_events(&self, events: &[Event]) -> (Vec<StepEffect>, Vec<CoreEvent>) {
+        let (mut effects, mut unwritten) = (Vec::new(), Vec::new());
         if events.is_empty() {
-            return effects;
+            return (effects, unwritten);
         }
         let (now, end) = (self.clock.now(), Instant::now() + EVENT_PATIENCE);
         for event in events {
@@ -271,10 +304,10 @@ impl Actor {
             let api = Api::<CoreEvent>::namespaced(self.client.clone(), namespace);
             match timeout_at(end, self.write_event(&api, event.reason, &object)).await {
                 Ok(Ok(effect)) => effects.extend(effect),
-                Ok(Err(_)) | Err(_) => self.outbox.put(object),
+                Ok(Err(_)) | Err(_) => unwritten.push(object),
             }
         }
-        effects
+        (effects, unwritten)
     }
 
     /// Each event has a unique name, so that it can be written again after a lost response without a duplicate.
