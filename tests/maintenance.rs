@@ -453,7 +453,10 @@ async fn an_object_for_no_node_or_for_a_taken_one_says_so_and_an_object_that_van
     );
 
     let moves = Patch::Merge(json!({ "spec": { "nodeName": "another" } }));
-    let refused = test.api(MEDIK).patch("disk", &PatchParams::default(), &moves).await;
+    let refused = test
+        .api(MEDIK)
+        .patch("disk", &PatchParams::default(), &moves)
+        .await;
     let refused = refused.unwrap_err().to_string();
     assert!(
         refused.contains("updating spec.NodeName isn't allowed"),

@@ -24,9 +24,15 @@ const COMPONENTS: [(&str, &str); 11] = [
         "overlays/delete-pods/admission.yaml",
     ),
     ("maintenance-crds.yaml", "overlays/maintenance/crds.yaml"),
-    ("maintenance-namespaces.yaml", "overlays/maintenance/namespaces.yaml"),
+    (
+        "maintenance-namespaces.yaml",
+        "overlays/maintenance/namespaces.yaml",
+    ),
     ("maintenance.yaml", "overlays/maintenance/rbac.yaml"),
-    ("maintenance-admission.yaml", "overlays/maintenance/admission.yaml"),
+    (
+        "maintenance-admission.yaml",
+        "overlays/maintenance/admission.yaml",
+    ),
     ("service.yaml", "monitoring/service.yaml"),
     ("servicemonitor.yaml", "monitoring/servicemonitor.yaml"),
     ("prometheusrule.yaml", "monitoring/prometheusrule.yaml"),

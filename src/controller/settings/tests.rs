@@ -537,7 +537,7 @@ fn other_objects_are_handled_only_if_they_are_named() {
         [FrontEndName::Reboots, FrontEndName::Maintenance]
     );
     assert_eq!(
-        error(&[NAME, NAMESPACE, ("REFIT_ENABLE", "nodeops")]),
+        error(&[("REFIT_ENABLE", "nodeops")]),
         "the environment variable REFIT_ENABLE is \"nodeops\"; it must be `maintenance`, or empty"
     );
 }
