@@ -1,5 +1,5 @@
 //! The scheduler. It checks selectors, affinity, taints and the anti-affinity of pods, but no resources, and chooses
-//! the node with the fewest pods.
+//! the node with the fewest pods, among those without a taint of the effect `PreferNoSchedule` if there are any.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,6 +91,13 @@ impl State {
         let all = self.kubelets.count();
         let named = only_node(&pod);
         // The first suitable node is the one with the fewest pods.
+        let is_preferred = |machine: &Machine| {
+            let mut taints = machine
+                .taints
+                .iter()
+                .filter(|taint| taint.effect == "PreferNoSchedule");
+            taints.all(|taint| is_tolerated(&pod, taint))
+        };
         let candidates = match named {
             Some(_) => either(named.into_iter()),
             None => either(self.loads.ascending()),
@@ -98,8 +105,12 @@ impl State {
         let mut best = None;
         for machine in candidates.filter_map(|name| self.kubelets.machine(name)) {
             let Some(reason) = self.unfit(&pod, &object, machine) else {
-                best = Some(machine.name.clone());
-                break;
+                best.get_or_insert_with(|| machine.name.clone());
+                if is_preferred(machine) {
+                    best = Some(machine.name.clone());
+                    break;
+                }
+                continue;
             };
             *reasons.entry(reason).or_default() += 1;
         }
@@ -190,12 +201,18 @@ impl State {
 
 /// Taints of a machine that the pod does not tolerate.
 fn untolerated<'m>(pod: &'m Pod, machine: &'m Machine) -> impl Iterator<Item = &'m Taint> {
-    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref());
-    let tolerations = tolerations.unwrap_or_default();
     machine.taints.iter().filter(move |taint| {
         let keeps_off = matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
-        keeps_off && !tolerations.iter().any(|one| tolerates(one, taint))
+        keeps_off && !is_tolerated(pod, taint)
     })
+}
+
+fn is_tolerated(pod: &Pod, taint: &Taint) -> bool {
+    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref());
+    tolerations
+        .unwrap_or_default()
+        .iter()
+        .any(|one| tolerates(one, taint))
 }
 
 /// `key=value:Effect`, as in `kubectl taint`.

@@ -239,3 +239,32 @@ fn the_next_nodes_pull_the_image_while_others_are_in_progress_and_no_other_node_
     story.roll_out();
     story.assert_over();
 }
+
+#[test]
+fn a_pod_rather_goes_to_a_node_that_is_done_although_that_has_more_pods() {
+    let mut story = Scenario::empty();
+    story.add_nodes(&["a", "b", "c"]);
+    story.apply(draining(|drain| {
+        (drain.force, drain.avoid_pending_nodes) = (Some(true), Some(true));
+    }));
+    story.settle();
+    let done = story.slots("p")[0].clone();
+    story.succeed(&done);
+    story.pass_secs(10);
+    let pod = |name: &str, node: Option<&str>| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "shop" },
+            "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }] },
+        })
+    };
+    for name in ["one", "two"] {
+        story.cluster.put(pod(name, Some(&done))).unwrap();
+    }
+    story.cluster.put(pod("new", None)).unwrap();
+    story.settle();
+    let node = story.cluster.with(|state| {
+        let pod = state.get(Kind::Pod, "shop", "new").unwrap();
+        pod["spec"]["nodeName"].as_str().map(str::to_owned)
+    });
+    assert_eq!(node, Some(done));
+}
