@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{NodeMark, names};
+use crate::api::{MarkForm, NodeMark, names};
 use crate::kube::objects::Intern;
 use crate::rehearse::Kind;
 use crate::rehearse::journal::{Entry, JournalEvent};
@@ -196,6 +196,8 @@ impl Invariants {
                         self.limits(*at, change);
                         Ok(())
                     }
+                    // In the words of node-maintenance-operator.
+                    Kind::Event if change.new.value["source"]["component"] == "NodeMaintenance" => Ok(()),
                     Kind::Event if !change.gone => {
                         self.note_named(&change.new.value);
                         reasons::check_event(&change.new.value)
@@ -247,8 +249,12 @@ impl Invariants {
                 node.marks
             );
             let mut taints = facts.taints.iter().flatten();
-            let pending = taints.find(|taint| taint.key.starts_with(names::TAINT_PENDING_PREFIX));
-            invariant!(pending.is_none(), "a taint is left on {name}: {pending:?}");
+            let is_ours = |key: &str| {
+                let mut marks = NodeMark::ALL.iter().filter(|mark| mark.form() == MarkForm::Taint);
+                key.starts_with(names::TAINT_PENDING_PREFIX) || marks.any(|mark| mark.key() == key)
+            };
+            let left = taints.find(|taint| is_ours(&taint.key) && !facts.unschedulable);
+            invariant!(left.is_none(), "a taint is left on {name}: {left:?}");
             invariant!(
                 facts.records.is_empty(),
                 "records are left on {name}: {:?}",

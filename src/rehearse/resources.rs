@@ -17,6 +17,10 @@ pub enum Kind {
     StatefulSet,
     Budget,
     ConfigMap,
+    /// `NodeMaintenance` of medik8s.
+    Maintenance,
+    /// `NodeMaintenance` of `KubeVirt`.
+    OldMaintenance,
 }
 
 /// Verbs of the API.
@@ -69,7 +73,7 @@ const fn of(
 
 use Verb::{Create, Delete, Evict, Get, List, Patch, PatchStatus, Replace, Watch};
 
-static TYPES: [ResourceType; 14] = [
+static TYPES: [ResourceType; 16] = [
     of(
         ("", "v1", "Namespace", "namespaces"),
         [false, false, true],
@@ -99,7 +103,7 @@ static TYPES: [ResourceType; 14] = [
     of(
         ("coordination.k8s.io", "v1", "Lease", "leases"),
         [true, false, false],
-        &[Get, Create, Replace],
+        &[Get, Create, Replace, Delete],
     ),
     of(
         ("upgrade.cattle.io", "v1", "Plan", "plans"),
@@ -141,11 +145,31 @@ static TYPES: [ResourceType; 14] = [
         [true, false, false],
         &[Get, List, Watch],
     ),
+    of(
+        (
+            "nodemaintenance.medik8s.io",
+            "v1beta1",
+            "NodeMaintenance",
+            "nodemaintenances",
+        ),
+        [false, true, true],
+        &[List, Watch, Patch, PatchStatus],
+    ),
+    of(
+        (
+            "nodemaintenance.kubevirt.io",
+            "v1beta1",
+            "NodeMaintenance",
+            "nodemaintenances",
+        ),
+        [false, true, true],
+        &[List, Watch, Patch, PatchStatus],
+    ),
 ];
 
 impl Kind {
     /// In the order of the table.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
@@ -160,6 +184,8 @@ impl Kind {
         Self::StatefulSet,
         Self::Budget,
         Self::ConfigMap,
+        Self::Maintenance,
+        Self::OldMaintenance,
     ];
 
     pub fn resource_type(self) -> &'static ResourceType {

@@ -15,6 +15,7 @@ mod interrupted;
 mod jobs;
 mod kindness;
 mod limits;
+mod maintenance;
 mod node_info;
 mod on_request;
 mod order;

@@ -47,7 +47,7 @@ const PROGRESS_EVERY: u64 = 1_000;
 const TRACE_LINES: usize = 250;
 
 /// All faults; each occurs within a hundred runs.
-const FAULTS: [&str; 53] = [
+const FAULTS: [&str; 55] = [
     "409",
     "410",
     "429",
@@ -78,6 +78,8 @@ const FAULTS: [&str; 53] = [
     "late",
     "late answer",
     "limits changed",
+    "maintenance begins",
+    "maintenance ends",
     "node comes back",
     "node deleted",
     "node dies",
@@ -124,7 +126,7 @@ fn simulate(seed: u64) -> Result<SimulationResult, String> {
         users.create_cluster();
         let invariants = Mutex::new(Invariants::with_min_ready(MIN_READY));
         let processes: Vec<ControllerReplica> = (0..2)
-            .map(|number| ControllerReplica::new(number, &cluster, &fault_injector, users.health()))
+            .map(|number| ControllerReplica::new(number, &cluster, &fault_injector, &users))
             .collect();
         let scenario = async {
             let broken = tokio::select! {
@@ -199,7 +201,7 @@ fn cluster(seed: u64, fault_injector: &FaultInjector) -> Cluster {
     cluster
 }
 
-fn settings(identity: &str) -> Settings {
+fn settings(identity: &str, has_maintenance: bool) -> Settings {
     let lookup = |name: &str| {
         let value = match name {
             "SYSTEM_UPGRADE_CONTROLLER_NAME" => "system-upgrade-controller",
@@ -208,6 +210,7 @@ fn settings(identity: &str) -> Settings {
             "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS" => "900",
             "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT" => "2",
             "REFIT_IMAGE" => "refit:test",
+            "REFIT_ENABLE" if has_maintenance => "maintenance",
             _ => return None,
         };
         Some(value.to_owned())
@@ -231,19 +234,16 @@ struct ControllerReplica {
     process: Mutex<Arc<Process>>,
     /// What the servers of checks answer.
     is_healthy: Arc<AtomicBool>,
+    has_maintenance: bool,
     stop: tokio::sync::Notify,
 }
 
 impl ControllerReplica {
-    fn new(
-        number: usize,
-        cluster: &Cluster,
-        fault_injector: &FaultInjector,
-        is_healthy: Arc<AtomicBool>,
-    ) -> Self {
+    fn new(number: usize, cluster: &Cluster, fault_injector: &FaultInjector, users: &Users) -> Self {
         Self {
             number,
-            is_healthy,
+            is_healthy: users.health(),
+            has_maintenance: users.has_maintenance(),
             cluster: cluster.clone(),
             fault_injector: fault_injector.clone(),
             process: Mutex::new(Process::new()),
@@ -260,7 +260,7 @@ impl ControllerReplica {
             let name = format!("{}-{}", invariants::CONTROLLER, self.number);
             let transport = Transport::new(&self.cluster, &name);
             let line = FaultyTransport::new(transport, &self.fault_injector, Some(Arc::clone(&process)));
-            let mut settings = settings(&format!("{name}-{generation}"));
+            let mut settings = settings(&format!("{name}-{generation}"), self.has_maintenance);
             settings.manage_crd = rng.chance(35);
             let dependencies = Dependencies {
                 server: ApiServer::in_process(line),

@@ -24,6 +24,8 @@ const NODES: [&str; 5] = ["a.x", "a.y", "b", "c", "d"];
 const SERVERS: [&str; 3] = ["a.x", "a.y", "b"];
 /// Additional nodes, so that many have slots.
 const MORE: [&str; 8] = ["e", "f", "g", "h", "i", "j", "k", "l"];
+const MAINTENANCES: [Kind; 2] = [Kind::Maintenance, Kind::OldMaintenance];
+
 pub(super) struct Users {
     pub(super) cluster: Cluster,
     fault_injector: FaultInjector,
@@ -46,6 +48,8 @@ pub(super) struct Users {
     verifies: Rng,
     /// Decides about marks, taints and images that are pulled early.
     kindness: Rng,
+    /// Nodes in maintenance, in some of the seeds.
+    maintenance: Option<Rng>,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
     /// Decides about limits of unavailable nodes and the `ConfigMap` `refit`, in some of the seeds.
@@ -75,6 +79,7 @@ impl Users {
             careful: Rng::new(seed ^ 0xca4e),
             verifies: Rng::new(seed ^ 0x7e21),
             kindness: Rng::new(seed ^ 0x41d),
+            maintenance: Some(Rng::new(seed ^ 0x3a1)).filter(|rng| rng.clone().chance(25)),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             edits: 0,
             off: Vec::new(),
@@ -314,6 +319,7 @@ impl Users {
         let Some(node) = self.pick(Kind::Node) else { return };
         self.attack(&node);
         self.limit();
+        self.maintain(&node);
         match self.rng.below(23) {
             0 => self.cordon(&node, true),
             1 => self.cordon(&node, false),
@@ -342,6 +348,31 @@ impl Users {
                     self.act_on(&plan, &node);
                 }
             }
+        }
+    }
+
+    pub(super) fn has_maintenance(&self) -> bool {
+        self.maintenance.is_some()
+    }
+
+    /// Puts a node into maintenance, or ends a maintenance.
+    fn maintain(&mut self, node: &str) {
+        let Some(rng) = &mut self.maintenance else { return };
+        if !rng.chance(35) {
+            return;
+        }
+        let (kind, ends) = (*rng.pick(&MAINTENANCES).unwrap(), rng.chance(50));
+        let name = format!("disk-{}", rng.below(3));
+        if ends {
+            self.count("maintenance ends", &name);
+            let _ = self.cluster.delete(kind, "", &name);
+        } else if self.cluster.get(kind, "", &name).is_none() {
+            self.count("maintenance begins", &format!("{name} of {node}"));
+            let object = json!({
+                "apiVersion": kind.resource_type().api_version(), "kind": "NodeMaintenance", "metadata": { "name": name },
+                "spec": { "nodeName": node },
+            });
+            let _ = self.cluster.create(object);
         }
     }
 
@@ -600,6 +631,11 @@ impl Users {
         self.fault_injector.stop_faults();
         definition::put(&self.cluster, false);
         self.end_attacks();
+        for kind in MAINTENANCES {
+            for name in self.names(kind) {
+                let _ = self.cluster.delete(kind, "", &name);
+            }
+        }
         let _ = self.cluster.delete(Kind::ConfigMap, NAMESPACE, limits::NAME);
         for node in std::mem::take(&mut self.off) {
             self.cluster.with(|state| state.set_power(&node, true));

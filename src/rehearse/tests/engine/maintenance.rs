@@ -1,0 +1,134 @@
+//! Nodes in maintenance beside Plans: one decision sees both.
+
+use super::scenario::{Scenario, Setup};
+use crate::api::MarkForm;
+use crate::api::NodeMark;
+use crate::rehearse::Kind;
+use crate::rehearse::json::{Value, json};
+use crate::rollout::tests::build::{plan, plan_with};
+
+fn story(nodes: &[&str]) -> Scenario {
+    let mut story = Scenario::new(&Setup {
+        maintenance: true,
+        ..Setup::default()
+    });
+    story.add_nodes(nodes);
+    story
+}
+
+fn begin(story: &mut Scenario, name: &str, node: &str) {
+    let object = json!({
+        "apiVersion": "nodemaintenance.medik8s.io/v1beta1", "kind": "NodeMaintenance", "metadata": { "name": name },
+        "spec": { "nodeName": node },
+    });
+    story.cluster.create(object).unwrap();
+    story.pass_secs(10);
+}
+
+fn end(story: &mut Scenario, name: &str) {
+    story.cluster.delete(Kind::Maintenance, "", name).unwrap();
+    story.pass_secs(10);
+    assert!(story.cluster.get(Kind::Maintenance, "", name).is_none());
+}
+
+fn status(story: &Scenario, name: &str) -> Value {
+    story.cluster.get(Kind::Maintenance, "", name).unwrap()["status"].clone()
+}
+
+#[test]
+fn a_node_in_maintenance_is_left_alone_by_plans_and_counts_as_unavailable() {
+    let mut story = story(&["a", "b", "c"]);
+    begin(&mut story, "disk", "a");
+    assert_eq!(status(&story, "disk")["phase"], "Succeeded");
+    assert!(story.is_cordoned("a"));
+    story.apply(plan_with("p", |spec| {
+        spec.concurrency = Some(3);
+        spec.max_unavailable = Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(2));
+    }));
+    story.pass_secs(10);
+    assert_eq!(story.slots("p").len(), 1, "one node is unavailable already");
+    let entry = story.entry("p", "a");
+    assert_eq!(entry.reason.as_deref(), Some("NodeBusy"));
+    assert_eq!(
+        entry.message.as_deref(),
+        Some("NodeMaintenance disk works on the node")
+    );
+    story.restart();
+    story.pass_secs(10);
+    assert!(story.jobs_for("a").is_empty());
+    end(&mut story, "disk");
+    assert!(!story.is_cordoned("a") || story.slots("p").contains(&"a".to_owned()));
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn a_maintenance_waits_for_the_plan_that_is_at_work_and_comes_before_its_next_one() {
+    let mut story = story(&["a", "b"]);
+    story.apply(plan("p"));
+    story.settle();
+    let busy = story.slots("p")[0].clone();
+    let other = if busy == "a" { "b" } else { "a" };
+    begin(&mut story, "now", &busy);
+    begin(&mut story, "next", other);
+    let why = status(&story, "now")["lastError"].clone();
+    assert_eq!(why, "Plan p works on the node");
+    assert_eq!(status(&story, "next")["phase"], "Succeeded");
+    story.succeed(&busy);
+    story.pass_secs(20);
+    assert_eq!(status(&story, "now")["phase"], "Succeeded");
+    assert!(story.is_done(&busy, "p") && story.is_cordoned(&busy));
+    for name in ["now", "next"] {
+        end(&mut story, name);
+    }
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn of_three_servers_one_is_in_maintenance_at_a_time() {
+    let mut story = story(&[]);
+    let server = json!({ "metadata": { "labels": { "node-role.kubernetes.io/control-plane": "true" } } });
+    for name in ["a", "b", "c"] {
+        story.add_node(name, &server);
+    }
+    begin(&mut story, "first", "a");
+    begin(&mut story, "second", "b");
+    assert_eq!(status(&story, "first")["phase"], "Succeeded");
+    let why = status(&story, "second")["lastError"].clone();
+    assert!(why.as_str().unwrap().contains("control-plane"), "{why}");
+    assert!(!story.is_cordoned("b"));
+    end(&mut story, "first");
+    story.pass_secs(10);
+    assert_eq!(status(&story, "second")["phase"], "Succeeded");
+    end(&mut story, "second");
+    story.assert_over();
+}
+
+#[test]
+fn an_object_that_vanishes_with_its_finalizer_leaves_its_node_as_it_was_whatever_controller_sees_it() {
+    for restarts in [false, true] {
+        let mut story = story(&["a"]);
+        begin(&mut story, "disk", "a");
+        let taints = story.cluster.get(Kind::Node, "", "a").unwrap()["spec"]["taints"].clone();
+        let has = |key: &str| taints.as_array().unwrap().iter().any(|taint| taint["key"] == key);
+        let of_medik = [NodeMark::MedikDrain, NodeMark::Unschedulable];
+        assert!(
+            of_medik
+                .iter()
+                .all(|mark| mark.form() == MarkForm::Taint && has(mark.key()))
+        );
+        if restarts {
+            story.stop();
+        }
+        let none = json!({ "metadata": { "finalizers": null } });
+        story.cluster.patch(Kind::Maintenance, "", "disk", &none).unwrap();
+        story.cluster.delete(Kind::Maintenance, "", "disk").unwrap();
+        if restarts {
+            story.start();
+        }
+        story.pass_secs(20);
+        assert!(!story.is_cordoned("a"), "restarts: {restarts}");
+        story.assert_over();
+    }
+}
