@@ -149,8 +149,11 @@ pub(super) fn cleanup(
         // The Node is the truth, not the ledger: whoever uncordoned it has decided that no Plan needs it cordoned.
         // An object that still wants the node cordons it again.
         } else {
-            let leaves =
-                |holder: &Holder| is_ours(holder, &cluster.defaults) || cluster.is_over(name, holder);
+            // An object that nobody handles here is void, too.
+            let is_void = |holder: &Holder| {
+                cluster.is_over(name, holder) || holder.is_of_front_end() && !cluster.has_front_ends()
+            };
+            let leaves = |holder: &Holder| is_ours(holder, &cluster.defaults) || is_void(holder);
             if ledger.holders.iter().any(leaves) {
                 // A user has uncordoned the node. Other controllers remove their own holders.
                 remove_holders(node, leaves, &mut change);
