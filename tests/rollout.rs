@@ -300,15 +300,18 @@ impl RollOut {
         }
     }
 
-    /// Waits for the event of the Job controller about a pod that it may have created without learning of it: the request
-    /// was sent, and no response came. During an outage the event is written with a delay, as it is repeated after ten
-    /// seconds (client-go, tools/record/event.go).
+    /// The Job controller may have created a pod without learning of it: its request had no response, by the audit log, or the
+    /// response did not arrive, by an event of the Job controller. During an outage that is written with a delay, or not at all
+    /// (client-go, tools/record/event.go).
     async fn pod_creation_was_reported_as_failed(&self, job: &str, pod: &Pod) {
         let title = format!(
             "the Job {job} explains its second pod beside {:?}",
             pod.metadata.name
         );
         wait::eventually(&title, SOON, async || {
+            if self.ctx.requests().await.pods_created_for(job) < 2 {
+                return Ok(());
+            }
             let failed = self.ctx.events_with("FailedCreate").await;
             let of_job = |event: &&Event| event.involved_object.name.as_deref() == Some(job);
             let messages: Vec<_> = failed

@@ -24,11 +24,13 @@ use super::wait::SOON;
 
 /// The user of tests and their users' actions. The User-Agent names the test.
 pub const ADMIN: &str = "refit-test-admin";
+/// Creates the pods of Jobs.
+const JOB_CONTROLLER: &str = "system:serviceaccount:kube-system:job-controller";
 /// The user of fake kubelets and of the test environment itself. Not in the audit log.
 pub const TEST_ENV_USER: &str = "refit-testenv";
 
 /// The log has the requests of service accounts and of the administrator, with bodies where tests need them, and of
-/// Kubernetes' own controllers only the ends of Jobs.
+/// Kubernetes' own controllers only the ends of Jobs and the pods that Jobs create.
 pub const POLICY: &str = r"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -39,6 +41,10 @@ rules:
     users: ['system:serviceaccount:kube-system:job-controller']
     verbs: [update, patch]
     resources: [{ group: batch, resources: [jobs/status] }]
+  - level: RequestResponse
+    users: ['system:serviceaccount:kube-system:job-controller']
+    verbs: [create]
+    resources: [{ group: '', resources: [pods] }]
   - level: None
     userGroups: ['system:serviceaccounts:kube-system', 'system:nodes']
   - level: RequestResponse
@@ -210,7 +216,17 @@ impl Requests {
 
     /// Requests that RBAC refused.
     pub fn forbidden(&self) -> Vec<&Request> {
-        self.0.iter().filter(|request| request.code == 403).collect()
+        let refused = self.0.iter().filter(|request| request.code == 403);
+        refused.filter(|request| request.user != JOB_CONTROLLER).collect()
+    }
+
+    /// How many creations of a pod for this Job had a response.
+    pub fn pods_created_for(&self, job: &str) -> usize {
+        let of_job = |request: &&Request| {
+            let owner = &request.answered["metadata"]["ownerReferences"][0]["name"];
+            request.user == JOB_CONTROLLER && request.code == 201 && owner == job
+        };
+        self.0.iter().filter(of_job).count()
     }
 
     /// Requests that change something, refused ones included.
