@@ -229,11 +229,11 @@ impl Requests {
         self.0.iter().filter(of_job).count()
     }
 
-    /// Requests that change something, refused ones included.
+    /// Requests that change something, refused ones included, but not those for the pods of Jobs.
     pub fn writes(&self) -> impl Iterator<Item = &Request> {
-        self.0
-            .iter()
-            .filter(|request| !matches!(request.verb.as_str(), "get" | "list" | "watch"))
+        let is_write = |it: &&Request| !matches!(it.verb.as_str(), "get" | "list" | "watch");
+        let is_of_job = |it: &Request| it.user == JOB_CONTROLLER && it.resource == "pods";
+        self.0.iter().filter(is_write).filter(move |it| !is_of_job(it))
     }
 
     /// The created Jobs.
