@@ -33,6 +33,7 @@ const OF_KUBERNETES: [(&str, &[&str]); 9] = [
     (
         "Failed",
         &[
+            "controller/maintenance/status.rs",
             "controller/own_image.rs",
             "drain/pods.rs",
             "job/render.rs",

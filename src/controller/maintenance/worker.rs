@@ -59,6 +59,8 @@ pub(super) struct Worker {
     status: MaintenanceStatus,
     /// Whether this process has said that the maintenance begins, succeeded, or failed.
     said: Option<&'static str>,
+    /// Whether it has said that the maintenance is over.
+    has_said_end: bool,
 }
 
 type Pass = Result<Next, kube::Error>;
@@ -76,6 +78,7 @@ impl Worker {
             task,
             status,
             said,
+            has_said_end: false,
         }
     }
 
@@ -315,11 +318,13 @@ impl Worker {
         if node.as_ref().is_some_and(|node| holds(node, object.uid())) {
             return Ok(Next::After(RESTORE_LOOK));
         }
-        if self.status.phase.is_some()
-            && self.said != Some(FAILED)
-            && let Some(node) = node.filter(|node| !node.unschedulable)
-        {
-            self.say(Said::Uncordoned, object, &node.uid);
+        // Before the last patch: the supervisor ends this task when the object is gone.
+        if !std::mem::replace(&mut self.has_said_end, true) {
+            let restored = node.filter(|node| !node.unschedulable);
+            if let Some(node) = restored.filter(|_| status::is_in(&self.status, SUCCEEDED)) {
+                self.say(Said::Uncordoned, object, &node.uid);
+            }
+            self.say(Said::Removed, object, "");
         }
         NodeLease::new(self.client(), object.group, name)
             .release()
@@ -330,7 +335,6 @@ impl Worker {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             answer => answer?,
         }
-        self.say(Said::Removed, object, "");
         Ok(Next::Over)
     }
 
