@@ -48,6 +48,7 @@ use settings::{FrontEndName, Settings};
 use crate::api::Reason;
 use crate::channel::{ChannelClient, SetupError};
 use crate::clock::Clock;
+use crate::job::JobSettings;
 use crate::kube::client::{AGENT, ApiServer, ClientError};
 use crate::kube::objects::Intern;
 use crate::kube::{Leadership, brief};
@@ -409,6 +410,18 @@ async fn search_own_image(client: Client, settings: Settings, observations: mpsc
         .await;
 }
 
+/// What all Plans share.
+fn defaults(settings: &Settings, job: JobSettings) -> Defaults {
+    Defaults {
+        namespace: settings.namespace.clone(),
+        job,
+        polling_interval: SignedDuration::try_from(settings.polling_interval).unwrap_or(SignedDuration::MAX),
+        own_node: settings.node_name.as_str().into(),
+        local_zone: jiff::tz::TimeZone::system(),
+        has_front_ends: settings.enable.contains(&FrontEndName::Maintenance),
+    }
+}
+
 impl LeaderTasks {
     async fn open(
         settings: &Settings,
@@ -467,25 +480,9 @@ impl LeaderTasks {
         if let Some(notifier) = notifier {
             notifier.spawn(&mut watches, config, observer.observations.clone());
         }
-        let has_maintenance = settings.enable.contains(&FrontEndName::Maintenance);
         let (grants_tx, grants) = watch::channel(Grants::new());
-        let maintenance = has_maintenance.then(|| FrontEnd {
-            client: client.clone(),
-            clock: clock.clone(),
-            outbox: outbox.clone(),
-            observations: observer.observations.clone(),
-            grants,
-            restored: Arc::clone(&observer.restored),
-        });
-        let cluster = ClusterState::new(Defaults {
-            namespace: settings.namespace.clone(),
-            job: jobs,
-            polling_interval: SignedDuration::try_from(settings.polling_interval)
-                .unwrap_or(SignedDuration::MAX),
-            own_node: settings.node_name.as_str().into(),
-            local_zone: jiff::tz::TimeZone::system(),
-            has_front_ends: has_maintenance,
-        });
+        let maintenance = FrontEnd::if_enabled(settings, &observer, &outbox, &clock, grants);
+        let cluster = ClusterState::new(defaults(settings, jobs));
         let actor = Actor {
             client: client.clone(),
             unguarded,

@@ -20,7 +20,7 @@ pub enum NodeMark {
     Unschedulable,
     /// The taint of a `NodeMaintenance` of medik8s.
     MedikDrain,
-    /// The taint of a `NodeMaintenance` of KubeVirt.
+    /// The taint of a `NodeMaintenance` of `KubeVirt`.
     KubevirtDrain,
 }
 

@@ -152,7 +152,7 @@ impl Actor {
                     let kind = StepErrorKind::Unanswered;
                     return Err((effects, StepError { message, kind }));
                 }
-                unwritten.into_iter().for_each(|event| self.outbox.put(event));
+                self.put_off(unwritten);
                 let answer = self
                     .jobs()
                     .patch(&job, &PatchParams::default(), &Patch::Merge(&body))
@@ -273,8 +273,15 @@ impl Actor {
     /// event that cannot be written now waits apart, and one that the API server refuses is only logged.
     async fn write_events(&self, events: &[Event]) -> Vec<StepEffect> {
         let (effects, unwritten) = self.try_events(events).await;
-        unwritten.into_iter().for_each(|event| self.outbox.put(event));
+        self.put_off(unwritten);
         effects
+    }
+
+    /// Has events written later.
+    fn put_off(&self, events: Vec<CoreEvent>) {
+        for event in events {
+            self.outbox.put(event);
+        }
     }
 
     /// Whether a Job is still to wait for its events. A webhook or a quota that keeps them from being written must not keep

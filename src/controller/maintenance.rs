@@ -21,7 +21,9 @@ use kube::Client;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::observe::Observer;
 use super::outbox::Outbox;
+use super::settings::{FrontEndName, Settings};
 use crate::clock::Clock;
 use crate::kube::objects::maintenance::{
     KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
@@ -64,6 +66,25 @@ enum Change {
 type Id = (MaintenanceGroup, String);
 
 impl FrontEnd {
+    /// The front end, if the settings ask for it.
+    pub(super) fn if_enabled(
+        settings: &Settings,
+        observer: &Observer,
+        outbox: &Outbox,
+        clock: &Clock,
+        grants: watch::Receiver<Grants>,
+    ) -> Option<Self> {
+        let is_enabled = settings.enable.contains(&FrontEndName::Maintenance);
+        is_enabled.then(|| Self {
+            client: observer.client.clone(),
+            clock: clock.clone(),
+            outbox: outbox.clone(),
+            observations: observer.observations.clone(),
+            grants,
+            restored: Arc::clone(&observer.restored),
+        })
+    }
+
     /// Runs until it is dropped.
     pub(super) async fn run(self) {
         let (changes, mut queue) = mpsc::channel(QUEUE);

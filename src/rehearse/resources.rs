@@ -103,7 +103,7 @@ static TYPES: [ResourceType; 16] = [
     of(
         ("coordination.k8s.io", "v1", "Lease", "leases"),
         [true, false, false],
-        &[Get, Create, Replace, Delete],
+        &[Get, Create, Replace, Patch, Delete],
     ),
     of(
         ("upgrade.cattle.io", "v1", "Plan", "plans"),

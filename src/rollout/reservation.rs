@@ -71,13 +71,13 @@ pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) ->
         };
         let mut holders = facts.ledger.iter().flat_map(|ledger| &ledger.holders);
         let has_taken = holders.any(|holder| *holder.plan_uid == *reservation.uid);
-        let grant = match locks.reservation_blocker(node).filter(|_| !has_taken) {
-            Some(why) => Err(why),
-            None => {
-                locks.take(node);
-                Ok(())
-            }
-        };
+        let grant = locks
+            .reservation_blocker(node)
+            .filter(|_| !has_taken)
+            .map_or(Ok(()), Err);
+        if grant.is_ok() {
+            locks.take(node);
+        }
         grants.insert(node.clone(), grant);
     }
     grants

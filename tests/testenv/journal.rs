@@ -210,14 +210,10 @@ impl Watch {
         for object in list.items {
             if self.kind == Kind::Plan {
                 let mut state = lock(&self.state);
-                let last = state
-                    .last
-                    .get(&(self.kind, key(&object)))
-                    .map(|last| last.version);
-                let now = self::version(object.metadata.resource_version.as_deref());
-                state
-                    .gaps
-                    .extend(last.map(|last| (last, now)).filter(|(last, now)| last < now));
+                let known = state.last.get(&(self.kind, key(&object)));
+                let from = known.map(|change| change.version);
+                let until = self::version(object.metadata.resource_version.as_deref());
+                state.gaps.extend(from.filter(|from| *from < until).map(|from| (from, until)));
             }
             self.record(object, false);
         }

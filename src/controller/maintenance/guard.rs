@@ -1,4 +1,4 @@
-//! The guard of etcd on OpenShift, and that of `KubeVirt`: a control-plane node goes into maintenance only while the budget of its
+//! The guard of etcd on `OpenShift`, and that of `KubeVirt`: a control-plane node goes into maintenance only while the budget of its
 //! guard pods allows it. Elsewhere the quorum of the control plane is enough, which the decision keeps.
 
 use k8s_openapi::api::core::v1::Pod;
@@ -17,7 +17,7 @@ const NAMESPACE: &str = "openshift-etcd";
 pub(super) async fn blocker(client: &Client, node: &str) -> Result<Option<String>, kube::Error> {
     let budgets = Api::<PodDisruptionBudget>::namespaced(client.clone(), NAMESPACE);
     let budgets = budgets.list(&ListParams::default()).await?.items;
-    // None: this is no OpenShift.
+    // None: this is no `OpenShift`.
     let Some(budget) = budgets.first() else {
         return Ok(None);
     };

@@ -5,7 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use kube::Client;
-use kube::api::{Api, DeleteParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::{Value, json};
 
 use crate::kube::brief;
 use crate::kube::objects::maintenance::MaintenanceGroup;
@@ -74,11 +75,18 @@ impl NodeLease {
         spec.holder_identity = Some(HOLDER.to_owned());
         spec.lease_duration_seconds = Some(SECONDS);
         spec.renew_time = Some(MicroTime(now));
-        // With its resource version, so that of two that take it at once one fails.
-        self.api()
-            .replace(&self.name, &PostParams::default(), &lease)
-            .await?;
-        Ok(())
+        let spec = json!(spec);
+        Ok(self.patch(&lease.metadata, &spec).await?)
+    }
+
+    /// At the version that was read, so that of two that take it at once one fails.
+    async fn patch(&self, read: &ObjectMeta, spec: &Value) -> Result<(), kube::Error> {
+        let metadata = json!({ "uid": read.uid, "resourceVersion": read.resource_version });
+        let patch = Patch::Merge(json!({ "metadata": metadata, "spec": spec }));
+        let api = self.api();
+        api.patch(&self.name, &PatchParams::default(), &patch)
+            .await
+            .map(drop)
     }
 
     async fn create(&self, node_uid: &str, node: &str, now: Timestamp) -> Result<(), LeaseError> {
@@ -110,15 +118,14 @@ impl NodeLease {
 
     /// Gives the Lease back, if it is ours.
     pub(super) async fn release(&self) -> Result<(), kube::Error> {
-        let Some(mut lease) = self.api().get_opt(&self.name).await? else {
+        let Some(lease) = self.api().get_opt(&self.name).await? else {
             return Ok(());
         };
-        let spec = lease.spec.get_or_insert_default();
-        if spec
-            .holder_identity
-            .as_deref()
-            .is_some_and(|holder| holder != HOLDER)
-        {
+        let holder = lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.holder_identity.as_deref());
+        if holder.is_some_and(|holder| holder != HOLDER) {
             return Ok(());
         }
         match self.group {
@@ -137,14 +144,11 @@ impl NodeLease {
             }
             // The older operator blanks it, and keeps the object.
             MaintenanceGroup::Kubevirt => {
-                *spec = LeaseSpec {
-                    holder_identity: Some(String::new()),
-                    ..LeaseSpec::default()
-                };
-                self.api()
-                    .replace(&self.name, &PostParams::default(), &lease)
-                    .await
-                    .map(drop)
+                let spec = json!({
+                    "holderIdentity": "", "leaseDurationSeconds": null, "acquireTime": null, "renewTime": null,
+                    "leaseTransitions": null,
+                });
+                self.patch(&lease.metadata, &spec).await
             }
         }
     }

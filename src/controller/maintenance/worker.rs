@@ -264,7 +264,8 @@ impl Worker {
             }
             LeaseError::Api(why) => (why, false),
         };
-        if has_begun || !is_held {
+        // Before the drain nothing is lost by waiting.
+        if has_begun {
             self.status.error_on_lease_count += 1;
         }
         let number = self.status.error_on_lease_count;

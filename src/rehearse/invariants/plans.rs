@@ -75,28 +75,8 @@ impl Invariants {
     fn check_status_written(&self, at: Timestamp, plan: &str, before: Option<&PlanStatus>) -> Checked {
         let facts = &self.plans[plan];
         let status = facts.status();
-        let conditions: Vec<_> = status
-            .conditions
-            .iter()
-            .map(|c| (c.type_.as_str(), c.status.as_str()))
-            .collect();
         super::reasons::check_status(plan, status)?;
-        let known = [
-            ConditionType::Complete,
-            ConditionType::Validated,
-            ConditionType::LatestResolved,
-            ConditionType::UpToDate,
-        ];
-        let order = status.conditions.iter().map(|it| it.type_.known());
-        // It comes last, whether there are three others or four.
-        let order: Vec<_> = order.filter(|it| *it != Some(ConditionType::Degraded)).collect();
-        invariant!(
-            order
-                .iter()
-                .copied()
-                .eq(known.into_iter().map(Some).take(order.len())),
-            "conditions of {plan}: {conditions:?}"
-        );
+        check_conditions(plan, status)?;
         let empty = PlanStatus::default();
         let before = before.unwrap_or(&empty);
         let holds = |status: &PlanStatus| -> BTreeSet<Slot> {
@@ -204,4 +184,30 @@ impl Invariants {
         let records = self.nodes.get(node).and_then(|n| n.facts.records.get(&plan.name));
         by_job || records.is_some_and(|record| *record.plan_uid == *plan.uid)
     }
+}
+
+/// The conditions come in their order.
+fn check_conditions(plan: &str, status: &PlanStatus) -> Checked {
+    let conditions: Vec<_> = status
+        .conditions
+        .iter()
+        .map(|c| (c.type_.as_str(), c.status.as_str()))
+        .collect();
+    let known = [
+        ConditionType::Complete,
+        ConditionType::Validated,
+        ConditionType::LatestResolved,
+        ConditionType::UpToDate,
+    ];
+    let order = status.conditions.iter().map(|it| it.type_.known());
+    // It comes last, whether there are three others or four.
+    let order: Vec<_> = order.filter(|it| *it != Some(ConditionType::Degraded)).collect();
+    invariant!(
+        order
+            .iter()
+            .copied()
+            .eq(known.into_iter().map(Some).take(order.len())),
+        "conditions of {plan}: {conditions:?}"
+    );
+    Ok(())
 }

@@ -13,6 +13,8 @@ fn story(nodes: &[&str]) -> Scenario {
         ..Setup::default()
     });
     story.add_nodes(nodes);
+    let leases = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "medik8s-leases" } });
+    story.cluster.put(leases).unwrap();
     story
 }
 

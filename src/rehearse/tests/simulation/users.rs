@@ -88,6 +88,10 @@ impl Users {
 
     /// Creates nodes, Plans, and pods to be evicted.
     pub(super) fn create_cluster(&mut self) {
+        for name in ["medik8s-leases", "node-maintenance"] {
+            let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+            self.cluster.put(namespace).unwrap();
+        }
         let nodes = usize::try_from(2 + self.rng.below(4)).unwrap();
         for name in &NODES[..nodes] {
             self.add_node(name);
