@@ -173,7 +173,7 @@ impl Worker {
             self.write(&object).await?;
         }
         let has_taken = holds(&node, object.uid());
-        if let Some(why) = self.blocker(&object, &node, has_taken).await? {
+        if !has_taken && let Some(why) = self.blocker(&object, &node).await? {
             self.status.last_error = Some(why);
             self.write(&object).await?;
             return Ok(Next::After(PAUSE));
@@ -218,23 +218,14 @@ impl Worker {
         }
     }
 
-    /// Why the node may not be taken now.
-    async fn blocker(
-        &self,
-        object: &Maintenance,
-        node: &NodeFacts,
-        has_taken: bool,
-    ) -> Result<Option<String>, kube::Error> {
+    /// Why the node may not be taken. One that was taken stays so.
+    async fn blocker(&self, object: &Maintenance, node: &NodeFacts) -> Result<Option<String>, kube::Error> {
         match self.front_end.grants.borrow().get(&node.name) {
             Some(Ok(())) => {}
             Some(Err(why)) => return Ok(Some(why.clone())),
-            None => {
-                return Ok(Some(
-                    "it is being decided whether the node may be taken".to_owned(),
-                ));
-            }
+            None => return Ok(Some("it is being decided whether the node may be taken".to_owned())),
         }
-        if has_taken || !node.is_control_plane() {
+        if !node.is_control_plane() {
             return Ok(None);
         }
         match guard::blocker(&self.front_end.client, &object.spec.node_name).await {
