@@ -213,7 +213,9 @@ impl Watch {
                 let known = state.last.get(&(self.kind, key(&object)));
                 let from = known.map(|change| change.version);
                 let until = self::version(object.metadata.resource_version.as_deref());
-                state.gaps.extend(from.filter(|from| *from < until).map(|from| (from, until)));
+                state
+                    .gaps
+                    .extend(from.filter(|from| *from < until).map(|from| (from, until)));
             }
             self.record(object, false);
         }

@@ -223,7 +223,11 @@ impl Worker {
         match self.front_end.grants.borrow().get(&node.name) {
             Some(Ok(())) => {}
             Some(Err(why)) => return Ok(Some(why.clone())),
-            None => return Ok(Some("it is being decided whether the node may be taken".to_owned())),
+            None => {
+                return Ok(Some(
+                    "it is being decided whether the node may be taken".to_owned(),
+                ));
+            }
         }
         if !node.is_control_plane() {
             return Ok(None);
