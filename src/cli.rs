@@ -8,6 +8,7 @@ mod cluster;
 mod complete;
 mod completion;
 mod controller;
+mod convert;
 mod cordon;
 mod crd;
 mod defaults;
@@ -213,6 +214,16 @@ enum Command {
     /// cannot be read or the arguments are wrong.
     #[command(after_help = render::EXAMPLES)]
     Render(render::Flags),
+    /// Print Plans that do what kured, the Flatcar update operator or kairos-operator did
+    ///
+    /// Reads the DaemonSet of kured with its flags, the DaemonSet and the Deployment of the Flatcar update operator, and `NodeOp`s
+    /// and `NodeOpUpgrade`s. What a Plan does otherwise, or cannot do, is a comment in the Plan and a note on standard error.
+    /// Reads files only, and writes nothing.
+    ///
+    /// Ends with 0 when a Plan is printed for each of these objects, with 1 when one of them cannot be converted, and with 2 when
+    /// there is none, a file cannot be read or the arguments are wrong.
+    #[command(after_help = convert::EXAMPLES)]
+    Convert(convert::Flags),
     /// Simulate a roll-out in this process, in seconds: when each node is upgraded, what waits for what, and whether it
     /// completes
     ///
@@ -328,6 +339,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Validate(flags)) => validate::run(&flags),
         Some(Command::Pin(flags)) => pin::run(&flags),
         Some(Command::Render(flags)) => render::run(&flags),
+        Some(Command::Convert(flags)) => convert::run(&flags),
         Some(Command::Rehearse(flags)) => rehearse::run(&flags),
         Some(Command::Probe(flags)) => probe::run(flags),
         Some(Command::Prepull(flags)) => prepull::run(&flags),

@@ -11,6 +11,7 @@ pub mod channel;
 pub mod cli;
 pub mod clock;
 pub mod controller;
+pub mod convert;
 pub mod drain;
 #[cfg(test)]
 mod generated;

@@ -1,5 +1,6 @@
 //! Plans in files: `refit validate`, `refit pin` and `refit render`. None of these tests needs a cluster.
 
+mod convert;
 mod corpus;
 mod generated;
 mod hints;

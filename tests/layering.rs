@@ -15,7 +15,7 @@ const LAYERS: [&[&str]; 14] = [
     &["channel"],
     &["job", "node"],
     &["rollout"],
-    &["migrate", "notify", "page"],
+    &["convert", "migrate", "notify", "page"],
     &["kube"],
     &["agent", "drain"],
     &["controller"],

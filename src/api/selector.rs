@@ -87,6 +87,46 @@ impl Selector {
         Self::limited(labels.chain(expressions).collect::<Result<_, _>>()?)
     }
 
+    /// The selector as in a spec.
+    ///
+    /// # Errors
+    /// Fails for nothing, and for comparisons of numbers, which no spec can say.
+    pub fn to_spec(&self) -> Result<LabelSelector, SelectorError> {
+        let mut spec = LabelSelector::default();
+        let all = self.requirements.as_ref();
+        for requirement in all.ok_or_else(|| SelectorError("it selects nothing".to_owned()))? {
+            let operator = match requirement.operator {
+                Operator::In | Operator::Equals | Operator::DoubleEquals => "In",
+                Operator::NotIn | Operator::NotEquals => "NotIn",
+                Operator::Exists => "Exists",
+                Operator::DoesNotExist => "DoesNotExist",
+                Operator::GreaterThan | Operator::LessThan => {
+                    let why = format!(
+                        "the comparison of {} cannot be written in an object",
+                        requirement.key
+                    );
+                    return Err(SelectorError(why));
+                }
+            };
+            let labels = spec.match_labels.get_or_insert_default();
+            match (operator, requirement.values.as_slice()) {
+                ("In", [value]) if !labels.contains_key(&requirement.key) => {
+                    labels.insert(requirement.key.clone(), value.clone());
+                }
+                (operator, values) => {
+                    let expressions = spec.match_expressions.get_or_insert_default();
+                    expressions.push(LabelSelectorRequirement {
+                        key: requirement.key.clone(),
+                        operator: operator.to_owned(),
+                        values: Some(values.to_vec()).filter(|values| !values.is_empty()),
+                    });
+                }
+            }
+        }
+        spec.match_labels = spec.match_labels.filter(|labels| !labels.is_empty());
+        Ok(spec)
+    }
+
     /// Requires a label with this key.
     ///
     /// # Errors

@@ -242,7 +242,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints what is not YAML; false if there is any.
-fn all_are_read(sources: &[Source]) -> bool {
+pub(super) fn all_are_read(sources: &[Source]) -> bool {
     let errors = sources.iter().flat_map(|source| {
         let errors = source.stream.errors.iter();
         errors.map(move |error| (source, error))

@@ -1,0 +1,100 @@
+//! `refit convert`: Plans from the objects of other programs that reboot or upgrade nodes.
+//!
+//! Pure. What a Plan cannot say becomes a note, so that nothing is lost in silence. The pages `docs/from-*.md` have the
+//! same mappings in words.
+
+mod flags;
+mod flatcar;
+mod kured;
+mod node_op;
+mod workload;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::api::{DrainTimeout, Plan, PlanSpec};
+use crate::go::GoDuration;
+
+/// The objects that can be converted, for messages.
+pub const KINDS: &str = "the DaemonSet of kured, the DaemonSet or the Deployment of the Flatcar update operator, and NodeOps \
+                         and NodeOpUpgrades of kairos-operator";
+
+/// The service account that `deploy/` has for work on nodes.
+const SERVICE_ACCOUNT: &str = "system-upgrade";
+/// Time for image pulls and restarts of containers, beside that of a drain.
+const BESIDE_DRAIN: i64 = 300;
+
+/// An object as it is written in a file.
+#[derive(Clone, Debug)]
+pub struct Written {
+    pub api_version: String,
+    pub kind: String,
+    pub value: Value,
+}
+
+/// A Plan that does what an object did.
+#[derive(Clone, Debug)]
+pub struct Converted {
+    pub plan: Plan,
+    /// Sentences about what differs, or has to be done beside the Plan.
+    pub notes: Vec<String>,
+}
+
+/// A Plan that does what `object` does, in `namespace`; `None` if the object is of no program that refit knows.
+///
+/// # Errors
+/// Fails if the object has a field of another type, or a value that means nothing to its own program either.
+pub fn convert(object: &Written, namespace: &str) -> Option<Result<Converted, String>> {
+    let group = object.api_version.split('/').next().unwrap_or_default();
+    let converted = match (group, object.kind.as_str()) {
+        ("apps", "DaemonSet" | "Deployment") => {
+            let workload = match read::<workload::Workload>(&object.value) {
+                Ok(workload) => workload,
+                // A patch of Kustomize for something else is no error.
+                Err(why) => return workload::is_mentioned(&object.value).then_some(Err(why)),
+            };
+            let (program, container) = workload.program()?;
+            match program {
+                workload::Program::Kured => kured::convert(&workload, container),
+                workload::Program::FlatcarAgent => flatcar::agent(&workload, container),
+                workload::Program::FlatcarOperator => flatcar::operator(&workload, container),
+            }
+        }
+        ("operator.kairos.io", "NodeOp") => read(&object.value).and_then(|op| node_op::convert(&op)),
+        ("operator.kairos.io", "NodeOpUpgrade") => read(&object.value).map(|op| node_op::upgrade(&op)),
+        _ => return None,
+    };
+    Some(converted.map(|(spec, notes)| {
+        let name = object.value["metadata"]["name"].as_str();
+        let generated = object.value["metadata"]["generateName"].as_str();
+        let name = name.unwrap_or_else(|| generated.unwrap_or(&object.kind).trim_end_matches('-'));
+        let mut plan = Plan::new(&name.to_lowercase(), spec);
+        plan.metadata.namespace = Some(namespace.to_owned());
+        Converted { plan, notes }
+    }))
+}
+
+fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    serde_json::from_value(value.clone()).map_err(|error| error.to_string())
+}
+
+/// What all of them have: one node at a time unless they say otherwise, and Jobs that end after their drain.
+fn base(drain_timeout: Option<GoDuration>) -> PlanSpec {
+    PlanSpec {
+        service_account_name: Some(SERVICE_ACCOUNT.to_owned()),
+        // 0 is no limit: a drain without one waits for as long as it takes.
+        job_active_deadline_secs: Some(drain_timeout.map_or(0, |timeout| seconds(timeout) + BESIDE_DRAIN)),
+        ..PlanSpec::default()
+    }
+}
+
+fn seconds(duration: GoDuration) -> i64 {
+    duration.as_nanos() / 1_000_000_000
+}
+
+fn drain_timeout(timeout: Option<GoDuration>) -> Option<DrainTimeout> {
+    timeout.map(|timeout| DrainTimeout::Text(timeout.to_string()))
+}
+
+#[cfg(test)]
+mod tests;
