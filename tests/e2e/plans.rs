@@ -14,6 +14,7 @@ use super::harness::{E2eHarness, RUNS, container, harness, notes_its_boot, waits
 use crate::harness::{is_cordoned, ledger};
 use crate::testenv::binaries::kubernetes_version;
 use crate::testenv::context::{create, done};
+use crate::testenv::controller;
 use crate::testenv::real::{self, PATIENCE};
 use crate::testenv::wait;
 
@@ -143,7 +144,10 @@ async fn with_prepull_a_missing_image_leaves_its_node_as_it_was_and_a_node_in_pr
         assert!(!harness.is_cordoned(node).await, "nothing is disturbed");
     }
     let archive = harness.ctx.dir().join("late.tar");
-    real::shell(&["refit.test/late:1"]).await.write(&archive).unwrap();
+    // A release of refit is static; that of the tests needs its libraries where it is lent.
+    let image = real::shell(&["refit.test/late:1"]).await;
+    let image = image.program(&controller::binary(), "/opt/refit").unwrap();
+    image.write(&archive).unwrap();
     for node in [&harness.one, &harness.two] {
         node.load(&archive).await;
     }
