@@ -38,7 +38,7 @@ pub struct Invariants {
     pub jobs: BTreeMap<String, JobFacts>,
     /// Jobs that verify nodes.
     pub verify_jobs: BTreeMap<String, JobFacts>,
-    /// UIDs of the Jobs whose upgrade was verified.
+    /// The upgrades that were verified (`Record::upgrade_id`).
     verified: BTreeSet<String>,
     pub plans: BTreeMap<String, PlanFacts>,
     pub pods: BTreeMap<String, Pod>,

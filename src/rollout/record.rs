@@ -105,7 +105,21 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
+/// What identifies an upgrade: the UID of its Job, which is not known if the Job was lost.
+pub fn upgrade_id(job_uid: &str, hash: &str, attempt: i64) -> String {
+    if job_uid.is_empty() {
+        format!("{hash}.{attempt}")
+    } else {
+        job_uid.to_owned()
+    }
+}
+
 impl Record {
+    /// What identifies the upgrade that it records.
+    pub fn upgrade_id(&self) -> String {
+        upgrade_id(&self.job_uid, &self.hash, self.attempt)
+    }
+
     /// Parses the annotation. An invalid one counts as absent, and so does one that is too long. Whoever may patch the
     /// Node can write it, including its kubelet, so its texts are shortened, and names that become part of a path are checked.
     pub fn parse(text: &str) -> Option<Self> {

@@ -49,7 +49,7 @@ impl Invariants {
                 .get(&**plan)
                 .filter(|plan| *plan.uid == *record.plan_uid);
             let verifies = known.is_some_and(|plan| plan.object.spec.verify.is_some());
-            if !verifies || record.verify.is_none() || self.verified.contains(&record.job_uid) {
+            if !verifies || record.verify.is_none() || self.verified.contains(&record.upgrade_id()) {
                 continue;
             }
             let label = |node: &NodeFacts| {

@@ -9,8 +9,8 @@ use super::{NodeDecision, NodeReconciler, NodeState, delete};
 use crate::api::{NodePhase, Reason};
 use crate::job::name::verify_job_name;
 use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{JobFacts, JobName, JobOutcome, NodeFacts, Text};
-use crate::rollout::record::{Phase, Record, Verification};
+use crate::rollout::facts::{JobFacts, JobName, JobOutcome, NodeFacts};
+use crate::rollout::record::{Phase, Record, Verification, upgrade_id};
 use crate::rollout::step::{Key, Step};
 
 impl NodeReconciler<'_> {
@@ -120,7 +120,7 @@ impl NodeReconciler<'_> {
             hash: success.hash.into(),
             version: success.version.into(),
             attempt: success.attempt,
-            upgrade_job: upgrade_id(success.job_uid, success.hash, success.attempt),
+            upgrade_job: upgrade_id(success.job_uid, success.hash, success.attempt).into(),
         })
     }
 
@@ -140,7 +140,7 @@ impl NodeReconciler<'_> {
 
     fn verify_job_name(&self, node: &NodeFacts, record: &Record) -> JobName {
         let plan = &self.plan.facts;
-        let upgrade = upgrade_id(&record.job_uid, &record.hash, record.attempt);
+        let upgrade = record.upgrade_id();
         verify_job_name(&plan.name, &plan.uid, &node.name, &node.uid, &upgrade).into()
     }
 
@@ -148,7 +148,7 @@ impl NodeReconciler<'_> {
     fn is_verified_by(&self, node: &NodeFacts, record: &Record, job: &JobFacts) -> bool {
         job.plan_uid == self.plan.facts.uid
             && job.node_uid.as_ref() == Some(&node.uid)
-            && job.verifies == Some(upgrade_id(&record.job_uid, &record.hash, record.attempt))
+            && job.verifies == Some(record.upgrade_id().into())
     }
 
     /// Steps for Jobs that verify the node, and whose result does not matter any more.
@@ -174,14 +174,5 @@ impl NodeReconciler<'_> {
             step
         });
         released.collect()
-    }
-}
-
-/// What identifies an upgrade: the UID of its Job, which is not known if the Job was lost.
-fn upgrade_id(job_uid: &str, hash: &str, attempt: i64) -> Text {
-    if job_uid.is_empty() {
-        format!("{hash}.{attempt}").into()
-    } else {
-        job_uid.into()
     }
 }

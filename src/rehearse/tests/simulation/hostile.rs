@@ -174,7 +174,8 @@ impl Users {
             namespace: NAMESPACE.to_owned(),
             controller: "system-upgrade-controller".to_owned(),
             plan: "agent".to_owned(),
-            plan_uid: "never-was".to_owned(),
+            // Not that of the records, which may be there before the first note.
+            plan_uid: "never-existed".to_owned(),
             cancelled: false,
             completed: false,
             evicted: Vec::new(),
