@@ -116,6 +116,19 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// Takes the marks that only a `NodeMaintenance` makes, unless one still holds the node.
+    pub fn take_marks_of_maintenance(&mut self) -> Vec<NodeMark> {
+        if self.holders.iter().any(Holder::is_of_front_end) {
+            return Vec::new();
+        }
+        let (gone, left) = self
+            .marks
+            .iter()
+            .partition(|mark| NodeMark::OF_MAINTENANCE.contains(mark));
+        self.marks = left;
+        gone
+    }
+
     /// Adds those of the wanted marks that the node lacks, and returns them. One that it has already is somebody else's, and is
     /// not removed later.
     pub fn add_marks(&mut self, wanted: &[NodeMark], has: impl Fn(NodeMark) -> bool) -> Vec<NodeMark> {
@@ -330,6 +343,26 @@ mod tests {
         let left = both.without(|one| one.plan == "a").unwrap();
         assert_eq!(left.marks, added);
         assert_eq!(Ledger::parse(&left.to_text()), Some(left));
+    }
+
+    #[test]
+    fn the_marks_of_a_maintenance_go_with_it_and_those_of_a_drain_stay_with_the_plan() {
+        let marks = [
+            NodeMark::DoNotDisrupt,
+            NodeMark::ExcludeFromRemediation,
+            NodeMark::MedikDrain,
+        ];
+        let mut ledger = Ledger::with_holder(None, false, holder("a")).unwrap();
+        ledger.marks = marks.to_vec();
+        let mut both = ledger.clone();
+        both.holders.push(Holder {
+            namespace: String::new(),
+            ..holder("NodeMaintenance m")
+        });
+        assert_eq!(both.take_marks_of_maintenance(), [], "it still holds the node");
+        assert_eq!(both.marks, marks);
+        assert_eq!(ledger.take_marks_of_maintenance(), marks[1..]);
+        assert_eq!(ledger.marks, marks[..1]);
     }
 
     #[test]

@@ -49,6 +49,12 @@ impl NodeMark {
         Self::DisableScaleDown,
         Self::DoNotDisrupt,
     ];
+    /// Those that only a `NodeMaintenance` makes.
+    pub const OF_MAINTENANCE: [Self; 3] = [
+        Self::ExcludeFromRemediation,
+        Self::MedikDrain,
+        Self::KubevirtDrain,
+    ];
     pub const VALUE: &str = "true";
     pub const EFFECT: &str = "NoSchedule";
 

@@ -51,14 +51,18 @@ fn is_ours(holder: &Holder, defaults: &Defaults) -> bool {
 
 fn remove_holders(node: &NodeFacts, leaves: impl Fn(&Holder) -> bool, change: &mut NodeChange) {
     let Some(ledger) = &node.ledger else { return };
-    let text = ledger.without(leaves).map(|left| left.to_text());
+    let mut left = ledger.without(leaves);
+    // The taint of a maintenance would keep the pods of a Plan away that holds the node, too.
+    let marks = match &mut left {
+        Some(left) => left.take_marks_of_maintenance(),
+        None => ledger.marks.clone(),
+    };
+    remove_marks(node, &marks, change);
+    let text = left.map(|left| left.to_text());
     // `before`: the node was cordoned when the first holder came, so it stays cordoned after the last. The mistake of
     // omitting it is the first in docs/simulation.md.
     if text.is_none() && node.unschedulable && !ledger.before && !node.keep_cordoned {
         change.unschedulable = Some(false);
-    }
-    if text.is_none() {
-        remove_marks(node, &ledger.marks, change);
     }
     write_ledger(node, text, change);
 }
