@@ -140,13 +140,7 @@ impl Worker {
         if object.is_being_deleted() {
             return self.end(&object).await;
         }
-        if !object
-            .metadata
-            .finalizers
-            .iter()
-            .flatten()
-            .any(|it| it == FINALIZER)
-        {
+        if !has_finalizer(&object) {
             let finalizers = object.metadata.finalizers.iter().flatten().cloned();
             let finalizers: Vec<_> = finalizers.chain([FINALIZER.to_owned()]).collect();
             self.patch(&object, &json!({ "finalizers": finalizers })).await?;
@@ -182,9 +176,8 @@ impl Worker {
             return self.lease_failed(&object, error).await;
         }
         self.status.error_on_lease_count = 0;
-        let pending = self.pending(&name).await;
-        let is_down = node.unschedulable && has_taken;
-        if is_down && pending.is_empty() && status::is_in(&self.status, SUCCEEDED) {
+        let is_drained = node.unschedulable && has_taken && status::is_in(&self.status, SUCCEEDED);
+        if is_drained && self.pending(&name).await.is_empty() {
             self.write(&object).await?;
             return Ok(Next::After(LOOK));
         }
@@ -300,13 +293,7 @@ impl Worker {
 
     /// The object is being deleted. The decision restores the node; what is left is to give back the Lease and the finalizer.
     async fn end(&mut self, object: &Maintenance) -> Pass {
-        if !object
-            .metadata
-            .finalizers
-            .iter()
-            .flatten()
-            .any(|it| it == FINALIZER)
-        {
+        if !has_finalizer(object) {
             return Ok(Next::Over);
         }
         let name = &object.spec.node_name;
@@ -436,6 +423,11 @@ impl Worker {
         let pods = Api::<Pod>::all(self.client()).list_metadata(&on_node).await?;
         Ok(pods.items.len())
     }
+}
+
+fn has_finalizer(object: &Maintenance) -> bool {
+    let mut finalizers = object.metadata.finalizers.iter().flatten();
+    finalizers.any(|it| it == FINALIZER)
 }
 
 /// Whether the object is in the ledger of the node.
