@@ -281,6 +281,29 @@ fn annotate_plan(
     Some(Prepared::Plan { plan, uid, body })
 }
 
+/// What a Job of a Plan on a node is made of; `None` if either is gone.
+fn job_input<'c>(
+    cluster: &'c ClusterState,
+    plan: &PlanName,
+    node: &NodeName,
+    job: &'c str,
+    attempt: i64,
+) -> Option<(JobInput<'c>, &'c NodeFacts)> {
+    let (plan, facts) = (cluster.job_input(plan)?, cluster.node(node)?);
+    let input = JobInput {
+        plan,
+        node: NodeInput {
+            shares_hostname: cluster.shares_hostname(facts),
+            ..node_input(facts)
+        },
+        name: job,
+        attempt: u32::try_from(attempt).unwrap_or(1),
+        // A drain of ours keeps a ledger on the node; kubectl, on Windows, does not.
+        unschedulable_before: facts.is_windows().then_some(facts.unschedulable),
+    };
+    Some((input, facts))
+}
+
 fn create_job(
     cluster: &ClusterState,
     plan: &PlanName,
@@ -288,19 +311,8 @@ fn create_job(
     job: JobName,
     attempt: i64,
 ) -> Result<Option<Prepared>, String> {
-    let (Some(plan), Some(facts)) = (cluster.job_input(plan), cluster.node(node)) else {
+    let Some((input, facts)) = job_input(cluster, plan, node, &job, attempt) else {
         return Ok(None);
-    };
-    let input = JobInput {
-        plan,
-        node: NodeInput {
-            shares_hostname: cluster.shares_hostname(facts),
-            ..node_input(facts)
-        },
-        name: &job,
-        attempt: u32::try_from(attempt).unwrap_or(1),
-        // A drain of ours keeps a ledger on the node; kubectl, on Windows, does not.
-        unschedulable_before: facts.is_windows().then_some(facts.unschedulable),
     };
     let mut manifest = job::render(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
     if !facts.boot_id.is_empty() {
@@ -310,7 +322,7 @@ fn create_job(
     }
     let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
     tracing::info!(
-        plan = plan.name,
+        plan = input.plan.name,
         node = &*facts.name,
         job = &*job,
         attempt,
@@ -325,25 +337,15 @@ fn create_prepull_job(
     node: &NodeName,
     job: JobName,
 ) -> Result<Option<Prepared>, String> {
-    let (Some(plan), Some(facts)) = (cluster.job_input(plan), cluster.node(node)) else {
+    let Some((input, facts)) = job_input(cluster, plan, node, &job, 1) else {
         return Ok(None);
-    };
-    let input = JobInput {
-        plan,
-        node: NodeInput {
-            shares_hostname: cluster.shares_hostname(facts),
-            ..node_input(facts)
-        },
-        name: &job,
-        attempt: 1,
-        unschedulable_before: None,
     };
     let Some(manifest) = job::prepull_job(&input, cluster.job_settings()) else {
         return Ok(None);
     };
     let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
     tracing::info!(
-        plan = plan.name,
+        plan = input.plan.name,
         node = &*facts.name,
         job = &*job,
         "creating a Job that pulls an image"
