@@ -1,8 +1,7 @@
 //! Nodes in maintenance beside Plans: one decision sees both.
 
 use super::scenario::{Scenario, Setup};
-use crate::api::MarkForm;
-use crate::api::NodeMark;
+use crate::api::{DrainSpec, MarkForm, NodeMark};
 use crate::rehearse::Kind;
 use crate::rehearse::json::{Value, json};
 use crate::rollout::tests::build::{plan, plan_with};
@@ -133,4 +132,31 @@ fn an_object_that_vanishes_with_its_finalizer_leaves_its_node_as_it_was_whatever
         assert!(!story.is_cordoned("a"), "restarts: {restarts}");
         story.assert_over();
     }
+}
+
+#[test]
+fn the_taint_of_a_maintenance_goes_with_it_although_a_plan_holds_the_node_and_the_plan_goes_on_there() {
+    let mut story = story(&["a"]);
+    story.apply(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
+    story.settle();
+    story.fail("a");
+    story.settle();
+    assert!(story.is_cordoned("a"), "a failed node stays cordoned");
+    begin(&mut story, "disk", "a");
+    assert_eq!(status(&story, "disk")["phase"], "Succeeded");
+    let has_taint = |story: &Scenario| {
+        let taints = story.node("a").taints.iter().flatten();
+        taints
+            .into_iter()
+            .any(|taint| taint.key == NodeMark::MedikDrain.key())
+    };
+    assert!(has_taint(&story));
+    end(&mut story, "disk");
+    assert!(
+        !has_taint(&story) && story.is_cordoned("a"),
+        "the Plan holds it still"
+    );
+    story.retry("a", "p");
+    story.roll_out();
+    story.assert_over();
 }
