@@ -20,47 +20,44 @@ const SWITCHES: [&str; 4] = [
     "force-reboot",
 ];
 
-/// Flags that concern kured itself: its lock, its log, its own metrics and messages that are as by default.
-const OWN: [&str; 9] = [
-    "annotate-nodes",
-    "ds-name",
-    "ds-namespace",
-    "lock-annotation",
-    "log-format",
-    "metrics-host",
-    "metrics-port",
-    "node-id",
-    "reboot-method",
-];
-
-/// Flags that become fields or flags of the agent.
-const MAPPED: [&str; 24] = [
+/// Flags that become fields, arguments of the agent or notes of their own, and those that concern kured itself.
+const KNOWN: [&str; 33] = [
     "alert-filter-match-only",
     "alert-filter-regexp",
     "alert-firing-only",
+    "annotate-nodes",
     "blocking-pod-selector",
     "concurrency",
     "drain-grace-period",
     "drain-pod-selector",
     "drain-timeout",
+    "ds-name",
+    "ds-namespace",
     "end-time",
+    "force-reboot",
+    "lock-annotation",
     "lock-release-delay",
     "lock-ttl",
+    "log-format",
+    "metrics-host",
+    "metrics-port",
+    "node-id",
     "period",
     "post-reboot-node-labels",
     "prefer-no-schedule-taint",
     "prometheus-url",
     "reboot-command",
     "reboot-days",
+    "reboot-method",
     "reboot-sentinel",
     "reboot-sentinel-command",
+    "reboot-signal",
     "skip-wait-for-delete-timeout",
     "start-time",
     "time-zone",
-    // With a note of their own.
-    "force-reboot",
-    "reboot-signal",
 ];
+
+const NOTIFICATIONS: &str = "the ConfigMap `refit` of the controller's namespace has notifications";
 
 /// Flags that no Plan can express, and what there is instead.
 const WITHOUT: [(&str, &str); 10] = [
@@ -73,34 +70,13 @@ const WITHOUT: [(&str, &str); 10] = [
         "pre-reboot-node-labels",
         "no label is set before a reboot; `status.active` of the Plan names the node",
     ),
-    (
-        "notify-url",
-        "the ConfigMap `refit` of the controller's namespace has notifications",
-    ),
-    (
-        "slack-hook-url",
-        "the ConfigMap `refit` of the controller's namespace has notifications",
-    ),
-    (
-        "slack-channel",
-        "the ConfigMap `refit` of the controller's namespace has notifications",
-    ),
-    (
-        "slack-username",
-        "the ConfigMap `refit` of the controller's namespace has notifications",
-    ),
-    (
-        "message-template-drain",
-        "the ConfigMap `refit` of the controller's namespace has notifications",
-    ),
-    (
-        "message-template-reboot",
-        "the ConfigMap `refit` of the controller's namespace has notifications",
-    ),
-    (
-        "message-template-uncordon",
-        "the ConfigMap `refit` of the controller's namespace has notifications",
-    ),
+    ("notify-url", NOTIFICATIONS),
+    ("slack-hook-url", NOTIFICATIONS),
+    ("slack-channel", NOTIFICATIONS),
+    ("slack-username", NOTIFICATIONS),
+    ("message-template-drain", NOTIFICATIONS),
+    ("message-template-reboot", NOTIFICATIONS),
+    ("message-template-uncordon", NOTIFICATIONS),
 ];
 
 /// A regular expression in kured is found anywhere in the name of an alert, and in `PromQL` matches all of it.
@@ -288,7 +264,7 @@ fn labels(flags: &Flags) -> Result<Option<std::collections::BTreeMap<String, Str
     Ok(Some(labels).filter(|labels| !labels.is_empty()))
 }
 
-/// What the agent has to be told.
+/// The arguments that the agent needs.
 fn agent_flags(workload: &Workload, container: &Container, flags: &Flags) -> Result<Vec<String>, String> {
     let mut agent = Vec::new();
     let mut notes = Vec::new();
@@ -367,9 +343,7 @@ fn sentinel_command(text: &str) -> Option<String> {
 /// What the Plan does not do as kured did.
 fn differences(workload: &Workload, flags: &Flags) -> Vec<String> {
     let mut notes = Vec::new();
-    let known = |name: &str| {
-        OWN.contains(&name) || MAPPED.contains(&name) || WITHOUT.iter().any(|(flag, _)| *flag == name)
-    };
+    let known = |name: &str| KNOWN.contains(&name) || WITHOUT.iter().any(|(flag, _)| *flag == name);
     for name in flags.names() {
         if !known(name) {
             notes.push(format!(

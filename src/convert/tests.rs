@@ -198,8 +198,8 @@ fn what_a_plan_cannot_say_of_kured_becomes_a_note() {
 }
 
 #[test]
-fn what_the_agent_must_be_told_is_a_note() {
-    for (arguments, told) in [
+fn the_arguments_that_the_agent_needs_are_a_note() {
+    for (arguments, expected) in [
         ("[--reboot-sentinel=/var/run/reboot-required]", ": it says"),
         (
             "[--reboot-sentinel=/opt/reboot]",
@@ -216,7 +216,7 @@ fn what_the_agent_must_be_told_is_a_note() {
         ),
     ] {
         let (_, notes) = converted(&kured(arguments));
-        assert!(notes[0].contains(told), "{arguments}: {notes:#?}");
+        assert!(notes[0].contains(expected), "{arguments}: {notes:#?}");
     }
     for shell in [
         r#"['--reboot-sentinel-command=sh -c "test -f /a || test -f /b"']"#,

@@ -66,7 +66,7 @@ items:
     spec:
       command: [sh, -c, echo]
       image: busybox:1.37
-      hostMountPath: /host
+      hostMountPath: /mnt/host
       cordon: true
       drainOptions: {enabled: true, force: true}
       preflight: {command: [/bin/true]}
