@@ -98,6 +98,9 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
 
     // Nodes that have a slot continue before others start.
     let mut locks = DisruptionLocks::new(cluster, &node_states);
+    if let Some(at) = cluster.next_departed_expiry() {
+        decision.requeue(at);
+    }
     locks.begin_held_slots(&mut node_states);
     decision.grants = reservation::grants(cluster, &mut locks);
     for (node, state) in node_states.values_mut().flatten() {

@@ -136,6 +136,9 @@ pub struct ClusterState {
     pub(super) unavailable: BTreeSet<NodeName>,
     /// Nodes with each role of the control plane.
     pub(super) control_plane: BTreeMap<ControlPlaneRole, BTreeSet<NodeName>>,
+    /// Nodes of the control plane that were deleted a short time ago: their machines may still be members of etcd, and
+    /// may register again.
+    departed: BTreeMap<ControlPlaneRole, BTreeSet<NodeName>>,
     pub(super) reboot_pods: BTreeSet<Text>,
     /// Plan and UID of the node: this process has given the slot, and has created no Job since.
     pub(super) unstarted_slots: BTreeSet<(PlanName, NodeUid)>,
@@ -248,6 +251,7 @@ impl ClusterState {
             notified: Unstored::new(),
             unavailable: BTreeSet::new(),
             control_plane: BTreeMap::new(),
+            departed: BTreeMap::new(),
             reboot_pods: BTreeSet::new(),
             unstarted_slots: BTreeSet::new(),
             timers: timers::Timers::default(),

@@ -19,7 +19,8 @@ pub(super) struct Quorums<'a> {
 
 struct Group<'a> {
     role: ControlPlaneRole,
-    members: &'a BTreeSet<NodeName>,
+    /// Also those that were deleted a short time ago.
+    members: BTreeSet<&'a NodeName>,
     /// Members that are Ready and on which no Plan works that takes nodes down.
     up: BTreeSet<&'a NodeName>,
 }
@@ -31,16 +32,13 @@ impl<'a> Quorums<'a> {
             let node = cluster.nodes.get(name);
             node.is_some_and(NodeFacts::is_ready_and_untainted) && !is_worked_on(name)
         };
-        let groups = cluster.control_plane.iter();
-        let groups = groups.filter(|(_, members)| members.len() >= LEAST);
+        let groups = cluster.control_plane.iter().map(|(role, nodes)| Group {
+            role: *role,
+            members: nodes.iter().chain(cluster.departed(*role)).collect(),
+            up: nodes.iter().filter(is_up).collect(),
+        });
         Self {
-            groups: groups
-                .map(|(role, members)| Group {
-                    role: *role,
-                    members,
-                    up: members.iter().filter(is_up).collect(),
-                })
-                .collect(),
+            groups: groups.filter(|group| group.members.len() >= LEAST).collect(),
         }
     }
 
@@ -80,8 +78,8 @@ impl<'a> Quorums<'a> {
             down: lost
                 .members
                 .iter()
-                .filter(|name| *name != node && !lost.up.contains(name))
-                .cloned()
+                .filter(|name| **name != node && !lost.up.contains(*name))
+                .map(|name| (*name).clone())
                 .collect(),
         })
     }

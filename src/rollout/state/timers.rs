@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::ClusterState;
+use crate::api::names::ControlPlaneRole;
 use crate::rollout::facts::{BootId, JobFacts, JobOutcome, JobUid, NodeFacts, NodeName};
 use crate::rollout::record::{Phase, Record};
 
@@ -26,7 +27,13 @@ enum Timer {
     },
     /// A Job with a sentinel has succeeded.
     Success { job_uid: JobUid },
+    /// A node of the control plane is deleted.
+    Departed { node: NodeName, role: ControlPlaneRole },
 }
+
+/// How long a deleted node of the control plane counts as a member that is down. A cloud provider deletes the Node of a
+/// machine that is switched off, also for a reboot, and it registers again when it is back.
+const DEPARTED_MEMBERSHIP: SignedDuration = SignedDuration::from_mins(10);
 
 /// When each condition began.
 #[derive(Debug, Default)]
@@ -54,6 +61,12 @@ impl ClusterState {
                 lasting.insert(success_timer(job));
             }
         }
+        for (role, nodes) in &mut self.departed {
+            let timer = |node: &NodeName| departed_timer(node, *role);
+            let since = |node: &NodeName| self.timers.0.get(&timer(node));
+            nodes.retain(|node| since(node).is_none_or(|since| *since + DEPARTED_MEMBERSHIP > now));
+            lasting.extend(nodes.iter().map(timer));
+        }
         self.workloads.retain(|workload, _| evicted.contains(&**workload));
         if lasting.is_empty() && self.timers.0.is_empty() {
             return;
@@ -62,6 +75,20 @@ impl ClusterState {
         for timer in lasting {
             self.timers.0.entry(timer).or_insert(now);
         }
+    }
+
+    /// Nodes with the role that were deleted a short time ago.
+    pub(in crate::rollout) fn departed(&self, role: ControlPlaneRole) -> impl Iterator<Item = &NodeName> {
+        self.departed.get(&role).into_iter().flatten()
+    }
+
+    /// When the next deleted node stops being a member of the control plane.
+    pub(in crate::rollout) fn next_departed_expiry(&self) -> Option<Timestamp> {
+        let since = self.departed.iter().flat_map(|(role, nodes)| {
+            let timers = nodes.iter().map(|node| departed_timer(node, *role));
+            timers.filter_map(|timer| self.timers.0.get(&timer))
+        });
+        since.min().map(|since| *since + DEPARTED_MEMBERSHIP)
     }
 
     /// The time of day was set by so much: what this process has seen began so much later or earlier by the new time.
@@ -128,4 +155,9 @@ fn success_timer(job: &JobFacts) -> Timer {
     Timer::Success {
         job_uid: job.uid.clone(),
     }
+}
+
+fn departed_timer(node: &NodeName, role: ControlPlaneRole) -> Timer {
+    let node = node.clone();
+    Timer::Departed { node, role }
 }

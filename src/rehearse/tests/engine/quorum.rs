@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Toleration;
 
 use super::scenario::Scenario;
 use crate::api::{DrainSpec, PlanSpec};
+use crate::rehearse::Kind;
 use crate::rehearse::fault::Rule;
 use crate::rehearse::json::json;
 use crate::rollout::PodStage;
@@ -205,6 +206,39 @@ fn a_retry_on_a_server_waits_for_the_majority() {
     story.ready(other, true);
     story.settle();
     assert_eq!(story.live_job(&first).attempt, 2);
+    story.roll_out();
+    story.assert_over();
+}
+
+/// A cloud provider deletes the Node of a machine that is off for its reboot.
+#[test]
+fn a_deleted_server_counts_for_ten_minutes_or_until_it_registers_again() {
+    let mut story = servers(&SERVERS);
+    story.apply(plan("p"));
+    story.settle();
+    let first = story.slots("p")[0].clone();
+    story.delete(Kind::Node, &first);
+    story.settle();
+    assert!(story.slots("p").is_empty());
+    let other = SERVERS.into_iter().find(|node| *node != first).unwrap();
+    let text = format!(
+        "without the node, 1 of 3 control-plane nodes would be available, and 2 are needed: {first} is unavailable"
+    );
+    assert_eq!(story.entry("p", other).message, Some(text));
+    story.pass_secs(540);
+    assert!(story.slots("p").is_empty());
+    story.pass_secs(60);
+    assert_eq!(story.slots("p").len(), 1, "it is gone for good");
+
+    let mut story = servers(&SERVERS);
+    story.apply(plan("p"));
+    story.settle();
+    let first = story.slots("p")[0].clone();
+    story.delete(Kind::Node, &first);
+    story.settle();
+    add_servers(&mut story, &[&first], "node-role.kubernetes.io/control-plane");
+    story.settle();
+    assert_eq!(story.slots("p").len(), 1);
     story.roll_out();
     story.assert_over();
 }

@@ -30,10 +30,10 @@ impl ClusterState {
             if new.unschedulable || !new.is_ready_and_untainted() {
                 self.unavailable.insert(name.clone());
             }
-            for role in ControlPlaneRole::ALL
-                .into_iter()
-                .filter(|role| new.has_role(*role))
-            {
+            for members in self.departed.values_mut() {
+                members.remove(&name);
+            }
+            for role in roles(new) {
                 self.control_plane.entry(role).or_default().insert(name.clone());
             }
             for plan_state in self.plans.values_mut() {
@@ -54,6 +54,9 @@ impl ClusterState {
             return was_unreadable;
         };
         self.unindex_node(&old);
+        for role in roles(&old) {
+            self.departed.entry(role).or_default().insert(old.name.clone());
+        }
         for plan_state in self.plans.values_mut() {
             plan_state.remove_node(&old.name);
         }
@@ -73,4 +76,9 @@ impl ClusterState {
             members.remove(&old.name);
         }
     }
+}
+
+fn roles(node: &NodeFacts) -> impl Iterator<Item = ControlPlaneRole> {
+    let roles = ControlPlaneRole::ALL.into_iter();
+    roles.filter(|role| node.has_role(*role))
 }
