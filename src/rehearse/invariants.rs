@@ -14,6 +14,7 @@ use crate::kube::objects::Intern;
 use crate::rehearse::Kind;
 use crate::rehearse::journal::{Entry, JournalEvent};
 use crate::rehearse::json::Value;
+use crate::rehearse::store::Change;
 use crate::rollout::{JobFacts, NodeFacts, PlanFacts, PodFacts, PodStage};
 
 /// Prefix of the names of controller clients.
@@ -73,6 +74,8 @@ pub struct Invariants {
     pub upgrades: u64,
     /// Events about hostile objects: their names and the reasons.
     named: BTreeSet<(String, String)>,
+    /// UIDs of the `NodeMaintenance` objects that are not being deleted.
+    maintenances: BTreeSet<String>,
     /// A log, one line per entry.
     log: Vec<String>,
 }
@@ -196,6 +199,10 @@ impl Invariants {
                         self.limits(*at, change);
                         Ok(())
                     }
+                    Kind::Maintenance | Kind::OldMaintenance => {
+                        self.maintenance(change);
+                        Ok(())
+                    }
                     // In the words of node-maintenance-operator.
                     Kind::Event if change.new.value["source"]["component"] == "NodeMaintenance" => Ok(()),
                     Kind::Event if !change.gone => {
@@ -212,6 +219,25 @@ impl Invariants {
                 self.reboot(node, &pod.name)
             }
         }
+    }
+
+    /// One that is being deleted wants its node no more, whatever is still under way.
+    fn maintenance(&mut self, change: &Change) {
+        let metadata = &change.new.value["metadata"];
+        let uid = metadata["uid"].as_str().unwrap_or_default().to_owned();
+        if change.gone || metadata["deletionTimestamp"].is_string() {
+            self.maintenances.remove(&uid);
+        } else {
+            self.maintenances.insert(uid);
+        }
+    }
+
+    /// The object, other than a Plan, that holds a node and wants it.
+    fn front_end<'a>(&self, node: &'a NodeFacts) -> Option<&'a str> {
+        let mut holders = node.ledger.iter().flat_map(|ledger| &ledger.holders);
+        let holder = holders
+            .find(|holder| holder.is_of_front_end() && self.maintenances.contains(&holder.plan_uid))?;
+        Some(&holder.plan)
     }
 
     fn note_named(&mut self, event: &Value) {

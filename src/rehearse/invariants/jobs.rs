@@ -11,7 +11,7 @@ use crate::api::{NodePhase, names};
 use crate::kube::objects::SlimJob;
 use crate::rehearse::store::Change;
 use crate::rollout::facts::NodeUid;
-use crate::rollout::{JobFacts, JobOutcome, NodeFacts, PlanFacts};
+use crate::rollout::{JobFacts, JobOutcome, PlanFacts};
 
 impl Invariants {
     pub(super) fn job(&mut self, at: Timestamp, who: &str, change: &Change) -> Checked {
@@ -94,7 +94,7 @@ impl Invariants {
         let held_by = self
             .nodes
             .get(&*facts.node)
-            .and_then(|node| front_end(&node.facts));
+            .and_then(|node| self.front_end(&node.facts));
         invariant!(held_by.is_none(), "a Job on a node of {held_by:?}: {facts:?}");
         let has_plan = |uid: &str| self.plans.values().any(|plan| *plan.uid == *uid);
         if !has_plan(&facts.plan_uid) {
@@ -237,11 +237,4 @@ impl Invariants {
             run.proven_by_sentinel |= proven_by_sentinel;
         }
     }
-}
-
-/// The object, other than a Plan, that holds a node.
-pub(super) fn front_end(node: &NodeFacts) -> Option<&str> {
-    let mut holders = node.ledger.iter().flat_map(|ledger| &ledger.holders);
-    let holder = holders.find(|holder| holder.is_of_front_end())?;
-    Some(&holder.plan)
 }

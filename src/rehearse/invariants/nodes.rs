@@ -5,7 +5,6 @@ use std::fmt::Debug;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::jobs::front_end;
 use super::{CONTROLLER, Checked, Fitness, Invariants, Node, SEEN, USER, Who, read};
 use crate::api::{MarkForm, NodeMark, names};
 use crate::kube::objects::SlimNode;
@@ -47,8 +46,8 @@ impl Invariants {
                 self.check_ready_time(at, old, &facts, &left)?;
                 self.check_node_patched(old, &facts, cordoned_by)?;
                 self.check_verified(old, &facts)?;
-                if front_end(old).is_none()
-                    && let Some(object) = front_end(&facts)
+                if self.front_end(old).is_none()
+                    && let Some(object) = self.front_end(&facts)
                 {
                     let mut jobs = self.jobs.values().filter(|job| job.node == facts.name);
                     let job = jobs.find(|job| job.is_live() && job.parallelism > 0 && !job.deleting);
