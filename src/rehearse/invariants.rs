@@ -43,6 +43,8 @@ pub struct Invariants {
     verified: BTreeSet<String>,
     pub plans: BTreeMap<String, PlanFacts>,
     pub pods: BTreeMap<String, Pod>,
+    /// When the controller last wrote each Plan. The next write was decided later.
+    decided: BTreeMap<String, Timestamp>,
     /// The shortest `settle.minReady` after a reboot among the Plans.
     min_ready: SignedDuration,
     intern: Intern,

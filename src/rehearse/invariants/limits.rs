@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use super::nodes::is_available;
 use super::{Checked, Invariants, Node, SEEN};
 use crate::api::limits::Limits;
 use crate::api::{NodeLimit, names};
 use crate::rehearse::store::Change;
-use crate::rollout::PlanFacts;
+use crate::rollout::{JobFacts, PlanFacts};
 
 /// What the `ConfigMap` says; `None` is unreadable, so that no node may start.
 pub(super) type Known = Option<Limits>;
@@ -128,7 +128,14 @@ impl Invariants {
         let down = down.filter(|node| counts(node)).map(|node| &*node.facts.name);
         let others = self.jobs.values();
         let others = others.filter(|job| job.plan_uid != plan.uid && job.disruptive && job.is_live());
-        let others = others.filter_map(|job| {
+        // One decision gives nodes to both Plans, in their order, and their writes may come in another one.
+        let second = SignedDuration::from_secs(1);
+        let decided = self.decided.get(&*plan.name);
+        let was_known = |job: &&JobFacts| {
+            decided.is_some_and(|decided| job.created + second <= *decided)
+                || at.duration_since(job.created) > SEEN
+        };
+        let others = others.filter(was_known).filter_map(|job| {
             let node = self.nodes.get(&*job.node)?;
             let is_here = job.node_uid.as_ref().is_none_or(|uid| *uid == node.facts.uid);
             (is_here && counts(node)).then_some(node)

@@ -68,6 +68,7 @@ impl Invariants {
         if who == CONTROLLER {
             self.check_status_written(at, &name, before.as_ref().map(PlanFacts::status))?;
             self.check_waves(at, &name, before.as_ref().map(PlanFacts::status))?;
+            self.decided.insert(name, at);
         }
         Ok(())
     }
