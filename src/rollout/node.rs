@@ -196,7 +196,7 @@ impl NodeReconciler<'_> {
         // The Job controller waits for the end of the pods before it sets Failed (KEP-3939), and pods of a node that
         // is down do not end. Without this the node would count as upgrading for ever.
         if let JobOutcome::Failing { reason, message } = &job.outcome
-            && !node.ready
+            && (!node.ready || self.has_lost_slot(stored_entry))
         {
             let mut state = NodeState::of_job(node, job, NodePhase::Failed);
             state.failed = true;

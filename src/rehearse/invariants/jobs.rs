@@ -151,9 +151,15 @@ impl Invariants {
         if servers.len() < 3 || own.is_none_or(|node| !node.facts.ready) {
             return Ok(());
         }
+        // A Plan that forgoes the guard starts whatever the others do, also while this Job is on its way.
+        let is_known = |one: &JobFacts| {
+            let plan = self.plans.get(&*one.plan).filter(|plan| plan.uid == one.plan_uid);
+            plan.is_some_and(|plan| plan.object.spec.guards_control_plane())
+                || at.duration_since(one.created) > SEEN
+        };
         let is_busy = |node: &super::Node| {
             let mut live = self.jobs.values().filter(|one| one.is_live() && one.disruptive);
-            live.any(|one| one.node == node.facts.name)
+            live.any(|one| one.node == node.facts.name && is_known(one))
         };
         let others = servers.iter().filter(|node| node.facts.name != job.node);
         let up = others

@@ -106,6 +106,9 @@ impl NodeReconciler<'_> {
             Some(blocker) => Some(blocker),
         };
         let pending = || self.pending(node, attempt, stored_entry);
+        if let Some(decision) = self.reconcile_lost_machine(node, attempt, stored_entry) {
+            return decision;
+        }
         if leaving.is_none()
             && let Some(decision) = self.reconcile_lost_job(node, attempt, stored_entry, pending)
         {

@@ -59,13 +59,14 @@ impl NodeReconciler<'_> {
         };
         let event = (!dealt_with).then(|| self.failed_event(job, node, &record));
         let events = event.into_iter().collect();
-        // A record would keep a slot on a node that the Plan no longer selects.
-        if !self.is_eligible(node) {
+        // A record would keep a slot on a node that the Plan no longer selects, or that has none and gets another version in its turn.
+        let is_current = self.hash().is_some_and(|hash| *hash == job.hash);
+        if !self.is_eligible(node) || !is_current && self.has_lost_slot(stored_entry) {
             return self
                 .without_job(node, stored_entry, leaving)
                 .and([self.mark_recorded(job, events)]);
         }
-        let mut state = if self.hash().is_some_and(|hash| *hash == job.hash) {
+        let mut state = if is_current {
             self.failed_state(node, &record)
         } else {
             // The Plan is at another version, which the node gets next.

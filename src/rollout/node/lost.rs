@@ -100,6 +100,36 @@ impl NodeReconciler<'_> {
         })
     }
 
+    /// Whether the node was lost with its Job (`NodeLost`), and this has freed its slot. It must not take it back by itself: others
+    /// may have taken it.
+    pub(super) fn has_lost_slot(&self, stored_entry: Option<&NodeProgress>) -> bool {
+        let reason = stored_entry.and_then(|stored| stored.reason.as_ref());
+        reason.is_some_and(|reason| *reason == Reason::NodeLost) && self.plan.failed_nodes_free_slots()
+    }
+
+    /// A machine that was lost with its Job (`NodeLost`), and whose Job somebody has deleted before its end was seen. Its
+    /// failure stays, where its slot is free.
+    pub(super) fn reconcile_lost_machine(
+        &self,
+        node: &NodeFacts,
+        attempt: i64,
+        stored_entry: Option<&NodeProgress>,
+    ) -> Option<NodeDecision> {
+        let stored_entry = stored_entry.filter(|stored| stored.attempt.unwrap_or(1) == attempt)?;
+        let hash = self.hash()?;
+        if !self.has_lost_slot(Some(stored_entry)) {
+            return None;
+        }
+        let names = self.job_names(node, hash);
+        if stored_entry.job.as_ref().is_none_or(|job| !names.contains(job)) {
+            // The Plan is at another version, which the node gets when it is its turn.
+            return Some(NodeDecision::Cleanup(Vec::new()));
+        }
+        let record = self.lost_record(node, hash, attempt, stored_entry);
+        let why = stored_entry.message.clone().unwrap_or_default();
+        Some(self.fail_permanently(node, &record, Reason::JobFailed, Reason::NodeLost, why))
+    }
+
     /// Whether the slot was given, a Job may have been created since, and none exists.
     fn may_be_lost(&self, node: &NodeFacts, hash: &Hash, attempt: i64, stored_entry: &NodeProgress) -> bool {
         let plan = &self.plan.facts;

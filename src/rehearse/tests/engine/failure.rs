@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::scenario::{Scenario, Setup};
 use crate::api::{DrainSpec, FailurePolicy, FailureSpec, PlanSpec, TimeWindowSpec};
+use crate::rehearse::Kind;
 use crate::rehearse::json::json;
 use crate::rollout::PodStage;
 use crate::rollout::record::Phase;
@@ -407,8 +408,48 @@ fn a_machine_that_is_lost_holds_up_nobody_under_continue() {
         ("Failed".to_owned(), "NodeLost".to_owned())
     );
     let other = if lost == "a" { "b" } else { "a" };
+    let job = story.job_for(&lost).name.to_string();
+    story.delete(Kind::Job, &job);
+    story.settle();
+    let applying = story.status("p").applying.clone();
+    assert_eq!(applying, Some(vec![other.to_owned()]), "the slot is taken");
+    let failed = ("Failed".to_owned(), "NodeLost".to_owned());
+    assert_eq!(story.phase("p", &lost), failed, "its failure outlives its Job");
     story.succeed(other);
     assert!(story.is_done(other, "p"));
+    story.power(&lost, true);
+    story.settle();
+    assert_eq!(story.phase("p", &lost), failed);
+    story.retry(&lost, "p");
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn a_machine_that_is_lost_waits_for_its_turn_when_its_job_goes_and_the_version_has_changed() {
+    let mut story = Scenario::with(
+        &["a", "b"],
+        plan_with("p", |spec| {
+            policy(spec, FailurePolicy::Continue);
+            spec.job_active_deadline_secs = Some(120);
+        }),
+    );
+    let lost = story.live_nodes("p")[0].clone();
+    story.comes_to(&lost, PodStage::Upgrade);
+    story.power(&lost, false);
+    story.pass_secs(140);
+    story.edit("p", |spec| {
+        spec.suspend = Some(true);
+        spec.version = Some("v2".to_owned());
+    });
+    let job = story.job_for(&lost).name.to_string();
+    story.delete(Kind::Job, &job);
+    story.settle();
+    assert!(!story.slots("p").contains(&lost));
+    story.power(&lost, true);
+    story.edit("p", |spec| spec.suspend = None);
+    story.roll_out();
+    story.assert_over();
 }
 
 #[test]
