@@ -11,6 +11,7 @@ pub mod lanes;
 pub mod lease;
 mod maintenance;
 pub mod metrics;
+mod node_ops;
 mod notify;
 pub mod observe;
 pub mod outbox;
@@ -38,6 +39,7 @@ use events::Source;
 use lease::{Elector, LeaseLost, PlansNote, Progress};
 use maintenance::FrontEnd;
 use metrics::Metrics;
+use node_ops::NodeOps;
 use notify::{NotifyConfig, OutlookClient};
 use observe::{Observer, QUEUE, Reports};
 use outbox::Outbox;
@@ -345,6 +347,7 @@ struct LeaderTasks {
     observer: Observer,
     outbox: Outbox,
     maintenance: Option<FrontEnd>,
+    node_ops: Option<NodeOps>,
     may_watch_pods: bool,
     pods_wanted: watch::Receiver<bool>,
     secrets_wanted: watch::Receiver<Arc<BTreeSet<Text>>>,
@@ -482,6 +485,7 @@ impl LeaderTasks {
         }
         let (grants_tx, grants) = watch::channel(Grants::new());
         let maintenance = FrontEnd::if_enabled(settings, &observer, &outbox, &clock, grants);
+        let node_ops = NodeOps::if_enabled(settings, &observer, &outbox, &clock);
         let cluster = ClusterState::new(defaults(settings, jobs));
         let actor = Actor {
             client: client.clone(),
@@ -520,6 +524,7 @@ impl LeaderTasks {
             observer,
             outbox,
             maintenance,
+            node_ops,
             may_watch_pods,
             pods_wanted,
             secrets_wanted,
@@ -539,6 +544,7 @@ impl LeaderTasks {
             listed,
             observer,
             maintenance,
+            node_ops,
             may_watch_pods,
             pods_wanted,
             secrets_wanted,
@@ -555,6 +561,9 @@ impl LeaderTasks {
             watches.spawn(watching.clone().schema(defined_tx));
             watches.spawn(watching.clone().secrets(secrets_wanted.clone()));
             if let Some(front_end) = maintenance.take() {
+                watches.spawn(front_end.run());
+            }
+            if let Some(front_end) = node_ops.take() {
                 watches.spawn(front_end.run());
             }
             watches.spawn(watching.clone().limits());

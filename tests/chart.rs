@@ -293,13 +293,25 @@ fn the_components_of_kustomize_are_values_of_the_chart() {
         assert!(!with.is_empty(), "{component}");
         assert_eq!(added(&format!("--set {value}.create=true")), with, "{component}");
     }
-    // This one changes the Deployment, too.
-    let dir = tempfile::tempdir_in(root().join("target")).unwrap();
-    let text = "resources: [../../deploy]\ncomponents: [../../deploy/overlays/maintenance]\n";
-    std::fs::write(dir.path().join("kustomization.yaml"), text).unwrap();
-    let mut with = by_name(&tools.kubectl(&format!("kustomize {}", dir.path().display())));
-    with.retain(|name, _| !name.starts_with("Namespace /system-upgrade"));
-    assert_eq!(tools.rendered("--set maintenance.create=true"), with);
+    // These change the Deployment, too.
+    for (values, components) in [
+        (
+            "--set maintenance.create=true",
+            "../../deploy/overlays/maintenance",
+        ),
+        ("--set nodeops.create=true", "../../deploy/overlays/nodeops"),
+        (
+            "--set maintenance.create=true --set nodeops.create=true",
+            "../../deploy/overlays/maintenance, ../../deploy/overlays/nodeops",
+        ),
+    ] {
+        let dir = tempfile::tempdir_in(root().join("target")).unwrap();
+        let text = format!("resources: [../../deploy]\ncomponents: [{components}]\n");
+        std::fs::write(dir.path().join("kustomization.yaml"), text).unwrap();
+        let mut with = by_name(&tools.kubectl(&format!("kustomize {}", dir.path().display())));
+        with.retain(|name, _| !name.starts_with("Namespace /system-upgrade"));
+        assert_eq!(tools.rendered(values), with, "{components}");
+    }
     let monitoring = by_name(&tools.kubectl("kustomize deploy/monitoring"));
     assert_eq!(added("--set monitoring.create=true"), monitoring);
     // Clusters of before Kubernetes 1.30 have no such policies.

@@ -51,6 +51,7 @@ mod migrate;
 mod monitoring;
 mod node;
 mod node_account;
+mod node_ops;
 mod notify;
 mod permissions;
 mod plan_events;

@@ -86,6 +86,7 @@ macro_rules! resource {
 
 // They need the macro.
 pub mod maintenance;
+pub mod node_op;
 mod pod;
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -16,7 +16,7 @@ fn resources() -> Vec<String> {
 }
 
 /// Files of the chart for what kustomize has as components, and their sources.
-const COMPONENTS: [(&str, &str); 11] = [
+const COMPONENTS: [(&str, &str); 13] = [
     ("manage-crd.yaml", "overlays/manage-crd/rbac.yaml"),
     ("delete-pods.yaml", "overlays/delete-pods/rbac.yaml"),
     (
@@ -33,6 +33,8 @@ const COMPONENTS: [(&str, &str); 11] = [
         "maintenance-admission.yaml",
         "overlays/maintenance/admission.yaml",
     ),
+    ("nodeops-crds.yaml", "overlays/nodeops/crds.yaml"),
+    ("nodeops.yaml", "overlays/nodeops/rbac.yaml"),
     ("service.yaml", "monitoring/service.yaml"),
     ("servicemonitor.yaml", "monitoring/servicemonitor.yaml"),
     ("prometheusrule.yaml", "monitoring/prometheusrule.yaml"),

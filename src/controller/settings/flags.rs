@@ -118,7 +118,7 @@ pub struct Flags {
     pub metrics_secure: Option<bool>,
 
     /// Other objects than Plans to handle, separated by commas: `maintenance` (NodeMaintenance of node-maintenance-operator; needs the
-    /// overlay deploy/overlays/maintenance). `reboots` is accepted: Plans with a trigger need no switch [env: REFIT_ENABLE]
+    /// overlay deploy/overlays/maintenance), `nodeops` (NodeOp and NodeOpUpgrade of kairos-operator; deploy/overlays/nodeops). `reboots` is accepted: Plans with a trigger need no switch [env: REFIT_ENABLE]
     /// [default: none]
     #[arg(long, value_name = "OBJECTS", value_delimiter = ',', help_heading = OWN)]
     pub enable: Vec<FrontEndName>,
@@ -136,6 +136,8 @@ pub enum FrontEndName {
     Reboots,
     /// `NodeMaintenance`.
     Maintenance,
+    /// `NodeOp` and `NodeOpUpgrade`.
+    Nodeops,
 }
 
 pub(super) fn front_ends(value: &str) -> Result<Vec<FrontEndName>, String> {
@@ -143,7 +145,7 @@ pub(super) fn front_ends(value: &str) -> Result<Vec<FrontEndName>, String> {
     let parsed = names.map(|name| FrontEndName::from_str(name, false));
     parsed
         .collect::<Result<_, _>>()
-        .map_err(|_| "must be `maintenance`, or empty".to_owned())
+        .map_err(|_| "must be `maintenance`, `nodeops`, both with a comma, or empty".to_owned())
 }
 
 /// The value of `--metrics-bind-address`: none means that nothing is served.

@@ -1,0 +1,164 @@
+//! The status of a `NodeOp` or a `NodeOpUpgrade`, in kairos-operator's words. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::api::phase::{ConditionType, NodePhase};
+use crate::api::{NodeProgress, PlanStatus};
+use crate::kube::objects::node_op::{AnyOp, OpKind, OpNodeStatus, OpStatus};
+
+const PENDING: &str = "Pending";
+const PREFLIGHT: &str = "Preflight";
+const RUNNING: &str = "Running";
+const COMPLETED: &str = "Completed";
+const FAILED: &str = "Failed";
+/// What a `NodeOpUpgrade` has before its first node starts.
+const INITIALIZING: &str = "Initializing";
+
+/// What is known of the object's Plan.
+#[derive(Debug)]
+pub(super) struct Progress<'a> {
+    pub(super) status: &'a PlanStatus,
+    pub(super) generation: Option<i64>,
+    pub(super) may_reboot: bool,
+    pub(super) has_preflight: bool,
+    /// Nodes with the label of the Plan's hash.
+    pub(super) done: &'a [String],
+    /// Nodes that `preflight` has skipped, and why.
+    pub(super) skipped: &'a BTreeMap<String, String>,
+}
+
+/// The status that follows from the one before and the progress of the Plan.
+pub(super) fn next(op: &AnyOp, progress: &Progress<'_>, now: Timestamp) -> OpStatus {
+    let mut nodes = op.status.node_statuses.clone();
+    let mut set = |name: &str, entry: OpNodeStatus| {
+        let known = nodes.entry(name.to_owned()).or_default();
+        let same = OpNodeStatus {
+            last_updated: known.last_updated.clone(),
+            ..entry
+        };
+        if *known != same {
+            *known = OpNodeStatus {
+                last_updated: Some(format!("{now:.0}")),
+                ..same
+            };
+        }
+    };
+    let known_job = |name: &str| {
+        let known = op.status.node_statuses.get(name);
+        known.map(|known| known.job_name.clone()).unwrap_or_default()
+    };
+    for name in progress.done {
+        set(name, done(known_job(name), progress.may_reboot));
+    }
+    for (name, why) in progress.skipped {
+        let skipped = OpNodeStatus {
+            phase: COMPLETED.to_owned(),
+            message: format!("Skipped by preflight: {why}"),
+            reboot_status: not_requested(),
+            ..OpNodeStatus::default()
+        };
+        set(name, skipped);
+    }
+    for node in progress.status.active.iter().flatten() {
+        if let Some(entry) = at_work(node, progress) {
+            set(&node.name, entry);
+        }
+    }
+    let phase = phase(&nodes, progress);
+    let (phase, message) = match op.kind {
+        OpKind::Op => (phase, String::new()),
+        OpKind::Upgrade if nodes.is_empty() => (INITIALIZING, "NodeOp created".to_owned()),
+        OpKind::Upgrade => {
+            let how = match phase {
+                COMPLETED => "completed successfully",
+                FAILED => "failed",
+                _ => "is running",
+            };
+            (phase, format!("Upgrade operation {how}"))
+        }
+    };
+    let mut status = OpStatus {
+        phase: phase.to_owned(),
+        node_statuses: nodes,
+        message,
+        last_updated: op.status.last_updated.clone(),
+    };
+    if status != op.status {
+        status.last_updated = Some(format!("{now:.0}"));
+    }
+    status
+}
+
+fn not_requested() -> String {
+    "not-requested".to_owned()
+}
+
+fn done(job_name: String, may_reboot: bool) -> OpNodeStatus {
+    let (message, reboot) = if may_reboot {
+        ("Job and reboot completed successfully", "completed")
+    } else {
+        ("Job completed successfully", "not-requested")
+    };
+    OpNodeStatus {
+        phase: COMPLETED.to_owned(),
+        job_name,
+        message: message.to_owned(),
+        reboot_status: reboot.to_owned(),
+        last_updated: None,
+    }
+}
+
+/// The entry of a node that has a slot; `None` while it waits.
+fn at_work(node: &NodeProgress, progress: &Progress<'_>) -> Option<OpNodeStatus> {
+    use NodePhase as P;
+    let reboot = if progress.may_reboot {
+        "pending"
+    } else {
+        "not-requested"
+    };
+    let (phase, message, reboot) = match node.phase.known()? {
+        P::Waiting => return None,
+        P::Pending | P::Starting => (PENDING, "Job created".to_owned(), reboot),
+        P::Preparing if progress.has_preflight => (PREFLIGHT, "Preflight in progress".to_owned(), reboot),
+        P::Preparing | P::Cordoning | P::Draining | P::Upgrading | P::Finishing => {
+            (RUNNING, "Job is running".to_owned(), reboot)
+        }
+        P::Rebooting | P::Settling | P::Verifying => {
+            (COMPLETED, "Job completed successfully".to_owned(), reboot)
+        }
+        P::Failed => {
+            let why = node.message.as_deref().unwrap_or_default();
+            let why = if why.is_empty() {
+                String::new()
+            } else {
+                format!(": {why}")
+            };
+            let reboot = if progress.may_reboot { "cancelled" } else { reboot };
+            (FAILED, format!("Job failed{why}"), reboot)
+        }
+    };
+    Some(OpNodeStatus {
+        phase: phase.to_owned(),
+        job_name: node.job.clone().unwrap_or_default(),
+        message,
+        reboot_status: reboot.to_owned(),
+        last_updated: None,
+    })
+}
+
+/// The phase of the object. Without a node it stays `Running`, because one may join.
+fn phase(nodes: &BTreeMap<String, OpNodeStatus>, progress: &Progress<'_>) -> &'static str {
+    if nodes.values().any(|node| node.phase == FAILED) {
+        return FAILED;
+    }
+    let status = progress.status;
+    let is_complete = |one: &crate::api::PlanCondition| {
+        one.type_.known() == Some(ConditionType::Complete) && one.status == "True"
+    };
+    let is_complete = status.conditions.iter().any(is_complete)
+        && status.observed_generation == progress.generation
+        && !nodes.is_empty();
+    if is_complete { COMPLETED } else { RUNNING }
+}

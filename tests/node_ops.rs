@@ -1,0 +1,304 @@
+//! `NodeOp` and `NodeOpUpgrade` on a real API server: they run on their nodes as a Plan would, say so in their own words, and leave
+//! nothing when they go.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt as _;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::harness::{Harness, is_cordoned, is_free, quick};
+use crate::testenv::context::TestContext;
+use crate::testenv::controller::Controller;
+use crate::testenv::kubelet::NodeSet;
+use crate::testenv::manifest;
+use crate::testenv::wait::{self, SOON};
+
+/// The example of kairos-operator's README, with another image.
+const EXAMPLE: &str = "
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata:
+  name: example-nodeop
+spec:
+  nodeSelector: {}
+  image: example.com/upgrade
+  command:
+    - sh
+    - -c
+    - |
+      echo \"Running on node $(hostname)\"
+      ls -la /host/etc/kairos-release
+  hostMountPath: /host
+  cordon: true
+  drainOptions:
+    enabled: true
+    force: false
+    gracePeriodSeconds: 30
+    ignoreDaemonSets: true
+    deleteEmptyDirData: false
+    timeoutSeconds: 300
+  rebootOnSuccess: true
+  backoffLimit: 3
+  concurrency: 2
+  stopOnFailure: true
+";
+/// Settles as soon as a node is Ready.
+const AT_ONCE: &str = r#"{"settle":{"minReady":"0s"}}"#;
+
+/// A context of its own, whose controller handles node operations.
+struct NodeOps {
+    harness: Harness,
+}
+
+impl NodeOps {
+    async fn new<const N: usize>(nodes: [&str; N], change: impl FnOnce(NodeSet) -> NodeSet) -> Self {
+        let ctx = TestContext::alone().await;
+        let harness = Harness::on(ctx, nodes, change).await;
+        let this = Self { harness };
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/nodeops");
+        let own = format!("namespace: {}\n", this.harness.ctx.namespace());
+        for file in ["crds.yaml", "rbac.yaml"] {
+            let text = std::fs::read_to_string(folder.join(file)).unwrap();
+            for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
+                manifest::apply(&this.harness.ctx.client, &object).await.unwrap();
+            }
+        }
+        for kind in ["NodeOp", "NodeOpUpgrade"] {
+            let served = async || {
+                let all = this.api(kind).list(&ListParams::default()).await;
+                all.map_err(|error| error.to_string())
+            };
+            wait::eventually("the kind is served", SOON, served).await;
+        }
+        this
+    }
+
+    fn start(&self) -> Controller {
+        let setup = self.harness.ctx.controller();
+        let setup = setup.env("REFIT_ENABLE", "nodeops");
+        setup.env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0").start()
+    }
+
+    /// Objects of a kind in the namespace `default`.
+    fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let resource = ApiResource {
+            group: "operator.kairos.io".to_owned(),
+            version: "v1alpha1".to_owned(),
+            api_version: "operator.kairos.io/v1alpha1".to_owned(),
+            kind: kind.to_owned(),
+            plural: format!("{}s", kind.to_lowercase()),
+        };
+        Api::namespaced_with(self.harness.ctx.client.clone(), "default", &resource)
+    }
+
+    /// Makes the example, changed by `change`. Its name is unique.
+    async fn create(&self, change: impl FnOnce(&mut Value)) -> String {
+        let mut object: Value = serde_saphyr::from_str(EXAMPLE).unwrap();
+        object["metadata"]["name"] = self.harness.node("op").into();
+        object["metadata"]["annotations"] = json!({ "refit.rs/plan-spec": AT_ONCE });
+        change(&mut object);
+        let kind = object["kind"].as_str().unwrap().to_owned();
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let made = self.api(&kind).create(&PostParams::default(), &object).await;
+        made.unwrap().name_any()
+    }
+
+    async fn status(&self, kind: &str, name: &str) -> Value {
+        let object = self.api(kind).get(name).await.unwrap();
+        object.data["status"].clone()
+    }
+
+    async fn in_phase(&self, kind: &str, name: &str, phase: &str) -> Value {
+        let status = async || self.status(kind, name).await;
+        wait::until(&format!("it is {phase}"), status, |status| {
+            status["phase"] == phase
+        })
+        .await
+    }
+
+    fn entry<'a>(&self, status: &'a Value, node: &str) -> &'a Value {
+        &status["nodeStatuses"][self.harness.node(node)]
+    }
+
+    async fn end(&self, kind: &str, name: &str) {
+        self.api(kind)
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+        let plans = async || {
+            self.harness
+                .ctx
+                .plans()
+                .list(&ListParams::default())
+                .await
+                .unwrap()
+                .items
+                .is_empty()
+        };
+        wait::holds("its Plan is gone", plans).await;
+    }
+
+    async fn plan_labels(&self, node: &str) -> Vec<String> {
+        let node = self.harness.get(node).await;
+        let keys = node
+            .labels()
+            .keys()
+            .filter(|key| key.starts_with("plan.upgrade.cattle.io/"));
+        keys.cloned().collect()
+    }
+
+    async fn refusals(&self, name: &str) -> Vec<Event> {
+        let events = Api::<Event>::namespaced(self.harness.ctx.client.clone(), "default");
+        let of = ListParams::default().fields(&format!("reason=Refused,involvedObject.name={name}"));
+        events.list(&of).await.unwrap().items
+    }
+}
+
+#[tokio::test]
+async fn the_example_of_the_readme_runs_once_on_each_node_and_reboots_it() {
+    let test = NodeOps::new(["one", "two", "three"], |set| set).await;
+    let _controller = test.start();
+    let name = test.create(|_| {}).await;
+    let status = test.in_phase("NodeOp", &name, "Completed").await;
+    for node in ["one", "two", "three"] {
+        let entry = test.entry(&status, node);
+        assert_eq!(entry["phase"], "Completed", "{status:#}");
+        assert_eq!(entry["message"], "Job and reboot completed successfully");
+        assert_eq!(entry["rebootStatus"], "completed");
+        assert!(entry["jobName"].as_str().is_some_and(|job| !job.is_empty()));
+        assert_eq!(test.harness.runs(node, "upgrade").await, 1);
+        assert_eq!(test.harness.kubelet.boots(&test.harness.node(node)).await, 2);
+        assert!(is_free(&test.harness.get(node).await));
+        assert_eq!(test.plan_labels(node).await.len(), 1);
+    }
+    test.end("NodeOp", &name).await;
+    for node in ["one", "two", "three"] {
+        assert_eq!(test.plan_labels(node).await, [""; 0], "nothing is left");
+    }
+    let requests = test.harness.ctx.controller_requests().await;
+    assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
+}
+
+#[tokio::test]
+async fn a_preflight_that_writes_why_skips_its_node_and_the_upgrade_says_so() {
+    let skips = |set: NodeSet| {
+        set.steer("preflight.exit-code", "77")
+            .steer("preflight.message", "node is already at v3.5.0")
+    };
+    let test = NodeOps::new(["one"], skips).await;
+    let _controller = test.start();
+    let name = test
+        .create(|object| {
+            object["kind"] = "NodeOpUpgrade".into();
+            object["spec"] =
+                json!({ "nodeSelector": {}, "image": "example.com/kairos:v3.5.0", "concurrency": 1 });
+        })
+        .await;
+    let status = test.in_phase("NodeOpUpgrade", &name, "Completed").await;
+    assert_eq!(status["message"], "Upgrade operation completed successfully");
+    let entry = test.entry(&status, "one");
+    assert_eq!(
+        entry["message"],
+        "Skipped by preflight: node is already at v3.5.0"
+    );
+    assert!(entry["jobName"].is_null(), "{entry}");
+    assert_eq!(test.harness.runs("one", "upgrade").await, 0);
+    test.end("NodeOpUpgrade", &name).await;
+    let node = test.harness.get("one").await;
+    assert!(
+        !node.annotations().contains_key("refit.rs/skip"),
+        "{:#?}",
+        node.annotations()
+    );
+}
+
+#[tokio::test]
+async fn a_failure_stops_the_others_and_the_node_is_given_back_when_the_object_goes() {
+    let test = NodeOps::new(["one", "two"], |set| set.steer("upgrade.exit-code", "3")).await;
+    let _controller = test.start();
+    let name = test
+        .create(|object| {
+            object["spec"]["concurrency"] = 1.into();
+            object["spec"]["rebootOnSuccess"] = false.into();
+        })
+        .await;
+    let status = test.in_phase("NodeOp", &name, "Failed").await;
+    let begun = status["nodeStatuses"].as_object().unwrap();
+    assert_eq!(begun.len(), 1, "{status:#}");
+    let (node, entry) = begun.iter().next().unwrap();
+    assert_eq!(
+        (&entry["phase"], &entry["rebootStatus"]),
+        (&json!("Failed"), &json!("not-requested"))
+    );
+    let message = entry["message"].as_str().unwrap();
+    assert!(message.starts_with("Job failed"), "{message}");
+    assert!(is_cordoned(&test.harness.ctx.node(node).await));
+    test.end("NodeOp", &name).await;
+    let free = async || is_free(&test.harness.ctx.node(node).await);
+    wait::holds("the node is as it was before", free).await;
+}
+
+#[tokio::test]
+async fn an_object_that_was_begun_before_or_is_no_plan_runs_nothing_and_an_edit_is_followed() {
+    let test = NodeOps::new(["one", "two"], |set| set.pods(quick())).await;
+    let done = test
+        .create(|object| object["metadata"]["name"] = test.harness.node("done").into())
+        .await;
+    let status =
+        json!({ "status": { "phase": "Completed", "nodeStatuses": { "one": { "phase": "Completed" } } } });
+    let api = test.api("NodeOp");
+    api.patch_status(&done, &PatchParams::default(), &Patch::Merge(&status))
+        .await
+        .unwrap();
+    let refused = test
+        .create(|object| {
+            object["metadata"]["name"] = test.harness.node("refused").into();
+            object["metadata"]["annotations"] = json!({ "refit.rs/plan-spec": r#"{"windowss": []}"# });
+        })
+        .await;
+    let _controller = test.start();
+    let events = wait::until(
+        "it is refused",
+        async || test.refusals(&refused).await,
+        |all| !all.is_empty(),
+    )
+    .await;
+    assert_eq!(
+        events[0].message.as_deref(),
+        Some("annotation refit.rs/plan-spec: a Plan has no field spec.windowss")
+    );
+    assert!(
+        test.harness
+            .ctx
+            .plans()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+
+    // The annotation suspends the Plan that comes of it, until it goes.
+    let suspended = json!({ "metadata": { "annotations": { "refit.rs/plan-spec": r#"{"suspend":true}"# } } });
+    api.patch(&refused, &PatchParams::default(), &Patch::Merge(&suspended))
+        .await
+        .unwrap();
+    test.in_phase("NodeOp", &refused, "Running").await;
+    let edit = json!({
+        "metadata": { "annotations": { "refit.rs/plan-spec": AT_ONCE } },
+        "spec": { "rebootOnSuccess": false, "drainOptions": null, "concurrency": 0 },
+    });
+    api.patch(&refused, &PatchParams::default(), &Patch::Merge(&edit))
+        .await
+        .unwrap();
+    let status = test.in_phase("NodeOp", &refused, "Completed").await;
+    for node in ["one", "two"] {
+        assert_eq!(test.entry(&status, node)["message"], "Job completed successfully");
+        assert_eq!(test.harness.runs(node, "upgrade").await, 1);
+    }
+    assert_eq!(test.harness.kubelet.boots(&test.harness.node("one")).await, 1);
+    test.end("NodeOp", &refused).await;
+    test.end("NodeOp", &done).await;
+}
