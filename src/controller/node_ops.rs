@@ -6,35 +6,29 @@
 
 mod child;
 mod status;
+mod supervisor;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, Node, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Client;
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions,
-};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 use super::observe::Observer;
 use super::outbox::Outbox;
 use super::settings::{FrontEndName, Settings};
-use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::api::{annotation, names};
 use crate::clock::Clock;
-use crate::kube::brief;
 use crate::kube::objects::node_op::{
     AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpStatus, OwnedPlan, VERSION,
 };
 use crate::kube::watch::{Selection, Watch, WatchEvent, Watched};
-use crate::rollout::Observation;
-use status::Progress;
+use supervisor::Supervisor;
 
 /// Objects per page of a list.
 const PAGE: u32 = 100;
@@ -44,8 +38,6 @@ const NODES_PER_PAGE: u32 = 500;
 const QUEUE: usize = 64;
 /// Pause before objects are tried again whose requests have failed.
 const PAUSE: Duration = Duration::from_secs(5);
-/// The owner of the fields of Plans that are made here.
-const MANAGER: &str = "refit-node-ops";
 const COMPONENT: &str = "NodeOp";
 
 /// What is watched.
@@ -81,7 +73,6 @@ pub(super) struct NodeOps {
     clock: Clock,
     outbox: Outbox,
     namespace: String,
-    observations: mpsc::Sender<Observation>,
     /// Notified when the resource versions of the server went back.
     restored: Arc<Notify>,
 }
@@ -100,7 +91,6 @@ impl NodeOps {
             clock: clock.clone(),
             outbox: outbox.clone(),
             namespace: settings.namespace.clone(),
-            observations: observer.observations.clone(),
             restored: Arc::clone(&observer.restored),
         })
     }
@@ -197,9 +187,6 @@ impl NodeOps {
                         error = error.to_string(),
                         "the watch ended unexpectedly"
                     );
-                    if error.is_forbidden() {
-                        let _ = self.observations.send(Observation::Forbidden).await;
-                    }
                     continue;
                 }
             };
@@ -284,351 +271,6 @@ impl NodeOps {
             ..Event::default()
         });
     }
-}
-
-/// A Plan that is made here.
-struct Child {
-    plan: OwnedPlan,
-    /// What was last read of its nodes, and at which counts.
-    seen: Option<Counts>,
-    done: Vec<String>,
-    skipped: BTreeMap<String, String>,
-}
-
-/// Nodes that are done and skipped, and the hash.
-type Counts = (i64, i64, Option<String>);
-
-impl Child {
-    fn name(&self) -> &str {
-        self.plan.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    fn is_being_deleted(&self) -> bool {
-        self.plan.metadata.deletion_timestamp.is_some()
-    }
-
-    fn annotation(&self, key: &str) -> Option<&str> {
-        Some(self.plan.metadata.annotations.as_ref()?.get(key)?)
-    }
-
-    fn label(&self) -> String {
-        format!("{}{}", names::LABEL_PLAN_PREFIX, self.name())
-    }
-
-    fn counts(&self) -> Counts {
-        let counts = self.plan.status.nodes.unwrap_or_default();
-        let hash = self.plan.status.latest_hash.clone();
-        (counts.done, counts.skipped.unwrap_or_default(), hash)
-    }
-}
-
-struct Supervisor {
-    front_end: NodeOps,
-    /// By UID.
-    objects: BTreeMap<String, AnyOp>,
-    /// By UID of the object.
-    children: BTreeMap<String, Child>,
-    /// UIDs in the list that runs.
-    listed: BTreeMap<Kind, BTreeSet<String>>,
-    /// Kinds that were listed at least once, or do not exist.
-    known: BTreeSet<Kind>,
-    /// UIDs of objects that have to be looked at.
-    due: BTreeSet<String>,
-    failed: BTreeSet<String>,
-    /// Why objects were refused, by UID.
-    refused: BTreeMap<String, String>,
-}
-
-impl Supervisor {
-    fn new(front_end: NodeOps) -> Self {
-        Self {
-            front_end,
-            objects: BTreeMap::new(),
-            children: BTreeMap::new(),
-            listed: BTreeMap::new(),
-            known: BTreeSet::new(),
-            due: BTreeSet::new(),
-            failed: BTreeSet::new(),
-            refused: BTreeMap::new(),
-        }
-    }
-
-    fn retry(&mut self) {
-        self.due.append(&mut self.failed);
-    }
-
-    fn apply(&mut self, kind: Kind, change: Change) {
-        match change {
-            Change::ListStarted => {
-                self.listed.insert(kind, BTreeSet::new());
-            }
-            Change::Object(Object::Op(op)) => {
-                let uid = op.uid().to_owned();
-                self.listed.entry(kind).and_modify(|listed| {
-                    listed.insert(uid.clone());
-                });
-                self.due.insert(uid.clone());
-                self.objects.insert(uid, *op);
-            }
-            Change::Object(Object::Plan(plan)) => {
-                let uid = plan.metadata.uid.clone().unwrap_or_default();
-                self.listed.entry(kind).and_modify(|listed| {
-                    listed.insert(uid);
-                });
-                let labels = plan.metadata.labels.as_ref();
-                let Some(owner) = labels.and_then(|all| all.get(child::LABEL_OWNER)).cloned() else {
-                    return;
-                };
-                self.due.insert(owner.clone());
-                let known = self.children.remove(&owner);
-                let known = known.filter(|known| known.plan.metadata.uid == plan.metadata.uid);
-                let child = match known {
-                    Some(known) => Child { plan: *plan, ..known },
-                    None => Child {
-                        plan: *plan,
-                        seen: None,
-                        done: Vec::new(),
-                        skipped: BTreeMap::new(),
-                    },
-                };
-                self.children.insert(owner, child);
-            }
-            Change::Deleted(uid) => self.keep(kind, |one| one != uid),
-            Change::ListFinished => {
-                let listed = self.listed.remove(&kind).unwrap_or_default();
-                self.keep(kind, |one| listed.contains(one));
-                self.known.insert(kind);
-            }
-            Change::Unknown => {
-                self.keep(kind, |_| false);
-                self.known.insert(kind);
-            }
-        }
-    }
-
-    /// Forgets the objects of a kind that do not exist any more.
-    fn keep(&mut self, kind: Kind, exists: impl Fn(&str) -> bool) {
-        let due = &mut self.due;
-        match kind {
-            Kind::Op(of) => self.objects.retain(|uid, op| {
-                let stays = op.kind != of || exists(uid);
-                if !stays {
-                    due.insert(uid.clone());
-                }
-                stays
-            }),
-            Kind::Plan => self.children.retain(|owner, child| {
-                let stays = exists(child.plan.metadata.uid.as_deref().unwrap_or_default());
-                if !stays {
-                    due.insert(owner.clone());
-                }
-                stays
-            }),
-        }
-    }
-
-    async fn reconcile_all(&mut self) {
-        // Before, an object whose Plan is not listed yet would get another one, and a Plan without its object would go.
-        if self.known.len() < Kind::ALL.len() {
-            return;
-        }
-        while let Some(uid) = self.due.pop_first() {
-            if let Err(error) = self.reconcile(&uid).await {
-                let object = self.objects.get(&uid).map(AnyOp::title);
-                tracing::warn!(object, error = brief(&error), "an object is tried again");
-                self.failed.insert(uid);
-            }
-        }
-    }
-
-    async fn reconcile(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let Some(op) = self.objects.get(uid).filter(|op| !op.is_being_deleted()) else {
-            self.refused.remove(uid);
-            return self.end(uid).await;
-        };
-        let child = self.children.get(uid);
-        if child.is_some_and(Child::is_being_deleted) {
-            return self.end(uid).await;
-        }
-        // One that has begun has had its Plan, here or with kairos-operator: nothing runs twice.
-        let may_begin = child.is_some() || op.status.phase.is_empty();
-        if may_begin && (child.is_none() || child::follows_edits(op)) {
-            match child::plan(op, &self.front_end.namespace) {
-                Ok(made) => {
-                    self.refused.remove(uid);
-                    let digest = made["metadata"]["annotations"][child::ANNOTATION_DIGEST].as_str();
-                    if child.is_none_or(|child| child.annotation(child::ANNOTATION_DIGEST) != digest) {
-                        let name = made["metadata"]["name"].as_str().unwrap_or_default();
-                        let params = PatchParams::apply(MANAGER).force();
-                        let plans = self.front_end.plans();
-                        plans.patch(name, &params, &Patch::Apply(&made)).await?;
-                        // The watch brings it.
-                        return Ok(());
-                    }
-                }
-                Err(why) => {
-                    if self.refused.get(uid) != Some(&why) {
-                        self.front_end.refuse(op, &shorten(&why, MAX_MESSAGE));
-                        self.refused.insert(uid.to_owned(), why);
-                    }
-                }
-            }
-        }
-        if self.children.contains_key(uid) {
-            self.read_nodes(uid).await?;
-            self.report(uid).await?;
-        }
-        Ok(())
-    }
-
-    /// Reads which nodes are done, if their number has changed.
-    async fn read_nodes(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let Some(child) = self.children.get_mut(uid) else {
-            return Ok(());
-        };
-        let counts = child.counts();
-        let (done, skipped, Some(hash)) = (counts.0, counts.1, counts.2.clone()) else {
-            return Ok(());
-        };
-        if done + skipped == 0 || child.seen.as_ref() == Some(&counts) {
-            return Ok(());
-        }
-        let selector = format!("{}={hash}", child.label());
-        let nodes = self
-            .front_end
-            .list_nodes((skipped == 0).then_some(&*selector))
-            .await?;
-        let label = child.label();
-        let name = child.name().to_owned();
-        (child.done, child.skipped) = (Vec::new(), BTreeMap::new());
-        for node in nodes {
-            let of = node.metadata.name.unwrap_or_default();
-            let labels = node.metadata.labels.unwrap_or_default();
-            let annotations = node.metadata.annotations.unwrap_or_default();
-            if labels.get(&label) == Some(&hash) {
-                child.done.push(of);
-            } else if let Some(why) = annotations
-                .get(names::ANNOTATION_SKIP)
-                .and_then(|skip| skipped_because(skip, &name))
-            {
-                child.skipped.insert(of, why);
-            }
-        }
-        child.seen = Some(counts);
-        Ok(())
-    }
-
-    async fn report(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let (Some(op), Some(child)) = (self.objects.get_mut(uid), self.children.get(uid)) else {
-            return Ok(());
-        };
-        let progress = Progress {
-            status: &child.plan.status,
-            generation: child.plan.metadata.generation,
-            may_reboot: child.plan.spec.may_reboot(),
-            has_preflight: child.plan.spec.preflight.is_some(),
-            done: &child.done,
-            skipped: &child.skipped,
-        };
-        let next = status::next(op, &progress, self.front_end.clock.now());
-        if next != op.status {
-            self.front_end.write_status(op, &next).await?;
-            op.status = next;
-        }
-        Ok(())
-    }
-
-    /// The object is gone, and its Plan goes too. Its labels leave the nodes.
-    async fn end(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let Some(child) = self.children.get(uid) else {
-            return Ok(());
-        };
-        let plans = self.front_end.plans();
-        if !child.is_being_deleted() {
-            let params = DeleteParams::background().preconditions(Preconditions {
-                uid: child.plan.metadata.uid.clone(),
-                ..Preconditions::default()
-            });
-            return missing_is_fine(plans.delete(child.name(), &params).await.map(drop));
-        }
-        let finalizers = child.plan.metadata.finalizers.iter().flatten();
-        let others: Vec<&String> = finalizers
-            .clone()
-            .filter(|one| *one != child::FINALIZER)
-            .collect();
-        if others.len() == finalizers.count() {
-            return Ok(());
-        }
-        let label = child.label();
-        // A node that was skipped has an annotation, and no label.
-        let selector = (child.counts().1 == 0).then_some(&*label);
-        for node in self.front_end.list_nodes(selector).await? {
-            if let Some(patch) = without_traces(&node.metadata, &label, child.name()) {
-                let name = node.metadata.name.as_deref().unwrap_or_default();
-                let nodes = self.front_end.nodes();
-                let patched = nodes
-                    .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
-                    .await;
-                missing_is_fine(patched.map(drop))?;
-            }
-        }
-        let metadata = &child.plan.metadata;
-        let patch = json!({ "metadata": {
-            "finalizers": others, "resourceVersion": metadata.resource_version, "uid": metadata.uid,
-        } });
-        let patched = plans
-            .patch_metadata(child.name(), &PatchParams::default(), &Patch::Merge(&patch))
-            .await;
-        missing_is_fine(patched.map(drop))
-    }
-}
-
-fn missing_is_fine(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
-    match result {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        result => result,
-    }
-}
-
-/// Why `preflight` has skipped a node, by its annotation.
-fn skipped_because(skip: &str, plan: &str) -> Option<String> {
-    let mut entries = annotation::entries(skip).filter(|entry| entry.plan == plan);
-    let author = entries.find_map(|entry| entry.author())?;
-    let why = author.strip_prefix(annotation::BY_PREFLIGHT)?;
-    Some(why.to_owned())
-}
-
-/// A patch that removes what a Plan has left on a node for those who look later.
-fn without_traces(node: &ObjectMeta, label: &str, plan: &str) -> Option<Value> {
-    let has_label = node
-        .labels
-        .as_ref()
-        .is_some_and(|labels| labels.contains_key(label));
-    let skip = node
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(names::ANNOTATION_SKIP));
-    let others = skip.map(|skip| {
-        let others = annotation::entries(skip).filter(|entry| entry.plan != plan);
-        others.map(|entry| entry.text).collect::<Vec<_>>()
-    });
-    let is_skipped = skip.is_some_and(|skip| annotation::entries(skip).any(|entry| entry.plan == plan));
-    if !has_label && !is_skipped {
-        return None;
-    }
-    let mut metadata = json!({ "uid": node.uid });
-    if has_label {
-        metadata["labels"] = json!({ label: null });
-    }
-    if is_skipped {
-        let left = others
-            .filter(|others| !others.is_empty())
-            .map(|others| others.join(", "));
-        // Somebody else may write the annotation, whose entries must not be lost.
-        metadata["resourceVersion"] = json!(node.resource_version);
-        metadata["annotations"] = json!({ names::ANNOTATION_SKIP: left });
-    }
-    Some(json!({ "metadata": metadata }))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::child;
 use super::status::{Progress, next};
-use super::{skipped_because, without_traces};
+use super::supervisor::{skipped_because, without_traces};
 use crate::api::PlanStatus;
 use crate::kube::objects::node_op::{AnyOp, OpKind, OpStatus};
 
