@@ -7,6 +7,7 @@ pub mod act;
 pub mod crd;
 pub mod engine;
 pub mod events;
+mod front_end;
 pub mod lanes;
 pub mod lease;
 mod maintenance;

@@ -21,6 +21,7 @@ use kube::Client;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::front_end::{Change, QUEUE, Watcher};
 use super::observe::Observer;
 use super::outbox::Outbox;
 use super::settings::{FrontEndName, Settings};
@@ -28,14 +29,8 @@ use crate::clock::Clock;
 use crate::kube::objects::maintenance::{
     KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
 };
-use crate::kube::watch::{Selection, Watch, WatchEvent, Watched};
 use crate::rollout::{Grants, Observation, Reservation, Reservations};
 use worker::{Task, Worker};
-
-/// Objects per page of a list.
-const PAGE: u32 = 100;
-/// Capacity of the queue of changes.
-const QUEUE: usize = 64;
 
 /// What the front end needs of the controller.
 #[derive(Clone)]
@@ -49,17 +44,6 @@ pub(super) struct FrontEnd {
     pub(super) grants: watch::Receiver<Grants>,
     /// Notified when the resource versions of the server went back.
     pub(super) restored: Arc<Notify>,
-}
-
-/// A change of the objects of a group.
-enum Change {
-    ListStarted,
-    ListFinished,
-    Object(Box<Maintenance>),
-    /// Name and UID.
-    Deleted(String, String),
-    /// The API server does not know the group, so it has no objects.
-    Unknown,
 }
 
 /// An object by its group and name.
@@ -88,69 +72,22 @@ impl FrontEnd {
     /// Runs until it is dropped.
     pub(super) async fn run(self) {
         let (changes, mut queue) = mpsc::channel(QUEUE);
-        let mut watches = JoinSet::new();
-        watches.spawn(
-            self.clone()
-                .watch::<MedikMaintenance>(MaintenanceGroup::Medik8s, changes.clone()),
-        );
-        watches.spawn(
-            self.clone()
-                .watch::<KubevirtMaintenance>(MaintenanceGroup::Kubevirt, changes),
-        );
+        let mut tasks = JoinSet::new();
+        let watcher = || Watcher {
+            client: self.client.clone(),
+            restored: Arc::clone(&self.restored),
+        };
+        let [medik8s, kubevirt] = MaintenanceGroup::ALL;
+        tasks.spawn(watcher().run::<MedikMaintenance, _, _>(medik8s, None, None, changes.clone()));
+        tasks.spawn(watcher().run::<KubevirtMaintenance, _, _>(kubevirt, None, None, changes));
         let mut supervisor = Supervisor::new(self);
         while let Some((group, change)) = queue.recv().await {
+            if matches!(change, Change::Forbidden) {
+                let observations = &supervisor.front_end.observations;
+                let _ = observations.send(Observation::Forbidden).await;
+            }
             supervisor.apply(group, change);
             supervisor.assign().await;
-        }
-    }
-
-    async fn watch<K: Watched + Into<Maintenance>>(
-        self,
-        group: MaintenanceGroup,
-        changes: mpsc::Sender<(MaintenanceGroup, Change)>,
-    ) {
-        let selection = Selection {
-            path: K::url_path(&(), None),
-            page: PAGE,
-            ..Selection::default()
-        };
-        let mut watch = Watch::<K>::new(self.client.clone(), selection);
-        loop {
-            let change = match watch.next().await {
-                WatchEvent::ListStarted => Change::ListStarted,
-                WatchEvent::ListFinished => Change::ListFinished,
-                WatchEvent::Object(object) => Change::Object(Box::new(object.into())),
-                WatchEvent::Deleted { name, uid } => Change::Deleted(name, uid),
-                WatchEvent::Watching => continue,
-                WatchEvent::Unreadable(unreadable) => {
-                    tracing::error!(
-                        group = group.name(),
-                        name = unreadable.name,
-                        why = unreadable.why,
-                        "an object cannot be read"
-                    );
-                    continue;
-                }
-                WatchEvent::VersionsReset => {
-                    self.restored.notify_one();
-                    return std::future::pending().await;
-                }
-                WatchEvent::Failed(error) if error.is_not_found() => Change::Unknown,
-                WatchEvent::Failed(error) => {
-                    tracing::warn!(
-                        group = group.name(),
-                        error = error.to_string(),
-                        "the watch ended unexpectedly"
-                    );
-                    if error.is_forbidden() {
-                        let _ = self.observations.send(Observation::Forbidden).await;
-                    }
-                    continue;
-                }
-            };
-            if changes.send((group, change)).await.is_err() {
-                return;
-            }
         }
     }
 }
@@ -193,7 +130,7 @@ impl Supervisor {
         }
     }
 
-    fn apply(&mut self, group: MaintenanceGroup, change: Change) {
+    fn apply(&mut self, group: MaintenanceGroup, change: Change<Maintenance>) {
         match change {
             Change::ListStarted => {
                 self.listed.insert(group, BTreeSet::new());
@@ -203,9 +140,9 @@ impl Supervisor {
                 if let Some(listed) = self.listed.get_mut(&group) {
                     listed.insert(name.clone());
                 }
-                self.objects.insert((group, name), *object);
+                self.objects.insert((group, name), object);
             }
-            Change::Deleted(name, uid) => {
+            Change::Deleted { name, uid } => {
                 let id = (group, name);
                 if self.objects.get(&id).is_some_and(|object| object.uid() == uid) {
                     self.objects.remove(&id);
@@ -221,6 +158,7 @@ impl Supervisor {
                 self.objects.retain(|(of, _), _| *of != group);
                 self.known.insert(group);
             }
+            Change::Forbidden => {}
         }
     }
 

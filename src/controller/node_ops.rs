@@ -20,6 +20,7 @@ use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
+use super::front_end::{QUEUE, Watcher};
 use super::observe::Observer;
 use super::outbox::Outbox;
 use super::settings::{FrontEndName, Settings};
@@ -27,15 +28,10 @@ use crate::clock::Clock;
 use crate::kube::objects::node_op::{
     AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpStatus, OwnedPlan, VERSION,
 };
-use crate::kube::watch::{Selection, Watch, WatchEvent, Watched};
 use supervisor::Supervisor;
 
-/// Objects per page of a list.
-const PAGE: u32 = 100;
 /// Nodes per page of a list of metadata.
 const NODES_PER_PAGE: u32 = 500;
-/// Capacity of the queue of changes.
-const QUEUE: usize = 64;
 /// Pause before objects are tried again whose requests have failed.
 const PAUSE: Duration = Duration::from_secs(5);
 const COMPONENT: &str = "NodeOp";
@@ -56,14 +52,22 @@ enum Object {
     Plan(Box<OwnedPlan>),
 }
 
-enum Change {
-    ListStarted,
-    ListFinished,
-    Object(Object),
-    /// By its UID.
-    Deleted(String),
-    /// The API server does not know the kind, so there are no objects.
-    Unknown,
+impl From<NodeOp> for Object {
+    fn from(op: NodeOp) -> Self {
+        Self::Op(Box::new(op.into()))
+    }
+}
+
+impl From<NodeOpUpgrade> for Object {
+    fn from(op: NodeOpUpgrade) -> Self {
+        Self::Op(Box::new(op.into()))
+    }
+}
+
+impl From<OwnedPlan> for Object {
+    fn from(plan: OwnedPlan) -> Self {
+        Self::Plan(Box::new(plan))
+    }
 }
 
 /// The front end.
@@ -98,35 +102,23 @@ impl NodeOps {
     /// Runs until it is dropped.
     pub(super) async fn run(self) {
         let (changes, mut queue) = mpsc::channel(QUEUE);
-        let mut watches = JoinSet::new();
-        let into_op = |op: AnyOp| Object::Op(Box::new(op));
+        let mut tasks = JoinSet::new();
+        let watcher = || Watcher {
+            client: self.client.clone(),
+            restored: Arc::clone(&self.restored),
+        };
         let [ops, upgrades, plans] = Kind::ALL;
-        watches.spawn(
-            self.clone()
-                .watch(ops, changes.clone(), None, None, move |op: NodeOp| {
-                    into_op(op.into())
-                }),
-        );
-        watches.spawn(
-            self.clone()
-                .watch(upgrades, changes.clone(), None, None, move |op: NodeOpUpgrade| {
-                    into_op(op.into())
-                }),
-        );
-        let (namespace, labels) = (Some(self.namespace.clone()), Some(child::LABEL_OWNER.to_owned()));
-        watches.spawn(
-            self.clone()
-                .watch(plans, changes, namespace, labels, |plan: OwnedPlan| {
-                    Object::Plan(Box::new(plan))
-                }),
-        );
+        tasks.spawn(watcher().run::<NodeOp, _, _>(ops, None, None, changes.clone()));
+        tasks.spawn(watcher().run::<NodeOpUpgrade, _, _>(upgrades, None, None, changes.clone()));
+        let namespace = Some(self.namespace.clone());
+        tasks.spawn(watcher().run::<OwnedPlan, _, _>(plans, namespace, Some(child::LABEL_OWNER), changes));
         let mut supervisor = Supervisor::new(self);
         loop {
+            let retry_at = supervisor.retry_at;
             let retry = async {
-                if supervisor.failed.is_empty() {
-                    std::future::pending::<()>().await;
-                } else {
-                    tokio::time::sleep(PAUSE).await;
+                match retry_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
                 }
             };
             tokio::select! {
@@ -142,57 +134,6 @@ impl NodeOps {
                 supervisor.apply(kind, change);
             }
             supervisor.reconcile_all().await;
-        }
-    }
-
-    async fn watch<K: Watched>(
-        self,
-        kind: Kind,
-        changes: mpsc::Sender<(Kind, Change)>,
-        namespace: Option<String>,
-        labels: Option<String>,
-        object: impl Fn(K) -> Object,
-    ) {
-        let selection = Selection {
-            path: K::url_path(&(), namespace.as_deref()),
-            labels,
-            page: PAGE,
-            ..Selection::default()
-        };
-        let mut watch = Watch::<K>::new(self.client.clone(), selection);
-        loop {
-            let change = match watch.next().await {
-                WatchEvent::ListStarted => Change::ListStarted,
-                WatchEvent::ListFinished => Change::ListFinished,
-                WatchEvent::Object(read) => Change::Object(object(read)),
-                WatchEvent::Deleted { uid, .. } => Change::Deleted(uid),
-                WatchEvent::Watching => continue,
-                WatchEvent::Unreadable(unreadable) => {
-                    tracing::error!(
-                        kind = K::kind(&()).as_ref(),
-                        name = unreadable.name,
-                        why = unreadable.why,
-                        "an object cannot be read"
-                    );
-                    continue;
-                }
-                WatchEvent::VersionsReset => {
-                    self.restored.notify_one();
-                    return std::future::pending().await;
-                }
-                WatchEvent::Failed(error) if error.is_not_found() => Change::Unknown,
-                WatchEvent::Failed(error) => {
-                    tracing::warn!(
-                        kind = K::kind(&()).as_ref(),
-                        error = error.to_string(),
-                        "the watch ended unexpectedly"
-                    );
-                    continue;
-                }
-            };
-            if changes.send((kind, change)).await.is_err() {
-                return;
-            }
         }
     }
 

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::status::{self, Progress};
-use super::{Change, Kind, NodeOps, Object, child};
+use super::{Kind, NodeOps, Object, PAUSE, child};
 use crate::api::text::{MAX_MESSAGE, shorten};
 use crate::api::{annotation, names};
+use crate::controller::front_end::Change;
 use crate::kube::brief;
 use crate::kube::objects::node_op::{AnyOp, OwnedPlan};
 
@@ -64,7 +66,9 @@ pub(super) struct Supervisor {
     known: BTreeSet<Kind>,
     /// UIDs of objects that have to be looked at.
     due: BTreeSet<String>,
-    pub(super) failed: BTreeSet<String>,
+    failed: BTreeSet<String>,
+    /// When the failed ones are tried again.
+    pub(super) retry_at: Option<Instant>,
     /// Why objects were refused, by UID.
     refused: BTreeMap<String, String>,
 }
@@ -79,15 +83,17 @@ impl Supervisor {
             known: BTreeSet::new(),
             due: BTreeSet::new(),
             failed: BTreeSet::new(),
+            retry_at: None,
             refused: BTreeMap::new(),
         }
     }
 
     pub(super) fn retry(&mut self) {
         self.due.append(&mut self.failed);
+        self.retry_at = None;
     }
 
-    pub(super) fn apply(&mut self, kind: Kind, change: Change) {
+    pub(super) fn apply(&mut self, kind: Kind, change: Change<Object>) {
         match change {
             Change::ListStarted => {
                 self.listed.insert(kind, BTreeSet::new());
@@ -123,7 +129,7 @@ impl Supervisor {
                 };
                 self.children.insert(owner, child);
             }
-            Change::Deleted(uid) => self.keep(kind, |one| one != uid),
+            Change::Deleted { uid, .. } => self.keep(kind, |one| one != uid),
             Change::ListFinished => {
                 let listed = self.listed.remove(&kind).unwrap_or_default();
                 self.keep(kind, |one| listed.contains(one));
@@ -133,6 +139,7 @@ impl Supervisor {
                 self.keep(kind, |_| false);
                 self.known.insert(kind);
             }
+            Change::Forbidden => {}
         }
     }
 
@@ -167,6 +174,7 @@ impl Supervisor {
                 let object = self.objects.get(&uid).map(AnyOp::title);
                 tracing::warn!(object, error = brief(&error), "an object is tried again");
                 self.failed.insert(uid);
+                self.retry_at.get_or_insert_with(|| Instant::now() + PAUSE);
             }
         }
     }

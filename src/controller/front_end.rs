@@ -1,0 +1,93 @@
+//! What front ends share: the watches of their objects.
+
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::sync::{Notify, mpsc};
+
+use crate::kube::watch::{Selection, Watch, WatchEvent, Watched};
+
+/// Objects per page of a list.
+const PAGE: u32 = 100;
+/// Capacity of a queue of changes.
+pub(super) const QUEUE: usize = 64;
+
+/// A change of the objects of a kind.
+pub(super) enum Change<T> {
+    ListStarted,
+    ListFinished,
+    Object(T),
+    Deleted {
+        name: String,
+        uid: String,
+    },
+    /// The API server does not know the kind, so there are no objects.
+    Unknown,
+    /// The objects may not be listed or watched.
+    Forbidden,
+}
+
+/// What a watch needs.
+#[derive(Clone)]
+pub(super) struct Watcher {
+    pub(super) client: Client,
+    /// Notified when the resource versions of the server went back.
+    pub(super) restored: Arc<Notify>,
+}
+
+impl Watcher {
+    /// Sends what happens to the objects of a kind, in a namespace or in all, until the receiver is gone.
+    pub(super) async fn run<K: Watched, S: Copy, T: From<K>>(
+        self,
+        source: S,
+        namespace: Option<String>,
+        labels: Option<&str>,
+        changes: mpsc::Sender<(S, Change<T>)>,
+    ) {
+        let kind = K::kind(&());
+        let selection = Selection {
+            path: K::url_path(&(), namespace.as_deref()),
+            labels: labels.map(str::to_owned),
+            page: PAGE,
+            ..Selection::default()
+        };
+        let mut watch = Watch::<K>::new(self.client, selection);
+        loop {
+            let change = match watch.next().await {
+                WatchEvent::ListStarted => Change::ListStarted,
+                WatchEvent::ListFinished => Change::ListFinished,
+                WatchEvent::Object(object) => Change::Object(object.into()),
+                WatchEvent::Deleted { name, uid } => Change::Deleted { name, uid },
+                WatchEvent::Watching => continue,
+                WatchEvent::Unreadable(unreadable) => {
+                    tracing::error!(
+                        kind = &*kind,
+                        name = unreadable.name,
+                        why = unreadable.why,
+                        "an object cannot be read"
+                    );
+                    continue;
+                }
+                WatchEvent::VersionsReset => {
+                    self.restored.notify_one();
+                    return std::future::pending().await;
+                }
+                WatchEvent::Failed(error) if error.is_not_found() => Change::Unknown,
+                WatchEvent::Failed(error) => {
+                    tracing::warn!(
+                        kind = &*kind,
+                        error = error.to_string(),
+                        "the watch ended unexpectedly"
+                    );
+                    if !error.is_forbidden() {
+                        continue;
+                    }
+                    Change::Forbidden
+                }
+            };
+            if changes.send((source, change)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
