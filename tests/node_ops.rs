@@ -2,14 +2,16 @@
 //! nothing when they go.
 
 use std::path::Path;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, is_cordoned, is_free, quick};
 use crate::testenv::context::TestContext;
+use crate::testenv::context::cluster::create;
 use crate::testenv::controller::Controller;
 use crate::testenv::kubelet::NodeSet;
 use crate::testenv::manifest;
@@ -301,4 +303,173 @@ async fn an_object_that_was_begun_before_or_is_no_plan_runs_nothing_and_an_edit_
     assert_eq!(test.harness.kubelet.boots(&test.harness.node("one")).await, 1);
     test.end("NodeOp", &refused).await;
     test.end("NodeOp", &done).await;
+}
+
+#[tokio::test]
+async fn a_mistake_in_the_plan_that_follows_is_named_on_the_object() {
+    let test = NodeOps::new(["one"], |set| set).await;
+    let _controller = test.start();
+    let name = test
+        .create(|object| {
+            object["metadata"]["annotations"] = json!({ "refit.rs/plan-spec": r#"{"postCompleteDelay":"-30s"}"# });
+        })
+        .await;
+    let events = wait::until(
+        "it is refused",
+        async || test.refusals(&name).await,
+        |all| !all.is_empty(),
+    )
+    .await;
+    let message = events[0].message.clone().unwrap();
+    assert!(message.contains("spec.postCompleteDelay is negative"), "{message}");
+    // An annotation that is right again is taken as it comes.
+    let api = test.api("NodeOp");
+    let edit = json!({ "metadata": { "annotations": { "refit.rs/plan-spec": AT_ONCE } } });
+    api.patch(&name, &PatchParams::default(), &Patch::Merge(&edit))
+        .await
+        .unwrap();
+    test.in_phase("NodeOp", &name, "Completed").await;
+    test.end("NodeOp", &name).await;
+}
+
+/// In every rotation of their order, with `kill -9` while they are at work.
+#[tokio::test]
+async fn a_plan_a_node_op_a_maintenance_and_a_reboot_request_share_nodes_through_kills() {
+    let nodes = ["one", "two", "three"];
+    let test = NodeOps::new(nodes, |set| set.pods(quick())).await;
+    let ctx = &test.harness.ctx;
+    for file in ["crds.yaml", "namespaces.yaml", "rbac.yaml"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/maintenance");
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        let own = format!("namespace: {}\n", ctx.namespace());
+        for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
+            let applied = async || {
+                let applied = manifest::apply(&ctx.client, &object).await;
+                applied.map(drop).map_err(|error| format!("{error:#}"))
+            };
+            wait::eventually("the object is applied", SOON, applied).await;
+        }
+    }
+    let limits = json!({ "metadata": { "name": "refit" }, "data": { "maxUnavailable": "1" } });
+    let maps = Api::<ConfigMap>::namespaced(ctx.client.clone(), ctx.namespace());
+    create(&maps, limits).await;
+    let resource = ApiResource {
+        group: "nodemaintenance.medik8s.io".to_owned(),
+        version: "v1beta1".to_owned(),
+        api_version: "nodemaintenance.medik8s.io/v1beta1".to_owned(),
+        kind: "NodeMaintenance".to_owned(),
+        plural: "nodemaintenances".to_owned(),
+    };
+    let maintenances = Api::<DynamicObject>::all_with(ctx.client.clone(), &resource);
+    let reboots = json!({
+        "version": null, "upgrade": null, "trigger": "RebootNeeded", "cordon": true, "reboot": {},
+        "settle": { "minReady": "0s" },
+    });
+    test.harness.plan_with("reboots", reboots).await;
+    let setup = || {
+        let setup = ctx.controller().env("REFIT_ENABLE", "maintenance,nodeops");
+        setup.env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0")
+    };
+    let mut controller = setup().start();
+    for round in 0..4_usize {
+        let mut op = String::new();
+        for step in 0..4 {
+            match (round + step) % 4 {
+                0 => {
+                    let spec = json!({ "version": format!("v{round}"), "concurrency": 3, "cordon": true });
+                    if round == 0 {
+                        test.harness.plan_with("p", spec).await;
+                    } else {
+                        test.harness.edit("p", spec).await;
+                    }
+                }
+                1 => {
+                    op = test
+                        .create(|object| {
+                            object["metadata"]["name"] = test.harness.node(&format!("op-{round}")).into();
+                            object["spec"]["concurrency"] = 0.into();
+                            object["spec"]["rebootOnSuccess"] = false.into();
+                        })
+                        .await;
+                }
+                2 => {
+                    let object = json!({
+                        "apiVersion": resource.api_version, "kind": resource.kind, "metadata": { "name": "disk" },
+                        "spec": { "nodeName": test.harness.node("two") },
+                    });
+                    let object: DynamicObject = serde_json::from_value(object).unwrap();
+                    maintenances
+                        .create(&PostParams::default(), &object)
+                        .await
+                        .unwrap();
+                }
+                _ => {
+                    let node = test.harness.get("three").await;
+                    let boot = node.status.unwrap().node_info.unwrap().boot_id;
+                    let request = json!({ "bootID": boot, "reasons": ["a kernel"] }).to_string();
+                    let edit =
+                        json!({ "metadata": { "annotations": { "refit.rs/reboot-needed": request } } });
+                    ctx.edit_node(&test.harness.node("three"), edit).await;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            controller.kill();
+            controller = controller.start_again();
+            at_most_one_is_cordoned(&test, nodes).await;
+        }
+        let is_drained = async || {
+            at_most_one_is_cordoned(&test, nodes).await;
+            maintenances.get("disk").await.unwrap().data["status"].clone()
+        };
+        wait::until("the node is drained", is_drained, |status| {
+            status["phase"] == "Succeeded"
+        })
+        .await;
+        controller.kill();
+        controller = controller.start_again();
+        maintenances
+            .delete("disk", &DeleteParams::default())
+            .await
+            .unwrap();
+        let is_over = async || {
+            at_most_one_is_cordoned(&test, nodes).await;
+            let boots = test.harness.kubelet.boots(&test.harness.node("three")).await;
+            let status = test.status("NodeOp", &op).await;
+            (boots, status["phase"].clone())
+        };
+        let expected = u32::try_from(round).unwrap() + 2;
+        let over = |(boots, phase): &(u32, Value)| *boots == expected && phase == "Completed";
+        wait::until("the node has rebooted and the NodeOp is over", is_over, over).await;
+        ctx.plan_until("p", "is at its version", SOON, |plan| {
+            let status = plan.status.clone().unwrap_or_default();
+            status.latest_version.as_deref() == Some(&*format!("v{round}"))
+                && status.nodes.is_some_and(|nodes| nodes.done == 3)
+        })
+        .await;
+        for node in nodes {
+            let free = async || is_free(&test.harness.get(node).await);
+            wait::holds("the node is as before", free).await;
+            // Once for the Plan, and once for the NodeOp.
+            assert_eq!(
+                test.harness.runs(node, "upgrade").await,
+                2 * (expected - 1),
+                "{node} in round {round}"
+            );
+        }
+        assert_eq!(test.harness.kubelet.boots(&test.harness.node("one")).await, 1);
+        let api = test.api("NodeOp");
+        api.delete(&op, &DeleteParams::default()).await.unwrap();
+    }
+    let requests = ctx.controller_requests().await;
+    assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
+}
+
+async fn at_most_one_is_cordoned<const N: usize>(test: &NodeOps, nodes: [&str; N]) {
+    let mut cordoned = Vec::new();
+    for node in nodes {
+        if is_cordoned(&test.harness.get(node).await) {
+            cordoned.push(node);
+        }
+    }
+    assert!(cordoned.len() <= 1, "{cordoned:?}");
 }

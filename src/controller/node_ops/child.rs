@@ -68,14 +68,9 @@ pub(super) fn plan(op: &AnyOp, namespace: &str) -> Result<Value, String> {
         let read: Plan = serde_json::from_value(json!({ "metadata": {}, "spec": spec }))
             .map_err(|error| format!("annotation {ANNOTATION_SPEC}: {error}"))?;
         let known = json!(read.spec);
-        let unknown = spec
-            .as_object()
-            .into_iter()
-            .flatten()
-            .find(|(field, _)| known.get(field).is_none());
-        if let Some((field, _)) = unknown {
+        if let Some(path) = first_unknown(&spec, &known, "spec") {
             return Err(format!(
-                "annotation {ANNOTATION_SPEC}: a Plan has no field spec.{field}"
+                "annotation {ANNOTATION_SPEC}: a Plan has no field {path}"
             ));
         }
         spec = known;
@@ -96,4 +91,27 @@ pub(super) fn plan(op: &AnyOp, namespace: &str) -> Result<Value, String> {
         },
         "spec": spec,
     }))
+}
+
+/// The path of the first field that was not read.
+fn first_unknown(given: &Value, read: &Value, path: &str) -> Option<String> {
+    match (given, read) {
+        (Value::Object(given), _) => {
+            given
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .find_map(|(field, value)| {
+                    let path = format!("{path}.{field}");
+                    match read.get(field) {
+                        Some(read) => first_unknown(value, read, &path),
+                        None => Some(path),
+                    }
+                })
+        }
+        (Value::Array(given), Value::Array(read)) => {
+            let mut pairs = given.iter().zip(read).enumerate();
+            pairs.find_map(|(index, (given, read))| first_unknown(given, read, &format!("{path}[{index}]")))
+        }
+        _ => None,
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::api::phase::{ConditionType, NodePhase};
-use crate::api::{NodeProgress, PlanStatus};
+use crate::api::{NodeProgress, PlanCondition, PlanStatus};
 use crate::kube::objects::node_op::{AnyOp, OpKind, OpNodeStatus, OpStatus};
 
 const PENDING: &str = "Pending";
@@ -154,11 +154,19 @@ fn phase(nodes: &BTreeMap<String, OpNodeStatus>, progress: &Progress<'_>) -> &'s
         return FAILED;
     }
     let status = progress.status;
-    let is_complete = |one: &crate::api::PlanCondition| {
-        one.type_.known() == Some(ConditionType::Complete) && one.status == "True"
-    };
-    let is_complete = status.conditions.iter().any(is_complete)
+    let is_complete = condition(status, ConditionType::Complete).is_some_and(|one| one.status == "True")
         && status.observed_generation == progress.generation
         && !nodes.is_empty();
     if is_complete { COMPLETED } else { RUNNING }
+}
+
+/// Why the Plan is invalid, and does nothing.
+pub(super) fn invalid(status: &PlanStatus) -> Option<String> {
+    let validated = condition(status, ConditionType::Validated)?;
+    let why = validated.message.clone().unwrap_or_default();
+    (validated.status == "False").then_some(why)
+}
+
+fn condition(status: &PlanStatus, type_: ConditionType) -> Option<&PlanCondition> {
+    status.conditions.iter().find(|one| one.type_ == type_)
 }

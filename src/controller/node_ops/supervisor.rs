@@ -190,33 +190,53 @@ impl Supervisor {
         }
         // One that has begun has had its Plan, here or with kairos-operator: nothing runs twice.
         let may_begin = child.is_some() || op.status.phase.is_empty();
+        let mut refusal = child.and_then(|child| status::invalid(&child.plan.status));
         if may_begin && (child.is_none() || child::follows_edits(op)) {
             match child::plan(op, &self.front_end.namespace) {
                 Ok(made) => {
-                    self.refused.remove(uid);
                     let digest = made["metadata"]["annotations"][child::ANNOTATION_DIGEST].as_str();
                     if child.is_none_or(|child| child.annotation(child::ANNOTATION_DIGEST) != digest) {
-                        let name = made["metadata"]["name"].as_str().unwrap_or_default();
-                        let params = PatchParams::apply(MANAGER).force();
-                        let plans = self.front_end.plans();
-                        plans.patch(name, &params, &Patch::Apply(&made)).await?;
                         // The watch brings it.
-                        return Ok(());
+                        return self.make(uid, &made).await;
                     }
                 }
-                Err(why) => {
-                    if self.refused.get(uid) != Some(&why) {
-                        self.front_end.refuse(op, &shorten(&why, MAX_MESSAGE));
-                        self.refused.insert(uid.to_owned(), why);
-                    }
-                }
+                Err(why) => refusal = Some(why),
             }
         }
-        if self.children.contains_key(uid) {
-            self.read_nodes(uid).await?;
-            self.report(uid).await?;
+        self.refuse(uid, refusal);
+        self.read_nodes(uid).await?;
+        self.report(uid).await
+    }
+
+    /// Creates the Plan of an object, or changes it.
+    async fn make(&mut self, uid: &str, plan: &Value) -> Result<(), kube::Error> {
+        let name = plan["metadata"]["name"].as_str().unwrap_or_default();
+        let params = PatchParams::apply(MANAGER).force();
+        let made = self
+            .front_end
+            .plans()
+            .patch(name, &params, &Patch::Apply(plan))
+            .await;
+        if let Err(error @ kube::Error::Api(status)) = &made
+            && matches!(status.code, 400 | 403 | 422)
+        {
+            self.refuse(uid, Some(format!("its Plan is refused: {}", brief(error))));
         }
-        Ok(())
+        made.map(drop)
+    }
+
+    /// Says once on the object why it does nothing.
+    fn refuse(&mut self, uid: &str, why: Option<String>) {
+        let Some(why) = why else {
+            self.refused.remove(uid);
+            return;
+        };
+        if self.refused.get(uid) != Some(&why)
+            && let Some(op) = self.objects.get(uid)
+        {
+            self.front_end.refuse(op, &shorten(&why, MAX_MESSAGE));
+            self.refused.insert(uid.to_owned(), why);
+        }
     }
 
     /// Reads which nodes are done, if their number has changed.

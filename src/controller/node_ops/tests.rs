@@ -194,6 +194,11 @@ fn fields_of_the_annotation_come_over_those_of_the_object_and_mistakes_are_named
         why,
         "annotation refit.rs/plan-spec: a Plan has no field spec.windowss"
     );
+    let why = with(&mut op, r#"{"waves":[{"nodes":1},{"maxNodes":2}]}"#).unwrap_err();
+    assert_eq!(
+        why,
+        "annotation refit.rs/plan-spec: a Plan has no field spec.waves[1].maxNodes"
+    );
     let why = with(&mut op, "windows: []").unwrap_err();
     assert!(
         why.starts_with("annotation refit.rs/plan-spec must be a JSON object of fields of a Plan: "),
