@@ -249,8 +249,8 @@ fn the_controller_s_pod_may_do_nothing_on_its_node() {
     assert_eq!(user, (Some(true), Some(65534)));
     assert_eq!(context.seccomp_profile.unwrap().type_, "RuntimeDefault");
     let container = &pod.containers[0];
-    // The image's entrypoint is the controller.
-    assert_eq!((&container.command, &container.args), (&None, &None));
+    // The image's entrypoint is the controller, and components add arguments.
+    assert_eq!((&container.command, &container.args), (&None, &Some(Vec::new())));
     let context = container.security_context.clone().unwrap();
     assert_eq!(context.allow_privilege_escalation, Some(false));
     assert_eq!(context.read_only_root_filesystem, Some(true));

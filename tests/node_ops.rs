@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node};
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -311,7 +311,8 @@ async fn a_mistake_in_the_plan_that_follows_is_named_on_the_object() {
     let _controller = test.start();
     let name = test
         .create(|object| {
-            object["metadata"]["annotations"] = json!({ "refit.rs/plan-spec": r#"{"postCompleteDelay":"-30s"}"# });
+            object["metadata"]["annotations"] =
+                json!({ "refit.rs/plan-spec": r#"{"postCompleteDelay":"-30s"}"# });
         })
         .await;
     let events = wait::until(
@@ -321,7 +322,10 @@ async fn a_mistake_in_the_plan_that_follows_is_named_on_the_object() {
     )
     .await;
     let message = events[0].message.clone().unwrap();
-    assert!(message.contains("spec.postCompleteDelay is negative"), "{message}");
+    assert!(
+        message.contains("spec.postCompleteDelay is negative"),
+        "{message}"
+    );
     // An annotation that is right again is taken as it comes.
     let api = test.api("NodeOp");
     let edit = json!({ "metadata": { "annotations": { "refit.rs/plan-spec": AT_ONCE } } });
@@ -415,10 +419,10 @@ async fn a_plan_a_node_op_a_maintenance_and_a_reboot_request_share_nodes_through
             tokio::time::sleep(Duration::from_millis(700)).await;
             controller.kill();
             controller = controller.start_again();
-            at_most_one_is_cordoned(&test, nodes).await;
+            at_most_one_is_cordoned(&test).await;
         }
         let is_drained = async || {
-            at_most_one_is_cordoned(&test, nodes).await;
+            at_most_one_is_cordoned(&test).await;
             maintenances.get("disk").await.unwrap().data["status"].clone()
         };
         wait::until("the node is drained", is_drained, |status| {
@@ -432,7 +436,7 @@ async fn a_plan_a_node_op_a_maintenance_and_a_reboot_request_share_nodes_through
             .await
             .unwrap();
         let is_over = async || {
-            at_most_one_is_cordoned(&test, nodes).await;
+            at_most_one_is_cordoned(&test).await;
             let boots = test.harness.kubelet.boots(&test.harness.node("three")).await;
             let status = test.status("NodeOp", &op).await;
             (boots, status["phase"].clone())
@@ -464,12 +468,15 @@ async fn a_plan_a_node_op_a_maintenance_and_a_reboot_request_share_nodes_through
     assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
 }
 
-async fn at_most_one_is_cordoned<const N: usize>(test: &NodeOps, nodes: [&str; N]) {
-    let mut cordoned = Vec::new();
-    for node in nodes {
-        if is_cordoned(&test.harness.get(node).await) {
-            cordoned.push(node);
-        }
-    }
+/// Of the nodes as they are at one moment.
+async fn at_most_one_is_cordoned(test: &NodeOps) {
+    let own = test.harness.node("");
+    let nodes = Api::<Node>::all(test.harness.ctx.client.clone());
+    let nodes = nodes.list(&ListParams::default()).await.unwrap();
+    let cordoned: Vec<_> = nodes
+        .into_iter()
+        .filter(|node| node.name_any().starts_with(&own) && is_cordoned(node))
+        .map(|node| node.name_any())
+        .collect();
     assert!(cordoned.len() <= 1, "{cordoned:?}");
 }

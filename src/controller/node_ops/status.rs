@@ -8,11 +8,11 @@ use crate::api::phase::{ConditionType, NodePhase};
 use crate::api::{NodeProgress, PlanCondition, PlanStatus};
 use crate::kube::objects::node_op::{AnyOp, OpKind, OpNodeStatus, OpStatus};
 
-const PENDING: &str = "Pending";
+const PENDING: &str = NodePhase::Pending.name();
 const PREFLIGHT: &str = "Preflight";
 const RUNNING: &str = "Running";
 const COMPLETED: &str = "Completed";
-const FAILED: &str = "Failed";
+const FAILED: &str = NodePhase::Failed.name();
 /// What a `NodeOpUpgrade` has before its first node starts.
 const INITIALIZING: &str = "Initializing";
 
