@@ -37,14 +37,15 @@ fn follows(op: &AnyOp, active: &Value, done: &[&str], complete: bool, may_reboot
     }))
     .unwrap();
     let done: Vec<String> = done.iter().map(|&name| name.to_owned()).collect();
-    let skipped = [("s".to_owned(), "it is new".to_owned())].into();
+    let skipped = complete.then(|| ("s".to_owned(), "it is new".to_owned()));
+    let skipped = skipped.into_iter().collect();
     let progress = Progress {
         status: &status,
         generation: Some(1),
         may_reboot,
         has_preflight: true,
         done: &done,
-        skipped: if complete { &skipped } else { &Default::default() },
+        skipped: &skipped,
     };
     next(op, &progress, now())
 }
