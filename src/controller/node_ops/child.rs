@@ -54,8 +54,8 @@ pub(super) fn plan(op: &AnyOp, namespace: &str) -> Result<Value, String> {
         kind: op.kind.name().to_owned(),
         value: json!({ "metadata": { "name": op.name() }, "spec": op.spec }),
     };
-    let converted =
-        convert::convert(&written, namespace).unwrap_or_else(|| Err("it is no NodeOp".to_owned()))?;
+    let converted = convert::convert(&written, namespace)
+        .unwrap_or_else(|| Err("the object is neither a NodeOp nor a NodeOpUpgrade".to_owned()))?;
     let mut spec = json!(converted.plan.spec);
     let annotations = op.metadata.annotations.as_ref();
     if let Some(text) = annotations.and_then(|all| all.get(ANNOTATION_SPEC)) {

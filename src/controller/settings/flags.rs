@@ -145,7 +145,7 @@ pub(super) fn front_ends(value: &str) -> Result<Vec<FrontEndName>, String> {
     let parsed = names.map(|name| FrontEndName::from_str(name, false));
     parsed
         .collect::<Result<_, _>>()
-        .map_err(|_| "must be `maintenance`, `nodeops`, both with a comma, or empty".to_owned())
+        .map_err(|_| "must be `maintenance`, `nodeops`, both, separated by a comma, or empty".to_owned())
 }
 
 /// The value of `--metrics-bind-address`: none means that nothing is served.

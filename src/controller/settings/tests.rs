@@ -533,11 +533,15 @@ fn other_objects_are_handled_only_if_they_are_named() {
     assert_eq!(enabled(""), []);
     assert_eq!(enabled("maintenance"), [FrontEndName::Maintenance]);
     assert_eq!(
-        enabled(" reboots, maintenance"),
-        [FrontEndName::Reboots, FrontEndName::Maintenance]
+        enabled(" reboots, maintenance,nodeops"),
+        [
+            FrontEndName::Reboots,
+            FrontEndName::Maintenance,
+            FrontEndName::Nodeops
+        ]
     );
     assert_eq!(
-        error(&[("REFIT_ENABLE", "nodeops")]),
-        "the environment variable REFIT_ENABLE is \"nodeops\"; it must be `maintenance`, or empty"
+        error(&[("REFIT_ENABLE", "nodes")]),
+        "the environment variable REFIT_ENABLE is \"nodes\"; it must be `maintenance`, `nodeops`, both, separated by a comma, or empty"
     );
 }
