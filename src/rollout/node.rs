@@ -200,9 +200,12 @@ impl NodeReconciler<'_> {
         {
             let mut state = NodeState::of_job(node, job, NodePhase::Failed);
             state.failed = true;
-            let text = format!(
-                "{reason}: {message}; the node is not Ready, so the state of its pod is unknown: repair the node, or delete it"
-            );
+            let why = if node.ready {
+                "the node was lost, and its pod is being ended"
+            } else {
+                "the node is not Ready, so the state of its pod is unknown: repair the node, or delete it"
+            };
+            let text = format!("{reason}: {message}; {why}");
             // A machine that is gone for good must not hold up a roll-out that goes on without failed nodes.
             state.frees_slot = self.plan.failed_nodes_free_slots();
             return state.with_reason(Reason::NodeLost, text);
