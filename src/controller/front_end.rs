@@ -28,7 +28,6 @@ pub(super) enum Change<T> {
 }
 
 /// What a watch needs.
-#[derive(Clone)]
 pub(super) struct Watcher {
     pub(super) client: Client,
     /// Notified when the resource versions of the server went back.

@@ -70,8 +70,7 @@ impl From<OwnedPlan> for Object {
     }
 }
 
-/// The front end.
-#[derive(Clone)]
+/// What the front end needs of the controller.
 pub(super) struct NodeOps {
     client: Client,
     clock: Clock,
