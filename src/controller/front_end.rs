@@ -1,7 +1,10 @@
-//! What front ends share: the watches of their objects.
+//! What front ends share: the watches of their objects, and events about them.
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Client;
 use tokio::sync::{Notify, mpsc};
 
@@ -88,5 +91,37 @@ impl Watcher {
                 return;
             }
         }
+    }
+}
+
+/// An event about an object. One about an object without a namespace is in `default`.
+pub(super) fn event(
+    component: &str,
+    regarding: ObjectReference,
+    is_warning: bool,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Event {
+    let name = regarding.name.iter().flat_map(|name| name.chars());
+    let about: String = name.take(230).collect();
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{about}.{:016x}", now.as_nanosecond())),
+            namespace: regarding.namespace.clone().or_else(|| Some("default".to_owned())),
+            ..ObjectMeta::default()
+        },
+        involved_object: regarding,
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
+        source: Some(EventSource {
+            component: Some(component.to_owned()),
+            host: None,
+        }),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        count: Some(1),
+        ..Event::default()
     }
 }

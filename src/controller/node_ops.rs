@@ -11,8 +11,7 @@ mod supervisor;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, EventSource, Node, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
@@ -20,7 +19,7 @@ use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-use super::front_end::{QUEUE, Watcher};
+use super::front_end::{self, QUEUE, Watcher};
 use super::observe::Observer;
 use super::outbox::Outbox;
 use super::settings::{FrontEndName, Settings};
@@ -183,33 +182,16 @@ impl NodeOps {
     fn refuse(&self, op: &AnyOp, why: &str) {
         tracing::error!(object = op.title(), why, "the object is refused");
         let now = self.clock.now();
-        let about: String = op.name().chars().take(230).collect();
-        self.outbox.put(Event {
-            metadata: ObjectMeta {
-                name: Some(format!("{about}.{:016x}", now.as_nanosecond())),
-                namespace: Some(op.namespace().to_owned()),
-                ..ObjectMeta::default()
-            },
-            involved_object: ObjectReference {
-                api_version: Some(format!("{GROUP}/{VERSION}")),
-                kind: Some(op.kind.name().to_owned()),
-                namespace: Some(op.namespace().to_owned()),
-                name: Some(op.name().to_owned()),
-                uid: Some(op.uid().to_owned()),
-                ..ObjectReference::default()
-            },
-            reason: Some("Refused".to_owned()),
-            message: Some(why.to_owned()),
-            type_: Some("Warning".to_owned()),
-            source: Some(EventSource {
-                component: Some(COMPONENT.to_owned()),
-                host: None,
-            }),
-            first_timestamp: Some(Time(now)),
-            last_timestamp: Some(Time(now)),
-            count: Some(1),
-            ..Event::default()
-        });
+        let regarding = ObjectReference {
+            api_version: Some(format!("{GROUP}/{VERSION}")),
+            kind: Some(op.kind.name().to_owned()),
+            namespace: Some(op.namespace().to_owned()),
+            name: Some(op.name().to_owned()),
+            uid: Some(op.uid().to_owned()),
+            ..ObjectReference::default()
+        };
+        self.outbox
+            .put(front_end::event(COMPONENT, regarding, true, "Refused", why, now));
     }
 }
 

@@ -2,9 +2,9 @@
 //! belongs to none.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
 
+use crate::controller::front_end;
 use crate::kube::objects::maintenance::{KIND, Maintenance, VERSION};
 
 const COMPONENT: &str = "NodeMaintenance";
@@ -52,30 +52,12 @@ pub(super) fn event(said: Said, object: &Maintenance, node_uid: &str, now: Times
             ..ObjectReference::default()
         }
     };
-    let about: String = regarding
-        .name
-        .iter()
-        .flat_map(|name| name.chars())
-        .take(230)
-        .collect();
-    let is_warning = matches!(said, Said::Failed);
-    Event {
-        metadata: ObjectMeta {
-            name: Some(format!("{about}.{:016x}", now.as_nanosecond())),
-            namespace: Some("default".to_owned()),
-            ..ObjectMeta::default()
-        },
-        involved_object: regarding,
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
-        type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
-        source: Some(EventSource {
-            component: Some(COMPONENT.to_owned()),
-            host: None,
-        }),
-        first_timestamp: Some(Time(now)),
-        last_timestamp: Some(Time(now)),
-        count: Some(1),
-        ..Event::default()
-    }
+    front_end::event(
+        COMPONENT,
+        regarding,
+        matches!(said, Said::Failed),
+        reason,
+        message,
+        now,
+    )
 }
