@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node};
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use refit::rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, is_cordoned, is_free, quick};
@@ -340,7 +341,12 @@ async fn a_mistake_in_the_plan_that_follows_is_named_on_the_object() {
 #[tokio::test]
 async fn a_plan_a_node_op_a_maintenance_and_a_reboot_request_share_nodes_through_kills() {
     let nodes = ["one", "two", "three"];
-    let test = NodeOps::new(nodes, |set| set.pods(quick())).await;
+    // So slow that each of them comes while another one is at work.
+    let pods = Defaults {
+        run: Delay::millis(900),
+        ..quick()
+    };
+    let test = NodeOps::new(nodes, |set| set.pods(pods)).await;
     let ctx = &test.harness.ctx;
     for file in ["crds.yaml", "namespaces.yaml", "rbac.yaml"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/maintenance");

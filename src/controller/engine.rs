@@ -326,6 +326,7 @@ impl Engine {
         let reports = std::mem::take(&mut decision.reports);
         if let Some(known) = &self.grants {
             let grants = std::mem::take(&mut decision.grants);
+            self.cluster.note_grants(&grants);
             known.send_if_modified(|known| {
                 let changed = *known != grants;
                 *known = grants;

@@ -50,9 +50,30 @@ impl ClusterState {
         wanted.chain(held)
     }
 
-    /// Whether an object other than a Plan is in the ledger of a node, and the node is down for it.
-    pub(super) fn is_held(&self, node: &str) -> bool {
-        self.held_by(node).is_some()
+    /// Whether a node is down for an object other than a Plan, or may be at any moment.
+    pub(super) fn is_taken(&self, node: &str) -> bool {
+        self.held_by(node).is_some() || self.granted.contains_key(node)
+    }
+
+    /// The nodes that are down for objects other than Plans, or may be at any moment.
+    pub(super) fn taken(&self) -> impl Iterator<Item = &NodeName> {
+        self.reserved().filter(|node| self.is_taken(node))
+    }
+
+    pub(super) fn apply_reservations(&mut self, reservations: Reservations) -> bool {
+        let wants = |node: &NodeName, uid: &Text| reservations.get(node).is_some_and(|it| it.uid == *uid);
+        self.granted.retain(|node, uid| wants(node, uid));
+        let known = self.reservations.replace(reservations);
+        known != self.reservations
+    }
+
+    /// Notes which objects have been told that they may take their nodes.
+    pub fn note_grants(&mut self, grants: &Grants) {
+        for (node, reservation) in self.reservations.iter().flatten() {
+            if grants.get(node).is_some_and(Result::is_ok) {
+                self.granted.insert(node.clone(), reservation.uid.clone());
+            }
+        }
     }
 
     /// Whether the object of a holder does not want the node any more. Nothing is known while no front end has reported.
@@ -62,7 +83,8 @@ impl ClusterState {
     }
 }
 
-/// Which objects may take the nodes that they want. One that is in the ledger has taken its node.
+/// Which objects may take the nodes that they want. One that is in the ledger has taken its node, and one that has been told so may
+/// be about to.
 pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) -> Grants {
     let mut grants = Grants::new();
     for (node, reservation) in cluster.reservations.iter().flatten() {
@@ -70,7 +92,8 @@ pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) ->
             continue;
         };
         let mut holders = facts.ledger.iter().flat_map(|ledger| &ledger.holders);
-        let has_taken = holders.any(|holder| *holder.plan_uid == *reservation.uid);
+        let has_taken = holders.any(|holder| *holder.plan_uid == *reservation.uid)
+            || cluster.granted.get(node) == Some(&reservation.uid);
         let grant = locks
             .reservation_blocker(node)
             .filter(|_| !has_taken)
@@ -79,6 +102,10 @@ pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) ->
             locks.take(node);
         }
         grants.insert(node.clone(), grant);
+    }
+    // Only now: a node that waits leaves room for one that can be taken.
+    for node in cluster.reserved() {
+        locks.keep_room(node);
     }
     grants
 }

@@ -236,9 +236,9 @@ impl<'a> DisruptionLocks<'a> {
             locked_by.contains_key(node)
                 || guarded.contains(node)
                 || is_disturbed(cluster, node)
-                || cluster.is_held(node)
+                || cluster.is_taken(node)
         });
-        let worked_on = locked_by.keys().chain(cluster.reserved());
+        let worked_on = locked_by.keys().chain(cluster.taken());
         let cluster_limits = ClusterLimits::of(cluster, node_states, worked_on);
         Self {
             cluster,
@@ -280,9 +280,14 @@ impl<'a> DisruptionLocks<'a> {
         if let Some(pod) = self.cluster.live_pods_on(node).next() {
             return Some(format!("pod {} works on the node", pod.name));
         }
-        self.quorums
-            .lost_without(self.cluster, node)
-            .map(|blocker| blocker.to_string())
+        let quorum = self.quorums.lost_without(self.cluster, node);
+        let blocker = quorum.or_else(|| self.cluster_limits.max_unavailable(node))?;
+        Some(blocker.to_string())
+    }
+
+    /// An object other than a Plan waits for the node: no Plan takes the last unit of the limit before it.
+    pub(super) fn keep_room(&mut self, node: &NodeName) {
+        self.cluster_limits.take(node);
     }
 
     /// An object other than a Plan takes a node down.

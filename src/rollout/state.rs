@@ -145,6 +145,9 @@ pub struct ClusterState {
     timers: timers::Timers,
     /// The nodes that other objects than Plans want; `None` before a front end has reported them.
     pub(super) reservations: Option<Reservations>,
+    /// The objects that may take the nodes that they want, by UID. Their front end may be about to cordon the node, so this is not
+    /// taken back while they want it.
+    pub(super) granted: BTreeMap<NodeName, Text>,
     /// Whether the API server keeps `spec.podReplacementPolicy` of Jobs, by the Job of refit that was seen last.
     pub(super) keeps_replacement_policy: Option<bool>,
     /// Controllers whose pods were evicted, as far as they were read.
@@ -256,6 +259,7 @@ impl ClusterState {
             unstarted_slots: BTreeSet::new(),
             timers: timers::Timers::default(),
             reservations: None,
+            granted: BTreeMap::new(),
             keeps_replacement_policy: None,
             workloads: BTreeMap::new(),
             pod_looks: BTreeMap::new(),

@@ -50,12 +50,8 @@ impl Invariants {
             self.check_count(at, "maxUnavailable", limit.of(selected.count()), &counts, given)
                 .map_err(|why| format!("{name}: {why}"))?;
         }
-        let seen = at - (SEEN + SEEN);
-        let old = self.limits.iter().rposition(|(since, _)| *since < seen);
-        // Before the first one there were no limits.
-        let Some(old) = old else { return Ok(()) };
-        let broken = self.limits[old..].iter().map(|(_, known)| {
-            let limits = known.as_ref().ok_or("ConfigMap refit cannot be read")?;
+        let broken = self.limits_seen(at).map(|known| {
+            let limits = known.ok_or("ConfigMap refit cannot be read")?;
             if let Some(reason) = &limits.freeze {
                 return Err(format!("ConfigMap refit freezes: {reason}"));
             }
@@ -84,9 +80,50 @@ impl Invariants {
         // A change that no controller need have seen yet may be broken, and so may the one before it.
         let broken: Result<Vec<String>, ()> = broken.map(|checked| checked.err().ok_or(())).collect();
         match broken {
+            Ok(broken) if broken.is_empty() => Ok(()),
             Ok(broken) => Err(format!("{name} gives {given:?} slots: {}", broken.join("; "))),
             Err(()) => Ok(()),
         }
+    }
+
+    /// Checks that an object other than a Plan takes a node only if `maxUnavailable` of the `ConfigMap` admits it. Nodes that went down
+    /// by themselves since it was told that it may do not count.
+    pub(super) fn check_taken(&self, at: Timestamp, object: &str, taken: &Node) -> Checked {
+        if !is_available(&taken.facts) || !is_settled(at, taken) {
+            return Ok(());
+        }
+        let is_at_work = |node: &&Node| {
+            let mut jobs = self.jobs.values();
+            jobs.any(|job| {
+                job.node == node.facts.name
+                    && job.disruptive
+                    && job.is_live()
+                    && at.duration_since(job.created) > SEEN + SEEN
+            })
+        };
+        let others = self.nodes.values().filter(|node| node.facts.name != taken.facts.name);
+        let others = others.filter(|node| self.front_end(&node.facts).is_some() || is_at_work(node));
+        let others: Vec<_> = others.map(|node| &*node.facts.name).collect();
+        let admits = |known: Option<&Limits>| {
+            let limit = known.and_then(|limits| limits.max_unavailable);
+            limit.is_none_or(|limit| others.len() < limit.of(self.nodes.len()))
+        };
+        let mut seen = self.limits_seen(at).peekable();
+        let is_limited = seen.peek().is_some();
+        invariant!(
+            !is_limited || seen.any(admits),
+            "{object} takes {} beside {others:?}",
+            taken.facts.name
+        );
+        Ok(())
+    }
+
+    /// The limits that a controller may know: the newest that it must have seen, and those after it. None before the first one.
+    fn limits_seen(&self, at: Timestamp) -> impl Iterator<Item = Option<&Limits>> {
+        let seen = at - (SEEN + SEEN);
+        let old = self.limits.iter().rposition(|(since, _)| *since < seen);
+        let known = self.limits.iter().skip(old.unwrap_or(usize::MAX));
+        known.map(|(_, known)| known.as_ref())
     }
 
     fn check_count(

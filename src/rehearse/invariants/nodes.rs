@@ -52,6 +52,9 @@ impl Invariants {
                     let mut jobs = self.jobs.values().filter(|job| job.node == facts.name);
                     let job = jobs.find(|job| job.is_live() && job.parallelism > 0 && !job.deleting);
                     invariant!(job.is_none(), "{object} takes the node of {job:?}");
+                    if let Some(node) = self.nodes.get(&name) {
+                        self.check_taken(at, object, node)?;
+                    }
                 }
             } else if who == USER {
                 self.track_node(old, &facts);

@@ -91,13 +91,24 @@ impl ClusterLimits {
 
     /// Why the node may not start; a node that counts anyway may.
     pub(super) fn blocker(&self, node: &NodeName) -> Option<Blocker> {
-        let full = |limit: &&ClusterLimit| limit.nodes.len() >= limit.limit && !limit.nodes.contains(node);
-        let limit = self.limits.iter().find(full)?;
-        Some(Blocker::ClusterLimit {
-            key: limit.key,
-            limit: limit.limit,
-            nodes: limit.nodes.iter().take(4).cloned().collect(),
-            count: limit.nodes.len(),
+        self.limits.iter().find_map(|limit| limit.blocker(node))
+    }
+
+    /// Why the node may not become unavailable.
+    pub(super) fn max_unavailable(&self, node: &NodeName) -> Option<Blocker> {
+        let mut limits = self.limits.iter().filter(|limit| limit.key == MAX_UNAVAILABLE);
+        limits.find_map(|limit| limit.blocker(node))
+    }
+}
+
+impl ClusterLimit {
+    fn blocker(&self, node: &NodeName) -> Option<Blocker> {
+        let is_full = self.nodes.len() >= self.limit && !self.nodes.contains(node);
+        is_full.then(|| Blocker::ClusterLimit {
+            key: self.key,
+            limit: self.limit,
+            nodes: self.nodes.iter().take(4).cloned().collect(),
+            count: self.nodes.len(),
         })
     }
 }

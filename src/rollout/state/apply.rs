@@ -103,10 +103,7 @@ impl ClusterState {
             Observation::SecretForbidden(name, forbidden) => self.apply_secret_watch(name, forbidden),
             Observation::Schema(schema, edition) => self.apply_schema(schema, edition),
             Observation::Limits(limits) => self.apply_limits(limits),
-            Observation::Reservations(reservations) => {
-                let known = self.reservations.replace(reservations);
-                known != self.reservations
-            }
+            Observation::Reservations(reservations) => self.apply_reservations(reservations),
             Observation::Notified(plan, uid, marks) => self.apply_notified(plan, uid, marks),
             Observation::SchemaReplaced => {
                 self.distrusts_lists = true;

@@ -15,8 +15,8 @@ use crate::api::{
 use crate::channel::ChannelRef;
 use crate::rollout::facts::Text;
 use crate::rollout::{
-    ClusterState, Decision, Event, NodeFacts, Observation, PlanFacts, PodFacts, PodStage, Query, Schema,
-    Step, StepEffect, decide,
+    ClusterState, Decision, Event, GlobalLimits, NodeFacts, Observation, PlanFacts, PodFacts, PodStage, Query,
+    Reservation, Schema, Step, StepEffect, decide,
 };
 use crate::version::Offer;
 
@@ -355,4 +355,29 @@ fn the_same_facts_give_the_same_decision() {
         decide(&cluster, at)
     };
     assert_eq!(decision(morning()), decision(morning()));
+}
+
+#[test]
+fn a_node_that_an_object_was_told_it_may_take_counts_before_it_is_cordoned() {
+    let mut cluster = cluster([node("a", "n1"), node("b", "n2")], []);
+    let limits = BTreeMap::from([("maxUnavailable".to_owned(), "1".to_owned())]);
+    cluster.apply(Observation::Limits(GlobalLimits::Present(limits)));
+    let want = |cluster: &mut ClusterState, nodes: &[&str]| {
+        let reservation = |node: &&str| {
+            let reservation = Reservation {
+                object: format!("NodeMaintenance {node}").as_str().into(),
+                uid: format!("uid-{node}").as_str().into(),
+            };
+            ((*node).into(), reservation)
+        };
+        let wanted = nodes.iter().map(reservation).collect();
+        cluster.apply(Observation::Reservations(wanted));
+        let grants = decided(cluster).grants;
+        cluster.note_grants(&grants);
+        let granted = grants.into_iter().filter(|(_, grant)| grant.is_ok());
+        granted.map(|(node, _)| node.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(want(&mut cluster, &["b"]), ["b"]);
+    assert_eq!(want(&mut cluster, &["a", "b"]), ["b"], "the earlier one has the room");
+    assert_eq!(want(&mut cluster, &["a"]), ["a"], "until it wants its node no more");
 }

@@ -10,7 +10,7 @@ use crate::rehearse::json::json;
 use crate::rollout::PodStage;
 use crate::rollout::tests::build::{plan, plan_with};
 
-fn set(story: &mut Scenario, key: &str, value: Option<&str>) {
+pub(super) fn set(story: &mut Scenario, key: &str, value: Option<&str>) {
     if story.cluster.get(Kind::ConfigMap, NAMESPACE, NAME).is_none() {
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": NAME, "namespace": NAMESPACE }, "data": {},

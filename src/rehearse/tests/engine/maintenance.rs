@@ -1,5 +1,6 @@
 //! Nodes in maintenance beside Plans: one decision sees both.
 
+use super::limits::set;
 use super::scenario::{Scenario, Setup};
 use crate::api::{DrainSpec, MarkForm, NodeMark};
 use crate::rehearse::Kind;
@@ -82,6 +83,36 @@ fn a_maintenance_waits_for_the_plan_that_is_at_work_and_comes_before_its_next_on
     for name in ["now", "next"] {
         end(&mut story, name);
     }
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn a_maintenance_waits_for_max_unavailable_of_the_cluster_and_no_plan_takes_the_room_before_it() {
+    let mut story = story(&["a", "b", "c"]);
+    set(&mut story, "maxUnavailable", Some("1"));
+    set(&mut story, "maxConcurrent", Some("1"));
+    story.apply(plan_with("p", |spec| spec.concurrency = Some(3)));
+    story.settle();
+    let busy = story.slots("p")[0].clone();
+    let mut others = ["a", "b", "c"].into_iter().filter(|node| **node != *busy);
+    let node = others.next_back().unwrap();
+    begin(&mut story, "disk", node);
+    let why = format!("maxUnavailable of ConfigMap refit is 1, and 1 nodes count: {busy}");
+    assert_eq!(status(&story, "disk")["lastError"], why);
+    assert!(!story.is_cordoned(node));
+    story.succeed(&busy);
+    story.pass_secs(20);
+    assert_eq!(status(&story, "disk")["phase"], "Succeeded");
+    assert!(story.is_done(&busy, "p") && story.slots("p").is_empty());
+    // One that is down anyway costs nothing.
+    let next = others.next().unwrap();
+    story.cordon(next, true);
+    begin(&mut story, "fan", next);
+    assert_eq!(status(&story, "fan")["phase"], "Succeeded");
+    end(&mut story, "fan");
+    story.cordon(next, false);
+    end(&mut story, "disk");
     story.roll_out();
     story.assert_over();
 }
