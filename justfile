@@ -68,7 +68,7 @@ hostile CASES="100000":
     REFIT_CASES={{ CASES }} cargo test --profile long-tests --locked --lib -- --nocapture channel::tests::hostile
     REFIT_CASES={{ CASES }} cargo test --profile long-tests --locked --test main -- --nocapture hostile_input::
 
-# Attacks on a Plan for 50 nodes, one at a time, as a table (three quarters of an hour; REFIT_ATTACK=Secrets: those with this word)
+# Attacks on a Plan for 50 nodes, one at a time, as a table (three quarters of an hour; REFIT_ATTACK=Secrets,windows: those with one of these words)
 attacks: (_ignored "attacks::soak")
 
 # The scenarios that `cargo test` runs only in process, on a real control plane; an argument selects some
