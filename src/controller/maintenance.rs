@@ -82,11 +82,16 @@ impl FrontEnd {
         tasks.spawn(watcher().run::<KubevirtMaintenance, _, _>(kubevirt, None, None, changes));
         let mut supervisor = Supervisor::new(self);
         while let Some((group, change)) = queue.recv().await {
-            if matches!(change, Change::Forbidden) {
-                let observations = &supervisor.front_end.observations;
-                let _ = observations.send(Observation::Forbidden).await;
+            let mut next = Some((group, change));
+            // What has arrived meanwhile is one change.
+            while let Some((group, change)) = next {
+                if matches!(change, Change::Forbidden) {
+                    let observations = &supervisor.front_end.observations;
+                    let _ = observations.send(Observation::Forbidden).await;
+                }
+                supervisor.apply(group, change);
+                next = queue.try_recv().ok();
             }
-            supervisor.apply(group, change);
             supervisor.assign().await;
         }
     }

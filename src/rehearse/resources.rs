@@ -21,6 +21,8 @@ pub enum Kind {
     Maintenance,
     /// `NodeMaintenance` of `KubeVirt`.
     OldMaintenance,
+    NodeOp,
+    NodeOpUpgrade,
 }
 
 /// Verbs of the API.
@@ -73,7 +75,7 @@ const fn of(
 
 use Verb::{Create, Delete, Evict, Get, List, Patch, PatchStatus, Replace, Watch};
 
-static TYPES: [ResourceType; 16] = [
+static TYPES: [ResourceType; 18] = [
     of(
         ("", "v1", "Namespace", "namespaces"),
         [false, false, true],
@@ -108,7 +110,7 @@ static TYPES: [ResourceType; 16] = [
     of(
         ("upgrade.cattle.io", "v1", "Plan", "plans"),
         [true, true, true],
-        &[Get, List, Watch, Patch, PatchStatus],
+        &[Get, List, Watch, Patch, PatchStatus, Delete],
     ),
     of(
         (
@@ -165,11 +167,26 @@ static TYPES: [ResourceType; 16] = [
         [false, true, true],
         &[List, Watch, Patch, PatchStatus],
     ),
+    of(
+        ("operator.kairos.io", "v1alpha1", "NodeOp", "nodeops"),
+        [true, true, true],
+        &[List, Watch, PatchStatus],
+    ),
+    of(
+        (
+            "operator.kairos.io",
+            "v1alpha1",
+            "NodeOpUpgrade",
+            "nodeopupgrades",
+        ),
+        [true, true, true],
+        &[List, Watch, PatchStatus],
+    ),
 ];
 
 impl Kind {
     /// In the order of the table.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
@@ -186,6 +203,8 @@ impl Kind {
         Self::ConfigMap,
         Self::Maintenance,
         Self::OldMaintenance,
+        Self::NodeOp,
+        Self::NodeOpUpgrade,
     ];
 
     pub fn resource_type(self) -> &'static ResourceType {
@@ -205,6 +224,16 @@ impl Kind {
         Self::ALL
             .into_iter()
             .find(|one| one.resource_type().kind == kind && one.resource_type().api_version() == api_version)
+    }
+}
+
+impl Kind {
+    /// Whether the type is defined by a `CustomResourceDefinition`.
+    pub fn is_custom(self) -> bool {
+        matches!(
+            self,
+            Self::Plan | Self::Maintenance | Self::OldMaintenance | Self::NodeOp | Self::NodeOpUpgrade
+        )
     }
 }
 

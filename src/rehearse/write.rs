@@ -184,7 +184,7 @@ impl State {
             WriteTarget::Whole => {}
             // A status write of a custom resource changes nothing else; Kubernetes' own types also take labels and
             // annotations.
-            WriteTarget::Status if kind == Kind::Plan => restore_all_but_status(&mut new, &old.value),
+            WriteTarget::Status if kind.is_custom() => restore_all_but_status(&mut new, &old.value),
             WriteTarget::Status => {
                 restore(&mut new, "spec", &old.value);
                 restore(&mut new["metadata"], "ownerReferences", own);

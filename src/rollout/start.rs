@@ -1,8 +1,6 @@
 //! Which nodes start now: the next in the order, if a slot is free, the gate is open, and no other disruptive Plan
 //! works on the node.
 
-mod turn;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -10,10 +8,10 @@ use jiff::Timestamp;
 use super::blocker::Blocker;
 use super::decide::Report;
 use super::dependencies;
-use super::facts::{JobOutcome, NodeFacts, NodeName, PlanName, Text};
+use super::facts::{NodeFacts, NodeName, PlanName, Text};
 use super::failure;
 use super::fields;
-use super::node::{NodeState, Start};
+use super::node::NodeState;
 use super::on_request;
 use super::plan::PlanState;
 use super::pod_blockers::{PodBlockers, Turn};
@@ -25,15 +23,17 @@ use super::targets::{Reach, TargetState};
 use super::wave::WaveProgress;
 use crate::api::names;
 use crate::version::Version;
-use turn::CurrentGroup;
 
 mod cluster_limits;
+mod locks;
 mod quorum;
 mod schedule;
+mod turn;
 
-use cluster_limits::ClusterLimits;
-use quorum::Quorums;
+pub(super) use locks::DisruptionLocks;
+use locks::is_disturbed;
 pub(super) use schedule::Openings;
+use turn::CurrentGroup;
 
 /// The states of the nodes that each Plan has started.
 pub(super) type NodeStates = BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>;
@@ -194,171 +194,6 @@ impl Availability {
             Blocker::MaxUnavailable { limit, nodes }
         }
     }
-}
-
-/// The disruptive Plan that works on each node.
-pub(super) struct DisruptionLocks<'a> {
-    cluster: &'a ClusterState,
-    locked_by: BTreeMap<NodeName, PlanName>,
-    quorums: Quorums<'a>,
-    cluster_limits: ClusterLimits,
-}
-
-impl<'a> DisruptionLocks<'a> {
-    /// Locks nodes on which work has begun. Nodes that still have to begin come after them.
-    pub(super) fn new(cluster: &'a ClusterState, node_states: &NodeStates) -> Self {
-        // A Job that was requested may exist although no watch has shown it yet.
-        let pending_create = cluster
-            .pending_creates
-            .iter()
-            .filter(|(_, pending_create)| pending_create.disruptive);
-        let mut locked_by: BTreeMap<_, _> = pending_create
-            .map(|((plan, node), _)| (node.clone(), plan.clone()))
-            .collect();
-        let mut guarded = BTreeSet::new();
-        for (name, nodes) in node_states {
-            let Some(plan) = cluster.plans.get(name) else {
-                continue;
-            };
-            // A failed node is not locked: the Plan that repairs it may be another one.
-            let begun = nodes
-                .iter()
-                .filter(|(_, state)| !state.failed && state.start.is_none());
-            for (node, _) in begun {
-                if plan.disruptive {
-                    locked_by.entry(node.clone()).or_insert_with(|| name.clone());
-                } else if plan.guards_control_plane {
-                    guarded.insert(node.clone());
-                }
-            }
-        }
-        let quorums = Quorums::of(cluster, |node| {
-            locked_by.contains_key(node)
-                || guarded.contains(node)
-                || is_disturbed(cluster, node)
-                || cluster.is_taken(node)
-        });
-        let worked_on = locked_by.keys().chain(cluster.taken());
-        let cluster_limits = ClusterLimits::of(cluster, node_states, worked_on);
-        Self {
-            cluster,
-            locked_by,
-            quorums,
-            cluster_limits,
-        }
-    }
-
-    /// Starts nodes that already have a slot, unless another disruptive Plan works on them.
-    pub(super) fn begin_held_slots(&mut self, node_states: &mut NodeStates) {
-        for (name, nodes) in node_states {
-            let Some(plan) = self.cluster.plans.get(name) else {
-                continue;
-            };
-            for (node, state) in nodes.iter_mut().filter(|(_, state)| state.start.is_some()) {
-                let quorum = || self.quorums.blocker(self.cluster, plan, node);
-                if let Some(blocker) = self.blocker(plan, node).or_else(quorum) {
-                    state.set_blocker(&blocker);
-                    continue;
-                }
-                self.lock(plan, node);
-                if let Some(Start::Now(step)) = state.start.take() {
-                    state.steps.push(step);
-                }
-            }
-        }
-    }
-
-    /// Why an object other than a Plan may not take a node.
-    pub(super) fn reservation_blocker(&self, node: &NodeName) -> Option<String> {
-        if let Some(plan) = self.locked_by.get(node) {
-            return Some(format!("Plan {plan} works on the node"));
-        }
-        let mut jobs = self.cluster.jobs_on(node);
-        if let Some(job) = jobs.find(|job| job.parallelism > 0 && job.is_live()) {
-            return Some(format!("Plan {} works on the node", job.plan));
-        }
-        if let Some(pod) = self.cluster.live_pods_on(node).next() {
-            return Some(format!("pod {} works on the node", pod.name));
-        }
-        let quorum = self.quorums.lost_without(self.cluster, node);
-        let blocker = quorum.or_else(|| self.cluster_limits.max_unavailable(node))?;
-        Some(blocker.to_string())
-    }
-
-    /// An object other than a Plan waits for the node: no Plan takes the last unit of the limit before it.
-    pub(super) fn keep_room(&mut self, node: &NodeName) {
-        self.cluster_limits.take(node);
-    }
-
-    /// An object other than a Plan takes a node down.
-    pub(super) fn take(&mut self, node: &NodeName) {
-        self.cluster_limits.take(node);
-        self.quorums.take(node);
-    }
-
-    fn lock(&mut self, plan: &PlanState, node: &NodeName) {
-        if plan.disruptive {
-            self.locked_by.insert(node.clone(), plan.facts.name.clone());
-        }
-        self.cluster_limits.take(node);
-        if plan.disruptive || plan.guards_control_plane {
-            self.quorums.take(node);
-        }
-    }
-
-    /// Why a Plan may not start on a node.
-    fn blocker(&self, plan: &PlanState, node: &NodeName) -> Option<Blocker> {
-        let name = &plan.facts.name;
-        if let Some(object) = self.cluster.reserved_by(node) {
-            return Some(Blocker::NodeBusy {
-                by: object.to_owned(),
-            });
-        }
-        if plan.disruptive
-            && let Some(other) = self.locked_by.get(node).filter(|other| *other != name)
-        {
-            return Some(Blocker::NodeBusy {
-                by: format!("Plan {other}"),
-            });
-        }
-        let by_job = self.cluster.jobs_on(node).find_map(|job| {
-            if job.plan != *name {
-                let blocks = plan.disruptive && job.disruptive && job.parallelism > 0 && job.is_live();
-                return blocks.then(|| Blocker::NodeBusy {
-                    by: format!("Plan {}", job.plan),
-                });
-            }
-            // While status names the node, the result of a successful Job without `refit.rs/recorded` is yet to be
-            // recorded.
-            let is_unmarked = matches!(job.outcome, JobOutcome::Complete { .. })
-                && !job.recorded
-                && plan.resolved.as_ref().is_some_and(|it| it.hash == job.hash);
-            let leaving = job.deleting || job.plan_uid != plan.facts.uid || is_unmarked;
-            leaving.then(|| Blocker::JobLeaving {
-                job: job.name.to_string(),
-            })
-        });
-        by_job.or_else(|| {
-            // A Job can be deleted while its pod terminates: with orphan propagation, or while its kubelet is down.
-            // That pod may still upgrade the host.
-            let of_before =
-                |pod: &&super::PodFacts| !self.cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid);
-            let mut pods = self.cluster.live_pods_on(node).filter(of_before);
-            let pod = pods.find(|pod| plan.disruptive || pod.plan == *name)?;
-            Some(Blocker::PodLeaving {
-                pod: pod.name.to_string(),
-            })
-        })
-    }
-}
-
-/// Whether a Job or a pod of a Plan that takes nodes down is at work on the node, even if the Plan is gone.
-fn is_disturbed(cluster: &ClusterState, node: &NodeName) -> bool {
-    let by_job = |job: &super::JobFacts| job.disruptive && job.parallelism > 0 && job.is_live();
-    cluster.jobs_on(node).any(by_job)
-        || cluster
-            .live_pods_on(node)
-            .any(|pod| !cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid))
 }
 
 /// Nodes that pull the image of the upgrade while others are in progress.

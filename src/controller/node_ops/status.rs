@@ -1,6 +1,6 @@
 //! The status of a `NodeOp` or a `NodeOpUpgrade`, in kairos-operator's words. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -65,6 +65,20 @@ pub(super) fn next(op: &AnyOp, progress: &Progress<'_>, now: Timestamp) -> OpSta
         if let Some(entry) = at_work(node, progress) {
             set(&node.name, entry);
         }
+    }
+    if is_complete(progress) {
+        // The Plan is over without them: they have left the cluster or the selection, and nothing would end these entries.
+        let active: BTreeSet<_> = progress
+            .status
+            .active
+            .iter()
+            .flatten()
+            .map(|node| &node.name)
+            .collect();
+        nodes.retain(|name, entry| {
+            let has_ended = entry.phase == COMPLETED && entry.reboot_status != "pending";
+            has_ended || active.contains(name)
+        });
     }
     let phase = phase(&nodes, progress);
     let (phase, message) = match op.kind {
@@ -153,11 +167,18 @@ fn phase(nodes: &BTreeMap<String, OpNodeStatus>, progress: &Progress<'_>) -> &'s
     if nodes.values().any(|node| node.phase == FAILED) {
         return FAILED;
     }
+    if is_complete(progress) && !nodes.is_empty() {
+        COMPLETED
+    } else {
+        RUNNING
+    }
+}
+
+/// Whether all nodes of the Plan are done.
+fn is_complete(progress: &Progress<'_>) -> bool {
     let status = progress.status;
-    let is_complete = condition(status, ConditionType::Complete).is_some_and(|one| one.status == "True")
+    condition(status, ConditionType::Complete).is_some_and(|one| one.status == "True")
         && status.observed_generation == progress.generation
-        && !nodes.is_empty();
-    if is_complete { COMPLETED } else { RUNNING }
 }
 
 /// Why the Plan is invalid, and does nothing.

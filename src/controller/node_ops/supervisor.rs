@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
@@ -17,6 +18,9 @@ use crate::kube::objects::node_op::{AnyOp, OwnedPlan};
 
 /// The owner of the fields of Plans that are made here.
 const MANAGER: &str = "refit-node-ops";
+
+/// Nodes that are patched at the same time.
+const PATCHES: usize = 8;
 
 /// A Plan that is made here.
 struct Child {
@@ -320,15 +324,22 @@ impl Supervisor {
         let label = child.label();
         // A node that was skipped has an annotation, and no label.
         let selector = (child.counts().1 == 0).then_some(&*label);
-        for node in self.front_end.list_nodes(selector).await? {
-            if let Some(patch) = without_traces(&node.metadata, &label, child.name()) {
-                let name = node.metadata.name.as_deref().unwrap_or_default();
-                let nodes = self.front_end.nodes();
-                let patched = nodes
-                    .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
-                    .await;
-                missing_is_fine(patched.map(drop))?;
-            }
+        let listed = self.front_end.list_nodes(selector).await?;
+        let patches = listed.into_iter().filter_map(|node| {
+            let patch = without_traces(&node.metadata, &label, child.name())?;
+            Some((node.metadata.name?, patch))
+        });
+        let nodes = &self.front_end.nodes();
+        let patch = |(name, patch): (String, Value)| async move {
+            let patched = nodes
+                .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await;
+            missing_is_fine(patched.map(drop))
+        };
+        // Other objects wait meanwhile.
+        let mut patched = stream::iter(patches.map(patch)).buffer_unordered(PATCHES);
+        while let Some(result) = patched.next().await {
+            result?;
         }
         let metadata = &child.plan.metadata;
         let patch = json!({ "metadata": {

@@ -153,6 +153,24 @@ fn a_node_that_is_done_keeps_its_job_and_times_change_only_with_what_they_are_of
 }
 
 #[test]
+fn a_node_that_leaves_before_it_is_done_leaves_no_open_entry() {
+    let mut op = op(OpKind::Op, "op", json!({}));
+    for phase in ["Upgrading", "Rebooting", "Failed"] {
+        let at_work = json!([{ "name": "gone", "phase": phase }, { "name": "a", "phase": "Upgrading" }]);
+        op.status = follows(&op, &at_work, &[], false, true);
+        let failed = json!([{ "name": "gone", "phase": "Failed" }]);
+        let status = follows(&op, &failed, &["a"], true, true);
+        assert_eq!(
+            status.node_statuses["gone"].phase, "Failed",
+            "it has a slot still"
+        );
+        let status = follows(&op, &json!([]), &["a"], true, true);
+        let names: Vec<_> = status.node_statuses.keys().map(String::as_str).collect();
+        assert_eq!((names, &*status.phase), (vec!["a", "s"], "Completed"), "{phase}");
+    }
+}
+
+#[test]
 fn an_upgrade_says_how_it_goes() {
     let op = op(OpKind::Upgrade, "op", json!({}));
     let said = |active: Value, done: &[&str], complete: bool| {

@@ -101,7 +101,10 @@ impl Invariants {
                     && at.duration_since(job.created) > SEEN + SEEN
             })
         };
-        let others = self.nodes.values().filter(|node| node.facts.name != taken.facts.name);
+        let others = self
+            .nodes
+            .values()
+            .filter(|node| node.facts.name != taken.facts.name);
         let others = others.filter(|node| self.front_end(&node.facts).is_some() || is_at_work(node));
         let others: Vec<_> = others.map(|node| &*node.facts.name).collect();
         let admits = |known: Option<&Limits>| {

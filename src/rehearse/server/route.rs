@@ -26,16 +26,40 @@ pub(super) struct Object {
     pub(super) name: String,
     /// Whether only metadata is requested.
     pub(super) metadata_only: bool,
+    pub(super) patch_type: PatchType,
     query: BTreeMap<String, String>,
 }
 
-const PARAMETERS: [&str; 13] = [
+/// How the body of a patch is to be read: the types that refit uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PatchType {
+    /// RFC 7386.
+    Merge,
+    /// RFC 6902.
+    Json,
+    /// Server-side apply.
+    Apply,
+}
+
+impl PatchType {
+    fn of(content_type: &str) -> Option<Self> {
+        match content_type.split(';').next()?.trim() {
+            "application/merge-patch+json" => Some(Self::Merge),
+            "application/json-patch+json" => Some(Self::Json),
+            "application/apply-patch+yaml" => Some(Self::Apply),
+            _ => None,
+        }
+    }
+}
+
+const PARAMETERS: [&str; 14] = [
     "allowWatchBookmarks",
     "continue",
     "dryRun",
     "fieldManager",
     "fieldSelector",
     "fieldValidation",
+    "force",
     "labelSelector",
     "limit",
     "pretty",
@@ -44,9 +68,6 @@ const PARAMETERS: [&str; 13] = [
     "timeoutSeconds",
     "watch",
 ];
-
-/// The only type of patch that refit uses.
-const MERGE_PATCH: &str = "application/merge-patch+json";
 
 impl ApiRequest {
     pub(super) fn read(parts: &Parts, any_verb: bool) -> Result<Self, StatusError> {
@@ -104,9 +125,10 @@ impl ApiRequest {
         };
         let single = !matches!(verb, Verb::List | Verb::Watch);
         let is_patch = matches!(verb, Verb::Patch | Verb::PatchStatus);
+        let patch_type = PatchType::of(header(CONTENT_TYPE));
         if !(any_verb || kind.resource_type().verbs.contains(&verb))
             || single && namespace.is_some() != kind.resource_type().namespaced
-            || is_patch && !header(CONTENT_TYPE).starts_with(MERGE_PATCH)
+            || is_patch && patch_type.is_none()
         {
             return Err(StatusError::unsupported(&what()));
         }
@@ -115,6 +137,7 @@ impl ApiRequest {
             kind,
             namespace,
             name: name.to_owned(),
+            patch_type: patch_type.unwrap_or(PatchType::Merge),
             metadata_only: header(ACCEPT).contains("as=PartialObjectMetadata"),
             query,
         }))

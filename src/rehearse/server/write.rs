@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::route::Object as ApiRequest;
+use super::route::{Object as ApiRequest, PatchType};
 use super::{Reply, parse};
 use crate::rehearse::delete::DeleteOptions;
 use crate::rehearse::json::{Value, json};
@@ -59,9 +59,26 @@ impl State {
             Kind::Plan => self.plan_schema(),
             _ => None,
         };
+        if request.patch_type == PatchType::Apply && self.store.get(request.kind, &request.key()).is_none() {
+            let mut value = patch;
+            if let Some(schema) = &schema {
+                schema::prune(schema, &mut value);
+            }
+            let made = self.create(
+                request.kind,
+                &request.key().namespace,
+                value,
+                request.is_dry_run(),
+            )?;
+            return Ok(Reply::Whole(201, made.json(request.metadata_only).clone()));
+        }
         let written = self.update(request.kind, &request.key(), part, request.is_dry_run(), |old| {
             let mut new = old.clone();
-            merge(&mut new, &patch);
+            match request.patch_type {
+                // Nobody here applies an object that another one applies, too, or drops a field from it.
+                PatchType::Merge | PatchType::Apply => merge(&mut new, &patch),
+                PatchType::Json => operate(request, &mut new, &patch)?,
+            }
             if let Some(schema) = &schema {
                 let unknown = schema::prune(schema, &mut new);
                 if request.is_strict() && !unknown.is_empty() {
@@ -94,6 +111,24 @@ impl State {
         });
         Ok(Reply::json(200, &status))
     }
+}
+
+/// A JSON patch, of the operations that refit uses.
+fn operate(request: &ApiRequest, target: &mut Value, patch: &Value) -> Result<(), StatusError> {
+    for operation in patch.as_array().into_iter().flatten() {
+        let path = operation["path"].as_str().unwrap_or_default();
+        match operation["op"].as_str() {
+            Some("test") if target.pointer(path) == Some(&operation["value"]) => {}
+            Some("test") => {
+                let why = format!("testing path {path} has failed");
+                let cause = (path.to_owned(), "FieldValueInvalid", why);
+                return Err(StatusError::invalid(request.kind, &request.name, &[cause]));
+            }
+            Some("add") if path.rfind('/') == Some(0) => target[&path[1..]] = operation["value"].clone(),
+            _ => return Err(StatusError::unsupported(&operation.to_string())),
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn deletion(options: &Value, dry_run: bool) -> DeleteOptions {

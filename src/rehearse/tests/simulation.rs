@@ -4,6 +4,7 @@
 //!
 //! `REFIT_SEEDS` is the number of runs, `REFIT_SEED` the first seed; a broken invariant prints the trace.
 
+mod front_ends;
 mod hostile;
 mod users;
 
@@ -47,7 +48,7 @@ const PROGRESS_EVERY: u64 = 1_000;
 const TRACE_LINES: usize = 250;
 
 /// All faults; each occurs within a hundred runs.
-const FAULTS: [&str; 55] = [
+const FAULTS: [&str; 59] = [
     "409",
     "410",
     "429",
@@ -80,11 +81,15 @@ const FAULTS: [&str; 55] = [
     "limits changed",
     "maintenance begins",
     "maintenance ends",
+    "node asks for a reboot",
     "node comes back",
     "node deleted",
     "node dies",
     "node made again",
     "our CRD again",
+    "operation begins",
+    "operation edited",
+    "operation ends",
     "payload fails",
     "payload is mended",
     "person cordons",
@@ -201,7 +206,7 @@ fn cluster(seed: u64, fault_injector: &FaultInjector) -> Cluster {
     cluster
 }
 
-fn settings(identity: &str, has_maintenance: bool) -> Settings {
+fn settings(identity: &str, enabled: &str) -> Settings {
     let lookup = |name: &str| {
         let value = match name {
             "SYSTEM_UPGRADE_CONTROLLER_NAME" => "system-upgrade-controller",
@@ -210,7 +215,7 @@ fn settings(identity: &str, has_maintenance: bool) -> Settings {
             "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS" => "900",
             "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT" => "2",
             "REFIT_IMAGE" => "refit:test",
-            "REFIT_ENABLE" if has_maintenance => "maintenance",
+            "REFIT_ENABLE" if !enabled.is_empty() => enabled,
             _ => return None,
         };
         Some(value.to_owned())
@@ -234,7 +239,8 @@ struct ControllerReplica {
     process: Mutex<Arc<Process>>,
     /// What the servers of checks answer.
     is_healthy: Arc<AtomicBool>,
-    has_maintenance: bool,
+    /// The value of `--enable`.
+    enabled: String,
     stop: tokio::sync::Notify,
 }
 
@@ -243,7 +249,7 @@ impl ControllerReplica {
         Self {
             number,
             is_healthy: users.health(),
-            has_maintenance: users.has_maintenance(),
+            enabled: users.front_ends.enabled(),
             cluster: cluster.clone(),
             fault_injector: fault_injector.clone(),
             process: Mutex::new(Process::new()),
@@ -260,7 +266,7 @@ impl ControllerReplica {
             let name = format!("{}-{}", invariants::CONTROLLER, self.number);
             let transport = Transport::new(&self.cluster, &name);
             let line = FaultyTransport::new(transport, &self.fault_injector, Some(Arc::clone(&process)));
-            let mut settings = settings(&format!("{name}-{generation}"), self.has_maintenance);
+            let mut settings = settings(&format!("{name}-{generation}"), &self.enabled);
             settings.manage_crd = rng.chance(35);
             let dependencies = Dependencies {
                 server: ApiServer::in_process(line),
@@ -358,6 +364,7 @@ async fn run_actions(
             let invariants = invariants.lock().unwrap();
             let over = invariants
                 .check_final_state()
+                .and_then(|()| front_ends::check(cluster))
                 .and_then(|()| hostile::check(cluster, &invariants));
             if over.is_ok() && cluster.with(|state| state.all(Kind::Plan).all(is_over)) {
                 return Ok(());
@@ -379,6 +386,7 @@ async fn run_actions(
             let invariants = invariants.lock().unwrap();
             let left = invariants
                 .check_final_state()
+                .and_then(|()| front_ends::check(cluster))
                 .and_then(|()| hostile::check(cluster, &invariants));
             return Err(format!("the roll-outs do not end: {left:?}: {plans:#?}"));
         }

@@ -15,8 +15,8 @@ use crate::api::{
 use crate::channel::ChannelRef;
 use crate::rollout::facts::Text;
 use crate::rollout::{
-    ClusterState, Decision, Event, GlobalLimits, NodeFacts, Observation, PlanFacts, PodFacts, PodStage, Query,
-    Reservation, Schema, Step, StepEffect, decide,
+    ClusterState, Decision, Event, GlobalLimits, NodeFacts, Observation, PlanFacts, PodFacts, PodStage,
+    Query, Reservation, Schema, Step, StepEffect, decide,
 };
 use crate::version::Offer;
 
@@ -378,6 +378,14 @@ fn a_node_that_an_object_was_told_it_may_take_counts_before_it_is_cordoned() {
         granted.map(|(node, _)| node.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(want(&mut cluster, &["b"]), ["b"]);
-    assert_eq!(want(&mut cluster, &["a", "b"]), ["b"], "the earlier one has the room");
-    assert_eq!(want(&mut cluster, &["a"]), ["a"], "until it wants its node no more");
+    assert_eq!(
+        want(&mut cluster, &["a", "b"]),
+        ["b"],
+        "the earlier one has the room"
+    );
+    assert_eq!(
+        want(&mut cluster, &["a"]),
+        ["a"],
+        "until it wants its node no more"
+    );
 }

@@ -8,6 +8,7 @@ use super::super::definition;
 use super::super::faults::FaultInjector;
 use super::super::rng::Rng;
 use super::MIN_READY;
+use super::front_ends::{FrontEnds, is_edited_by_hand, is_of_operation};
 use crate::api::approval::WaveApproval;
 use crate::api::{limits, names};
 use crate::rehearse::delete::DeleteOptions;
@@ -24,7 +25,6 @@ const NODES: [&str; 5] = ["a.x", "a.y", "b", "c", "d"];
 const SERVERS: [&str; 3] = ["a.x", "a.y", "b"];
 /// Additional nodes, so that many have slots.
 const MORE: [&str; 8] = ["e", "f", "g", "h", "i", "j", "k", "l"];
-const MAINTENANCES: [Kind; 2] = [Kind::Maintenance, Kind::OldMaintenance];
 
 pub(super) struct Users {
     pub(super) cluster: Cluster,
@@ -48,8 +48,7 @@ pub(super) struct Users {
     verifies: Rng,
     /// Decides about marks, taints and images that are pulled early.
     kindness: Rng,
-    /// Nodes in maintenance, in some of the seeds.
-    maintenance: Option<Rng>,
+    pub(super) front_ends: FrontEnds,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
     /// Decides about limits of unavailable nodes and the `ConfigMap` `refit`, in some of the seeds.
@@ -79,7 +78,7 @@ impl Users {
             careful: Rng::new(seed ^ 0xca4e),
             verifies: Rng::new(seed ^ 0x7e21),
             kindness: Rng::new(seed ^ 0x41d),
-            maintenance: Some(Rng::new(seed ^ 0x3a1)).filter(|rng| rng.clone().chance(25)),
+            front_ends: FrontEnds::new(seed),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             edits: 0,
             off: Vec::new(),
@@ -88,10 +87,7 @@ impl Users {
 
     /// Creates nodes, Plans, and pods to be evicted.
     pub(super) fn create_cluster(&mut self) {
-        for name in ["medik8s-leases", "node-maintenance"] {
-            let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
-            self.cluster.put(namespace).unwrap();
-        }
+        self.prepare_front_ends();
         let nodes = usize::try_from(2 + self.rng.below(4)).unwrap();
         for name in &NODES[..nodes] {
             self.add_node(name);
@@ -224,7 +220,7 @@ impl Users {
         self.cluster.put(budget).unwrap();
     }
 
-    fn apply(&mut self, name: &str, spec: &Value) {
+    pub(super) fn apply(&mut self, name: &str, spec: &Value) {
         let plan = json!({
             "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
             "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec,
@@ -323,7 +319,7 @@ impl Users {
         let Some(node) = self.pick(Kind::Node) else { return };
         self.attack(&node);
         self.limit();
-        self.maintain(&node);
+        self.use_front_ends(&node);
         match self.rng.below(23) {
             0 => self.cordon(&node, true),
             1 => self.cordon(&node, false),
@@ -352,31 +348,6 @@ impl Users {
                     self.act_on(&plan, &node);
                 }
             }
-        }
-    }
-
-    pub(super) fn has_maintenance(&self) -> bool {
-        self.maintenance.is_some()
-    }
-
-    /// Puts a node into maintenance, or ends a maintenance.
-    fn maintain(&mut self, node: &str) {
-        let Some(rng) = &mut self.maintenance else { return };
-        if !rng.chance(35) {
-            return;
-        }
-        let (kind, ends) = (*rng.pick(&MAINTENANCES).unwrap(), rng.chance(50));
-        let name = format!("disk-{}", rng.below(3));
-        if ends {
-            self.count("maintenance ends", &name);
-            let _ = self.cluster.delete(kind, "", &name);
-        } else if self.cluster.get(kind, "", &name).is_none() {
-            self.count("maintenance begins", &format!("{name} of {node}"));
-            let object = json!({
-                "apiVersion": kind.resource_type().api_version(), "kind": "NodeMaintenance", "metadata": { "name": name },
-                "spec": { "nodeName": node },
-            });
-            let _ = self.cluster.create(object);
         }
     }
 
@@ -504,13 +475,20 @@ impl Users {
             let patch = json!({ "metadata": { "labels": { label.clone(): value } } });
             let _ = users.cluster.patch(Kind::Node, "", node, &patch);
         };
-        match self.rng.below(12) {
+        let action = self.rng.below(12);
+        if matches!(action, 4..=7 | 10) && !is_edited_by_hand(plan) {
+            return;
+        }
+        match action {
             0 => set_label(self, Some(names::LABEL_VALUE_DISABLED)),
             1 => set_label(self, None),
             2 => self.retry(node, plan),
             3 => self.delete_plan(plan),
             4 => {
                 self.delete_plan(plan);
+                if is_of_operation(plan) {
+                    return;
+                }
                 self.count("Plan made again", plan);
                 let mut spec = self.spec();
                 self.order(plan, &mut spec);
@@ -635,11 +613,7 @@ impl Users {
         self.fault_injector.stop_faults();
         definition::put(&self.cluster, false);
         self.end_attacks();
-        for kind in MAINTENANCES {
-            for name in self.names(kind) {
-                let _ = self.cluster.delete(kind, "", &name);
-            }
-        }
+        self.end_maintenances();
         let _ = self.cluster.delete(Kind::ConfigMap, NAMESPACE, limits::NAME);
         for node in std::mem::take(&mut self.off) {
             self.cluster.with(|state| state.set_power(&node, true));

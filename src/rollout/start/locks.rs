@@ -1,0 +1,177 @@
+//! The disruptive work on each node, which keeps other Plans and other objects off it, and the limits over all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::blocker::Blocker;
+use super::super::facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
+use super::super::node::Start;
+use super::super::plan::PlanState;
+use super::super::state::ClusterState;
+use super::NodeStates;
+use super::cluster_limits::ClusterLimits;
+use super::quorum::Quorums;
+
+/// The disruptive Plan that works on each node.
+pub(in crate::rollout) struct DisruptionLocks<'a> {
+    pub(super) cluster: &'a ClusterState,
+    pub(super) locked_by: BTreeMap<NodeName, PlanName>,
+    pub(super) quorums: Quorums<'a>,
+    pub(super) cluster_limits: ClusterLimits,
+}
+
+impl<'a> DisruptionLocks<'a> {
+    /// Locks nodes on which work has begun. Nodes that still have to begin come after them.
+    pub(in crate::rollout) fn new(cluster: &'a ClusterState, node_states: &NodeStates) -> Self {
+        // A Job that was requested may exist although no watch has shown it yet.
+        let pending_create = cluster
+            .pending_creates
+            .iter()
+            .filter(|(_, pending_create)| pending_create.disruptive);
+        let mut locked_by: BTreeMap<_, _> = pending_create
+            .map(|((plan, node), _)| (node.clone(), plan.clone()))
+            .collect();
+        let mut guarded = BTreeSet::new();
+        for (name, nodes) in node_states {
+            let Some(plan) = cluster.plans.get(name) else {
+                continue;
+            };
+            // A failed node is not locked: the Plan that repairs it may be another one.
+            let begun = nodes
+                .iter()
+                .filter(|(_, state)| !state.failed && state.start.is_none());
+            for (node, _) in begun {
+                if plan.disruptive {
+                    locked_by.entry(node.clone()).or_insert_with(|| name.clone());
+                } else if plan.guards_control_plane {
+                    guarded.insert(node.clone());
+                }
+            }
+        }
+        let quorums = Quorums::of(cluster, |node| {
+            locked_by.contains_key(node)
+                || guarded.contains(node)
+                || is_disturbed(cluster, node)
+                || cluster.is_taken(node)
+        });
+        let worked_on = locked_by.keys().chain(cluster.taken());
+        let cluster_limits = ClusterLimits::of(cluster, node_states, worked_on);
+        Self {
+            cluster,
+            locked_by,
+            quorums,
+            cluster_limits,
+        }
+    }
+
+    /// Starts nodes that already have a slot, unless another disruptive Plan works on them.
+    pub(in crate::rollout) fn begin_held_slots(&mut self, node_states: &mut NodeStates) {
+        for (name, nodes) in node_states {
+            let Some(plan) = self.cluster.plans.get(name) else {
+                continue;
+            };
+            for (node, state) in nodes.iter_mut().filter(|(_, state)| state.start.is_some()) {
+                let quorum = || self.quorums.blocker(self.cluster, plan, node);
+                if let Some(blocker) = self.blocker(plan, node).or_else(quorum) {
+                    state.set_blocker(&blocker);
+                    continue;
+                }
+                self.lock(plan, node);
+                if let Some(Start::Now(step)) = state.start.take() {
+                    state.steps.push(step);
+                }
+            }
+        }
+    }
+
+    /// Why an object other than a Plan may not take a node.
+    pub(in crate::rollout) fn reservation_blocker(&self, node: &NodeName) -> Option<String> {
+        if let Some(plan) = self.locked_by.get(node) {
+            return Some(format!("Plan {plan} works on the node"));
+        }
+        let mut jobs = self.cluster.jobs_on(node);
+        if let Some(job) = jobs.find(|job| job.parallelism > 0 && job.is_live()) {
+            return Some(format!("Plan {} works on the node", job.plan));
+        }
+        if let Some(pod) = self.cluster.live_pods_on(node).next() {
+            return Some(format!("pod {} works on the node", pod.name));
+        }
+        let quorum = self.quorums.lost_without(self.cluster, node);
+        let blocker = quorum.or_else(|| self.cluster_limits.max_unavailable(node))?;
+        Some(blocker.to_string())
+    }
+
+    /// An object other than a Plan waits for the node: no Plan takes the last unit of the limit before it.
+    pub(in crate::rollout) fn keep_room(&mut self, node: &NodeName) {
+        self.cluster_limits.take(node);
+    }
+
+    /// An object other than a Plan takes a node down.
+    pub(in crate::rollout) fn take(&mut self, node: &NodeName) {
+        self.cluster_limits.take(node);
+        self.quorums.take(node);
+    }
+
+    pub(super) fn lock(&mut self, plan: &PlanState, node: &NodeName) {
+        if plan.disruptive {
+            self.locked_by.insert(node.clone(), plan.facts.name.clone());
+        }
+        self.cluster_limits.take(node);
+        if plan.disruptive || plan.guards_control_plane {
+            self.quorums.take(node);
+        }
+    }
+
+    /// Why a Plan may not start on a node.
+    pub(super) fn blocker(&self, plan: &PlanState, node: &NodeName) -> Option<Blocker> {
+        let name = &plan.facts.name;
+        if let Some(object) = self.cluster.reserved_by(node) {
+            return Some(Blocker::NodeBusy {
+                by: object.to_owned(),
+            });
+        }
+        if plan.disruptive
+            && let Some(other) = self.locked_by.get(node).filter(|other| *other != name)
+        {
+            return Some(Blocker::NodeBusy {
+                by: format!("Plan {other}"),
+            });
+        }
+        let by_job = self.cluster.jobs_on(node).find_map(|job| {
+            if job.plan != *name {
+                let blocks = plan.disruptive && job.disruptive && job.parallelism > 0 && job.is_live();
+                return blocks.then(|| Blocker::NodeBusy {
+                    by: format!("Plan {}", job.plan),
+                });
+            }
+            // While status names the node, the result of a successful Job without `refit.rs/recorded` is yet to be
+            // recorded.
+            let is_unmarked = matches!(job.outcome, JobOutcome::Complete { .. })
+                && !job.recorded
+                && plan.resolved.as_ref().is_some_and(|it| it.hash == job.hash);
+            let leaving = job.deleting || job.plan_uid != plan.facts.uid || is_unmarked;
+            leaving.then(|| Blocker::JobLeaving {
+                job: job.name.to_string(),
+            })
+        });
+        by_job.or_else(|| {
+            // A Job can be deleted while its pod terminates: with orphan propagation, or while its kubelet is down.
+            // That pod may still upgrade the host.
+            let of_before =
+                |pod: &&PodFacts| !self.cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid);
+            let mut pods = self.cluster.live_pods_on(node).filter(of_before);
+            let pod = pods.find(|pod| plan.disruptive || pod.plan == *name)?;
+            Some(Blocker::PodLeaving {
+                pod: pod.name.to_string(),
+            })
+        })
+    }
+}
+
+/// Whether a Job or a pod of a Plan that takes nodes down is at work on the node, even if the Plan is gone.
+pub(super) fn is_disturbed(cluster: &ClusterState, node: &NodeName) -> bool {
+    let by_job = |job: &JobFacts| job.disruptive && job.parallelism > 0 && job.is_live();
+    cluster.jobs_on(node).any(by_job)
+        || cluster
+            .live_pods_on(node)
+            .any(|pod| !cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid))
+}
