@@ -52,6 +52,10 @@ suc-suite CHECKOUT: _nodes
 suc-migration CHECKOUT:
     REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture --test-threads=1 suc_suite::migrate::
 
+# The e2e suite of node-maintenance-operator, unmodified, against refit on a control plane with simulated kubelets: the compiled tests of its package test/e2e
+nmo-suite PROGRAM:
+    REFIT_NMO_SUITE="$(realpath {{ PROGRAM }})" cargo test --locked --test main -- --ignored --nocapture nmo_suite::
+
 # What depends on the API server, on the oldest Kubernetes that the tests know (its first build takes ten minutes); arguments select some
 oldest *ARGS="definition:: schema:: jobs:: lifecycle:: permissions:: node_account:: drain:: chart:: leader:: plan_status::":
     REFIT_KUBERNETES=1.32 cargo test --locked --test main -- {{ ARGS }}

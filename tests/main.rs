@@ -49,6 +49,7 @@ mod lifecycle;
 mod maintenance;
 mod migrate;
 mod monitoring;
+mod nmo_suite;
 mod node;
 mod node_account;
 mod node_ops;

@@ -1,5 +1,7 @@
 //! `NodeMaintenance` on a real API server: drain, status, Lease, taints, and the way back; beside Plans, and through kills.
 
+pub(crate) mod admission;
+
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
@@ -10,12 +12,13 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, is_cordoned, is_free, ledger};
+use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;
 use crate::testenv::controller::{Controller, Setup};
 use crate::testenv::manifest;
 use crate::testenv::wait::{self, SOON};
 
-const MEDIK: &str = "nodemaintenance.medik8s.io";
+pub(crate) const MEDIK: &str = "nodemaintenance.medik8s.io";
 const KUBEVIRT: &str = "nodemaintenance.kubevirt.io";
 const EXCLUDE: &str = "remediation.medik8s.io/exclude-from-remediation";
 
@@ -26,47 +29,14 @@ struct Maintenances {
 
 impl Maintenances {
     async fn new<const N: usize>(nodes: [&str; N]) -> Self {
-        let ctx = crate::testenv::context::TestContext::alone().await;
+        let ctx = TestContext::alone().await;
         let harness = Harness::on(ctx, nodes, crate::harness::held).await;
-        let this = Self { harness };
-        this.apply_overlay().await;
-        this
-    }
-
-    /// The files of the component, for the namespace of this test.
-    async fn apply_overlay(&self) {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/maintenance");
-        for file in ["crds.yaml", "namespaces.yaml", "rbac.yaml", "admission.yaml"] {
-            let text = std::fs::read_to_string(folder.join(file)).unwrap();
-            let own = format!("namespace: {}\n", self.harness.ctx.namespace());
-            for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
-                let applied = async || {
-                    let applied = manifest::apply(&self.harness.ctx.client, &object).await;
-                    applied.map(drop).map_err(|error| format!("{error:#}"))
-                };
-                wait::eventually("the object is applied", SOON, applied).await;
-            }
-        }
-        for group in [MEDIK, KUBEVIRT] {
-            let served = async || {
-                self.api(group)
-                    .list(&ListParams::default())
-                    .await
-                    .map_err(|error| error.to_string())
-            };
-            wait::eventually("the kind is served", SOON, served).await;
-        }
+        apply_overlay(&harness.ctx).await;
+        Self { harness }
     }
 
     fn api(&self, group: &str) -> Api<DynamicObject> {
-        let resource = ApiResource {
-            group: group.to_owned(),
-            version: "v1beta1".to_owned(),
-            api_version: format!("{group}/v1beta1"),
-            kind: "NodeMaintenance".to_owned(),
-            plural: "nodemaintenances".to_owned(),
-        };
-        Api::all_with(self.harness.ctx.client.clone(), &resource)
+        api(&self.harness.ctx, group)
     }
 
     fn setup(&self) -> Setup {
@@ -77,14 +47,13 @@ impl Maintenances {
         self.setup().start()
     }
 
+    fn object(&self, group: &str, name: &str, node: &str) -> DynamicObject {
+        object(group, name, &self.harness.node(node))
+    }
+
     async fn begin(&self, group: &str, name: &str, node: &str) {
-        let object = json!({
-            "apiVersion": format!("{group}/v1beta1"), "kind": "NodeMaintenance", "metadata": { "name": name },
-            "spec": { "nodeName": self.harness.node(node), "reason": "a new disk" },
-        });
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
         self.api(group)
-            .create(&PostParams::default(), &object)
+            .create(&PostParams::default(), &self.object(group, name, node))
             .await
             .unwrap();
     }
@@ -139,6 +108,50 @@ impl Maintenances {
         let pods = self.harness.ctx.pods().list(&on_node).await.unwrap().items;
         pods.into_iter().filter_map(|pod| pod.metadata.name).collect()
     }
+}
+
+/// Applies the files of the component, for the namespace of this test, and waits until both kinds are served.
+pub(crate) async fn apply_overlay(ctx: &TestContext) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/maintenance");
+    for file in ["crds.yaml", "namespaces.yaml", "rbac.yaml", "admission.yaml"] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        let own = format!("namespace: {}\n", ctx.namespace());
+        for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
+            let applied = async || {
+                let applied = manifest::apply(&ctx.client, &object).await;
+                applied.map(drop).map_err(|error| format!("{error:#}"))
+            };
+            wait::eventually("the object is applied", SOON, applied).await;
+        }
+    }
+    for group in [MEDIK, KUBEVIRT] {
+        let served = async || {
+            let listed = api(ctx, group).list(&ListParams::default()).await;
+            listed.map_err(|error| error.to_string())
+        };
+        wait::eventually("the kind is served", SOON, served).await;
+    }
+}
+
+/// The objects of one of the two kinds.
+pub(crate) fn api(ctx: &TestContext, group: &str) -> Api<DynamicObject> {
+    let resource = ApiResource {
+        group: group.to_owned(),
+        version: "v1beta1".to_owned(),
+        api_version: format!("{group}/v1beta1"),
+        kind: "NodeMaintenance".to_owned(),
+        plural: "nodemaintenances".to_owned(),
+    };
+    Api::all_with(ctx.client.clone(), &resource)
+}
+
+/// An object for a node by its full name.
+pub(crate) fn object(group: &str, name: &str, node: &str) -> DynamicObject {
+    let object = json!({
+        "apiVersion": format!("{group}/v1beta1"), "kind": "NodeMaintenance", "metadata": { "name": name },
+        "spec": { "nodeName": node, "reason": "a new disk" },
+    });
+    serde_json::from_value(object).unwrap()
 }
 
 /// The taints of a node: key, effect, and whether there is anything else.
@@ -432,7 +445,14 @@ async fn an_object_for_no_node_or_for_a_taken_one_says_so_and_an_object_that_van
     test.begin(MEDIK, "disk", "one").await;
     test.succeeded(MEDIK, "disk").await;
     test.begin(MEDIK, "ghost", "nowhere").await;
-    test.begin(MEDIK, "second", "one").await;
+    // As if both had been created at the same time.
+    admission::allow_second_objects(&test.harness.ctx).await;
+    let second = test.object(MEDIK, "second", "one");
+    wait::eventually("the second object is created", SOON, async || {
+        let created = test.api(MEDIK).create(&PostParams::default(), &second).await;
+        created.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
     let failed = |status: &Value| status["phase"] == "Failed";
     let ghost = test.status(MEDIK, "ghost", "it has failed", failed).await;
     let missing = format!("nodes {:?} not found", test.harness.node("nowhere"));

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use super::binaries::Binaries;
 use super::kubeconfig;
-use super::pki::Pki;
+use super::pki::{Identity as Certificate, Pki};
 use super::process::{Process, Program, Run};
 use super::real::lan::Lan;
 use super::{audit, names};
@@ -175,6 +175,13 @@ impl ControlPlane {
         let authority = self.pki.authority().pem();
         let cluster = kubeconfig::inline_cluster(&format!("https://{SERVICE_IP}"), authority);
         kubeconfig::write(path, &cluster, user, namespace)
+    }
+
+    /// A certificate for what the API server takes for a kubelet at `localhost`.
+    pub fn kubelet_identity(&self) -> Result<Certificate> {
+        self.pki
+            .authority()
+            .server("kubelet", &["localhost", "127.0.0.1"])
     }
 
     pub fn audit_log(&self) -> PathBuf {

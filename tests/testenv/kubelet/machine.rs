@@ -164,7 +164,7 @@ impl Node {
         let resources = json!({
             "cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": self.spec.pods.to_string(),
         });
-        json!({
+        let mut status = json!({
             "capacity": resources,
             "allocatable": resources,
             "conditions": self.conditions(now),
@@ -180,7 +180,11 @@ impl Node {
                 "architecture": "amd64",
                 "bootID": self.machine.boot_id,
             },
-        })
+        });
+        if let Some(port) = self.spec.logs_port {
+            status["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
+        }
+        status
     }
 
     /// A strategic merge patch: conditions of the same status keep the time of their change.

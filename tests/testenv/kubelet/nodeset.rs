@@ -43,6 +43,8 @@ pub struct NodeSpec {
     pub unschedulable: bool,
     /// Maximum number of pods.
     pub pods: u32,
+    /// Where the API server asks for logs of the pods, at the hostname. Simulated kubelets have none.
+    pub logs_port: Option<u16>,
 }
 
 impl NodeSpec {
@@ -58,6 +60,7 @@ impl NodeSpec {
             kubelet_version: "v1.36.3".to_owned(),
             unschedulable: false,
             pods: 110,
+            logs_port: None,
         }
     }
 
