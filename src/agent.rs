@@ -1,10 +1,12 @@
-//! `refit agent`: writes to its own Node whether that needs a reboot. It runs on every node, and decides nothing: a Plan with
-//! `trigger: RebootNeeded` does.
+//! `refit agent`: writes to its own Node whether that needs a reboot, and which Kairos it runs. It runs on every node, and
+//! decides nothing: a Plan with `trigger: RebootNeeded` does.
 //!
 //! What says so are files and commands on the host, and the update engine of Flatcar. The Node is read again before each
-//! write, and from time to time, because the annotation outlives the agent and people may remove it.
+//! write, and from time to time, because the annotations and labels outlive the agent and people may remove them.
 
 mod command;
+mod kairos;
+mod metadata;
 mod request;
 mod source;
 
@@ -16,7 +18,6 @@ use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde::Deserialize;
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::api::{RebootRequest, names};
@@ -24,9 +25,11 @@ use crate::clock::Clock;
 use crate::kube::brief;
 use crate::kube::objects::SlimNode;
 pub use command::{BadCommand, SentinelCommand};
+use kairos::Distribution;
+use metadata::{Change, Metadata};
 pub use request::Boot;
-use request::request;
-pub use source::{Files, Sources, UpdateEngine};
+use request::{Finding, request};
+pub use source::{Files, KairosFiles, Sources, UpdateEngine};
 
 /// How often the Node is read although nothing has changed on the host.
 const RESYNC: Duration = Duration::from_secs(10 * 60);
@@ -42,8 +45,62 @@ pub struct Options {
 /// What the agent knows of its Node.
 struct Known {
     uid: String,
-    request: Option<RebootRequest>,
+    /// The keys that the agent writes, and others.
+    metadata: Metadata,
     read: Instant,
+}
+
+/// What was found on the host.
+struct Found {
+    /// `None` if nothing is to say whether the host needs a reboot, or its boot is unknown.
+    reboot: Option<(Boot, Vec<Finding>)>,
+    /// `None` if it is not asked for or unknown.
+    distribution: Option<Distribution>,
+    now: Timestamp,
+}
+
+impl Found {
+    /// What changes on the Node, one patch each, with what is noted about it. They are apart so that one that is refused does not
+    /// keep the other back.
+    fn changes(&self, node: &str, metadata: &Metadata) -> Vec<(Change, String)> {
+        let reboot = self.reboot.as_ref().and_then(|(boot, findings)| {
+            let (change, wanted) = reboot_change(findings, boot, self.now, metadata)?;
+            let text = match &wanted {
+                Some(request) => format!("Node {node} needs a reboot: {request}"),
+                None => format!("Node {node} needs no reboot any more"),
+            };
+            Some((change, text))
+        });
+        let kairos = self.distribution.as_ref().map(|host| {
+            let change = kairos::change(host, metadata);
+            let text = format!("Node {node}: {change}");
+            (change, text)
+        });
+        let all = reboot.into_iter().chain(kairos);
+        all.filter(|(change, _)| !change.is_empty()).collect()
+    }
+}
+
+/// The annotation `refit.rs/reboot-needed` of the Node, and what it says; `None` if it stays.
+fn reboot_change(
+    findings: &[Finding],
+    boot: &Boot,
+    now: Timestamp,
+    node: &Metadata,
+) -> Option<(Change, Option<RebootRequest>)> {
+    let key = names::ANNOTATION_REBOOT_NEEDED;
+    let text = node.annotations.get(key);
+    // One that cannot be read is replaced, or removed.
+    let known = text.map(|text| RebootRequest::parse(text).unwrap_or_default());
+    let wanted = request(findings, known.as_ref(), boot, now);
+    (wanted != known).then(|| {
+        let text = wanted.as_ref().map(RebootRequest::to_text);
+        let change = Change {
+            annotations: [(key.to_owned(), text)].into(),
+            ..Change::default()
+        };
+        (change, wanted)
+    })
 }
 
 /// Runs until `stop` completes. `note` receives what happens, one line each.
@@ -61,9 +118,8 @@ pub async fn run(
         loop {
             let problems = RefCell::new(Vec::new());
             let problem = |text: &str| problems.borrow_mut().push(text.to_owned());
-            if let Err(error) = look(&client, sources, options, &clock, &mut known, note, &problem).await {
-                problem(&format!("{error}; retrying every {} s", options.period.as_secs()));
-            }
+            let found = look(sources, options, &clock, &problem).await;
+            update(&client, &found, options, &mut known, note, &problem).await;
             // One that repeats is reported once.
             let problems = problems.into_inner();
             let fresh = problems.iter().filter(|problem| !reported.contains(*problem));
@@ -78,44 +134,72 @@ pub async fn run(
     }
 }
 
-/// Looks at the host once, and writes the Node if it says something else. `problem` receives what could not be found out.
-async fn look(
+/// An error, for the log.
+fn retrying(error: &str, options: &Options) -> String {
+    format!("{error}; retrying every {} s", options.period.as_secs())
+}
+
+/// Looks at the host once. `problem` receives what could not be found out.
+async fn look(sources: &Sources, options: &Options, clock: &Clock, problem: &dyn Fn(&str)) -> Found {
+    // Without any source a request is that of a person or of another program.
+    let boot = sources.has_reboot_sources().then(|| sources.boot());
+    let reboot = match boot {
+        Some(Ok(boot)) => Some((boot, sources.look(problem).await)),
+        Some(Err(error)) => {
+            problem(&retrying(&error.to_string(), options));
+            None
+        }
+        None => None,
+    };
+    let distribution = sources.kairos.as_ref().and_then(|files| {
+        let found = files.look(&sources.own);
+        found
+            .map_err(|error| problem(&retrying(&error.to_string(), options)))
+            .ok()
+    });
+    Found {
+        reboot,
+        distribution,
+        now: clock.now(),
+    }
+}
+
+/// Writes the Node if the host says something else. `problem` receives what failed.
+async fn update(
     client: &Client,
-    sources: &Sources,
+    found: &Found,
     options: &Options,
-    clock: &Clock,
     known: &mut Option<Known>,
     note: &dyn Fn(&str),
     problem: &dyn Fn(&str),
-) -> Result<(), String> {
-    let boot = sources.boot().map_err(|error| error.to_string())?;
-    let findings = sources.look(problem).await;
-    let now = clock.now();
-    let next = |known: &Known| request(&findings, known.request.as_ref(), &boot, now);
+) {
     if let Some(known) = known.as_ref()
         && known.read.elapsed() < RESYNC
-        && next(known) == known.request
+        && found.changes(&options.node, &known.metadata).is_empty()
     {
-        return Ok(());
+        return;
     }
-    let fresh = read(client, &options.node).await?;
-    let wanted = next(&fresh);
-    if wanted == fresh.request {
+    *known = None; // unknown until the responses have come
+    let mut fresh = match read(client, &options.node).await {
+        Ok(fresh) => fresh,
+        Err(error) => return problem(&retrying(&error, options)),
+    };
+    let mut all_written = true;
+    for (change, text) in found.changes(&options.node, &fresh.metadata) {
+        match write(client, &options.node, &fresh.uid, &change).await {
+            Ok(()) => {
+                note(&text);
+                change.apply(&mut fresh.metadata);
+            }
+            Err(error) => {
+                problem(&retrying(&error, options));
+                all_written = false;
+            }
+        }
+    }
+    if all_written {
         *known = Some(fresh);
-        return Ok(());
     }
-    *known = None; // unknown until the response has come
-    write(client, &options.node, &fresh.uid, wanted.as_ref()).await?;
-    note(&match &wanted {
-        Some(request) => format!("Node {} needs a reboot: {request}", options.node),
-        None => format!("Node {} needs no reboot any more", options.node),
-    });
-    *known = Some(Known {
-        request: wanted,
-        read: Instant::now(),
-        ..fresh
-    });
-    Ok(())
 }
 
 /// The part of a Node that the agent reads.
@@ -131,30 +215,20 @@ async fn read(client: &Client, node: &str) -> Result<Known, String> {
     let get = get.map_err(|error| failed(&kube::Error::HttpError(error)))?;
     let read = client.request::<NodeMetadata>(get).await;
     let metadata = read.map_err(|error| failed(&error))?.metadata;
-    let annotation = metadata.annotations.as_ref();
-    let annotation = annotation.and_then(|all| all.get(names::ANNOTATION_REBOOT_NEEDED));
     Ok(Known {
         uid: metadata.uid.unwrap_or_default(),
-        // One that cannot be read is replaced, or removed.
-        request: annotation.map(|text| RebootRequest::parse(text).unwrap_or_default()),
+        metadata: Metadata {
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+        },
         read: Instant::now(),
     })
 }
 
-async fn write(
-    client: &Client,
-    node: &str,
-    uid: &str,
-    request: Option<&RebootRequest>,
-) -> Result<(), String> {
-    let text = request.map(RebootRequest::to_text);
-    // With its UID: another machine may have taken the name.
-    let patch = json!({ "metadata": {
-        "uid": uid, "annotations": { names::ANNOTATION_REBOOT_NEEDED: text },
-    } });
+async fn write(client: &Client, node: &str, uid: &str, change: &Change) -> Result<(), String> {
     let nodes = Api::<SlimNode>::all(client.clone());
     let written = nodes
-        .patch(node, &PatchParams::default(), &Patch::Merge(patch))
+        .patch(node, &PatchParams::default(), &Patch::Merge(change.patch(uid)))
         .await;
     written
         .map(drop)

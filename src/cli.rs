@@ -268,7 +268,8 @@ enum Command {
     /// Say on this Node whether it needs a reboot, for Plans with a trigger
     ///
     /// Looks at files and commands on the host again and again, and writes the annotation refit.rs/reboot-needed of its own
-    /// Node when something has changed: the boot, since when, what says so, and which packages. It reboots nothing.
+    /// Node when something has changed: the boot, since when, what says so, and which packages. It reboots nothing. With
+    /// --kairos-labels it also writes the labels and annotations kairos.io/* of a Kairos host.
     ///
     /// Without permissions or without an API server it reports that and tries again. Ends with 0 on SIGTERM or SIGINT, with 1
     /// when it cannot start, and with 2 when the arguments are wrong.

@@ -234,6 +234,14 @@ fn the_agent_of_the_chart_is_that_of_its_components() {
             &["agent", "agent-commands"][..],
             format!("--set agent.privileged=true {args}"),
         ),
+        (
+            &["agent", "agent-kairos"][..],
+            "--set agent.kairosLabels=true".to_owned(),
+        ),
+        (
+            &["agent", "agent-commands", "agent-kairos"][..],
+            format!("--set agent.privileged=true --set agent.kairosLabels=true {args}"),
+        ),
     ] {
         let built = with(components);
         let chart = tools.rendered(&format!("--set agent.create=true {flags}"));

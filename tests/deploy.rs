@@ -241,6 +241,34 @@ fn the_agent_s_pod_may_read_the_host_s_run_and_nothing_else() {
 }
 
 #[test]
+fn the_agent_of_kairos_nodes_gets_a_flag_and_the_host_s_etc_and_nothing_else() {
+    let patches = &read("overlays/agent-kairos/kustomization.yaml")[0]["patches"];
+    let of = |kind: &str| {
+        let mut all = patches.as_array().unwrap().iter();
+        all.find(|patch| patch["target"]["kind"] == kind).unwrap()
+    };
+    assert_eq!(patches.as_array().unwrap().len(), 2);
+    let operations: Value = serde_saphyr::from_str(of("DaemonSet")["patch"].as_str().unwrap()).unwrap();
+    let pod = "/spec/template/spec";
+    assert_eq!(
+        operations,
+        json!([
+            { "op": "add", "path": format!("{pod}/containers/0/args/-"), "value": "--kairos-labels" },
+            {
+                "op": "add", "path": format!("{pod}/containers/0/volumeMounts/-"),
+                "value": { "name": "etc", "mountPath": "/host/etc", "readOnly": true },
+            },
+            {
+                "op": "add", "path": format!("{pod}/volumes/-"),
+                "value": { "name": "etc", "hostPath": { "path": "/etc", "type": "Directory" } },
+            },
+        ])
+    );
+    // That they are the keys of the program is tested beside it.
+    assert_eq!(of("ValidatingAdmissionPolicy")["path"], "admission.yaml");
+}
+
+#[test]
 fn the_controller_s_pod_may_do_nothing_on_its_node() {
     let pod = pod();
     assert_eq!((pod.volumes, pod.host_network, pod.host_pid), (None, None, None));

@@ -22,6 +22,7 @@ mod testenv;
 mod scenario;
 
 mod agent_bus;
+mod agent_labels;
 mod attacks;
 mod bad_input;
 mod bench;

@@ -29,35 +29,38 @@ async fn apply_policies(ctx: &TestContext) {
 }
 
 /// Files of `deploy/`, for the namespace of this test.
-async fn apply_shipped(ctx: &TestContext, files: &[&str]) {
-    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
-    for file in files {
-        let text = std::fs::read_to_string(deploy.join(file)).unwrap();
-        let own = ctx.namespace();
-        let text = text
-            .replace(
-                "system:serviceaccount:system-upgrade:",
-                &format!("system:serviceaccount:{own}:"),
-            )
-            .replace(
-                "request.namespace != 'system-upgrade'",
-                &format!("request.namespace != '{own}'"),
-            )
-            .replace("name: system-upgrade-", &format!("name: {own}-"))
-            .replace("policyName: system-upgrade-", &format!("policyName: {own}-"))
-            .replace("namespace: system-upgrade\n", &format!("namespace: {own}\n"))
-            .replace(":system-upgrade-agent'", &format!(":{own}-agent'"));
-        for object in manifest::parse(&text).unwrap() {
-            manifest::apply(&ctx.client, &object).await.unwrap();
-        }
+pub(crate) async fn apply_shipped(ctx: &TestContext, files: &[&str]) {
+    for object in files.iter().flat_map(|file| shipped(ctx, file)) {
+        manifest::apply(&ctx.client, &object).await.unwrap();
     }
+}
+
+/// The objects of a file of `deploy/`, for the namespace of this test.
+pub(crate) fn shipped(ctx: &TestContext, file: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(file);
+    let text = std::fs::read_to_string(path).unwrap();
+    let own = ctx.namespace();
+    let text = text
+        .replace(
+            "system:serviceaccount:system-upgrade:",
+            &format!("system:serviceaccount:{own}:"),
+        )
+        .replace(
+            "request.namespace != 'system-upgrade'",
+            &format!("request.namespace != '{own}'"),
+        )
+        .replace("name: system-upgrade-", &format!("name: {own}-"))
+        .replace("policyName: system-upgrade-", &format!("policyName: {own}-"))
+        .replace("namespace: system-upgrade\n", &format!("namespace: {own}\n"))
+        .replace(":system-upgrade-agent'", &format!(":{own}-agent'"));
+    manifest::parse(&text).unwrap()
 }
 
 async fn pod_on(ctx: &TestContext, name: &str, node: &str) -> Pod {
     pod_of(ctx, name, node, ACCOUNT).await
 }
 
-async fn pod_of(ctx: &TestContext, name: &str, node: &str, account: &str) -> Pod {
+pub(crate) async fn pod_of(ctx: &TestContext, name: &str, node: &str, account: &str) -> Pod {
     create(
         &ctx.pods(),
         json!({
@@ -76,12 +79,12 @@ async fn client_of(ctx: &TestContext, pod: &Pod) -> Client {
     client_with(ctx, &pod.name_any(), &ctx.token_of(ACCOUNT, pod).await).await
 }
 
-async fn client_with(ctx: &TestContext, name: &str, token: &str) -> Client {
+pub(crate) async fn client_with(ctx: &TestContext, name: &str, token: &str) -> Client {
     let path = ctx.write_kubeconfig(name, token);
     kubeconfig::client(&path, "node-account").await.unwrap()
 }
 
-async fn patch(client: &Client, node: &str, patch: Value) -> Result<(), String> {
+pub(crate) async fn patch(client: &Client, node: &str, patch: Value) -> Result<(), String> {
     let nodes = Api::<Node>::all(client.clone());
     let answer = nodes
         .patch(node, &PatchParams::default(), &Patch::Merge(patch))

@@ -1,5 +1,7 @@
-//! What is looked at on the host: files, whose presence counts, commands, whose exit codes do, and the update engine.
+//! What is looked at on the host: files, whose presence counts, commands, whose exit codes do, the update engine, and the files
+//! of Kairos.
 
+mod kairos;
 mod update_engine;
 
 use std::process::Stdio;
@@ -12,6 +14,7 @@ use super::command::SentinelCommand;
 use super::request::{Answer, Boot, Finding};
 use super::timestamp;
 use crate::node::{Host, HostError};
+pub use kairos::KairosFiles;
 pub use update_engine::UpdateEngine;
 
 /// Time limit of a command. `dnf` may have to read its repositories.
@@ -36,6 +39,8 @@ pub struct Sources {
     pub files: Files,
     pub commands: Vec<SentinelCommand>,
     pub update_engine: Option<UpdateEngine>,
+    /// What the labels `kairos.io/*` follow from, if the agent keeps them up to date.
+    pub kairos: Option<KairosFiles>,
     /// The program and its first arguments that run a command on the host.
     pub runner: Vec<String>,
 }
@@ -51,7 +56,12 @@ impl Sources {
         })
     }
 
-    /// Looks at everything. `note` receives what could not be found out.
+    /// Whether anything could say that the host needs a reboot.
+    pub(super) fn has_reboot_sources(&self) -> bool {
+        !self.files.paths.is_empty() || !self.commands.is_empty() || self.update_engine.is_some()
+    }
+
+    /// Looks at all that could say that the host needs a reboot. `note` receives what could not be found out.
     pub(super) async fn look(&self, note: &dyn Fn(&str)) -> Vec<Finding> {
         let mut findings: Vec<_> = self
             .files

@@ -1,4 +1,4 @@
-//! `refit agent`: says on its own Node whether that needs a reboot.
+//! `refit agent`: says on its own Node whether that needs a reboot, and which Kairos it runs.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::cluster::Connection;
 use super::output;
-use crate::agent::{self, Files, Options, SentinelCommand, Sources, UpdateEngine};
+use crate::agent::{self, Files, KairosFiles, Options, SentinelCommand, Sources, UpdateEngine};
 use crate::api::reboot::REQUIRED_FILES;
 use crate::go::GoDuration;
 use crate::node::{Host, enter_host};
@@ -24,7 +24,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   refit agent --node worker-1 --command '3:/opt/bin/reboot-needed'
       a program of your own, whose exit code 3 means yes, and 0 means no
   refit agent --node worker-1 --no-files --update-engine
-      asks the update engine of Flatcar on the system bus, whose socket is /host/run/dbus/system_bus_socket";
+      asks the update engine of Flatcar on the system bus, whose socket is /host/run/dbus/system_bus_socket
+  refit agent --node worker-1 --kairos-labels
+      also keeps the labels kairos.io/* of the Node up to date, from /host/etc/kairos-release";
 
 /// The shortest time between two looks. Each command costs a process.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
@@ -61,6 +63,11 @@ pub(super) struct Flags {
     /// Ask the update engine of Flatcar (com.coreos.update1) on the host's system bus
     #[arg(long)]
     update_engine: bool,
+
+    /// Label and annotate the Node with what the host's /etc/kairos-release and /proc/cmdline say (kairos.io/*), as kairos-operator's
+    /// node labeler does
+    #[arg(long)]
+    kairos_labels: bool,
 
     /// Time between two looks at the host
     #[arg(long, value_name = "DURATION", default_value = "1m")]
@@ -105,27 +112,32 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         (false, files) if files.is_empty() => vec![REQUIRED_FILES[0].to_owned()],
         (false, files) => files,
     };
-    if paths.is_empty() && flags.commands.is_empty() && !flags.update_engine {
-        bail!("there is nothing to look at: leave out --no-files, or give a --command or --update-engine");
+    if paths.is_empty() && flags.commands.is_empty() && !flags.update_engine && !flags.kairos_labels {
+        bail!(
+            "there is nothing to look at: leave out --no-files, or give a --command, --update-engine or --kairos-labels"
+        );
     }
     let update_engine = flags.update_engine.then(|| UpdateEngine {
         socket: flags.host.join(SYSTEM_BUS),
     });
+    let host = || Host::open(&flags.host);
+    let kairos = flags.kairos_labels.then(host).transpose()?;
     let own = std::env::current_exe().context("refit does not find its own program")?;
     let runner = [own.to_string_lossy().into_owned()].into_iter();
     let sources = Sources {
         own: Host::open(std::path::Path::new("/"))?,
         files: Files {
             // Commands alone need no mount.
-            host: Host::open(if paths.is_empty() {
-                std::path::Path::new("/")
+            host: if paths.is_empty() {
+                Host::open(std::path::Path::new("/"))?
             } else {
-                &flags.host
-            })?,
+                host()?
+            },
             paths,
         },
         commands: flags.commands,
         update_engine,
+        kairos: kairos.map(|host| KairosFiles { host }),
         runner: runner
             .chain(["agent", "--on-host", "--"].map(str::to_owned))
             .collect(),

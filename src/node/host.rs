@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -145,6 +145,34 @@ impl Host {
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         read().map_err(|error| file_error("read", path, error))
+    }
+
+    /// The whole of a regular file, after symbolic links, as text; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or has more than `limit` bytes.
+    pub fn read_whole(&self, path: &str, limit: u64) -> Result<Option<String>, HostError> {
+        let found = match self.walk(path) {
+            Ok(found) => found,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(error) => return Err(file_error("look at", path, error.into())),
+        };
+        let read = || -> io::Result<String> {
+            if !is_a(&rustix::fs::fstat(&found)?, FileType::RegularFile) {
+                return Err(io::Error::other("it is no regular file"));
+            }
+            // What was found cannot be read itself; its link opens the same file, wherever the path leads by now.
+            let link = format!("/proc/self/fd/{}", found.as_raw_fd());
+            let file = rustix::fs::open(link, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+            let mut bytes = Vec::new();
+            File::from(file).take(limit + 1).read_to_end(&mut bytes)?;
+            if u64::try_from(bytes.len()).is_ok_and(|length| length <= limit) {
+                Ok(String::from_utf8_lossy(&bytes).into_owned())
+            } else {
+                Err(io::Error::other(format!("it has more than {limit} bytes")))
+            }
+        };
+        read().map(Some).map_err(|error| file_error("read", path, error))
     }
 
     /// Whether a path exists, after symbolic links.

@@ -24,6 +24,7 @@ fn sources(host: Host, commands: &[&str]) -> Sources {
         },
         commands: commands.iter().map(|text| text.parse().unwrap()).collect(),
         update_engine: None,
+        kairos: None,
         runner: Vec::new(),
     }
 }

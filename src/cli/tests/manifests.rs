@@ -62,6 +62,10 @@ fn the_committed_chart_has_the_files_of_deploy() {
             &committed(&format!("deploy/overlays/agent/{file}")),
         );
     }
+    assert_committed(
+        "deploy/chart/files/agent/kairos-admission.yaml",
+        &committed("deploy/overlays/agent-kairos/admission.yaml"),
+    );
     assert_committed(&format!("deploy/chart/{DEFINITION}"), &committed(DEFINITION));
     for (file, source) in COMPONENTS {
         assert_committed(
