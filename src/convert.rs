@@ -9,11 +9,14 @@ mod kured;
 mod node_op;
 mod workload;
 
+use std::collections::BTreeSet;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::api::{DrainTimeout, Plan, PlanSpec};
 use crate::go::GoDuration;
+use workload::Program;
 
 /// The objects that can be converted, for messages.
 pub const KINDS: &str = "the DaemonSet of kured, the DaemonSet or the Deployment of the Flatcar update operator, and NodeOps \
@@ -38,6 +41,16 @@ pub struct Converted {
     pub plan: Plan,
     /// Sentences about what differs, or has to be done beside the Plan.
     pub notes: Vec<String>,
+    /// The program of which it is a part, if another one has a part, too.
+    part: Option<Part>,
+}
+
+/// The agent or the operator of Flatcar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    program: Program,
+    /// Of the object. Agent and operator run in the same one.
+    namespace: String,
 }
 
 /// A Plan that does what `object` does, in `namespace`; `None` if the object is of no program that refit knows.
@@ -46,6 +59,7 @@ pub struct Converted {
 /// Fails if the object has a field of another type, or a value that means nothing to its own program either.
 pub fn convert(object: &Written, namespace: &str) -> Option<Result<Converted, String>> {
     let group = object.api_version.split('/').next().unwrap_or_default();
+    let mut part = None;
     let converted = match (group, object.kind.as_str()) {
         ("apps", "DaemonSet" | "Deployment") => {
             let workload = match read::<workload::Workload>(&object.value) {
@@ -54,10 +68,15 @@ pub fn convert(object: &Written, namespace: &str) -> Option<Result<Converted, St
                 Err(why) => return workload::is_mentioned(&object.value).then_some(Err(why)),
             };
             let (program, container) = workload.program()?;
+            let namespace = object.value["metadata"]["namespace"].as_str();
+            part = (program != Program::Kured).then(|| Part {
+                program,
+                namespace: namespace.unwrap_or_default().to_owned(),
+            });
             match program {
-                workload::Program::Kured => kured::convert(&workload, container),
-                workload::Program::FlatcarAgent => flatcar::agent(&workload, container),
-                workload::Program::FlatcarOperator => flatcar::operator(&workload, container),
+                Program::Kured => kured::convert(&workload, container),
+                Program::FlatcarAgent => flatcar::agent(&workload, container),
+                Program::FlatcarOperator => flatcar::operator(&workload, container),
             }
         }
         ("operator.kairos.io", "NodeOp") => read(&object.value).and_then(|op| node_op::convert(&op)),
@@ -70,8 +89,38 @@ pub fn convert(object: &Written, namespace: &str) -> Option<Result<Converted, St
         let name = name.unwrap_or_else(|| generated.unwrap_or(&object.kind).trim_end_matches('-'));
         let mut plan = Plan::new(&name.to_lowercase(), spec);
         plan.metadata.namespace = Some(namespace.to_owned());
-        Converted { plan, notes }
+        Converted { plan, notes, part }
     }))
+}
+
+/// Joins the Plans for agent and operator of Flatcar where a namespace has one of each. Each Plan comes with what it was made from.
+pub fn join_parts(mut plans: Vec<(String, Converted)>) -> Vec<(String, Converted)> {
+    let parts = plans.iter().filter_map(|(_, one)| one.part.as_ref());
+    let namespaces: BTreeSet<String> = parts.map(|part| part.namespace.clone()).collect();
+    for namespace in namespaces {
+        let indices = |program: Program| -> Vec<usize> {
+            let part = Some(Part {
+                program,
+                namespace: namespace.clone(),
+            });
+            let all = plans.iter().enumerate();
+            all.filter(|(_, (_, one))| one.part == part)
+                .map(|(index, _)| index)
+                .collect()
+        };
+        let agents = indices(Program::FlatcarAgent);
+        let operators = indices(Program::FlatcarOperator);
+        // Of several, nobody knows which belong together.
+        let ([agent], [operator]) = (&agents[..], &operators[..]) else {
+            continue;
+        };
+        let joined = flatcar::join(&plans[*agent].1, &plans[*operator].1);
+        let (later, _) = plans.remove(*agent.max(operator));
+        let (from, plan) = &mut plans[*agent.min(operator)];
+        *from = format!("{from} and {later}");
+        *plan = joined;
+    }
+    plans
 }
 
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use super::render::all_are_read;
 use super::{USAGE, output, validate};
 use crate::api::Plan;
-use crate::convert::{KINDS, Written, convert};
+use crate::convert::{Converted, KINDS, Written, convert, join_parts};
 use crate::gitops::objects::objects;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -49,7 +49,7 @@ enum Format {
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let (sources, unread) = validate::read(&flags.files);
     let mut failed = !all_are_read(&sources) || unread;
-    let mut plans: Vec<(String, Plan, Vec<String>)> = Vec::new();
+    let mut plans: Vec<(String, Converted)> = Vec::new();
     let mut known = false;
     for source in &sources {
         for object in objects(&source.stream.documents) {
@@ -64,10 +64,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
                 None => {}
                 Some(Ok(converted)) => {
                     known = true;
-                    for note in &converted.notes {
-                        output::note(format_args!("{from}: {note}"));
-                    }
-                    plans.push((from, converted.plan, converted.notes));
+                    plans.push((from, converted));
                 }
                 Some(Err(why)) => {
                     known = true;
@@ -83,9 +80,15 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         ));
         return Ok(ExitCode::from(USAGE));
     }
+    let plans = join_parts(plans);
+    for (from, converted) in &plans {
+        for note in &converted.notes {
+            output::note(format_args!("{from}: {note}"));
+        }
+    }
     let mut names: Vec<&str> = plans
         .iter()
-        .filter_map(|(_, plan, _)| plan.metadata.name.as_deref())
+        .filter_map(|(_, one)| one.plan.metadata.name.as_deref())
         .collect();
     names.sort_unstable();
     for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
@@ -109,17 +112,17 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn as_yaml(plans: &[(String, Plan, Vec<String>)]) -> anyhow::Result<String> {
+fn as_yaml(plans: &[(String, Converted)]) -> anyhow::Result<String> {
     let mut text = String::new();
-    for (index, (from, plan, notes)) in plans.iter().enumerate() {
+    for (index, (from, converted)) in plans.iter().enumerate() {
         if index > 0 {
             text.push_str("---\n");
         }
         comment(&mut text, &format!("From {from}."), "#");
-        for note in notes {
+        for note in &converted.notes {
             comment(&mut text, note, "# -");
         }
-        text.push_str(&serde_saphyr::to_string(plan)?);
+        text.push_str(&serde_saphyr::to_string(&converted.plan)?);
     }
     Ok(text)
 }
@@ -139,8 +142,8 @@ fn comment(text: &mut String, words: &str, bullet: &str) {
     let _ = writeln!(text, "{line}");
 }
 
-fn as_json(plans: &[(String, Plan, Vec<String>)]) -> anyhow::Result<String> {
-    let plans: Vec<&Plan> = plans.iter().map(|(_, plan, _)| plan).collect();
+fn as_json(plans: &[(String, Converted)]) -> anyhow::Result<String> {
+    let plans: Vec<&Plan> = plans.iter().map(|(_, one)| &one.plan).collect();
     Ok(match plans.as_slice() {
         [] => String::new(),
         [one] => format!("{}\n", serde_json::to_string_pretty(one)?),

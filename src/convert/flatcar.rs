@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::flags::Flags;
 use super::workload::{Workload, environment, words};
-use super::{base, drain_timeout, seconds};
+use super::{Converted, base, drain_timeout, seconds};
 use crate::api::{DrainSpec, PlanSpec, RebootSpec, Trigger, WindowSpec};
 use crate::go::GoDuration;
 
@@ -105,6 +105,24 @@ pub(super) fn operator(_: &Workload, container: &Container) -> Result<(PlanSpec,
         ],
     ));
     Ok((spec, notes))
+}
+
+/// One Plan for agent and operator: the windows are the operator's, and so is the name.
+pub(super) fn join(agent: &Converted, operator: &Converted) -> Converted {
+    let mut plan = agent.plan.clone();
+    plan.metadata = operator.plan.metadata.clone();
+    plan.spec.windows.clone_from(&operator.plan.spec.windows);
+    let mut notes: Vec<String> = Vec::new();
+    for note in agent.notes.iter().chain(&operator.notes) {
+        if note != ONE_PLAN && !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+    Converted {
+        plan,
+        notes,
+        part: None,
+    }
 }
 
 fn plan(

@@ -365,6 +365,81 @@ fn the_flatcar_operator_says_when_nodes_reboot() {
     );
 }
 
+/// The Plans of several objects, each with what it comes from, its spec and its notes.
+fn joined(objects: &[&str]) -> Vec<(String, Value, Vec<String>)> {
+    let of = |yaml: &&str| {
+        let object = written(yaml);
+        let name = object.value["metadata"]["name"].as_str().unwrap().to_owned();
+        (name, convert(&object, "system-upgrade").unwrap().unwrap())
+    };
+    let plans = join_parts(objects.iter().map(of).collect());
+    let plans = plans.into_iter().map(|(from, one)| {
+        let plan = serde_json::to_value(&one.plan).unwrap();
+        let name = plan["metadata"]["name"].as_str().unwrap();
+        assert!(from == name || name == "flatcar-linux-update-operator", "{from}");
+        (from, plan["spec"].clone(), one.notes)
+    });
+    plans.collect()
+}
+
+#[test]
+fn agent_and_operator_of_flatcar_have_one_plan_with_the_settings_of_both() {
+    let agent = AGENT.replace("ARGS", "[-force-drain, -grace-period=30]");
+    let operator = OPERATOR
+        .replace(
+            "ARGS",
+            "[-reboot-window-start=14:00, -reboot-window-length=1h, -x=1]",
+        )
+        .replace("ENV", "[]");
+    let kured = kured("[]");
+    let expected = json!({
+        "trigger": "RebootNeeded", "concurrency": 1, "maxUnavailable": 1, "nodeSelector": {}, "serviceAccountName": "system-upgrade",
+        "tolerations": [{ "operator": "Exists", "effect": "NoSchedule" }], "jobActiveDeadlineSecs": 330,
+        "windows": [{ "cron": "0 14 * * *", "duration": "1h" }],
+        "drain": { "force": true, "timeout": "30s" }, "reboot": {}
+    });
+    let names = "flatcar-linux-update-agent and flatcar-linux-update-operator";
+    let reversed = "flatcar-linux-update-operator and flatcar-linux-update-agent";
+    for (objects, name) in [
+        ([agent.as_str(), &kured, &operator], names),
+        ([&operator, &kured, &agent], reversed),
+    ] {
+        let plans = joined(&objects);
+        let (from, spec, notes) = &plans[0];
+        assert_eq!((plans.len(), from.as_str(), spec), (2, name, &expected));
+        assert_eq!(plans[1].0, "kured");
+        assert!(!notes.iter().any(|note| note.contains("keep one")), "{notes:#?}");
+        for (start, count) in [
+            ("locksmithd", 1),
+            ("the agents may stay", 1),
+            ("stop the operator", 1),
+            ("-x is", 1),
+        ] {
+            let found = notes.iter().filter(|note| note.starts_with(start)).count();
+            assert_eq!(found, count, "{start}: {notes:#?}");
+        }
+    }
+}
+
+#[test]
+fn an_agent_of_flatcar_without_its_operator_or_of_which_there_are_two_keeps_its_own_plan() {
+    let agent = AGENT.replace("ARGS", "[]");
+    let operator = OPERATOR.replace("ARGS", "[]").replace("ENV", "[]");
+    let elsewhere = operator.replace("metadata: {", "metadata: {namespace: other, ");
+    for objects in [
+        vec![agent.as_str()],
+        vec![&operator],
+        vec![&agent, &elsewhere],
+        vec![&agent, &operator, &operator],
+    ] {
+        let plans = joined(&objects);
+        assert_eq!(plans.len(), objects.len());
+        for (_, _, notes) in plans {
+            assert!(notes.iter().any(|note| note.contains("keep one")), "{notes:#?}");
+        }
+    }
+}
+
 #[test]
 fn a_node_op_becomes_a_plan_with_its_limits_and_its_failures() {
     let (spec, _) = converted(
