@@ -296,6 +296,9 @@ impl Invariants {
             for (plan, known) in self.plans.iter().filter(|_| name != SPARE) {
                 let label = facts.labels.get_joined(names::LABEL_PLAN_PREFIX, plan);
                 let hash = known.status().latest_hash.as_deref();
+                if label == Some(names::LABEL_VALUE_DISABLED) {
+                    continue;
+                }
                 if known.object.spec.is_on_request() {
                     let open = facts
                         .needed_reboot()
@@ -307,7 +310,7 @@ impl Invariants {
                     continue;
                 }
                 invariant!(
-                    label == Some(names::LABEL_VALUE_DISABLED) || label == hash,
+                    label == hash,
                     "{name} is not done: {label:?} for {hash:?} of {plan}"
                 );
             }
