@@ -159,7 +159,7 @@ impl Host {
         };
         let read = || -> io::Result<String> {
             if !is_a(&rustix::fs::fstat(&found)?, FileType::RegularFile) {
-                return Err(io::Error::other("it is no regular file"));
+                return Err(io::Error::other("only a regular file is read"));
             }
             // What was found cannot be read itself; its link opens the same file, wherever the path leads by now.
             let link = format!("/proc/self/fd/{}", found.as_raw_fd());
