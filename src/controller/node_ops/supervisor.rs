@@ -325,20 +325,20 @@ impl Supervisor {
         // A node that was skipped has an annotation, and no label.
         let selector = (child.counts().1 == 0).then_some(&*label);
         let listed = self.front_end.list_nodes(selector).await?;
-        let patches = listed.into_iter().filter_map(|node| {
-            let patch = without_traces(&node.metadata, &label, child.name())?;
-            Some((node.metadata.name?, patch))
+        let labelled = listed.into_iter().filter_map(|node| {
+            let change = without_traces(&node.metadata, &label, child.name())?;
+            Some((node.metadata.name?, change))
         });
         let nodes = &self.front_end.nodes();
-        let patch = |(name, patch): (String, Value)| async move {
-            let patched = nodes
-                .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        let clean = |(name, change): (String, Value)| async move {
+            let result = nodes
+                .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&change))
                 .await;
-            missing_is_fine(patched.map(drop))
+            missing_is_fine(result.map(drop))
         };
         // Other objects wait meanwhile.
-        let mut patched = stream::iter(patches.map(patch)).buffer_unordered(PATCHES);
-        while let Some(result) = patched.next().await {
+        let mut cleaned = stream::iter(labelled.map(clean)).buffer_unordered(PATCHES);
+        while let Some(result) = cleaned.next().await {
             result?;
         }
         let metadata = &child.plan.metadata;

@@ -114,8 +114,8 @@ impl State {
 }
 
 /// A JSON patch, of the operations that refit uses.
-fn operate(request: &ApiRequest, target: &mut Value, patch: &Value) -> Result<(), StatusError> {
-    for operation in patch.as_array().into_iter().flatten() {
+fn operate(request: &ApiRequest, target: &mut Value, operations: &Value) -> Result<(), StatusError> {
+    for operation in operations.as_array().into_iter().flatten() {
         let path = operation["path"].as_str().unwrap_or_default();
         match operation["op"].as_str() {
             Some("test") if target.pointer(path) == Some(&operation["value"]) => {}
