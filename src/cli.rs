@@ -99,19 +99,21 @@ enum Command {
     Drain(drain::Flags),
     /// Show all roll-outs at a glance: version, progress, what holds each Plan, and what would release it
     ///
-    /// Needs read access only. What may not be read is named, and everything else is shown. If another controller wrote the
-    /// status of a Plan, nodes are counted by their labels and Jobs.
+    /// Below the Plans are the nodes in maintenance. Needs read access only. What may not be read is named, and everything else is
+    /// shown. If another controller wrote the status of a Plan, nodes are counted by their labels and Jobs.
     ///
     /// Ends with 0 when the status is printed, with 1 when Plans cannot be read or there is no Plan of that name, and with 2
     /// when the arguments are wrong.
     #[command(after_help = status::EXAMPLES)]
     Status(status::Flags),
-    /// Explain why a Plan or a node does not go on, down to the object that holds it, and what would release it
+    /// Explain why a Plan, a node or another object does not go on, down to the object that holds it, and what would release it
     ///
     /// Prints a chain of objects, the way out with its commands, and for a node its history, as far as its record, its Jobs and
     /// Events still say. Needs read access only.
     ///
-    /// Ends with 0 when nothing holds the Plan or the node, with 1 when something does or the cluster cannot be read, and with
+    /// A `NodeOp` or a `NodeOpUpgrade` is explained by its Plan, a `NodeMaintenance` by what it waits for and who holds its node.
+    ///
+    /// Ends with 0 when nothing holds the object, with 1 when something does or the cluster cannot be read, and with
     /// 2 when the arguments are wrong.
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::Flags),
@@ -180,11 +182,12 @@ enum Command {
     /// Ends with 0 when the nodes are to run again, with 1 when a node is not done, the cluster refuses, a node fails or
     /// --timeout passes, and with 2 when the arguments are wrong.
     Rerun(steer::NodeFlags),
-    /// Find every mistake in Plan files, offline
+    /// Find every mistake in files with Plans, `NodeOp`s and `NodeMaintenance`s, offline
     ///
     /// Reports what the API server and the controller would refuse, and what is suspicious: each with file, line, column, a
     /// rule and a hint. Files are YAML or JSON with any number of documents; a folder means the .yaml, .yml and .json files
-    /// below it, and - standard input. Objects that are not Plans are skipped.
+    /// below it, and - standard input. A `NodeOp` and a `NodeOpUpgrade` are checked as the Plans that they become, too. Other
+    /// objects are skipped.
     ///
     /// Ends with 0 when there is neither error nor warning, with 1 when there is one, and with 2 when a file cannot be read
     /// or the arguments are wrong. Notes do not count.
@@ -229,7 +232,8 @@ enum Command {
     ///
     /// Runs the unchanged controller against a simulated cluster, generated or read from a snapshot, with a simulated
     /// clock. It needs no cluster and writes nothing. Files are read as `refit validate` reads them; Secrets,
-    /// `PodDisruptionBudget`s and Deployments in them count.
+    /// `PodDisruptionBudget`s and Deployments in them count. A `NodeOp` is rehearsed as the Plan that the controller makes of it,
+    /// and a `NodeMaintenance` holds its node until the end.
     ///
     /// Standard error names all assumptions: how long each step takes, which version a channel gives, which nodes exist.
     /// The same arguments give the same result, byte for byte.

@@ -7,6 +7,7 @@ mod flags;
 mod flatcar;
 mod kured;
 mod node_op;
+pub mod op_plan;
 mod workload;
 
 use std::collections::BTreeSet;
@@ -39,10 +40,32 @@ pub struct Written {
 #[derive(Clone, Debug)]
 pub struct Converted {
     pub plan: Plan,
-    /// Sentences about what differs, or has to be done beside the Plan.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// The program of which it is a part, if another one has a part, too.
     part: Option<Part>,
+}
+
+/// A sentence about what differs, or has to be done beside the Plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub text: String,
+    /// The field of the object that the Plan lacks, or that does something else there.
+    pub field: Option<&'static str>,
+}
+
+impl Note {
+    fn of(field: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            field: Some(field),
+        }
+    }
+}
+
+impl From<String> for Note {
+    fn from(text: String) -> Self {
+        Self { text, field: None }
+    }
 }
 
 /// The agent or the operator of Flatcar.
@@ -74,9 +97,9 @@ pub fn convert(object: &Written, namespace: &str) -> Option<Result<Converted, St
                 namespace: namespace.unwrap_or_default().to_owned(),
             });
             match program {
-                Program::Kured => kured::convert(&workload, container),
-                Program::FlatcarAgent => flatcar::agent(&workload, container),
-                Program::FlatcarOperator => flatcar::operator(&workload, container),
+                Program::Kured => with_notes(kured::convert(&workload, container)),
+                Program::FlatcarAgent => with_notes(flatcar::agent(&workload, container)),
+                Program::FlatcarOperator => with_notes(flatcar::operator(&workload, container)),
             }
         }
         ("operator.kairos.io", "NodeOp") => read(&object.value).and_then(|op| node_op::convert(&op)),
@@ -121,6 +144,13 @@ pub fn join_parts(mut plans: Vec<(String, Converted)>) -> Vec<(String, Converted
         *plan = joined;
     }
     plans
+}
+
+/// A spec, and what a Plan cannot say.
+type WithNotes<N> = Result<(PlanSpec, Vec<N>), String>;
+
+fn with_notes(converted: WithNotes<String>) -> WithNotes<Note> {
+    converted.map(|(spec, notes)| (spec, notes.into_iter().map(Note::from).collect()))
 }
 
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {

@@ -9,6 +9,7 @@ mod leadership;
 pub mod objects;
 pub(crate) mod permissions;
 pub mod read;
+pub mod served;
 pub mod watch;
 
 pub use error::{Failure, brief, failure};

@@ -3,6 +3,8 @@
 
 mod cause;
 pub mod explain;
+pub mod maintenance;
+pub mod node_op;
 pub mod plan;
 pub mod read;
 mod remedy;

@@ -12,6 +12,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, is_cordoned, is_free, ledger};
+use crate::steering::People;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;
 use crate::testenv::controller::{Controller, Setup};
@@ -512,4 +513,58 @@ async fn a_node_that_somebody_uncordons_is_drained_again_while_the_object_is_the
     wait::holds("it is cordoned again", is_cordoned_again).await;
     test.end(MEDIK, "disk").await;
     assert!(is_free(&test.harness.get("one").await));
+}
+
+#[tokio::test]
+async fn people_see_a_node_in_maintenance_and_those_who_may_not_read_it_are_told_so() {
+    let test = Maintenances::new(["one", "two"]).await;
+    let _controller = test.start();
+    test.begin(MEDIK, "disk", "one").await;
+    test.succeeded(MEDIK, "disk").await;
+    let node = test.harness.node("one");
+    test.harness.plan("p", json!({})).await;
+    test.harness
+        .ctx
+        .plan_until("p", "waits for the maintenance", SOON, |plan| {
+            let status = plan.status.clone().unwrap_or_default();
+            let mut active = status.active.into_iter().flatten();
+            active.any(|entry| entry.name == node && entry.reason.as_deref() == Some("NodeBusy"))
+        })
+        .await;
+    let admin = People::admin(&test.harness);
+    let line = format!("NodeMaintenance disk  {node}  Succeeded");
+    admin.refit("status").await.ends(0).says(&line);
+    let json: Value = serde_json::from_str(&admin.refit("status -o json").await.ends(0).out).unwrap();
+    let seen = &json["nodeMaintenances"][0];
+    assert_eq!(
+        (&seen["name"], &seen["node"], &seen["phase"]),
+        (&json!("disk"), &json!(node), &json!("Succeeded"))
+    );
+    assert_eq!(json["gaps"], json!([]));
+    admin
+        .refit("explain nodemaintenance/disk")
+        .await
+        .ends(0)
+        .says(&format!("NodeMaintenance disk has drained Node {node}"));
+    admin
+        .refit(&format!("explain p {node}"))
+        .await
+        .ends(1)
+        .says("NodeMaintenance disk: Succeeded for ");
+    admin
+        .refit(&format!("explain node/{node}"))
+        .await
+        .ends(1)
+        .says("NodeMaintenance disk has drained")
+        .says("NodeBusy");
+    admin
+        .refit("explain nodemaintenance/disc")
+        .await
+        .ends(1)
+        .says("there is no NodeMaintenance disc, did you mean disk?");
+    let viewer = People::viewer(&test.harness).await;
+    let seen = viewer.refit("status").await.ends(0);
+    let seen = seen.says("not shown: NodeMaintenances of nodemaintenance.medik8s.io cannot be read");
+    assert!(!seen.out.contains("Succeeded"), "{seen:#?}");
+    test.end(MEDIK, "disk").await;
 }

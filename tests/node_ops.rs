@@ -11,6 +11,7 @@ use refit::rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, is_cordoned, is_free, quick};
+use crate::steering::People;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;
 use crate::testenv::controller::Controller;
@@ -335,6 +336,52 @@ async fn a_mistake_in_the_plan_that_follows_is_named_on_the_object() {
         .unwrap();
     test.in_phase("NodeOp", &name, "Completed").await;
     test.end("NodeOp", &name).await;
+}
+
+#[tokio::test]
+async fn people_see_the_plan_of_a_node_op_and_why_an_object_has_none() {
+    let test = NodeOps::new(["one"], |set| set).await;
+    let _controller = test.start();
+    let named = |name: &str, spec: &str| {
+        let (name, spec) = (test.harness.node(name), spec.to_owned());
+        move |object: &mut Value| {
+            object["metadata"]["name"] = name.into();
+            object["metadata"]["annotations"] = json!({ "refit.rs/plan-spec": spec });
+        }
+    };
+    let held = test.create(named("held", r#"{"suspend":true}"#)).await;
+    let refused = test.create(named("refused", r#"{"windowss":[]}"#)).await;
+    test.in_phase("NodeOp", &held, "Running").await;
+    wait::until(
+        "it is refused",
+        async || test.refusals(&refused).await,
+        |all| !all.is_empty(),
+    )
+    .await;
+    let admin = People::admin(&test.harness);
+    admin
+        .refit("status")
+        .await
+        .ends(0)
+        .says(&format!("of: NodeOp default/{held}\n"));
+    admin
+        .refit(&format!("explain nodeop/{held}"))
+        .await
+        .ends(1)
+        .says(&format!("NodeOp default/{held}: Plan "))
+        .says("Suspended");
+    admin
+        .refit(&format!("explain nodeop/{refused}"))
+        .await
+        .ends(1)
+        .says("is refused: it cannot become a Plan")
+        .says("a Plan has no field spec.windowss");
+    admin
+        .refit("explain nodeopupgrade/none")
+        .await
+        .ends(1)
+        .says("there is no NodeOpUpgrade none");
+    test.end("NodeOp", &held).await;
 }
 
 /// In every rotation of their order, with `kill -9` while they are at work.

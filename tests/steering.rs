@@ -16,21 +16,21 @@ use crate::testenv::manifest::TEST_LABEL;
 use crate::workdir::Workdir;
 
 #[derive(Debug)]
-struct Ran {
+pub(crate) struct Ran {
     code: Option<i32>,
-    out: String,
+    pub(crate) out: String,
     err: String,
 }
 
 impl Ran {
     #[track_caller]
-    fn ends(self, code: i32) -> Self {
+    pub(crate) fn ends(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
     }
 
     #[track_caller]
-    fn says(self, text: &str) -> Self {
+    pub(crate) fn says(self, text: &str) -> Self {
         assert!(
             self.out.contains(text) || self.err.contains(text),
             "{text:?}: {self:#?}"
@@ -39,12 +39,25 @@ impl Ran {
     }
 }
 
-struct People<'a> {
+pub(crate) struct People<'a> {
     harness: &'a Harness,
     kubeconfig: PathBuf,
 }
 
-impl People<'_> {
+impl<'a> People<'a> {
+    pub(crate) fn admin(harness: &'a Harness) -> Self {
+        Self {
+            harness,
+            kubeconfig: harness.ctx.test_env.kubeconfig(),
+        }
+    }
+
+    /// Those who may read Plans, nodes and what belongs to them.
+    pub(crate) async fn viewer(harness: &'a Harness) -> Self {
+        let kubeconfig = viewer(harness).await;
+        Self { harness, kubeconfig }
+    }
+
     async fn run(&self, program: &Path, line: &str) -> Ran {
         let namespace = self.harness.ctx.namespace();
         let mut command = Command::new(program);
@@ -66,7 +79,7 @@ impl People<'_> {
         }
     }
 
-    async fn refit(&self, line: &str) -> Ran {
+    pub(crate) async fn refit(&self, line: &str) -> Ran {
         self.run(Path::new(env!("CARGO_BIN_EXE_refit")), line).await
     }
 }
@@ -105,14 +118,8 @@ async fn people_see_and_steer_a_roll_out_with_what_they_may_do() {
     let (first, second) = harness.first_of_two("p").await;
     harness.upgrading("p", first).await;
     let (running, waiting) = (harness.node(first), harness.node(second));
-    let admin = People {
-        harness: &harness,
-        kubeconfig: harness.ctx.test_env.kubeconfig(),
-    };
-    let viewer = People {
-        harness: &harness,
-        kubeconfig: viewer(&harness).await,
-    };
+    let admin = People::admin(&harness);
+    let viewer = People::viewer(&harness).await;
 
     let seen = admin
         .refit("status p")
@@ -212,10 +219,7 @@ async fn kubectl_runs_refit_as_its_plugin() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubectl/kubectl_complete-refit");
     std::os::unix::fs::symlink(script, folder.path().join("kubectl_complete-refit")).unwrap();
     let kubectl = harness.ctx.test_env.kubectl().await;
-    let people = People {
-        harness: &harness,
-        kubeconfig: harness.ctx.test_env.kubeconfig(),
-    };
+    let people = People::admin(&harness);
     let run = async |args: &[&str]| {
         let mut command = Command::new(&kubectl);
         let path = format!(

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use super::render::all_are_read;
 use super::{USAGE, output, validate};
 use crate::api::Plan;
-use crate::convert::{Converted, KINDS, Written, convert, join_parts};
+use crate::convert::{Converted, KINDS, convert, join_parts};
 use crate::gitops::objects::objects;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -53,11 +53,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let mut known = false;
     for source in &sources {
         for object in objects(&source.stream.documents) {
-            let written = Written {
-                api_version: object.api_version.clone(),
-                kind: object.kind.clone(),
-                value: object.node.to_json(),
-            };
+            let written = object.written();
             let line = source.place(object.node.offset()).line;
             let from = format!("{} {} ({}:{line})", object.kind, object.title(), source.name);
             match convert(&written, &flags.namespace) {
@@ -83,7 +79,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let plans = join_parts(plans);
     for (from, converted) in &plans {
         for note in &converted.notes {
-            output::note(format_args!("{from}: {note}"));
+            output::note(format_args!("{from}: {}", note.text));
         }
     }
     let mut names: Vec<&str> = plans
@@ -120,7 +116,7 @@ fn as_yaml(plans: &[(String, Converted)]) -> anyhow::Result<String> {
         }
         comment(&mut text, &format!("From {from}."), "#");
         for note in &converted.notes {
-            comment(&mut text, note, "# -");
+            comment(&mut text, &note.text, "# -");
         }
         text.push_str(&serde_saphyr::to_string(&converted.plan)?);
     }

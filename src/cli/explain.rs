@@ -1,25 +1,37 @@
-//! `refit explain`: why a Plan or a node does not go on.
+//! `refit explain`: why a Plan, a node or another object does not go on.
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use kube::Client;
+use serde_json::json;
 
 use super::output;
-use super::target::{Format, Place, check_nodes, find, with_client};
-use crate::view::{explain_node, explain_plan};
+use super::target::{Format, Place, check_nodes, find, unknown, with_client};
+use crate::kube::brief;
+use crate::kube::objects::maintenance::{KIND, Maintenance};
+use crate::kube::objects::node_op::{AnyOp, OpKind};
+use crate::view::maintenance::{explain_any_node, explain_maintenance};
+use crate::view::node_op::{explain_op_without_plan, explain_plan_of_op, plans_of, read_ops};
+use crate::view::{Explanation, PlanView, Snapshot, explain_node, explain_plan};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit explain server
       what holds the Plan, down to the object, and the command that would release it
   refit explain server node-7
-      the same for one node, with its history";
+      the same for one node, with its history
+  refit explain node/node-7
+      the maintenance that the node is in, and each Plan that selects it
+  refit explain nodeop/firmware
+      what holds the Plan of a NodeOp; also nodeopupgrade/NAME
+  refit explain nodemaintenance/new-disk
+      what a maintenance waits for, and who holds its node";
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
-    /// The Plan
-    #[arg(value_name = "[NAMESPACE/]PLAN")]
+    /// The Plan, or another object: nodeop/NAME, nodeopupgrade/NAME, nodemaintenance/NAME, node/NAME
+    #[arg(value_name = "[NAMESPACE/]PLAN|KIND/NAME")]
     plan: String,
 
     /// A node, selected by the Plan or not
@@ -34,29 +46,203 @@ pub(super) struct Flags {
     place: Place,
 }
 
+/// What is to be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target<'a> {
+    /// A Plan, perhaps with its namespace.
+    Plan(&'a str),
+    /// An object of kairos-operator, perhaps with its own namespace.
+    Op(OpKind, Option<&'a str>, &'a str),
+    Maintenance(&'a str),
+    Node(&'a str),
+}
+
+impl<'a> Target<'a> {
+    /// `KIND/NAME` as kubectl takes and prints it, or else a Plan.
+    fn of(text: &'a str) -> Self {
+        let Some((kind, name)) = text.split_once('/') else {
+            return Self::Plan(text);
+        };
+        let op = |kind| match name.split_once('/') {
+            Some((namespace, name)) => Self::Op(kind, Some(namespace), name),
+            None => Self::Op(kind, None, name),
+        };
+        match kind.split('.').next().unwrap_or_default().to_lowercase().as_str() {
+            "plan" | "plans" => Self::Plan(name),
+            "nodeop" | "nodeops" => op(OpKind::Op),
+            "nodeopupgrade" | "nodeopupgrades" => op(OpKind::Upgrade),
+            "nodemaintenance" | "nodemaintenances" | "nm" => Self::Maintenance(name),
+            "node" | "nodes" | "no" => Self::Node(name),
+            _ => Self::Plan(text),
+        }
+    }
+
+    /// What says where Plans are.
+    fn plan(self) -> Option<&'a str> {
+        match self {
+            Self::Plan(plan) => Some(plan),
+            _ => None,
+        }
+    }
+}
+
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     with_client(&flags.place.connection, async |client: Client| {
-        let snapshot = flags.place.read(&client, Some(&flags.plan)).await?;
-        let view = find(&snapshot, flags.place.namespace.as_deref(), &flags.plan)?;
-        let explanation = match &flags.node {
-            Some(node) => {
-                check_nodes(&view, std::slice::from_ref(node))?;
-                explain_node(&view, node)
+        let target = Target::of(&flags.plan);
+        let snapshot = flags.place.read(&client, target.plan()).await?;
+        let node = flags.node.as_deref();
+        if let (Target::Maintenance(_) | Target::Node(_), Some(node)) = (target, node) {
+            bail!("{} has no node beside it: leave out {node}", flags.plan);
+        }
+        let explanations = match target {
+            Target::Plan(plan) => {
+                let view = find(&snapshot, flags.place.namespace.as_deref(), plan)?;
+                vec![match node {
+                    Some(node) => {
+                        check_nodes(&view, std::slice::from_ref(&node.to_owned()))?;
+                        explain_node(&view, node)
+                    }
+                    None => explain_plan(&view),
+                }]
             }
-            None => explain_plan(&view),
+            Target::Op(kind, namespace, name) => {
+                vec![op(&client, &snapshot, (kind, namespace, name), node).await?]
+            }
+            Target::Maintenance(name) => maintenances(&snapshot, name)?,
+            Target::Node(name) => {
+                if let Some(known) = &snapshot.nodes
+                    && !known.contains_key(name)
+                {
+                    bail!("{}", unknown("Node", name, known.keys().map(String::as_str)));
+                }
+                explain_any_node(&snapshot, name)
+            }
         };
-        for gap in &snapshot.gaps {
-            output::note(format_args!("note: {gap}"));
-        }
-        if flags.output.is_data() {
-            flags.output.print(&explanation.to_json())?;
-        } else {
-            output::text(&explanation.to_text()).context("the explanation cannot be printed")?;
-        }
-        Ok(if explanation.held {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
-        })
+        print(flags, target, &snapshot, &explanations)
     })
+}
+
+fn print(
+    flags: &Flags,
+    target: Target<'_>,
+    snapshot: &Snapshot,
+    explanations: &[Explanation],
+) -> anyhow::Result<ExitCode> {
+    for gap in &snapshot.gaps {
+        output::note(format_args!("note: {gap}"));
+    }
+    let held = explanations.iter().any(|explanation| explanation.held);
+    if flags.output.is_data() {
+        let mut all: Vec<_> = explanations.iter().map(Explanation::to_json).collect();
+        let value = match (target, all.len()) {
+            // Any number of objects concern a node.
+            (Target::Node(name), _) => json!({ "node": name, "held": held, "explanations": all }),
+            (_, 1) => all.pop().unwrap_or_default(),
+            _ => json!({ "held": held, "explanations": all }),
+        };
+        flags.output.print(&value)?;
+    } else {
+        let texts: Vec<_> = explanations.iter().map(Explanation::to_text).collect();
+        output::text(&texts.join("\n")).context("the explanation cannot be printed")?;
+    }
+    Ok(if held {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// The Plan of an object, or why it has none.
+async fn op(
+    client: &Client,
+    snapshot: &Snapshot,
+    (kind, namespace, name): (OpKind, Option<&str>, &str),
+    node: Option<&str>,
+) -> anyhow::Result<Explanation> {
+    let is_here =
+        |owner: &str| namespace.is_none_or(|wanted| owner == format!("{} {wanted}/{name}", kind.name()));
+    let plans = plans_of(snapshot, kind, name).into_iter();
+    let plans: Vec<_> = plans
+        .filter(|plan| plan.node_op.as_deref().is_some_and(is_here))
+        .collect();
+    match plans.as_slice() {
+        [plan] => {
+            let view = PlanView::new(snapshot, plan);
+            if let Some(node) = node {
+                check_nodes(&view, std::slice::from_ref(&node.to_owned()))?;
+            }
+            return Ok(explain_plan_of_op(&view, node));
+        }
+        [] => {}
+        several => {
+            let owners: Vec<_> = several
+                .iter()
+                .filter_map(|plan| plan.node_op.as_deref())
+                .collect();
+            bail!(
+                "there are several: {}; write {}/NAMESPACE/{name}",
+                owners.join(", "),
+                kind.name().to_lowercase()
+            );
+        }
+    }
+    let ops = read_ops(client, kind).await.map_err(|error| match &error {
+        kube::Error::Api(status) if status.code == 404 => anyhow!(
+            "the cluster has no {}s: its API server does not know the kind; install deploy/overlays/nodeops",
+            kind.name()
+        ),
+        _ => anyhow!(
+            "no Plan that can be read is of {} {name}, and {}s cannot be read: {}",
+            kind.name(),
+            kind.name(),
+            brief(&error)
+        ),
+    })?;
+    let mut named = ops
+        .iter()
+        .filter(|op| op.name() == name && namespace.is_none_or(|wanted| wanted == op.namespace()));
+    match named.next() {
+        Some(op) => Ok(explain_op_without_plan(op)),
+        None => bail!("{}", unknown(kind.name(), name, ops.iter().map(AnyOp::name))),
+    }
+}
+
+/// The objects of this name: one of each group.
+fn maintenances(snapshot: &Snapshot, name: &str) -> anyhow::Result<Vec<Explanation>> {
+    let all = &snapshot.maintenances;
+    let named: Vec<_> = all.iter().filter(|object| object.name() == name).collect();
+    if named.is_empty() {
+        bail!("{}", unknown(KIND, name, all.iter().map(Maintenance::name)));
+    }
+    Ok(named
+        .into_iter()
+        .map(|object| explain_maintenance(snapshot, object))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_named_as_by_kubectl_and_a_plan_with_its_namespace() {
+        for (text, expected) in [
+            ("server", Target::Plan("server")),
+            ("system-upgrade/server", Target::Plan("system-upgrade/server")),
+            ("plan.upgrade.cattle.io/server", Target::Plan("server")),
+            ("nodeop/firmware", Target::Op(OpKind::Op, None, "firmware")),
+            (
+                "NodeOpUpgrade/apps/kairos",
+                Target::Op(OpKind::Upgrade, Some("apps"), "kairos"),
+            ),
+            ("nodemaintenance/disk", Target::Maintenance("disk")),
+            (
+                "nodemaintenance.nodemaintenance.medik8s.io/disk",
+                Target::Maintenance("disk"),
+            ),
+            ("node/worker-1", Target::Node("worker-1")),
+        ] {
+            assert_eq!(Target::of(text), expected, "{text}");
+        }
+    }
 }

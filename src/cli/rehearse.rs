@@ -4,6 +4,7 @@ mod compare;
 mod context;
 mod event_line;
 mod flags;
+mod front_ends;
 mod html;
 mod input;
 mod inputs;
@@ -163,6 +164,11 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     }
     given.notes.iter().for_each(output::note);
     let mut snapshot = read_snapshot(flags)?;
+    front_ends::add_plans(flags, &mut given, snapshot.as_mut());
+    if !given.errors.is_empty() {
+        given.errors.iter().for_each(output::error);
+        return Err(AlreadyPrinted.into());
+    }
     choose(flags, &sources, &mut given, snapshot.as_ref())?;
     let namespace = namespace(flags, &mut given, snapshot.as_ref())?;
     let start = match (flags.assumed.start, &snapshot) {
@@ -211,7 +217,8 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
         given.plans.iter().map(|plan| plan.value.clone()).collect()
     };
     requests(&plans, &mut initial_cluster, &mut assumed);
-    let settings = settings(flags, &namespace, &initial_cluster, &mut assumed)?;
+    let mut settings = settings(flags, &namespace, &initial_cluster, &mut assumed)?;
+    front_ends::enable(&mut settings, &given.objects, &initial_cluster, &mut assumed);
     let rehearsal = Rehearsal {
         plans,
         objects: given.objects,

@@ -11,14 +11,15 @@ use tokio::time::sleep;
 
 use super::output;
 use super::target::{Format, Place, find, with_client};
-use crate::view::{PlanView, Snapshot, table};
+use crate::kube::objects::maintenance::Maintenance;
+use crate::view::{PlanView, Snapshot, maintenance, table};
 
 /// How often the cluster is read with `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit status
-      every Plan: version, progress, what holds it, what would release it
+      every Plan: version, progress, what holds it, what would release it; and the nodes in maintenance
   refit status server --watch
       the same of one Plan, again and again
   refit status -o json | jq '.plans[] | {name, state, heldBy}'
@@ -78,10 +79,14 @@ async fn read(client: &Client, flags: &Flags) -> anyhow::Result<String> {
     let views = views(&snapshot, flags)?;
     if flags.output.is_data() {
         let plans: Vec<_> = views.iter().map(PlanView::to_json).collect();
-        let value = json!({ "plans": plans, "gaps": snapshot.gaps });
+        let maintenances: Vec<_> = maintenances(&snapshot, flags)
+            .iter()
+            .map(maintenance::to_json)
+            .collect();
+        let value = json!({ "plans": plans, "nodeMaintenances": maintenances, "gaps": snapshot.gaps });
         return flags.output.render(&value);
     }
-    Ok(text(&views, &snapshot, flags.output))
+    Ok(text(&views, &snapshot, flags))
 }
 
 fn views<'a>(snapshot: &'a Snapshot, flags: &Flags) -> anyhow::Result<Vec<PlanView<'a>>> {
@@ -95,15 +100,29 @@ fn views<'a>(snapshot: &'a Snapshot, flags: &Flags) -> anyhow::Result<Vec<PlanVi
     }
 }
 
-fn text(views: &[PlanView<'_>], snapshot: &Snapshot, format: Format) -> String {
-    match format {
+/// The nodes in maintenance, unless one Plan is asked for.
+fn maintenances<'a>(snapshot: &'a Snapshot, flags: &Flags) -> &'a [Maintenance] {
+    match flags.plan {
+        Some(_) => &[],
+        None => &snapshot.maintenances,
+    }
+}
+
+fn text(views: &[PlanView<'_>], snapshot: &Snapshot, flags: &Flags) -> String {
+    match flags.output {
         Format::Name => {
-            let lines = views
+            let plans = views
                 .iter()
                 .map(|view| format!("plan.upgrade.cattle.io/{}\n", view.plan.facts.name));
-            lines.collect()
+            let others = maintenances(snapshot, flags).iter();
+            plans
+                .chain(others.map(|object| format!("{}\n", maintenance::full_name(object))))
+                .collect()
         }
-        format => table::status(views, &snapshot.gaps, format == Format::Wide),
+        format => {
+            let with_others = flags.plan.is_none().then_some(snapshot);
+            table::status(views, with_others, &snapshot.gaps, format == Format::Wide)
+        }
     }
 }
 

@@ -151,7 +151,7 @@ pub(super) fn check_nodes(view: &PlanView<'_>, nodes: &[String]) -> anyhow::Resu
 }
 
 /// That a name is unknown, and which ones are not.
-fn unknown<'n>(kind: &str, name: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
+pub(super) fn unknown<'n>(kind: &str, name: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
     let count = known.clone().count();
     if count == 0 {
         return format!("there is no {kind} {name}: there is no {kind} at all");

@@ -127,7 +127,8 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     .context("the findings cannot be printed")?;
     output::note(summary(&report, sources.len()));
-    let is_empty = report.plans == 0 && report.findings.is_empty();
+    let checked = report.plans + report.node_ops + report.maintenances;
+    let is_empty = checked == 0 && report.findings.is_empty();
     if is_empty && !unread {
         output::error(no_plan(&sources));
     }
@@ -279,6 +280,8 @@ fn as_json(report: &Report, files: usize) -> String {
     let report = json!({
         "files": files,
         "plans": report.plans,
+        "nodeOps": report.node_ops,
+        "nodeMaintenances": report.maintenances,
         "errors": errors,
         "warnings": warnings,
         "notes": notes,
@@ -327,9 +330,18 @@ fn summary(report: &Report, files: usize) -> String {
         format!("{number} {word}{plural}")
     };
     let [errors, warnings, notes] = counts(report);
+    let others = [
+        (report.node_ops, "NodeOp"),
+        (report.maintenances, "NodeMaintenance"),
+    ];
+    let others = others.into_iter().filter(|(number, _)| *number > 0);
+    let mut kinds: Vec<_> = others.map(|(number, kind)| some(number, kind)).collect();
+    if report.plans > 0 || kinds.is_empty() {
+        kinds.insert(0, some(report.plans, "Plan"));
+    }
     format!(
         "{} in {}: {}, {}, {}",
-        some(report.plans, "Plan"),
+        kinds.join(", "),
         some(files, "file"),
         some(errors, "error"),
         some(warnings, "warning"),

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::flags::Flags;
 use super::workload::{Workload, environment, words};
-use super::{Converted, base, drain_timeout, seconds};
+use super::{Converted, Note, base, drain_timeout, seconds};
 use crate::api::{DrainSpec, PlanSpec, RebootSpec, Trigger, WindowSpec};
 use crate::go::GoDuration;
 
@@ -112,9 +112,9 @@ pub(super) fn join(agent: &Converted, operator: &Converted) -> Converted {
     let mut plan = agent.plan.clone();
     plan.metadata = operator.plan.metadata.clone();
     plan.spec.windows.clone_from(&operator.plan.spec.windows);
-    let mut notes: Vec<String> = Vec::new();
+    let mut notes: Vec<Note> = Vec::new();
     for note in agent.notes.iter().chain(&operator.notes) {
-        if note != ONE_PLAN && !notes.contains(note) {
+        if note.text != ONE_PLAN && !notes.contains(note) {
             notes.push(note.clone());
         }
     }

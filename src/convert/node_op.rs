@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Deserialize;
 
-use super::{base, drain_timeout};
+use super::{Note, base, drain_timeout};
 use crate::api::{
     ContainerSpec, ControlPlaneOrder, DrainSpec, FailurePolicy, FailureSpec, OrderSpec, PlanSpec, RebootSpec,
     RebootWhen, VolumeSpec,
@@ -88,17 +88,17 @@ struct NodeOpUpgradeSpec {
     exclude_paths: Vec<String>,
 }
 
-pub(super) fn convert(op: &NodeOp) -> Result<(PlanSpec, Vec<String>), String> {
+pub(super) fn convert(op: &NodeOp) -> Result<(PlanSpec, Vec<Note>), String> {
     let op = &op.spec;
     if op.command.is_empty() {
         return Err("spec.command is absent: a NodeOp needs one".to_owned());
     }
     let image = Some(op.image.clone()).filter(|image| !image.is_empty());
     let image = image.unwrap_or_else(|| DEFAULT_IMAGE.to_owned());
-    let mut notes = vec![
+    let mut notes = vec![Note::from(
         "a Plan runs once for each version: change spec.version, or `refit rerun`, to run it again."
             .to_owned(),
-    ];
+    )];
     let at = op.host_mount_path.as_deref().unwrap_or(HOST);
     let volumes = (at != HOST).then(|| {
         vec![VolumeSpec {
@@ -125,33 +125,34 @@ pub(super) fn convert(op: &NodeOp) -> Result<(PlanSpec, Vec<String>), String> {
             .active_deadline_seconds
             .is_some_and(|seconds| seconds != 120)
         {
-            notes.push(
-                "preflight.activeDeadlineSeconds was left out: the Job's deadline applies to all of it."
-                    .to_owned(),
-            );
+            notes.push(Note::of(
+                "spec.preflight.activeDeadlineSeconds",
+                "preflight.activeDeadlineSeconds was left out: the Job's deadline applies to all of it.",
+            ));
         }
         if at != HOST {
-            notes.push(format!(
-                "the preflight has the host's files at {HOST}, and not at {at}."
+            notes.push(Note::of(
+                "spec.hostMountPath",
+                format!("the preflight has the host's files at {HOST}, and not at {at}."),
             ));
         }
         said(image, &preflight.command)
     });
     if drain.is_some_and(|drain| !drain.force) {
-        notes.push(
-            "a pod without a controller fails the drain, unless drain.force is true; kairos-operator left such pods on the node."
-                .to_owned(),
-        );
+        notes.push(unmanaged_pods());
     }
     if op.drain_options.as_ref().is_some_and(|drain| drain.enabled) && !op.cordon {
-        notes.push("drainOptions had no effect without cordon, and was left out.".to_owned());
+        notes.push(Note::of(
+            "spec.drainOptions",
+            "drainOptions had no effect without cordon, and was left out.",
+        ));
     }
     if op.backoff_limit.is_some() {
-        notes.push(
+        notes.push(Note::of(
+            "spec.backoffLimit",
             "backoffLimit was left out: SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT of the controller holds for all Jobs, and failure.retries for \
-             further Jobs."
-                .to_owned(),
-        );
+             further Jobs.",
+        ));
     }
     common_notes(op.image_pull_secrets.as_ref(), &mut notes);
     let spec = PlanSpec {
@@ -189,23 +190,26 @@ pub(super) fn convert(op: &NodeOp) -> Result<(PlanSpec, Vec<String>), String> {
     Ok((spec, notes))
 }
 
-pub(super) fn upgrade(op: &NodeOpUpgrade) -> (PlanSpec, Vec<String>) {
+pub(super) fn upgrade(op: &NodeOpUpgrade) -> (PlanSpec, Vec<Note>) {
     let op = &op.spec;
     let active = op.upgrade_active.unwrap_or(true);
     let recovery = op.upgrade_recovery.unwrap_or(false);
     let force = op.force.unwrap_or(false);
     let mut notes = Vec::new();
     let version = tag(&op.image).filter(|tag| tag.len() <= MAX_VERSION).unwrap_or_else(|| {
-        notes.push(
+        notes.push(Note::of(
+            "spec.image",
             "the tag of the image is absent or too long for a version: change spec.version with each image, or the Plan does not run \
-             again."
-                .to_owned(),
-        );
+             again.",
+        ));
         FIRST_VERSION
     });
-    notes.push("a pod without a controller fails the drain, unless drain.force is true; kairos-operator left such pods on the node.".to_owned());
+    notes.push(unmanaged_pods());
     if !active && !recovery {
-        notes.push("with neither upgradeActive nor upgradeRecovery the active system is upgraded without a reboot, as by kairos-operator.".to_owned());
+        notes.push(Note::of(
+            "spec.upgradeActive",
+            "with neither upgradeActive nor upgradeRecovery the active system is upgraded without a reboot, as by kairos-operator.",
+        ));
     }
     common_notes(op.image_pull_secrets.as_ref(), &mut notes);
     let shell = |script: String| ContainerSpec {
@@ -275,13 +279,21 @@ fn selected(
     }
 }
 
-fn common_notes(pull_secrets: Option<&Vec<LocalObjectReference>>, notes: &mut Vec<String>) {
-    notes.push(
+fn unmanaged_pods() -> Note {
+    let text = "a pod without a controller fails the drain, unless drain.force is true; kairos-operator left such pods on the node.";
+    Note::from(text.to_owned())
+}
+
+fn common_notes(pull_secrets: Option<&Vec<LocalObjectReference>>, notes: &mut Vec<Note>) {
+    notes.push(Note::from(
         "control-plane nodes come first, and the others wait for them; remove `order` to take all at once."
             .to_owned(),
-    );
+    ));
     if pull_secrets.is_some_and(|secrets| !secrets.is_empty()) {
-        notes.push("imagePullSecrets must be in the namespace of the Plan.".to_owned());
+        notes.push(Note::of(
+            "spec.imagePullSecrets",
+            "imagePullSecrets must be in the namespace of the Plan.",
+        ));
     }
 }
 

@@ -17,7 +17,7 @@ fn converted(yaml: &str) -> (Value, Vec<String>) {
     let converted = convert(&written(yaml), "system-upgrade").unwrap().unwrap();
     (
         serde_json::to_value(&converted.plan).unwrap()["spec"].clone(),
-        converted.notes,
+        converted.notes.into_iter().map(|note| note.text).collect(),
     )
 }
 

@@ -7,6 +7,7 @@ mod channel;
 mod control_plane;
 mod controller;
 mod dependencies;
+mod front_ends;
 mod identity;
 mod images;
 mod instead;
@@ -27,6 +28,7 @@ mod window;
 use std::collections::BTreeMap;
 
 pub use channel::Channel;
+pub use front_ends::refused;
 pub(in crate::gitops) use images::Reference;
 pub use metadata::SERVER_FIELDS;
 use path::{remove, replace};
@@ -35,7 +37,7 @@ pub use read::{ReadPlan, name_for, read_plan};
 use subject::Subject;
 use versions::Running;
 
-use super::objects::{Object, objects};
+use super::objects::{FrontEnd, Object, objects};
 use super::yaml::Node;
 use super::{Finding, Levels, Rule, Source};
 use crate::api::Plan;
@@ -56,11 +58,15 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Number of Plans that were checked.
     pub plans: usize,
+    /// Number of `NodeOp` and `NodeOpUpgrade` objects that were checked.
+    pub node_ops: usize,
+    /// Number of `NodeMaintenance` objects that were checked.
+    pub maintenances: usize,
     /// The channels of the Plans, for a caller that may query them.
     pub channels: Vec<Channel>,
 }
 
-/// Checks all Plans in the files.
+/// Checks all Plans in the files, and the other objects that refit handles.
 pub fn check(sources: &[Source], options: &Options) -> Report {
     let mut report = Report::default();
     let mut names: BTreeMap<(String, String), String> = BTreeMap::new();
@@ -71,6 +77,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
     let nodes: Vec<_> = all.iter().flatten().filter_map(Running::read).collect();
     let mut found_in: Vec<Vec<Finding>> = Vec::new();
     let mut plans = Vec::new();
+    let mut maintained = front_ends::Maintained::new();
     for (index, (source, objects)) in sources.iter().zip(&all).enumerate() {
         let mut found = Vec::new();
         check_readable(source, options, &mut found);
@@ -84,10 +91,17 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
                 }
                 subject.check_unique(&mut names);
                 report.channels.extend(subject.channel());
+            } else if let Some(kind) = object.front_end() {
+                match kind {
+                    FrontEnd::Op(_) => report.node_ops += 1,
+                    FrontEnd::Maintenance(_) => report.maintenances += 1,
+                }
+                subject.check_front_end(kind, options, &nodes, &mut maintained);
             } else if limits::is_limits(object) {
                 subject.check_limits();
             } else {
                 subject.check_nearly_a_plan();
+                subject.check_nearly_a_front_end();
             }
             found.extend(subject.finish());
         }

@@ -2,6 +2,47 @@
 
 use super::yaml::{Node, Step};
 use crate::api::names::GROUP;
+use crate::convert::Written;
+use crate::kube::objects::maintenance::{self, MaintenanceGroup};
+use crate::kube::objects::node_op::{self, OpKind};
+
+/// A kind of objects, other than Plans, that refit handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrontEnd {
+    Op(OpKind),
+    Maintenance(MaintenanceGroup),
+}
+
+impl FrontEnd {
+    pub const ALL: [Self; 4] = [
+        Self::Op(OpKind::Op),
+        Self::Op(OpKind::Upgrade),
+        Self::Maintenance(MaintenanceGroup::Medik8s),
+        Self::Maintenance(MaintenanceGroup::Kubevirt),
+    ];
+
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Op(kind) => kind.name(),
+            Self::Maintenance(_) => maintenance::KIND,
+        }
+    }
+
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::Op(_) => node_op::GROUP,
+            Self::Maintenance(group) => group.name(),
+        }
+    }
+
+    pub fn api_version(self) -> String {
+        let version = match self {
+            Self::Op(_) => node_op::VERSION,
+            Self::Maintenance(_) => maintenance::VERSION,
+        };
+        format!("{}/{version}", self.group())
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct Object<'s> {
@@ -22,6 +63,22 @@ impl Object<'_> {
         self.node.get("$patch").is_none()
             && self.kind == "Plan"
             && self.api_version == format!("{GROUP}/{}", crate::api::crd::VERSION)
+    }
+
+    /// The kind, if refit handles it beside Plans.
+    pub fn front_end(&self) -> Option<FrontEnd> {
+        let is_it = |it: &FrontEnd| self.kind == it.kind() && self.api_version == it.api_version();
+        let is_whole = self.node.get("$patch").is_none();
+        FrontEnd::ALL.into_iter().find(is_it).filter(|_| is_whole)
+    }
+
+    /// The object for `refit convert`.
+    pub fn written(&self) -> Written {
+        Written {
+            api_version: self.api_version.clone(),
+            kind: self.kind.clone(),
+            value: self.node.to_json(),
+        }
     }
 
     pub fn metadata(&self, field: &str) -> Option<&str> {

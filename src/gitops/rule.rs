@@ -37,12 +37,12 @@ macro_rules! rules {
 rules! {
     YamlSyntax "yaml-syntax" Error "The document is not YAML."
     DuplicateKey "duplicate-key" Error "A key appears twice in one object: one value is lost, and which one depends on the reader."
-    NotAPlan "not-a-plan" Error "`apiVersion` or `kind` is nearly that of a Plan, so no controller would handle the object."
+    NotAPlan "not-a-plan" Error "`apiVersion` or `kind` is nearly that of a Plan, or of another object that refit handles, so no controller would handle it."
     WrongType "wrong-type" Error "A value has another type than its field, such as a number where the field takes text."
     MissingField "missing-field" Error "A required field is missing."
-    UnknownField "unknown-field" Error "A Plan has no such field: the API server refuses it, or drops it silently."
+    UnknownField "unknown-field" Error "There is no such field: the API server refuses it, or drops it silently."
     NotAllowed "not-allowed" Error "A value is not one of those that the field allows."
-    BadName "bad-name" Error "A name that Kubernetes does not allow: of the Plan, its namespace, a service account, a secret, a priority class."
+    BadName "bad-name" Error "A name that Kubernetes does not allow: of the object, its namespace, a node, a service account, a secret, a priority class."
     BadLabel "bad-label" Error "A label or annotation that Kubernetes does not allow, including `postCompleteLabels`."
     InvalidPlan "invalid-plan" Error "The controller would set `Validated=False`, with this message."
     InvalidLimits "invalid-limits" Error "The `ConfigMap` `refit` has a key or a value that the controller cannot read, so that no node of any Plan starts."
@@ -53,6 +53,9 @@ rules! {
     BadImage "bad-image" Error "An image reference is invalid, or cannot take the version as its tag."
     BadJob "bad-job" Error "The API server would refuse every Job of the Plan."
     DependencyCycle "dependency-cycle" Error "Plans wait for each other by `dependsOn`, so that none of them starts a node."
+    InvalidNodeOp "invalid-node-op" Error "A `NodeOp` or a `NodeOpUpgrade` cannot become a Plan: the controller refuses it with this message."
+    PlanSpecAnnotation "plan-spec-annotation" Error "The annotation `refit.rs/plan-spec` is not a JSON object of fields of a Plan."
+    DuplicateMaintenance "duplicate-maintenance" Error "Two `NodeMaintenance` objects are for the same node: the older one has it, and the other one fails."
     DuplicatePlan "duplicate-plan" Warning "Two documents define the same Plan: the one that is applied last wins."
     NoConcurrency "no-concurrency" Warning "`concurrency` is 0 or missing, and so is `maxConcurrent`: the controller never starts a node."
     NoNodeSelector "no-node-selector" Warning "`nodeSelector` is missing, so the Plan selects no node."
@@ -99,6 +102,7 @@ rules! {
     Downgrade "downgrade" Note "`version` is older than what status or nodes in the same files say."
     MinorSkip "minor-skip" Note "`version` skips a minor version of Kubernetes, by status or nodes in the same files."
     ServerField "server-field" Note "A field that only the API server writes, as `kubectl get` prints it."
+    NodeOpField "node-op-field" Note "A field of a `NodeOp` or a `NodeOpUpgrade` that its Plan lacks, or that does something else there."
     Placeholder "placeholder" Note "A placeholder such as `${VERSION}`; refit does not check what it becomes."
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::objects::FrontEnd;
 use super::place::{Lines, Place};
 use super::placeholder::is_whole_placeholder;
 use super::yaml::{self, Stream, SyntaxError};
@@ -56,9 +57,11 @@ impl Source {
         }
     }
 
-    /// Whether it is a template, and contains no Plan.
+    /// Whether it is a template, and contains no Plan and no other object that refit handles.
     pub fn is_template_without_plan(&self) -> bool {
-        self.is_template() && !self.text.contains(GROUP)
+        let groups = FrontEnd::ALL.into_iter().map(FrontEnd::group);
+        let mut groups = groups.chain([GROUP]);
+        self.is_template() && !groups.any(|group| self.text.contains(group))
     }
 
     /// Another text under the same name and path.

@@ -49,6 +49,8 @@ pub struct Snapshot {
     /// Simulated objects, owners before their dependents.
     pub objects: Vec<Value>,
     pub plans: Vec<Value>,
+    /// `NodeOp` and `NodeOpUpgrade` objects, which the simulation has no controller for.
+    pub node_ops: Vec<Value>,
     pub nodes: Vec<String>,
     /// Nodes whose kubelet does not report.
     pub lost: Vec<String>,

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::cause::{Cause, chain_of_message};
 use super::plan::{Hold, NodeView, PlanView, condition};
 use super::read::{JobObject, NodeObject, PlanObject, Snapshot};
-use super::{remedy, stall, time};
+use super::{maintenance, remedy, stall, time};
 use crate::api::selector::{Selector, explain::requirements};
 use crate::api::{
-    CheckPhase, ConditionType, DrainWait, OpenEnum, Reason, WavePhase, annotation, limits, names,
+    CheckPhase, ConditionType, DrainWait, Holder, OpenEnum, Reason, WavePhase, annotation, limits, names,
 };
 use crate::rollout::{JobOutcome, PodStage};
 
@@ -45,7 +45,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    fn new(verdict: String) -> Self {
+    pub(super) fn new(verdict: String) -> Self {
         Self {
             verdict,
             chain: Vec::new(),
@@ -64,7 +64,7 @@ impl Explanation {
     }
 
     /// Takes the remedy of a reason, unless a link nearer to the cause has given one.
-    fn release(&mut self, remedy: &str, commands: &[String]) {
+    pub(super) fn release(&mut self, remedy: &str, commands: &[String]) {
         if self.remedy.is_empty() {
             remedy.clone_into(&mut self.remedy);
             self.commands = commands.to_vec();
@@ -228,7 +228,7 @@ pub fn explain_node(view: &PlanView<'_>, name: &str) -> Explanation {
 }
 
 /// Why a Plan does not select a node.
-fn not_selected(view: &PlanView<'_>, node: &NodeObject) -> Option<String> {
+pub(super) fn not_selected(view: &PlanView<'_>, node: &NodeObject) -> Option<String> {
     let spec = &view.plan.facts.object.spec;
     let Some(selector) = &spec.node_selector else {
         return Some("spec.nodeSelector is absent, which selects no node".to_owned());
@@ -513,8 +513,18 @@ pub(super) fn unavailability(node: &NodeObject) -> Option<(String, String)> {
     if node.facts.unschedulable {
         let by = match &node.facts.ledger {
             Some(ledger) => {
-                let plans: Vec<_> = ledger.holders.iter().map(|holder| holder.plan.as_str()).collect();
-                format!("is cordoned by refit for Plan {}", plans.join(", "))
+                let is_in_maintenance = ledger.holders.iter().any(Holder::is_of_front_end);
+                let holder = |holder: &Holder| {
+                    let kind = if holder.is_of_front_end() { "" } else { "Plan " };
+                    format!("{kind}{}", holder.plan)
+                };
+                let holders: Vec<_> = ledger.holders.iter().map(holder).collect();
+                let by = format!("is cordoned by refit for {}", holders.join(", "));
+                if is_in_maintenance {
+                    // refit would cordon it again.
+                    return Some((by, format!("refit explain node/{name}")));
+                }
+                by
             }
             None => "is cordoned, and not by refit".to_owned(),
         };
@@ -541,7 +551,12 @@ fn not_ready(node: &NodeObject) -> String {
 }
 
 /// The chain below a node.
-fn chain_of_node(view: &PlanView<'_>, node: &NodeView, explanation: &mut Explanation, depth: usize) {
+pub(super) fn chain_of_node(
+    view: &PlanView<'_>,
+    node: &NodeView,
+    explanation: &mut Explanation,
+    depth: usize,
+) {
     let reason: Option<OpenEnum<Reason>> = node.reason.as_deref().map(Into::into);
     let since = node
         .since
@@ -560,7 +575,7 @@ fn chain_of_node(view: &PlanView<'_>, node: &NodeView, explanation: &mut Explana
     let of_plan = || view.hold.as_ref().filter(|hold| hold.node.is_none());
     match known.map(|reason| (reason, Cause::of(reason))) {
         Some((_, Cause::Slots)) => no_slot(view, explanation, depth),
-        Some((_, Cause::Busy)) => busy(view, &node.name, explanation, depth),
+        Some((_, Cause::Busy)) => busy(view, node, explanation, depth),
         Some((_, Cause::Unavailable)) => chain_of_unavailable(view, explanation),
         Some((_, Cause::Wave)) => chain_of_wave(view, explanation, depth),
         Some((_, cause @ (Cause::NamedNodes | Cause::FailedNodes | Cause::Limits | Cause::Plans))) => {
@@ -732,8 +747,22 @@ fn no_slot(view: &PlanView<'_>, explanation: &mut Explanation, depth: usize) {
     }
 }
 
-/// Another Plan that works on the node.
-fn busy(view: &PlanView<'_>, name: &str, explanation: &mut Explanation, depth: usize) {
+/// The maintenance that the node is in, or another Plan that works on it.
+fn busy(view: &PlanView<'_>, node: &NodeView, explanation: &mut Explanation, depth: usize) {
+    let (name, message) = (node.name.as_str(), node.message.as_deref().unwrap_or_default());
+    let mut maintenances = view.snapshot.maintenances.iter();
+    let named = maintenances.find(|it| message.starts_with(&format!("{} ", it.title())));
+    if let Some(object) = named {
+        explanation.link(object.title(), maintenance::says(view.snapshot, object));
+        explanation.release(
+            "delete it when the work on the node is done",
+            &[
+                format!("refit explain nodemaintenance/{}", object.name()),
+                maintenance::delete(object),
+            ],
+        );
+        return;
+    }
     let others = view
         .snapshot
         .plans

@@ -421,6 +421,7 @@ impl<'a> PlanView<'a> {
             "checks": status.checks,
             "expectedEnd": status.expected_end,
             "origin": status.origin,
+            "nodeOp": self.plan.node_op,
             "history": status.history,
             "statusOfAnotherController": self.foreign,
             "nodes": nodes.collect::<Vec<_>>(),

@@ -12,10 +12,15 @@ use serde_json::value::RawValue;
 use crate::api::selector::Selector;
 use crate::api::text::{MAX_MESSAGE, shorten};
 use crate::api::{DrainNote, names};
+use crate::convert::op_plan::ANNOTATION_OWNER;
 use crate::kube::brief;
+use crate::kube::objects::maintenance::{
+    self, KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
+};
 use crate::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod};
 use crate::kube::read::read;
-use crate::kube::watch::Watched as _;
+use crate::kube::served::is_unknown;
+use crate::kube::watch::Watched;
 use crate::rollout::{JobFacts, NodeFacts, PlanFacts, PodFacts};
 
 /// Items per page of a list.
@@ -46,6 +51,8 @@ pub struct Snapshot {
     pub nodes: Option<BTreeMap<String, NodeObject>>,
     pub jobs: Vec<JobObject>,
     pub pods: Vec<PodObject>,
+    /// By name.
+    pub maintenances: Vec<Maintenance>,
     /// Events about Plans, the oldest first.
     pub events: Vec<EventLine>,
     pub budgets: Vec<Budget>,
@@ -65,6 +72,8 @@ pub struct PlanObject {
     pub facts: PlanFacts,
     /// Its finalizers, if it is being deleted.
     pub deleting: Option<Vec<String>>,
+    /// Kind, namespace and name of the `NodeOp` or `NodeOpUpgrade` that it was made of.
+    pub node_op: Option<String>,
 }
 
 #[derive(Debug)]
@@ -168,6 +177,7 @@ impl Snapshot {
             ..Self::default()
         };
         snapshot.nodes = reader.nodes().await;
+        snapshot.maintenances = reader.maintenances().await;
         let namespaces: BTreeSet<_> = snapshot.plans.iter().map(|plan| plan.namespace.clone()).collect();
         for namespace in namespaces {
             if let Some(jobs) = reader.jobs(&namespace).await {
@@ -266,27 +276,7 @@ impl Snapshot {
 
 impl Reader<'_> {
     async fn list(&self, path: &str, query: &str, pages: usize) -> Result<Vec<Box<RawValue>>, kube::Error> {
-        let (mut items, mut next) = (Vec::new(), String::new());
-        for _ in 0..pages {
-            let mut uri = format!("{path}?limit={PAGE}");
-            if !query.is_empty() {
-                uri = format!("{uri}&{query}");
-            }
-            if !next.is_empty() {
-                let token: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
-                uri = format!("{uri}&continue={token}");
-            }
-            let request = http::Request::get(uri)
-                .body(Vec::new())
-                .map_err(kube::Error::HttpError)?;
-            let list: RawList = self.client.request(request).await?;
-            items.extend(list.items);
-            next = list.metadata.next.unwrap_or_default();
-            if next.is_empty() {
-                break;
-            }
-        }
-        Ok(items)
+        list(self.client, path, query, pages).await
     }
 
     /// As [`Self::list`], except that an error is a gap.
@@ -368,6 +358,34 @@ impl Reader<'_> {
             nodes.insert(node.facts.name.to_string(), node);
         }
         Some(nodes)
+    }
+
+    /// The nodes in maintenance. A cluster that does not know the kind has none.
+    async fn maintenances(&mut self) -> Vec<Maintenance> {
+        let mut found = Vec::new();
+        for group in MaintenanceGroup::ALL {
+            let path = format!(
+                "/apis/{}/{}/{}",
+                group.name(),
+                maintenance::VERSION,
+                maintenance::PLURAL
+            );
+            match self.list(&path, "", usize::MAX).await {
+                Ok(items) => found.extend(items.iter().filter_map(|raw| match group {
+                    MaintenanceGroup::Medik8s => maintenance_object::<MedikMaintenance>(raw),
+                    MaintenanceGroup::Kubevirt => maintenance_object::<KubevirtMaintenance>(raw),
+                })),
+                Err(error) if is_unknown(self.client, &path, &error).await => {}
+                Err(error) => self.gaps.push(format!(
+                    "{}s of {} cannot be read: {}",
+                    maintenance::KIND,
+                    group.name(),
+                    brief(&error)
+                )),
+            }
+        }
+        found.sort_by(|a, b| (a.name(), a.group).cmp(&(b.name(), b.group)));
+        found
     }
 
     async fn jobs(&mut self, namespace: &str) -> Option<Vec<JobObject>> {
@@ -509,6 +527,36 @@ impl Reader<'_> {
     }
 }
 
+/// The items of a list, up to so many pages.
+pub(super) async fn list(
+    client: &Client,
+    path: &str,
+    query: &str,
+    pages: usize,
+) -> Result<Vec<Box<RawValue>>, kube::Error> {
+    let (mut items, mut next) = (Vec::new(), String::new());
+    for _ in 0..pages {
+        let mut uri = format!("{path}?limit={PAGE}");
+        if !query.is_empty() {
+            uri = format!("{uri}&{query}");
+        }
+        if !next.is_empty() {
+            let token: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
+            uri = format!("{uri}&continue={token}");
+        }
+        let request = http::Request::get(uri)
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        let list: RawList = client.request(request).await?;
+        items.extend(list.items);
+        next = list.metadata.next.unwrap_or_default();
+        if next.is_empty() {
+            break;
+        }
+    }
+    Ok(items)
+}
+
 fn plan_object(raw: &RawValue) -> Option<PlanObject> {
     let metadata = metadata(raw);
     let plan: RawPlan = match read(raw) {
@@ -520,7 +568,16 @@ fn plan_object(raw: &RawValue) -> Option<PlanObject> {
         namespace: text(&metadata, "/namespace"),
         facts: plan.facts(),
         deleting: (!deletion.is_empty()).then(|| finalizers(&metadata)),
+        node_op: metadata["annotations"][ANNOTATION_OWNER]
+            .as_str()
+            .map(str::to_owned),
     })
+}
+
+/// One whose status cannot be read is for its node all the same.
+fn maintenance_object<K: Watched + Into<Maintenance>>(raw: &RawValue) -> Option<Maintenance> {
+    let object = read::<K>(raw).or_else(|unreadable| K::salvage(raw, &unreadable).ok_or(()));
+    object.ok().map(Into::into)
 }
 
 fn finalizers(metadata: &Value) -> Vec<String> {

@@ -3,15 +3,16 @@
 use std::fmt::Write as _;
 
 use super::plan::{DONE, PlanView};
-use super::time;
+use super::read::Snapshot;
+use super::{maintenance, time};
 
 /// Cells of a progress bar.
 const BAR: i64 = 20;
 /// Nodes that are listed of each Plan, unless all are asked for.
 const MAX_NODES: usize = 10;
 
-/// All Plans at a glance. `wide` adds every known node.
-pub fn status(views: &[PlanView<'_>], gaps: &[String], wide: bool) -> String {
+/// All Plans at a glance, and the nodes in maintenance of `snapshot`, if it is given. `wide` adds every known node.
+pub fn status(views: &[PlanView<'_>], snapshot: Option<&Snapshot>, gaps: &[String], wide: bool) -> String {
     let mut out = String::new();
     for (number, view) in views.iter().enumerate() {
         if number > 0 {
@@ -22,10 +23,35 @@ pub fn status(views: &[PlanView<'_>], gaps: &[String], wide: bool) -> String {
     if views.is_empty() {
         out.push_str("there is no Plan\n");
     }
+    if let Some(snapshot) = snapshot.filter(|snapshot| !snapshot.maintenances.is_empty()) {
+        maintenances(snapshot, &mut out);
+    }
     for gap in gaps {
         let _ = writeln!(out, "not shown: {gap}");
     }
     out
+}
+
+/// A line for each node in maintenance.
+fn maintenances(snapshot: &Snapshot, out: &mut String) {
+    let lines: Vec<_> = snapshot
+        .maintenances
+        .iter()
+        .map(|object| maintenance::parts(snapshot, object))
+        .collect();
+    let width = |part: usize| {
+        lines
+            .iter()
+            .map(|line| line[part].len())
+            .max()
+            .unwrap_or_default()
+    };
+    let [names, nodes, phases, ages] = [0, 1, 2, 3].map(width);
+    out.push('\n');
+    for [name, node, phase, age, why] in &lines {
+        let line = format!("{name:names$}  {node:nodes$}  {phase:phases$}  {age:>ages$}  {why}");
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
 }
 
 fn plan(view: &PlanView<'_>, wide: bool, out: &mut String) {
@@ -116,6 +142,9 @@ fn plan(view: &PlanView<'_>, wide: bool, out: &mut String) {
         ];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         let _ = writeln!(out, "  from: {}", parts.join(", "));
+    }
+    if let Some(owner) = &view.plan.node_op {
+        let _ = writeln!(out, "  of: {owner}");
     }
     nodes(view, wide, out);
 }

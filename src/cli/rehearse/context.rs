@@ -8,6 +8,7 @@ use http::Request;
 use crate::api::limits;
 use crate::cli::cluster::{Connection, list};
 use crate::kube::brief;
+use crate::kube::served::is_unknown;
 use crate::rehearse::json::Value;
 
 /// Paths, the kinds of their items, and whether a list is optional: its type may be missing, or reading it forbidden.
@@ -23,6 +24,23 @@ const LISTS: [(&str, &str, bool); 7] = [
     ("/apis/apps/v1/daemonsets", "DaemonSet", false),
     ("/apis/batch/v1/jobs", "Job", false),
     ("/apis/upgrade.cattle.io/v1/plans", "Plan", false),
+];
+
+/// Objects other than Plans that refit handles. A cluster that does not know them has none.
+const FRONT_ENDS: [(&str, &str); 4] = [
+    ("/apis/operator.kairos.io/v1alpha1/nodeops", "NodeOp"),
+    (
+        "/apis/operator.kairos.io/v1alpha1/nodeopupgrades",
+        "NodeOpUpgrade",
+    ),
+    (
+        "/apis/nodemaintenance.medik8s.io/v1beta1/nodemaintenances",
+        "NodeMaintenance",
+    ),
+    (
+        "/apis/nodemaintenance.kubevirt.io/v1beta1/nodemaintenances",
+        "NodeMaintenance",
+    ),
 ];
 
 /// Namespace of the controller if the cluster has no Plan.
@@ -50,6 +68,13 @@ pub(super) fn objects(
                 Err(error) => {
                     missing.push(format!("{kind}s cannot be read: {}", brief(&error)));
                 }
+            }
+        }
+        for (path, kind) in FRONT_ENDS {
+            match list(&client, path, kind).await {
+                Ok(list) => objects.extend(list),
+                Err(error) if is_unknown(&client, path, &error).await => {}
+                Err(error) => missing.push(format!("{kind}s cannot be read: {}", brief(&error))),
             }
         }
         for namespace in controller_namespaces(&objects, namespace) {

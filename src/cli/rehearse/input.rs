@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use super::front_ends::InputOp;
 use crate::api::Plan;
 use crate::api::limits;
-use crate::gitops::Source;
-use crate::gitops::check::{ReadPlan, SERVER_FIELDS, name_for, read_plan};
-use crate::gitops::objects::{Object, objects};
+use crate::gitops::check::{ReadPlan, SERVER_FIELDS, name_for, read_plan, refused};
+use crate::gitops::objects::{FrontEnd, Object, objects};
 use crate::gitops::placeholder::{in_comment, is_placeholder};
 use crate::gitops::yaml::Node;
+use crate::gitops::{Finding, Source};
 use crate::rehearse::json::{Value, json};
 
 /// The namespace of Plans that do not specify one.
@@ -41,6 +42,7 @@ impl InputPlan {
 pub(super) struct RehearsalInput {
     /// In the order of the files.
     pub(super) plans: Vec<InputPlan>,
+    pub(super) node_ops: Vec<InputOp>,
     /// Other objects that affect a roll-out.
     pub(super) objects: Vec<Value>,
     /// Plans that `prepare` does not find, and where they are, by name.
@@ -70,6 +72,8 @@ pub(super) fn read(sources: &[Source]) -> RehearsalInput {
         for object in objects(&source.stream.documents) {
             if object.is_plan() {
                 given.plan(source, &object, &mut names);
+            } else if let Some(kind) = object.front_end() {
+                given.front_end(source, &object, kind);
             } else {
                 given.other(&object);
             }
@@ -90,12 +94,7 @@ impl RehearsalInput {
         let line = source.place(object.node.offset()).line;
         let place = format!("{}:{line}", source.name);
         if !refused.is_empty() {
-            self.errors.extend(refused.iter().map(|found| {
-                format!(
-                    "{}:{}:{}: {} [{}]",
-                    found.file, found.place.line, found.place.column, found.message, found.rule
-                )
-            }));
+            self.errors.extend(refused.iter().map(error));
             return;
         }
         self.assumed.extend(assumed);
@@ -174,6 +173,31 @@ impl RehearsalInput {
         self.plans.push(given);
     }
 
+    fn front_end(&mut self, source: &Source, object: &Object<'_>, kind: FrontEnd) {
+        let refused = refused(source, object, kind);
+        if !refused.is_empty() {
+            self.errors.extend(refused.iter().map(error));
+            return;
+        }
+        let line = source.place(object.node.offset()).line;
+        match kind {
+            FrontEnd::Op(_) => self.node_ops.push(InputOp {
+                place: format!("{}:{line}", source.name),
+                title: format!("{} {}", object.kind, object.title()),
+                written: object.written(),
+            }),
+            FrontEnd::Maintenance(_) => {
+                let value = object.node.to_json();
+                // Items of a list may omit apiVersion and kind. The rest is of the object on the cluster, as for Plans.
+                self.objects.push(json!({
+                    "apiVersion": object.api_version.as_str(), "kind": object.kind.as_str(),
+                    "metadata": { "name": value["metadata"]["name"].as_str().unwrap_or_default() },
+                    "spec": Value::from(&value["spec"]),
+                }));
+            }
+        }
+    }
+
     /// Keeps an object that affects a roll-out. Service accounts do not: the simulated API server allows everything.
     fn other(&mut self, object: &Object<'_>) {
         let (version, kind) = (object.api_version.as_str(), object.kind.as_str());
@@ -191,6 +215,13 @@ impl RehearsalInput {
             _ => {}
         }
     }
+}
+
+fn error(found: &Finding) -> String {
+    format!(
+        "{}:{}:{}: {} [{}]",
+        found.file, found.place.line, found.place.column, found.message, found.rule
+    )
 }
 
 /// Replaces placeholders in images and in names of other Plans. The simulated kubelets pull no images.

@@ -89,6 +89,7 @@ fn snapshot(change: impl FnOnce(&mut Plan)) -> Snapshot {
         now: "2026-01-01T09:00:00Z".parse().unwrap(),
         plans: vec![PlanObject {
             deleting: None,
+            node_op: None,
             namespace: "system-upgrade".to_owned(),
             facts: read(plan),
         }],

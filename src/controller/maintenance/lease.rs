@@ -37,14 +37,14 @@ pub(super) struct NodeLease {
 
 impl NodeLease {
     pub(super) fn new(client: Client, group: MaintenanceGroup, node: &str) -> Self {
-        let (namespace, name) = match group {
-            MaintenanceGroup::Medik8s => ("medik8s-leases", format!("node-{}", node.to_lowercase())),
-            MaintenanceGroup::Kubevirt => ("node-maintenance", node.to_lowercase()),
+        let name = match group {
+            MaintenanceGroup::Medik8s => format!("node-{}", node.to_lowercase()),
+            MaintenanceGroup::Kubevirt => node.to_lowercase(),
         };
         Self {
             client,
             group,
-            namespace: namespace.to_owned(),
+            namespace: group.lease_namespace().to_owned(),
             name,
         }
     }

@@ -6,6 +6,7 @@ use super::child;
 use super::status::{Progress, next};
 use super::supervisor::{skipped_because, without_traces};
 use crate::api::PlanStatus;
+use crate::convert::op_plan;
 use crate::kube::objects::node_op::{AnyOp, OpKind, OpStatus};
 
 const UID: &str = "0c9f1e7a-2b7b-4f0e-9c52-1d4f6f6b7f10";
@@ -52,14 +53,16 @@ fn follows(op: &AnyOp, active: &Value, done: &[&str], complete: bool, may_reboot
 
 #[test]
 fn the_name_of_the_plan_is_that_of_a_label_and_belongs_to_one_object() {
-    let name = child::plan_name(&op(OpKind::Op, "example-nodeop", json!({})));
+    let name = op_plan::plan_name("NodeOp", "example-nodeop", UID);
     assert_eq!(name, "nodeop-example-nodeop-0c9f1e7a");
-    let long = child::plan_name(&op(OpKind::Upgrade, &"a.b-".repeat(50), json!({})));
+    let long = op_plan::plan_name("NodeOpUpgrade", &"a.b-".repeat(50), UID);
     assert!(
         long.len() <= 63 && long.starts_with("nodeopupgrade-a.b-a.b") && long.ends_with("-0c9f1e7a"),
         "{long}"
     );
     assert!(!long.contains("--"), "{long}");
+    let of_file = op_plan::plan_name("NodeOp", "example-nodeop", "");
+    assert_eq!(of_file, "nodeop-example-nodeop");
 }
 
 #[test]
@@ -196,7 +199,7 @@ fn an_upgrade_says_how_it_goes() {
 fn fields_of_the_annotation_come_over_those_of_the_object_and_mistakes_are_named() {
     let mut op = op(OpKind::Op, "op", json!({ "command": ["true"], "concurrency": 2 }));
     let with = |op: &mut AnyOp, text: &str| {
-        let annotations = [(child::ANNOTATION_SPEC.to_owned(), text.to_owned())];
+        let annotations = [(op_plan::ANNOTATION_SPEC.to_owned(), text.to_owned())];
         op.metadata.annotations = Some(annotations.into());
         child::plan(op, "system-upgrade")
     };

@@ -81,7 +81,7 @@ impl Subject<'_> {
         );
     }
 
-    fn check_name(&mut self, field: &str) {
+    pub(super) fn check_name(&mut self, field: &str) {
         let Some(name) = self.node(field).and_then(Node::text) else {
             return;
         };

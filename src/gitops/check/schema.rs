@@ -351,7 +351,7 @@ impl Subject<'_> {
         );
     }
 
-    fn report_wrong_type(
+    pub(super) fn report_wrong_type(
         &mut self,
         field: &str,
         wanted: &str,
@@ -389,7 +389,7 @@ impl Subject<'_> {
     }
 }
 
-fn below(field: &str, name: &str) -> String {
+pub(super) fn below(field: &str, name: &str) -> String {
     if field.is_empty() {
         name.to_owned()
     } else {
@@ -422,7 +422,7 @@ fn about(schema: Option<&JSONSchemaProps>) -> Option<String> {
     clippy::float_cmp,
     reason = "a number without fraction, less than 2^53"
 )]
-fn integer(node: &Node) -> Option<i64> {
+pub(super) fn integer(node: &Node) -> Option<i64> {
     let Kind::Number(number) = &node.kind else {
         return None;
     };
@@ -437,7 +437,7 @@ fn integer(node: &Node) -> Option<i64> {
     clippy::cast_possible_truncation,
     reason = "bounds in the definition are whole numbers"
 )]
-fn bounds(schema: &JSONSchemaProps) -> (i128, i128) {
+pub(super) fn bounds(schema: &JSONSchemaProps) -> (i128, i128) {
     let (least, most) = match schema.format.as_deref() {
         Some("int32") => (i128::from(i32::MIN), i128::from(i32::MAX)),
         _ => (i128::from(i64::MIN), i128::from(i64::MAX)),

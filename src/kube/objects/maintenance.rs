@@ -24,6 +24,14 @@ impl MaintenanceGroup {
             Self::Kubevirt => "nodemaintenance.kubevirt.io",
         }
     }
+
+    /// Namespace of the Leases of nodes.
+    pub const fn lease_namespace(self) -> &'static str {
+        match self {
+            Self::Medik8s => "medik8s-leases",
+            Self::Kubevirt => "node-maintenance",
+        }
+    }
 }
 
 pub const VERSION: &str = "v1beta1";

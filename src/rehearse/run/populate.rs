@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{InitialCluster, Rehearsal, RehearsalError};
 use crate::api::crd;
+use crate::controller::settings::FrontEndName;
+use crate::kube::objects::maintenance::MaintenanceGroup;
 use crate::rehearse::cluster::Cluster;
 use crate::rehearse::json::{Value, json};
 use crate::rehearse::resources::Kind;
@@ -62,6 +64,16 @@ impl Rehearsal {
                         what: "the snapshot".to_owned(),
                         why: status_error.message,
                     })?;
+            }
+        }
+        if self.settings.enable.contains(&FrontEndName::Maintenance) {
+            for name in MaintenanceGroup::ALL.map(MaintenanceGroup::lease_namespace) {
+                if cluster.get(Kind::Namespace, "", name).is_none() {
+                    put(
+                        cluster,
+                        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+                    )?;
+                }
             }
         }
         for object in &self.objects {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::{Snapshot, describe_counts, meta, meta_of};
 use crate::api::limits;
 use crate::api::names::LABEL_CONTROLLER;
+use crate::kube::objects::node_op::{GROUP, OpKind, VERSION};
 use crate::rehearse::json::{Map, Value, json};
 use crate::rehearse::pod_lifecycle::STEERING_PREFIX;
 use crate::rehearse::resources::Kind;
@@ -23,6 +24,7 @@ pub(super) struct SnapshotBuilder {
     owners: Vec<Value>,
     others: Vec<Value>,
     plans: Vec<Value>,
+    node_ops: Vec<Value>,
     pub(super) found: BTreeMap<String, usize>,
     left_out: BTreeMap<String, usize>,
     taken: Option<Timestamp>,
@@ -48,7 +50,13 @@ impl SnapshotBuilder {
             (Some(Kind::Job | Kind::ReplicaSet | Kind::StatefulSet | Kind::DaemonSet), _) => {
                 self.owners.push(object);
             }
-            (Some(Kind::Budget | Kind::Secret | Kind::Namespace), _) => self.others.push(object),
+            (
+                Some(
+                    Kind::Budget | Kind::Secret | Kind::Namespace | Kind::Maintenance | Kind::OldMaintenance,
+                ),
+                _,
+            ) => self.others.push(object),
+            (None, kind) if is_node_op(&version, kind) => self.node_ops.push(object),
             (Some(Kind::ConfigMap), _) if object["metadata"]["name"] == limits::NAME => {
                 self.others.push(object);
             }
@@ -99,6 +107,7 @@ impl SnapshotBuilder {
         Snapshot {
             objects,
             plans: self.plans,
+            node_ops: self.node_ops,
             nodes,
             lost,
             controller,
@@ -219,6 +228,11 @@ impl SnapshotBuilder {
             }
         }
     }
+}
+
+fn is_node_op(version: &str, kind: &str) -> bool {
+    let is_kind = OpKind::ALL.iter().any(|one| one.name() == kind);
+    is_kind && version == format!("{GROUP}/{VERSION}")
 }
 
 /// A set that matches the existing pods.

@@ -114,6 +114,7 @@ fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: Conditio
     });
     let object_of = |plan| PlanObject {
         deleting: None,
+        node_op: None,
         namespace: "system-upgrade".to_owned(),
         facts: read(plan),
     };

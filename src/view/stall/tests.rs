@@ -34,6 +34,7 @@ fn snapshot(phase: NodePhase) -> Snapshot {
             namespace: "system-upgrade".to_owned(),
             facts: plan,
             deleting: None,
+            node_op: None,
         }],
         nodes: Some(
             [(

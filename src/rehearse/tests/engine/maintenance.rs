@@ -6,6 +6,8 @@ use crate::api::{DrainSpec, MarkForm, NodeMark};
 use crate::rehearse::Kind;
 use crate::rehearse::json::{Value, json};
 use crate::rollout::tests::build::{plan, plan_with};
+use crate::view::maintenance::{explain_any_node, explain_maintenance};
+use crate::view::{PlanView, Snapshot, explain_node, table};
 
 fn story(nodes: &[&str]) -> Scenario {
     let mut story = Scenario::new(&Setup {
@@ -189,5 +191,103 @@ fn the_taint_of_a_maintenance_goes_with_it_although_a_plan_holds_the_node_and_th
     );
     story.retry("a", "p");
     story.roll_out();
+    story.assert_over();
+}
+
+fn explained(snapshot: &Snapshot) -> String {
+    explain_maintenance(snapshot, &snapshot.maintenances[0]).to_text()
+}
+
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn status_and_explain_say_what_a_maintenance_waits_for_and_who_holds_its_node() {
+    let mut story = story(&["a", "b"]);
+    story.apply(plan("p"));
+    story.settle();
+    let busy = story.slots("p")[0].clone();
+    begin(&mut story, "disk", &busy);
+    let snapshot = story.snapshot();
+    assert_eq!(snapshot.gaps, [""; 0]);
+    let line = format!("NodeMaintenance disk  {busy}  Running  10s  Plan p works on the node\n");
+    has(
+        &table::status(&[], Some(&snapshot), &[], false),
+        &["there is no Plan\n\n", &line],
+    );
+    let waits = format!("NodeMaintenance disk waits: Node {busy} is not drained yet\n");
+    let explain = format!("refit explain -n system-upgrade p {busy}");
+    has(
+        &explained(&snapshot),
+        &[&waits, "Plan system-upgrade/p: works on the node", &explain],
+    );
+
+    story.succeed(&busy);
+    story.pass_secs(20);
+    let snapshot = story.snapshot();
+    let drained =
+        format!("NodeMaintenance disk has drained Node {busy}, which stays so until the object is deleted\n");
+    let delete = "kubectl delete nodemaintenances.nodemaintenance.medik8s.io disk";
+    has(&explained(&snapshot), &[&drained, delete]);
+    let of_node = explain_any_node(&snapshot, &busy);
+    assert_eq!(of_node.len(), 2, "{of_node:#?}");
+    has(&of_node[0].verdict, &[drained.trim_end()]);
+    end(&mut story, "disk");
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn a_node_in_maintenance_is_explained_by_the_object_that_holds_it() {
+    let mut story = story(&["a"]);
+    begin(&mut story, "disk", "a");
+    story.apply(plan("p"));
+    story.settle();
+    let snapshot = story.snapshot();
+    let view = PlanView::new(&snapshot, &snapshot.plans[0]);
+    let chain = [
+        "NodeBusy: NodeMaintenance disk works on the node",
+        "NodeMaintenance disk: Succeeded for ",
+        "refit explain nodemaintenance/disk",
+        "kubectl delete nodemaintenances.nodemaintenance.medik8s.io disk",
+    ];
+    has(&explain_node(&view, "a").to_text(), &chain);
+    end(&mut story, "disk");
+    story.roll_out();
+    story.assert_over();
+}
+
+#[test]
+fn a_maintenance_of_a_node_that_does_not_exist_and_a_second_one_for_a_node_are_explained() {
+    let mut story = story(&["a"]);
+    begin(&mut story, "nowhere", "b");
+    has(
+        &explained(&story.snapshot()),
+        &[
+            "NodeMaintenance nowhere has failed",
+            "nodes \"b\" not found",
+            "kubectl get nodes",
+        ],
+    );
+    end(&mut story, "nowhere");
+    begin(&mut story, "first", "a");
+    begin(&mut story, "second", "a");
+    let snapshot = story.snapshot();
+    let text = explain_maintenance(&snapshot, &snapshot.maintenances[1]).to_text();
+    has(
+        &text,
+        &[
+            "already exists",
+            "NodeMaintenance first: is for Node a, too",
+            "delete one of the two",
+        ],
+    );
+    for name in ["first", "second"] {
+        end(&mut story, name);
+    }
     story.assert_over();
 }

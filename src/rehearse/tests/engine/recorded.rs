@@ -50,7 +50,10 @@ fn the_committed_recordings_are_what_the_commands_print() {
         panic!("two Plans")
     };
     let sessions = [
-        ("refit status", table::status(&views, &snapshot.gaps, false)),
+        (
+            "refit status",
+            table::status(&views, Some(&snapshot), &snapshot.gaps, false),
+        ),
         ("refit explain agent", explain_plan(agent).to_text()),
         (
             "refit explain server node-2",

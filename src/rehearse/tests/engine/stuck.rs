@@ -27,7 +27,7 @@ fn shown(story: &mut Scenario) -> (String, String) {
         .collect();
     let of_p = views.iter().find(|view| &*view.plan.facts.name == "p").unwrap();
     (
-        table::status(&views, &snapshot.gaps, false),
+        table::status(&views, Some(&snapshot), &snapshot.gaps, false),
         explain_plan(of_p).to_text(),
     )
 }
@@ -673,7 +673,7 @@ fn what_may_not_be_read_is_named_and_the_rest_is_shown() {
     let snapshot = story.snapshot_over(&faults);
     assert_eq!(snapshot.gaps.len(), 4, "{:?}", snapshot.gaps);
     let view = PlanView::new(&snapshot, &snapshot.plans[0]);
-    let text = table::status(std::slice::from_ref(&view), &snapshot.gaps, false);
+    let text = table::status(std::slice::from_ref(&view), None, &snapshot.gaps, false);
     assert!(text.contains("0/2 done; 1 Failed, 1 Waiting"), "{text}");
     assert!(text.contains("not shown: Nodes cannot be read"), "{text}");
     let text = explain_node(&view, &failed).to_text();

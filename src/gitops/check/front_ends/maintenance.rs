@@ -1,0 +1,47 @@
+//! What is wrong with a `NodeMaintenance`.
+
+use super::Maintained;
+use crate::gitops::Rule;
+use crate::gitops::check::Subject;
+use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::yaml::Node;
+
+const NODE: &str = "spec.nodeName";
+
+impl Subject<'_> {
+    pub(super) fn check_maintenance(&mut self, maintained: &mut Maintained) {
+        if self.node("spec").is_none_or(Node::is_null) {
+            let hint = "add `spec: {nodeName: my-node}`, with the name of a node".to_owned();
+            let message = format!("{NODE} is missing: the object is for no node");
+            self.report(Rule::MissingField, NODE, message, Some(hint));
+            return;
+        }
+        let Some(name) = self.node(NODE).and_then(Node::text) else {
+            return;
+        };
+        if is_placeholder(name) {
+            return;
+        }
+        if name.is_empty() {
+            let message = format!("{NODE} is empty; it must be the name of a node");
+            self.report(Rule::MissingField, NODE, message, None);
+            return;
+        }
+        self.check_name(NODE);
+        let line = self.source.place(self.object.node.offset()).line;
+        let here = format!(
+            "{} ({}:{line})",
+            self.object.metadata("name").unwrap_or("without a name"),
+            self.source.name
+        );
+        if let Some(first) = maintained.get(name) {
+            let message = format!(
+                "NodeMaintenance {first} is for node {name} already, and a node has one at a time: the other one fails"
+            );
+            let hint = "remove one of the two".to_owned();
+            self.report(Rule::DuplicateMaintenance, NODE, message, Some(hint));
+        } else {
+            maintained.insert(name.to_owned(), here);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Nodes in maintenance: what their objects say, and what they wait for.
+
+use serde_json::{Value, json};
+
+use super::explain::{Explanation, chain_of_node, explain_node, not_selected, unavailability};
+use super::plan::PlanView;
+use super::read::Snapshot;
+use super::time;
+use crate::kube::objects::maintenance::{Maintenance, PLURAL};
+
+const RUNNING: &str = "Running";
+const SUCCEEDED: &str = "Succeeded";
+const FAILED: &str = "Failed";
+/// No controller has begun with it.
+const PENDING: &str = "Pending";
+/// Its node is yet to be released.
+const DELETING: &str = "Deleting";
+/// Objects of one kind that a chain names.
+const MAX_NAMED: usize = 5;
+
+fn phase(object: &Maintenance) -> &str {
+    if object.is_being_deleted() {
+        return DELETING;
+    }
+    let phase = object.status.phase.as_deref().filter(|phase| !phase.is_empty());
+    phase.unwrap_or(PENDING)
+}
+
+/// How long the object is there.
+pub(super) fn age(snapshot: &Snapshot, object: &Maintenance) -> Option<String> {
+    let created = object.metadata.creation_timestamp.as_ref()?.0;
+    Some(time::short(snapshot.now.duration_since(created)))
+}
+
+/// The parts of a line of `refit status`: name, node, phase, age, and why it does not go on.
+pub(super) fn parts(snapshot: &Snapshot, object: &Maintenance) -> [String; 5] {
+    [
+        object.title(),
+        object.spec.node_name.clone(),
+        phase(object).to_owned(),
+        age(snapshot, object).unwrap_or_default(),
+        object.status.last_error.clone().unwrap_or_default(),
+    ]
+}
+
+/// What it says, in a chain.
+pub(super) fn says(snapshot: &Snapshot, object: &Maintenance) -> String {
+    let age = age(snapshot, object).map_or_else(String::new, |age| format!(" for {age}"));
+    match object.status.last_error.as_deref() {
+        Some(why) if !why.is_empty() => format!("{}{age}: {why}", phase(object)),
+        _ => format!("{}{age}", phase(object)),
+    }
+}
+
+/// The command that ends it.
+pub(super) fn delete(object: &Maintenance) -> String {
+    format!("kubectl delete {} {}", resource(object), object.name())
+}
+
+fn resource(object: &Maintenance) -> String {
+    format!("{PLURAL}.{}", object.group.name())
+}
+
+/// As `kubectl -o name` prints it.
+pub fn full_name(object: &Maintenance) -> String {
+    format!("nodemaintenance.{}/{}", object.group.name(), object.name())
+}
+
+pub fn to_json(object: &Maintenance) -> Value {
+    let created = object.metadata.creation_timestamp.as_ref();
+    json!({
+        "group": object.group.name(), "name": object.name(), "node": object.spec.node_name, "phase": phase(object),
+        "since": created.map(|at| at.0.to_string()), "reason": object.spec.reason, "lastError": object.status.last_error,
+        "drainProgress": object.status.drain_progress, "pendingPods": object.status.pending_pods.len(),
+    })
+}
+
+/// The phase of a maintenance, what it waits for, and who holds its node.
+pub fn explain_maintenance(snapshot: &Snapshot, object: &Maintenance) -> Explanation {
+    let (title, node) = (object.title(), object.spec.node_name.as_str());
+    let phase = phase(object);
+    let verdict = match phase {
+        SUCCEEDED => format!("{title} has drained Node {node}, which stays so until the object is deleted"),
+        FAILED => format!("{title} has failed, and Node {node} is not in maintenance"),
+        DELETING => format!("{title} is being deleted, and Node {node} is yet to be released"),
+        RUNNING => format!("{title} waits: Node {node} is not drained yet"),
+        PENDING => format!("{title} waits: no controller has begun with it"),
+        other => format!("{title} is {other}"),
+    };
+    let mut explanation = Explanation::new(verdict);
+    explanation.held = phase != SUCCEEDED;
+    explanation.link(&*title, says(snapshot, object));
+    let pods = &object.status.pending_pods_refs;
+    if !pods.is_empty() && explanation.held {
+        let named = pods.iter().take(MAX_NAMED);
+        let named: Vec<_> = named
+            .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+            .collect();
+        let more = match pods.len().saturating_sub(MAX_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        explanation.link(
+            format!("Node {node}"),
+            format!("pods are yet to be evicted: {}{more}", named.join(", ")),
+        );
+    }
+    chain_of_holders(snapshot, object, &mut explanation);
+    if let Some(others) = others(snapshot, object).filter(|_| phase == FAILED) {
+        explanation.link(others.title(), format!("is for Node {node}, too"));
+        explanation.release(
+            "delete one of the two: a node has one at a time",
+            &[delete(object)],
+        );
+    }
+    let get = format!("kubectl get {} {} -o yaml", resource(object), object.name());
+    match phase {
+        SUCCEEDED => explanation.release(
+            "delete the object when the work is done: the node is then as it was before",
+            &[delete(object)],
+        ),
+        FAILED => explanation.release(
+            "delete the object, and create one for a node that exists",
+            &[delete(object), "kubectl get nodes".to_owned()],
+        ),
+        DELETING => explanation.release("wait; if nothing happens, look for the controller", &[get]),
+        PENDING => explanation.release("run the controller with --enable=maintenance", &[get]),
+        _ => explanation.release(
+            "wait until these pods have ended and no budget refuses their eviction, or delete the object",
+            &[
+                format!("kubectl get pods -A --field-selector spec.nodeName={node}"),
+                delete(object),
+            ],
+        ),
+    }
+    explanation
+}
+
+/// Another object for the same node.
+fn others<'a>(snapshot: &'a Snapshot, object: &Maintenance) -> Option<&'a Maintenance> {
+    let mut all = snapshot.maintenances.iter();
+    all.find(|other| other.uid() != object.uid() && other.spec.node_name == object.spec.node_name)
+}
+
+/// Who holds the node beside the object: Plans that work there, and others in its ledger.
+fn chain_of_holders(snapshot: &Snapshot, object: &Maintenance, explanation: &mut Explanation) {
+    let node = object.spec.node_name.as_str();
+    let ledger = snapshot.node(node).and_then(|known| known.facts.ledger.as_ref());
+    let holders = ledger.iter().flat_map(|ledger| &ledger.holders);
+    let others: Vec<_> = holders
+        .filter(|holder| holder.plan_uid != object.uid())
+        .map(|holder| {
+            if holder.is_of_front_end() {
+                holder.plan.clone()
+            } else {
+                format!("Plan {}/{}", holder.namespace, holder.plan)
+            }
+        })
+        .collect();
+    let mut at_work = snapshot.plans.iter().filter_map(|plan| {
+        let view = PlanView::new(snapshot, plan);
+        let known = view.node(node)?.clone();
+        (known.has_slot() && !known.is_failed()).then_some((view, known))
+    });
+    if let Some((view, known)) = at_work.next() {
+        explanation.link(format!("Plan {}", view.title()), "works on the node");
+        chain_of_node(&view, &known, explanation, 0);
+        explanation.release(
+            "wait until that Plan has finished with the node",
+            &[format!(
+                "refit explain -n {} {} {node}",
+                view.plan.namespace, view.plan.facts.name
+            )],
+        );
+    } else if !others.is_empty() {
+        explanation.link(
+            format!("Node {node}"),
+            format!("is held by {}", others.join(", ")),
+        );
+    }
+}
+
+/// Why a node does not go on: the maintenance that it is in, and each Plan that selects it.
+pub fn explain_any_node(snapshot: &Snapshot, name: &str) -> Vec<Explanation> {
+    let maintenances = snapshot.maintenances.iter();
+    let mut all: Vec<_> = maintenances
+        .filter(|object| object.spec.node_name == name)
+        .map(|object| explain_maintenance(snapshot, object))
+        .collect();
+    for plan in &snapshot.plans {
+        let view = PlanView::new(snapshot, plan);
+        let node = snapshot.node(name);
+        if node.is_some_and(|node| not_selected(&view, node).is_none()) || view.node(name).is_some() {
+            all.push(explain_node(&view, name));
+        }
+    }
+    if all.is_empty() {
+        let mut none = Explanation::new(format!(
+            "Nothing concerns Node {name}: no Plan selects it, and it is not in maintenance"
+        ));
+        none.held = false;
+        if let Some((says, command)) = snapshot.node(name).and_then(unavailability) {
+            none.link(format!("Node {name}"), says);
+            none.release("see the node", &[command]);
+        }
+        all.push(none);
+    }
+    all
+}

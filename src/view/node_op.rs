@@ -1,0 +1,88 @@
+//! `NodeOp` and `NodeOpUpgrade` objects, which are Plans to whoever looks.
+
+use kube::Client;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::explain::{Explanation, explain_node, explain_plan};
+use super::plan::PlanView;
+use super::read::{PlanObject, Snapshot, list};
+use crate::convert::Written;
+use crate::convert::op_plan;
+use crate::kube::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, VERSION};
+use crate::kube::read::read;
+
+/// The objects of a kind in all namespaces, by namespace and name.
+///
+/// # Errors
+/// Fails if they cannot be listed.
+pub async fn read_ops(client: &Client, kind: OpKind) -> Result<Vec<AnyOp>, kube::Error> {
+    let path = format!("/apis/{GROUP}/{VERSION}/{}", kind.plural());
+    let items = list(client, &path, "", usize::MAX).await?;
+    let op = |raw: &RawValue| -> Option<AnyOp> {
+        match kind {
+            OpKind::Op => read::<NodeOp>(raw).ok().map(Into::into),
+            OpKind::Upgrade => read::<NodeOpUpgrade>(raw).ok().map(Into::into),
+        }
+    };
+    let mut ops: Vec<_> = items.iter().filter_map(|raw| op(raw)).collect();
+    ops.sort_by_key(AnyOp::title);
+    Ok(ops)
+}
+
+/// The Plans of the objects of this kind and name; one at most in each namespace of theirs.
+pub fn plans_of<'a>(snapshot: &'a Snapshot, kind: OpKind, name: &str) -> Vec<&'a PlanObject> {
+    let is_it = |plan: &&PlanObject| {
+        let mut words = plan.node_op.iter().flat_map(|owner| owner.split([' ', '/']));
+        words.next() == Some(kind.name()) && words.nth(1) == Some(name)
+    };
+    snapshot.plans.iter().filter(is_it).collect()
+}
+
+/// Why the Plan of an object does not go on.
+pub fn explain_plan_of_op(view: &PlanView<'_>, node: Option<&str>) -> Explanation {
+    let mut explanation = match node {
+        Some(node) => explain_node(view, node),
+        None => explain_plan(view),
+    };
+    if let Some(owner) = &view.plan.node_op {
+        explanation.verdict = format!("{owner}: {}", explanation.verdict);
+    }
+    explanation
+}
+
+/// Why an object has no Plan.
+pub fn explain_op_without_plan(op: &AnyOp) -> Explanation {
+    let title = op.title();
+    let get = format!(
+        "kubectl get {}.{GROUP} -n {} {} -o yaml",
+        op.kind.plural(),
+        op.namespace(),
+        op.name()
+    );
+    let written = Written {
+        api_version: format!("{GROUP}/{VERSION}"),
+        kind: op.kind.name().to_owned(),
+        value: json!({ "metadata": op.metadata, "spec": op.spec }),
+    };
+    let phase = op.status.phase.as_str();
+    let mut explanation = Explanation::new(String::new());
+    if let Err(why) = op_plan::plan(&written, op.namespace()) {
+        explanation.verdict = format!("{title} is refused: it cannot become a Plan");
+        explanation.link(title, why);
+        explanation.release("correct the object", &[get]);
+    } else if !phase.is_empty() {
+        explanation.verdict = format!("{title} is {phase}, and has no Plan");
+        explanation.held = !matches!(phase, "Completed" | "Failed");
+        explanation.link(
+            title,
+            "has begun under another controller, or its Plan was deleted: nothing runs twice",
+        );
+        explanation.release("create another object to run it again", &[get]);
+    } else {
+        explanation.verdict = format!("{title} waits: no controller has made a Plan of it");
+        explanation.link(title, "has no status");
+        explanation.release("run the controller with --enable=nodeops", &[get]);
+    }
+    explanation
+}
