@@ -33,11 +33,11 @@ const OF_KUBERNETES: [(&str, &[&str]); 9] = [
     (
         "Failed",
         &[
-            "controller/maintenance/status.rs",
             "controller/own_image.rs",
             "drain/pods.rs",
             "job/render.rs",
             "kube/objects.rs",
+            "kube/objects/maintenance.rs",
             "kube/objects/pod.rs",
             "migrate/job.rs",
             "rehearse/controller_manager/job.rs",

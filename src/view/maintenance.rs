@@ -6,13 +6,11 @@ use super::explain::{Explanation, chain_of_node, explain_node, not_selected, una
 use super::plan::PlanView;
 use super::read::Snapshot;
 use super::time;
-use crate::kube::objects::maintenance::{Maintenance, PLURAL};
+use crate::api::NodePhase;
+use crate::kube::objects::maintenance::{FAILED, Maintenance, PLURAL, RUNNING, SUCCEEDED};
 
-const RUNNING: &str = "Running";
-const SUCCEEDED: &str = "Succeeded";
-const FAILED: &str = "Failed";
 /// No controller has begun with it.
-const PENDING: &str = "Pending";
+const PENDING: &str = NodePhase::Pending.name();
 /// Its node is yet to be released.
 const DELETING: &str = "Deleting";
 /// Objects of one kind that a chain names.

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::explain::{Explanation, explain_node, explain_plan};
 use super::plan::PlanView;
 use super::read::{PlanObject, Snapshot, list};
+use crate::api::NodePhase;
 use crate::convert::Written;
 use crate::convert::op_plan;
 use crate::kube::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, VERSION};
@@ -73,7 +74,7 @@ pub fn explain_op_without_plan(op: &AnyOp) -> Explanation {
         explanation.release("correct the object", &[get]);
     } else if !phase.is_empty() {
         explanation.verdict = format!("{title} is {phase}, and has no Plan");
-        explanation.held = !matches!(phase, "Completed" | "Failed");
+        explanation.held = phase != "Completed" && phase != NodePhase::Failed.name();
         explanation.link(
             title,
             "has begun under another controller, or its Plan was deleted: nothing runs twice",

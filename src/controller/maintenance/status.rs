@@ -3,11 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::drain::pods::PodId;
+pub(super) use crate::kube::objects::maintenance::{FAILED, RUNNING, SUCCEEDED};
 use crate::kube::objects::maintenance::{MaintenanceStatus, PodRef};
-
-pub(super) const RUNNING: &str = "Running";
-pub(super) const SUCCEEDED: &str = "Succeeded";
-pub(super) const FAILED: &str = "Failed";
 
 /// Errors of the Lease in a row after which a maintenance gives up.
 pub(super) const MAX_LEASE_ERRORS: i64 = 4;

@@ -38,6 +38,10 @@ pub const VERSION: &str = "v1beta1";
 pub const KIND: &str = "NodeMaintenance";
 pub const PLURAL: &str = "nodemaintenances";
 
+pub const RUNNING: &str = "Running";
+pub const SUCCEEDED: &str = "Succeeded";
+pub const FAILED: &str = "Failed";
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MaintenanceSpec {

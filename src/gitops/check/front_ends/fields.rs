@@ -112,6 +112,9 @@ impl Subject<'_> {
             } else if let Some(properties) = properties {
                 let names = properties.keys().map(String::as_str);
                 let hint = match nearest(name, names.clone()) {
+                    Some(near) if object.entry(near).is_some() => {
+                        format!("remove it; {near} is there already")
+                    }
                     Some(near) => {
                         self.renamed.insert(below(field, near));
                         format!("did you mean `{near}`?")

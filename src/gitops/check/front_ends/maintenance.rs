@@ -11,9 +11,9 @@ const NODE: &str = "spec.nodeName";
 impl Subject<'_> {
     pub(super) fn check_maintenance(&mut self, maintained: &mut Maintained) {
         if self.node("spec").is_none_or(Node::is_null) {
-            let hint = "add `spec: {nodeName: my-node}`, with the name of a node".to_owned();
-            let message = format!("{NODE} is missing: the object is for no node");
-            self.report(Rule::MissingField, NODE, message, Some(hint));
+            let hint = "add `spec: {nodeName: my-node}`".to_owned();
+            let message = format!("spec is missing, and in it {NODE}, the name of a node");
+            self.report(Rule::MissingField, "spec", message, Some(hint));
             return;
         }
         let Some(name) = self.node(NODE).and_then(Node::text) else {

@@ -16,8 +16,7 @@ use crate::gitops::{Finding, Rule, Source};
 const NAMESPACE: &str = "system-upgrade";
 
 /// Fields of a Plan, and the fields of the object that become them. The longer path is first.
-const FIELDS: [(&str, &str); 13] = [
-    ("metadata.name", "metadata.name"),
+const FIELDS: [(&str, &str); 12] = [
     ("spec.nodeSelector", "spec.nodeSelector"),
     ("spec.imagePullSecrets", "spec.imagePullSecrets"),
     ("spec.concurrency", "spec.concurrency"),
@@ -75,7 +74,7 @@ impl Subject<'_> {
                     let message = format!(
                         "the annotation {ANNOTATION_SPEC} must be a JSON object of fields of a Plan: {error}"
                     );
-                    let hint = "write it like `{\"maxUnavailable\": \"10%\"}`".to_owned();
+                    let hint = "write it like {\"maxUnavailable\": \"10%\"}".to_owned();
                     let offset = self.offset_in_annotation(error.line());
                     let field = annotation_field("");
                     self.report_at(
@@ -117,13 +116,16 @@ impl Subject<'_> {
                     place: self.source.place(self.offset_in_annotation(line)),
                     field: Some(annotation_field(&field)),
                     message: format!("the annotation {ANNOTATION_SPEC}: {}", found.message),
+                    hint: found
+                        .hint
+                        .map(|hint| format!("in the annotation: {}", hint.replace('`', ""))),
                     plan: Some(self.object.title()),
                     ..found
                 });
             }
             return;
         }
-        if ABOUT_TRANSLATION.contains(&found.rule) {
+        if ABOUT_TRANSLATION.contains(&found.rule) || field.starts_with("metadata.") {
             return;
         }
         let mut known = FIELDS.iter();
@@ -153,7 +155,7 @@ impl Subject<'_> {
     fn line_in_annotation(&self, field: &str) -> usize {
         let text = self.annotation().and_then(|entry| entry.value.text());
         let key = format!("\"{field}\"");
-        let mut lines = text.lines();
+        let mut lines = text.unwrap_or_default().lines();
         lines
             .position(|line| line.contains(&key))
             .map_or(1, |line| line + 1)
