@@ -522,7 +522,7 @@ async fn people_see_a_node_in_maintenance_and_those_who_may_not_read_it_are_told
     test.begin(MEDIK, "disk", "one").await;
     test.succeeded(MEDIK, "disk").await;
     let node = test.harness.node("one");
-    test.harness.plan("p", json!({ "concurrency": 2 })).await;
+    test.harness.plan_with("p", json!({ "concurrency": 2 })).await;
     test.harness
         .ctx
         .plan_until("p", "waits for the maintenance", SOON, |plan| {
