@@ -39,7 +39,7 @@ pub fn plan(object: &Written, namespace: &str) -> Result<Converted, String> {
             format!("annotation {ANNOTATION_SPEC} must be a JSON object of fields of a Plan: {error}")
         })?;
         let plan = &mut converted.plan;
-        plan.spec = read(with_fields(json!(plan.spec), fields))
+        plan.spec = read(&with_fields(json!(plan.spec), fields))
             .map_err(|why| format!("annotation {ANNOTATION_SPEC}: {why}"))?;
     }
     Ok(converted)
@@ -85,10 +85,10 @@ pub fn with_fields(mut spec: Value, fields: Map<String, Value>) -> Value {
 }
 
 /// A spec all of whose fields a Plan has.
-fn read(spec: Value) -> Result<PlanSpec, String> {
-    let plan: Plan = serde_json::from_value(json!({ "metadata": {}, "spec": &spec }))
-        .map_err(|error| error.to_string())?;
-    match first_unknown(&spec, &json!(plan.spec), "spec") {
+fn read(spec: &Value) -> Result<PlanSpec, String> {
+    let plan: Plan =
+        serde_json::from_value(json!({ "metadata": {}, "spec": spec })).map_err(|error| error.to_string())?;
+    match first_unknown(spec, &json!(plan.spec), "spec") {
         Some(path) => Err(format!("a Plan has no field {path}")),
         None => Ok(plan.spec),
     }

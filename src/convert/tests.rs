@@ -377,7 +377,8 @@ fn joined(objects: &[&str]) -> Vec<(String, Value, Vec<String>)> {
         let plan = serde_json::to_value(&one.plan).unwrap();
         let name = plan["metadata"]["name"].as_str().unwrap();
         assert!(from == name || name == "flatcar-linux-update-operator", "{from}");
-        (from, plan["spec"].clone(), one.notes)
+        let notes = one.notes.into_iter().map(|note| note.text).collect();
+        (from, plan["spec"].clone(), notes)
     });
     plans.collect()
 }

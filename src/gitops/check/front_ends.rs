@@ -56,8 +56,16 @@ impl Subject<'_> {
             self.report(Rule::NotAPlan, "apiVersion", message, Some(hint));
         } else if let Some(meant) = nearest(kind, of_group.clone().map(FrontEnd::kind)) {
             let kinds: Vec<_> = of_group.map(FrontEnd::kind).collect();
-            let message = format!("kind is {kind:?}, but the kinds of {group} are {}", kinds.join(", "));
-            self.report(Rule::NotAPlan, "kind", message, Some(format!("write `kind: {meant}`")));
+            let message = format!(
+                "kind is {kind:?}, but the kinds of {group} are {}",
+                kinds.join(", ")
+            );
+            self.report(
+                Rule::NotAPlan,
+                "kind",
+                message,
+                Some(format!("write `kind: {meant}`")),
+            );
         }
     }
 }

@@ -4,6 +4,7 @@ use super::super::rng::Rng;
 use super::users::{NAMESPACE, Users};
 use crate::api::names;
 use crate::rehearse::json::{Value, json};
+use crate::rehearse::write::merge;
 use crate::rehearse::{Cluster, Kind, State};
 
 const MAINTENANCES: [Kind; 2] = [Kind::Maintenance, Kind::OldMaintenance];
@@ -49,10 +50,11 @@ impl Users {
             self.cluster.put(namespace).unwrap();
         }
         if self.front_ends.reboots.is_some() {
-            let spec = json!({
+            let mut spec = json!({
                 "nodeSelector": { "matchLabels": { "simulated": "yes" } }, "concurrency": 1, "cordon": true,
-                "serviceAccountName": "system-upgrade", "trigger": "RebootNeeded", "reboot": { "timeout": "3m" },
+                "serviceAccountName": "system-upgrade",
             });
+            merge(&mut spec, &on_request());
             self.apply(REBOOTS, &spec);
         }
     }
@@ -143,6 +145,13 @@ impl Users {
         let _ = self.cluster.patch(Kind::Node, "", node, &patch);
     }
 
+    /// Applies the Plan again, without whose fields it would do something else: another definition has pruned them.
+    pub(super) fn restore_reboots(&self) {
+        let _ = self
+            .cluster
+            .patch(Kind::Plan, NAMESPACE, REBOOTS, json!({ "spec": on_request() }));
+    }
+
     pub(super) fn end_maintenances(&mut self) {
         for kind in MAINTENANCES {
             for name in self.names(kind) {
@@ -150,6 +159,11 @@ impl Users {
             }
         }
     }
+}
+
+/// What makes a Plan one that nodes request.
+fn on_request() -> Value {
+    json!({ "trigger": "RebootNeeded", "reboot": { "timeout": "3m" } })
 }
 
 /// Whether somebody may edit what the Plan runs.

@@ -614,6 +614,7 @@ impl Users {
         definition::put(&self.cluster, false);
         self.end_attacks();
         self.end_maintenances();
+        self.restore_reboots();
         let _ = self.cluster.delete(Kind::ConfigMap, NAMESPACE, limits::NAME);
         for node in std::mem::take(&mut self.off) {
             self.cluster.with(|state| state.set_power(&node, true));
