@@ -58,8 +58,10 @@ impl Invariants {
             let number = |limit: NodeLimit| limit.of(self.nodes.len());
             if let Some(limit) = limits.max_concurrent {
                 let counts = self.in_progress(plan, held);
-                let more = counts.len() > number(limit) && given.iter().any(|node| counts.contains(*node));
-                if more {
+                // A node on which another Plan works counts already.
+                let by_others = self.in_progress(plan, &[]);
+                let is_new = |node: &&str| counts.contains(*node) && !by_others.contains(*node);
+                if counts.len() > number(limit) && given.iter().any(is_new) {
                     return Err(format!(
                         "maxConcurrent of ConfigMap refit is {limit:?}: {counts:?}"
                     ));
