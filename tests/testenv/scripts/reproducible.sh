@@ -18,7 +18,9 @@ for name in one another; do
     digest=$(sha256sum "$program" | cut -d ' ' -f 1)
     printf '%s: %s, %d bytes\n' "$name" "$digest" "$size"
     [[ ${first:=$digest} == "$digest" ]] || { printf 'the two builds differ\n' >&2; exit 1; }
-    ((size < 20000000)) || { printf 'more than 20 MB\n' >&2; exit 1; }
+    # The budget is 20 MB. A release is not held up by a few percent more, but nobody should miss it.
+    ((size < 20000000)) || printf 'more than 20 MB\n' >&2
+    ((size < 25000000)) || exit 1
 done
 if readelf --program-headers "$program" | grep -q INTERP; then
     printf 'the program is not static\n' >&2
