@@ -4,6 +4,7 @@
 //! Assertions about a host read the host itself: files that payloads wrote, boots that the supervisor counted.
 
 mod deployed;
+mod front_ends;
 mod harness;
 mod machines;
 mod plans;

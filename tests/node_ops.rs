@@ -11,6 +11,7 @@ use refit::rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, is_cordoned, is_free, quick};
+use crate::maintenance::{self, MEDIK};
 use crate::steering::People;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;
@@ -20,7 +21,7 @@ use crate::testenv::manifest;
 use crate::testenv::wait::{self, SOON};
 
 /// The example of kairos-operator's README, with another image.
-const EXAMPLE: &str = "
+pub(crate) const EXAMPLE: &str = "
 apiVersion: operator.kairos.io/v1alpha1
 kind: NodeOp
 metadata:
@@ -60,23 +61,8 @@ impl NodeOps {
     async fn new<const N: usize>(nodes: [&str; N], change: impl FnOnce(NodeSet) -> NodeSet) -> Self {
         let ctx = TestContext::alone().await;
         let harness = Harness::on(ctx, nodes, change).await;
-        let this = Self { harness };
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/nodeops");
-        let own = format!("namespace: {}\n", this.harness.ctx.namespace());
-        for file in ["crds.yaml", "rbac.yaml"] {
-            let text = std::fs::read_to_string(folder.join(file)).unwrap();
-            for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
-                manifest::apply(&this.harness.ctx.client, &object).await.unwrap();
-            }
-        }
-        for kind in ["NodeOp", "NodeOpUpgrade"] {
-            let served = async || {
-                let all = this.api(kind).list(&ListParams::default()).await;
-                all.map_err(|error| error.to_string())
-            };
-            wait::eventually("the kind is served", SOON, served).await;
-        }
-        this
+        apply_overlay(&harness.ctx).await;
+        Self { harness }
     }
 
     fn start(&self) -> Controller {
@@ -85,16 +71,8 @@ impl NodeOps {
         setup.env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0").start()
     }
 
-    /// Objects of a kind in the namespace `default`.
     fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let resource = ApiResource {
-            group: "operator.kairos.io".to_owned(),
-            version: "v1alpha1".to_owned(),
-            api_version: "operator.kairos.io/v1alpha1".to_owned(),
-            kind: kind.to_owned(),
-            plural: format!("{}s", kind.to_lowercase()),
-        };
-        Api::namespaced_with(self.harness.ctx.client.clone(), "default", &resource)
+        api(&self.harness.ctx, kind)
     }
 
     /// Makes the example, changed by `change`. Its name is unique.
@@ -158,6 +136,37 @@ impl NodeOps {
         let of = ListParams::default().fields(&format!("reason=Refused,involvedObject.name={name}"));
         events.list(&of).await.unwrap().items
     }
+}
+
+/// Applies the files of the component, for the namespace of this test, and waits until both kinds are served.
+pub(crate) async fn apply_overlay(ctx: &TestContext) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/nodeops");
+    let own = format!("namespace: {}\n", ctx.namespace());
+    for file in ["crds.yaml", "rbac.yaml"] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
+            manifest::apply(&ctx.client, &object).await.unwrap();
+        }
+    }
+    for kind in ["NodeOp", "NodeOpUpgrade"] {
+        let served = async || {
+            let all = api(ctx, kind).list(&ListParams::default()).await;
+            all.map_err(|error| error.to_string())
+        };
+        wait::eventually("the kind is served", SOON, served).await;
+    }
+}
+
+/// Objects of a kind in the namespace `default`.
+pub(crate) fn api(ctx: &TestContext, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource {
+        group: "operator.kairos.io".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: "operator.kairos.io/v1alpha1".to_owned(),
+        kind: kind.to_owned(),
+        plural: format!("{}s", kind.to_lowercase()),
+    };
+    Api::namespaced_with(ctx.client.clone(), "default", &resource)
 }
 
 #[tokio::test]
@@ -395,29 +404,11 @@ async fn a_plan_a_node_op_a_maintenance_and_a_reboot_request_share_nodes_through
     };
     let test = NodeOps::new(nodes, |set| set.pods(pods)).await;
     let ctx = &test.harness.ctx;
-    for file in ["crds.yaml", "namespaces.yaml", "rbac.yaml"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/maintenance");
-        let text = std::fs::read_to_string(folder.join(file)).unwrap();
-        let own = format!("namespace: {}\n", ctx.namespace());
-        for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
-            let applied = async || {
-                let applied = manifest::apply(&ctx.client, &object).await;
-                applied.map(drop).map_err(|error| format!("{error:#}"))
-            };
-            wait::eventually("the object is applied", SOON, applied).await;
-        }
-    }
+    maintenance::apply_overlay(ctx).await;
     let limits = json!({ "metadata": { "name": "refit" }, "data": { "maxUnavailable": "1" } });
     let maps = Api::<ConfigMap>::namespaced(ctx.client.clone(), ctx.namespace());
     create(&maps, limits).await;
-    let resource = ApiResource {
-        group: "nodemaintenance.medik8s.io".to_owned(),
-        version: "v1beta1".to_owned(),
-        api_version: "nodemaintenance.medik8s.io/v1beta1".to_owned(),
-        kind: "NodeMaintenance".to_owned(),
-        plural: "nodemaintenances".to_owned(),
-    };
-    let maintenances = Api::<DynamicObject>::all_with(ctx.client.clone(), &resource);
+    let maintenances = maintenance::api(ctx, MEDIK);
     let reboots = json!({
         "version": null, "upgrade": null, "trigger": "RebootNeeded", "cordon": true, "reboot": {},
         "settle": { "minReady": "0s" },
@@ -450,11 +441,7 @@ async fn a_plan_a_node_op_a_maintenance_and_a_reboot_request_share_nodes_through
                         .await;
                 }
                 2 => {
-                    let object = json!({
-                        "apiVersion": resource.api_version, "kind": resource.kind, "metadata": { "name": "disk" },
-                        "spec": { "nodeName": test.harness.node("two") },
-                    });
-                    let object: DynamicObject = serde_json::from_value(object).unwrap();
+                    let object = maintenance::object(MEDIK, "disk", &test.harness.node("two"));
                     maintenances
                         .create(&PostParams::default(), &object)
                         .await

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::nodes::is_available;
 use super::{Checked, Invariants, Node, SEEN};
 use crate::api::limits::Limits;
-use crate::api::{NodeLimit, names};
+use crate::api::{NodeLimit, NodePhase, names};
 use crate::rehearse::store::Change;
 use crate::rollout::{JobFacts, PlanFacts};
 
@@ -47,7 +47,12 @@ impl Invariants {
         if let Some(limit) = limit.and_then(NodeLimit::parse) {
             let selected = self.nodes.values().filter(|node| is_selected(plan, node));
             let counts = self.unavailable(at, plan, held, |node| is_selected(plan, node));
-            self.check_count(at, "maxUnavailable", limit.of(selected.count()), &counts, given)
+            let is_busy = |node: &str| {
+                let mut jobs = self.jobs.values();
+                jobs.any(|job| *job.node == *node && job.disruptive && job.is_live())
+            };
+            let limit = ("maxUnavailable", limit.of(selected.count()));
+            self.check_count(at, limit, &counts, given, is_busy)
                 .map_err(|why| format!("{name}: {why}"))?;
         }
         let broken = self.limits_seen(at).map(|known| {
@@ -58,9 +63,7 @@ impl Invariants {
             let number = |limit: NodeLimit| limit.of(self.nodes.len());
             if let Some(limit) = limits.max_concurrent {
                 let counts = self.in_progress(plan, held);
-                // A node on which another Plan works counts already.
-                let by_others = self.in_progress(plan, &[]);
-                let is_new = |node: &&str| counts.contains(*node) && !by_others.contains(*node);
+                let is_new = |node: &&str| counts.contains(*node) && !self.counts_already(plan, node);
                 if counts.len() > number(limit) && given.iter().any(is_new) {
                     return Err(format!(
                         "maxConcurrent of ConfigMap refit is {limit:?}: {counts:?}"
@@ -71,10 +74,10 @@ impl Invariants {
                 let counts = self.unavailable(at, plan, held, |_| true);
                 self.check_count(
                     at,
-                    "maxUnavailable of ConfigMap refit",
-                    number(limit),
+                    ("maxUnavailable of ConfigMap refit", number(limit)),
                     &counts,
                     given,
+                    |node| self.counts_already(plan, node),
                 )?;
             }
             Ok(())
@@ -134,19 +137,16 @@ impl Invariants {
     fn check_count(
         &self,
         at: Timestamp,
-        what: &str,
-        limit: usize,
+        (what, limit): (&str, usize),
         counts: &BTreeSet<&str>,
         given: &[&str],
+        counts_already: impl Fn(&str) -> bool,
     ) -> Checked {
         // A node that is unavailable anyway may start, and one that another Plan takes down.
         let was_available = |name: &&&str| {
             let node = self.nodes.get(**name);
-            let is_busy = || {
-                let mut jobs = self.jobs.values();
-                jobs.any(|job| *job.node == ***name && job.disruptive && job.is_live())
-            };
-            node.is_some_and(|node| is_available(&node.facts) && is_settled(at, node)) && !is_busy()
+            let is_available = |node: &Node| is_available(&node.facts) && is_settled(at, node);
+            node.is_some_and(is_available) && !counts_already(name)
         };
         let new = given.iter().find(was_available);
         invariant!(
@@ -154,6 +154,16 @@ impl Invariants {
             "{what} is {limit}, and {new:?} starts beside {counts:?}"
         );
         Ok(())
+    }
+
+    /// Whether another Plan works on the node, or has given it a slot: then one more costs nothing.
+    fn counts_already(&self, plan: &PlanFacts, node: &str) -> bool {
+        let mut jobs = self.jobs.values();
+        let by_job = jobs.any(|job| *job.node == *node && job.plan_uid != plan.uid && job.is_live());
+        let others = self.plans.values().filter(|other| other.uid != plan.uid);
+        let mut slots = others.flat_map(|other| other.status().active.iter().flatten());
+        let is_begun = |phase| phase != NodePhase::Waiting && phase != NodePhase::Failed;
+        by_job || slots.any(|slot| slot.name == node && slot.phase.known().is_some_and(is_begun))
     }
 
     /// The nodes that have been unavailable for so long that a controller must have seen it, those with a slot of this Plan, and those

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use super::{Snapshot, describe_counts, meta, meta_of};
 use crate::api::limits;
 use crate::api::names::LABEL_CONTROLLER;
-use crate::kube::objects::node_op::{GROUP, OpKind, VERSION};
 use crate::rehearse::json::{Map, Value, json};
 use crate::rehearse::pod_lifecycle::STEERING_PREFIX;
 use crate::rehearse::resources::Kind;
@@ -56,7 +55,7 @@ impl SnapshotBuilder {
                 ),
                 _,
             ) => self.others.push(object),
-            (None, kind) if is_node_op(&version, kind) => self.node_ops.push(object),
+            (Some(Kind::NodeOp | Kind::NodeOpUpgrade), _) => self.node_ops.push(object),
             (Some(Kind::ConfigMap), _) if object["metadata"]["name"] == limits::NAME => {
                 self.others.push(object);
             }
@@ -228,11 +227,6 @@ impl SnapshotBuilder {
             }
         }
     }
-}
-
-fn is_node_op(version: &str, kind: &str) -> bool {
-    let is_kind = OpKind::ALL.iter().any(|one| one.name() == kind);
-    is_kind && version == format!("{GROUP}/{VERSION}")
 }
 
 /// A set that matches the existing pods.

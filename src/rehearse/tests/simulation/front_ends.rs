@@ -184,6 +184,10 @@ pub(super) fn check(cluster: &Cluster) -> Result<(), String> {
             if let Some(owner) = plan["metadata"]["labels"][OWNER].as_str() {
                 let object = operations(state).find(|object| object["metadata"]["uid"] == *owner);
                 let object = object.ok_or_else(|| format!("a Plan is left of {owner}"))?;
+                // One that selects no node runs until one joins.
+                if plan["status"]["nodes"]["selected"] == 0 {
+                    continue;
+                }
                 let phase = object["status"]["phase"].as_str().unwrap_or_default();
                 let nodes = object["status"]["nodeStatuses"].as_object();
                 let mut open = nodes.into_iter().flat_map(|nodes| nodes.iter());
