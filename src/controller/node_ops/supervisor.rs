@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::status::{self, Progress};
 use super::{Kind, NodeOps, Object, PAUSE, child};
 use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::api::{annotation, names};
+use crate::api::{NodePhase, annotation, names};
 use crate::controller::front_end::Change;
 use crate::kube::brief;
 use crate::kube::objects::node_op::{AnyOp, OwnedPlan};
@@ -25,8 +25,10 @@ const PATCHES: usize = 8;
 /// A Plan that is made here.
 struct Child {
     plan: OwnedPlan,
-    /// What was last read of its nodes, and at which counts.
+    /// What was last read of its nodes, and at which counts. `None` if what was read did not agree with them.
     seen: Option<Counts>,
+    /// The nodes that had a slot then. One of them that has none any more may be done, whatever the counts.
+    had_slot: BTreeSet<String>,
     done: Vec<String>,
     skipped: BTreeMap<String, String>,
 }
@@ -49,6 +51,12 @@ impl Child {
 
     fn label(&self) -> String {
         format!("{}{}", names::LABEL_PLAN_PREFIX, self.name())
+    }
+
+    fn with_slot(&self) -> BTreeSet<String> {
+        let active = self.plan.status.active.iter().flatten();
+        let with_slot = active.filter(|node| node.phase != NodePhase::Waiting);
+        with_slot.map(|node| node.name.clone()).collect()
     }
 
     fn counts(&self) -> Counts {
@@ -127,6 +135,7 @@ impl Supervisor {
                     None => Child {
                         plan: *plan,
                         seen: None,
+                        had_slot: BTreeSet::new(),
                         done: Vec::new(),
                         skipped: BTreeMap::new(),
                     },
@@ -252,7 +261,10 @@ impl Supervisor {
         let (done, skipped, Some(hash)) = (counts.0, counts.1, counts.2.clone()) else {
             return Ok(());
         };
-        if done + skipped == 0 || child.seen.as_ref() == Some(&counts) {
+        let with_slot = child.with_slot();
+        let is_seen = child.seen.as_ref() == Some(&counts) && child.had_slot.is_subset(&with_slot);
+        if done + skipped == 0 || is_seen {
+            child.had_slot = with_slot;
             return Ok(());
         }
         let selector = format!("{}={hash}", child.label());
@@ -276,7 +288,9 @@ impl Supervisor {
                 child.skipped.insert(of, why);
             }
         }
-        child.seen = Some(counts);
+        // Those that people have skipped are among the counted ones, too, so only these can be compared.
+        child.seen = Some(counts).filter(|_| i64::try_from(child.done.len()) == Ok(done));
+        child.had_slot = with_slot;
         Ok(())
     }
 
