@@ -2,6 +2,7 @@
 //! which Jobs ran how often, from the API server's audit log and from the kubelets.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::Job;
@@ -18,6 +19,7 @@ use crate::testenv::audit::JobCreated;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::done;
 use crate::testenv::kubelet::{FakeKubelet, NodeSet};
+use crate::testenv::manifest;
 use crate::testenv::wait::{self, SOON};
 
 /// A test context with nodes that run pods.
@@ -457,4 +459,20 @@ pub(crate) fn record(node: &Node, plan: &str) -> Option<Value> {
 /// Label by which a node is done for a Plan.
 pub(crate) fn label(plan: &str) -> String {
     format!("{LABEL_PLAN_PREFIX}{plan}")
+}
+
+/// Applies files of a component of `deploy/`, for the namespace of this test.
+pub(crate) async fn apply_component(ctx: &TestContext, component: &str, files: &[&str]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays");
+    let own = format!("namespace: {}\n", ctx.namespace());
+    for file in files {
+        let text = std::fs::read_to_string(folder.join(component).join(file)).unwrap();
+        for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
+            let applied = async || {
+                let applied = manifest::apply(&ctx.client, &object).await;
+                applied.map(drop).map_err(|error| format!("{error:#}"))
+            };
+            wait::eventually("the object is applied", SOON, applied).await;
+        }
+    }
 }

@@ -2,8 +2,6 @@
 
 pub(crate) mod admission;
 
-use std::path::Path;
-
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
@@ -11,12 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, is_cordoned, is_free, ledger};
+use crate::harness::{Harness, apply_component, is_cordoned, is_free, ledger};
 use crate::steering::People;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;
 use crate::testenv::controller::{Controller, Setup};
-use crate::testenv::manifest;
 use crate::testenv::wait::{self, SOON};
 
 pub(crate) const MEDIK: &str = "nodemaintenance.medik8s.io";
@@ -113,18 +110,8 @@ impl Maintenances {
 
 /// Applies the files of the component, for the namespace of this test, and waits until both kinds are served.
 pub(crate) async fn apply_overlay(ctx: &TestContext) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/maintenance");
-    for file in ["crds.yaml", "namespaces.yaml", "rbac.yaml", "admission.yaml"] {
-        let text = std::fs::read_to_string(folder.join(file)).unwrap();
-        let own = format!("namespace: {}\n", ctx.namespace());
-        for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
-            let applied = async || {
-                let applied = manifest::apply(&ctx.client, &object).await;
-                applied.map(drop).map_err(|error| format!("{error:#}"))
-            };
-            wait::eventually("the object is applied", SOON, applied).await;
-        }
-    }
+    let files = ["crds.yaml", "namespaces.yaml", "rbac.yaml", "admission.yaml"];
+    apply_component(ctx, "maintenance", &files).await;
     for group in [MEDIK, KUBEVIRT] {
         let served = async || {
             let listed = api(ctx, group).list(&ListParams::default()).await;

@@ -1,7 +1,6 @@
 //! `NodeOp` and `NodeOpUpgrade` on a real API server: they run on their nodes as a Plan would, say so in their own words, and leave
 //! nothing when they go.
 
-use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node};
@@ -10,14 +9,13 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch
 use refit::rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, is_cordoned, is_free, quick};
+use crate::harness::{Harness, apply_component, is_cordoned, is_free, quick};
 use crate::maintenance::{self, MEDIK};
 use crate::steering::People;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;
 use crate::testenv::controller::Controller;
 use crate::testenv::kubelet::NodeSet;
-use crate::testenv::manifest;
 use crate::testenv::wait::{self, SOON};
 
 /// The example of kairos-operator's README, with another image.
@@ -140,14 +138,7 @@ impl NodeOps {
 
 /// Applies the files of the component, for the namespace of this test, and waits until both kinds are served.
 pub(crate) async fn apply_overlay(ctx: &TestContext) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/nodeops");
-    let own = format!("namespace: {}\n", ctx.namespace());
-    for file in ["crds.yaml", "rbac.yaml"] {
-        let text = std::fs::read_to_string(folder.join(file)).unwrap();
-        for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
-            manifest::apply(&ctx.client, &object).await.unwrap();
-        }
-    }
+    apply_component(ctx, "nodeops", &["crds.yaml", "rbac.yaml"]).await;
     for kind in ["NodeOp", "NodeOpUpgrade"] {
         let served = async || {
             let all = api(ctx, kind).list(&ListParams::default()).await;
