@@ -18,8 +18,7 @@ use crate::kube::read::read;
 /// # Errors
 /// Fails if they cannot be listed.
 pub async fn read_ops(client: &Client, kind: OpKind) -> Result<Vec<AnyOp>, kube::Error> {
-    let path = format!("/apis/{GROUP}/{VERSION}/{}", kind.plural());
-    let items = list(client, &path, "", usize::MAX).await?;
+    let items = list(client, &kind.path(), "", usize::MAX).await?;
     let op = |raw: &RawValue| -> Option<AnyOp> {
         match kind {
             OpKind::Op => read::<NodeOp>(raw).ok().map(Into::into),

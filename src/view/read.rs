@@ -364,12 +364,7 @@ impl Reader<'_> {
     async fn maintenances(&mut self) -> Vec<Maintenance> {
         let mut found = Vec::new();
         for group in MaintenanceGroup::ALL {
-            let path = format!(
-                "/apis/{}/{}/{}",
-                group.name(),
-                maintenance::VERSION,
-                maintenance::PLURAL
-            );
+            let path = group.path();
             match self.list(&path, "", usize::MAX).await {
                 Ok(items) => found.extend(items.iter().filter_map(|raw| match group {
                     MaintenanceGroup::Medik8s => maintenance_object::<MedikMaintenance>(raw),

@@ -8,6 +8,8 @@ use http::Request;
 use crate::api::limits;
 use crate::cli::cluster::{Connection, list};
 use crate::kube::brief;
+use crate::kube::objects::maintenance::{self, MaintenanceGroup};
+use crate::kube::objects::node_op::OpKind;
 use crate::kube::served::is_unknown;
 use crate::rehearse::json::Value;
 
@@ -24,23 +26,6 @@ const LISTS: [(&str, &str, bool); 7] = [
     ("/apis/apps/v1/daemonsets", "DaemonSet", false),
     ("/apis/batch/v1/jobs", "Job", false),
     ("/apis/upgrade.cattle.io/v1/plans", "Plan", false),
-];
-
-/// Objects other than Plans that refit handles. A cluster that does not know them has none.
-const FRONT_ENDS: [(&str, &str); 4] = [
-    ("/apis/operator.kairos.io/v1alpha1/nodeops", "NodeOp"),
-    (
-        "/apis/operator.kairos.io/v1alpha1/nodeopupgrades",
-        "NodeOpUpgrade",
-    ),
-    (
-        "/apis/nodemaintenance.medik8s.io/v1beta1/nodemaintenances",
-        "NodeMaintenance",
-    ),
-    (
-        "/apis/nodemaintenance.kubevirt.io/v1beta1/nodemaintenances",
-        "NodeMaintenance",
-    ),
 ];
 
 /// Namespace of the controller if the cluster has no Plan.
@@ -70,10 +55,13 @@ pub(super) fn objects(
                 }
             }
         }
-        for (path, kind) in FRONT_ENDS {
-            match list(&client, path, kind).await {
+        let ops = OpKind::ALL.map(|kind| (kind.path(), kind.name()));
+        let maintenances = MaintenanceGroup::ALL.map(|group| (group.path(), maintenance::KIND));
+        // A cluster that does not know a kind has no objects of it.
+        for (path, kind) in ops.into_iter().chain(maintenances) {
+            match list(&client, &path, kind).await {
                 Ok(list) => objects.extend(list),
-                Err(error) if is_unknown(&client, path, &error).await => {}
+                Err(error) if is_unknown(&client, &path, &error).await => {}
                 Err(error) => missing.push(format!("{kind}s cannot be read: {}", brief(&error))),
             }
         }

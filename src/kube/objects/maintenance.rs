@@ -25,6 +25,11 @@ impl MaintenanceGroup {
         }
     }
 
+    /// Path of all objects.
+    pub fn path(self) -> String {
+        format!("/apis/{}/{VERSION}/{PLURAL}", self.name())
+    }
+
     /// Namespace of the Leases of nodes.
     pub const fn lease_namespace(self) -> &'static str {
         match self {

@@ -35,6 +35,11 @@ impl OpKind {
             Self::Upgrade => "nodeopupgrades",
         }
     }
+
+    /// Path of the objects of all namespaces.
+    pub fn path(self) -> String {
+        format!("/apis/{GROUP}/{VERSION}/{}", self.plural())
+    }
 }
 
 /// Status of a node in kairos-operator's words.

@@ -145,8 +145,8 @@ impl Invariants {
         // A node that is unavailable anyway may start, and one that another Plan takes down.
         let was_available = |name: &&&str| {
             let node = self.nodes.get(**name);
-            let is_available = |node: &Node| is_available(&node.facts) && is_settled(at, node);
-            node.is_some_and(is_available) && !counts_already(name)
+            let was_seen = |node: &Node| is_available(&node.facts) && is_settled(at, node);
+            node.is_some_and(was_seen) && !counts_already(name)
         };
         let new = given.iter().find(was_available);
         invariant!(

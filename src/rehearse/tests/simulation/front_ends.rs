@@ -3,6 +3,7 @@
 use super::super::rng::Rng;
 use super::users::{NAMESPACE, Users};
 use crate::api::names;
+use crate::convert::op_plan::LABEL_OWNER;
 use crate::rehearse::json::{Value, json};
 use crate::rehearse::write::merge;
 use crate::rehearse::{Cluster, Kind, State};
@@ -11,8 +12,6 @@ const MAINTENANCES: [Kind; 2] = [Kind::Maintenance, Kind::OldMaintenance];
 const OPERATIONS: [Kind; 2] = [Kind::NodeOp, Kind::NodeOpUpgrade];
 /// The Plan that reboots nodes on request.
 const REBOOTS: &str = "reboots";
-/// Of the Plan of an operation: its label, with the UID of the object.
-const OWNER: &str = "refit.rs/node-op";
 
 /// Decides about each of them, where it is in use.
 pub(super) struct FrontEnds {
@@ -181,7 +180,7 @@ pub(super) fn check(cluster: &Cluster) -> Result<(), String> {
     cluster.with(|state| {
         let plans: Vec<&Value> = state.all(Kind::Plan).collect();
         for plan in &plans {
-            if let Some(owner) = plan["metadata"]["labels"][OWNER].as_str() {
+            if let Some(owner) = plan["metadata"]["labels"][LABEL_OWNER].as_str() {
                 let object = operations(state).find(|object| object["metadata"]["uid"] == *owner);
                 let object = object.ok_or_else(|| format!("a Plan is left of {owner}"))?;
                 // One that selects no node runs until one joins.
