@@ -57,7 +57,7 @@ nmo-suite PROGRAM:
     REFIT_NMO_SUITE="$(realpath {{ PROGRAM }})" cargo test --locked --test main -- --ignored --nocapture nmo_suite::
 
 # What depends on the API server, on the oldest Kubernetes that the tests know (its first build takes ten minutes); arguments select some
-oldest *ARGS="definition:: schema:: jobs:: lifecycle:: permissions:: node_account:: drain:: chart:: leader:: plan_status::":
+oldest *ARGS="definition:: schema:: jobs:: lifecycle:: permissions:: node_account:: agent_labels:: maintenance:: node_ops:: drain:: chart:: leader:: plan_status::":
     REFIT_KUBERNETES=1.32 cargo test --locked --test main -- {{ ARGS }}
 
 # Benchmarks against their budgets: time, requests and memory of the controller, decisions, rehearsals, drains beside kubectl's

@@ -79,8 +79,18 @@ struct Part {
 /// A Plan that does what `object` does, in `namespace`; `None` if the object is of no program that refit knows.
 ///
 /// # Errors
-/// Fails if the object has a field of another type, or a value that means nothing to its own program either.
+/// Fails if the object has a field of another type, or a value that means nothing to its own program either, or if its
+/// annotation has no fields of a Plan.
 pub fn convert(object: &Written, namespace: &str) -> Option<Result<Converted, String>> {
+    let converted = before_annotation(object, namespace)?;
+    Some(match op_plan::annotation(object) {
+        None => converted,
+        Some(text) => converted.and_then(|converted| op_plan::with_annotation(converted, text)),
+    })
+}
+
+/// The Plan without the fields of an annotation.
+fn before_annotation(object: &Written, namespace: &str) -> Option<Result<Converted, String>> {
     let group = object.api_version.split('/').next().unwrap_or_default();
     let mut part = None;
     let converted = match (group, object.kind.as_str()) {

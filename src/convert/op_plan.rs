@@ -33,16 +33,7 @@ pub fn plan_name(kind: &str, name: &str, uid: &str) -> String {
 /// # Errors
 /// Fails if the object, or its annotation, cannot become a Plan. The text says what to correct.
 pub fn plan(object: &Written, namespace: &str) -> Result<Converted, String> {
-    let mut converted = before_annotation(object, namespace)?;
-    if let Some(text) = annotation(&object.value) {
-        let fields = fields(text).map_err(|error| {
-            format!("annotation {ANNOTATION_SPEC} must be a JSON object of fields of a Plan: {error}")
-        })?;
-        let plan = &mut converted.plan;
-        plan.spec = read(&with_fields(json!(plan.spec), fields))
-            .map_err(|why| format!("annotation {ANNOTATION_SPEC}: {why}"))?;
-    }
-    Ok(converted)
+    named(convert(object, namespace), object)
 }
 
 /// The Plan without the fields of the annotation.
@@ -50,8 +41,13 @@ pub fn plan(object: &Written, namespace: &str) -> Result<Converted, String> {
 /// # Errors
 /// Fails if the object cannot become a Plan.
 pub fn before_annotation(object: &Written, namespace: &str) -> Result<Converted, String> {
-    let mut converted = convert(object, namespace)
-        .unwrap_or_else(|| Err("the object is neither a NodeOp nor a NodeOpUpgrade".to_owned()))?;
+    named(super::before_annotation(object, namespace), object)
+}
+
+/// The Plan under the name that the controller gives it.
+fn named(converted: Option<Result<Converted, String>>, object: &Written) -> Result<Converted, String> {
+    let mut converted =
+        converted.unwrap_or_else(|| Err("the object is neither a NodeOp nor a NodeOpUpgrade".to_owned()))?;
     let text = |field: &str| object.value["metadata"][field].as_str().unwrap_or_default();
     let name = match text("name") {
         "" => text("generateName"),
@@ -63,9 +59,25 @@ pub fn before_annotation(object: &Written, namespace: &str) -> Result<Converted,
     Ok(converted)
 }
 
-/// The annotation of an object.
-pub fn annotation(object: &Value) -> Option<&str> {
-    object["metadata"]["annotations"][ANNOTATION_SPEC].as_str()
+/// The annotation of an object of kairos-operator.
+pub fn annotation(object: &Written) -> Option<&str> {
+    let is_op = matches!(object.kind.as_str(), "NodeOp" | "NodeOpUpgrade");
+    let annotation = || object.value["metadata"]["annotations"][ANNOTATION_SPEC].as_str();
+    is_op.then(annotation).flatten()
+}
+
+/// The Plan with the fields of the annotation over its own.
+///
+/// # Errors
+/// Fails if the annotation is not a JSON object, or has a field that a Plan lacks.
+pub(super) fn with_annotation(mut converted: Converted, text: &str) -> Result<Converted, String> {
+    let fields = fields(text).map_err(|error| {
+        format!("annotation {ANNOTATION_SPEC} must be a JSON object of fields of a Plan: {error}")
+    })?;
+    let plan = &mut converted.plan;
+    plan.spec = read(&with_fields(json!(plan.spec), fields))
+        .map_err(|why| format!("annotation {ANNOTATION_SPEC}: {why}"))?;
+    Ok(converted)
 }
 
 /// The fields in the annotation.

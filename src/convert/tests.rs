@@ -39,6 +39,26 @@ fn of_kured(arguments: &str, pointer: &str) -> Value {
 }
 
 #[test]
+fn fields_of_the_annotation_of_a_node_op_are_in_its_plan_and_mistakes_are_errors() {
+    let op = |annotation: &str| {
+        format!(
+            "{{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {{name: op, annotations: {{refit.rs/plan-spec: '{annotation}'}}}},
+                spec: {{command: [\"true\"], concurrency: 3}}}}"
+        )
+    };
+    let (spec, _) = converted(&op(r#"{"maxUnavailable": "10%", "concurrency": 1}"#));
+    assert_eq!(
+        (&spec["maxUnavailable"], &spec["concurrency"]),
+        (&json!("10%"), &json!(1))
+    );
+    let why = refused(&op(r#"{"maxUnavailabel": 1}"#));
+    assert_eq!(
+        why,
+        "annotation refit.rs/plan-spec: a Plan has no field spec.maxUnavailabel"
+    );
+}
+
+#[test]
 fn kured_without_flags_becomes_a_plan_for_all_nodes_that_reboots_one_at_a_time() {
     let (spec, notes) = converted(&kured("[]"));
     let expected = json!({

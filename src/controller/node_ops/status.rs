@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::api::phase::{ConditionType, NodePhase};
-use crate::api::{NodeProgress, PlanCondition, PlanStatus};
+use crate::api::{NodeProgress, PlanCondition, PlanStatus, Reason};
 use crate::kube::objects::node_op::{AnyOp, OpKind, OpNodeStatus, OpStatus};
 
 const PENDING: &str = NodePhase::Pending.name();
@@ -186,6 +186,13 @@ pub(super) fn invalid(status: &PlanStatus) -> Option<String> {
     let validated = condition(status, ConditionType::Validated)?;
     let why = validated.message.clone().unwrap_or_default();
     (validated.status == "False").then_some(why)
+}
+
+/// Whether fields of the Plan were lost under another `CustomResourceDefinition`. It waits until it is applied again.
+pub(super) fn lacks_fields(status: &PlanStatus) -> bool {
+    condition(status, ConditionType::Complete)
+        .and_then(|complete| complete.reason.as_ref())
+        .is_some_and(|reason| *reason == Reason::SpecPruned)
 }
 
 fn condition(status: &PlanStatus, type_: ConditionType) -> Option<&PlanCondition> {

@@ -59,6 +59,36 @@ impl Child {
         with_slot.map(|node| node.name.clone()).collect()
     }
 
+    /// Notes whether a node is done or skipped.
+    fn note(&mut self, node: ObjectMeta, hash: &str) {
+        let of = node.name.unwrap_or_default();
+        let labels = node.labels.unwrap_or_default();
+        let annotations = node.annotations.unwrap_or_default();
+        if labels.get(&self.label()).is_some_and(|label| label == hash) {
+            self.done.push(of);
+        } else if let Some(why) = annotations
+            .get(names::ANNOTATION_SKIP)
+            .and_then(|skip| skipped_because(skip, self.name()))
+        {
+            self.skipped.insert(of, why);
+        }
+    }
+
+    fn forget(&mut self, node: &str) {
+        self.done.retain(|done| done != node);
+        self.skipped.remove(node);
+    }
+
+    /// Whether the Plan counts as many nodes done as were read.
+    fn agrees_with(&self, done: i64) -> bool {
+        i64::try_from(self.done.len()) == Ok(done)
+    }
+
+    /// Nodes that `preflight` has skipped. The Plan counts those that people have skipped, too.
+    fn skipped_count(&self) -> i64 {
+        i64::try_from(self.skipped.len()).unwrap_or(i64::MAX)
+    }
+
     fn counts(&self) -> Counts {
         let counts = self.plan.status.nodes.unwrap_or_default();
         let hash = self.plan.status.latest_hash.clone();
@@ -204,11 +234,18 @@ impl Supervisor {
         // One that has begun has had its Plan, here or with kairos-operator: nothing runs twice.
         let may_begin = child.is_some() || op.status.phase.is_empty();
         let mut refusal = child.and_then(|child| status::invalid(&child.plan.status));
-        if may_begin && (child.is_none() || child::follows_edits(op)) {
+        // Its digest tells what was applied, and not what another CustomResourceDefinition has left of it.
+        let lacks_fields = child.is_some_and(|child| status::lacks_fields(&child.plan.status));
+        if may_begin && (child.is_none() || child::follows_edits(op) || lacks_fields) {
             match child::plan(op, &self.front_end.namespace) {
                 Ok(made) => {
                     let digest = made["metadata"]["annotations"][child::ANNOTATION_DIGEST].as_str();
-                    if child.is_none_or(|child| child.annotation(child::ANNOTATION_DIGEST) != digest) {
+                    let applied = child.map(|child| child.annotation(child::ANNOTATION_DIGEST));
+                    if applied == Some(digest) {
+                        if lacks_fields {
+                            self.make(uid, &made).await?;
+                        }
+                    } else if child.is_none() || child::follows_edits(op) {
                         // The watch brings it.
                         return self.make(uid, &made).await;
                     }
@@ -252,7 +289,7 @@ impl Supervisor {
         }
     }
 
-    /// Reads which nodes are done, if their number has changed.
+    /// Reads which nodes are done, if that may have changed: those that have given back their slot, or all of them.
     async fn read_nodes(&mut self, uid: &str) -> Result<(), kube::Error> {
         let Some(child) = self.children.get_mut(uid) else {
             return Ok(());
@@ -262,34 +299,39 @@ impl Supervisor {
             return Ok(());
         };
         let with_slot = child.with_slot();
-        let is_seen = child.seen.as_ref() == Some(&counts) && child.had_slot.is_subset(&with_slot);
+        let freed: Vec<String> = child.had_slot.difference(&with_slot).cloned().collect();
+        let is_seen = child.seen.as_ref() == Some(&counts) && freed.is_empty();
         if done + skipped == 0 || is_seen {
             child.had_slot = with_slot;
             return Ok(());
         }
-        let selector = format!("{}={hash}", child.label());
-        let nodes = self
-            .front_end
-            .list_nodes((skipped == 0).then_some(&*selector))
-            .await?;
-        let label = child.label();
-        let name = child.name().to_owned();
-        (child.done, child.skipped) = (Vec::new(), BTreeMap::new());
-        for node in nodes {
-            let of = node.metadata.name.unwrap_or_default();
-            let labels = node.metadata.labels.unwrap_or_default();
-            let annotations = node.metadata.annotations.unwrap_or_default();
-            if labels.get(&label) == Some(&hash) {
-                child.done.push(of);
-            } else if let Some(why) = annotations
-                .get(names::ANNOTATION_SKIP)
-                .and_then(|skip| skipped_because(skip, &name))
-            {
-                child.skipped.insert(of, why);
+        let is_known = match &child.seen {
+            Some(seen) if seen.2 == counts.2 => {
+                let by_people = seen.1 - child.skipped_count();
+                let nodes = self.front_end.nodes();
+                for name in freed {
+                    child.forget(&name);
+                    if let Some(node) = nodes.get_metadata_opt(&name).await? {
+                        child.note(node.metadata, &hash);
+                    }
+                }
+                child.agrees_with(done) && by_people + child.skipped_count() == skipped
+            }
+            _ => false,
+        };
+        if !is_known {
+            // A list for each node that becomes done would grow with the cluster.
+            let selector = format!("{}={hash}", child.label());
+            let nodes = self
+                .front_end
+                .list_nodes((skipped == 0).then_some(&*selector))
+                .await?;
+            (child.done, child.skipped) = (Vec::new(), BTreeMap::new());
+            for node in nodes {
+                child.note(node.metadata, &hash);
             }
         }
-        // Those that people have skipped are among the counted ones, too, so only these can be compared.
-        child.seen = Some(counts).filter(|_| i64::try_from(child.done.len()) == Ok(done));
+        child.seen = Some(counts).filter(|_| child.agrees_with(done));
         child.had_slot = with_slot;
         Ok(())
     }

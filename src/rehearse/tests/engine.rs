@@ -17,6 +17,7 @@ mod kindness;
 mod limits;
 mod maintenance;
 mod node_info;
+mod node_ops;
 mod on_request;
 mod order;
 mod pod_blockers;

@@ -67,7 +67,7 @@ impl Subject<'_> {
             self.report(Rule::NodeOpField, field, message, None);
         }
         let mut more = Map::new();
-        if let Some(text) = annotation(&written.value) {
+        if let Some(text) = annotation(&written) {
             match fields(text) {
                 Ok(read) => more = read,
                 Err(error) => {

@@ -11,7 +11,7 @@ use crate::view::{PlanView, Snapshot, explain_node, table};
 
 fn story(nodes: &[&str]) -> Scenario {
     let mut story = Scenario::new(&Setup {
-        maintenance: true,
+        enable: Some("maintenance"),
         ..Setup::default()
     });
     story.add_nodes(nodes);

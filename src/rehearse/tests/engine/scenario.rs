@@ -60,8 +60,8 @@ pub(super) struct Setup {
     pub(super) held: bool,
     /// `SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT`.
     pub(super) leader_elect: bool,
-    /// Whether nodes can be in maintenance.
-    pub(super) maintenance: bool,
+    /// `REFIT_ENABLE`.
+    pub(super) enable: Option<&'static str>,
 }
 
 impl Default for Setup {
@@ -73,7 +73,7 @@ impl Default for Setup {
             own_image: Some("refit:test"),
             held: true,
             leader_elect: false,
-            maintenance: false,
+            enable: None,
         }
     }
 }
@@ -173,7 +173,7 @@ fn settings(setup: &Setup) -> Settings {
         "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT" => Some(setup.leader_elect.to_string()),
         "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS" => Some("86400".to_owned()),
         "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT" => Some(setup.backoff_limit.to_string()),
-        "REFIT_ENABLE" => setup.maintenance.then(|| "maintenance".to_owned()),
+        "REFIT_ENABLE" => setup.enable.map(str::to_owned),
         "REFIT_IMAGE" => setup.own_image.map(str::to_owned),
         "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS" => setup.kubectl_image_windows.map(str::to_owned),
         _ => None,
