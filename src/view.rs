@@ -14,5 +14,5 @@ pub mod table;
 mod time;
 
 pub use explain::{Explanation, explain_node, explain_plan};
-pub use plan::PlanView;
+pub use plan::PlanOverview;
 pub use read::{Scope, Snapshot};

@@ -10,7 +10,7 @@ use crate::layering::sources;
 
 /// Words that Kubernetes also uses, with the files where they are Kubernetes': pod phases, conditions and reasons of
 /// Jobs and pods, a Job's `podReplacementPolicy`, columns of kubectl.
-const OF_KUBERNETES: [(&str, &[&str]); 9] = [
+const OF_KUBERNETES: [(&str, &[&str]); 10] = [
     ("BackoffLimitExceeded", &["rehearse/controller_manager/job.rs"]),
     ("Channel", &["api/crd.rs"]),
     (
@@ -61,6 +61,7 @@ const OF_KUBERNETES: [(&str, &[&str]); 9] = [
             "rehearse/strategy.rs",
         ],
     ),
+    ("PodFailed", &["rehearse/pod_lifecycle/report.rs"]),
     ("Unschedulable", &["rehearse/scheduler.rs"]),
     ("Version", &["api/crd.rs"]),
 ];

@@ -40,6 +40,8 @@ pub enum Kind {
     RebootPod,
     /// Only in `refit rehearse`.
     Rehearsal,
+    /// Only in `refit status` and `refit explain`.
+    Explain,
 }
 
 /// Where a reason appears.
@@ -69,6 +71,8 @@ pub enum Place {
     Message,
     /// The report of `refit rehearse`.
     Rehearsal,
+    /// `refit status` and `refit explain`, which look further than the Plan's status.
+    Explain,
 }
 
 impl From<ConditionType> for Place {

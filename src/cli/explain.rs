@@ -14,7 +14,7 @@ use crate::kube::objects::maintenance::{KIND, Maintenance};
 use crate::kube::objects::node_op::{AnyOp, OpKind};
 use crate::view::maintenance::{explain_any_node, explain_maintenance};
 use crate::view::node_op::{explain_op_without_plan, explain_plan_of_op, plans_of, read_ops};
-use crate::view::{Explanation, PlanView, Snapshot, explain_node, explain_plan};
+use crate::view::{Explanation, PlanOverview, Snapshot, explain_node, explain_plan};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit explain server
@@ -167,7 +167,7 @@ async fn op(
         .collect();
     match plans.as_slice() {
         [plan] => {
-            let view = PlanView::new(snapshot, plan);
+            let view = PlanOverview::new(snapshot, plan);
             if let Some(node) = node {
                 check_nodes(&view, std::slice::from_ref(&node.to_owned()))?;
             }

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::output;
 use super::target::{Format, Place, find, with_client};
 use crate::kube::objects::maintenance::Maintenance;
-use crate::view::{PlanView, Snapshot, maintenance, table};
+use crate::view::{PlanOverview, Snapshot, maintenance, table};
 
 /// How often the cluster is read with `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -78,7 +78,7 @@ async fn read(client: &Client, flags: &Flags) -> anyhow::Result<String> {
     let snapshot = flags.place.read(client, flags.plan.as_deref()).await?;
     let views = views(&snapshot, flags)?;
     if flags.output.is_data() {
-        let plans: Vec<_> = views.iter().map(PlanView::to_json).collect();
+        let plans: Vec<_> = views.iter().map(PlanOverview::to_json).collect();
         let maintenances: Vec<_> = maintenances(&snapshot, flags)
             .iter()
             .map(maintenance::to_json)
@@ -89,13 +89,13 @@ async fn read(client: &Client, flags: &Flags) -> anyhow::Result<String> {
     Ok(text(&views, &snapshot, flags))
 }
 
-fn views<'a>(snapshot: &'a Snapshot, flags: &Flags) -> anyhow::Result<Vec<PlanView<'a>>> {
+fn views<'a>(snapshot: &'a Snapshot, flags: &Flags) -> anyhow::Result<Vec<PlanOverview<'a>>> {
     match &flags.plan {
         Some(plan) => Ok(vec![find(snapshot, flags.place.namespace.as_deref(), plan)?]),
         None => Ok(snapshot
             .plans
             .iter()
-            .map(|plan| PlanView::new(snapshot, plan))
+            .map(|plan| PlanOverview::new(snapshot, plan))
             .collect()),
     }
 }
@@ -108,7 +108,7 @@ fn maintenances<'a>(snapshot: &'a Snapshot, flags: &Flags) -> &'a [Maintenance] 
     }
 }
 
-fn text(views: &[PlanView<'_>], snapshot: &Snapshot, flags: &Flags) -> String {
+fn text(views: &[PlanOverview<'_>], snapshot: &Snapshot, flags: &Flags) -> String {
     match flags.output {
         Format::Name => {
             let plans = views

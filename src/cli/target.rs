@@ -9,7 +9,7 @@ use super::output;
 use crate::clock::Clock;
 use crate::kube::brief;
 use crate::nearest::nearest;
-use crate::view::{PlanView, Scope, Snapshot};
+use crate::view::{PlanOverview, Scope, Snapshot};
 
 /// Names in a message.
 const MAX_NAMED: usize = 20;
@@ -114,14 +114,14 @@ pub(super) fn find<'a>(
     snapshot: &'a Snapshot,
     namespace: Option<&str>,
     plan: &str,
-) -> anyhow::Result<PlanView<'a>> {
+) -> anyhow::Result<PlanOverview<'a>> {
     let (namespace, name) = parts(namespace, plan);
     let is_there =
         |one: &&crate::view::read::PlanObject| namespace.is_none_or(|wanted| wanted == one.namespace);
     let there: Vec<_> = snapshot.plans.iter().filter(is_there).collect();
     let found: Vec<_> = there.iter().filter(|one| *one.facts.name == *name).collect();
     match found.as_slice() {
-        [one] => Ok(PlanView::new(snapshot, one)),
+        [one] => Ok(PlanOverview::new(snapshot, one)),
         [] => bail!(
             "{}",
             unknown("Plan", name, there.iter().map(|one| &*one.facts.name))
@@ -140,7 +140,7 @@ pub(super) fn find<'a>(
 ///
 /// # Errors
 /// Fails with the names of the nodes that there are.
-pub(super) fn check_nodes(view: &PlanView<'_>, nodes: &[String]) -> anyhow::Result<()> {
+pub(super) fn check_nodes(view: &PlanOverview<'_>, nodes: &[String]) -> anyhow::Result<()> {
     let Some(known) = &view.snapshot.nodes else {
         return Ok(());
     };

@@ -24,10 +24,10 @@ const MAX_INT32: i64 = i32::MAX as i64;
 
 pub(super) fn check(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
     let mut found = Vec::new();
-    let plans: Vec<PlanView<'_>> = cluster
+    let plans: Vec<PlanOverview<'_>> = cluster
         .plans
         .iter()
-        .map(|plan| PlanView::new(cluster, plan))
+        .map(|plan| PlanOverview::new(cluster, plan))
         .collect();
     for plan in &plans {
         plan.validity(&mut found);
@@ -46,7 +46,7 @@ pub(super) fn check(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
 }
 
 /// A Plan, and the nodes that are left for it.
-struct PlanView<'a> {
+struct PlanOverview<'a> {
     plan: &'a Plan,
     name: &'a str,
     title: String,
@@ -56,7 +56,7 @@ struct PlanView<'a> {
     with_job: BTreeSet<&'a str>,
 }
 
-impl<'a> PlanView<'a> {
+impl<'a> PlanOverview<'a> {
     fn new(cluster: &'a Cluster, plan: &'a Plan) -> Self {
         let name = plan.metadata.name.as_deref().unwrap_or_default();
         let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
@@ -307,7 +307,7 @@ impl<'a> PlanView<'a> {
 }
 
 /// Pairs of Plans that would disrupt the same nodes.
-fn shared_nodes(plans: &[PlanView<'_>], found: &mut Vec<Finding>) {
+fn shared_nodes(plans: &[PlanOverview<'_>], found: &mut Vec<Finding>) {
     let disruptive: Vec<_> = plans.iter().filter(|plan| plan.is_disruptive()).collect();
     for (index, plan) in disruptive.iter().enumerate() {
         let mine: BTreeSet<&str> = plan.left.iter().map(|node| name_of(node)).collect();

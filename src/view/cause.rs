@@ -1,7 +1,7 @@
 //! Which objects a reason is about: the end of a chain. The list is complete, so that a new reason has to have its place here.
 
 use super::explain::{Explanation, chain_of_dependency, chain_of_named_node, unavailability};
-use super::plan::PlanView;
+use super::plan::PlanOverview;
 use crate::api::{Reason, limits};
 
 /// Objects of one kind that a chain names.
@@ -87,7 +87,10 @@ impl Cause {
             | R::UpgradeInterrupted
             | R::RebootLoop
             | R::SettleTimedOut
-            | R::VerifyFailed => Self::Job,
+            | R::VerifyFailed
+            | R::FailedCreate
+            | R::PodFailed
+            | R::PodTerminating => Self::Job,
             R::ConcurrencyZero
             | R::Suspended
             | R::Aborted
@@ -123,6 +126,9 @@ impl Cause {
             | R::SyncJob
             | R::Latest
             | R::FeatureUnavailable
+            | R::Deleting
+            | R::Unprocessed
+            | R::NoNodes
             // These are in no status: only in events, messages and rehearsals.
             | R::Validated
             | R::ValidateFailed
@@ -162,13 +168,13 @@ fn words(message: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The nodes of the cluster that a message names, in its order.
-pub(super) fn nodes_in<'a>(view: &PlanView<'_>, message: &'a str) -> Vec<&'a str> {
+pub(super) fn nodes_in<'a>(view: &PlanOverview<'_>, message: &'a str) -> Vec<&'a str> {
     let is_node = |word: &&str| view.snapshot.node(word).is_some() || view.node(word).is_some();
     distinct(words(message).filter(is_node))
 }
 
 /// The other Plans of the namespace that a message names, whether they exist or not.
-pub(super) fn plans_in<'a>(view: &PlanView<'_>, message: &'a str) -> Vec<&'a str> {
+pub(super) fn plans_in<'a>(view: &PlanOverview<'_>, message: &'a str) -> Vec<&'a str> {
     let wanted = view.plan.facts.object.spec.depends_on.iter().flatten();
     let wanted: Vec<&str> = wanted.map(|dependency| dependency.name.as_str()).collect();
     let exists = |word: &str| {
@@ -192,7 +198,7 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 /// The links below what a message says, for causes that the message names. Returns whether there are any.
 pub(super) fn chain_of_message(
-    view: &PlanView<'_>,
+    view: &PlanOverview<'_>,
     cause: Cause,
     node: Option<&str>,
     message: &str,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::cause::{Cause, chain_of_message};
-use super::plan::{Hold, NodeView, PlanView, condition};
+use super::plan::{Hold, NodeOverview, PlanOverview, condition};
 use super::read::{JobObject, NodeObject, PlanObject, Snapshot};
 use super::{maintenance, remedy, stall, time};
 use crate::api::selector::{Selector, explain::requirements};
@@ -104,7 +104,7 @@ impl Explanation {
 }
 
 /// Why a Plan does not go on.
-pub fn explain_plan(view: &PlanView<'_>) -> Explanation {
+pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
     let title = format!("Plan {}", view.title());
     let counts = view.counts;
     let progress = format!("{} of {} nodes are done", counts.done, counts.selected);
@@ -157,7 +157,7 @@ pub fn explain_plan(view: &PlanView<'_>) -> Explanation {
 }
 
 /// Why a node does not go on under a Plan.
-pub fn explain_node(view: &PlanView<'_>, name: &str) -> Explanation {
+pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
     let mut explanation = Explanation::new(String::new());
     let node = view.snapshot.node(name);
     let title = view.title();
@@ -228,7 +228,7 @@ pub fn explain_node(view: &PlanView<'_>, name: &str) -> Explanation {
 }
 
 /// Why a Plan does not select a node.
-pub(super) fn not_selected(view: &PlanView<'_>, node: &NodeObject) -> Option<String> {
+pub(super) fn not_selected(view: &PlanOverview<'_>, node: &NodeObject) -> Option<String> {
     let spec = &view.plan.facts.object.spec;
     let Some(selector) = &spec.node_selector else {
         return Some("spec.nodeSelector is absent, which selects no node".to_owned());
@@ -247,7 +247,7 @@ pub(super) fn not_selected(view: &PlanView<'_>, node: &NodeObject) -> Option<Str
     let plan = &view.plan.facts.name;
     let has_begun = done_label(view, &node.facts.name)
         || node.facts.records.contains_key(plan)
-        || view.node(&node.facts.name).is_some_and(NodeView::has_slot);
+        || view.node(&node.facts.name).is_some_and(NodeOverview::has_slot);
     let info = spec.node_info().ok().filter(|_| !has_begun)?;
     let (field, is) = info.mismatch(node.facts.info())?;
     Some(format!(
@@ -256,7 +256,7 @@ pub(super) fn not_selected(view: &PlanView<'_>, node: &NodeObject) -> Option<Str
 }
 
 /// The chain below a Plan that is held as a whole.
-fn chain_of_hold(view: &PlanView<'_>, hold: &Hold, explanation: &mut Explanation) {
+fn chain_of_hold(view: &PlanOverview<'_>, hold: &Hold, explanation: &mut Explanation) {
     explanation.link(format!("Plan {}", view.title()), &*hold.message);
     let status = view.plan.facts.status();
     let reason: OpenEnum<Reason> = hold.word.as_str().into();
@@ -297,7 +297,7 @@ fn chain_of_hold(view: &PlanView<'_>, hold: &Hold, explanation: &mut Explanation
 }
 
 /// The checks that do not pass.
-fn chain_of_checks(view: &PlanView<'_>, explanation: &mut Explanation) {
+fn chain_of_checks(view: &PlanOverview<'_>, explanation: &mut Explanation) {
     let status = view.plan.facts.status();
     let checks = status.checks.iter().flatten();
     for check in checks.filter(|check| check.phase != CheckPhase::Passing) {
@@ -318,7 +318,7 @@ fn chain_of_checks(view: &PlanView<'_>, explanation: &mut Explanation) {
 }
 
 /// What keeps nodes from starting now, and until when.
-fn chain_of_window(view: &PlanView<'_>, reason: Reason, message: &str, explanation: &mut Explanation) {
+fn chain_of_window(view: &PlanOverview<'_>, reason: Reason, message: &str, explanation: &mut Explanation) {
     let spec = &view.plan.facts.object.spec;
     let is_of_all = message.contains(&format!("ConfigMap {}", limits::NAME));
     let object = match reason {
@@ -340,7 +340,7 @@ fn chain_of_window(view: &PlanView<'_>, reason: Reason, message: &str, explanati
 
 /// A node that others wait for.
 pub(super) fn chain_of_named_node(
-    view: &PlanView<'_>,
+    view: &PlanOverview<'_>,
     name: &str,
     explanation: &mut Explanation,
     depth: usize,
@@ -363,7 +363,7 @@ pub(super) fn chain_of_named_node(
 
 /// A Plan that this one waits for.
 pub(super) fn chain_of_dependency(
-    view: &PlanView<'_>,
+    view: &PlanOverview<'_>,
     name: &str,
     explanation: &mut Explanation,
     depth: usize,
@@ -378,7 +378,7 @@ pub(super) fn chain_of_dependency(
         );
         return;
     };
-    let other = PlanView::new(view.snapshot, plan);
+    let other = PlanOverview::new(view.snapshot, plan);
     let waits_for_this = plan.facts.object.spec.depends_on.iter().flatten();
     let is_cycle = waits_for_this.clone().any(|it| *it.name == *view.plan.facts.name);
     let counts = other.counts;
@@ -409,7 +409,7 @@ pub(super) fn chain_of_dependency(
     );
 }
 
-fn edit(view: &PlanView<'_>) -> String {
+fn edit(view: &PlanOverview<'_>) -> String {
     format!(
         "kubectl edit plan -n {} {}",
         view.plan.namespace, view.plan.facts.name
@@ -417,7 +417,7 @@ fn edit(view: &PlanView<'_>) -> String {
 }
 
 /// The wave that later nodes wait for, and a node that holds it.
-fn chain_of_wave(view: &PlanView<'_>, explanation: &mut Explanation, depth: usize) {
+fn chain_of_wave(view: &PlanOverview<'_>, explanation: &mut Explanation, depth: usize) {
     let Some(wave) = view.wave() else {
         return;
     };
@@ -435,7 +435,7 @@ fn chain_of_wave(view: &PlanView<'_>, explanation: &mut Explanation, depth: usiz
     if wave.phase != WavePhase::Progressing {
         return;
     }
-    let waits_for_wave = |node: &&NodeView| node.reason.as_deref() == Some(Reason::WaveInProgress.name());
+    let waits_for_wave = |node: &&NodeOverview| node.reason.as_deref() == Some(Reason::WaveInProgress.name());
     let failed = view.nodes.iter().find(|node| node.is_failed());
     let held = || {
         let mut held = view
@@ -473,14 +473,14 @@ fn chain_of_wave(view: &PlanView<'_>, explanation: &mut Explanation, depth: usiz
 }
 
 /// Whether the node's label has the present hash.
-fn done_label(view: &PlanView<'_>, name: &str) -> bool {
+fn done_label(view: &PlanOverview<'_>, name: &str) -> bool {
     let key = format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name);
     let label = view.snapshot.node(name).and_then(|node| node.labels.get(&key));
     label.is_some() && label == view.plan.facts.status().latest_hash.as_ref()
 }
 
 /// Some of the nodes that are unavailable: the name, why, and the command for it.
-pub(super) fn unavailable(view: &PlanView<'_>) -> Vec<(String, String, String)> {
+pub(super) fn unavailable(view: &PlanOverview<'_>) -> Vec<(String, String, String)> {
     let is_selected = |node: &&NodeObject| not_selected(view, node).is_none();
     let nodes = view.snapshot.nodes.iter().flatten().map(|(_, node)| node);
     let why = nodes.filter(is_selected).filter_map(|node| {
@@ -490,7 +490,7 @@ pub(super) fn unavailable(view: &PlanView<'_>) -> Vec<(String, String, String)> 
     why.take(MAX_NAMED).collect()
 }
 
-fn chain_of_unavailable(view: &PlanView<'_>, explanation: &mut Explanation) {
+fn chain_of_unavailable(view: &PlanOverview<'_>, explanation: &mut Explanation) {
     let nodes = unavailable(view);
     for (name, says, _) in &nodes {
         explanation.link(format!("Node {name}"), says);
@@ -552,8 +552,8 @@ fn not_ready(node: &NodeObject) -> String {
 
 /// The chain below a node.
 pub(super) fn chain_of_node(
-    view: &PlanView<'_>,
-    node: &NodeView,
+    view: &PlanOverview<'_>,
+    node: &NodeOverview,
     explanation: &mut Explanation,
     depth: usize,
 ) {
@@ -613,7 +613,7 @@ pub(super) fn chain_of_node(
 }
 
 /// The Job of a node, its pod, and what that waits for.
-fn chain_of_job(view: &PlanView<'_>, node: &NodeView, explanation: &mut Explanation) {
+fn chain_of_job(view: &PlanOverview<'_>, node: &NodeOverview, explanation: &mut Explanation) {
     let jobs = view.snapshot.jobs_on(view.plan, &node.name);
     let Some(job) = jobs.last().filter(|job| {
         // The Job that verifies the node is beside the one that status names.
@@ -724,7 +724,7 @@ fn chain_of_drain(snapshot: &Snapshot, wait: &DrainWait, explanation: &mut Expla
 }
 
 /// The nodes that have the slots: failed ones first, because they do not release theirs.
-fn no_slot(view: &PlanView<'_>, explanation: &mut Explanation, depth: usize) {
+fn no_slot(view: &PlanOverview<'_>, explanation: &mut Explanation, depth: usize) {
     let slots: Vec<_> = view.nodes.iter().filter(|node| node.has_slot()).collect();
     let first = slots
         .iter()
@@ -748,7 +748,7 @@ fn no_slot(view: &PlanView<'_>, explanation: &mut Explanation, depth: usize) {
 }
 
 /// The maintenance that the node is in, or another Plan that works on it.
-fn busy(view: &PlanView<'_>, node: &NodeView, explanation: &mut Explanation, depth: usize) {
+fn busy(view: &PlanOverview<'_>, node: &NodeOverview, explanation: &mut Explanation, depth: usize) {
     let (name, message) = (node.name.as_str(), node.message.as_deref().unwrap_or_default());
     let mut maintenances = view.snapshot.maintenances.iter();
     let named = maintenances.find(|it| message.starts_with(&format!("{} ", it.title())));
@@ -769,7 +769,7 @@ fn busy(view: &PlanView<'_>, node: &NodeView, explanation: &mut Explanation, dep
         .iter()
         .filter(|plan| plan.namespace == view.plan.namespace && plan.facts.name != view.plan.facts.name);
     for plan in others {
-        let other = PlanView::new(view.snapshot, plan);
+        let other = PlanOverview::new(view.snapshot, plan);
         let Some(node) = other
             .node(name)
             .filter(|node| node.has_slot() && !node.is_failed())
@@ -793,7 +793,7 @@ fn busy(view: &PlanView<'_>, node: &NodeView, explanation: &mut Explanation, dep
 }
 
 /// What happened to a node under a Plan, as far as its record, Jobs and Events still say.
-fn history(view: &PlanView<'_>, name: &str) -> Vec<String> {
+fn history(view: &PlanOverview<'_>, name: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let node = view.snapshot.node(name);
     if let Some(record) = node.and_then(|node| node.facts.records.get(&view.plan.facts.name)) {

@@ -3,16 +3,16 @@
 use serde_json::{Value, json};
 
 use super::explain::{Explanation, chain_of_node, explain_node, not_selected, unavailability};
-use super::plan::PlanView;
+use super::plan::PlanOverview;
 use super::read::Snapshot;
 use super::time;
-use crate::api::NodePhase;
+use crate::api::{NodePhase, Reason};
 use crate::kube::objects::maintenance::{FAILED, Maintenance, PLURAL, RUNNING, SUCCEEDED};
 
 /// No controller has begun with it.
 const PENDING: &str = NodePhase::Pending.name();
 /// Its node is yet to be released.
-const DELETING: &str = "Deleting";
+const DELETING: &str = Reason::Deleting.name();
 /// Objects of one kind that a chain names.
 const MAX_NAMED: usize = 5;
 
@@ -156,7 +156,7 @@ fn chain_of_holders(snapshot: &Snapshot, object: &Maintenance, explanation: &mut
         })
         .collect();
     let mut at_work = snapshot.plans.iter().filter_map(|plan| {
-        let view = PlanView::new(snapshot, plan);
+        let view = PlanOverview::new(snapshot, plan);
         let known = view.node(node)?.clone();
         (known.has_slot() && !known.is_failed()).then_some((view, known))
     });
@@ -186,7 +186,7 @@ pub fn explain_any_node(snapshot: &Snapshot, name: &str) -> Vec<Explanation> {
         .map(|object| explain_maintenance(snapshot, object))
         .collect();
     for plan in &snapshot.plans {
-        let view = PlanView::new(snapshot, plan);
+        let view = PlanOverview::new(snapshot, plan);
         let node = snapshot.node(name);
         if node.is_some_and(|node| not_selected(&view, node).is_none()) || view.node(name).is_some() {
             all.push(explain_node(&view, name));

@@ -5,7 +5,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::explain::{Explanation, explain_node, explain_plan};
-use super::plan::PlanView;
+use super::plan::PlanOverview;
 use super::read::{PlanObject, Snapshot, list};
 use crate::api::NodePhase;
 use crate::convert::Written;
@@ -40,7 +40,7 @@ pub fn plans_of<'a>(snapshot: &'a Snapshot, kind: OpKind, name: &str) -> Vec<&'a
 }
 
 /// Why the Plan of an object does not go on.
-pub fn explain_plan_of_op(view: &PlanView<'_>, node: Option<&str>) -> Explanation {
+pub fn explain_plan_of_op(view: &PlanOverview<'_>, node: Option<&str>) -> Explanation {
     let mut explanation = match node {
         Some(node) => explain_node(view, node),
         None => explain_plan(view),

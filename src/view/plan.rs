@@ -33,7 +33,7 @@ pub struct Counts {
 /// What holds a Plan, or a node of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// The reason in one word: one of status, `Unprocessed` or `NoNodes`.
+    /// The reason. Another controller's status may have one that is not in the list.
     pub word: String,
     pub message: String,
     /// The node that is held, if it is one.
@@ -48,7 +48,7 @@ pub struct Hold {
 
 /// A node under a Plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeView {
+pub struct NodeOverview {
     pub name: String,
     /// `Waiting`, `Done`, or another phase.
     pub phase: String,
@@ -59,7 +59,7 @@ pub struct NodeView {
     pub message: Option<String>,
 }
 
-impl NodeView {
+impl NodeOverview {
     pub fn has_slot(&self) -> bool {
         self.phase != NodePhase::Waiting.name()
     }
@@ -71,7 +71,7 @@ impl NodeView {
 
 /// A Plan with everything derived from it.
 #[derive(Debug)]
-pub struct PlanView<'a> {
+pub struct PlanOverview<'a> {
     pub plan: &'a PlanObject,
     pub snapshot: &'a Snapshot,
     pub counts: Counts,
@@ -80,12 +80,12 @@ pub struct PlanView<'a> {
     /// Whether another controller than refit wrote the status.
     pub foreign: bool,
     /// Nodes that are in progress, have failed or wait; done ones only if they are still known to be.
-    pub nodes: Vec<NodeView>,
+    pub nodes: Vec<NodeOverview>,
     pub hold: Option<Hold>,
     pub complete: bool,
 }
 
-impl<'a> PlanView<'a> {
+impl<'a> PlanOverview<'a> {
     pub fn new(snapshot: &'a Snapshot, plan: &'a PlanObject) -> Self {
         let status = plan.facts.status();
         let foreign = status.observed_generation.is_none() && !status.conditions.is_empty();
@@ -104,14 +104,14 @@ impl<'a> PlanView<'a> {
             }
             _ => derived(snapshot, plan),
         };
-        let mut nodes: Vec<NodeView> = nodes;
+        let mut nodes: Vec<NodeOverview> = nodes;
         for node in &mut nodes {
             if node.has_slot()
                 && !node.is_failed()
                 && node.reason.is_none()
                 && let Some((reason, message)) = stall::stall(snapshot, plan, node)
             {
-                (node.reason, node.message) = (Some(reason), Some(message));
+                (node.reason, node.message) = (Some(reason.to_string()), Some(message));
             }
         }
         let mut view = Self {
@@ -182,7 +182,7 @@ impl<'a> PlanView<'a> {
         (status.latest_hash.as_deref() == Some(&*wave.hash)).then_some(wave)
     }
 
-    pub fn node(&self, name: &str) -> Option<&NodeView> {
+    pub fn node(&self, name: &str) -> Option<&NodeOverview> {
         self.nodes.iter().find(|node| node.name == name)
     }
 
@@ -229,7 +229,7 @@ impl<'a> PlanView<'a> {
             return Some(held(&reason.as_str().into(), &message, Some(&failed.name)));
         }
         // A node that has a slot and cannot go on, then what keeps the others from starting.
-        let of_node = |node: &NodeView| {
+        let of_node = |node: &NodeOverview| {
             let reason: OpenEnum<Reason> = node.reason.as_deref()?.into();
             let is_warning = reason
                 .known()
@@ -285,7 +285,7 @@ impl<'a> PlanView<'a> {
             }
             _ => {
                 // `Node a: the node is not Ready`
-                let of_node = |node: &&NodeView| message.starts_with(&format!("Node {}: ", node.name));
+                let of_node = |node: &&NodeOverview| message.starts_with(&format!("Node {}: ", node.name));
                 let node = self.nodes.iter().filter(|node| !node.has_slot()).find(of_node);
                 let text = node.and_then(|node| node.message.as_deref()).unwrap_or(message);
                 Some(held(reason, text, node.map(|node| node.name.as_str())))
@@ -353,7 +353,7 @@ impl<'a> PlanView<'a> {
             ),
         };
         Hold {
-            word: "Unprocessed".to_owned(),
+            word: Reason::Unprocessed.to_string(),
             message,
             node: None,
             remedy,
@@ -368,7 +368,7 @@ impl<'a> PlanView<'a> {
     fn selects_nothing(&self, message: &str) -> Hold {
         let (namespace, name) = (&self.plan.namespace, &self.plan.facts.name);
         Hold {
-            word: "NoNodes".to_owned(),
+            word: Reason::NoNodes.to_string(),
             message: message.to_owned(),
             node: None,
             remedy: "correct spec.nodeSelector, or label the nodes; refit explain PLAN NODE says what a node lacks".to_owned(),
@@ -443,8 +443,8 @@ pub(super) fn condition(plan: &PlanObject, type_: ConditionType) -> Option<&Plan
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-fn node_view(entry: &NodeProgress) -> NodeView {
-    NodeView {
+fn node_view(entry: &NodeProgress) -> NodeOverview {
+    NodeOverview {
         name: entry.name.clone(),
         phase: entry.phase.to_string(),
         since: entry.since.clone(),
@@ -456,7 +456,7 @@ fn node_view(entry: &NodeProgress) -> NodeView {
 }
 
 /// The nodes of a Plan from their labels and Jobs, for a status that has only `applying`.
-fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeView>, bool) {
+fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeOverview>, bool) {
     let status = plan.facts.status();
     let (mut counts, mut views) = (Counts::default(), Vec::new());
     let hash = status.latest_hash.as_deref().unwrap_or_default();
@@ -488,7 +488,7 @@ fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeView>, bo
             }
             _ => {
                 counts.waiting += 1;
-                views.push(NodeView {
+                views.push(NodeOverview {
                     name: name.clone(),
                     phase: NodePhase::Waiting.to_string(),
                     since: None,
@@ -506,7 +506,7 @@ fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeView>, bo
 }
 
 /// A node that the controller names in `applying`, as its last Job shows it.
-fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeView {
+fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeOverview {
     let job = snapshot
         .jobs_on(plan, name)
         .into_iter()
@@ -532,7 +532,7 @@ fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeView
         reason = Some(Reason::PodWaiting.to_string());
         message = Some(why);
     }
-    NodeView {
+    NodeOverview {
         name: name.to_owned(),
         phase: phase.to_string(),
         since: job.map(|job| format!("{:.0}", job.facts.created)),

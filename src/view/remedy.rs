@@ -2,7 +2,7 @@
 
 use super::cause::{nodes_in, plans_in};
 use super::explain::unavailable;
-use super::plan::{PlanView, condition};
+use super::plan::{PlanOverview, condition};
 use super::stall;
 use crate::api::reason::Kind;
 use crate::api::{ConditionType, OpenEnum, Reason, limits};
@@ -10,16 +10,13 @@ use crate::api::{ConditionType, OpenEnum, Reason, limits};
 /// The remedy of a reason in words, and commands that can be copied.
 #[expect(clippy::too_many_lines, reason = "one arm for each way out")]
 pub(super) fn remedy(
-    view: &PlanView<'_>,
+    view: &PlanOverview<'_>,
     reason: &OpenEnum<Reason>,
     node: Option<&str>,
 ) -> (String, Vec<String>) {
     let (namespace, plan) = (&view.plan.namespace, &view.plan.facts.name);
     let at = format!("-n {namespace} {plan}");
     let on = |text: &str| node.map(|node| text.replace("NODE", node));
-    if let Some(found) = stall::remedy(view, reason.as_str(), node) {
-        return found;
-    }
     let Some(known) = reason.known() else {
         let logs = on(&format!(
             "kubectl logs -n {namespace} -l upgrade.cattle.io/plan={plan},upgrade.cattle.io/node=NODE --tail=50"
@@ -31,6 +28,9 @@ pub(super) fn remedy(
             commands,
         );
     };
+    if let Some(found) = stall::remedy(view, known, node) {
+        return found;
+    }
     let channel = view.plan.facts.status().channel.as_ref();
     // What a policy holds back has a reason of its own.
     let known = match (
@@ -231,7 +231,14 @@ pub(super) fn remedy(
         | Reason::CommandFailed
         | Reason::HostUnreadable
         | Reason::Prepare
-        | Reason::Unschedulable => Vec::new(),
+        | Reason::Unschedulable
+        // Who finds these has commands for them.
+        | Reason::Deleting
+        | Reason::Unprocessed
+        | Reason::NoNodes
+        | Reason::FailedCreate
+        | Reason::PodFailed
+        | Reason::PodTerminating => Vec::new(),
     };
     (known.plain_remedy(), commands.into_iter().flatten().collect())
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::plan::{DISABLED, DONE, PlanView};
+use super::plan::{DISABLED, DONE, PlanOverview};
 use super::read::Snapshot;
 use crate::api::{NodePhase, Reason, names};
 use crate::page::escaped;
@@ -30,14 +30,14 @@ pub struct NodeReport {
 /// A report on one Plan.
 #[derive(Debug)]
 pub struct Report<'a> {
-    view: &'a PlanView<'a>,
+    view: &'a PlanOverview<'a>,
     pub nodes: Vec<NodeReport>,
     /// What is not known any more.
     pub unknown: Vec<String>,
 }
 
 impl<'a> Report<'a> {
-    pub fn new(view: &'a PlanView<'a>) -> Self {
+    pub fn new(view: &'a PlanOverview<'a>) -> Self {
         let snapshot = view.snapshot;
         let mut nodes = BTreeMap::new();
         for node in &view.nodes {
@@ -270,7 +270,7 @@ struct Table {
 const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2em;max-width:80em;color-scheme:light dark}\
                      table{border-collapse:collapse}td,th{border:1px solid;padding:.2em .6em;text-align:left;vertical-align:top}";
 
-fn node_report(snapshot: &Snapshot, view: &PlanView<'_>, name: &str) -> NodeReport {
+fn node_report(snapshot: &Snapshot, view: &PlanOverview<'_>, name: &str) -> NodeReport {
     let node = snapshot.node(name);
     let mut report = NodeReport {
         node: name.to_owned(),
@@ -311,7 +311,7 @@ fn node_report(snapshot: &Snapshot, view: &PlanView<'_>, name: &str) -> NodeRepo
 }
 
 /// What a reader must not take for nothing having happened.
-fn unknown(view: &PlanView<'_>, nodes: &[NodeReport]) -> Vec<String> {
+fn unknown(view: &PlanOverview<'_>, nodes: &[NodeReport]) -> Vec<String> {
     let mut unknown = view.snapshot.gaps.clone();
     let without_times = nodes
         .iter()

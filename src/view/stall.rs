@@ -1,20 +1,14 @@
 //! What stops a node whose status only says how far it is. The controller does not read the Events of Jobs, and a Job
 //! tries again until its deadline: to whoever watches, nothing happens meanwhile.
 
-use super::plan::{Hold, NodeView, PlanView};
+use super::plan::{Hold, NodeOverview, PlanOverview};
 use super::read::{JobObject, PlanObject, PodObject, Snapshot};
 use super::time;
+use crate::api::Reason;
 use crate::rollout::{JobOutcome, PodStage};
 
-/// The API server refuses the pod of a Job. Kubernetes names its Event like this.
-const FAILED_CREATE: &str = "FailedCreate";
-/// Pods of the Job have failed, and it tries again.
-const POD_FAILED: &str = "PodFailed";
-/// A drain waits for a pod that should have ended.
-const POD_TERMINATING: &str = "PodTerminating";
-
-/// The reason in one word and a message, if something stops a node that has a slot.
-pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeView) -> Option<(String, String)> {
+/// The reason and a message, if something stops a node that has a slot.
+pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeOverview) -> Option<(Reason, String)> {
     let jobs = snapshot.jobs_on(plan, &node.name);
     let job = jobs
         .last()
@@ -32,13 +26,13 @@ pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeView) -> 
             "the drain waits for pod {}, which should have ended {late} ago; {finalizers}",
             terminating.pod
         );
-        return Some((POD_TERMINATING.to_owned(), message));
+        return Some((Reason::PodTerminating, message));
     }
     let Some(pod) = snapshot.pod_of(job) else {
         let refused = snapshot.refused.iter().rfind(|event| {
             event.namespace == job.namespace && *event.job == *job.facts.name && event.at >= job.facts.created
         })?;
-        return Some((FAILED_CREATE.to_owned(), refused.message.clone()));
+        return Some((Reason::FailedCreate, refused.message.clone()));
     };
     // Once a command runs again, only its end says more.
     if !matches!(
@@ -53,7 +47,7 @@ pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeView) -> 
         1 => "a pod of the Job has failed".to_owned(),
         count => format!("{count} pods of the Job have failed"),
     };
-    Some((POD_FAILED.to_owned(), format!("{count}; the last one: {last}")))
+    Some((Reason::PodFailed, format!("{count}; the last one: {last}")))
 }
 
 /// The pods of a Job that have failed, the oldest first.
@@ -70,19 +64,23 @@ pub(super) fn failed_pods<'a>(snapshot: &'a Snapshot, job: &JobObject) -> Vec<&'
 }
 
 /// What would end a stall, and the commands for it; `None` for another reason.
-pub(super) fn remedy(view: &PlanView<'_>, word: &str, node: Option<&str>) -> Option<(String, Vec<String>)> {
+pub(super) fn remedy(
+    view: &PlanOverview<'_>,
+    reason: Reason,
+    node: Option<&str>,
+) -> Option<(String, Vec<String>)> {
     let (namespace, plan) = (&view.plan.namespace, &view.plan.facts.name);
     let known = node.and_then(|node| view.node(node));
     let message = known.and_then(|node| node.message.as_deref()).unwrap_or_default();
     let edit = format!("kubectl edit plan -n {namespace} {plan}");
     let of_node = node.map_or_else(String::new, |node| format!(",upgrade.cattle.io/node={node}"));
     let selector = format!("-n {namespace} -l upgrade.cattle.io/plan={plan}{of_node}");
-    Some(match word {
-        FAILED_CREATE => (
+    Some(match reason {
+        Reason::FailedCreate => (
             "follow the message of the API server; Kubernetes tries to create the pod again".to_owned(),
             vec![format!("kubectl describe jobs {selector}"), edit],
         ),
-        POD_FAILED => (
+        Reason::PodFailed => (
             drain_remedy(message).unwrap_or_else(|| {
                 "follow the message, or the logs; the Job tries again until its deadline".to_owned()
             }),
@@ -91,7 +89,7 @@ pub(super) fn remedy(view: &PlanView<'_>, word: &str, node: Option<&str>) -> Opt
                 edit,
             ],
         ),
-        POD_TERMINATING => {
+        Reason::PodTerminating => {
             let pod = view
                 .snapshot
                 .terminating
@@ -138,7 +136,7 @@ pub(super) fn deletion(plan: &PlanObject) -> Option<Hold> {
     };
     let (namespace, name) = (&plan.namespace, &plan.facts.name);
     Some(Hold {
-        word: "Deleting".to_owned(),
+        word: Reason::Deleting.to_string(),
         message: format!("the Plan is being deleted, so no node starts; {waits}"),
         node: None,
         remedy: "have the owner of each finalizer remove it; if the owner is gone, remove the finalizer, and create the Plan again if you need it"

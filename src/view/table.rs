@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::plan::{DONE, PlanView};
+use super::plan::{DONE, PlanOverview};
 use super::read::Snapshot;
 use super::{maintenance, time};
 
@@ -12,7 +12,12 @@ const BAR: i64 = 20;
 const MAX_NODES: usize = 10;
 
 /// All Plans at a glance, and the nodes in maintenance of `snapshot`, if it is given. `wide` adds every known node.
-pub fn status(views: &[PlanView<'_>], snapshot: Option<&Snapshot>, gaps: &[String], wide: bool) -> String {
+pub fn status(
+    views: &[PlanOverview<'_>],
+    snapshot: Option<&Snapshot>,
+    gaps: &[String],
+    wide: bool,
+) -> String {
     let mut out = String::new();
     for (number, view) in views.iter().enumerate() {
         if number > 0 {
@@ -54,7 +59,7 @@ fn maintenances(snapshot: &Snapshot, out: &mut String) {
     }
 }
 
-fn plan(view: &PlanView<'_>, wide: bool, out: &mut String) {
+fn plan(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
     let status = view.plan.facts.status();
     let version = view.version().unwrap_or("no version yet");
     let _ = writeln!(out, "{}  {version}  {}", view.title(), view.state());
@@ -149,7 +154,7 @@ fn plan(view: &PlanView<'_>, wide: bool, out: &mut String) {
     nodes(view, wide, out);
 }
 
-fn nodes(view: &PlanView<'_>, wide: bool, out: &mut String) {
+fn nodes(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
     let shown: Vec<_> = view.nodes.iter().filter(|node| wide || node.has_slot()).collect();
     let limit = if wide { usize::MAX } else { MAX_NODES };
     let width = shown

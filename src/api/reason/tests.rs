@@ -126,6 +126,7 @@ fn written(document: &str) -> String {
         ("phases", phases()),
         ("waits", waits()),
         ("rehearsal", explained(Kind::Rehearsal)),
+        ("explain", explained(Kind::Explain)),
         ("failures", explained(Kind::Failure)),
         ("reboot-pod", explained(Kind::RebootPod)),
         ("events", events(Place::PlanEvent)),
@@ -165,7 +166,10 @@ fn each_reason_phase_and_condition_is_found_by_a_name_of_its_own() {
             !reason.about().contains('|') && !reason.remedy().contains('|'),
             "{reason}"
         );
-        let asks = matches!(reason.kind(), Kind::Wait | Kind::Failure | Kind::Hold);
+        let asks = matches!(
+            reason.kind(),
+            Kind::Wait | Kind::Failure | Kind::Hold | Kind::Explain
+        );
         assert!(!asks || !reason.remedy().is_empty(), "{reason} has no remedy");
     }
     for phase in NodePhase::ALL {

@@ -8,8 +8,8 @@ use crate::api::annotation::{self, entries};
 use crate::api::approval::WaveApproval;
 use crate::api::{NodePhase, Reason, WavePhase, WaveStatus, names};
 use crate::version::tag::munge;
-use crate::view::PlanView;
-use crate::view::plan::NodeView;
+use crate::view::PlanOverview;
+use crate::view::plan::NodeOverview;
 use crate::view::read::NodeObject;
 
 /// What a person asks for.
@@ -35,7 +35,7 @@ pub(super) enum Action {
 }
 
 pub(super) struct Request<'a> {
-    pub(super) view: &'a PlanView<'a>,
+    pub(super) view: &'a PlanOverview<'a>,
     /// Empty means all to which the action applies.
     pub(super) nodes: &'a [String],
     pub(super) action: &'a Action,
@@ -153,7 +153,7 @@ pub(super) fn changes(request: &Request<'_>) -> Result<Changes, String> {
     Ok(changes)
 }
 
-fn annotation<'a>(view: &'a PlanView<'_>, key: &str) -> Option<&'a str> {
+fn annotation<'a>(view: &'a PlanOverview<'_>, key: &str) -> Option<&'a str> {
     view.plan.facts.annotation(key)
 }
 
@@ -163,12 +163,12 @@ fn by(text: Option<&str>) -> String {
         .map_or_else(String::new, |author| format!(" ({author})"))
 }
 
-fn is_suspended(view: &PlanView<'_>) -> bool {
+fn is_suspended(view: &PlanOverview<'_>) -> bool {
     view.plan.facts.object.spec.suspend.unwrap_or_default()
 }
 
 /// Notes about what keeps nodes from starting although they are to.
-fn waits(view: &PlanView<'_>) -> Vec<String> {
+fn waits(view: &PlanOverview<'_>) -> Vec<String> {
     let aborted = annotation(view, names::ANNOTATION_ABORT).is_some();
     let held = [(is_suspended(view), "suspended"), (aborted, "aborted")];
     let held = held.into_iter().find(|(is, _)| *is);
@@ -381,7 +381,7 @@ fn chosen(
 }
 
 /// Where a node is under the Plan, for refusals.
-fn place(view: &PlanView<'_>, node: &str) -> String {
+fn place(view: &PlanOverview<'_>, node: &str) -> String {
     match (view.node(node), done_label(view, node)) {
         (Some(known), _) => match &known.reason {
             Some(reason) => format!("Node {node} is {} ({reason})", known.phase),
@@ -392,23 +392,23 @@ fn place(view: &PlanView<'_>, node: &str) -> String {
     }
 }
 
-fn object<'a>(view: &PlanView<'a>, node: &str) -> Option<&'a NodeObject> {
+fn object<'a>(view: &PlanOverview<'a>, node: &str) -> Option<&'a NodeObject> {
     view.snapshot.node(node)
 }
 
-fn label_key(view: &PlanView<'_>) -> String {
+fn label_key(view: &PlanOverview<'_>) -> String {
     format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name)
 }
 
 /// Whether the node's label has the present hash.
-fn done_label(view: &PlanView<'_>, node: &str) -> bool {
+fn done_label(view: &PlanOverview<'_>, node: &str) -> bool {
     let label = object(view, node).and_then(|node| node.labels.get(&label_key(view)));
     label.is_some() && label == view.plan.facts.status().latest_hash.as_ref()
 }
 
 fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
     let view = request.view;
-    let failed = |node: &&NodeView| node.is_failed();
+    let failed = |node: &&NodeOverview| node.is_failed();
     let all = view
         .nodes
         .iter()
@@ -416,7 +416,7 @@ fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
         .map(|node| node.name.clone())
         .collect();
     let why_not = |node: &str| {
-        let is_failed = view.node(node).is_some_and(NodeView::is_failed);
+        let is_failed = view.node(node).is_some_and(NodeOverview::is_failed);
         (!is_failed).then(|| format!("{}: only a failed node can be retried", place(view, node)))
     };
     let nodes = chosen(request, all, "no node has failed", why_not)?;
@@ -437,7 +437,7 @@ fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
 }
 
 /// The entry of `refit.rs/skip` that counts for the Plan now.
-fn skip_entry<'a>(view: &PlanView<'a>, node: &str) -> Option<&'a str> {
+fn skip_entry<'a>(view: &PlanOverview<'a>, node: &str) -> Option<&'a str> {
     let text = object(view, node)?.facts.skip.as_deref()?;
     let version = view.plan.facts.status().latest_version.as_deref();
     let mut all = entries(text);

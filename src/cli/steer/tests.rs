@@ -12,7 +12,7 @@ use crate::api::{
 };
 use crate::rollout::NodeFacts;
 use crate::rollout::tests::build::{node, plan, read};
-use crate::view::PlanView;
+use crate::view::PlanOverview;
 use crate::view::read::{NodeObject, PlanObject, Snapshot};
 
 const BY: &str = "by alice at 2026-01-01T09:00:00Z";
@@ -99,7 +99,7 @@ fn snapshot(change: impl FnOnce(&mut Plan)) -> Snapshot {
 }
 
 fn ask(snapshot: &Snapshot, action: &Action, nodes: &[&str]) -> Result<Changes, String> {
-    let view = PlanView::new(snapshot, &snapshot.plans[0]);
+    let view = PlanOverview::new(snapshot, &snapshot.plans[0]);
     let nodes: Vec<_> = nodes.iter().map(ToString::to_string).collect();
     changes(&Request {
         view: &view,
@@ -264,7 +264,7 @@ fn approve_takes_the_wave_that_waits_and_keeps_other_approvals_that_count() {
             json!({ "metadata": { "annotations": { "refit.rs/approve": value } } })
         );
         assert_eq!(change.says, "approved wave tenth at version v1");
-        let view = PlanView::new(&waits, &waits.plans[0]);
+        let view = PlanOverview::new(&waits, &waits.plans[0]);
         assert_eq!(
             Goal::of(&approve(wave), &view, &changes),
             Goal::Wave("tenth".to_owned())
@@ -442,7 +442,7 @@ fn a_plan_of_another_controller_is_not_steered() {
 #[test]
 fn a_wait_ends_with_the_effect_or_with_a_new_failure() {
     let there = snapshot(|_| ());
-    let view = PlanView::new(&there, &there.plans[0]);
+    let view = PlanOverview::new(&there, &there.plans[0]);
     let check = |action: &Action, nodes: &[&str], done: &[&str]| {
         let changes = ask(&there, action, nodes).unwrap();
         let done = done.iter().map(ToString::to_string).collect();
@@ -465,7 +465,7 @@ fn a_wait_ends_with_the_effect_or_with_a_new_failure() {
     });
     let goal = Goal::Done(vec![("failed".to_owned(), Some(1))]);
     let error = goal
-        .check(&PlanView::new(&again, &again.plans[0]), &[].into())
+        .check(&PlanOverview::new(&again, &again.plans[0]), &[].into())
         .unwrap_err();
     assert!(
         error

@@ -18,9 +18,9 @@ use crate::cli::output;
 use crate::clock::Clock;
 use crate::kube::brief;
 use crate::version::tag::munge;
-use crate::view::plan::NodeView;
+use crate::view::plan::NodeOverview;
 use crate::view::read::Snapshot;
-use crate::view::{PlanView, explain_plan};
+use crate::view::{PlanOverview, explain_plan};
 
 /// How often the Plan is read.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ pub(super) enum Goal {
 }
 
 impl Goal {
-    pub(super) fn of(action: &Action, view: &PlanView<'_>, changes: &Changes) -> Self {
+    pub(super) fn of(action: &Action, view: &PlanOverview<'_>, changes: &Changes) -> Self {
         let nodes = changes.nodes.iter().map(|node| node.name.clone());
         let waits = |wave: &&WaveStatus| wave.phase == WavePhase::AwaitingApproval;
         let wave = view.wave().filter(waits);
@@ -70,7 +70,7 @@ impl Goal {
     }
 
     /// Whether it is reached, with the nodes that have the label of the Plan's hash; an error if it cannot be any more.
-    pub(super) fn check(&self, view: &PlanView<'_>, done: &BTreeSet<String>) -> anyhow::Result<bool> {
+    pub(super) fn check(&self, view: &PlanOverview<'_>, done: &BTreeSet<String>) -> anyhow::Result<bool> {
         match self {
             Self::Idle => {
                 let held = view.hold.as_ref().map(|hold| hold.word.as_str());
@@ -97,7 +97,7 @@ impl Goal {
                 Ok(view.complete || wave.is_some_and(|wave| wave.name != *approved))
             }
             Self::Without(nodes) => {
-                let has_slot = |name: &String| view.node(name).is_some_and(NodeView::has_slot);
+                let has_slot = |name: &String| view.node(name).is_some_and(NodeOverview::has_slot);
                 Ok(!nodes.iter().any(has_slot))
             }
             Self::Done(nodes) => {
@@ -114,13 +114,13 @@ impl Goal {
     }
 }
 
-fn failure(node: &NodeView) -> String {
+fn failure(node: &NodeOverview) -> String {
     let [reason, message] = [&node.reason, &node.message].map(|text| text.as_deref().unwrap_or_default());
     format!("Node {} failed: {reason}: {message}", node.name)
 }
 
 /// Names of the nodes with the label of the Plan's hash.
-async fn done_nodes(client: &Client, view: &PlanView<'_>) -> anyhow::Result<BTreeSet<String>> {
+async fn done_nodes(client: &Client, view: &PlanOverview<'_>) -> anyhow::Result<BTreeSet<String>> {
     let Some(hash) = &view.plan.facts.status().latest_hash else {
         return Ok(BTreeSet::new());
     };
@@ -163,7 +163,7 @@ pub(super) async fn wait(
         let Some(plan) = snapshot.plans.first() else {
             bail!("Plan {namespace}/{name} cannot be read");
         };
-        let view = PlanView::new(&snapshot, plan);
+        let view = PlanOverview::new(&snapshot, plan);
         let line = progress(&view);
         if line != said {
             output::note(&line);
@@ -187,7 +187,7 @@ pub(super) async fn wait(
     }
 }
 
-fn progress(view: &PlanView<'_>) -> String {
+fn progress(view: &PlanOverview<'_>) -> String {
     let phases: Vec<_> = view
         .phases()
         .iter()

@@ -202,7 +202,7 @@ fn every_reason_that_a_status_can_have_leads_to_an_object_and_a_way_out() {
         ] {
             if reason.appears_in(place) {
                 let snapshot = snapshot(reason, phase, true, ConditionType::Complete);
-                let view = PlanView::new(&snapshot, &snapshot.plans[0]);
+                let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
                 check(reason, &explain_node(&view, "held"));
                 of_nodes += 1;
             }
@@ -213,7 +213,7 @@ fn every_reason_that_a_status_can_have_leads_to_an_object_and_a_way_out() {
             // With `UpToDate`, the Plan is complete.
             if reason.appears_in(condition.into()) && holds && condition != ConditionType::UpToDate {
                 let snapshot = snapshot(reason, NodePhase::Waiting, false, condition);
-                let view = PlanView::new(&snapshot, &snapshot.plans[0]);
+                let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
                 let explanation = explain_plan(&view);
                 check(reason, &explanation);
                 of_plans += 1;

@@ -82,7 +82,7 @@ fn pod(snapshot: &Snapshot, name: &str, seconds: i64, stage: PodStage, message: 
 
 /// What both commands say of the Plan, and of its node.
 fn explained(snapshot: &Snapshot) -> (Explanation, String) {
-    let view = PlanView::new(snapshot, &snapshot.plans[0]);
+    let view = PlanOverview::new(snapshot, &snapshot.plans[0]);
     let plan = explain_plan(&view);
     let text = plan.to_text();
     let node = explain_node(&view, "a");
@@ -184,7 +184,7 @@ fn a_plan_that_is_being_deleted_names_its_finalizers() {
     let mut found = snapshot(NodePhase::Pending);
     found.plans[0].deleting = Some(vec!["example.com/hold".to_owned()]);
     let (explanation, text) = {
-        let view = PlanView::new(&found, &found.plans[0]);
+        let view = PlanOverview::new(&found, &found.plans[0]);
         let explanation = explain_plan(&view);
         let text = explanation.to_text();
         (explanation, text)

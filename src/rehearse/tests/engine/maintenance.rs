@@ -7,7 +7,7 @@ use crate::rehearse::Kind;
 use crate::rehearse::json::{Value, json};
 use crate::rollout::tests::build::{plan, plan_with};
 use crate::view::maintenance::{explain_any_node, explain_maintenance};
-use crate::view::{PlanView, Snapshot, explain_node, table};
+use crate::view::{PlanOverview, Snapshot, explain_node, table};
 
 fn story(nodes: &[&str]) -> Scenario {
     let mut story = Scenario::new(&Setup {
@@ -248,7 +248,7 @@ fn a_node_in_maintenance_is_explained_by_the_object_that_holds_it() {
     story.apply(plan("p"));
     story.settle();
     let snapshot = story.snapshot();
-    let view = PlanView::new(&snapshot, &snapshot.plans[0]);
+    let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
     let chain = [
         "NodeBusy: NodeMaintenance disk works on the node",
         "NodeMaintenance disk: Succeeded for ",

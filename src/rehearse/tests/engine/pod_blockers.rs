@@ -9,7 +9,7 @@ use crate::api::{DrainSpec, Plan, PodBlockerSpec};
 use crate::rehearse::Kind;
 use crate::rehearse::json::{Value, json};
 use crate::rollout::tests::build::{plan, plan_with};
-use crate::view::{PlanView, explain_plan};
+use crate::view::{PlanOverview, explain_plan};
 
 fn waiting_for_training() -> Plan {
     let labels = BTreeMap::from([("job".to_owned(), "training".to_owned())]);
@@ -134,7 +134,7 @@ fn without_permission_to_list_pods_no_node_starts_and_explain_has_the_commands_t
     let snapshot = story.snapshot();
     let mut plans = snapshot.plans.iter();
     let of_p = plans.find(|plan| &*plan.facts.name == "p").unwrap();
-    let explained = explain_plan(&PlanView::new(&snapshot, of_p)).to_text();
+    let explained = explain_plan(&PlanOverview::new(&snapshot, of_p)).to_text();
     assert!(
         explained.contains(
             "kubectl create clusterrole system-upgrade-controller-pods --verb=list --resource=pods"

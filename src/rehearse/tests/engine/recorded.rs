@@ -6,7 +6,7 @@ use crate::generated::{assert_committed, committed};
 use crate::rollout::PodStage;
 use crate::rollout::tests::build::{plan, plan_with};
 use crate::view::report::Report;
-use crate::view::{PlanView, explain_node, explain_plan, table};
+use crate::view::{PlanOverview, explain_node, explain_plan, table};
 
 /// The sessions in the documents: `just generate` writes them again.
 #[test]
@@ -44,7 +44,7 @@ fn the_committed_recordings_are_what_the_commands_print() {
     let views: Vec<_> = snapshot
         .plans
         .iter()
-        .map(|plan| PlanView::new(&snapshot, plan))
+        .map(|plan| PlanOverview::new(&snapshot, plan))
         .collect();
     let [agent, server] = views.as_slice() else {
         panic!("two Plans")
@@ -93,7 +93,7 @@ fn a_report_says_what_was_done_where_and_when_and_what_is_not_known_any_more() {
             story.pass_secs(1_200); // longer than the TTL of Jobs, and shorter than that of Events
         }
         let snapshot = story.snapshot();
-        let view = PlanView::new(&snapshot, &snapshot.plans[0]);
+        let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
         let report = Report::new(&view);
         let json = report.to_json();
         assert_eq!(

@@ -11,7 +11,7 @@ use crate::rehearse::fault::Rule;
 use crate::rehearse::json::json;
 use crate::rollout::PodStage;
 use crate::rollout::tests::build::{plan, plan_with};
-use crate::view::{PlanView, explain_node, explain_plan, table};
+use crate::view::{PlanOverview, explain_node, explain_plan, table};
 
 const BY: &str = "by alice at 2026-01-01T09:00:00Z";
 const URL: &str = "https://example.com/stable";
@@ -23,7 +23,7 @@ fn shown(story: &mut Scenario) -> (String, String) {
     let views: Vec<_> = snapshot
         .plans
         .iter()
-        .map(|plan| PlanView::new(&snapshot, plan))
+        .map(|plan| PlanOverview::new(&snapshot, plan))
         .collect();
     let of_p = views.iter().find(|view| &*view.plan.facts.name == "p").unwrap();
     (
@@ -39,7 +39,7 @@ fn explained(story: &mut Scenario, node: &str) -> String {
         .iter()
         .find(|plan| &*plan.facts.name == "p")
         .unwrap();
-    explain_node(&PlanView::new(&snapshot, plan), node).to_text()
+    explain_node(&PlanOverview::new(&snapshot, plan), node).to_text()
 }
 
 /// Checks that status has all of the first texts, and the explanation all of both.
@@ -613,7 +613,7 @@ fn a_plan_in_a_namespace_without_a_controller() {
         .iter()
         .find(|plan| plan.namespace == "default")
         .unwrap();
-    let explained = explain_plan(&PlanView::new(&snapshot, stray)).to_text();
+    let explained = explain_plan(&PlanOverview::new(&snapshot, stray)).to_text();
     for text in [
         "the one of namespace system-upgrade handles only the Plans of that namespace",
         "create the Plan in namespace system-upgrade",
@@ -672,7 +672,7 @@ fn what_may_not_be_read_is_named_and_the_rest_is_shown() {
     }
     let snapshot = story.snapshot_over(&faults);
     assert_eq!(snapshot.gaps.len(), 4, "{:?}", snapshot.gaps);
-    let view = PlanView::new(&snapshot, &snapshot.plans[0]);
+    let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
     let text = table::status(std::slice::from_ref(&view), None, &snapshot.gaps, false);
     assert!(text.contains("0/2 done; 1 Failed, 1 Waiting"), "{text}");
     assert!(text.contains("not shown: Nodes cannot be read"), "{text}");
