@@ -81,8 +81,18 @@ impl FrontEnd {
         tasks.spawn(watcher().run::<MedikMaintenance, _, _>(medik8s, None, None, changes.clone()));
         tasks.spawn(watcher().run::<KubevirtMaintenance, _, _>(kubevirt, None, None, changes));
         let mut supervisor = Supervisor::new(self);
-        while let Some((group, change)) = queue.recv().await {
-            let mut next = Some((group, change));
+        loop {
+            let mut next = tokio::select! {
+                biased;
+                change = queue.recv() => match change {
+                    Some(change) => Some(change),
+                    None => return,
+                },
+                decided = supervisor.front_end.grants.changed() => match decided {
+                    Ok(()) => None,
+                    Err(_) => return,
+                },
+            };
             // What has arrived meanwhile is one change.
             while let Some((group, change)) = next {
                 if matches!(change, Change::Forbidden) {
@@ -186,12 +196,18 @@ impl Supervisor {
             })
             .collect();
         let is_owner: BTreeSet<&Id> = owners.values().copied().collect();
+        // Here and not in each worker: waiters of one channel wake in random order, and a seed must repeat its run.
+        let grants = self.front_end.grants.borrow_and_update().clone();
         let gone = |id: &Id, running: &Running| self.objects.get(id).is_none_or(|it| it.uid() != running.uid);
         self.workers.retain(|id, running| !gone(id, running));
         for (id, object) in &self.objects {
             let task = Task {
                 object: object.clone(),
                 is_owner: is_owner.contains(id),
+                grant: grants
+                    .get(object.spec.node_name.as_str())
+                    .filter(|grant| *grant.uid == *object.uid())
+                    .map(|grant| grant.answer.clone()),
             };
             if let Some(running) = self.workers.get(id) {
                 running.task.send_if_modified(|known| {

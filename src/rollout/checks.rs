@@ -133,7 +133,7 @@ impl CheckState {
 
     fn status(&self, stored: Option<&CheckStatus>) -> CheckStatus {
         let name = self.check.name.clone();
-        // What another controller was told says more than nothing.
+        // An answer that another controller got is better than none.
         let Some(answer) = &self.answer else {
             return stored.cloned().unwrap_or_else(|| CheckStatus {
                 name,

@@ -21,8 +21,17 @@ pub struct Reservation {
 /// The nodes that objects want, by name; one object each.
 pub type Reservations = BTreeMap<NodeName, Reservation>;
 
-/// Whether the object that wants a node may take it, and otherwise why not.
-pub type Grants = BTreeMap<NodeName, Result<(), String>>;
+/// What was decided about an object that wants a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The UID of the object: the next one that wants the node has to wait for a decision of its own.
+    pub uid: Text,
+    /// Whether it may take the node, and otherwise why not.
+    pub answer: Result<(), String>,
+}
+
+/// The decisions, by the name of the node.
+pub type Grants = BTreeMap<NodeName, Grant>;
 
 impl ClusterState {
     /// Whether nodes can be held by other objects than Plans.
@@ -67,13 +76,11 @@ impl ClusterState {
         known != self.reservations
     }
 
-    /// Notes which objects have been told that they may take their nodes.
+    /// Notes which objects may take their nodes.
     pub fn note_grants(&mut self, grants: &Grants) {
-        for (node, reservation) in self.reservations.iter().flatten() {
-            if grants.get(node).is_some_and(Result::is_ok) {
-                self.granted.insert(node.clone(), reservation.uid.clone());
-            }
-        }
+        let granted = grants.iter().filter(|(_, grant)| grant.answer.is_ok());
+        self.granted
+            .extend(granted.map(|(node, grant)| (node.clone(), grant.uid.clone())));
     }
 
     /// Whether the object of a holder does not want the node any more. Nothing is known while no front end has reported.
@@ -83,7 +90,7 @@ impl ClusterState {
     }
 }
 
-/// Which objects may take the nodes that they want. One that is in the ledger has taken its node, and one that has been told so may
+/// Which objects may take the nodes that they want. One that is in the ledger has taken its node, and one that was granted it may
 /// be about to.
 pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) -> Grants {
     let mut grants = Grants::new();
@@ -94,14 +101,15 @@ pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) ->
         let mut holders = facts.ledger.iter().flat_map(|ledger| &ledger.holders);
         let has_taken = holders.any(|holder| *holder.plan_uid == *reservation.uid)
             || cluster.granted.get(node) == Some(&reservation.uid);
-        let grant = locks
+        let answer = locks
             .reservation_blocker(node)
             .filter(|_| !has_taken)
             .map_or(Ok(()), Err);
-        if grant.is_ok() {
+        if answer.is_ok() {
             locks.take(node);
         }
-        grants.insert(node.clone(), grant);
+        let uid = reservation.uid.clone();
+        grants.insert(node.clone(), Grant { uid, answer });
     }
     // Only now: a node that waits leaves room for one that can be taken.
     for node in cluster.reserved() {

@@ -42,6 +42,8 @@ pub(super) struct Task {
     pub(super) object: Maintenance,
     /// Whether the node is its own, and not that of an older object.
     pub(super) is_owner: bool,
+    /// Whether it may take the node, and otherwise why not; `None` before a decision.
+    pub(super) grant: Option<Result<(), String>>,
 }
 
 /// When to look again.
@@ -103,7 +105,6 @@ impl Worker {
             tokio::select! {
                 biased;
                 changed = self.task.changed() => if changed.is_err() { return },
-                changed = self.front_end.grants.changed() => if changed.is_err() { return },
                 () = pause => {}
             }
         }
@@ -135,8 +136,7 @@ impl Worker {
     }
 
     async fn pass(&mut self) -> Pass {
-        let Task { object, is_owner } = self.task.borrow_and_update().clone();
-        self.front_end.grants.mark_unchanged();
+        let Task { object, is_owner, .. } = self.task.borrow_and_update().clone();
         if object.is_being_deleted() {
             return self.end(&object).await;
         }
@@ -213,7 +213,7 @@ impl Worker {
 
     /// Why the node may not be taken. One that was taken stays so.
     async fn blocker(&self, object: &Maintenance, node: &NodeFacts) -> Result<Option<String>, kube::Error> {
-        match self.front_end.grants.borrow().get(&node.name) {
+        match &self.task.borrow().grant {
             Some(Ok(())) => {}
             Some(Err(why)) => return Ok(Some(why.clone())),
             None => {

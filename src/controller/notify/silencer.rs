@@ -85,6 +85,7 @@ pub(super) async fn run(shared: Shared, rule: SilenceRule) {
             }
         }
         tokio::select! {
+            biased;
             changed = decided.changed() => {
                 if changed.is_err() {
                     return;

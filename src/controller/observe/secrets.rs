@@ -48,6 +48,7 @@ impl Observer {
                 });
             }
             tokio::select! {
+                biased;
                 changed = wanted.changed() => if changed.is_err() { return },
                 Some(_) = watches.join_next() => {}
             }
@@ -63,6 +64,7 @@ impl Observer {
                 tokio::time::sleep(TURN).await;
             };
             tokio::select! {
+                biased;
                 () = self.follow_secret(&name, &mut forbidden) => return,
                 () = is_crowded => {}
             }

@@ -546,9 +546,12 @@ fn seeds_that_once_found_a_bug_find_none() {
 
 #[test]
 fn a_simulation_is_the_same_when_it_runs_again() {
-    let trace = || {
-        let played = simulate(11);
+    let trace = |seed| {
+        let played = simulate(seed);
         played.map(|played| (played.requests, played.tally, played.upgrades, played.reboots))
     };
-    assert_eq!(trace(), trace());
+    // The last two have several nodes in maintenance at once.
+    for seed in [11, 2396, 2398] {
+        assert_eq!(trace(seed), trace(seed), "REFIT_SEED={seed}");
+    }
 }

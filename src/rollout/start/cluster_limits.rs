@@ -25,6 +25,14 @@ pub(super) fn frozen(cluster: &ClusterState) -> Option<Blocker> {
     }
 }
 
+/// Why an available node may not become unavailable: what cannot be read may have a limit.
+pub(super) fn unreadable(cluster: &ClusterState, node: &NodeName) -> Option<Blocker> {
+    match &cluster.limits {
+        KnownLimits::Invalid(_) if !cluster.unavailable.contains(node) => frozen(cluster),
+        _ => None,
+    }
+}
+
 /// How many more nodes may start, over all Plans.
 pub(super) struct ClusterLimits {
     limits: Vec<ClusterLimit>,

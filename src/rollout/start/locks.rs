@@ -8,7 +8,7 @@ use super::super::node::Start;
 use super::super::plan::PlanState;
 use super::super::state::ClusterState;
 use super::NodeStates;
-use super::cluster_limits::ClusterLimits;
+use super::cluster_limits::{self, ClusterLimits};
 use super::quorum::Quorums;
 
 /// The disruptive Plan that works on each node.
@@ -96,7 +96,9 @@ impl<'a> DisruptionLocks<'a> {
             return Some(format!("pod {} works on the node", pod.name));
         }
         let quorum = self.quorums.lost_without(self.cluster, node);
-        let blocker = quorum.or_else(|| self.cluster_limits.max_unavailable(node))?;
+        let blocker = quorum
+            .or_else(|| cluster_limits::unreadable(self.cluster, node))
+            .or_else(|| self.cluster_limits.max_unavailable(node))?;
         Some(blocker.to_string())
     }
 

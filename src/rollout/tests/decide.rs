@@ -358,7 +358,7 @@ fn the_same_facts_give_the_same_decision() {
 }
 
 #[test]
-fn a_node_that_an_object_was_told_it_may_take_counts_before_it_is_cordoned() {
+fn a_node_that_was_granted_to_an_object_counts_before_it_is_cordoned() {
     let mut cluster = cluster([node("a", "n1"), node("b", "n2")], []);
     let limits = BTreeMap::from([("maxUnavailable".to_owned(), "1".to_owned())]);
     cluster.apply(Observation::Limits(GlobalLimits::Present(limits)));
@@ -374,7 +374,7 @@ fn a_node_that_an_object_was_told_it_may_take_counts_before_it_is_cordoned() {
         cluster.apply(Observation::Reservations(wanted));
         let grants = decided(cluster).grants;
         cluster.note_grants(&grants);
-        let granted = grants.into_iter().filter(|(_, grant)| grant.is_ok());
+        let granted = grants.into_iter().filter(|(_, grant)| grant.answer.is_ok());
         granted.map(|(node, _)| node.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(want(&mut cluster, &["b"]), ["b"]);

@@ -40,6 +40,24 @@ fn status(story: &Scenario, name: &str) -> Value {
 }
 
 #[test]
+fn a_maintenance_waits_while_the_limits_cannot_be_read_unless_its_node_is_down_anyway() {
+    let mut story = story(&["a", "b"]);
+    set(&mut story, "maxUnavailable", Some("one"));
+    story.cordon("b", true);
+    begin(&mut story, "fan", "b");
+    assert_eq!(status(&story, "fan")["phase"], "Succeeded");
+    begin(&mut story, "disk", "a");
+    let waiting = status(&story, "disk");
+    assert_eq!(waiting["phase"], "Running");
+    let why = waiting["lastError"].as_str().unwrap();
+    assert!(why.contains("maxUnavailable"), "{why}");
+    assert!(!story.is_cordoned("a"));
+    set(&mut story, "maxUnavailable", Some("2"));
+    story.pass_secs(10);
+    assert_eq!(status(&story, "disk")["phase"], "Succeeded");
+}
+
+#[test]
 fn a_node_in_maintenance_is_left_alone_by_plans_and_counts_as_unavailable() {
     let mut story = story(&["a", "b", "c"]);
     begin(&mut story, "disk", "a");
