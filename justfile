@@ -64,8 +64,9 @@ oldest *ARGS="definition:: schema:: jobs:: lifecycle:: permissions:: node_accoun
 bench: (_ignored "bench")
     cargo test --profile long-tests --locked --lib -- --nocapture --include-ignored --test-threads=1 speed::
 
-# Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); every scenario on a real control plane; real nodes
+# Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); every scenario on a real control plane; real nodes; a day with 5,000 nodes
 soak: (_ignored "soak") hostile scenarios e2e
+    cargo test --profile long-tests --locked --lib -- --nocapture --ignored --test-threads=1 soak::
 
 # 100,000 hostile inputs for each parser (`cargo test`: 1,000)
 hostile CASES="100000":

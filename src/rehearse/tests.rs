@@ -8,3 +8,4 @@ mod marks;
 mod rng;
 mod rollout;
 mod simulation;
+mod soak;

@@ -71,27 +71,36 @@ fn settings() -> Settings {
 
 /// Runs the real controller until a condition of the cluster holds.
 pub(super) async fn control(cluster: &Cluster, until: impl FnMut(&State) -> bool) {
+    let channels = ChannelClient::with_answers(|_, _| Ok(Offer::one("v1.2.3".to_owned())));
+    control_during(cluster, channels, cluster.until(until)).await;
+}
+
+/// Runs the real controller as long as something else.
+pub(super) async fn control_during<T>(
+    cluster: &Cluster,
+    channels: ChannelClient,
+    other: impl Future<Output = T>,
+) -> T {
     let dependencies = Dependencies {
         server: cluster.server(),
         clock: cluster.clock(),
-        channels: Some(ChannelClient::with_answers(|_, _| {
-            Ok(Offer::one("v1.2.3".to_owned()))
-        })),
+        channels: Some(channels),
         listener: None,
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let controller = run_with(dependencies, settings(), async move {
         let _ = stopped.await;
     });
-    cluster
-        .run_while(async {
-            tokio::select! {
-                biased;
-                ended = controller => panic!("the controller ended: {ended:?}"),
-                () = cluster.until(until) => drop(stop),
-            }
-        })
-        .await;
+    let both = async {
+        tokio::select! {
+            biased;
+            ended = controller => panic!("the controller ended: {ended:?}"),
+            result = other => result,
+        }
+    };
+    let result = cluster.run_while(both).await;
+    drop(stop);
+    result
 }
 
 pub(super) fn is_complete(state: &State) -> bool {

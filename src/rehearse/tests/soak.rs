@@ -1,0 +1,114 @@
+//! A day in a large cluster, in virtual time: what the controller keeps must not grow with what happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::sleep;
+
+use super::rollout::{DONE, NAMESPACE, control_during, node, options, plan};
+use crate::api::crd;
+use crate::channel::ChannelClient;
+use crate::rehearse::json::{Value, json};
+use crate::rehearse::{Cluster, Kind, in_virtual_time};
+use crate::version::Offer;
+
+const NODES: usize = 5_000;
+const HOURS: u64 = 24;
+/// Hours between two versions. A roll-out takes two.
+const HOURS_PER_VERSION: u64 = 6;
+/// `nodeStatusReportFrequency` of the kubelet.
+const REPORT: Duration = Duration::from_secs(5 * 60);
+/// Nodes that report at the same time.
+const AT_ONCE: usize = 100;
+
+/// What the kubelet reports although nothing has changed.
+fn heartbeat(now: Timestamp) -> Value {
+    let condition = |kind: &str, status: &str| json!({ "type": kind, "status": status, "lastHeartbeatTime": format!("{now:.0}") });
+    json!({ "status": { "conditions": [
+        condition("MemoryPressure", "False"), condition("DiskPressure", "False"), condition("PIDPressure", "False"),
+        condition("Ready", "True"),
+    ] } })
+}
+
+/// All nodes report once.
+async fn report(cluster: &Cluster, names: &[String]) {
+    let groups = names.chunks(AT_ONCE);
+    let pause = REPORT / u32::try_from(groups.len()).unwrap();
+    for group in groups {
+        let heartbeat = heartbeat(cluster.clock().now());
+        for name in group {
+            cluster
+                .patch_status(Kind::Node, "", name, heartbeat.clone())
+                .unwrap();
+        }
+        sleep(pause).await;
+    }
+}
+
+/// Nodes that have the present version.
+fn done(cluster: &Cluster) -> usize {
+    cluster.with(|state| {
+        let plan = state.get(Kind::Plan, NAMESPACE, "upgrade").unwrap();
+        let hash = plan["status"]["latestHash"].as_str().unwrap_or_default();
+        let is_done = |node: &&Value| node["metadata"]["labels"][DONE] == *hash;
+        state.all(Kind::Node).filter(is_done).count()
+    })
+}
+
+/// Resident memory of this process, of which most is the simulated cluster's.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+#[ignore = "takes minutes: just soak"]
+fn a_day_with_five_thousand_nodes_and_four_roll_outs_leaves_memory_as_it_was() {
+    let hour = Arc::new(AtomicU64::new(0));
+    in_virtual_time(async {
+        let mut options = options(1);
+        (options.traced, options.economical) = (false, true);
+        let cluster = Cluster::new(options);
+        cluster.put(serde_json::to_value(crd::plans()).unwrap()).unwrap();
+        let names: Vec<String> = (0..NODES).map(|number| format!("node-{number:04}")).collect();
+        for name in &names {
+            cluster.put(node(name)).unwrap();
+        }
+        let channel = json!({ "version": null, "channel": "https://example.com/channel" });
+        cluster.put(plan(NODES / 10, &channel)).unwrap();
+        let offered = Arc::clone(&hour);
+        let channels = ChannelClient::with_answers(move |_, _| {
+            let number = offered.load(Ordering::Relaxed) / HOURS_PER_VERSION;
+            Ok(Offer::one(format!("v1.{number}.0")))
+        });
+        let day = async {
+            let mut measured = Vec::new();
+            for now in 1..=HOURS {
+                for _ in 0..12 {
+                    report(&cluster, &names).await;
+                }
+                eprintln!(
+                    "hour {now:>2}: {:>5} nodes done, {} MiB resident",
+                    done(&cluster),
+                    resident()
+                );
+                if now % HOURS_PER_VERSION == 0 {
+                    assert_eq!(done(&cluster), NODES, "a roll-out takes longer than it may");
+                    measured.push(resident());
+                }
+                hour.store(now, Ordering::Relaxed);
+            }
+            measured
+        };
+        let measured = Box::pin(control_during(&cluster, channels, day)).await;
+        let (first, last) = (measured[0], measured[measured.len() - 1]);
+        assert!(last <= first + first / 20, "memory grows: {measured:?} MiB");
+    })
+    .unwrap();
+}
