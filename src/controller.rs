@@ -505,7 +505,7 @@ impl LeaderTasks {
         if is_served {
             engine = engine.reporting_to(metrics.reporter(listed.clone()));
         }
-        engine.telling(outlook_server);
+        engine.answer_outlooks(outlook_server);
         engine.granting(grants_tx);
         if let Some(note) = plans_note {
             engine.keep_note(note);

@@ -52,7 +52,7 @@ pub use observation::{GlobalLimits, Kind, Observation, StepEffect};
 pub(crate) use plan::{node_selector, tolerates_not_ready};
 pub use pod_blockers::PodLook;
 pub use record::{Phase, Reboot, Record};
-pub use reservation::{Grants, Reservation, Reservations};
+pub use reservation::{Grant, Grants, Reservation, Reservations};
 pub use state::{ClusterState, Defaults, ListCounts, StepFailure};
 pub use step::{Key, Lane, NodeChange, Query, Step};
 pub use summary::{ChannelSummary, PlanSummary, Slot, WindowSummary};

@@ -168,14 +168,14 @@ async fn each_kind_is_sent_once_in_each_format_and_a_successor_sends_none_again(
         .name
         .clone();
     wait::until(
-        "the failure and the stall are told",
+        "there are notices of the failure and the stall",
         async || {
             (
                 receiver.accepted("/structured").len(),
                 receiver.accepted("/stalled").len(),
             )
         },
-        |(told, stalled)| *told >= 4 && *stalled >= 1,
+        |(notices, stalled)| *notices >= 4 && *stalled >= 1,
     )
     .await;
     for name in ["one", "two"] {
@@ -202,17 +202,20 @@ async fn each_kind_is_sent_once_in_each_format_and_a_successor_sends_none_again(
         ("/template", template),
     ];
     for (path, read) in formats {
-        let told = wait::until(
+        let notices = wait::until(
             &format!("{path} has got everything"),
             async || kinds(&receiver.accepted(path), read),
-            |told| told.values().map(Vec::len).sum::<usize>() >= 6,
+            |notices| notices.values().map(Vec::len).sum::<usize>() >= 6,
         )
         .await;
-        let counts: BTreeMap<String, usize> =
-            told.iter().map(|(kind, ids)| (kind.clone(), ids.len())).collect();
+        let counts: BTreeMap<String, usize> = notices
+            .iter()
+            .map(|(kind, ids)| (kind.clone(), ids.len()))
+            .collect();
         assert_eq!(counts, expected, "{path}");
         all.push(
-            told.into_values()
+            notices
+                .into_values()
                 .map(BTreeSet::from_iter)
                 .collect::<Vec<BTreeSet<String>>>(),
         );
@@ -229,7 +232,7 @@ async fn each_kind_is_sent_once_in_each_format_and_a_successor_sends_none_again(
     let slack = wait::until(
         "Slack has got everything",
         async || receiver.accepted("/slack"),
-        |told| told.len() >= 6,
+        |notices| notices.len() >= 6,
     )
     .await;
     let texts: Vec<String> = slack
@@ -307,7 +310,7 @@ async fn a_receiver_that_fails_gets_each_notification_once_when_it_is_back_and_n
     );
 
     for path in ["/down", "/busy", "/hangs"] {
-        let told = wait::until(
+        let notices = wait::until(
             &format!("{path} has got both"),
             async || {
                 receiver
@@ -316,11 +319,11 @@ async fn a_receiver_that_fails_gets_each_notification_once_when_it_is_back_and_n
                     .map(|one| one.json()["type"].clone())
                     .collect::<Vec<_>>()
             },
-            |told| told.len() >= 2,
+            |notices| notices.len() >= 2,
         )
         .await;
         assert_eq!(
-            told,
+            notices,
             ["rs.refit.rollout.started", "rs.refit.rollout.complete"],
             "{path}"
         );
@@ -386,8 +389,11 @@ async fn a_hostile_configuration_stops_nothing_and_is_named() {
     let controller = ctx.start_and_warm_up().await;
     harness.plan("p", json!({})).await;
     harness.complete("p").await;
-    let told = async || receiver.accepted("/good").len();
-    wait::until("the entry that is right is used", told, |told| *told == 1).await;
+    let notices = async || receiver.accepted("/good").len();
+    wait::until("the entry that is right is used", notices, |notices| {
+        *notices == 1
+    })
+    .await;
     for text in [
         "key \"notifications\": entry 6: body is no template: it has {{ range .Nodes }}",
         "key \"notifications\": entry 7: ",
@@ -405,14 +411,19 @@ async fn a_hostile_configuration_stops_nothing_and_is_named() {
         says(ctx, "NotificationFailed", text).await;
     }
 
-    // Worse than that, while the controller runs; the next roll-out is told again once it is corrected.
+    // Worse than that, while the controller runs; the next roll-out has notices again once it is corrected.
     configure(ctx, json!({ "notifications": format!("- {{name: good, secret: good, format: template, body: '{template}'}}") })).await;
     says(ctx, "NotificationsInvalid", "it has 200").await;
     harness.edit("p", json!({ "version": "v2" })).await;
     harness.complete("p").await;
     configure(ctx, json!({ "notifications": entry("good", "") })).await;
-    let told = async || receiver.accepted("/good").len();
-    wait::until("what happened meanwhile is told", told, |told| *told == 2).await;
+    let notices = async || receiver.accepted("/good").len();
+    wait::until(
+        "there is a notice of what happened meanwhile",
+        notices,
+        |notices| *notices == 2,
+    )
+    .await;
     let plans = serde_json::to_string(&ctx.plans().get("p").await.unwrap()).unwrap();
     let events = Api::<Event>::namespaced(ctx.client.clone(), ctx.namespace());
     let events = serde_json::to_string(&events.list(&ListParams::default()).await.unwrap().items).unwrap();

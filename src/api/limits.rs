@@ -18,7 +18,7 @@ pub const FREEZE: &str = "freeze";
 pub const MAX_UNAVAILABLE: &str = "maxUnavailable";
 pub const MAX_CONCURRENT: &str = "maxConcurrent";
 pub const BLACKOUTS: &str = "blackouts";
-/// Who is told of roll-outs. A mistake there stops nothing.
+/// Receivers of notifications about roll-outs. A mistake there stops nothing.
 pub const NOTIFICATIONS: &str = "notifications";
 /// The Alertmanagers in which alerts of nodes are silenced. A mistake there stops nothing.
 pub const SILENCES: &str = "silences";

@@ -250,7 +250,7 @@ impl Windows {
         self.0.iter().filter_map(|window| window.next_open(now)).min()
     }
 
-    /// When the last of the windows that follow each other without a pause closes, or, if that takes too long to tell, a time
+    /// When the last of the windows that follow each other without a pause closes, or, if that takes too long to compute, a time
     /// until which they stay open. `None` if none is open, or never closes.
     pub fn closes(&self, now: Timestamp) -> Option<Timestamp> {
         self.closes_within(now, &mut { MAX_EVALUATIONS })
@@ -275,7 +275,7 @@ impl Windows {
         (at > now).then_some(at)
     }
 
-    /// The length of the longest opening of the next weeks, as far as it can be told soon. `None` if one never closes.
+    /// The length of the longest opening of the next weeks, as far as it can be computed soon. `None` if one never closes.
     pub fn longest(&self, now: Timestamp) -> Option<SignedDuration> {
         let mut evaluations = MAX_EVALUATIONS;
         let mut longest = SignedDuration::ZERO;

@@ -112,7 +112,7 @@ async fn note_changed(keeper: Option<&mut NoteKeeper>) {
     std::future::pending::<()>().await;
 }
 
-/// The next question of what there is to tell; `None` if none will come.
+/// The next question about notices; `None` if none will come.
 async fn outlook_asked(outlook: Option<&mut OutlookServer>) -> Option<Asked> {
     outlook?.asked().await
 }
@@ -176,8 +176,8 @@ impl Engine {
         Self { reporter, ..self }
     }
 
-    /// Answers what there is to tell of roll-outs.
-    pub(super) fn telling(&mut self, outlook: OutlookServer) {
+    /// Answers questions about the notices of roll-outs.
+    pub(super) fn answer_outlooks(&mut self, outlook: OutlookServer) {
         self.outlook = Some(outlook);
     }
 

@@ -1,4 +1,4 @@
-//! Notifications of roll-outs, and silences in Alertmanager, in tasks of their own: the loop answers what there is to tell, and
+//! Notifications of roll-outs, and silences in Alertmanager, in tasks of their own: the loop answers which notices there are, and
 //! waits for nothing. Which notifications were sent is stored on the Plan (`refit.rs/notified`), so each receiver gets each
 //! one at least once, and a second time only if this process ends between the answer and that write.
 
@@ -35,7 +35,7 @@ pub(super) use link::{Asked, OutlookClient, OutlookServer, link};
 
 /// Notifications that wait for a receiver. The others are found again when there is room.
 const QUEUE: usize = 64;
-/// How long decisions are collected before the loop is asked what there is to tell.
+/// How long decisions are collected before the loop is asked for notices.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How often to look for stalled roll-outs.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
@@ -140,6 +140,7 @@ async fn notify(
             notifier.look().await;
         }
         tokio::select! {
+            biased;
             changed = config.changed() => if changed.is_err() { return },
             changed = decided.changed(), if !is_idle => {
                 if changed.is_err() {
@@ -215,7 +216,7 @@ impl Notifier {
         self.count_waiting();
     }
 
-    /// Asks the loop what there is to tell, and queues what is new.
+    /// Asks the loop for notices, and queues those that are new.
     async fn look(&mut self) {
         let Some(outlook) = self.shared.outlook.ask().await else {
             return;

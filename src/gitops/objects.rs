@@ -68,8 +68,11 @@ impl Object<'_> {
     /// The kind, if refit handles it beside Plans.
     pub fn front_end(&self) -> Option<FrontEnd> {
         let is_it = |it: &FrontEnd| self.kind == it.kind() && self.api_version == it.api_version();
-        let is_whole = self.node.get("$patch").is_none();
-        FrontEnd::ALL.into_iter().find(is_it).filter(|_| is_whole)
+        let is_complete_object = self.node.get("$patch").is_none();
+        FrontEnd::ALL
+            .into_iter()
+            .find(is_it)
+            .filter(|_| is_complete_object)
     }
 
     /// The object for `refit convert`.

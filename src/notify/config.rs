@@ -36,7 +36,7 @@ const SILENCE: SignedDuration = SignedDuration::from_hours(1);
 /// The default `contentType` of a template.
 const JSON: &str = "application/json";
 
-/// Who is told of roll-outs.
+/// Receivers of notifications about roll-outs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receiver {
     pub name: String,
@@ -44,7 +44,7 @@ pub struct Receiver {
     pub secret: String,
     pub format: Format,
     pub kinds: BTreeSet<NoticeKind>,
-    /// The Plans that it is told of; all of them if there is none.
+    /// The Plans about which it is notified; all of them if there is none.
     pub plans: Vec<String>,
     /// Name of the cluster for people, if it has one.
     pub cluster: Option<String>,
@@ -73,7 +73,7 @@ pub enum Mode {
 }
 
 impl Receiver {
-    /// Whether it is told of this kind for this Plan.
+    /// Whether it gets notices of this kind about this Plan.
     pub fn wants(&self, kind: NoticeKind, plan: &str) -> bool {
         self.kinds.contains(&kind) && (self.plans.is_empty() || self.plans.iter().any(|known| known == plan))
     }

@@ -1,4 +1,4 @@
-//! What there is to tell of a Plan, by its stored status. So a successor of a controller finds the same, with the same ids.
+//! The notices that a Plan gives rise to, by its stored status. So a successor of a controller finds the same, with the same ids.
 
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
@@ -7,15 +7,15 @@ use crate::api::open_enum::closed_enum;
 use crate::api::{ConditionType, NodePhase, PlanStatus, Reason, Severity, WavePhase};
 use crate::rollout::PlanFacts;
 
-/// Failed nodes of a Plan that are told one by one.
+/// Failed nodes of a Plan that have a notice of their own.
 const MAX_FAILED: usize = 100;
-/// What is over is told for this long. A receiver that is configured later does not get the history of the cluster.
-const NEWS: SignedDuration = SignedDuration::from_hours(1);
+/// What is over gives rise to a notice for this long. A receiver that is configured later does not get the history of the cluster.
+const MAX_AGE: SignedDuration = SignedDuration::from_hours(1);
 /// Length of an id, in hex digits.
 const ID: usize = 32;
 
 closed_enum! {
-    /// What is told.
+    /// What happened.
     NoticeKind {
         RolloutStarted "The first node of a roll-out starts."
         WaveFinished "All nodes of a wave are upgraded, and its soak is over."
@@ -49,7 +49,7 @@ impl NoticeKind {
     }
 }
 
-/// Something to tell.
+/// Something that happened, for receivers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub kind: NoticeKind,
@@ -139,7 +139,7 @@ fn current(status: &PlanStatus) -> Option<Current<'_>> {
     })
 }
 
-/// Everything that there is to tell of a Plan now, apart from stalled roll-outs, in the order in which it happened.
+/// All notices of a Plan now, apart from stalled roll-outs, in the order in which it happened.
 pub fn notices(plan: &PlanFacts, now: Timestamp) -> Vec<Notice> {
     let status = plan.status();
     let mut notices = Vec::new();
@@ -167,9 +167,9 @@ fn new(plan: &PlanFacts, kind: NoticeKind, version: &str, time: Timestamp, occur
     }
 }
 
-/// Whether what happened then is still worth telling.
+/// Whether what happened then is recent enough for a notice.
 fn is_news(time: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(time) <= NEWS
+    now.duration_since(time) <= MAX_AGE
 }
 
 fn nodes(number: i64) -> String {
@@ -397,7 +397,7 @@ pub fn running(plan: &PlanFacts) -> Option<Running> {
     })
 }
 
-/// Finds out whether a roll-out makes progress. It knows what this process has seen, so a successor may tell later.
+/// Finds out whether a roll-out makes progress. It knows what this process has seen, so a successor may find out later.
 #[derive(Clone, Debug)]
 pub struct Stall {
     known: Running,
@@ -421,7 +421,7 @@ impl Stall {
         self.known = running;
     }
 
-    /// What there is to tell if no progress was made for this long.
+    /// The notice if no progress was made for this long.
     pub fn notice(&self, after: SignedDuration, now: Timestamp) -> Option<Notice> {
         let stalled = self.known.is_due && now.duration_since(self.since) >= after;
         stalled.then(|| Notice {

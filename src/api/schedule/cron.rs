@@ -107,9 +107,9 @@ impl Cron {
 
     /// The first matching time of a day from `from` on.
     fn first_of_day(&self, from: Time) -> Option<Time> {
-        let is_whole = from.second() == 0 && from.subsec_nanosecond() == 0;
+        let is_full_hour = from.second() == 0 && from.subsec_nanosecond() == 0;
         // 60 if only the next hour has a whole minute.
-        let first = from.minute() + i8::from(!is_whole);
+        let first = from.minute() + i8::from(!is_full_hour);
         let (hour, minutes) = (from.hour()..24)
             .filter(|hour| has(self.hours, *hour))
             .map(|hour| {

@@ -13,7 +13,7 @@ use crate::rollout::facts::{PlanName, PlanUid};
 /// How long to wait for the loop, which may be computing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What there is to tell.
+/// The Plans with their notices, at a time.
 #[derive(Debug)]
 pub(in crate::controller) struct Outlook {
     pub(super) plans: Vec<PlanOutlook>,

@@ -62,7 +62,7 @@ fn wave(index: i64, name: &str, phase: WavePhase) -> WaveStatus {
     }
 }
 
-fn told(facts: &PlanFacts, minute: i64) -> Vec<(NoticeKind, String)> {
+fn notices_at(facts: &PlanFacts, minute: i64) -> Vec<(NoticeKind, String)> {
     let notices = notices(facts, at(minute));
     notices
         .into_iter()
@@ -73,7 +73,7 @@ fn told(facts: &PlanFacts, minute: i64) -> Vec<(NoticeKind, String)> {
 #[test]
 fn no_notification_is_about_a_plan_that_has_not_started() {
     let facts = facts(|status| *status = PlanStatus::default());
-    assert_eq!(told(&facts, 0), []);
+    assert_eq!(notices_at(&facts, 0), []);
     assert_eq!(running(&facts), None);
 }
 
@@ -84,7 +84,7 @@ fn a_roll_out_is_notified_from_its_start_to_its_end() {
         NoticeKind::RolloutStarted,
         "Plan p: the roll-out of v2 has started: the Plan selects 3 nodes, and 0 have the version".to_owned(),
     );
-    assert_eq!(told(&start, 1), [started]);
+    assert_eq!(notices_at(&start, 1), [started]);
     let id = notices(&start, at(1))[0].id.clone();
     assert_eq!(id.len(), ID);
 
@@ -111,7 +111,7 @@ fn a_roll_out_is_notified_from_its_start_to_its_end() {
         failed.message = Some("it took too long".to_owned());
         status.active = Some(vec![node("a", NodePhase::Waiting), failed]);
     });
-    let kinds = told(&failed, 3);
+    let kinds = notices_at(&failed, 3);
     assert_eq!(kinds.len(), 3, "{kinds:#?}");
     assert!(kinds.contains(&(
         NoticeKind::NodeFailed,
@@ -124,13 +124,13 @@ fn a_roll_out_is_notified_from_its_start_to_its_end() {
         (roll_out.to, roll_out.complete) = (Some(stamp(9)), Some(true));
         (roll_out.nodes, roll_out.failures) = (3, 1);
     });
-    let told = told(&complete, 10);
+    let notices = notices_at(&complete, 10);
     let last = "Plan p: the roll-out of v2 is complete: it has upgraded 3 nodes, and 1 attempt failed";
     assert_eq!(
-        told.last().unwrap(),
+        notices.last().unwrap(),
         &(NoticeKind::RolloutComplete, last.to_owned())
     );
-    let waves = told
+    let waves = notices
         .iter()
         .filter(|(kind, _)| *kind == NoticeKind::WaveFinished)
         .count();
@@ -146,8 +146,12 @@ fn what_was_over_an_hour_ago_is_no_news_but_what_still_holds_is() {
         status.active = Some(vec![node("b", NodePhase::Failed)]);
         status.wave = Some(wave(0, "canary", WavePhase::AwaitingApproval));
     });
-    let kinds =
-        |minute| -> Vec<NoticeKind> { told(&facts, minute).into_iter().map(|(kind, _)| kind).collect() };
+    let kinds = |minute| -> Vec<NoticeKind> {
+        notices_at(&facts, minute)
+            .into_iter()
+            .map(|(kind, _)| kind)
+            .collect()
+    };
     assert!(kinds(60).contains(&NoticeKind::RolloutStarted));
     assert_eq!(
         kinds(24 * 60),
@@ -182,7 +186,7 @@ fn a_version_that_waits_for_approval_is_notified_once_whatever_else_changes() {
             ..ChannelStatus::default()
         });
     });
-    assert_eq!(told(&young, 1), []);
+    assert_eq!(notices_at(&young, 1), []);
 }
 
 #[test]

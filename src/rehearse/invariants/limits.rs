@@ -92,7 +92,7 @@ impl Invariants {
     }
 
     /// Checks that an object other than a Plan takes a node only if `maxUnavailable` of the `ConfigMap` admits it. Nodes that went down
-    /// by themselves since it was told that it may do not count.
+    /// by themselves since it was granted its node do not count.
     pub(super) fn check_taken(&self, at: Timestamp, object: &str, taken: &Node) -> Checked {
         if !is_available(&taken.facts) || !is_settled(at, taken) {
             return Ok(());
