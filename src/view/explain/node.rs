@@ -1,0 +1,212 @@
+//! What holds a node: the slots of others, another Plan, its kubelet, or its Job.
+
+use super::super::cause::{Cause, chain_of_message};
+use super::super::plan::{Hold, NodeOverview, PlanOverview};
+use super::super::read::NodeObject;
+use super::super::{maintenance, remedy, time};
+use super::job::chain_of_job;
+use super::plan::{chain_of_checks, chain_of_hold, chain_of_wave, chain_of_window};
+use super::{Explanation, MAX_DEPTH, MAX_NAMED, not_selected};
+use crate::api::{Holder, OpenEnum, Reason};
+
+/// The chain below a node.
+pub(in crate::view) fn chain_of_node(
+    view: &PlanOverview<'_>,
+    node: &NodeOverview,
+    explanation: &mut Explanation,
+    depth: usize,
+) {
+    let reason: Option<OpenEnum<Reason>> = node.reason.as_deref().map(Into::into);
+    let since = node
+        .since
+        .as_deref()
+        .and_then(|since| time::since(since, view.snapshot.now));
+    let since = since.map_or_else(String::new, |since| format!(" for {since}"));
+    let message = node.message.as_deref().unwrap_or_default();
+    let says = match (&reason, message) {
+        (Some(reason), "") => format!("{}{since}, {reason}", node.phase),
+        (Some(reason), message) => format!("{}{since}, {reason}: {message}", node.phase),
+        (None, "") => format!("{}{since}", node.phase),
+        (None, message) => format!("{}{since}: {message}", node.phase),
+    };
+    explanation.link(format!("Node {}", node.name), says);
+    let known = reason.as_ref().and_then(OpenEnum::known);
+    let of_plan = || view.hold.as_ref().filter(|hold| hold.node.is_none());
+    match known.map(|reason| (reason, Cause::of(reason))) {
+        Some((_, Cause::Slots)) => no_slot(view, explanation, depth),
+        Some((_, Cause::Busy)) => busy(view, node, explanation, depth),
+        Some((_, Cause::Unavailable)) => chain_of_unavailable(view, explanation),
+        Some((_, Cause::Wave)) => chain_of_wave(view, explanation, depth),
+        Some((_, cause @ (Cause::NamedNodes | Cause::FailedNodes | Cause::Limits | Cause::Plans))) => {
+            chain_of_message(view, cause, Some(&node.name), message, explanation, depth);
+        }
+        Some((_, Cause::Checks)) => chain_of_checks(view, explanation),
+        Some((_, Cause::Kubelet)) => {
+            if let Some(object) = view
+                .snapshot
+                .node(&node.name)
+                .filter(|object| !object.facts.ready)
+            {
+                explanation.link(format!("Node {}", node.name), not_ready(object));
+            } else {
+                chain_of_job(view, node, explanation);
+            }
+        }
+        Some((reason, Cause::Window)) => chain_of_window(view, reason, message, explanation),
+        // That of the whole Plan, which has the object.
+        Some((reason, Cause::Itself | Cause::Channel | Cause::Candidate)) => {
+            let is_of_plan = |hold: &&Hold| hold.word == reason.name() || reason == Reason::NotReady;
+            if let Some(hold) = of_plan().filter(is_of_plan) {
+                chain_of_hold(view, hold, explanation);
+                explanation.release(&hold.remedy, &hold.commands);
+            } else {
+                chain_of_job(view, node, explanation);
+            }
+        }
+        Some((_, Cause::Job)) | None => chain_of_job(view, node, explanation),
+    }
+    if let Some(reason) = &reason {
+        let (remedy, commands) = remedy::remedy(view, reason, Some(&node.name));
+        explanation.release(&remedy, &commands);
+    }
+}
+
+/// The nodes that have the slots: failed ones first, because they do not release theirs.
+pub(super) fn no_slot(view: &PlanOverview<'_>, explanation: &mut Explanation, depth: usize) {
+    let slots: Vec<_> = view.nodes.iter().filter(|node| node.has_slot()).collect();
+    let first = slots
+        .iter()
+        .find(|node| node.is_failed())
+        .or_else(|| slots.iter().find(|node| node.reason.is_some()))
+        .or_else(|| slots.first());
+    let names: Vec<_> = slots
+        .iter()
+        .take(MAX_NAMED)
+        .map(|node| node.name.as_str())
+        .collect();
+    if let Some(first) = first {
+        explanation.link(
+            format!("Plan {}", view.title()),
+            format!("its slots are held by {}", names.join(", ")),
+        );
+        if depth < MAX_DEPTH {
+            chain_of_node(view, &(*first).clone(), explanation, depth + 1);
+        }
+    }
+}
+
+/// The maintenance that the node is in, or another Plan that works on it.
+fn busy(view: &PlanOverview<'_>, node: &NodeOverview, explanation: &mut Explanation, depth: usize) {
+    let (name, message) = (node.name.as_str(), node.message.as_deref().unwrap_or_default());
+    let mut maintenances = view.snapshot.maintenances.iter();
+    let named = maintenances.find(|it| message.starts_with(&format!("{} ", it.title())));
+    if let Some(object) = named {
+        explanation.link(object.title(), maintenance::says(view.snapshot, object));
+        explanation.release(
+            "delete it when the work on the node is done",
+            &[
+                format!("refit explain nodemaintenance/{}", object.name()),
+                maintenance::delete(object),
+            ],
+        );
+        return;
+    }
+    let others = view
+        .snapshot
+        .plans
+        .iter()
+        .filter(|plan| plan.namespace == view.plan.namespace && plan.facts.name != view.plan.facts.name);
+    for plan in others {
+        let other = PlanOverview::new(view.snapshot, plan);
+        let Some(node) = other
+            .node(name)
+            .filter(|node| node.has_slot() && !node.is_failed())
+            .cloned()
+        else {
+            continue;
+        };
+        explanation.link(format!("Plan {}", other.title()), "works on the node");
+        if depth < MAX_DEPTH {
+            chain_of_node(&other, &node, explanation, depth + 1);
+        }
+        explanation.release(
+            "wait until that Plan has finished with the node",
+            &[format!(
+                "refit explain -n {} {} {name}",
+                plan.namespace, plan.facts.name
+            )],
+        );
+        return;
+    }
+}
+
+/// Some of the nodes that are unavailable: the name, why, and the command for it.
+pub(in crate::view) fn unavailable(view: &PlanOverview<'_>) -> Vec<(String, String, String)> {
+    let is_selected = |node: &&NodeObject| not_selected(view, node).is_none();
+    let nodes = view.snapshot.nodes.iter().flatten().map(|(_, node)| node);
+    let why = nodes.filter(is_selected).filter_map(|node| {
+        let (says, command) = unavailability(node)?;
+        Some((node.facts.name.to_string(), says, command))
+    });
+    why.take(MAX_NAMED).collect()
+}
+
+pub(super) fn chain_of_unavailable(view: &PlanOverview<'_>, explanation: &mut Explanation) {
+    let nodes = unavailable(view);
+    for (name, says, _) in &nodes {
+        explanation.link(format!("Node {name}"), says);
+    }
+    if !nodes.is_empty() {
+        let commands: Vec<_> = nodes.into_iter().map(|(_, _, command)| command).collect();
+        explanation.release(
+            "repair or uncordon these nodes, or raise spec.maxUnavailable",
+            &commands,
+        );
+    }
+}
+
+/// Why a node counts as unavailable, and the command for it.
+pub(in crate::view) fn unavailability(node: &NodeObject) -> Option<(String, String)> {
+    let name = &node.facts.name;
+    if !node.facts.ready {
+        return Some((not_ready(node), format!("kubectl describe node {name}")));
+    }
+    if node.facts.unschedulable {
+        let by = match &node.facts.ledger {
+            Some(ledger) => {
+                let is_in_maintenance = ledger.holders.iter().any(Holder::is_of_front_end);
+                let holder = |holder: &Holder| {
+                    let kind = if holder.is_of_front_end() { "" } else { "Plan " };
+                    format!("{kind}{}", holder.plan)
+                };
+                let holders: Vec<_> = ledger.holders.iter().map(holder).collect();
+                let by = format!("is cordoned by refit for {}", holders.join(", "));
+                if is_in_maintenance {
+                    // refit would cordon it again.
+                    return Some((by, format!("refit explain node/{name}")));
+                }
+                by
+            }
+            None => "is cordoned, and not by refit".to_owned(),
+        };
+        return Some((by, format!("kubectl uncordon {name}")));
+    }
+    node.facts.tainted.then(|| {
+        let says = "has the taint of a node that is not ready or unreachable".to_owned();
+        (says, format!("kubectl describe node {name}"))
+    })
+}
+
+pub(super) fn not_ready(node: &NodeObject) -> String {
+    match &node.ready {
+        Some((reason, message, since)) => {
+            let since = if since.is_empty() {
+                String::new()
+            } else {
+                format!(" since {since}")
+            };
+            format!("is not Ready{since}: {reason}: {message}")
+        }
+        None => "has no condition Ready: its kubelet has never reported".to_owned(),
+    }
+}

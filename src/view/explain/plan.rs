@@ -1,0 +1,231 @@
+//! What holds a whole Plan: its checks, windows, waves, and the Plans and nodes that it waits for.
+
+use super::super::cause::{Cause, chain_of_message};
+use super::super::plan::{Hold, NodeOverview, PlanOverview, condition};
+use super::super::read::PlanObject;
+use super::super::time;
+use super::node::{chain_of_node, chain_of_unavailable, no_slot, not_ready, unavailability};
+use super::{Explanation, MAX_DEPTH, done_label};
+use crate::api::{CheckPhase, ConditionType, OpenEnum, Reason, WavePhase, limits};
+
+/// The chain below a Plan that is held as a whole.
+pub(super) fn chain_of_hold(view: &PlanOverview<'_>, hold: &Hold, explanation: &mut Explanation) {
+    explanation.link(format!("Plan {}", view.title()), &*hold.message);
+    let status = view.plan.facts.status();
+    let reason: OpenEnum<Reason> = hold.word.as_str().into();
+    let Some(reason) = reason.known() else { return };
+    match Cause::of(reason) {
+        Cause::Unavailable => chain_of_unavailable(view, explanation),
+        Cause::Channel => {
+            let channel = status.channel.as_ref();
+            let failed =
+                condition(view.plan, ConditionType::Validated).is_some_and(|it| it.status == "False");
+            let error = channel.and_then(|channel| Some((channel.url.clone()?, channel.last_error.clone()?)));
+            if let Some((url, error)) = error.filter(|_| !failed) {
+                explanation.link(format!("channel {url}"), error);
+                explanation.release(
+                    "make the channel reachable, or set spec.version",
+                    &[format!("refit resolve {url}")],
+                );
+            }
+        }
+        Cause::Window => chain_of_window(view, reason, &hold.message, explanation),
+        Cause::Wave => chain_of_wave(view, explanation, 0),
+        Cause::Slots => no_slot(view, explanation, 0),
+        cause @ (Cause::NamedNodes | Cause::FailedNodes | Cause::Limits | Cause::Plans) => {
+            chain_of_message(view, cause, None, &hold.message, explanation, 0);
+        }
+        Cause::Checks => chain_of_checks(view, explanation),
+        Cause::Candidate => {
+            let candidate = status
+                .channel
+                .as_ref()
+                .and_then(|channel| channel.candidate.as_deref());
+            if let Some(candidate) = candidate {
+                explanation.link(format!("version {candidate}"), "is held back");
+            }
+        }
+        Cause::Busy | Cause::Kubelet | Cause::Job | Cause::Itself => {}
+    }
+}
+
+/// The checks that do not pass.
+pub(super) fn chain_of_checks(view: &PlanOverview<'_>, explanation: &mut Explanation) {
+    let status = view.plan.facts.status();
+    let checks = status.checks.iter().flatten();
+    for check in checks.filter(|check| check.phase != CheckPhase::Passing) {
+        let since = check
+            .since
+            .as_deref()
+            .and_then(|since| time::since(since, view.snapshot.now));
+        let since = since.map_or_else(String::new, |since| format!(" for {since}"));
+        let message = check
+            .message
+            .as_deref()
+            .map_or_else(String::new, |it| format!(": {it}"));
+        explanation.link(
+            format!("check {}", check.name),
+            format!("{}{since}{message}", check.phase),
+        );
+    }
+}
+
+/// What keeps nodes from starting now, and until when.
+pub(super) fn chain_of_window(
+    view: &PlanOverview<'_>,
+    reason: Reason,
+    message: &str,
+    explanation: &mut Explanation,
+) {
+    let spec = &view.plan.facts.object.spec;
+    let is_of_all = message.contains(&format!("ConfigMap {}", limits::NAME));
+    let object = match reason {
+        Reason::Blackout if is_of_all => format!("ConfigMap {}/{}", view.plan.namespace, limits::NAME),
+        Reason::Blackout => "spec.blackouts".to_owned(),
+        _ if spec.window.is_none() => "spec.windows".to_owned(),
+        _ => "spec.window".to_owned(),
+    };
+    let opens = view.plan.facts.status().next_window.as_deref();
+    let says = match opens.and_then(|opens| opens.parse().ok()) {
+        Some(opens) if reason == Reason::Blackout => {
+            format!("nodes may start again {}", time::until(opens, view.snapshot.now))
+        }
+        Some(opens) => format!("opens {}", time::until(opens, view.snapshot.now)),
+        None => "status does not say when nodes may start again".to_owned(),
+    };
+    explanation.link(object, says);
+}
+
+/// A node that others wait for.
+pub(in crate::view) fn chain_of_named_node(
+    view: &PlanOverview<'_>,
+    name: &str,
+    explanation: &mut Explanation,
+    depth: usize,
+) {
+    let known = view
+        .node(name)
+        .filter(|node| node.has_slot() || node.reason.is_some());
+    if let Some(known) = known.filter(|_| depth < MAX_DEPTH) {
+        chain_of_node(view, &known.clone(), explanation, depth + 1);
+        return;
+    }
+    let why = view.snapshot.node(name).and_then(unavailability);
+    let (says, command) = why.unwrap_or_else(|| {
+        let waits = format!("is not done under Plan {}", view.title());
+        (waits, format!("kubectl describe node {name}"))
+    });
+    explanation.link(format!("Node {name}"), says);
+    explanation.release("repair the node, or wait for it", &[command]);
+}
+
+/// A Plan that this one waits for.
+pub(in crate::view) fn chain_of_dependency(
+    view: &PlanOverview<'_>,
+    name: &str,
+    explanation: &mut Explanation,
+    depth: usize,
+) {
+    let namespace = &view.plan.namespace;
+    let is_it = |plan: &&PlanObject| plan.namespace == *namespace && *plan.facts.name == *name;
+    let Some(plan) = view.snapshot.plans.iter().find(is_it) else {
+        explanation.link(format!("Plan {namespace}/{name}"), "does not exist");
+        explanation.release(
+            "create the Plan, or correct spec.dependsOn",
+            &[format!("kubectl get plans -n {namespace}"), edit(view)],
+        );
+        return;
+    };
+    let other = PlanOverview::new(view.snapshot, plan);
+    let waits_for_this = plan.facts.object.spec.depends_on.iter().flatten();
+    let is_cycle = waits_for_this.clone().any(|it| *it.name == *view.plan.facts.name);
+    let counts = other.counts;
+    let says = match &other.hold {
+        Some(hold) => format!("{}: {}", hold.word, hold.message),
+        None if other.complete => {
+            format!(
+                "is complete at {}",
+                other.version().unwrap_or("an unknown version")
+            )
+        }
+        None => format!("goes on: {} of {} nodes are done", counts.done, counts.selected),
+    };
+    explanation.link(format!("Plan {}", other.title()), says);
+    if is_cycle {
+        explanation.release("remove one of the entries of spec.dependsOn", &[edit(view)]);
+        return;
+    }
+    if let Some(node) = other.hold.as_ref().and_then(|hold| hold.node.as_deref()) {
+        let known = other.node(node).cloned();
+        if let Some(known) = known.filter(|_| depth < MAX_DEPTH) {
+            chain_of_node(&other, &known, explanation, depth + 1);
+        }
+    }
+    explanation.release(
+        "wait for that Plan; if it does not go on, see why",
+        &[format!("refit explain -n {namespace} {name}")],
+    );
+}
+
+fn edit(view: &PlanOverview<'_>) -> String {
+    format!(
+        "kubectl edit plan -n {} {}",
+        view.plan.namespace, view.plan.facts.name
+    )
+}
+
+/// The wave that later nodes wait for, and a node that holds it.
+pub(super) fn chain_of_wave(view: &PlanOverview<'_>, explanation: &mut Explanation, depth: usize) {
+    let Some(wave) = view.wave() else {
+        return;
+    };
+    let now = view.snapshot.now;
+    let since = wave.since.as_deref().and_then(|since| time::since(since, now));
+    let since = since.map_or_else(String::new, |since| format!(" for {since}"));
+    let until = wave.until.as_deref().and_then(|until| until.parse().ok());
+    let until = until.map_or_else(String::new, |until| {
+        format!("; its soak ends {}", time::until(until, now))
+    });
+    explanation.link(
+        format!("wave {}", wave.name),
+        format!("{}{since}{until}", wave.phase),
+    );
+    if wave.phase != WavePhase::Progressing {
+        return;
+    }
+    let waits_for_wave = |node: &&NodeOverview| node.reason.as_deref() == Some(Reason::WaveInProgress.name());
+    let failed = view.nodes.iter().find(|node| node.is_failed());
+    let held = || {
+        let mut held = view
+            .nodes
+            .iter()
+            .filter(|node| node.reason.is_some() && !waits_for_wave(node));
+        held.next()
+    };
+    let in_progress = || view.nodes.iter().find(|node| node.has_slot());
+    let holder = failed.or_else(held).or_else(in_progress);
+    if let Some(holder) = holder.filter(|_| depth < MAX_DEPTH) {
+        chain_of_node(view, &holder.clone(), explanation, depth + 1);
+        return;
+    }
+    // Nodes that are done are not in status.
+    let is_unready = |name: &&String| {
+        let node = view.snapshot.node(name);
+        done_label(view, name) && node.is_some_and(|node| !node.facts.ready)
+    };
+    let unready = view
+        .snapshot
+        .nodes
+        .iter()
+        .flatten()
+        .map(|(name, _)| name)
+        .find(is_unready);
+    if let Some(node) = unready.and_then(|name| view.snapshot.node(name)) {
+        let name = &node.facts.name;
+        explanation.link(format!("Node {name}"), not_ready(node));
+        explanation.release(
+            "repair the node: its wave is over when all upgraded nodes are Ready",
+            &[format!("kubectl describe node {name}")],
+        );
+    }
+}
