@@ -2,10 +2,8 @@
 
 use serde_json::json;
 
-use super::{
-    BACKOFF_LIMIT, MISSING, SHAPE, apply, complete_says, refusal, rules, until_refused, whole_roll_out,
-    write_rules,
-};
+use super::removed::{Removed, complete_says, refusal, rules, until_refused, write_rules};
+use super::{BACKOFF_LIMIT, MISSING, SHAPE, apply, whole_roll_out};
 use crate::rollout::{PLAN, RollOut};
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::{create, find_condition};
@@ -16,7 +14,7 @@ async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_
     let mut rollout = RollOut::prepare(TestContext::new().await, SHAPE).await;
     rollout.rough = true;
     let ctx = &rollout.ctx;
-    let removed = super::Removed::from(ctx, &["list", "watch"], "", "secrets").await;
+    let removed = Removed::from(ctx, &["list", "watch"], "", "secrets").await;
     let controller = rollout.controller().start();
     rollout.begin().await;
     let without = json!({
