@@ -4,6 +4,7 @@
 //! Nothing is decided here. After a write whose outcome is unknown, or a conflict, the object is read once.
 
 mod check;
+mod events;
 mod manifest;
 pub mod permissions;
 mod pod_blockers;
@@ -12,10 +13,9 @@ mod poll;
 mod workload;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use k8s_openapi::api::core::v1::{Event as CoreEvent, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{
     Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
 };
@@ -23,13 +23,12 @@ use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 pub use manifest::{Prepared, prepare};
 
 use super::events::Source;
 use super::outbox::Outbox;
-use crate::api::Reason;
 use crate::channel::ChannelClient;
 use crate::clock::Clock;
 use crate::job::digest;
@@ -90,14 +89,6 @@ pub struct Actor {
     pub degraded: watch::Sender<bool>,
 }
 
-/// Attempts to write an event before it waits apart from its step.
-const EVENT_TRIES: u32 = 3;
-/// Time for all events of a step, after which they wait apart from it.
-const EVENT_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How long a Job waits for its events before it is recorded.
-const RECORD_PATIENCE: Duration = Duration::from_secs(60);
-
 type StepResult = Result<Vec<StepEffect>, (Vec<StepEffect>, StepError)>;
 
 impl Actor {
@@ -152,7 +143,7 @@ impl Actor {
                     let kind = StepErrorKind::Unanswered;
                     return Err((effects, StepError { message, kind }));
                 }
-                self.put_off(unwritten);
+                self.defer(unwritten);
                 let answer = self
                     .jobs()
                     .patch(&job, &PatchParams::default(), &Patch::Merge(&body))
@@ -267,83 +258,6 @@ impl Actor {
             version(node.meta()),
             Box::new(node.facts(&self.intern)),
         ))
-    }
-
-    /// Events are written before the write that they describe, so that they appear in order. They never hold it up: an
-    /// event that cannot be written now waits apart, and one that the API server refuses is only logged.
-    async fn write_events(&self, events: &[Event]) -> Vec<StepEffect> {
-        let (effects, unwritten) = self.try_events(events).await;
-        self.put_off(unwritten);
-        effects
-    }
-
-    /// Has events written later.
-    fn put_off(&self, events: Vec<CoreEvent>) {
-        for event in events {
-            self.outbox.put(event);
-        }
-    }
-
-    /// Whether a Job is still to wait for its events. A webhook or a quota that keeps them from being written must not keep
-    /// the Job for ever.
-    fn waits_for_events(&self, job: &JobUid) -> bool {
-        let now = Instant::now();
-        let mut waiting = self
-            .waiting_for_events
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|_, since| now - *since < 2 * RECORD_PATIENCE);
-        let since = *waiting.entry(job.clone()).or_insert(now);
-        now - since < RECORD_PATIENCE
-    }
-
-    /// Also returns the events that cannot be written now.
-    async fn try_events(&self, events: &[Event]) -> (Vec<StepEffect>, Vec<CoreEvent>) {
-        let (mut effects, mut unwritten) = (Vec::new(), Vec::new());
-        if events.is_empty() {
-            return (effects, unwritten);
-        }
-        let (now, end) = (self.clock.now(), Instant::now() + EVENT_PATIENCE);
-        for event in events {
-            let object = self.source.event(event, now);
-            // Events about Nodes are in the namespace default.
-            let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-            let api = Api::<CoreEvent>::namespaced(self.client.clone(), namespace);
-            match timeout_at(end, self.write_event(&api, event.reason, &object)).await {
-                Ok(Ok(effect)) => effects.extend(effect),
-                Ok(Err(_)) | Err(_) => unwritten.push(object),
-            }
-        }
-        (effects, unwritten)
-    }
-
-    /// Each event has a unique name, so that it can be written again after a lost response without a duplicate.
-    async fn write_event(
-        &self,
-        api: &Api<CoreEvent>,
-        reason: Reason,
-        object: &CoreEvent,
-    ) -> Result<Option<StepEffect>, kube::Error> {
-        let mut tries = 1;
-        loop {
-            match api.create(&PostParams::default(), object).await {
-                Ok(_) => return Ok(None),
-                // The name contains the key of the occurrence, so this is the event that an earlier attempt has
-                // written.
-                Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(None),
-                Err(error) if matches!(failure(&error), Failure::Refused) && !is_overload(&error) => {
-                    tracing::warn!(
-                        reason = reason.name(),
-                        error = brief(&error),
-                        "an event was refused"
-                    );
-                    return Ok(is_forbidden(&error).then_some(StepEffect::Forbidden));
-                }
-                // An event has a unique name, so to write it again is safe, unlike for other objects.
-                Err(error) if failure(&error) == Failure::Unknown && tries < EVENT_TRIES => tries += 1,
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     async fn patch_plan(&self, plan: &PlanName, uid: &str, body: &Value) -> StepResult {

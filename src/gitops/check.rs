@@ -24,6 +24,7 @@ mod subject;
 mod suspicious;
 mod versions;
 mod window;
+mod zone;
 
 use std::collections::BTreeMap;
 

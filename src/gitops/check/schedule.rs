@@ -6,9 +6,9 @@ use jiff::{Span, ToSpan as _};
 use serde_json::{Map, Value, json};
 
 use super::Subject;
-use super::controller::zone_hint;
 use super::instead::{self, yaml};
 use super::schema::no_indices;
+use super::zone::zone_hint;
 use crate::api::schedule::{Blackout, BlackoutError, BlackoutSpec, PlanWindow, ScheduleError, WindowSpec};
 use crate::api::validate::Invalid;
 use crate::api::window::WindowError;

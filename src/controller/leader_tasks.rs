@@ -1,0 +1,348 @@
+//! The tasks that run while this process leads: the loop, the watches, and the front ends.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use jiff::SignedDuration;
+use kube::Client;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::act::{self, Actor};
+use super::crd::Registered;
+use super::engine::{Engine, Wanted};
+use super::events::Source;
+use super::lease::{PlansNote, Progress};
+use super::maintenance::FrontEnd;
+use super::metrics::Metrics;
+use super::node_ops::NodeOps;
+use super::notify::{self, NotifyConfig, OutlookClient};
+use super::observe::{Observer, QUEUE, Reports};
+use super::outbox::{self, Outbox};
+use super::own_image::{self, OwnImage};
+use super::settings::{FrontEndName, Settings};
+use super::{Error, PROGRAM, SHUTDOWN_GRACE, write_node_event};
+use crate::api::Reason;
+use crate::channel::ChannelClient;
+use crate::clock::Clock;
+use crate::job::JobSettings;
+use crate::kube::objects::Intern;
+use crate::kube::{Leadership, brief};
+use crate::notify::Context;
+use crate::rollout::facts::Text;
+use crate::rollout::{ClusterState, Defaults, Grants, Kind, Observation};
+
+/// Why the tasks of a leader ended.
+pub(super) enum Ended {
+    LeadershipLost,
+    Watches,
+    Restored,
+    Shutdown,
+}
+
+/// What the tasks of a leader share with the rest of the process.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) source: Source,
+    pub(super) channels: ChannelClient,
+    pub(super) clock: Clock,
+    pub(super) progress: Progress,
+    pub(super) restored: Arc<Notify>,
+    pub(super) metrics: Metrics,
+    /// Whether anyone can ask for metrics.
+    pub(super) is_served: bool,
+    /// Absent without leader election.
+    pub(super) plans_note: Option<PlansNote>,
+    pub(super) leadership: Leadership,
+    /// UID of the namespace `kube-system`.
+    pub(super) cluster_id: String,
+}
+
+/// The tasks that run while this process leads.
+pub(super) struct LeaderTasks {
+    /// The loop, in a task of its own: if it is stuck, the loss of the leadership still ends the process.
+    engine: JoinSet<Engine>,
+    /// Ends the loop.
+    stop: watch::Sender<bool>,
+    watches: JoinSet<()>,
+    client: Client,
+    source: Source,
+    clock: Clock,
+    listed: watch::Receiver<BTreeSet<Kind>>,
+    observer: Observer,
+    outbox: Outbox,
+    maintenance: Option<FrontEnd>,
+    node_ops: Option<NodeOps>,
+    may_watch_pods: bool,
+    pods_wanted: watch::Receiver<bool>,
+    secrets_wanted: watch::Receiver<Arc<BTreeSet<Text>>>,
+    relist_plans: watch::Receiver<()>,
+    degraded: watch::Receiver<bool>,
+}
+
+/// Runs the loop in a task of its own until it is stopped.
+fn spawn_until(mut engine: Engine, mut stopped: watch::Receiver<bool>) -> JoinSet<Engine> {
+    let mut engines = JoinSet::new();
+    engines.spawn(async move {
+        tokio::select! {
+            biased;
+            () = engine.run() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+        engine
+    });
+    engines
+}
+
+async fn may_watch_pods(client: &Client, settings: &Settings) -> Result<bool, Error> {
+    let may = act::permissions::may_watch_pods(client, &settings.namespace)
+        .await
+        .map_err(|error| Error::Permissions(brief(&error)))?;
+    if !may {
+        tracing::info!("the controller may not watch pods; it lists them while Jobs run");
+    }
+    Ok(may)
+}
+
+/// What sends notifications and keeps silences; nothing without a network.
+fn notifier(
+    settings: &Settings,
+    client: &Client,
+    shared: &Shared,
+    outbox: &Outbox,
+    outlook: OutlookClient,
+) -> Option<notify::Shared> {
+    Some(notify::Shared {
+        client: client.clone(),
+        webhooks: shared.channels.webhooks()?,
+        leadership: shared.leadership.clone(),
+        context: Arc::new(Context {
+            cluster_id: shared.cluster_id.clone(),
+            namespace: settings.namespace.clone(),
+            controller: settings.name.clone(),
+        }),
+        clock: shared.clock.clone(),
+        source: shared.source.clone(),
+        outbox: outbox.clone(),
+        metrics: shared.metrics.clone(),
+        outlook,
+    })
+}
+
+/// Searches for the controller's own image, and tells the loop.
+async fn search_own_image(client: Client, settings: Settings, observations: mpsc::Sender<Observation>) {
+    let OwnImage { image, pull_secrets } = own_image::search(&client, &settings).await;
+    // Fails only if the loop has ended.
+    let _ = observations
+        .send(Observation::OwnImage(image, pull_secrets))
+        .await;
+}
+
+/// What all Plans share.
+fn defaults(settings: &Settings, job: JobSettings) -> Defaults {
+    Defaults {
+        namespace: settings.namespace.clone(),
+        job,
+        polling_interval: SignedDuration::try_from(settings.polling_interval).unwrap_or(SignedDuration::MAX),
+        own_node: settings.node_name.as_str().into(),
+        local_zone: jiff::tz::TimeZone::system(),
+        has_front_ends: settings.enable.contains(&FrontEndName::Maintenance),
+    }
+}
+
+impl LeaderTasks {
+    pub(super) async fn open(
+        settings: &Settings,
+        [client, unguarded]: [Client; 2],
+        shared: Shared,
+        registered: Registered,
+    ) -> Result<Self, Error> {
+        let (outlook_server, outlook) = notify::link();
+        let (config_tx, config) = watch::channel(NotifyConfig::default());
+        let (outbox, postman) = outbox::outbox();
+        let notifier = notifier(settings, &client, &shared, &outbox, outlook);
+        let Shared {
+            source,
+            channels,
+            clock,
+            progress,
+            restored,
+            metrics,
+            is_served,
+            plans_note,
+            ..
+        } = shared;
+        let mut jobs = settings.jobs.clone();
+        own_image::fill_in(&mut jobs, &unguarded, settings).await;
+        let may_watch_pods = may_watch_pods(&unguarded, settings).await?;
+        let intern = Intern::default();
+        let ttl = i64::from(jobs.ttl_seconds_after_finish);
+        let (observations, inbox) = mpsc::channel(QUEUE);
+        let (pods_tx, pods_wanted) = watch::channel(false);
+        let (secrets_tx, secrets_wanted) = watch::channel(Arc::default());
+        let wanted = Wanted {
+            pods: pods_tx,
+            secrets: secrets_tx,
+        };
+        let (listed_tx, listed) = watch::channel(BTreeSet::new());
+        let (relist_tx, relist_plans) = watch::channel(());
+        let (degraded_tx, degraded) = watch::channel(false);
+        let mut watches = JoinSet::new();
+        watches.spawn(postman.run(client.clone()));
+        if jobs.own_image.is_empty() && settings.api.in_cluster {
+            let search = search_own_image(unguarded.clone(), settings.clone(), observations.clone());
+            watches.spawn(search);
+        }
+        let observer = Observer {
+            client: client.clone(),
+            namespace: settings.namespace.clone(),
+            controller: settings.name.clone(),
+            ttl,
+            observations,
+            intern: intern.clone(),
+            reports: Reports::new(outbox.clone(), source.clone(), clock.clone()),
+            restored,
+            metrics: metrics.clone(),
+            notify: Arc::new(config_tx),
+        };
+        if let Some(notifier) = notifier {
+            notifier.spawn(&mut watches, config, observer.observations.clone());
+        }
+        let (grants_tx, grants) = watch::channel(Grants::new());
+        let maintenance = FrontEnd::if_enabled(settings, &observer, &outbox, &clock, grants);
+        let node_ops = NodeOps::if_enabled(settings, &observer, &outbox, &clock);
+        let cluster = ClusterState::new(defaults(settings, jobs));
+        let actor = Actor {
+            client: client.clone(),
+            unguarded,
+            source: source.clone(),
+            channels,
+            clock: clock.clone(),
+            intern,
+            ttl,
+            outbox: outbox.clone(),
+            waiting_for_events: Mutex::default(),
+            degraded: degraded_tx,
+        };
+        let mut engine = Engine::new(cluster, actor, inbox, wanted, listed_tx, relist_tx, progress);
+        // Without a listener nobody asks.
+        if is_served {
+            engine = engine.reporting_to(metrics.reporter(listed.clone()));
+        }
+        engine.answer_outlooks(outlook_server);
+        engine.granting(grants_tx);
+        if let Some(note) = plans_note {
+            engine.keep_note(note);
+        }
+        if registered == Registered::Updated {
+            engine.distrust_lists();
+        }
+        let (stop, stopped) = watch::channel(false);
+        Ok(Self {
+            engine: spawn_until(engine, stopped),
+            stop,
+            watches,
+            client,
+            source,
+            clock,
+            listed,
+            observer,
+            outbox,
+            maintenance,
+            node_ops,
+            may_watch_pods,
+            pods_wanted,
+            secrets_wanted,
+            relist_plans,
+            degraded,
+        })
+    }
+
+    /// Runs until it is dropped. The first lists run one after the other (see `observe`).
+    pub(super) async fn run(&mut self) {
+        let Self {
+            engine,
+            watches,
+            client,
+            source,
+            clock,
+            listed,
+            observer,
+            maintenance,
+            node_ops,
+            may_watch_pods,
+            pods_wanted,
+            secrets_wanted,
+            relist_plans,
+            degraded,
+            ..
+        } = self;
+        let opening = async {
+            let until = async |kind: Kind| {
+                let _ = listed.clone().wait_for(|listed| listed.contains(&kind)).await;
+            };
+            let watching = observer.clone();
+            let (defined_tx, mut defined) = watch::channel(false);
+            watches.spawn(watching.clone().schema(defined_tx));
+            watches.spawn(watching.clone().secrets(secrets_wanted.clone()));
+            if let Some(front_end) = maintenance.take() {
+                watches.spawn(front_end.run());
+            }
+            if let Some(front_end) = node_ops.take() {
+                watches.spawn(front_end.run());
+            }
+            watches.spawn(watching.clone().limits());
+            watches.spawn(watching.clone().pods(*may_watch_pods, pods_wanted.clone()));
+            watches.spawn(watching.clone().jobs());
+            let (mut nodes, mut refused) = (listed.clone(), degraded.clone());
+            let (plans, again) = (watching.clone(), relist_plans.clone());
+            watches.spawn(async move {
+                // If a kind cannot be listed, Plans are listed nevertheless, to report it on them.
+                tokio::select! {
+                    biased;
+                    _ = nodes.wait_for(|listed| listed.contains(&Kind::Node)) => {}
+                    _ = refused.wait_for(|degraded| *degraded) => {}
+                }
+                let _ = defined.wait_for(|defined| *defined).await;
+                plans.plans(again).await;
+            });
+            until(Kind::Pod).await;
+            until(Kind::Job).await;
+            watches.spawn(watching.nodes());
+            until(Kind::Node).await;
+            until(Kind::Plan).await;
+            let text = format!("{PROGRAM} running as {}/{}", source.namespace, source.controller);
+            write_node_event(client, source, Reason::Started, &text, clock).await;
+            tracing::info!("watching");
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            // A panic is a bug. The process ends rather than continue in an unknown state.
+            ended = engine.join_next() => if let Some(Err(error)) = ended
+                && error.is_panic()
+            {
+                std::panic::resume_unwind(error.into_panic());
+            },
+            () = opening => {}
+        }
+    }
+
+    /// Starts no step, and waits for the steps in flight.
+    pub(super) async fn stop(mut self) {
+        self.stop.send_replace(true);
+        let finish = async {
+            if let Some(Ok(mut engine)) = self.engine.join_next().await {
+                engine.finish().await;
+            }
+        };
+        if tokio::time::timeout(SHUTDOWN_GRACE, finish).await.is_err() {
+            tracing::warn!("some requests got no answer");
+        }
+        self.watches.abort_all();
+        let waiting = self.outbox.waiting();
+        if waiting > 0 {
+            tracing::warn!(waiting, "events that could not be written are lost");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What a blocker says in status.
+
+use std::fmt;
+
+use jiff::SignedDuration;
+
+use super::Blocker;
+use crate::api::annotation::BY_PREFLIGHT;
+use crate::api::names;
+use crate::rollout::facts::NodeName;
+
+/// Maximum number of nodes named in a message.
+const NODES_IN_MESSAGE: usize = 3;
+
+/// Writes `a, b, c and 2 more are unavailable`.
+fn write_unavailable(f: &mut fmt::Formatter<'_>, nodes: &[NodeName]) -> fmt::Result {
+    let (named, more) = nodes.split_at(nodes.len().min(NODES_IN_MESSAGE));
+    f.write_str(&named.join(", "))?;
+    match (nodes.len(), more.len()) {
+        (1, _) => f.write_str(" is unavailable"),
+        (_, 0) => f.write_str(" are unavailable"),
+        (_, more) => write!(f, " and {more} more are unavailable"),
+    }
+}
+
+impl fmt::Display for Blocker {
+    #[expect(clippy::too_many_lines, reason = "one arm for each blocker")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSlot { limit: 1 } => write!(f, "the Plan's only slot is in use"),
+            Self::NoSlot { limit } => write!(f, "all {limit} slots of the Plan are in use"),
+            Self::StatusFull { slots } => {
+                write!(
+                    f,
+                    "the Plan's status has no room for another node; {slots} are in progress"
+                )
+            }
+            Self::MaxUnavailable { limit, nodes } => {
+                write!(f, "spec.maxUnavailable is {limit}: no further node starts while ")?;
+                write_unavailable(f, nodes)
+            }
+            Self::ControlPlaneQuorum {
+                role,
+                of,
+                needed,
+                down,
+            } => {
+                let (role, rest) = (role.as_str(), of.saturating_sub(down.len() + 1));
+                write!(
+                    f,
+                    "without the node, {rest} of {of} {role} nodes would be available, and {needed} are needed: "
+                )?;
+                write_unavailable(f, down)
+            }
+            Self::EarlierNodes { node, group, why } => {
+                write!(
+                    f,
+                    "spec.order: {node} is left ({group}), and other nodes wait until it is done"
+                )?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, "; {why}"))
+            }
+            Self::FailureBudget { failed, budget } => write!(
+                f,
+                "{failed} of the selected nodes have failed, and spec.failure.budget is {budget}: no further node starts until they are \
+                 retried or repaired, or the budget is raised"
+            ),
+            Self::WaveInProgress { wave, why } => {
+                write!(f, "spec.waves: wave {wave} comes first, and is not over")?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, "; {why}"))
+            }
+            Self::WaveSoaking { wave, until } => {
+                write!(f, "spec.waves: no node starts while wave {wave} soaks")?;
+                until.map_or(Ok(()), |until| write!(f, ", until {until}"))
+            }
+            Self::WaveNotApproved { wave, approval } => write!(
+                f,
+                "spec.waves: wave {wave} is over and waits for approval; set the annotation {}: {approval} on the Plan to go on",
+                names::ANNOTATION_APPROVE
+            ),
+            Self::CheckFailing { check, answer, since } => {
+                write!(f, "spec.checks: no node starts, because check {check} fails")?;
+                if let Some(since) = since {
+                    write!(f, ", since {}", crate::rollout::conditions::seconds(*since))?;
+                }
+                write!(f, ": {answer}")
+            }
+            Self::CheckPending { check, passed: 0, .. } => {
+                write!(f, "spec.checks: check {check} is being asked")
+            }
+            Self::CheckPending {
+                check,
+                passed,
+                passes,
+            } => write!(
+                f,
+                "spec.checks: check {check} has passed {passed} times, and {passes} times in a row are needed"
+            ),
+            Self::Frozen {
+                reason,
+                invalid: false,
+            } => write!(f, "no node starts, by ConfigMap refit: {reason}"),
+            Self::Frozen {
+                reason,
+                invalid: true,
+            } => {
+                write!(
+                    f,
+                    "ConfigMap refit cannot be read, so no node starts until it is corrected: {reason}"
+                )
+            }
+            Self::ClusterLimit {
+                key,
+                limit,
+                nodes,
+                count,
+            } => {
+                write!(
+                    f,
+                    "{key} of ConfigMap refit is {limit}, and {count} nodes count: "
+                )?;
+                let (named, _) = nodes.split_at(nodes.len().min(NODES_IN_MESSAGE));
+                f.write_str(&named.join(", "))?;
+                match count.saturating_sub(named.len()) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+            Self::ConcurrencyZero => write!(
+                f,
+                "spec.concurrency is 0 or absent, so no node starts; set it, or spec.maxConcurrent"
+            ),
+            Self::NodeNotReady => write!(f, "the node is not Ready"),
+            Self::NodeBusy { by } => write!(f, "{by} works on the node"),
+            Self::WindowClosed {
+                field,
+                opens: Some(at),
+            } => write!(f, "{field} is closed and opens at {at}"),
+            Self::WindowClosed { field, opens: None } => write!(f, "{field} is closed and never opens"),
+            Self::Blackout {
+                of_all,
+                reason,
+                until,
+                ..
+            } => {
+                let place = if *of_all {
+                    "ConfigMap refit"
+                } else {
+                    "spec.blackouts"
+                };
+                write!(f, "a blackout of {place} lasts until {until}")?;
+                if reason.is_empty() {
+                    Ok(())
+                } else {
+                    write!(f, ": {reason}")
+                }
+            }
+            Self::WindowTooShort {
+                end,
+                limit,
+                longest_run,
+                longest_window,
+                opens,
+            } => {
+                let figure = |time: &Option<SignedDuration>, none: &str| match time {
+                    Some(time) => format!("{time:#}"),
+                    None => none.to_owned(),
+                };
+                write!(
+                    f,
+                    "a node that starts now might not finish by {end}, when no node may be in progress: its time limit is {}, and the \
+                     longest time in this roll-out was {}",
+                    figure(limit, "none"),
+                    figure(longest_run, "none yet")
+                )?;
+                match (longest_window, opens) {
+                    (Some(window), _) => write!(
+                        f,
+                        "; no window is ever long enough, the longest has {window:#}: lengthen one, or shorten \
+                         spec.jobActiveDeadlineSecs"
+                    ),
+                    (None, Some(at)) => write!(f, "; nodes may start again at {at}"),
+                    (None, None) => Ok(()),
+                }
+            }
+            Self::Suspended { by: None } => write!(f, "spec.suspend is true"),
+            Self::Suspended { by: Some(by) } => write!(f, "spec.suspend is true, set {by}"),
+            Self::Aborted { by: None } => write!(f, "the annotation refit.rs/abort ends the roll-out"),
+            Self::Aborted { by: Some(by) } => {
+                write!(f, "the annotation refit.rs/abort, set {by}, ends the roll-out")
+            }
+            Self::Skipped {
+                version,
+                by: Some(by),
+            } if by.starts_with(BY_PREFLIGHT) => write!(
+                f,
+                "preflight skips the node at {version}, as its annotation refit.rs/skip says: {}",
+                by.trim_start_matches(BY_PREFLIGHT)
+            ),
+            Self::Skipped { version, by } => {
+                write!(f, "the annotation refit.rs/skip of the node")?;
+                if let Some(by) = by {
+                    write!(f, ", set {by},")?;
+                }
+                write!(f, " excludes it at {version}")
+            }
+            Self::NotReady => write!(f, "the Plan is invalid, or has no version yet"),
+            Self::SchemaOutdated { missing } => {
+                write!(f, "the served CustomResourceDefinition lacks {missing}")
+            }
+            Self::SpecPruned => write!(
+                f,
+                "fields of spec were lost while another CustomResourceDefinition was served; apply the Plan again"
+            ),
+            Self::MissingPermission { what } => write!(f, "the controller may not {what}"),
+            Self::ImageInvalid { why } => write!(f, "{why}"),
+            Self::OwnImageUnknown => write!(
+                f,
+                "the controller has not found the image that it runs from, with which it cordons, drains and reboots nodes: set \
+                 REFIT_IMAGE on the controller to it, or POD_NAME by fieldRef to metadata.name"
+            ),
+            Self::SettingMissing { name } => {
+                write!(f, "{name} is required when targeting Windows nodes")
+            }
+            Self::NameTaken { kind, name } => write!(f, "another {kind} has the name {name}; delete it"),
+            Self::JobLeaving { job } => write!(f, "a previous Job, {job}, is still being deleted"),
+            Self::PodLeaving { pod } => write!(f, "pod {pod} of a deleted Job still runs on the node"),
+            Self::ChannelWithdrawn { offered, current } => {
+                write!(f, "spec.channel gives {offered}, which is older than {current}")
+            }
+            Self::VersionOutOfRange { version, range } => {
+                write!(
+                    f,
+                    "the Plan is at {version}, which is not in spec.versionPolicy.range, {range}"
+                )
+            }
+            Self::DependencyNotComplete { plan, why } => {
+                write!(f, "spec.dependsOn: Plan {plan} {why}")
+            }
+            Self::DependencyUnknown { plans } => {
+                let (word, verb) = if plans.len() == 1 {
+                    ("Plan", "does")
+                } else {
+                    ("Plans", "do")
+                };
+                write!(
+                    f,
+                    "spec.dependsOn: {word} {} {verb} not exist in this namespace",
+                    plans.join(", ")
+                )
+            }
+            Self::DependencyCycle { plans } => {
+                f.write_str("spec.dependsOn is a cycle: ")?;
+                for plan in plans {
+                    write!(f, "{plan} waits for ")?;
+                }
+                f.write_str(plans.first().map_or("itself", |first| first))
+            }
+            Self::DigestUnknown { image, why } if why.is_empty() => {
+                write!(f, "the registry has not returned the digest of {image} yet")
+            }
+            Self::DigestUnknown { image, why } => {
+                write!(f, "the registry returned no digest of {image}: {why}")
+            }
+            Self::MinorSkip {
+                kubelet,
+                version,
+                skip: Some(skip),
+                limit,
+            } => write!(
+                f,
+                "{version} is {skip} minor versions from the node's kubelet, {kubelet}, and spec.versionPolicy.maxMinorSkip is \
+                 {limit}; a version in between, or a higher limit, lets it through"
+            ),
+            Self::MinorSkip {
+                kubelet,
+                version,
+                skip: None,
+                limit,
+            } => write!(
+                f,
+                "{version} cannot be compared with the node's kubelet, {kubelet}, which spec.versionPolicy.maxMinorSkip ({limit}) requires"
+            ),
+            Self::PodBlocks { pod } => write!(
+                f,
+                "spec.drain.blockedBy: pod {pod} runs on the node, which starts when it has ended"
+            ),
+            Self::PodsPending { why: None } => {
+                write!(f, "spec.drain.blockedBy: the pods of the node are being listed")
+            }
+            Self::PodsPending { why: Some(why) } => {
+                write!(
+                    f,
+                    "spec.drain.blockedBy: the pods of the node cannot be listed: {why}"
+                )
+            }
+            Self::AtVersion { version } => write!(
+                f,
+                "spec.skipWhen: the kubelet has version {version} already, so the node is marked as done"
+            ),
+            Self::RebootIneffective { why } => write!(
+                f,
+                "the node has rebooted and still needs a reboot for the same reason, so another one would not help ({why}): find out \
+                 what says so, or remove the annotation {} to reboot it once more",
+                names::ANNOTATION_REBOOT_NEEDED
+            ),
+            Self::NodeUnreadable { why } => write!(f, "the Node cannot be read: {why}"),
+            Self::JobRefused { why } => write!(f, "the Job cannot be created: {why}"),
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The lists that a snapshot is read from. An error is a gap, and the rest is shown all the same.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::Client;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{Budget, EventLine, JobObject, NodeObject, PlanObject, PodObject, Refusal, Scope, Terminating};
+use crate::api::names;
+use crate::api::selector::Selector;
+use crate::api::text::{MAX_MESSAGE, shorten};
+use crate::convert::op_plan::ANNOTATION_OWNER;
+use crate::kube::brief;
+use crate::kube::objects::maintenance::{
+    self, KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
+};
+use crate::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod};
+use crate::kube::read::read;
+use crate::kube::served::is_unknown;
+use crate::kube::watch::Watched;
+
+/// Items per page of a list.
+const PAGE: usize = 500;
+/// Pages that are read of Events, of which there may be any number.
+const EVENT_PAGES: usize = 10;
+/// How long after its grace period a pod may take until it counts as kept.
+const TERMINATION_SLACK: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
+
+#[derive(Deserialize)]
+struct RawList {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Vec<Box<RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMeta {
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+}
+
+pub(super) struct Reader<'a> {
+    pub(super) client: &'a Client,
+    pub(super) gaps: Vec<String>,
+}
+
+impl Reader<'_> {
+    async fn list(&self, path: &str, query: &str, pages: usize) -> Result<Vec<Box<RawValue>>, kube::Error> {
+        list(self.client, path, query, pages).await
+    }
+
+    /// As [`Self::list`], except that an error is a gap.
+    async fn list_or_gap(
+        &mut self,
+        what: &str,
+        path: &str,
+        query: &str,
+        pages: usize,
+    ) -> Option<Vec<Box<RawValue>>> {
+        match self.list(path, query, pages).await {
+            Ok(items) => Some(items),
+            Err(error) => {
+                self.gaps
+                    .push(format!("{what} cannot be read: {}", brief(&error)));
+                None
+            }
+        }
+    }
+
+    pub(super) async fn plans(&mut self, scope: &Scope) -> Result<Vec<PlanObject>, kube::Error> {
+        let path = |namespace: Option<&str>| match namespace {
+            Some(namespace) => format!("/apis/{}/v1/namespaces/{namespace}/plans", names::GROUP),
+            None => format!("/apis/{}/v1/plans", names::GROUP),
+        };
+        let listed = self.list(&path(scope.namespace.as_deref()), "", usize::MAX).await;
+        let items = match listed {
+            Err(kube::Error::Api(status)) if status.code == 403 && scope.namespace.is_none() => {
+                let namespace = &scope.fallback_namespace;
+                let items = self.list(&path(Some(namespace)), "", usize::MAX).await?;
+                self.gaps.push(format!(
+                    "Plans of other namespaces than {namespace} cannot be read: {}",
+                    status.message
+                ));
+                items
+            }
+            other => other?,
+        };
+        let mut plans: Vec<_> = items.iter().filter_map(|raw| plan_object(raw)).collect();
+        plans.sort_by(|a, b| (&a.namespace, &a.facts.name).cmp(&(&b.namespace, &b.facts.name)));
+        Ok(plans)
+    }
+
+    pub(super) async fn nodes(&mut self) -> Option<BTreeMap<String, NodeObject>> {
+        let items = self.list_or_gap("Nodes", "/api/v1/nodes", "", usize::MAX).await?;
+        let intern = Intern::default();
+        let mut nodes = BTreeMap::new();
+        for raw in items {
+            let node: SlimNode = match read(&raw) {
+                Ok(node) => node,
+                Err(unreadable) => {
+                    self.gaps.push(format!(
+                        "Node {} cannot be read: {}",
+                        unreadable.name, unreadable.why
+                    ));
+                    continue;
+                }
+            };
+            let facts = node.facts(&intern);
+            let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+            let conditions = value.pointer("/status/conditions").and_then(Value::as_array);
+            let ready = conditions
+                .into_iter()
+                .flatten()
+                .find(|one| one["type"] == "Ready");
+            let ready = ready.map(|one| {
+                let field = |name| short(&text(one, name));
+                (field("/reason"), field("/message"), field("/lastTransitionTime"))
+            });
+            let node = NodeObject {
+                labels: facts
+                    .labels
+                    .iter()
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .collect(),
+                ready,
+                facts,
+            };
+            nodes.insert(node.facts.name.to_string(), node);
+        }
+        Some(nodes)
+    }
+
+    /// The nodes in maintenance. A cluster that does not know the kind has none.
+    pub(super) async fn maintenances(&mut self) -> Vec<Maintenance> {
+        let mut found = Vec::new();
+        for group in MaintenanceGroup::ALL {
+            let path = group.path();
+            match self.list(&path, "", usize::MAX).await {
+                Ok(items) => found.extend(items.iter().filter_map(|raw| match group {
+                    MaintenanceGroup::Medik8s => maintenance_object::<MedikMaintenance>(raw),
+                    MaintenanceGroup::Kubevirt => maintenance_object::<KubevirtMaintenance>(raw),
+                })),
+                Err(error) if is_unknown(self.client, &path, &error).await => {}
+                Err(error) => self.gaps.push(format!(
+                    "{}s of {} cannot be read: {}",
+                    maintenance::KIND,
+                    group.name(),
+                    brief(&error)
+                )),
+            }
+        }
+        found.sort_by(|a, b| (a.name(), a.group).cmp(&(b.name(), b.group)));
+        found
+    }
+
+    pub(super) async fn jobs(&mut self, namespace: &str) -> Option<Vec<JobObject>> {
+        let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
+        let what = format!("Jobs in namespace {namespace}");
+        let query = format!("labelSelector={}", encoded(names::LABEL_PLAN));
+        let items = self.list_or_gap(&what, &path, &query, usize::MAX).await?;
+        let intern = Intern::default();
+        let jobs = items.iter().filter_map(|raw| {
+            let job: SlimJob = read(raw).ok()?;
+            let started = serde_json::from_str::<Value>(raw.get()).ok()?;
+            Some(JobObject {
+                namespace: namespace.to_owned(),
+                facts: job.facts(&intern, 0),
+                started: text(&started, "/status/startTime").parse().ok(),
+            })
+        });
+        Some(jobs.collect())
+    }
+
+    pub(super) async fn pods(&mut self, namespace: &str) -> Vec<PodObject> {
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        let what = format!("pods in namespace {namespace}");
+        let query = format!("labelSelector={}", encoded(names::LABEL_PLAN));
+        let items = self.list_or_gap(&what, &path, &query, usize::MAX).await;
+        let intern = Intern::default();
+        let pods = items.iter().flatten().filter_map(|raw| {
+            let pod: SlimPod = read(raw).ok()?;
+            Some(PodObject {
+                namespace: namespace.to_owned(),
+                created: text(&metadata(raw), "/creationTimestamp").parse().ok(),
+                facts: pod.facts(&intern),
+            })
+        });
+        pods.collect()
+    }
+
+    pub(super) async fn events(&mut self, namespace: &str) -> Option<Vec<EventLine>> {
+        let path = format!("/api/v1/namespaces/{namespace}/events");
+        let what = format!("Events in namespace {namespace}");
+        let query = format!("fieldSelector={}", encoded("involvedObject.kind=Plan"));
+        let items = self.list_or_gap(&what, &path, &query, EVENT_PAGES).await?;
+        let event = |raw: &RawValue| {
+            let value: Value = serde_json::from_str(raw.get()).ok()?;
+            Some(EventLine {
+                namespace: namespace.to_owned(),
+                plan: text(&value, "/involvedObject/name"),
+                at: time_of_event(&value)?,
+                reason: short(&text(&value, "/reason")),
+                message: short(&text(&value, "/message")),
+                warning: text(&value, "/type") == "Warning",
+            })
+        };
+        Some(items.iter().filter_map(|raw| event(raw)).collect())
+    }
+
+    /// The Events of Jobs whose pods are refused.
+    pub(super) async fn refusals(&mut self, namespace: &str) -> Vec<Refusal> {
+        let path = format!("/api/v1/namespaces/{namespace}/events");
+        let what = format!("Events of Jobs in namespace {namespace}");
+        let query = format!(
+            "fieldSelector={}",
+            encoded("involvedObject.kind=Job,reason=FailedCreate")
+        );
+        let items = self.list_or_gap(&what, &path, &query, EVENT_PAGES).await;
+        let refusal = |raw: &RawValue| {
+            let value: Value = serde_json::from_str(raw.get()).ok()?;
+            Some(Refusal {
+                namespace: namespace.to_owned(),
+                job: text(&value, "/involvedObject/name"),
+                at: time_of_event(&value)?,
+                message: short(&text(&value, "/message")),
+            })
+        };
+        items.iter().flatten().filter_map(|raw| refusal(raw)).collect()
+    }
+
+    /// The pods of a node that should have ended.
+    pub(super) async fn terminating(&mut self, node: &str, now: Timestamp) -> Vec<Terminating> {
+        let what = format!("pods on Node {node}");
+        let query = format!("fieldSelector={}", encoded(&format!("spec.nodeName={node}")));
+        let items = self.list_or_gap(&what, "/api/v1/pods", &query, usize::MAX).await;
+        let pod = |raw: &RawValue| {
+            let metadata = metadata(raw);
+            let ends: Timestamp = text(&metadata, "/deletionTimestamp").parse().ok()?;
+            (now.duration_since(ends) > TERMINATION_SLACK).then(|| Terminating {
+                node: node.to_owned(),
+                pod: format!("{}/{}", text(&metadata, "/namespace"), text(&metadata, "/name")),
+                ends,
+                finalizers: finalizers(&metadata),
+            })
+        };
+        items.iter().flatten().filter_map(|raw| pod(raw)).collect()
+    }
+
+    pub(super) async fn budget(&mut self, namespace: &str, name: &str) -> Option<Budget> {
+        let path = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
+        let what = format!("PodDisruptionBudgets in namespace {namespace}");
+        let items = self.list_or_gap(&what, &path, "", usize::MAX).await?;
+        let values = items
+            .iter()
+            .filter_map(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        let budget = values
+            .into_iter()
+            .find(|value| text(value, "/metadata/name") == name)?;
+        let number = |field| budget.pointer(field).and_then(Value::as_i64).unwrap_or_default();
+        let selector = budget.pointer("/spec/selector").cloned().unwrap_or_default();
+        Some(Budget {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            allowed: number("/status/disruptionsAllowed"),
+            healthy: number("/status/currentHealthy"),
+            desired: number("/status/desiredHealthy"),
+            expected: number("/status/expectedPods"),
+            unready: self.unready(namespace, selector).await,
+        })
+    }
+
+    /// The pods that a selector selects and that are not Ready, each with its reason.
+    async fn unready(&mut self, namespace: &str, selector: Value) -> Vec<(String, String)> {
+        let selector: Option<LabelSelector> = serde_json::from_value(selector).ok();
+        let Ok(selector) = Selector::new(selector.as_ref()) else {
+            return Vec::new();
+        };
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        let what = format!("pods in namespace {namespace}");
+        let items = self.list_or_gap(&what, &path, "", usize::MAX).await;
+        let pod = |raw: &RawValue| {
+            let value: Value = serde_json::from_str(raw.get()).ok()?;
+            let labels = value.pointer("/metadata/labels").cloned().unwrap_or_default();
+            let labels: BTreeMap<String, String> = serde_json::from_value(labels).unwrap_or_default();
+            let conditions = value.pointer("/status/conditions").and_then(Value::as_array);
+            let mut conditions = conditions.into_iter().flatten();
+            let is_ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
+            (selector.matches(&labels) && !is_ready)
+                .then(|| (text(&value, "/metadata/name"), why_unready(&value)))
+        };
+        items.iter().flatten().filter_map(|raw| pod(raw)).collect()
+    }
+}
+
+/// The items of a list, up to so many pages.
+pub(in crate::view) async fn list(
+    client: &Client,
+    path: &str,
+    query: &str,
+    pages: usize,
+) -> Result<Vec<Box<RawValue>>, kube::Error> {
+    let (mut items, mut next) = (Vec::new(), String::new());
+    for _ in 0..pages {
+        let mut uri = format!("{path}?limit={PAGE}");
+        if !query.is_empty() {
+            uri = format!("{uri}&{query}");
+        }
+        if !next.is_empty() {
+            let token: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
+            uri = format!("{uri}&continue={token}");
+        }
+        let request = http::Request::get(uri)
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        let list: RawList = client.request(request).await?;
+        items.extend(list.items);
+        next = list.metadata.next.unwrap_or_default();
+        if next.is_empty() {
+            break;
+        }
+    }
+    Ok(items)
+}
+
+pub(super) fn plan_object(raw: &RawValue) -> Option<PlanObject> {
+    let metadata = metadata(raw);
+    let plan: RawPlan = match read(raw) {
+        Ok(plan) => plan,
+        Err(unreadable) => RawPlan::salvage(raw, &unreadable)?,
+    };
+    let deletion = text(&metadata, "/deletionTimestamp");
+    Some(PlanObject {
+        namespace: text(&metadata, "/namespace"),
+        facts: plan.facts(),
+        deleting: (!deletion.is_empty()).then(|| finalizers(&metadata)),
+        node_op: metadata["annotations"][ANNOTATION_OWNER]
+            .as_str()
+            .map(str::to_owned),
+    })
+}
+
+/// One whose status cannot be read is for its node all the same.
+fn maintenance_object<K: Watched + Into<Maintenance>>(raw: &RawValue) -> Option<Maintenance> {
+    let object = read::<K>(raw).or_else(|unreadable| K::salvage(raw, &unreadable).ok_or(()));
+    object.ok().map(Into::into)
+}
+
+fn finalizers(metadata: &Value) -> Vec<String> {
+    let all = metadata.get("finalizers").and_then(Value::as_array);
+    let all = all.into_iter().flatten().filter_map(Value::as_str);
+    all.map(str::to_owned).collect()
+}
+
+fn time_of_event(event: &Value) -> Option<Timestamp> {
+    let fields = ["/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
+    fields
+        .into_iter()
+        .find_map(|field| text(event, field).parse().ok())
+}
+
+/// Why a pod is not Ready, in the words of the kubelet or the scheduler.
+fn why_unready(pod: &Value) -> String {
+    let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array);
+    let waiting = statuses.into_iter().flatten().find_map(|status| {
+        let reason = status.pointer("/state/waiting/reason")?.as_str()?;
+        Some(reason.to_owned())
+    });
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let unscheduled = || {
+        let mut conditions = conditions.into_iter().flatten();
+        let one = conditions.find(|one| one["type"] == "PodScheduled" && one["status"] == "False")?;
+        Some(text(one, "/message"))
+    };
+    let why = waiting
+        .or_else(unscheduled)
+        .unwrap_or_else(|| text(pod, "/status/phase"));
+    short(&why)
+}
+
+fn metadata(raw: &RawValue) -> Value {
+    let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    value.get("metadata").cloned().unwrap_or_default()
+}
+
+fn text(value: &Value, pointer: &str) -> String {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn short(text: &str) -> String {
+    shorten(text, MAX_MESSAGE).into_owned()
+}
+
+fn encoded(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
