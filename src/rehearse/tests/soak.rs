@@ -1,7 +1,5 @@
 //! A day in a large cluster, in virtual time: what the controller keeps must not grow with what happens.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,8 +14,8 @@ use crate::version::Offer;
 
 const NODES: usize = 5_000;
 const HOURS: u64 = 24;
-/// Hours between two versions. A roll-out takes two.
-const HOURS_PER_VERSION: u64 = 6;
+/// Hours after which the roll-out is over, with its Jobs and Events.
+const ROLL_OUT: u64 = 4;
 /// `nodeStatusReportFrequency` of the kubelet.
 const REPORT: Duration = Duration::from_secs(5 * 60);
 /// Nodes that report at the same time.
@@ -69,8 +67,7 @@ fn resident() -> u64 {
 
 #[test]
 #[ignore = "takes minutes: just soak"]
-fn a_day_with_five_thousand_nodes_and_four_roll_outs_leaves_memory_as_it_was() {
-    let hour = Arc::new(AtomicU64::new(0));
+fn a_day_of_heartbeats_of_five_thousand_nodes_leaves_memory_as_it_was() {
     in_virtual_time(async {
         let mut options = options(1);
         (options.traced, options.economical) = (false, true);
@@ -82,33 +79,28 @@ fn a_day_with_five_thousand_nodes_and_four_roll_outs_leaves_memory_as_it_was() {
         }
         let channel = json!({ "version": null, "channel": "https://example.com/channel" });
         cluster.put(plan(NODES / 10, &channel)).unwrap();
-        let offered = Arc::clone(&hour);
-        let channels = ChannelClient::with_answers(move |_, _| {
-            let number = offered.load(Ordering::Relaxed) / HOURS_PER_VERSION;
-            Ok(Offer::one(format!("v1.{number}.0")))
-        });
+        let channels = ChannelClient::with_answers(|_, _| Ok(Offer::one("v1.2.3".to_owned())));
         let day = async {
             let mut measured = Vec::new();
-            for now in 1..=HOURS {
+            for hour in 1..=HOURS {
                 for _ in 0..12 {
                     report(&cluster, &names).await;
                 }
                 eprintln!(
-                    "hour {now:>2}: {:>5} nodes done, {} MiB resident",
+                    "hour {hour:>2}: {:>5} nodes done, {} MiB resident",
                     done(&cluster),
                     resident()
                 );
-                if now % HOURS_PER_VERSION == 0 {
-                    assert_eq!(done(&cluster), NODES, "a roll-out takes longer than it may");
+                if hour >= ROLL_OUT {
+                    assert_eq!(done(&cluster), NODES);
                     measured.push(resident());
                 }
-                hour.store(now, Ordering::Relaxed);
             }
             measured
         };
         let measured = Box::pin(control_during(&cluster, channels, day)).await;
         let (first, last) = (measured[0], measured[measured.len() - 1]);
-        assert!(last <= first + first / 20, "memory grows: {measured:?} MiB");
+        assert!(last <= first + first / 50, "memory grows: {measured:?} MiB");
     })
     .unwrap();
 }
