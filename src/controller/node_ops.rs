@@ -31,7 +31,7 @@ use supervisor::Supervisor;
 
 /// Nodes per page of a list of metadata.
 const NODES_PER_PAGE: u32 = 500;
-/// Pause before objects are looked at again, such as those whose requests have failed.
+/// Pause before objects are tried again whose requests have failed.
 const PAUSE: Duration = Duration::from_secs(5);
 const COMPONENT: &str = "NodeOp";
 

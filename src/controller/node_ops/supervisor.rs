@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt as _, stream};
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
@@ -22,9 +21,6 @@ const MANAGER: &str = "refit-node-ops";
 
 /// Nodes that are patched at the same time.
 const PATCHES: usize = 8;
-/// How long after the deletion of a Plan a node may still be labelled as done, because the loop had not seen the deletion
-/// when it decided so: the delay of a watch, and a request that hangs.
-const LATE_LABELS: SignedDuration = SignedDuration::from_secs(20);
 
 /// A Plan that is made here.
 struct Child {
@@ -93,14 +89,6 @@ impl Child {
         i64::try_from(self.skipped.len()).unwrap_or(i64::MAX)
     }
 
-    /// Whether a node may be labelled as done although the Plan is being deleted: one that was at work then.
-    fn may_get_labels(&self, now: Timestamp) -> bool {
-        let deleted = self.plan.metadata.deletion_timestamp.as_ref();
-        let is_late = deleted.is_some_and(|at| now.duration_since(at.0) < LATE_LABELS);
-        let mut active = self.plan.status.active.iter().flatten();
-        is_late && active.any(|node| node.phase != NodePhase::Waiting && node.phase != NodePhase::Failed)
-    }
-
     fn counts(&self) -> Counts {
         let counts = self.plan.status.nodes.unwrap_or_default();
         let hash = self.plan.status.latest_hash.clone();
@@ -120,9 +108,8 @@ pub(super) struct Supervisor {
     known: BTreeSet<Kind>,
     /// UIDs of objects that have to be looked at.
     due: BTreeSet<String>,
-    /// UIDs of those that are looked at again after a pause.
-    later: BTreeSet<String>,
-    /// When that is over.
+    failed: BTreeSet<String>,
+    /// When the failed ones are tried again.
     pub(super) retry_at: Option<Instant>,
     /// Why objects were refused, by UID.
     refused: BTreeMap<String, String>,
@@ -137,14 +124,14 @@ impl Supervisor {
             listed: BTreeMap::new(),
             known: BTreeSet::new(),
             due: BTreeSet::new(),
-            later: BTreeSet::new(),
+            failed: BTreeSet::new(),
             retry_at: None,
             refused: BTreeMap::new(),
         }
     }
 
     pub(super) fn retry(&mut self) {
-        self.due.append(&mut self.later);
+        self.due.append(&mut self.failed);
         self.retry_at = None;
     }
 
@@ -229,14 +216,10 @@ impl Supervisor {
             if let Err(error) = self.reconcile(&uid).await {
                 let object = self.objects.get(&uid).map(AnyOp::title);
                 tracing::warn!(object, error = brief(&error), "an object is tried again");
-                self.look_again(&uid);
+                self.failed.insert(uid);
+                self.retry_at.get_or_insert_with(|| Instant::now() + PAUSE);
             }
         }
-    }
-
-    fn look_again(&mut self, uid: &str) {
-        self.later.insert(uid.to_owned());
-        self.retry_at.get_or_insert_with(|| Instant::now() + PAUSE);
     }
 
     async fn reconcile(&mut self, uid: &str) -> Result<(), kube::Error> {
@@ -394,23 +377,6 @@ impl Supervisor {
         if others.len() == finalizers.count() {
             return Ok(());
         }
-        self.remove_traces(child).await?;
-        if child.may_get_labels(self.front_end.clock.now()) {
-            self.look_again(uid);
-            return Ok(());
-        }
-        let metadata = &child.plan.metadata;
-        let patch = json!({ "metadata": {
-            "finalizers": others, "resourceVersion": metadata.resource_version, "uid": metadata.uid,
-        } });
-        let patched = plans
-            .patch_metadata(child.name(), &PatchParams::default(), &Patch::Merge(&patch))
-            .await;
-        missing_is_fine(patched.map(drop))
-    }
-
-    /// Removes from the nodes what the Plan has left there.
-    async fn remove_traces(&self, child: &Child) -> Result<(), kube::Error> {
         let label = child.label();
         // A node that was skipped has an annotation, and no label.
         let selector = (child.counts().1 == 0).then_some(&*label);
@@ -431,7 +397,14 @@ impl Supervisor {
         while let Some(result) = cleaned.next().await {
             result?;
         }
-        Ok(())
+        let metadata = &child.plan.metadata;
+        let patch = json!({ "metadata": {
+            "finalizers": others, "resourceVersion": metadata.resource_version, "uid": metadata.uid,
+        } });
+        let patched = plans
+            .patch_metadata(child.name(), &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
+        missing_is_fine(patched.map(drop))
     }
 }
 
