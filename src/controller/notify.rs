@@ -142,14 +142,15 @@ async fn notify(
         tokio::select! {
             biased;
             changed = config.changed() => if changed.is_err() { return },
+            Some(delivered) = delivered.recv() => notifier.finish(delivered).await,
+            () = sleep_until(next), if !is_idle => {}
+            // Last: in a large roll-out there is always a decision.
             changed = decided.changed(), if !is_idle => {
                 if changed.is_err() {
                     return;
                 }
                 sleep(DEBOUNCE).await;
             }
-            Some(delivered) = delivered.recv() => notifier.finish(delivered).await,
-            () = sleep_until(next), if !is_idle => {}
         }
     }
 }

@@ -86,13 +86,14 @@ pub(super) async fn run(shared: Shared, rule: SilenceRule) {
         }
         tokio::select! {
             biased;
+            // First: in a large roll-out there is always a decision.
+            () = sleep_until(silencer.listed + LIST_AGAIN) => silencer.known = None,
             changed = decided.changed() => {
                 if changed.is_err() {
                     return;
                 }
                 sleep(DEBOUNCE).await;
             }
-            () = sleep_until(silencer.listed + LIST_AGAIN) => silencer.known = None,
         }
     }
 }
