@@ -21,6 +21,8 @@ const MANAGER: &str = "refit-node-ops";
 
 /// Nodes that are patched at the same time.
 const PATCHES: usize = 8;
+/// Nodes that are read one by one. A list costs less for more.
+const MAX_READ: usize = 8;
 
 /// A Plan that is made here.
 struct Child {
@@ -289,7 +291,7 @@ impl Supervisor {
         }
     }
 
-    /// Reads which nodes are done, if that may have changed: those that have given back their slot, or all of them.
+    /// Reads which nodes are done, if that may have changed: those without a slot since the last time, or all if they are many.
     async fn read_nodes(&mut self, uid: &str) -> Result<(), kube::Error> {
         let Some(child) = self.children.get_mut(uid) else {
             return Ok(());
@@ -306,7 +308,7 @@ impl Supervisor {
             return Ok(());
         }
         let is_known = match &child.seen {
-            Some(seen) if seen.2 == counts.2 => {
+            Some(seen) if seen.2 == counts.2 && freed.len() <= MAX_READ => {
                 let by_people = seen.1 - child.skipped_count();
                 let nodes = self.front_end.nodes();
                 for name in freed {
