@@ -126,6 +126,16 @@ pub(super) fn roll_out_beside(
     roll_out_in(options(seed), nodes, concurrency, more, prepare)
 }
 
+/// A cluster with the definition of Plans and nodes `node-0000` and so on.
+pub(super) fn cluster_with(options: Options, nodes: usize) -> Cluster {
+    let cluster = Cluster::new(options);
+    cluster.put(serde_json::to_value(crd::plans()).unwrap()).unwrap();
+    for number in 0..nodes {
+        cluster.put(node(&format!("node-{number:04}"))).unwrap();
+    }
+    cluster
+}
+
 pub(super) fn roll_out_in(
     options: Options,
     nodes: usize,
@@ -134,11 +144,7 @@ pub(super) fn roll_out_in(
     prepare: impl FnOnce(&Cluster),
 ) -> (Cluster, Timestamp) {
     in_virtual_time(async {
-        let cluster = Cluster::new(options);
-        cluster.put(serde_json::to_value(crd::plans()).unwrap()).unwrap();
-        for number in 0..nodes {
-            cluster.put(node(&format!("node-{number:04}"))).unwrap();
-        }
+        let cluster = cluster_with(options, nodes);
         prepare(&cluster);
         cluster.put(plan(concurrency, more)).unwrap();
         Box::pin(control(&cluster, is_complete)).await;
