@@ -195,11 +195,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
             explanation.held = false;
         }
         (_, Some(known)) if known.has_slot() && known.reason.is_none() => {
-            let since = known
-                .since
-                .as_deref()
-                .and_then(|since| time::since(since, view.snapshot.now));
-            let since = since.map_or_else(String::new, |since| format!(" for {since}"));
+            let since = time::lasting(known.since.as_deref(), view.snapshot.now);
             explanation.verdict = format!("Node {name} goes on: {}{since}", known.phase);
             explanation.held = false;
             chain_of_node(view, &known.clone(), &mut explanation, 0);

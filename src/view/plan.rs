@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::read::{PlanObject, Snapshot};
-use super::{remedy, stall};
+use super::{remedy, stall, time};
 use crate::api::selector::Selector;
 use crate::api::{
-    ConditionType, NodePhase, NodeProgress, OpenEnum, PlanCondition, Reason, Severity, WaveStatus, names,
+    CheckStatus, ConditionType, NodePhase, NodeProgress, OpenEnum, PlanCondition, Reason, Severity,
+    WaveStatus, names,
 };
 use crate::rollout::{JobOutcome, PodStage};
 
@@ -371,7 +372,7 @@ impl<'a> PlanOverview<'a> {
             word: Reason::NoNodes.to_string(),
             message: message.to_owned(),
             node: None,
-            remedy: "correct spec.nodeSelector, or label the nodes; refit explain PLAN NODE says what a node lacks".to_owned(),
+            remedy: Reason::NoNodes.plain_remedy(),
             commands: vec![
                 format!("refit explain -n {namespace} {name} NODE"),
                 "kubectl get nodes --show-labels".to_owned(),
@@ -436,6 +437,14 @@ impl Hold {
             "commands": self.commands,
         })
     }
+}
+
+/// The phase of a check, for how long, and its last answer.
+pub(super) fn check_says(check: &CheckStatus, now: Timestamp) -> String {
+    let since = time::lasting(check.since.as_deref(), now);
+    let message = check.message.as_deref();
+    let message = message.map_or_else(String::new, |it| format!(": {it}"));
+    format!("{}{since}{message}", check.phase)
 }
 
 pub(super) fn condition(plan: &PlanObject, type_: ConditionType) -> Option<&PlanCondition> {

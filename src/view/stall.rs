@@ -77,13 +77,11 @@ pub(super) fn remedy(
     let selector = format!("-n {namespace} -l upgrade.cattle.io/plan={plan}{of_node}");
     Some(match reason {
         Reason::FailedCreate => (
-            "follow the message of the API server; Kubernetes tries to create the pod again".to_owned(),
+            reason.plain_remedy(),
             vec![format!("kubectl describe jobs {selector}"), edit],
         ),
         Reason::PodFailed => (
-            drain_remedy(message).unwrap_or_else(|| {
-                "follow the message, or the logs; the Job tries again until its deadline".to_owned()
-            }),
+            drain_remedy(message).unwrap_or_else(|| reason.plain_remedy()),
             vec![
                 format!("kubectl logs {selector} --all-containers --tail=50"),
                 edit,
@@ -99,8 +97,7 @@ pub(super) fn remedy(
                 .and_then(|pod| pod.pod.split_once('/'))
                 .map(|(namespace, name)| format!("kubectl describe pod -n {namespace} {name}"));
             (
-                "have the owner of the finalizer, or the kubelet, end the pod; spec.drain.skipWaitForDeleteTimeout ends the wait"
-                    .to_owned(),
+                reason.plain_remedy(),
                 describe.into_iter().chain([edit]).collect(),
             )
         }
@@ -139,8 +136,7 @@ pub(super) fn deletion(plan: &PlanObject) -> Option<Hold> {
         word: Reason::Deleting.to_string(),
         message: format!("the Plan is being deleted, so no node starts; {waits}"),
         node: None,
-        remedy: "have the owner of each finalizer remove it; if the owner is gone, remove the finalizer, and create the Plan again if you need it"
-            .to_owned(),
+        remedy: Reason::Deleting.plain_remedy(),
         commands: vec![
             format!("kubectl get plan -n {namespace} {name} -o yaml"),
             format!("kubectl edit plan -n {namespace} {name}"),

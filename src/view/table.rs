@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::plan::{DONE, PlanOverview};
+use super::plan::{DONE, PlanOverview, check_says};
 use super::read::Snapshot;
 use super::{maintenance, time};
 
@@ -97,16 +97,8 @@ fn plan(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
         );
     }
     for check in status.checks.iter().flatten().filter(|_| !view.complete) {
-        let since = check
-            .since
-            .as_deref()
-            .and_then(|since| time::since(since, view.snapshot.now));
-        let since = since.map_or_else(String::new, |since| format!(" for {since}"));
-        let message = check
-            .message
-            .as_deref()
-            .map_or_else(String::new, |it| format!(": {it}"));
-        let _ = writeln!(out, "  check: {} {}{since}{message}", check.name, check.phase);
+        let says = check_says(check, view.snapshot.now);
+        let _ = writeln!(out, "  check: {} {says}", check.name);
     }
     if view.foreign {
         let _ = writeln!(

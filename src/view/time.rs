@@ -25,6 +25,12 @@ pub(super) fn since(text: &str, now: Timestamp) -> Option<String> {
     Some(short(now.duration_since(at)))
 }
 
+/// ` for 12m`, or nothing if there is no such time.
+pub(super) fn lasting(since: Option<&str>, now: Timestamp) -> String {
+    let since = since.and_then(|since| self::since(since, now));
+    since.map_or_else(String::new, |since| format!(" for {since}"))
+}
+
 /// A time in the future: `in 12m`, or `now`.
 pub(super) fn until(at: Timestamp, now: Timestamp) -> String {
     let left = at.duration_since(now);

@@ -369,19 +369,19 @@ reasons! {
     Explain {
         Deleting Warning [Explain]
             "the Plan is being deleted, and no node starts. The message names the finalizers that it waits for"
-            => "have the owner of each finalizer remove it; if the owner is gone, remove the finalizer"
+            => "have the owner of each finalizer remove it; if the owner is gone, remove the finalizer, and create the Plan again if you need it"
         Unprocessed Warning [Explain]
             "no controller has processed this generation of the Plan"
             => "wait some seconds; then check that a controller runs in the Plan's namespace"
         NoNodes Warning [Explain]
             "the Plan selects no node"
-            => "correct `nodeSelector`, or label the nodes"
+            => "correct `nodeSelector`, or label the nodes; `refit explain PLAN NODE` says what a node lacks"
         FailedCreate Warning [Explain]
             "the API server refuses the pod of the Job, by the Event of this name on the Job"
-            => "follow the message; Kubernetes tries to create the pod again"
+            => "follow the message of the API server; Kubernetes tries to create the pod again"
         PodFailed Warning [Explain]
             "pods of the Job have failed, and it tries again until its deadline. The message has what the last one said"
-            => "follow the message, or the logs"
+            => "follow the message, or the logs; the Job tries again until its deadline"
         PodTerminating Warning [Explain]
             "a drain waits for a pod that should have ended by now. The message names the pod and its finalizers"
             => "have the owner of the finalizer, or the kubelet, end the pod; `spec.drain.skipWaitForDeleteTimeout` ends the wait"

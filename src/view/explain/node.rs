@@ -17,11 +17,7 @@ pub(in crate::view) fn chain_of_node(
     depth: usize,
 ) {
     let reason: Option<OpenEnum<Reason>> = node.reason.as_deref().map(Into::into);
-    let since = node
-        .since
-        .as_deref()
-        .and_then(|since| time::since(since, view.snapshot.now));
-    let since = since.map_or_else(String::new, |since| format!(" for {since}"));
+    let since = time::lasting(node.since.as_deref(), view.snapshot.now);
     let message = node.message.as_deref().unwrap_or_default();
     let says = match (&reason, message) {
         (Some(reason), "") => format!("{}{since}, {reason}", node.phase),

@@ -1,7 +1,7 @@
 //! What holds a whole Plan: its checks, windows, waves, and the Plans and nodes that it waits for.
 
 use super::super::cause::{Cause, chain_of_message};
-use super::super::plan::{Hold, NodeOverview, PlanOverview, condition};
+use super::super::plan::{Hold, NodeOverview, PlanOverview, check_says, condition};
 use super::super::read::PlanObject;
 use super::super::time;
 use super::node::{chain_of_node, chain_of_unavailable, no_slot, not_ready, unavailability};
@@ -54,18 +54,9 @@ pub(super) fn chain_of_checks(view: &PlanOverview<'_>, explanation: &mut Explana
     let status = view.plan.facts.status();
     let checks = status.checks.iter().flatten();
     for check in checks.filter(|check| check.phase != CheckPhase::Passing) {
-        let since = check
-            .since
-            .as_deref()
-            .and_then(|since| time::since(since, view.snapshot.now));
-        let since = since.map_or_else(String::new, |since| format!(" for {since}"));
-        let message = check
-            .message
-            .as_deref()
-            .map_or_else(String::new, |it| format!(": {it}"));
         explanation.link(
             format!("check {}", check.name),
-            format!("{}{since}{message}", check.phase),
+            check_says(check, view.snapshot.now),
         );
     }
 }
@@ -180,8 +171,7 @@ pub(super) fn chain_of_wave(view: &PlanOverview<'_>, explanation: &mut Explanati
         return;
     };
     let now = view.snapshot.now;
-    let since = wave.since.as_deref().and_then(|since| time::since(since, now));
-    let since = since.map_or_else(String::new, |since| format!(" for {since}"));
+    let since = time::lasting(wave.since.as_deref(), now);
     let until = wave.until.as_deref().and_then(|until| until.parse().ok());
     let until = until.map_or_else(String::new, |until| {
         format!("; its soak ends {}", time::until(until, now))
