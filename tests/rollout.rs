@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Node, Pod, ServiceAccount};
 use kube::api::{Api, ListParams};
-use refit::api::Plan;
 use refit::api::names::{ANNOTATION_NODE_UID, ANNOTATION_RECORDED, ANNOTATION_VERIFIES};
+use refit::api::{NodeMark, Plan};
 use refit::rehearse::Kind;
 use refit::rehearse::invariants::Invariants;
 use refit::rehearse::journal::{CLUSTER, Entry, JournalEvent};
@@ -170,7 +170,40 @@ impl RollOut {
             }
         })
         .await;
+        if self.outage {
+            self.taints_are_gone().await;
+        }
         plan
+    }
+
+    /// Waits until the node lifecycle controller has removed its taint from nodes that are uncordoned. It does not try again
+    /// if its patch has failed (`doNodeProcessingPassWorker` in node_lifecycle_controller.go), but looks at a node at each
+    /// change, such as a report of a kubelet.
+    async fn taints_are_gone(&self) {
+        let mut reports = 0;
+        wait::eventually(
+            "uncordoned nodes have no taint of a cordon",
+            self.limit,
+            async || {
+                let nodes = self.ctx.my_nodes().await;
+                let tainted = nodes.iter().find(|node| {
+                    let spec = node.spec.clone().unwrap_or_default();
+                    let mut taints = spec.taints.iter().flatten();
+                    spec.unschedulable != Some(true)
+                        && taints.any(|taint| taint.key == NodeMark::Unschedulable.key())
+                });
+                let Some(name) = tainted.and_then(|node| node.metadata.name.as_deref()) else {
+                    return Ok(());
+                };
+                reports += 1;
+                let report = format!("{reports}");
+                self.ctx
+                    .annotate_node(name, "example.com/report", Some(&report))
+                    .await;
+                Err(format!("{name} has it after {report} reports"))
+            },
+        )
+        .await;
     }
 
     /// Checks all invariants after a roll-out without failures.

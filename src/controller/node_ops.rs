@@ -2,11 +2,13 @@
 //! the controller, so that its order, limits, drains, reboots and proofs are those of Plans, and one decision sees both. What
 //! the Plan does becomes the status of the object, in kairos-operator's words.
 //!
-//! The Plan has a finalizer: when the object goes, the labels of the Plan are taken off its nodes before it goes too.
+//! The Plan has a finalizer: when the object goes, the labels of the Plan are taken off its nodes before it goes too, and once
+//! more a little later. The Plan does not stay until then: its Jobs would run on, on nodes that are released already.
 
 mod child;
 mod status;
 mod supervisor;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,9 +114,9 @@ impl NodeOps {
         tasks.spawn(watcher().run::<OwnedPlan, _, _>(plans, namespace, Some(child::LABEL_OWNER), changes));
         let mut supervisor = Supervisor::new(self);
         loop {
-            let retry_at = supervisor.retry_at;
-            let retry = async {
-                match retry_at {
+            let wakes_at = supervisor.wakes_at();
+            let wake = async {
+                match wakes_at {
                     Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
@@ -125,7 +127,7 @@ impl NodeOps {
                     Some((kind, change)) => supervisor.apply(kind, change),
                     None => return,
                 },
-                () = retry => supervisor.retry(),
+                () = wake => supervisor.wake().await,
             }
             // What has arrived meanwhile is one change.
             while let Ok((kind, change)) = queue.try_recv() {

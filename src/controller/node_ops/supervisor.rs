@@ -1,17 +1,19 @@
 //! What is known of the objects and their Plans, and what follows from it, one object after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
+use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::status::{self, Progress};
+use super::traces::{self, Traces, missing_is_fine, skipped_because};
 use super::{Kind, NodeOps, Object, PAUSE, child};
 use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::api::{NodePhase, annotation, names};
+use crate::api::{NodePhase, names};
 use crate::controller::front_end::Change;
 use crate::kube::brief;
 use crate::kube::objects::node_op::{AnyOp, OwnedPlan};
@@ -19,8 +21,9 @@ use crate::kube::objects::node_op::{AnyOp, OwnedPlan};
 /// The owner of the fields of Plans that are made here.
 const MANAGER: &str = "refit-node-ops";
 
-/// Nodes that are patched at the same time.
-const PATCHES: usize = 8;
+/// A request for a label may be on its way while the Plan is cleaned up and deleted. It ends before this is over: the request
+/// has [`REQUEST_TIMEOUT`](crate::kube::client::REQUEST_TIMEOUT), and the watch that shows the deletion has its delay.
+const LATE: Duration = Duration::from_secs(30);
 /// Nodes that are read one by one. A list costs less for more.
 const MAX_READ: usize = 8;
 
@@ -52,7 +55,14 @@ impl Child {
     }
 
     fn label(&self) -> String {
-        format!("{}{}", names::LABEL_PLAN_PREFIX, self.name())
+        traces::label(self.name())
+    }
+
+    fn traces(&self) -> Traces {
+        Traces {
+            plan: self.name().to_owned(),
+            may_have_skipped: self.plan.spec.preflight.is_some() || self.counts().1 > 0,
+        }
     }
 
     fn with_slot(&self) -> BTreeSet<String> {
@@ -112,7 +122,9 @@ pub(super) struct Supervisor {
     due: BTreeSet<String>,
     failed: BTreeSet<String>,
     /// When the failed ones are tried again.
-    pub(super) retry_at: Option<Instant>,
+    retry_at: Option<Instant>,
+    /// Plans that are gone, and when their nodes are looked at once more.
+    late: Vec<(Instant, Traces)>,
     /// Why objects were refused, by UID.
     refused: BTreeMap<String, String>,
 }
@@ -128,13 +140,23 @@ impl Supervisor {
             due: BTreeSet::new(),
             failed: BTreeSet::new(),
             retry_at: None,
+            late: Vec::new(),
             refused: BTreeMap::new(),
         }
     }
 
-    pub(super) fn retry(&mut self) {
-        self.due.append(&mut self.failed);
-        self.retry_at = None;
+    /// When there is something to do without a change.
+    pub(super) fn wakes_at(&self) -> Option<Instant> {
+        let late = self.late.iter().map(|(at, _)| *at);
+        late.chain(self.retry_at).min()
+    }
+
+    pub(super) async fn wake(&mut self) {
+        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+            self.due.append(&mut self.failed);
+            self.retry_at = None;
+        }
+        self.remove_late_traces().await;
     }
 
     pub(super) fn apply(&mut self, kind: Kind, change: Change<Object>) {
@@ -379,26 +401,8 @@ impl Supervisor {
         if others.len() == finalizers.count() {
             return Ok(());
         }
-        let label = child.label();
-        // A node that was skipped has an annotation, and no label.
-        let selector = (child.counts().1 == 0).then_some(&*label);
-        let listed = self.front_end.list_nodes(selector).await?;
-        let labelled = listed.into_iter().filter_map(|node| {
-            let change = without_traces(&node.metadata, &label, child.name())?;
-            Some((node.metadata.name?, change))
-        });
-        let nodes = &self.front_end.nodes();
-        let clean = |(name, change): (String, Value)| async move {
-            let result = nodes
-                .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&change))
-                .await;
-            missing_is_fine(result.map(drop))
-        };
-        // Other objects wait meanwhile.
-        let mut cleaned = stream::iter(labelled.map(clean)).buffer_unordered(PATCHES);
-        while let Some(result) = cleaned.next().await {
-            result?;
-        }
+        let traces = child.traces();
+        self.front_end.remove_traces(&traces).await?;
         let metadata = &child.plan.metadata;
         let patch = json!({ "metadata": {
             "finalizers": others, "resourceVersion": metadata.resource_version, "uid": metadata.uid,
@@ -406,54 +410,29 @@ impl Supervisor {
         let patched = plans
             .patch_metadata(child.name(), &PatchParams::default(), &Patch::Merge(&patch))
             .await;
-        missing_is_fine(patched.map(drop))
+        missing_is_fine(patched.map(drop))?;
+        self.late.push((Instant::now() + LATE, traces));
+        Ok(())
     }
-}
 
-fn missing_is_fine(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
-    match result {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        result => result,
+    /// Removes what has arrived on nodes after their Plan was cleaned up.
+    async fn remove_late_traces(&mut self) {
+        let now = Instant::now();
+        let (due, later) = take(&mut self.late).into_iter().partition(|(at, _)| *at <= now);
+        self.late = later;
+        for (_, traces) in due {
+            // What another Plan of this name has done must not run again.
+            if self.children.values().any(|child| child.name() == traces.plan) {
+                continue;
+            }
+            if let Err(error) = self.front_end.remove_traces(&traces).await {
+                tracing::warn!(
+                    plan = traces.plan,
+                    error = brief(&error),
+                    "labels of a deleted Plan are removed later"
+                );
+                self.late.push((now + PAUSE, traces));
+            }
+        }
     }
-}
-
-/// Why `preflight` has skipped a node, by its annotation.
-pub(super) fn skipped_because(skip: &str, plan: &str) -> Option<String> {
-    let mut entries = annotation::entries(skip).filter(|entry| entry.plan == plan);
-    let author = entries.find_map(|entry| entry.author())?;
-    let why = author.strip_prefix(annotation::BY_PREFLIGHT)?;
-    Some(why.to_owned())
-}
-
-/// A patch that removes what a Plan has left on a node for those who look later.
-pub(super) fn without_traces(node: &ObjectMeta, label: &str, plan: &str) -> Option<Value> {
-    let has_label = node
-        .labels
-        .as_ref()
-        .is_some_and(|labels| labels.contains_key(label));
-    let skip = node
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(names::ANNOTATION_SKIP));
-    let others = skip.map(|skip| {
-        let others = annotation::entries(skip).filter(|entry| entry.plan != plan);
-        others.map(|entry| entry.text).collect::<Vec<_>>()
-    });
-    let is_skipped = skip.is_some_and(|skip| annotation::entries(skip).any(|entry| entry.plan == plan));
-    if !has_label && !is_skipped {
-        return None;
-    }
-    let mut metadata = json!({ "uid": node.uid });
-    if has_label {
-        metadata["labels"] = json!({ label: null });
-    }
-    if is_skipped {
-        let left = others
-            .filter(|others| !others.is_empty())
-            .map(|others| others.join(", "));
-        // Somebody else may write the annotation, whose entries must not be lost.
-        metadata["resourceVersion"] = json!(node.resource_version);
-        metadata["annotations"] = json!({ names::ANNOTATION_SKIP: left });
-    }
-    Some(json!({ "metadata": metadata }))
 }

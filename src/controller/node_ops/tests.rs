@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::child;
 use super::status::{Progress, next};
-use super::supervisor::{skipped_because, without_traces};
+use super::traces::{skipped_because, without_traces};
 use crate::api::PlanStatus;
 use crate::convert::op_plan;
 use crate::kube::objects::node_op::{AnyOp, OpKind, OpStatus};

@@ -1,7 +1,10 @@
 //! Node operations, whose Plans the controller makes and reports on.
 
+use std::time::Duration;
+
 use super::scenario::{NAMESPACE, Scenario, Setup};
 use crate::rehearse::Kind;
+use crate::rehearse::fault::Rule;
 use crate::rehearse::json::{Value, json};
 
 fn story(nodes: &[&str], held: bool) -> Scenario {
@@ -47,6 +50,30 @@ fn nodes_that_become_done_are_read_one_by_one_and_not_listed_again_each_time() {
     let listed = story.requests("GET labelSelector=plan.upgrade.cattle.io");
     assert_eq!(listed, 1, "the first time all are read");
     story.assert_over();
+}
+
+#[test]
+fn a_label_that_is_written_while_the_object_is_deleted_does_not_stay() {
+    let mut story = story(&["a"], true);
+    operate(&mut story, Kind::NodeOp, "op", "{}");
+    let plan = story.invariants.plans.keys().next().unwrap().clone();
+    story.fault(
+        Rule::on("patch", "nodes")
+            .named("a")
+            .delay(Duration::from_secs(8)),
+    );
+    story.succeed_unseen("a");
+    story.pass_secs(4);
+    assert_eq!(story.done_label("a", &plan), None, "the label is on its way");
+    story.cluster.delete(Kind::NodeOp, NAMESPACE, "op").unwrap();
+    let label = format!("plan.upgrade.cattle.io/{plan}");
+    story.until("the label arrives", |state| {
+        let node = state.get(Kind::Node, "", "a").unwrap();
+        node["metadata"]["labels"][label.as_str()].is_string()
+    });
+    assert!(story.cluster.get(Kind::Plan, NAMESPACE, &plan).is_none());
+    story.pass_secs(35);
+    assert_eq!(story.done_label("a", &plan), None);
 }
 
 #[test]

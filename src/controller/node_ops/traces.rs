@@ -1,0 +1,102 @@
+//! What the Plan of an object leaves on nodes: the label of those that are done, and the annotation of those that `preflight`
+//! has skipped.
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::NodeOps;
+use crate::api::{annotation, names};
+
+/// Nodes that are patched at the same time.
+const PATCHES: usize = 8;
+
+/// Where to look for what a Plan has left.
+pub(super) struct Traces {
+    pub(super) plan: String,
+    /// A node that was skipped has an annotation, and no label.
+    pub(super) may_have_skipped: bool,
+}
+
+/// The label of nodes that are done.
+pub(super) fn label(plan: &str) -> String {
+    format!("{}{plan}", names::LABEL_PLAN_PREFIX)
+}
+
+impl NodeOps {
+    /// Removes them from all nodes.
+    ///
+    /// # Errors
+    /// Fails if nodes cannot be listed, or one of them cannot be changed.
+    pub(super) async fn remove_traces(&self, traces: &Traces) -> Result<(), kube::Error> {
+        let label = label(&traces.plan);
+        let selector = (!traces.may_have_skipped).then_some(&*label);
+        let listed = self.list_nodes(selector).await?;
+        let changes = listed.into_iter().filter_map(|node| {
+            let change = without_traces(&node.metadata, &label, &traces.plan)?;
+            Some((node.metadata.name?, change))
+        });
+        let nodes = &self.nodes();
+        let clean = |(name, change): (String, Value)| async move {
+            let result = nodes
+                .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&change))
+                .await;
+            missing_is_fine(result.map(drop))
+        };
+        // Other objects wait meanwhile.
+        let mut cleaned = stream::iter(changes.map(clean)).buffer_unordered(PATCHES);
+        while let Some(result) = cleaned.next().await {
+            result?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn missing_is_fine(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        result => result,
+    }
+}
+
+/// Why `preflight` has skipped a node, by its annotation.
+pub(super) fn skipped_because(skip: &str, plan: &str) -> Option<String> {
+    let mut entries = annotation::entries(skip).filter(|entry| entry.plan == plan);
+    let author = entries.find_map(|entry| entry.author())?;
+    let why = author.strip_prefix(annotation::BY_PREFLIGHT)?;
+    Some(why.to_owned())
+}
+
+/// A patch that removes what a Plan has left on a node for those who look later.
+pub(super) fn without_traces(node: &ObjectMeta, label: &str, plan: &str) -> Option<Value> {
+    let has_label = node
+        .labels
+        .as_ref()
+        .is_some_and(|labels| labels.contains_key(label));
+    let skip = node
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(names::ANNOTATION_SKIP));
+    let others = skip.map(|skip| {
+        let others = annotation::entries(skip).filter(|entry| entry.plan != plan);
+        others.map(|entry| entry.text).collect::<Vec<_>>()
+    });
+    let is_skipped = skip.is_some_and(|skip| annotation::entries(skip).any(|entry| entry.plan == plan));
+    if !has_label && !is_skipped {
+        return None;
+    }
+    let mut metadata = json!({ "uid": node.uid });
+    if has_label {
+        metadata["labels"] = json!({ label: null });
+    }
+    if is_skipped {
+        let left = others
+            .filter(|others| !others.is_empty())
+            .map(|others| others.join(", "));
+        // Somebody else may write the annotation, whose entries must not be lost.
+        metadata["resourceVersion"] = json!(node.resource_version);
+        metadata["annotations"] = json!({ names::ANNOTATION_SKIP: left });
+    }
+    Some(json!({ "metadata": metadata }))
+}
