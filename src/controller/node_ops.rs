@@ -2,8 +2,8 @@
 //! the controller, so that its order, limits, drains, reboots and proofs are those of Plans, and one decision sees both. What
 //! the Plan does becomes the status of the object, in kairos-operator's words.
 //!
-//! The Plan has a finalizer: when the object goes, the labels of the Plan are taken off its nodes before it goes too, and once
-//! more a little later. The Plan does not stay until then: its Jobs would run on, on nodes that are released already.
+//! The Plan has a finalizer: when the object goes, the labels of the Plan are taken off its nodes before it goes too. While nodes
+//! were at work, it stays a little for labels that arrive late, without its Jobs.
 
 mod child;
 mod status;
@@ -33,7 +33,7 @@ use supervisor::Supervisor;
 
 /// Nodes per page of a list of metadata.
 const NODES_PER_PAGE: u32 = 500;
-/// Pause before objects are tried again whose requests have failed.
+/// Pause before objects are looked at again, such as those whose requests have failed.
 const PAUSE: Duration = Duration::from_secs(5);
 const COMPONENT: &str = "NodeOp";
 
@@ -114,9 +114,9 @@ impl NodeOps {
         tasks.spawn(watcher().run::<OwnedPlan, _, _>(plans, namespace, Some(child::LABEL_OWNER), changes));
         let mut supervisor = Supervisor::new(self);
         loop {
-            let wakes_at = supervisor.wakes_at();
-            let wake = async {
-                match wakes_at {
+            let retry_at = supervisor.retry_at;
+            let retry = async {
+                match retry_at {
                     Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
@@ -127,7 +127,7 @@ impl NodeOps {
                     Some((kind, change)) => supervisor.apply(kind, change),
                     None => return,
                 },
-                () = wake => supervisor.wake().await,
+                () = retry => supervisor.retry(),
             }
             // What has arrived meanwhile is one change.
             while let Ok((kind, change)) = queue.try_recv() {

@@ -304,6 +304,8 @@ impl Store {
         if since < table.forgotten {
             return Err(table.forgotten);
         }
+        // Objects of some kinds never change, and their watches are renewed every few minutes.
+        table.watchers.retain(|watcher| !watcher.to.is_closed());
         let later = table.history.partition_point(|change| change.version <= since);
         for change in table.history.range(later..) {
             if let Some(event) = event(change, &filter, metadata_only) {

@@ -1,7 +1,6 @@
 //! What is known of the objects and their Plans, and what follows from it, one object after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem::take;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -21,9 +20,9 @@ use crate::kube::objects::node_op::{AnyOp, OwnedPlan};
 /// The owner of the fields of Plans that are made here.
 const MANAGER: &str = "refit-node-ops";
 
-/// A request for a label may be on its way while the Plan is cleaned up and deleted. It ends before this is over: the request
-/// has [`REQUEST_TIMEOUT`](crate::kube::client::REQUEST_TIMEOUT), and the watch that shows the deletion has its delay.
-const LATE: Duration = Duration::from_secs(30);
+/// How long a Plan that is being deleted stays for labels that arrive late, because its deletion was not seen when a node became
+/// done: the time of a request ([`REQUEST_TIMEOUT`](crate::kube::client::REQUEST_TIMEOUT)), and the delay of the watch.
+const LATE: Duration = Duration::from_secs(20);
 /// Nodes that are read one by one. A list costs less for more.
 const MAX_READ: usize = 8;
 
@@ -36,6 +35,8 @@ struct Child {
     had_slot: BTreeSet<String>,
     done: Vec<String>,
     skipped: BTreeMap<String, String>,
+    /// Set when its deletion is seen.
+    stays_until: Option<Instant>,
 }
 
 /// Nodes that are done and skipped, and the hash.
@@ -101,6 +102,12 @@ impl Child {
         i64::try_from(self.skipped.len()).unwrap_or(i64::MAX)
     }
 
+    /// Whether a node may be labelled as done although the Plan is being deleted: one that was at work then.
+    fn may_get_labels(&self) -> bool {
+        let mut active = self.plan.status.active.iter().flatten();
+        active.any(|node| node.phase != NodePhase::Waiting && node.phase != NodePhase::Failed)
+    }
+
     fn counts(&self) -> Counts {
         let counts = self.plan.status.nodes.unwrap_or_default();
         let hash = self.plan.status.latest_hash.clone();
@@ -120,11 +127,10 @@ pub(super) struct Supervisor {
     known: BTreeSet<Kind>,
     /// UIDs of objects that have to be looked at.
     due: BTreeSet<String>,
-    failed: BTreeSet<String>,
-    /// When the failed ones are tried again.
-    retry_at: Option<Instant>,
-    /// Plans that are gone, and when their nodes are looked at once more.
-    late: Vec<(Instant, Traces)>,
+    /// UIDs of those that are looked at again after a pause.
+    later: BTreeSet<String>,
+    /// When that is over.
+    pub(super) retry_at: Option<Instant>,
     /// Why objects were refused, by UID.
     refused: BTreeMap<String, String>,
 }
@@ -138,25 +144,15 @@ impl Supervisor {
             listed: BTreeMap::new(),
             known: BTreeSet::new(),
             due: BTreeSet::new(),
-            failed: BTreeSet::new(),
+            later: BTreeSet::new(),
             retry_at: None,
-            late: Vec::new(),
             refused: BTreeMap::new(),
         }
     }
 
-    /// When there is something to do without a change.
-    pub(super) fn wakes_at(&self) -> Option<Instant> {
-        let late = self.late.iter().map(|(at, _)| *at);
-        late.chain(self.retry_at).min()
-    }
-
-    pub(super) async fn wake(&mut self) {
-        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
-            self.due.append(&mut self.failed);
-            self.retry_at = None;
-        }
-        self.remove_late_traces().await;
+    pub(super) fn retry(&mut self) {
+        self.due.append(&mut self.later);
+        self.retry_at = None;
     }
 
     pub(super) fn apply(&mut self, kind: Kind, change: Change<Object>) {
@@ -192,6 +188,7 @@ impl Supervisor {
                         had_slot: BTreeSet::new(),
                         done: Vec::new(),
                         skipped: BTreeMap::new(),
+                        stays_until: None,
                     },
                 };
                 self.children.insert(owner, child);
@@ -240,10 +237,14 @@ impl Supervisor {
             if let Err(error) = self.reconcile(&uid).await {
                 let object = self.objects.get(&uid).map(AnyOp::title);
                 tracing::warn!(object, error = brief(&error), "an object is tried again");
-                self.failed.insert(uid);
-                self.retry_at.get_or_insert_with(|| Instant::now() + PAUSE);
+                self.look_again(&uid);
             }
         }
+    }
+
+    fn look_again(&mut self, uid: &str) {
+        self.later.insert(uid.to_owned());
+        self.retry_at.get_or_insert_with(|| Instant::now() + PAUSE);
     }
 
     async fn reconcile(&mut self, uid: &str) -> Result<(), kube::Error> {
@@ -382,7 +383,7 @@ impl Supervisor {
 
     /// The object is gone, and its Plan goes too. Its labels leave the nodes.
     async fn end(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let Some(child) = self.children.get(uid) else {
+        let Some(child) = self.children.get_mut(uid) else {
             return Ok(());
         };
         let plans = self.front_end.plans();
@@ -401,8 +402,14 @@ impl Supervisor {
         if others.len() == finalizers.count() {
             return Ok(());
         }
-        let traces = child.traces();
-        self.front_end.remove_traces(&traces).await?;
+        let stays_until = *child.stays_until.get_or_insert_with(|| Instant::now() + LATE);
+        self.front_end.remove_traces(&child.traces()).await?;
+        if child.may_get_labels() && Instant::now() < stays_until {
+            // The garbage collector would wait for the Plan, and its nodes are released already.
+            self.front_end.delete_jobs(&child.plan).await?;
+            self.look_again(uid);
+            return Ok(());
+        }
         let metadata = &child.plan.metadata;
         let patch = json!({ "metadata": {
             "finalizers": others, "resourceVersion": metadata.resource_version, "uid": metadata.uid,
@@ -410,29 +417,6 @@ impl Supervisor {
         let patched = plans
             .patch_metadata(child.name(), &PatchParams::default(), &Patch::Merge(&patch))
             .await;
-        missing_is_fine(patched.map(drop))?;
-        self.late.push((Instant::now() + LATE, traces));
-        Ok(())
-    }
-
-    /// Removes what has arrived on nodes after their Plan was cleaned up.
-    async fn remove_late_traces(&mut self) {
-        let now = Instant::now();
-        let (due, later) = take(&mut self.late).into_iter().partition(|(at, _)| *at <= now);
-        self.late = later;
-        for (_, traces) in due {
-            // What another Plan of this name has done must not run again.
-            if self.children.values().any(|child| child.name() == traces.plan) {
-                continue;
-            }
-            if let Err(error) = self.front_end.remove_traces(&traces).await {
-                tracing::warn!(
-                    plan = traces.plan,
-                    error = brief(&error),
-                    "labels of a deleted Plan are removed later"
-                );
-                self.late.push((now + PAUSE, traces));
-            }
-        }
+        missing_is_fine(patched.map(drop))
     }
 }

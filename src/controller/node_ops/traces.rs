@@ -1,13 +1,15 @@
-//! What the Plan of an object leaves on nodes: the label of those that are done, and the annotation of those that `preflight`
-//! has skipped.
+//! What the Plan of an object leaves: on nodes, the label of those that are done and the annotation of those that `preflight` has
+//! skipped; its Jobs.
 
 use futures::{StreamExt as _, stream};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::NodeOps;
 use crate::api::{annotation, names};
+use crate::kube::objects::node_op::OwnedPlan;
 
 /// Nodes that are patched at the same time.
 const PATCHES: usize = 8;
@@ -48,6 +50,30 @@ impl NodeOps {
         let mut cleaned = stream::iter(changes.map(clean)).buffer_unordered(PATCHES);
         while let Some(result) = cleaned.next().await {
             result?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the Jobs of a Plan, as the garbage collector would once it is gone.
+    ///
+    /// # Errors
+    /// Fails if they cannot be listed, or one of them cannot be deleted.
+    pub(super) async fn delete_jobs(&self, plan: &OwnedPlan) -> Result<(), kube::Error> {
+        let name = plan.metadata.name.as_deref().unwrap_or_default();
+        let jobs = Api::<Job>::namespaced(self.client.clone(), &self.namespace);
+        let of_plan = ListParams::default().labels(&format!("{}={name}", names::LABEL_PLAN));
+        let listed = jobs.list_metadata(&of_plan).await?;
+        for job in listed.items {
+            let metadata = job.metadata;
+            let mut owners = metadata.owner_references.iter().flatten();
+            let is_owned = owners.any(|owner| Some(&owner.uid) == plan.metadata.uid.as_ref());
+            if let Some(name) = metadata
+                .name
+                .filter(|_| is_owned && metadata.deletion_timestamp.is_none())
+            {
+                let deleted = jobs.delete(&name, &DeleteParams::background()).await;
+                missing_is_fine(deleted.map(drop))?;
+            }
         }
         Ok(())
     }

@@ -221,7 +221,12 @@ impl Invariants {
                 && !pod.facts.deleting
                 && pod.upgrading.is_some_and(|since| at.duration_since(since) > long)
         });
-        let plan = self.plans.values().any(|plan| plan.uid == job.plan_uid);
+        // A Plan that is being deleted takes its Jobs with it, as garbage collection does once it is gone.
+        let stays = |plan: &PlanFacts| plan.object.metadata.deletion_timestamp.is_none();
+        let plan = self
+            .plans
+            .values()
+            .any(|plan| plan.uid == job.plan_uid && stays(plan));
         let node = self.nodes.get(&*job.node);
         let machine = node.is_some_and(|node| Some(&node.facts.uid) == job.node_uid.as_ref());
         invariant!(

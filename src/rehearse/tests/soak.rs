@@ -1,5 +1,7 @@
 //! A day in a large cluster, in virtual time: reports of kubelets that change nothing must not cost memory.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,8 +15,10 @@ use crate::version::Offer;
 
 const NODES: usize = 5_000;
 const HOURS: u64 = 24;
-/// Hours after which the roll-out is over, with its Jobs and Events.
-const ROLL_OUT: u64 = 4;
+/// After so many hours there is another version, and the roll-out of the last one is over, with its Jobs and Events.
+const HOURS_PER_VERSION: u64 = 6;
+/// Changes of a kind that the simulated API server keeps. More, with the long statuses of Plans, would hide what the controller keeps.
+const HISTORY: usize = 200;
 /// `nodeStatusReportFrequency` of the kubelet.
 const REPORT: Duration = Duration::from_secs(5 * 60);
 /// Nodes that report at the same time.
@@ -66,15 +70,20 @@ fn resident() -> u64 {
 
 #[test]
 #[ignore = "takes minutes: just soak"]
-fn a_day_of_heartbeats_of_five_thousand_nodes_leaves_memory_as_it_was() {
+fn a_day_of_heartbeats_and_four_roll_outs_with_five_thousand_nodes_leave_memory_as_it_was() {
+    let version = Arc::new(AtomicU64::new(0));
     in_virtual_time(async {
         let mut options = options(1);
-        (options.traced, options.economical) = (false, true);
+        (options.traced, options.economical, options.history) = (false, true, HISTORY);
         let cluster = cluster_with(options, NODES);
         let names: Vec<String> = (0..NODES).map(|number| format!("node-{number:04}")).collect();
         let channel = json!({ "version": null, "channel": "https://example.com/channel" });
         cluster.put(plan(NODES / 10, &channel)).unwrap();
-        let channels = ChannelClient::with_answers(|_, _| Ok(Offer::one("v1.2.3".to_owned())));
+        let offered = Arc::clone(&version);
+        let channels = ChannelClient::with_answers(move |_, _| {
+            let number = offered.load(Ordering::Relaxed);
+            Ok(Offer::one(format!("v1.{number}.0")))
+        });
         let day = async {
             let mut measured = Vec::new();
             for hour in 1..=HOURS {
@@ -86,9 +95,10 @@ fn a_day_of_heartbeats_of_five_thousand_nodes_leaves_memory_as_it_was() {
                     done(&cluster),
                     resident()
                 );
-                if hour >= ROLL_OUT {
+                if hour % HOURS_PER_VERSION == 0 {
                     assert_eq!(done(&cluster), NODES);
                     measured.push(resident());
+                    version.fetch_add(1, Ordering::Relaxed);
                 }
             }
             measured
