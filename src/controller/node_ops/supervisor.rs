@@ -403,10 +403,13 @@ impl Supervisor {
             return Ok(());
         }
         let stays_until = *child.stays_until.get_or_insert_with(|| Instant::now() + LATE);
-        self.front_end.remove_traces(&child.traces()).await?;
-        if child.may_get_labels() && Instant::now() < stays_until {
+        let stays = child.may_get_labels() && Instant::now() < stays_until;
+        if stays {
             // The garbage collector would wait for the Plan, and its nodes are released already.
             self.front_end.delete_jobs(&child.plan).await?;
+        }
+        self.front_end.remove_traces(&child.traces()).await?;
+        if stays {
             self.look_again(uid);
             return Ok(());
         }
