@@ -245,6 +245,43 @@ async fn a_failure_stops_the_others_and_the_node_is_given_back_when_the_object_g
 }
 
 #[tokio::test]
+async fn an_object_that_goes_while_a_node_is_at_work_takes_its_job_at_once_and_its_plan_soon() {
+    let test = NodeOps::new(["one"], |set| set.steer("upgrade.run-delay", "10m")).await;
+    let _controller = test.start();
+    let name = test
+        .create(|object| object["spec"]["rebootOnSuccess"] = false.into())
+        .await;
+    test.in_phase("NodeOp", &name, "Running").await;
+    let ctx = &test.harness.ctx;
+    let jobs = async || ctx.jobs().list(&ListParams::default()).await.unwrap().items.len();
+    wait::until("its Job is there", jobs, |count| *count == 1).await;
+    let started = tokio::time::Instant::now();
+    test.api("NodeOp")
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    wait::until("its Job is gone", jobs, |count| *count == 0).await;
+    let plans = async || {
+        ctx.plans()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .len()
+    };
+    assert_eq!(plans().await, 1, "the Plan stays for labels that arrive late");
+    wait::until("its Plan is gone", plans, |count| *count == 0).await;
+    assert!(
+        started.elapsed() >= Duration::from_secs(20),
+        "{:?}",
+        started.elapsed()
+    );
+    let free = async || is_free(&test.harness.get("one").await);
+    wait::holds("the node is as it was before", free).await;
+    assert_eq!(test.plan_labels("one").await, [""; 0]);
+}
+
+#[tokio::test]
 async fn an_object_that_was_begun_before_or_is_no_plan_runs_nothing_and_an_edit_is_followed() {
     let test = NodeOps::new(["one", "two"], |set| set.pods(quick())).await;
     let done = test
