@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::status::{self, Progress};
-use super::traces::{self, Traces, missing_is_fine, skipped_because};
+use super::traces::{self, missing_is_fine, skipped_because};
 use super::{Kind, NodeOps, Object, PAUSE, child};
 use crate::api::text::{MAX_MESSAGE, shorten};
 use crate::api::{NodePhase, names};
@@ -59,11 +59,8 @@ impl Child {
         traces::label(self.name())
     }
 
-    fn traces(&self) -> Traces {
-        Traces {
-            plan: self.name().to_owned(),
-            may_have_skipped: self.plan.spec.preflight.is_some() || self.counts().1 > 0,
-        }
+    fn may_have_skipped(&self) -> bool {
+        self.plan.spec.preflight.is_some() || self.counts().1 > 0
     }
 
     fn with_slot(&self) -> BTreeSet<String> {
@@ -403,16 +400,15 @@ impl Supervisor {
             return Ok(());
         }
         let stays_until = *child.stays_until.get_or_insert_with(|| Instant::now() + LATE);
-        let stays = child.may_get_labels() && Instant::now() < stays_until;
-        if stays {
+        if child.may_get_labels() && Instant::now() < stays_until {
             // The garbage collector would wait for the Plan, and its nodes are released already.
             self.front_end.delete_jobs(&child.plan).await?;
-        }
-        self.front_end.remove_traces(&child.traces()).await?;
-        if stays {
             self.look_again(uid);
             return Ok(());
         }
+        self.front_end
+            .remove_traces(child.name(), child.may_have_skipped())
+            .await?;
         let metadata = &child.plan.metadata;
         let patch = json!({ "metadata": {
             "finalizers": others, "resourceVersion": metadata.resource_version, "uid": metadata.uid,

@@ -14,29 +14,22 @@ use crate::kube::objects::node_op::OwnedPlan;
 /// Nodes that are patched at the same time.
 const PATCHES: usize = 8;
 
-/// Where to look for what a Plan has left.
-pub(super) struct Traces {
-    pub(super) plan: String,
-    /// A node that was skipped has an annotation, and no label.
-    pub(super) may_have_skipped: bool,
-}
-
 /// The label of nodes that are done.
 pub(super) fn label(plan: &str) -> String {
     format!("{}{plan}", names::LABEL_PLAN_PREFIX)
 }
 
 impl NodeOps {
-    /// Removes them from all nodes.
+    /// Removes them from all nodes. A node that was skipped has an annotation, and no label.
     ///
     /// # Errors
     /// Fails if nodes cannot be listed, or one of them cannot be changed.
-    pub(super) async fn remove_traces(&self, traces: &Traces) -> Result<(), kube::Error> {
-        let label = label(&traces.plan);
-        let selector = (!traces.may_have_skipped).then_some(&*label);
+    pub(super) async fn remove_traces(&self, plan: &str, may_have_skipped: bool) -> Result<(), kube::Error> {
+        let label = label(plan);
+        let selector = (!may_have_skipped).then_some(&*label);
         let listed = self.list_nodes(selector).await?;
         let changes = listed.into_iter().filter_map(|node| {
-            let change = without_traces(&node.metadata, &label, &traces.plan)?;
+            let change = without_traces(&node.metadata, &label, plan)?;
             Some((node.metadata.name?, change))
         });
         let nodes = &self.nodes();
