@@ -201,11 +201,11 @@ async fn a_careful_roll_out_passes_each_gate_once_although_its_controller_is_kil
     // A tenth of the nodes, canaries included, and somebody's look.
     careful.killed_while_it_waits("WaveNotApproved").await;
     assert_eq!(careful.started().await.len(), 4);
-    // A tenth of the nodes is down for other reasons before the others may start.
+    // A tenth of the nodes is down for other reasons before the others may start. They are in the last zone: a node that is
+    // unavailable already may start when it is its turn.
     let ctx = &careful.rollout.ctx;
-    let started = careful.started_numbers().await;
-    let waiting = (0..SHAPE.nodes).filter(|number| !started.contains(number));
-    let cordoned: Vec<usize> = waiting.take(4).collect();
+    let cordoned = (0..SHAPE.nodes).filter(|number| ZONES[number % ZONES.len()] == "west");
+    let cordoned: Vec<usize> = cordoned.take(4).collect();
     for number in &cordoned {
         ctx.cordon(&node(ctx, *number)).await;
     }
