@@ -19,7 +19,7 @@ use crate::harness::{has_condition, is_cordoned};
 use crate::rollout::{PLAN, RollOut, Shape};
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::{done, find_condition};
-use crate::testenv::controller::Setup;
+use crate::testenv::controller::{Controller, Setup};
 use crate::testenv::faults::{Moment, Rule};
 use crate::testenv::kubelet::NodeSet;
 use crate::testenv::manifest::Manifests;
@@ -87,12 +87,16 @@ async fn finished(rollout: &RollOut) -> BTreeSet<String> {
     labelled.map(kube::ResourceExt::name_any).collect()
 }
 
-/// Waits until the Plan is complete and no node is cordoned.
-async fn ends(rollout: &RollOut, what: &str) {
+/// Waits until the Plan is complete and no node is cordoned. Starts a controller that has ended again, as the kubelet would:
+/// system-upgrade-controller ends if somebody else writes the CRD at the same time.
+async fn ends(rollout: &RollOut, mut controller: Controller, what: &str) {
     let ctx = &rollout.ctx;
     let is_complete =
         |plan: &refit::api::Plan| find_condition(plan, "Complete").is_some_and(|it| it.status == "True");
     wait::eventually("all nodes are done", SOON, async || {
+        if !controller.is_running() {
+            controller = controller.start_again();
+        }
         let plan = ctx.plans().get(PLAN).await.map_err(|error| error.to_string())?;
         let hash = plan.status.as_ref().and_then(|status| status.latest_hash.clone());
         let nodes = ctx.my_nodes().await;
@@ -133,8 +137,7 @@ async fn killed_after(first: First, number: u64, suc: &Path) -> bool {
     .await;
     one.kill();
     let finished = finished(&rollout).await;
-    let _other = other.start();
-    ends(&rollout, &what).await;
+    ends(&rollout, other.start(), &what).await;
     for node in rollout.ctx.my_nodes().await {
         let name = node.name_any();
         let adopted = first == First::SystemUpgradeController || finished.contains(&name);
@@ -215,26 +218,26 @@ async fn failed(first: First) -> (RollOut, String) {
 }
 
 #[tokio::test]
-#[ignore = "builds system-upgrade-controller from a checkout: just suc-suite CHECKOUT"]
+#[ignore = "builds system-upgrade-controller from a checkout: just suc-migration CHECKOUT"]
 async fn refit_goes_on_where_system_upgrade_controller_was_killed() {
     sweep(First::SystemUpgradeController).await;
 }
 
 #[tokio::test]
-#[ignore = "builds system-upgrade-controller from a checkout: just suc-suite CHECKOUT"]
+#[ignore = "builds system-upgrade-controller from a checkout: just suc-migration CHECKOUT"]
 async fn system_upgrade_controller_goes_on_where_refit_was_killed_and_runs_no_finished_node_again() {
     sweep(First::Refit).await;
 }
 
 #[tokio::test]
-#[ignore = "builds system-upgrade-controller from a checkout: just suc-suite CHECKOUT"]
+#[ignore = "builds system-upgrade-controller from a checkout: just suc-migration CHECKOUT"]
 async fn a_node_that_failed_under_system_upgrade_controller_does_not_run_again_under_refit() {
     let (rollout, broken) = failed(First::SystemUpgradeController).await;
     assert_eq!(rollout.kubelet.runs(&broken, "upgrade").await, 1);
 }
 
 #[tokio::test]
-#[ignore = "builds system-upgrade-controller from a checkout: just suc-suite CHECKOUT"]
+#[ignore = "builds system-upgrade-controller from a checkout: just suc-migration CHECKOUT"]
 async fn a_node_that_failed_under_refit_holds_up_no_other_under_system_upgrade_controller() {
     failed(First::Refit).await;
 }
