@@ -89,6 +89,7 @@ impl RollOut {
 
     /// Starts the kubelets anew. Pods continue from their statuses.
     pub(crate) async fn restart_kubelets(&mut self) {
+        self.kubelet.leave();
         self.kubelet = kubelets(&self.ctx, self.shape).await;
     }
 

@@ -74,8 +74,13 @@ use simulated::SimulatedKubelets;
 
 use super::simulated::Simulated;
 
-/// Longer than a node controller with a few thousand nodes takes to make a new one schedulable.
+/// Longer than a node controller takes to make 5,000 new nodes schedulable. It takes them one after the other.
 const SCHEDULABLE: Duration = Duration::from_secs(120);
+
+fn until_schedulable(nodes: usize) -> Duration {
+    let more = u32::try_from(nodes / 5000).unwrap_or(u32::MAX);
+    SCHEDULABLE.saturating_mul(more.saturating_add(1))
+}
 
 /// The kubelets of a set of nodes. They vanish when this is dropped; [`Self::stop`] takes the nodes along.
 pub struct FakeKubelet(Kubelets);
@@ -98,10 +103,11 @@ impl FakeKubelet {
         let remote = Remote::connect(config.clone());
         let (done, answer) = oneshot::channel();
         remote.send(Command::Register { set: nodes, done });
-        let Ok(answer) = tokio::time::timeout(SCHEDULABLE, answer).await else {
+        let limit = until_schedulable(count);
+        let Ok(answer) = tokio::time::timeout(limit, answer).await else {
             panic!(
                 "{count} nodes are not all schedulable after {} s",
-                SCHEDULABLE.as_secs()
+                limit.as_secs()
             );
         };
         let set = answer.unwrap_or_else(|_| panic!("the fake kubelets cannot play these nodes"));
@@ -240,6 +246,17 @@ impl FakeKubelet {
         }
     }
 
+    /// Ends the kubelets, and leaves their nodes and pods as they are.
+    pub fn leave(&self) {
+        if let Kubelets::Remote { remote, set } = &self.0 {
+            remote.send(Command::Leave {
+                set: *set,
+                remove: false,
+                done: None,
+            });
+        }
+    }
+
     /// Deletes the nodes and their pods.
     pub async fn stop(self) {
         let Kubelets::Remote { remote, set } = &self.0 else {
@@ -257,12 +274,6 @@ impl FakeKubelet {
 
 impl Drop for FakeKubelet {
     fn drop(&mut self) {
-        if let Kubelets::Remote { remote, set } = &self.0 {
-            remote.send(Command::Leave {
-                set: *set,
-                remove: false,
-                done: None,
-            });
-        }
+        self.leave();
     }
 }
