@@ -46,7 +46,7 @@ browser:
 
 # The e2e suite of system-upgrade-controller, from a checkout of it, unmodified, against refit on real nodes
 suc-suite CHECKOUT: _nodes
-    REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture suc_suite::
+    REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture --test-threads=1 suc_suite::the_e2e
 
 # Migration and the way back, with system-upgrade-controller built from a checkout, on simulated kubelets
 suc-migration CHECKOUT:
