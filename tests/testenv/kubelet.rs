@@ -74,13 +74,8 @@ use simulated::SimulatedKubelets;
 
 use super::simulated::Simulated;
 
-/// Longer than a node controller takes to make 5,000 new nodes schedulable. It takes them one after the other.
+/// Longer than the node controller takes to make 5,000 new nodes schedulable. For 15,000 it is too short.
 const SCHEDULABLE: Duration = Duration::from_secs(120);
-
-fn until_schedulable(nodes: usize) -> Duration {
-    let more = u32::try_from(nodes / 5000).unwrap_or(u32::MAX);
-    SCHEDULABLE.saturating_mul(more.saturating_add(1))
-}
 
 /// The kubelets of a set of nodes. They vanish when this is dropped; [`Self::stop`] takes the nodes along.
 pub struct FakeKubelet(Kubelets);
@@ -103,7 +98,7 @@ impl FakeKubelet {
         let remote = Remote::connect(config.clone());
         let (done, answer) = oneshot::channel();
         remote.send(Command::Register { set: nodes, done });
-        let limit = until_schedulable(count);
+        let limit = SCHEDULABLE * u32::try_from(count.div_ceil(5000).max(1)).expect("a number of nodes");
         let Ok(answer) = tokio::time::timeout(limit, answer).await else {
             panic!(
                 "{count} nodes are not all schedulable after {} s",
