@@ -74,7 +74,7 @@ use simulated::SimulatedKubelets;
 
 use super::simulated::Simulated;
 
-/// Longer than the node controller takes to make 5,000 new nodes schedulable. For 15,000 it is too short.
+/// Much longer than the node controller takes to make 2,500 new nodes schedulable.
 const SCHEDULABLE: Duration = Duration::from_secs(120);
 
 /// The kubelets of a set of nodes. They vanish when this is dropped; [`Self::stop`] takes the nodes along.
@@ -98,7 +98,7 @@ impl FakeKubelet {
         let remote = Remote::connect(config.clone());
         let (done, answer) = oneshot::channel();
         remote.send(Command::Register { set: nodes, done });
-        let limit = SCHEDULABLE * u32::try_from(count.div_ceil(5000).max(1)).expect("a number of nodes");
+        let limit = SCHEDULABLE * u32::try_from(count.div_ceil(2500).max(1)).expect("a number of nodes");
         let Ok(answer) = tokio::time::timeout(limit, answer).await else {
             panic!(
                 "{count} nodes are not all schedulable after {} s",
