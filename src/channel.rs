@@ -167,7 +167,8 @@ impl ChannelClient {
     /// Polls a channel.
     ///
     /// # Errors
-    /// Fails if the channel gives no version.
+    /// Fails if the URL is invalid or not allowed, the credentials cannot be used, the server does not answer in time or
+    /// answers with an error, or its answer has no version.
     pub async fn offer(&self, query: ChannelRequest<'_>) -> Result<Offer, ChannelError> {
         match &self.0 {
             Backend::Http(http) => http.offer(query).await,

@@ -45,7 +45,7 @@ const USAGE: u8 = 2;
 /// Commands that follow kubectl's exit codes, where every error is 1.
 const AS_KUBECTL: [&str; 3] = ["cordon", "uncordon", "drain"];
 
-/// Upgrades the nodes of a Kubernetes cluster, a few at a time, as a Plan says.
+/// Upgrades the nodes of a Kubernetes cluster, a few at a time, according to Plans.
 ///
 /// Without a command, and under the name system-upgrade-controller, refit is the controller. Its options are those of
 /// `refit controller`. Each of them can also be set by an environment variable; the flag takes precedence.
@@ -106,7 +106,7 @@ enum Command {
     /// when the arguments are wrong.
     #[command(after_help = status::EXAMPLES)]
     Status(status::Flags),
-    /// Explain why a Plan, a node or another object does not go on, down to the object that holds it, and what would release it
+    /// Explain why a Plan, a node or another object is blocked, down to the object that holds it, and how to unblock it
     ///
     /// Prints a chain of objects, the way out with its commands, and for a node its history, as far as its record, its Jobs and
     /// Events still say. Needs read access only.
@@ -117,9 +117,9 @@ enum Command {
     /// 2 when the arguments are wrong.
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::Flags),
-    /// Report what was done where and when, for audits
+    /// Print an audit report of a Plan: which nodes it upgraded, when and how
     ///
-    /// From status, records, Jobs and Events. The report says what the cluster no longer knows. Needs read access only.
+    /// Its sources are status, records, Jobs and Events. The report says what the cluster no longer knows. Needs read access only.
     ///
     /// Ends with 0 when the report is printed, with 1 when the cluster cannot be read or there is no such Plan, and with 2 when
     /// the arguments are wrong.
@@ -132,12 +132,12 @@ enum Command {
     /// Ends with 0 when the Plan is suspended, with 1 when it was already, the cluster refuses or --timeout passes, and with 2
     /// when the arguments are wrong.
     Suspend(steer::ReasonFlags),
-    /// Let a suspended or aborted Plan go on
+    /// Resume a suspended or aborted Plan
     ///
     /// Removes `spec.suspend` and the annotations `refit.rs/suspended` and `refit.rs/abort`. With --wait, waits until the Plan
     /// is complete.
     ///
-    /// Ends with 0 when the Plan goes on, with 1 when it was neither suspended nor aborted, the cluster refuses, a node fails
+    /// Ends with 0 when the Plan continues, with 1 when it was neither suspended nor aborted, the cluster refuses, a node fails
     /// or --timeout passes, and with 2 when the arguments are wrong.
     Resume(steer::PlanFlags),
     /// Approve what waits in a Plan: a wave, or a version with `versionPolicy.propose`
@@ -157,7 +157,7 @@ enum Command {
     /// Ends with 0 when the nodes are to be retried, with 1 when a node has not failed, the cluster refuses, a node fails again
     /// or --timeout passes, and with 2 when the arguments are wrong.
     Retry(steer::NodeFlags),
-    /// Leave nodes out of a Plan at its present version, or take that back
+    /// Skip nodes of a Plan at its current version, or undo that
     ///
     /// Adds the Plan to the annotation `refit.rs/skip` of each Node, with its version, who and when. A skipped node takes no
     /// slot, and the Plan is complete without it. A failed node's failure is dropped, and its cordon released; an upgrade that
@@ -168,7 +168,7 @@ enum Command {
     Skip(steer::SkipFlags),
     /// Stop a roll-out: no node starts, drains stop and their nodes are released; upgrades that run finish
     ///
-    /// Sets the annotation `refit.rs/abort` of the Plan, with who, when and why. `refit resume` lets it go on. With --wait, waits
+    /// Sets the annotation `refit.rs/abort` of the Plan, with who, when and why. `refit resume` resumes it. With --wait, waits
     /// until no node is in progress.
     ///
     /// Ends with 0 when the Plan is aborted, with 1 when it was already or is complete, the cluster refuses or --timeout passes,
@@ -186,7 +186,7 @@ enum Command {
     ///
     /// Reports what the API server and the controller would refuse, and what is suspicious: each with file, line, column, a
     /// rule and a hint. Files are YAML or JSON with any number of documents; a folder means the .yaml, .yml and .json files
-    /// below it, and - standard input. A `NodeOp` and a `NodeOpUpgrade` are checked as the Plans that they become, too. Other
+    /// below it, and - standard input. A `NodeOp` and a `NodeOpUpgrade` are also checked as the Plans that they become. Other
     /// objects are skipped.
     ///
     /// Ends with 0 when there is neither error nor warning, with 1 when there is one, and with 2 when a file cannot be read
@@ -196,7 +196,7 @@ enum Command {
     /// Write the version that a Plan's channel gives into its file
     ///
     /// Sets `spec.version` of each Plan that has a `channel`, and changes no other byte: comments, quotes, indentation and
-    /// line ends stay. A file is replaced whole or not at all, and only by one with the same content otherwise.
+    /// line ends stay. A file is replaced whole or not at all, and only if nothing else in it changes.
     ///
     /// A value that is not a version, such as a placeholder, stays as it is; so does a Plan that is newer than its channel,
     /// and one whose channel gives a version of another distribution.
@@ -269,10 +269,10 @@ enum Command {
     /// with 1 when the command is missing or fails, or the host's namespaces cannot be entered; with 2 when the
     /// arguments are wrong. The termination message has the reason too.
     Reboot(reboot::Flags),
-    /// Say on this Node whether it needs a reboot, for Plans with a trigger
+    /// Annotate this Node when it needs a reboot, for Plans with a trigger
     ///
-    /// Looks at files and commands on the host again and again, and writes the annotation refit.rs/reboot-needed of its own
-    /// Node when something has changed: the boot, since when, what says so, and which packages. It reboots nothing. With
+    /// Checks files and commands on the host periodically, and writes the annotation refit.rs/reboot-needed of its own Node
+    /// when something has changed: the boot, since when, which file or command says so, and which packages. It reboots nothing. With
     /// --kairos-labels it also writes the labels and annotations kairos.io/* of a Kairos host.
     ///
     /// Without permissions or without an API server it reports that and tries again. Ends with 0 on SIGTERM or SIGINT, with 1
@@ -381,7 +381,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(with_two_dashes(args))
 }
 
-/// Accepts one dash for long flags, as Go does and so system-upgrade-controller. Only refit's own long flags are
+/// Accepts one dash for long flags, as Go and therefore system-upgrade-controller do. Only refit's own long flags are
 /// recognised, so that `-h` keeps its meaning.
 fn with_two_dashes(args: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let command = Cli::command();

@@ -86,7 +86,8 @@ pub struct Dependencies {
 /// Runs the controller until `shutdown` (S4).
 ///
 /// # Errors
-/// Fails if the controller cannot start or continue.
+/// Fails if the API server cannot be reached or refuses a read at the start, the CRD cannot be used, the address for metrics
+/// cannot be bound, or the Lease is lost.
 pub async fn run(
     settings: Settings,
     clock: Clock,

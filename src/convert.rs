@@ -25,7 +25,7 @@ pub const KINDS: &str = "the DaemonSet of kured, the DaemonSet or the Deployment
 
 /// The service account that `deploy/` has for work on nodes.
 const SERVICE_ACCOUNT: &str = "system-upgrade";
-/// Time for image pulls and restarts of containers, beside that of a drain.
+/// Time for image pulls and restarts of containers, in addition to that of a drain.
 const BESIDE_DRAIN: i64 = 300;
 
 /// An object as it is written in a file.
@@ -41,11 +41,11 @@ pub struct Written {
 pub struct Converted {
     pub plan: Plan,
     pub notes: Vec<Note>,
-    /// The program of which it is a part, if another one has a part, too.
+    /// The program that it is a part of, if another object also has a part.
     part: Option<Part>,
 }
 
-/// A sentence about what differs, or has to be done beside the Plan.
+/// A sentence about what differs, or has to be done in addition to the Plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     pub text: String,
@@ -97,7 +97,7 @@ fn before_annotation(object: &Written, namespace: &str) -> Option<Result<Convert
         ("apps", "DaemonSet" | "Deployment") => {
             let workload = match read::<workload::Workload>(&object.value) {
                 Ok(workload) => workload,
-                // A patch of Kustomize for something else is no error.
+                // A patch of Kustomize for something else is not an error.
                 Err(why) => return workload::is_mentioned(&object.value).then_some(Err(why)),
             };
             let (program, container) = workload.program()?;
@@ -143,7 +143,7 @@ pub fn join_parts(mut plans: Vec<(String, Converted)>) -> Vec<(String, Converted
         };
         let agents = indices(Program::FlatcarAgent);
         let operators = indices(Program::FlatcarOperator);
-        // Of several, nobody knows which belong together.
+        // If there are several, it is not known which belong together.
         let ([agent], [operator]) = (&agents[..], &operators[..]) else {
             continue;
         };
@@ -171,7 +171,7 @@ fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
 fn base(drain_timeout: Option<GoDuration>) -> PlanSpec {
     PlanSpec {
         service_account_name: Some(SERVICE_ACCOUNT.to_owned()),
-        // 0 is no limit: a drain without one waits for as long as it takes.
+        // 0 means no limit: a drain without one waits for as long as it takes.
         job_active_deadline_secs: Some(drain_timeout.map_or(0, |timeout| seconds(timeout) + BESIDE_DRAIN)),
         ..PlanSpec::default()
     }

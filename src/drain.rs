@@ -42,9 +42,7 @@ pub struct Options {
     pub grace_period: Option<u32>,
     /// `--timeout`. If absent, there is no time limit.
     pub timeout: Option<GoDuration>,
-    /// `--disable-eviction`.
     pub disable_eviction: bool,
-    /// `--wait-for-detach`.
     pub wait_for_detach: bool,
     /// `--chunk-size`; 0 means one page.
     pub chunk_size: u32,
@@ -52,7 +50,7 @@ pub struct Options {
 
 /// Selection of nodes.
 #[derive(Clone, Debug)]
-pub enum Which {
+pub enum NodeSelection {
     Names(Vec<String>),
     /// By label selector.
     Selector(String),

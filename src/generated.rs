@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Tests run beside each other, and some read what others write.
+/// Tests run in parallel, and some read what others write.
 static FILES: Mutex<()> = Mutex::new(());
 
 /// A file of the repository.

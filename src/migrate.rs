@@ -175,7 +175,7 @@ pub fn sort(found: &mut [Finding]) {
     found.sort_by(|a, b| (a.severity, a.rule, &a.object).cmp(&(b.severity, b.rule, &b.object)));
 }
 
-/// Some of the names, and how many more there are: a list of 5,000 nodes helps nobody.
+/// Some of the names, and how many more there are: a list of 5,000 nodes cannot be read.
 fn names<S: AsRef<str>>(names: &[S]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();

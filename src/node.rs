@@ -19,4 +19,4 @@ pub use host::{Found, Host, HostError};
 pub use namespace::enter_host;
 pub use probe::{Probed, probe};
 pub use reboot::{Failure, Order, Outcome, ask, reboot};
-pub use sentinel::{Wish, keep};
+pub use sentinel::{RebootWhen, keep};

@@ -183,7 +183,7 @@ pub struct Span {
     /// Absent while it lasts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<i64>,
-    /// Of a wait.
+    /// Why the node waits, or why it failed in this phase. Absent in other phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
     #[serde(skip_serializing_if = "Option::is_none")]

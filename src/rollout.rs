@@ -50,7 +50,7 @@ pub use facts::{
 };
 pub use observation::{GlobalLimits, Kind, Observation, StepEffect};
 pub(crate) use plan::{node_selector, tolerates_not_ready};
-pub use pod_blockers::PodLook;
+pub use pod_blockers::PodCheck;
 pub use record::{Phase, Reboot, Record};
 pub use reservation::{Grant, Grants, Reservation, Reservations};
 pub use state::{ClusterState, Defaults, ListCounts, StepFailure};

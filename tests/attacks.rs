@@ -210,7 +210,7 @@ impl Scene {
     /// Attacks during roll-outs, and returns how long these and a restart took. If the median is slower than `usual` by more
     /// than an attack may cost, there are two more: a controller that waits for an attack is slow each time, and a busy
     /// machine is not.
-    async fn suffer(&mut self, attack: &Attack, usual: Option<Duration>) -> (Vec<Duration>, Duration) {
+    async fn run_attack(&mut self, attack: &Attack, usual: Option<Duration>) -> (Vec<Duration>, Duration) {
         for object in &attack.objects {
             self.put(object).await;
         }
@@ -291,7 +291,7 @@ async fn whatever_a_node_a_plan_and_a_channel_hold_a_healthy_plan_ends_and_the_l
     .await;
     for attack in attacks(&scene.ctx, &scene.channel) {
         if attack.is_short {
-            scene.suffer(&attack, None).await;
+            scene.run_attack(&attack, None).await;
             for object in &attack.objects {
                 scene.remove(object).await;
             }
@@ -325,7 +325,7 @@ mod soak {
             // The machine may become faster or slower meanwhile: compare with the roll-outs around this one.
             usual.push(scene.roll_out().await);
             let around = median(&usual[usual.len() - 3..]);
-            let (times, restarted) = scene.suffer(&attack, Some(around)).await;
+            let (times, restarted) = scene.run_attack(&attack, Some(around)).await;
             let took = median(&times);
             let ratio = took.as_secs_f64() / around.as_secs_f64() * 100.0 - 100.0;
             let peak = scene.peak.max(scene.controller.peak_memory().unwrap_or_default());

@@ -81,7 +81,6 @@ impl Harness {
         self.kubelet.behaviour(&self.node(node), steering).await;
     }
 
-    /// A node as it is.
     pub(crate) async fn get(&self, node: &str) -> Node {
         self.ctx.node(&self.node(node)).await
     }
@@ -166,7 +165,7 @@ impl Harness {
         active(&plan, &node).unwrap().clone()
     }
 
-    /// The one Job of the Plan for the node.
+    /// Fails unless the Plan has exactly one Job for the node.
     pub(crate) async fn job(&self, plan: &str, node: &str) -> Job {
         let node = self.node(node);
         let mut jobs = self.ctx.jobs_of(plan).await;
@@ -418,7 +417,6 @@ pub(crate) fn is_recorded(job: &Job) -> bool {
     job.annotations().contains_key("refit.rs/recorded")
 }
 
-/// Whether a Job has that condition.
 pub(crate) fn has_condition(job: &Job, type_: &str) -> bool {
     let conditions = job
         .status
@@ -450,7 +448,6 @@ pub(crate) fn ledger(node: &Node) -> Option<Ledger> {
         .and_then(|text| Ledger::parse(text))
 }
 
-/// The record of a Plan on a node.
 pub(crate) fn record(node: &Node, plan: &str) -> Option<Value> {
     let text = node.annotations().get(&format!("plan.refit.rs/{plan}"))?;
     Some(serde_json::from_str(text).unwrap())

@@ -10,7 +10,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, apply_component, is_cordoned, is_free, ledger};
-use crate::steering::People;
+use crate::steering::UserCli;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;
 use crate::testenv::controller::{Controller, Setup};
@@ -503,7 +503,7 @@ async fn a_node_that_somebody_uncordons_is_drained_again_while_the_object_is_the
 }
 
 #[tokio::test]
-async fn people_see_a_node_in_maintenance_and_those_who_may_not_read_it_are_told_so() {
+async fn users_see_a_node_in_maintenance_or_that_they_may_not_read_it() {
     let test = Maintenances::new(["one", "two"]).await;
     let _controller = test.start();
     test.begin(MEDIK, "disk", "one").await;
@@ -518,7 +518,7 @@ async fn people_see_a_node_in_maintenance_and_those_who_may_not_read_it_are_told
             active.any(|entry| entry.name == node && entry.reason.as_deref() == Some("NodeBusy"))
         })
         .await;
-    let admin = People::admin(&test.harness);
+    let admin = UserCli::admin(&test.harness);
     let line = format!("NodeMaintenance disk  {node}  Succeeded");
     admin.refit("status").await.ends(0).says(&line);
     let json: Value = serde_json::from_str(&admin.refit("status -o json").await.ends(0).out).unwrap();
@@ -549,7 +549,7 @@ async fn people_see_a_node_in_maintenance_and_those_who_may_not_read_it_are_told
         .await
         .ends(1)
         .says("there is no NodeMaintenance disc, did you mean disk?");
-    let viewer = People::viewer(&test.harness).await;
+    let viewer = UserCli::viewer(&test.harness).await;
     let seen = viewer.refit("status").await.ends(0);
     let seen = seen.says("not shown: NodeMaintenances of nodemaintenance.medik8s.io cannot be read");
     assert!(!seen.out.contains("Succeeded"), "{seen:#?}");

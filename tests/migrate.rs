@@ -58,7 +58,7 @@ fn a_cluster_on_which_nothing_changes_ends_with_0_and_one_that_changes_with_1() 
 }
 
 #[test]
-fn what_cannot_be_read_ends_with_2() {
+fn unreadable_objects_end_with_2() {
     run("{", "")
         .ends(2)
         .err_has("cluster.yaml:1: this is neither YAML nor JSON");

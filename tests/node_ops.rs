@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Harness, apply_component, is_cordoned, is_free, quick};
 use crate::maintenance::{self, MEDIK};
-use crate::steering::People;
+use crate::steering::UserCli;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;
 use crate::testenv::controller::Controller;
@@ -219,7 +219,7 @@ async fn a_preflight_that_writes_why_skips_its_node_and_the_upgrade_says_so() {
 }
 
 #[tokio::test]
-async fn a_failure_stops_the_others_and_the_node_is_given_back_when_the_object_goes() {
+async fn a_failure_stops_the_others_and_the_node_is_released_when_the_object_goes() {
     let test = NodeOps::new(["one", "two"], |set| set.steer("upgrade.exit-code", "3")).await;
     let _controller = test.start();
     let name = test
@@ -376,7 +376,7 @@ async fn a_mistake_in_the_plan_that_follows_is_named_on_the_object() {
 }
 
 #[tokio::test]
-async fn people_see_the_plan_of_a_node_op_and_why_an_object_has_none() {
+async fn users_see_the_plan_of_a_node_op_and_why_an_object_has_none() {
     let test = NodeOps::new(["one"], |set| set).await;
     let _controller = test.start();
     let named = |name: &str, spec: &str| {
@@ -395,7 +395,7 @@ async fn people_see_the_plan_of_a_node_op_and_why_an_object_has_none() {
         |all| !all.is_empty(),
     )
     .await;
-    let admin = People::admin(&test.harness);
+    let admin = UserCli::admin(&test.harness);
     admin
         .refit("status")
         .await

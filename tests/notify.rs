@@ -395,7 +395,7 @@ async fn a_hostile_configuration_stops_nothing_and_is_named() {
     })
     .await;
     for text in [
-        "key \"notifications\": entry 6: body is no template: it has {{ range .Nodes }}",
+        "key \"notifications\": entry 6: body is not a template: it has {{ range .Nodes }}",
         "key \"notifications\": entry 7: ",
         "key \"silences\": it is not a YAML list",
     ] {

@@ -39,12 +39,12 @@ impl Ran {
     }
 }
 
-pub(crate) struct People<'a> {
+pub(crate) struct UserCli<'a> {
     harness: &'a Harness,
     kubeconfig: PathBuf,
 }
 
-impl<'a> People<'a> {
+impl<'a> UserCli<'a> {
     pub(crate) fn admin(harness: &'a Harness) -> Self {
         Self {
             harness,
@@ -111,15 +111,15 @@ async fn viewer(harness: &Harness) -> PathBuf {
 }
 
 #[tokio::test]
-async fn people_see_and_steer_a_roll_out_with_what_they_may_do() {
+async fn users_see_and_steer_a_roll_out_with_what_they_may_do() {
     let harness = Harness::held(["one", "two"]).await;
     let _controller = harness.ctx.start_and_warm_up().await;
     harness.plan("p", json!({})).await;
     let (first, second) = harness.first_of_two("p").await;
     harness.upgrading("p", first).await;
     let (running, waiting) = (harness.node(first), harness.node(second));
-    let admin = People::admin(&harness);
-    let viewer = People::viewer(&harness).await;
+    let admin = UserCli::admin(&harness);
+    let viewer = UserCli::viewer(&harness).await;
 
     let seen = admin
         .refit("status p")
@@ -142,7 +142,7 @@ async fn people_see_and_steer_a_roll_out_with_what_they_may_do() {
         .refit(&format!("explain p {running}"))
         .await
         .ends(0)
-        .says("goes on: Upgrading");
+        .says("continues: Upgrading");
     viewer
         .refit("suspend p")
         .await
@@ -219,7 +219,7 @@ async fn kubectl_runs_refit_as_its_plugin() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubectl/kubectl_complete-refit");
     std::os::unix::fs::symlink(script, folder.path().join("kubectl_complete-refit")).unwrap();
     let kubectl = harness.ctx.test_env.kubectl().await;
-    let people = People::admin(&harness);
+    let user = UserCli::admin(&harness);
     let run = async |args: &[&str]| {
         let mut command = Command::new(&kubectl);
         let path = format!(
@@ -228,11 +228,11 @@ async fn kubectl_runs_refit_as_its_plugin() {
             std::env::var("PATH").unwrap_or_default()
         );
         command.args(args).env("PATH", path);
-        people.finish(command).await.ends(0)
+        user.finish(command).await.ends(0)
     };
     let namespace = harness.ctx.namespace();
     let plugin = run(&["refit", "status", "p", "-n", namespace]).await;
-    let alone = people.refit("status p").await.ends(0);
+    let alone = user.refit("status p").await.ends(0);
     assert_eq!(plugin.out, alone.out);
     assert!(plugin.out.contains("1/1 done"), "{plugin:#?}");
     run(&["plugin", "list"]).await.says("kubectl-refit");

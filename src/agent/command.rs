@@ -24,12 +24,12 @@ pub struct SentinelCommand {
     yes: u8,
 }
 
-/// Why a text is no command.
+/// Why a text is not a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCommand {
     #[error("it names no program")]
     Empty,
-    #[error("{0:?} is no exit code: it must be a number from 0 to 255")]
+    #[error("{0:?} is not an exit code: it must be a number from 0 to 255")]
     Code(String),
 }
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::api::RebootRequest;
 
-/// The present boot of the host.
+/// The current boot of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boot {
     pub id: String,
@@ -89,7 +89,7 @@ pub(super) fn request(
             (None, _) => 0,
         },
     };
-    request.bound();
+    request.truncate();
     Some(request)
 }
 

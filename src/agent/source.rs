@@ -46,7 +46,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The present boot. The boot ID and the time are those of the host in any container.
+    /// The current boot. The boot ID and the time are those of the host in any container.
     pub(super) fn boot(&self) -> Result<Boot, HostError> {
         let stat = self.own.read_text("/proc/stat", 1 << 20).unwrap_or_default();
         let began = stat.lines().find_map(|line| line.strip_prefix("btime "));

@@ -25,7 +25,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// As for a request to a channel: a slot of the lane of checks is taken for no longer.
 const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A question to a server, whose answer must be good for a node to start. It has either `prometheus` or `http`.
+/// A check against a server, which must pass for a node to start. Exactly one of `prometheus` and `http` must be set.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckSpec {
@@ -47,20 +47,20 @@ pub struct CheckSpec {
     /// `ca.crt`, in the Plan's namespace. If absent, refit trusts only the public ones and those of `--ca-file`.
     #[serde(default, rename = "caSecretRef", skip_serializing_if = "Option::is_none")]
     pub ca_secret_ref: Option<SecretRef>,
-    /// How often the server is asked while an answer is needed, as a Go duration of at least `5s`. Defaults to `1m`.
+    /// How often the check runs while its result is needed, as a Go duration of at least `5s`. Defaults to `1m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<String>,
-    /// Time after which a request without an answer has failed, as a Go duration of at most `30s`. Defaults to `10s`.
+    /// Time limit of a request, as a Go duration of at most `30s`. Defaults to `10s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// How many answers in a row must be good before a node starts, asked since another node last started, ended or failed.
-    /// Defaults to 1.
+    /// Number of consecutive checks that must pass before a node starts, counted since another node last started, ended or
+    /// failed. Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub passes: Option<i64>,
 }
 
-/// A query of Prometheus. Each sample of its result must be within the limits, of which at least one is required. A result
+/// A query of Prometheus. Each sample of its result must be within the limits; at least one limit is required. A result
 /// without samples does not pass.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -107,7 +107,7 @@ pub struct Check {
     pub passes: u32,
 }
 
-/// What is asked.
+/// `spec.checks[].prometheus` or `spec.checks[].http`, with a valid URL and valid limits.
 #[derive(Clone, PartialEq)]
 pub enum Question {
     Prometheus {
@@ -132,7 +132,7 @@ impl std::fmt::Debug for Question {
     }
 }
 
-/// What came of asking.
+/// Result of one request of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckAnswer {
     pub passed: bool,
@@ -160,7 +160,7 @@ pub enum BadCheck {
     TwoQuestions(usize),
     #[error("spec.checks[{0}] asks nothing: it must have prometheus or http")]
     NoQuestion(usize),
-    #[error("{field} is no URL such as {example}")]
+    #[error("{field} is not a URL such as {example}")]
     Url { field: String, example: &'static str },
     #[error("{field} has credentials: put them into a secret, and name it in secretRef")]
     UrlCredentials { field: String },
@@ -474,11 +474,11 @@ mod tests {
             ),
             (
                 http("shop.example.com"),
-                "spec.checks[0].http.url is no URL such as https://shop.example.com/healthz",
+                "spec.checks[0].http.url is not a URL such as https://shop.example.com/healthz",
             ),
             (
                 http("ftp://a.test"),
-                "spec.checks[0].http.url is no URL such as https://shop.example.com/healthz",
+                "spec.checks[0].http.url is not a URL such as https://shop.example.com/healthz",
             ),
             (
                 http("https://u:p@a.test"),

@@ -47,7 +47,7 @@ const COLUMNS: [(&str, &str, Option<i32>); 7] = [
     ("Progress", ".status.progress", None),
 ];
 
-/// Fields of the spec of which one must be there.
+/// At least one of these fields of the spec must be set.
 const ALTERNATIVES: [&str; 2] = ["upgrade", "trigger"];
 
 /// Kubernetes' pattern of a quantity.

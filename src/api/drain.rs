@@ -44,7 +44,7 @@ pub struct DrainWait {
     pub why: String,
 }
 
-/// Maximum length of the annotation, in bytes. Whoever may patch the Node can write it.
+/// Maximum length of the annotation, in bytes. Anyone who may patch the Node can write it.
 const MAX_ANNOTATION: usize = 16 * 1024;
 
 /// The value of the annotation.

@@ -20,16 +20,16 @@ const MAX_BACKOFF: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum of `failure.retries`.
 pub const MAX_RETRIES: i64 = 100;
 
-/// What follows when the Plan fails on a node.
+/// What happens when the Plan fails on a node.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureSpec {
     /// `Hold`: a failed node keeps its slot, so that the roll-out stops when all slots are taken by failed nodes. `Stop`:
     /// it frees its slot, and no further node starts once `budget` is used up. `Continue`: it frees its slot, and the
-    /// roll-out goes on. Nodes in progress finish in any case. Defaults to `Hold`.
+    /// roll-out continues. Nodes in progress finish in any case. Defaults to `Hold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<FailurePolicy>,
-    /// With `policy: Stop`, the number of failed nodes with which the roll-out stops, or a share of the selected nodes such
+    /// With `policy: Stop`, the number of failed nodes at which the roll-out stops, or a share of the selected nodes such
     /// as `10%` (rounded down, at least 1). Nodes that are retried do not count. 0 and 1 stop at the first failure.
     /// Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct FailureSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<String>,
     /// If true, a node that failed for good is uncordoned, if refit had cordoned it, so that pods can run there again.
-    /// Defaults to false: somebody should look at the node first.
+    /// Defaults to false, so that the node can be inspected first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncordon: Option<bool>,
 }
@@ -124,7 +124,7 @@ impl FailureSpec {
     /// Time from a failure to the first retry.
     ///
     /// # Errors
-    /// Fails if it is no Go duration.
+    /// Fails if it is not a Go duration; `validate` has reported it.
     pub fn backoff(&self) -> Result<GoDuration, DurationError> {
         self.backoff.as_deref().map_or(Ok(BACKOFF), str::parse)
     }
@@ -141,7 +141,7 @@ impl FailureSpec {
     }
 }
 
-/// Whether a failure is retried without a person: not if the node may be half upgraded, or nobody knows how far it came.
+/// Whether a failure is retried without a person: not if the node may be half upgraded, or how far it came is unknown.
 pub fn is_retried(reason: Option<Reason>) -> bool {
     !matches!(
         reason,

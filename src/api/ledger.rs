@@ -43,7 +43,7 @@ pub fn is_workload(text: &str) -> bool {
         && parts.next().is_none()
 }
 
-/// Drops what is no controller of evicted pods, and what is too much.
+/// Drops entries that are not controllers of evicted pods, and those beyond the limit.
 pub fn limit_workloads(workloads: &mut Vec<String>) {
     workloads.retain(|workload| is_workload(workload));
     workloads.truncate(MAX_EVICTED_WORKLOADS);
@@ -129,8 +129,8 @@ impl Ledger {
         gone
     }
 
-    /// Adds those of the wanted marks that the node lacks, and returns them. One that it has already is somebody else's, and is
-    /// not removed later.
+    /// Adds those of the wanted marks that the node lacks, and returns them. One that it has already was set by another
+    /// client, and is not removed later.
     pub fn add_marks(&mut self, wanted: &[NodeMark], has: impl Fn(NodeMark) -> bool) -> Vec<NodeMark> {
         let added: Vec<_> = wanted.iter().copied().filter(|mark| !has(*mark)).collect();
         self.marks.extend(&added);
@@ -164,8 +164,8 @@ impl Ledger {
         })
     }
 
-    /// Parses the annotation; `None` if it is invalid or too long. Whoever may patch the Node can write it, including its
-    /// kubelet.
+    /// Parses the annotation; `None` if it is invalid or too long. Anyone who may patch the Node can write it, including
+    /// its kubelet.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > MAX_LEDGER {
             return None;

@@ -1,5 +1,5 @@
-//! The `ConfigMap` `refit` in the controller's namespace: what holds for all Plans together. What cannot be read there lets no
-//! node start, because nobody knows what it was to forbid.
+//! The `ConfigMap` `refit` in the controller's namespace: limits for all Plans together. While it cannot be parsed, no node
+//! starts, because the invalid entry may have been meant to prevent that.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,6 @@ pub struct LimitsError {
     pub key: String,
     /// The value, shortened.
     pub value: String,
-    /// What is allowed.
     pub allowed: String,
 }
 
@@ -72,7 +71,7 @@ impl Limits {
             let error = |allowed: String| LimitsError {
                 key: shorten(key, MAX_VALUE).into_owned(),
                 value: shorten(value, MAX_VALUE).into_owned(),
-                // It may repeat what somebody wrote there.
+                // It may repeat what the author wrote there.
                 allowed: shorten(&allowed, MAX_MESSAGE).into_owned(),
             };
             match key.as_str() {
@@ -94,7 +93,7 @@ impl Limits {
 
 fn freeze(value: &str) -> Result<String, String> {
     match value.trim() {
-        // Somebody may have meant to let nodes start, and somebody not.
+        // An author may mean by this that nodes may start, or that they may not.
         "" | "false" | "no" | "off" => {
             Err("it must be the reason why no node may start; remove the key to let nodes start".to_owned())
         }
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_names_key_value_and_what_is_allowed() {
+    fn an_invalid_limit_names_the_key_the_value_and_the_allowed_values() {
         for (key, value, allowed) in [
             ("freeze", "", "it must be the reason"),
             ("freeze", "false", "it must be the reason"),

@@ -99,7 +99,7 @@ pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 /// Node label: the operating system.
 pub const LABEL_OS: &str = "kubernetes.io/os";
 
-/// A role of which a cluster needs a majority of its nodes.
+/// A role of nodes whose majority a cluster needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ControlPlaneRole {
     /// The node runs the control plane.

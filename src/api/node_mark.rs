@@ -97,7 +97,7 @@ impl NodeMark {
         keys.join(",")
     }
 
-    /// The marks in such a text. Others are ignored: anybody who may patch a Node can write its ledger, and must not have
+    /// The marks in such a text. Others are ignored: anyone who may patch a Node can write its ledger, and must not have
     /// refit remove other labels.
     pub fn split(text: &str) -> Vec<Self> {
         text.split(',').filter_map(Self::of_key).collect()

@@ -27,7 +27,7 @@ pub fn mark(receiver: &str, id: &str) -> String {
 }
 
 impl Notified {
-    /// Reads the annotation. Whatever is no mark is ignored.
+    /// Reads the annotation. Anything that is not a mark is ignored.
     pub fn parse(text: &str) -> Self {
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let is_mark = |word: &&str| word.len() == LENGTH && word.bytes().all(is_hex);

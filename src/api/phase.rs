@@ -12,11 +12,11 @@ closed_enum! {
         Cordoning "refit cordons the node."
         Draining "refit drains the node."
         Upgrading "`upgrade` has started."
-        Finishing "The pod has ended, and its result is yet to be seen."
+        Finishing "The pod has ended, and refit has not read its result yet."
         Rebooting "The node is to reboot, or has not come back yet."
         Settling "The Job succeeded; the reason says what is left to wait for."
         Verifying "`verify` runs."
-        Failed "The Plan failed on the node, which keeps its slot."
+        Failed "The Plan failed on the node. The node keeps its slot unless `failure.policy` says otherwise."
     }
 }
 

@@ -87,17 +87,16 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub waves: Option<Vec<WaveSpec>>,
-    /// Questions to servers in the cluster, such as Prometheus. A node starts only if the answers to all of them are good, and
-    /// so does the soak of a wave go on. An answer that does not come, or that refit does not understand, is not good. Nodes in
-    /// progress finish. Defaults to none.
+    /// Checks against servers such as Prometheus. A node starts, and the soak of a wave continues, only while all checks pass. A
+    /// missing or unparseable response fails the check. Nodes in progress finish. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub checks: Option<Vec<CheckSpec>>,
     /// If true, no further node starts; nodes in progress finish. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// What follows when the Plan fails on a node: whether others go on, whether and when it is tried again, and whether
-    /// the node is uncordoned. If absent, a failed node keeps its slot and its cordon until somebody looks at it.
+    /// What happens when the Plan fails on a node: whether other nodes continue, whether and when the failed one is retried,
+    /// and whether it is uncordoned. If absent, a failed node keeps its slot and its cordon until a person intervenes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureSpec>,
     /// Time limit of a Job in seconds, including image pulls and waits. A Job that exceeds it fails. 0 means no limit.
@@ -152,16 +151,15 @@ pub struct PlanSpec {
     /// distributions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_policy: Option<VersionPolicySpec>,
-    /// Plans in the same namespace that must be `Complete` for a node to start: for their present generation and version, with
-    /// the version of this Plan if both follow the same channel, and with none that is older if both install the same
+    /// Plans in the same namespace that must be `Complete` before a node starts: for their current generation and version, at
+    /// the version of this Plan if both follow the same channel, and at no older version if both install the same
     /// distribution. While this Plan waits, it holds no slot. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub depends_on: Option<Vec<DependencySpec>>,
-    /// What makes a node run the Plan. `RebootNeeded`: the node says that it must be rebooted, in its present boot. The Plan
-    /// is done on the node once that is in another boot, and runs again whenever the node says so again; nodes that say nothing
-    /// count as done. Needs `reboot`; `upgrade`, `version` and `channel` may be absent. If absent, every selected node runs the
-    /// Plan once for each version.
+    /// What makes a node run the Plan. `RebootNeeded`: the node requests a reboot in its current boot. The Plan is done once
+    /// the node has rebooted, and runs again at the next reboot request; nodes without a request count as done. Needs `reboot`;
+    /// `upgrade`, `version` and `channel` may be absent. If absent, every selected node runs the Plan once for each version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
     /// Secrets mounted into every container of the Job. A change of their content runs the Plan again on all nodes,
@@ -182,10 +180,10 @@ pub struct PlanSpec {
     /// it. If absent, nodes may start at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<TimeWindowSpec>,
-    /// Several windows, of which one must be open for a node to start. Unlike with `window`, a node starts only if it will be
-    /// through before the window closes: by the longest time that a node has taken in this roll-out, or by its time limits
-    /// (`jobActiveDeadlineSecs`, and `reboot.timeout`, `settle.timeout` and `postCompleteDelay` where they are set), whichever
-    /// is shorter. Cannot be combined with `window`. If absent, `window` applies.
+    /// Maintenance windows. A node starts while at least one is open and, unlike with `window`, only if it is expected to
+    /// finish before the window closes: within the longest time that a node has taken in this roll-out, or within its time
+    /// limits (`jobActiveDeadlineSecs`, and `reboot.timeout`, `settle.timeout` and `postCompleteDelay` where they are set),
+    /// whichever is shorter. Cannot be combined with `window`. If absent, `window` applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub windows: Option<Vec<WindowSpec>>,
@@ -194,10 +192,10 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub blackouts: Option<Vec<BlackoutSpec>>,
-    /// Container that looks at the node before anything else happens there, and decides whether the Plan is for it. It has no
-    /// privileges, and the host's `/` is mounted read-only. With exit code 0 the Job goes on. With 77 the node is skipped at
-    /// this version, and the container's last words are the reason: the annotation `refit.rs/skip` of the node says so. With
-    /// any other the Job fails. If absent, the Job starts with `prepare`.
+    /// Container that checks the node before anything else happens there, and decides whether the Plan applies to it. It has no
+    /// privileges, and the host's `/` is mounted read-only. With exit code 0 the Job continues. With 77 the node is skipped at
+    /// this version: refit adds the Plan to the annotation `refit.rs/skip` of the node, and reports the container's termination
+    /// message as the reason. With any other exit code the Job fails. If absent, the Job starts with `prepare`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub preflight: Option<Box<ContainerSpec>>,
@@ -211,9 +209,9 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub upgrade: Option<Box<ContainerSpec>>,
-    /// Container that looks at the node after the upgrade and the reboot, once it has settled and before it is uncordoned. It runs
+    /// Container that checks the node after the upgrade and the reboot, once it has settled and before it is uncordoned. It runs
     /// in a Job of its own, without privileges, and the host's `/` is mounted read-only. With exit code 0 the node is done.
-    /// With any other the Job tries again, and then the node has failed (`VerifyFailed`). If absent, nothing is verified.
+    /// With any other the Job retries, and in the end the node fails (`VerifyFailed`). If absent, nothing is verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub verify: Option<Box<ContainerSpec>>,
@@ -411,9 +409,8 @@ pub struct DrainSpec {
     /// all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<LabelSelector>,
-    /// Pods for which a node waits its turn: while one of them runs there, the Plan does not start on the node, and starts on
-    /// others. A node that has started is drained whatever runs there. The controller must be allowed to list pods. Defaults to
-    /// none.
+    /// Pods that delay a node. While one of them runs on a node, the Plan does not start there, and starts other nodes. A node
+    /// that has started is drained whatever runs there. The controller must be allowed to list pods. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub blocked_by: Option<Vec<PodBlockerSpec>>,
@@ -432,8 +429,8 @@ pub struct DrainSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prevent_scale_down: Option<bool>,
     /// If true, nodes that are still to be upgraded have the taint `pending.refit.rs/<plan>` with the effect `PreferNoSchedule`
-    /// from the first node that starts until they are done, so that evicted pods rather go to nodes that are done. Defaults to
-    /// false.
+    /// from the first node that starts until they are done, so that the scheduler prefers upgraded nodes for evicted pods.
+    /// Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub avoid_pending_nodes: Option<bool>,
 }

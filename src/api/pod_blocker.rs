@@ -1,4 +1,4 @@
-//! `drain.blockedBy`: pods for which a node waits its turn. The doc comments of the fields are what `kubectl explain` prints.
+//! `drain.blockedBy`: pods that delay a node. The doc comments of the fields are what `kubectl explain` prints.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use super::selector::{Selector, SelectorError, label_value_problems};
 /// Maximum number of entries. The pods of a node are listed once for each.
 const MAX_ENTRIES: usize = 16;
 
-/// Pods that keep their node from being started while they run.
+/// Pods that, while they run, keep the Plan from starting on their node.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodBlockerSpec {
     /// Namespace of the pods. If absent, those of all namespaces count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Labels of the pods. If absent, all pods of `namespace` count, which must be set then.
+    /// Labels of the pods. If absent, `namespace` is required, and all of its pods count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }

@@ -46,7 +46,7 @@ pub enum Kind {
 
 /// Where a reason appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ReportedIn {
     /// `status.active[].reason` of a node that has not failed.
     Node,
     /// `status.active[].reason` of a node that has.
@@ -61,7 +61,6 @@ pub enum Place {
     UpToDate,
     /// The condition `Degraded`.
     Degraded,
-    /// An event on the Plan.
     PlanEvent,
     /// An event on a Node: that of the controller, or one that refit cannot read.
     NodeEvent,
@@ -75,7 +74,7 @@ pub enum Place {
     Explain,
 }
 
-impl From<ConditionType> for Place {
+impl From<ConditionType> for ReportedIn {
     fn from(condition: ConditionType) -> Self {
         match condition {
             ConditionType::Validated => Self::Validated,
@@ -90,9 +89,9 @@ impl From<ConditionType> for Place {
 /// Declares [`Reason`]: kind, name, severity, places, meaning and remedy. The texts are Markdown for
 /// `docs/operations.md`.
 macro_rules! reasons {
-    ($($kind:ident { $($reason:ident $severity:ident [$($place:ident)*] $about:literal $(=> $remedy:literal)?)* })*) => {
+    ($($kind:ident { $($reason:ident $severity:ident [$($reported_in:ident)*] $about:literal $(=> $remedy:literal)?)* })*) => {
         $crate::api::open_enum::closed_enum! {
-            /// A reason.
+            /// A reason of a condition, an event, `status.active[]` or a command's output.
             Reason { $($($reason $about)*)* }
         }
 
@@ -105,8 +104,8 @@ macro_rules! reasons {
                 match self { $($(Self::$reason => Severity::$severity,)*)* }
             }
 
-            pub const fn places(self) -> &'static [Place] {
-                match self { $($(Self::$reason => &[$(Place::$place),*],)*)* }
+            pub const fn reported_in(self) -> &'static [ReportedIn] {
+                match self { $($(Self::$reason => &[$(ReportedIn::$reported_in),*],)*)* }
             }
 
             /// The remedy; empty if none is needed.
@@ -139,8 +138,8 @@ impl Reason {
         )
     }
 
-    pub fn appears_in(self, place: Place) -> bool {
-        self.places().contains(&place)
+    pub fn appears_in(self, reported_in: ReportedIn) -> bool {
+        self.reported_in().contains(&reported_in)
     }
 }
 

@@ -165,7 +165,7 @@ impl RebootSpec {
         self.when.unwrap_or_default()
     }
 
-    /// Files of which one requires a reboot.
+    /// Files that require a reboot if any of them exists.
     pub fn required_files(&self) -> Vec<&str> {
         match &self.required_files {
             Some(files) => files.iter().map(String::as_str).collect(),
@@ -213,12 +213,12 @@ impl SettleSpec {
     }
 
     /// Whether the kubelet must report the Plan's version.
-    pub fn kubelet_version(&self) -> bool {
+    pub fn waits_for_kubelet_version(&self) -> bool {
         self.kubelet_version.unwrap_or_default()
     }
 
     /// Whether the controllers of evicted pods must be available again.
-    pub fn workloads(&self) -> bool {
+    pub fn waits_for_workloads(&self) -> bool {
         self.workloads.unwrap_or_default()
     }
 
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(settle.timeout().unwrap().to_string(), "10m0s");
         assert_eq!(settle.min_ready(false).unwrap(), GoDuration::ZERO);
         assert_eq!(settle.min_ready(true).unwrap().to_string(), "10s");
-        assert!(!settle.kubelet_version() && !settle.workloads());
+        assert!(!settle.waits_for_kubelet_version() && !settle.waits_for_workloads());
     }
 
     #[test]
@@ -300,7 +300,7 @@ mod tests {
             GoDuration::ZERO,
             "zero is not absent"
         );
-        assert!(settle.workloads());
+        assert!(settle.waits_for_workloads());
     }
 
     #[test]

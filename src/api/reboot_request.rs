@@ -69,7 +69,7 @@ impl RebootRequest {
             return None;
         }
         let mut request: Self = serde_json::from_str(text).ok()?;
-        request.bound();
+        request.truncate();
         // An empty boot ID would be that of every node whose kubelet reports none.
         request
             .boot_id
@@ -98,7 +98,7 @@ impl RebootRequest {
     }
 
     /// Limits the number of entries, and their lengths.
-    pub fn bound(&mut self) {
+    pub fn truncate(&mut self) {
         for entries in [&mut self.reasons, &mut self.packages] {
             entries.truncate(MAX_ENTRIES);
             for entry in entries.iter_mut() {

@@ -62,13 +62,13 @@ pub struct WindowSpec {
 pub enum ScheduleError {
     #[error(transparent)]
     Window(#[from] WindowError),
-    #[error("it has {0} beside cron: use either cron and duration, or days, startTime and endTime")]
+    #[error("it has both cron and {0}: use either cron and duration, or days, startTime and endTime")]
     Both(&'static str),
     #[error("it has duration without cron: use either cron and duration, or days, startTime and endTime")]
     DurationWithoutCron,
     #[error("cron is {text:?}: {why}")]
     Cron { text: String, why: String },
-    #[error("cron is {0:?}: no day is like that, so that the window never opens")]
+    #[error("cron is {0:?}: no date matches, so the window never opens")]
     Never(String),
     #[error("duration is {0:?}: it must be a Go duration such as \"4h\", more than 0s and up to seven days")]
     Duration(String),
@@ -200,7 +200,7 @@ impl PlanWindow {
 }
 
 impl CronWindow {
-    /// The end of the opening that contains `now`. One that overlaps it may go on.
+    /// The end of the opening that contains `now`. Another opening that overlaps it may end later.
     fn end(&self, now: Timestamp) -> Option<Timestamp> {
         let just_closed = now.checked_sub(self.duration).ok()?;
         let after = just_closed.checked_add(SignedDuration::from_nanos(1)).ok()?;

@@ -90,7 +90,8 @@ impl Selector {
     /// The selector as in a spec.
     ///
     /// # Errors
-    /// Fails for nothing, and for comparisons of numbers, which no spec can say.
+    /// Fails for a selector that selects nothing, and for one that compares numbers (`>`, `<`): a `LabelSelector` cannot
+    /// express either.
     pub fn to_spec(&self) -> Result<LabelSelector, SelectorError> {
         let mut spec = LabelSelector::default();
         let all = self.requirements.as_ref();

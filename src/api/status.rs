@@ -50,7 +50,7 @@ pub struct PlanStatus {
     /// The last wave of `waves` that has begun, and what it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<WaveStatus>,
-    /// The last answers to `checks`. While no node waits for them, they are not asked.
+    /// The last results of `checks`. refit runs them only while a node waits for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checks: Option<Vec<CheckStatus>>,
     /// Result of the last poll of the channel.
@@ -66,7 +66,7 @@ pub struct PlanStatus {
     /// need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_run: Option<String>,
-    /// When the roll-out ends if it goes on as before. Absent while no node starts, and until a node is done.
+    /// Expected end of the roll-out at its current pace. Absent while no node starts, and until a node is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_end: Option<ExpectedEnd>,
     /// The last ten roll-outs, beginning with the current one.
@@ -93,7 +93,7 @@ pub struct ExpectedEnd {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RollOut {
-    /// Version that the nodes got.
+    /// Version that the nodes were upgraded to.
     #[serde(default)]
     pub version: String,
     /// Hash of the Plan at that version.
@@ -105,7 +105,7 @@ pub struct RollOut {
     /// When it was complete or replaced (RFC 3339). Absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Whether no node was left at its end.
+    /// Whether no node was left to upgrade at its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complete: Option<bool>,
     /// Number of nodes that it has upgraded.
@@ -153,7 +153,7 @@ pub struct Origin {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanCondition {
-    /// Type of the condition.
+    /// `Complete`, `Validated`, `LatestResolved`, `UpToDate` or `Degraded`.
     #[serde(default, rename = "type")]
     #[schemars(!default)]
     pub type_: OpenEnum<ConditionType>,
@@ -191,7 +191,7 @@ pub struct NodeCounts {
     /// Nodes that have not started.
     #[serde(default)]
     pub waiting: i64,
-    /// Nodes on which the Plan failed. They hold a slot.
+    /// Nodes on which the Plan failed. With `failure.policy: Hold`, the default, they hold a slot.
     #[serde(default)]
     pub failed: i64,
     /// Nodes whose label `plan.upgrade.cattle.io/<plan>` is `disabled`.
@@ -291,8 +291,8 @@ pub struct ChannelStatus {
     /// Names of the Secrets that were used for the poll, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<String>,
-    /// When a poll began that has not ended (RFC 3339). A controller that finds it after the one before it has ended
-    /// waits for two minutes, in case the response ended it.
+    /// When a poll began that has not ended (RFC 3339). If the controller crashed during the poll, its successor waits two
+    /// minutes before it polls again, in case the response caused the crash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
     /// When the channel was last polled (RFC 3339).

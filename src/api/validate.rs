@@ -466,7 +466,7 @@ fn validate_trigger(spec: &PlanSpec) -> Result<(), Invalid> {
     if spec.waves.is_some() {
         return Err(Invalid::TriggerWithWaves(trigger));
     }
-    if spec.settle_or_default().kubelet_version() {
+    if spec.settle_or_default().waits_for_kubelet_version() {
         return Err(Invalid::TriggerWithKubeletVersion(trigger));
     }
     let is_given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());

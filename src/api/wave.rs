@@ -69,8 +69,8 @@ pub enum BadWave {
     #[error("spec.waves has {0} waves: it must have at most {MAX_WAVES}")]
     TooMany(usize),
     #[error(
-        "spec.waves[{index}].name is {name:?}: it must be at most {MAX_NAME_LEN} lower-case letters, digits and '-', with a letter \
-         at its start and none of '-' at its end"
+        "spec.waves[{index}].name is {name:?}: it must be at most {MAX_NAME_LEN} lower-case letters, digits and '-', must start with \
+         a letter, and must not end with '-'"
     )]
     Name { index: usize, name: String },
     #[error("spec.waves[{index}].name is {name:?}, as that of spec.waves[{first}]")]
@@ -153,7 +153,7 @@ fn default_name(index: usize) -> String {
     format!("wave-{}", index + 1)
 }
 
-/// Whether the text has neither of the separators of approvals, and is no version.
+/// Whether the text has neither of the separators of approvals, and is not a version.
 fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     name.len() <= MAX_NAME_LEN

@@ -93,7 +93,7 @@ pub enum AccessError {
     NoCa(String),
     #[error("secrets {0:?} has no key \"url\"")]
     NoUrl(String),
-    /// Whoever may create Plans could have a token of any service account sent to a server of their own.
+    /// Otherwise an author of Plans could have a token of any service account sent to a server of their own.
     #[error(
         "secrets {0:?} is the token of a service account, which is not sent to a channel: create a secret with the channel's own credentials"
     )]

@@ -98,7 +98,7 @@ async fn body(response: &mut Response, limit: usize) -> Result<(Vec<u8>, bool), 
     }
 }
 
-/// The status line, if it is no success.
+/// The status line, if it is not a success.
 fn refusal(response: &Response) -> Option<String> {
     let status = response.status();
     if status.is_success() {
@@ -280,7 +280,7 @@ fn judge_values(values: &[f64], limits: Limits) -> CheckAnswer {
     for value in values {
         // NaN is neither more nor less than anything.
         let why = match limits {
-            _ if value.is_nan() => " is no number".to_owned(),
+            _ if value.is_nan() => " is not a number".to_owned(),
             Limits { min: Some(min), .. } if *value < min => format!(" is less than min, {}", number(min)),
             Limits { max: Some(max), .. } if *value > max => format!(" is more than max, {}", number(max)),
             _ => continue,
@@ -360,8 +360,8 @@ mod tests {
     fn an_answer_that_means_nothing_does_not_pass() {
         for (body, message) in [
             (vector(&[]), "the query returned no samples; add `or vector(0)` if that is good"),
-            (vector(&["NaN"]), "NaN is no number"),
-            (vector(&["1", "NaN"]), "NaN is no number (one of 2 values)"),
+            (vector(&["NaN"]), "NaN is not a number"),
+            (vector(&["1", "NaN"]), "NaN is not a number (one of 2 values)"),
             (vector(&["many"]), "the answer is not one of the HTTP API of Prometheus"),
             (vector(&["1"; 1001]), "the query returned more than 1000 samples: aggregate it"),
             (String::new(), "the answer is not one of the HTTP API of Prometheus"),

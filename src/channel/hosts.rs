@@ -1,5 +1,5 @@
 //! The hosts that channels may point to. A Plan's author names any URL, and the controller can reach what the author
-//! cannot: the metadata service of a cloud, which gives credentials of the machine to whoever asks.
+//! cannot: the metadata service of a cloud, which gives credentials of the machine to any client.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -86,6 +86,10 @@ impl Hosts {
     }
 
     /// Checks the host of a URL. Names are checked again when they are resolved.
+    ///
+    /// # Errors
+    /// Fails if the URL has no host, the host matches none of the patterns, or, without patterns, it is a metadata service
+    /// or a link-local address.
     pub(crate) fn check(&self, url: &Url) -> Result<(), ChannelError> {
         let (host, is_metadata) = match url.host() {
             None => return Err(ChannelError::NotAUrl),

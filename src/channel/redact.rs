@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 
-/// What replaces a credential.
 const HIDDEN: &str = "REDACTED";
 /// Parts of the names of query parameters that hold a credential: `access_token`, `X-Amz-Signature`, `sig`, `api_key`.
 const SECRET: [&str; 9] = [

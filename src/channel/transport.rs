@@ -51,7 +51,7 @@ pub(super) struct HttpTransport {
 pub(super) struct Clients {
     /// For single requests: a kept connection would be closed before the next poll.
     pub(super) once: reqwest::Client,
-    /// For several pages.
+    /// Keeps its connection between the pages of one list.
     pub(super) pages: reqwest::Client,
     /// The hosts that may be asked.
     pub(super) hosts: Arc<Hosts>,

@@ -63,7 +63,7 @@ pub enum WebhookError {
 }
 
 impl WebhookError {
-    /// Whether the same request may succeed later although nobody changes anything.
+    /// Whether the same request may succeed later without any change.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::TimedOut | Self::Failed(_))
     }
@@ -113,7 +113,7 @@ impl Webhooks {
             builder = builder.header(HeaderName::from_static(name), value);
         }
         if let Some(credentials) = &request.access.credentials {
-            // Whoever allows plain HTTP allows it for these, too.
+            // An entry that allows plain HTTP allows it for credentials, too.
             let auth = Auth::anonymous(credentials, &url).map_err(WebhookError::Credentials)?;
             builder = auth.on(builder, &url);
         }

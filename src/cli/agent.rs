@@ -28,7 +28,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   refit agent --node worker-1 --kairos-labels
       also keeps the labels kairos.io/* of the Node up to date, from /host/etc/kairos-release";
 
-/// The shortest time between two looks. Each command costs a process.
+/// The shortest interval between two checks. Each command costs a process.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 
 /// Socket of the system bus, below the host's root (D-Bus Specification, "System message bus").
@@ -50,13 +50,13 @@ pub(super) struct Flags {
     #[arg(long = "file", value_name = "PATH", value_parser = absolute)]
     files: Vec<String>,
 
-    /// Look for no file
+    /// Do not check files
     #[arg(long, conflicts_with = "files")]
     no_files: bool,
 
-    /// Command on the host whose exit code means that a reboot is needed: that of the tools of Fedora (needs-restarting, 1) and SUSE
-    /// (zypper needs-rebooting, 102), otherwise 0; CODE:COMMAND names another one. No is 0, or 1 if 0 means yes; any
-    /// other code changes nothing. Words are separated by blanks, without a shell. May be repeated
+    /// Command on the host whose exit code says whether a reboot is needed. The code for yes is 1 for needs-restarting (Fedora),
+    /// 102 for zypper needs-rebooting (SUSE), otherwise 0; CODE:COMMAND sets another one. The code for no is 0, or 1 if 0
+    /// means yes; any other code changes nothing. Words are separated by blanks, without a shell. May be repeated
     #[arg(long = "command", value_name = "COMMAND")]
     commands: Vec<SentinelCommand>,
 
@@ -69,7 +69,7 @@ pub(super) struct Flags {
     #[arg(long)]
     kairos_labels: bool,
 
-    /// Time between two looks at the host
+    /// Interval between two checks of the host
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     period: GoDuration,
 

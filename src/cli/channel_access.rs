@@ -26,7 +26,7 @@ const GITHUB: &str = "github.com";
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Channels")]
 pub(super) struct ChannelFlags {
-    /// PEM file of certificate authorities to trust beside the public ones. May be repeated
+    /// PEM file of certificate authorities to trust in addition to the public ones. May be repeated
     #[arg(long, value_name = "FILE")]
     ca_file: Vec<PathBuf>,
 

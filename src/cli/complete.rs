@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::cluster::Connection;
 use super::output;
-use super::target::{Place, find, with_client};
+use super::target::{ClusterFlags, find, with_client};
 use crate::view::read::Snapshot;
 
 /// How long a shell waits.
@@ -62,8 +62,8 @@ enum Wanted {
 }
 
 /// What a line asks for, and where to look.
-fn wanted(words: &[String]) -> (Wanted, Place) {
-    let mut place = Place::default();
+fn wanted(words: &[String]) -> (Wanted, ClusterFlags) {
+    let mut place = ClusterFlags::default();
     let Some((_, before)) = words.split_last() else {
         return (Wanted::Other, place);
     };
@@ -122,7 +122,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn names(snapshot: &Snapshot, wanted: &Wanted, place: &Place) -> Vec<String> {
+fn names(snapshot: &Snapshot, wanted: &Wanted, place: &ClusterFlags) -> Vec<String> {
     let mut names: Vec<String> = match wanted {
         Wanted::Plans => snapshot
             .plans
@@ -151,7 +151,7 @@ fn names(snapshot: &Snapshot, wanted: &Wanted, place: &Place) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> (Wanted, Place) {
+    fn of(line: &str) -> (Wanted, ClusterFlags) {
         let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
         wanted(&words)
     }

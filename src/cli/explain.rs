@@ -1,4 +1,4 @@
-//! `refit explain`: why a Plan, a node or another object does not go on.
+//! `refit explain`: why a Plan, a node or another object is blocked.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use kube::Client;
 use serde_json::json;
 
 use super::output;
-use super::target::{Format, Place, check_nodes, find, unknown, with_client};
+use super::target::{ClusterFlags, Format, check_nodes, find, unknown, with_client};
 use crate::kube::brief;
 use crate::kube::objects::maintenance::{KIND, Maintenance};
 use crate::kube::objects::node_op::{AnyOp, OpKind};
@@ -34,7 +34,7 @@ pub(super) struct Flags {
     #[arg(value_name = "[NAMESPACE/]PLAN|KIND/NAME")]
     plan: String,
 
-    /// A node, selected by the Plan or not
+    /// Node to explain, whether or not the Plan selects it
     #[arg(value_name = "NODE")]
     node: Option<String>,
 
@@ -43,10 +43,9 @@ pub(super) struct Flags {
     output: Format,
 
     #[command(flatten)]
-    place: Place,
+    place: ClusterFlags,
 }
 
-/// What is to be explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target<'a> {
     /// A Plan, perhaps with its namespace.
@@ -92,7 +91,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         let snapshot = flags.place.read(&client, target.plan()).await?;
         let node = flags.node.as_deref();
         if let (Target::Maintenance(_) | Target::Node(_), Some(node)) = (target, node) {
-            bail!("{} has no node beside it: leave out {node}", flags.plan);
+            bail!("{} takes no NODE argument: leave out {node}", flags.plan);
         }
         let explanations = match target {
             Target::Plan(plan) => {

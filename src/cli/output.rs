@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown() {
+    fn control_characters_are_printed_escaped() {
         assert_eq!(plain("a\tb\nç"), "a\tb\nç");
         assert_eq!(
             plain("\x1b[31mred\x07\r\u{9b}x\x7f"),

@@ -24,7 +24,7 @@ use report::{Failure, Outcome, Report, Result};
 pub(super) const EXAMPLES: &str = "Examples:
   refit pin clusters/                                every Plan below a folder, from its own channel
   refit pin --check clusters/                        in CI: what is behind, as a diff
-  refit pin --range '>=1.33, <1.34' plan.yaml        take nothing else than 1.33
+  refit pin --range '>=1.33, <1.34' plan.yaml        only 1.33
   refit pin --channel https://update.k3s.io/v1-release/channels/v1.33 plan.yaml
                                                      for Plans that have no channel
   kustomize build base | refit pin - | kubectl apply -f -";
@@ -44,7 +44,7 @@ pub(super) struct Flags {
     #[arg(long, value_name = "RANGE", value_parser = range)]
     range: Option<Range>,
 
-    /// Take a version that is older than the one in the file, too. The distribution of a Plan never changes
+    /// Also take a version that is older than the one in the file. The distribution of a Plan never changes
     #[arg(long)]
     allow_downgrade: bool,
 

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use kube::Client;
 
 use super::output;
-use super::target::{Place, find, with_client};
+use super::target::{ClusterFlags, find, with_client};
 use crate::view::report::Report;
 
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ enum Format {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
-    /// The Plan
+    /// Plan by name; NAMESPACE/ is needed only if Plans of several namespaces have this name
     #[arg(value_name = "[NAMESPACE/]PLAN")]
     plan: String,
 
@@ -38,7 +38,7 @@ pub(super) struct Flags {
     output: Format,
 
     #[command(flatten)]
-    place: Place,
+    place: ClusterFlags,
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {

@@ -23,7 +23,7 @@ use crate::gitops::objects::{Object, objects};
 use crate::gitops::pin::wrong_version;
 use crate::gitops::{Rule, Source};
 use crate::go::GoDuration;
-use crate::version::policy::{Choice, Circumstances, Offered, Policy, Verdict, choose, consider};
+use crate::version::policy::{Choice, Offered, Policy, PolicyInputs, Verdict, choose, consider};
 use crate::version::tag::munge;
 use crate::version::{Range, Version};
 
@@ -151,7 +151,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(USAGE));
         }
         for source in &sources {
-            failed |= !targets_of_plans(flags, source, &mut targets);
+            failed |= !add_targets_of_plans(flags, source, &mut targets);
         }
     }
     if targets.is_empty() {
@@ -213,7 +213,7 @@ fn amended(mut policy: Policy, flags: &Flags) -> Policy {
 }
 
 /// Adds the Plans of a file. Returns false if one of them cannot be read.
-fn targets_of_plans(flags: &Flags, source: &Source, targets: &mut Vec<Target>) -> bool {
+fn add_targets_of_plans(flags: &Flags, source: &Source, targets: &mut Vec<Target>) -> bool {
     let mut fine = true;
     if let Some(error) = source.stream.errors.first() {
         let line = source.place(error.offset).line;
@@ -330,7 +330,7 @@ fn resolve<'a>(
         return outcome;
     };
     let current = target.current.as_deref().map(munge);
-    let circumstances = Circumstances {
+    let inputs = PolicyInputs {
         current: current.as_deref(),
         seen: &target.seen,
         approved: target.approved.as_deref(),
@@ -339,13 +339,13 @@ fn resolve<'a>(
         polled: now,
         now,
     };
-    outcome.considered = consider(&target.policy, offered, &circumstances);
+    outcome.considered = consider(&target.policy, offered, &inputs);
     let number = |verdict: &Verdict<'_>| verdict.version.parse::<Version>().ok().map(|v| v.sort_key());
     outcome.considered.sort_by(|one, other| {
         let by_number = number(other).cmp(&number(one));
         by_number.then_with(|| other.version.cmp(one.version))
     });
-    outcome.choice = choose(&target.policy, offered, &circumstances);
+    outcome.choice = choose(&target.policy, offered, &inputs);
     let taken = outcome.choice.take.as_deref();
     outcome.version = outcome
         .considered

@@ -8,10 +8,10 @@ use clap::{ArgGroup, Args};
 use super::host::{self, Message};
 use super::output;
 use crate::api::SentinelName;
-use crate::node::{Wish, keep};
+use crate::node::{RebootWhen, keep};
 
 #[derive(Args, Clone, Debug)]
-#[command(group = ArgGroup::new("wish").required(true).args(["always", "required_files"]))]
+#[command(group = ArgGroup::new("when").required(true).args(["always", "required_files"]))]
 pub(super) struct Flags {
     /// Name of the sentinel: <plan uid>.<node uid>.<hash>
     #[arg(long, value_name = "NAME")]
@@ -36,12 +36,12 @@ pub(super) struct Flags {
 pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let host = host::mounted(&flags.host)?;
     let message = flags.message.open()?;
-    let wish = if flags.always {
-        Wish::Always
+    let when = if flags.always {
+        RebootWhen::Always
     } else {
-        Wish::IfPresent(flags.required_files)
+        RebootWhen::IfPresent(flags.required_files)
     };
-    let report = keep(&host, &flags.name, &wish)?.to_text();
+    let report = keep(&host, &flags.name, &when)?.to_text();
     message.write(&report)?;
     output::json(&format!("{report}\n"))?;
     Ok(ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::output;
-use super::target::{Format, Place, find, with_client};
+use super::target::{ClusterFlags, Format, find, with_client};
 use crate::kube::objects::maintenance::Maintenance;
 use crate::view::{PlanOverview, Snapshot, maintenance, table};
 
@@ -21,7 +21,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   refit status
       every Plan: version, progress, what holds it, what would release it; and the nodes in maintenance
   refit status server --watch
-      the same of one Plan, again and again
+      watch one Plan
   refit status -o json | jq '.plans[] | {name, state, heldBy}'
       for programs";
 
@@ -31,7 +31,7 @@ pub(super) struct Flags {
     #[arg(value_name = "[NAMESPACE/]PLAN")]
     plan: Option<String>,
 
-    /// Redraw when something changes; on no terminal, print what has changed
+    /// Redraw when something changes; if the output is not a terminal, print what has changed
     #[arg(short = 'w', long)]
     watch: bool,
 
@@ -40,7 +40,7 @@ pub(super) struct Flags {
     output: Format,
 
     #[command(flatten)]
-    place: Place,
+    place: ClusterFlags,
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {

@@ -17,7 +17,7 @@ use kube::Client;
 use serde_json::json;
 
 use super::output;
-use super::target::{Format, Place, check_nodes, find, with_client};
+use super::target::{ClusterFlags, Format, check_nodes, find, with_client};
 use crate::api::annotation::signature;
 use crate::clock::Clock;
 
@@ -40,12 +40,12 @@ struct Common {
     output: Format,
 
     #[command(flatten)]
-    place: Place,
+    place: ClusterFlags,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct PlanFlags {
-    /// The Plan
+    /// Plan by name; NAMESPACE/ is needed only if Plans of several namespaces have this name
     #[arg(value_name = "[NAMESPACE/]PLAN")]
     plan: String,
 
@@ -55,7 +55,7 @@ pub(super) struct PlanFlags {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReasonFlags {
-    /// Why; status and events show it
+    /// Reason, shown in status and events
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
@@ -69,7 +69,7 @@ pub(super) struct ApproveFlags {
     #[arg(long, value_name = "VERSION", conflicts_with = "wave")]
     version: Option<String>,
 
-    /// Approve this wave at the present version; fail unless it waits for approval
+    /// Approve this wave at the current version; fail unless it waits for approval
     #[arg(long, value_name = "NAME")]
     wave: Option<String>,
 
@@ -79,7 +79,7 @@ pub(super) struct ApproveFlags {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct NodeFlags {
-    /// The Plan
+    /// Plan by name; NAMESPACE/ is needed only if Plans of several namespaces have this name
     #[arg(value_name = "[NAMESPACE/]PLAN")]
     plan: String,
 
@@ -93,19 +93,19 @@ pub(super) struct NodeFlags {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct SkipFlags {
-    /// The Plan
+    /// Plan by name; NAMESPACE/ is needed only if Plans of several namespaces have this name
     #[arg(value_name = "[NAMESPACE/]PLAN")]
     plan: String,
 
-    /// Nodes
+    /// Nodes to skip
     #[arg(value_name = "NODE", required = true)]
     nodes: Vec<String>,
 
-    /// Skip the nodes no longer
+    /// Stop skipping the nodes
     #[arg(long)]
     undo: bool,
 
-    /// Skip the nodes at every version, not only at the present one
+    /// Skip the nodes at every version, not only at the current one
     #[arg(long, conflicts_with = "undo")]
     always: bool,
 

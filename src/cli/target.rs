@@ -17,7 +17,7 @@ const MAX_NAMED: usize = 20;
 const USUAL_NAMESPACE: &str = "system-upgrade";
 
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct ClusterFlags {
     /// Namespace of the Plan [default: the one in which there is a Plan of this name]
     #[arg(short = 'n', long, value_name = "NAME")]
     pub(super) namespace: Option<String>,
@@ -77,7 +77,7 @@ fn parts<'a>(namespace: Option<&'a str>, plan: &'a str) -> (Option<&'a str>, &'a
     }
 }
 
-impl Place {
+impl ClusterFlags {
     /// The namespace to read: that of the flag, or of the Plan's name.
     pub(super) fn scope(&self, plan: Option<&str>) -> Scope {
         let (namespace, _) = parts(self.namespace.as_deref(), plan.unwrap_or_default());
@@ -91,7 +91,7 @@ impl Place {
         let now = Clock::system().now();
         let read = Snapshot::read(client, &self.scope(plan), now).await;
         read.map_err(|error| match &error {
-            // An empty list is no error, so the API server does not know the kind.
+            // An empty list is not an error, so the API server does not know the kind.
             kube::Error::Api(status) if status.code == 404 => anyhow!(
                 "the cluster has no Plans: its API server does not know plans.{}; install refit, or only the definition: refit crd | \
                  kubectl apply -f -",
@@ -154,7 +154,7 @@ pub(super) fn check_nodes(view: &PlanOverview<'_>, nodes: &[String]) -> anyhow::
 pub(super) fn unknown<'n>(kind: &str, name: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
     let count = known.clone().count();
     if count == 0 {
-        return format!("there is no {kind} {name}: there is no {kind} at all");
+        return format!("{kind} {name} not found: there are no {kind}s");
     }
     let meant =
         nearest(name, known.clone()).map_or_else(String::new, |meant| format!(", did you mean {meant}?"));
@@ -202,7 +202,7 @@ mod tests {
         );
         assert_eq!(
             unknown("Node", "x", [].into_iter()),
-            "there is no Node x: there is no Node at all"
+            "Node x not found: there are no Nodes"
         );
     }
 }

@@ -14,7 +14,7 @@ use super::act::{Actor, FinishedStep, StepError, StepErrorKind, prepare};
 use super::lanes::Lanes;
 use super::lease::{PlansNote, Progress};
 use super::metrics::{LoopFigures, Reporter, Scrape};
-use super::notify::{Asked, OutlookServer};
+use super::notify::{OutlookRequest, OutlookServer};
 use crate::api::Reason;
 use crate::rollout::facts::Text;
 use crate::rollout::{
@@ -62,7 +62,7 @@ pub struct Engine {
     progress: Progress,
     clock_watch: ClockWatch,
     reporter: Reporter,
-    plans_note: Option<NoteKeeper>,
+    plans_note: Option<KeptNote>,
     outlook: Option<OutlookServer>,
     /// Receives which nodes other objects than Plans may take.
     grants: Option<watch::Sender<Grants>>,
@@ -77,7 +77,7 @@ pub struct Wanted {
 }
 
 /// The note about Plans on the Lease.
-struct NoteKeeper {
+struct KeptNote {
     note: PlansNote,
     stored: watch::Receiver<Option<String>>,
     /// Whether what was stored before is known to the state.
@@ -103,9 +103,9 @@ impl ClockWatch {
 }
 
 /// Completes when the note on the Lease has changed.
-async fn note_changed(keeper: Option<&mut NoteKeeper>) {
-    if let Some(keeper) = keeper
-        && keeper.stored.changed().await.is_ok()
+async fn note_changed(kept: Option<&mut KeptNote>) {
+    if let Some(kept) = kept
+        && kept.stored.changed().await.is_ok()
     {
         return;
     }
@@ -113,8 +113,8 @@ async fn note_changed(keeper: Option<&mut NoteKeeper>) {
 }
 
 /// The next question about notices; `None` if none will come.
-async fn outlook_asked(outlook: Option<&mut OutlookServer>) -> Option<Asked> {
-    outlook?.asked().await
+async fn outlook_request(outlook: Option<&mut OutlookServer>) -> Option<OutlookRequest> {
+    outlook?.next_request().await
 }
 
 /// What the loop waits for.
@@ -125,7 +125,7 @@ enum Wakeup {
     Note,
     Step(Result<FinishedStep, JoinError>),
     Scrape(Scrape),
-    Outlook(Asked),
+    Outlook(OutlookRequest),
 }
 
 struct InFlight {
@@ -182,14 +182,14 @@ impl Engine {
     }
 
     /// Tells which nodes other objects than Plans may take.
-    pub(super) fn granting(&mut self, grants: watch::Sender<Grants>) {
+    pub(super) fn send_grants_to(&mut self, grants: watch::Sender<Grants>) {
         self.grants = Some(grants);
     }
 
     /// Has the state remember on the Lease which Plans have existed.
     pub fn keep_note(&mut self, note: PlansNote) {
         let stored = note.stored();
-        self.plans_note = Some(NoteKeeper {
+        self.plans_note = Some(KeptNote {
             note,
             stored,
             is_read: false,
@@ -238,18 +238,18 @@ impl Engine {
             Some(until.map_or(at, |until| until.min(at)))
         };
         loop {
-            self.progress.idle();
+            self.progress.set_idle();
             let wakeup = tokio::select! {
                 biased;
                 // First, so that a flood of observations does not delay the decision.
                 () = sleep_until(until) => Wakeup::Due,
                 observation = self.observations.recv() => Wakeup::Observation(observation),
                 Some(done) = self.steps.join_next() => Wakeup::Step(done),
-                Some(scrape) = self.reporter.asked() => Wakeup::Scrape(scrape),
-                Some(asked) = outlook_asked(self.outlook.as_mut()) => Wakeup::Outlook(asked),
+                Some(scrape) = self.reporter.next_request() => Wakeup::Scrape(scrape),
+                Some(asked) = outlook_request(self.outlook.as_mut()) => Wakeup::Outlook(asked),
                 () = note_changed(self.plans_note.as_mut()) => Wakeup::Note,
             };
-            self.progress.busy();
+            self.progress.set_busy();
             match wakeup {
                 Wakeup::Due => return true,
                 Wakeup::Observation(Some(observation)) => {
@@ -269,7 +269,7 @@ impl Engine {
                 // `decide` reads it.
                 Wakeup::Note => until = sooner(until, DEBOUNCE),
                 Wakeup::Observation(None) => {
-                    self.progress.idle();
+                    self.progress.set_idle();
                     return false;
                 }
                 Wakeup::Step(done) => {
@@ -334,9 +334,9 @@ impl Engine {
             });
         }
         let (took, now) = (began.elapsed(), self.actor.clock.now());
-        self.reporter.decided(&self.cluster, reports, took, now);
+        self.reporter.record_decision(&self.cluster, reports, took, now);
         if let Some(outlook) = &mut self.outlook {
-            outlook.decided();
+            outlook.record_decision();
         }
         decision
     }
@@ -360,9 +360,9 @@ impl Engine {
             tracing::warn!(%step, "the clock was set, or the machine was suspended");
             self.cluster.shift_times(step);
         }
-        if let Some(keeper) = &mut self.plans_note {
-            let stored = keeper.stored.borrow_and_update();
-            let is_first = !std::mem::replace(&mut keeper.is_read, true);
+        if let Some(kept) = &mut self.plans_note {
+            let stored = kept.stored.borrow_and_update();
+            let is_first = !std::mem::replace(&mut kept.is_read, true);
             if is_first {
                 self.cluster.remember_plans(stored.as_deref());
             } else {
@@ -372,7 +372,7 @@ impl Engine {
             let absent = is_first && stored.is_none();
             drop(stored);
             if let Some(note) = self.cluster.note_known_plans(absent) {
-                keeper.note.write(note);
+                kept.note.write(note);
             }
         }
         // Before the decision, which must not rely on a Secret that nothing watches.
@@ -506,7 +506,7 @@ impl Engine {
     fn apply_effect(&mut self, effect: StepEffect, sent: ListCounts) {
         let was_pruned = matches!(effect, StepEffect::StatusPruned);
         if let StepEffect::Channel(channel, at, offer, _) = &effect {
-            self.reporter.polled(channel, *at, offer.is_ok());
+            self.reporter.record_poll(channel, *at, offer.is_ok());
         }
         let changed = self.cluster.apply_effect(effect, sent, self.actor.clock.now());
         if was_pruned && changed {

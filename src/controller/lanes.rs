@@ -139,7 +139,7 @@ mod tests {
         Key::Job(name.into())
     }
 
-    fn begins(lanes: &mut Lanes, lane: Lane, now: Instant) -> bool {
+    fn try_begin(lanes: &mut Lanes, lane: Lane, now: Instant) -> bool {
         let begins = lanes.has_place(lane, now);
         if begins {
             lanes.begin(lane, now);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn count(lanes: &mut Lanes, lane: Lane, now: Instant) -> usize {
-        (0..100).take_while(|_| begins(lanes, lane, now)).count()
+        (0..100).take_while(|_| try_begin(lanes, lane, now)).count()
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         for millis in (0..2_000).step_by(10) {
             let now = start + Duration::from_millis(millis);
             lanes.begin(Lane::Interactive, now);
-            if begins(&mut lanes, Lane::Background, now) {
+            if try_begin(&mut lanes, Lane::Background, now) {
                 begun.push(millis);
                 lanes.end(Lane::Background, now);
             }
@@ -201,7 +201,7 @@ mod tests {
         lanes.begin(Lane::Interactive, start);
         let minute = (0..60_000).step_by(50).filter(|millis| {
             let now = start + Duration::from_millis(*millis);
-            let begins = begins(&mut lanes, Lane::Background, now);
+            let begins = try_begin(&mut lanes, Lane::Background, now);
             if begins {
                 lanes.end(Lane::Background, now);
             }
@@ -235,7 +235,7 @@ mod tests {
             let ready = waiting.map(|n| (key(&format!("{n:03}")), n)).collect();
             let queue = lanes.queue(Lane::Background, ready, at(round));
             let (key, first) = queue.into_iter().next().unwrap();
-            assert!(begins(&mut lanes, Lane::Background, at(round)));
+            assert!(try_begin(&mut lanes, Lane::Background, at(round)));
             lanes.dequeue(&key);
             lanes.end(Lane::Background, at(round));
             begun.push(first);
@@ -257,7 +257,7 @@ mod tests {
         let check = |plan: &str| (Key::Check(plan.into(), "x".to_owned()), ());
         let queue = lanes.queue(Lane::Check, vec![check("a"), check("z")], start);
         assert_eq!(queue[0], check("a"));
-        assert!(begins(&mut lanes, Lane::Check, start));
+        assert!(try_begin(&mut lanes, Lane::Check, start));
         lanes.dequeue(&check("a").0);
         let queue = lanes.queue(Lane::Check, vec![check("z")], later(1));
         assert_eq!(queue, [check("z")]);

@@ -159,7 +159,7 @@ impl LeaderTasks {
     ) -> Result<Self, Error> {
         let (outlook_server, outlook) = notify::link();
         let (config_tx, config) = watch::channel(NotifyConfig::default());
-        let (outbox, postman) = outbox::outbox();
+        let (outbox, event_writer) = outbox::outbox();
         let notifier = notifier(settings, &client, &shared, &outbox, outlook);
         let Shared {
             source,
@@ -188,7 +188,7 @@ impl LeaderTasks {
         let (relist_tx, relist_plans) = watch::channel(());
         let (degraded_tx, degraded) = watch::channel(false);
         let mut watches = JoinSet::new();
-        watches.spawn(postman.run(client.clone()));
+        watches.spawn(event_writer.run(client.clone()));
         if jobs.own_image.is_empty() && settings.api.in_cluster {
             let search = search_own_image(unguarded.clone(), settings.clone(), observations.clone());
             watches.spawn(search);
@@ -225,12 +225,12 @@ impl LeaderTasks {
             degraded: degraded_tx,
         };
         let mut engine = Engine::new(cluster, actor, inbox, wanted, listed_tx, relist_tx, progress);
-        // Without a listener nobody asks.
+        // Without a listener there are no requests.
         if is_served {
             engine = engine.reporting_to(metrics.reporter(listed.clone()));
         }
         engine.answer_outlooks(outlook_server);
-        engine.granting(grants_tx);
+        engine.send_grants_to(grants_tx);
         if let Some(note) = plans_note {
             engine.keep_note(note);
         }

@@ -177,7 +177,7 @@ impl Metrics {
         self.counters().silence_failures += 1;
     }
 
-    fn decided(&self, took: Duration) {
+    fn record_decision(&self, took: Duration) {
         self.counters().decisions.observe(took);
     }
 

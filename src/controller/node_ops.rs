@@ -3,7 +3,7 @@
 //! the Plan does becomes the status of the object, in kairos-operator's words.
 //!
 //! The Plan has a finalizer: when the object goes, the labels of the Plan are taken off its nodes before it goes too. While nodes
-//! were at work, it stays a little for labels that arrive late, without its Jobs.
+//! were in progress, it stays a little for labels that arrive late, without its Jobs.
 
 mod child;
 mod status;

@@ -31,7 +31,7 @@ use crate::notify::{Context, Notice, Problem, Receiver, SilenceRule, Stall, rece
 use crate::rollout::facts::{PlanName, PlanUid};
 use crate::rollout::{Event, Observation};
 use deliver::{Delivered, Item, Outcome};
-pub(super) use link::{Asked, OutlookClient, OutlookServer, link};
+pub(super) use link::{OutlookClient, OutlookRequest, OutlookServer, link};
 
 /// Notifications that wait for a receiver. The others are found again when there is room.
 const QUEUE: usize = 64;

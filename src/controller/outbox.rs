@@ -29,23 +29,23 @@ pub struct Outbox {
 }
 
 /// The other end, which writes the events.
-pub struct Postman {
+pub struct EventWriter {
     queue: mpsc::Receiver<CoreEvent>,
     dropped: Arc<AtomicU64>,
 }
 
-pub fn outbox() -> (Outbox, Postman) {
+pub fn outbox() -> (Outbox, EventWriter) {
     let (sender, receiver) = mpsc::channel(CAPACITY);
     let dropped = Arc::<AtomicU64>::default();
     let outbox = Outbox {
         queue: sender,
         dropped: Arc::clone(&dropped),
     };
-    let postman = Postman {
+    let event_writer = EventWriter {
         queue: receiver,
         dropped,
     };
-    (outbox, postman)
+    (outbox, event_writer)
 }
 
 impl Outbox {
@@ -81,7 +81,7 @@ fn drop_event(dropped: &AtomicU64, event: &CoreEvent, why: &str) {
     }
 }
 
-impl Postman {
+impl EventWriter {
     /// Writes events in their order, until the other end is dropped.
     pub async fn run(mut self, client: Client) {
         while let Some(event) = self.queue.recv().await {
@@ -165,12 +165,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn events_are_tried_until_they_are_written_or_refused() {
         let (client, got) = server(&[500, 429, 201, 403, 409, 201]);
-        let (outbox, postman) = outbox();
+        let (outbox, event_writer) = outbox();
         for name in ["a", "b", "c", "d"] {
             outbox.put(event(name));
         }
         assert_eq!(outbox.waiting(), 4);
-        let run = tokio::spawn(postman.run(client));
+        let run = tokio::spawn(event_writer.run(client));
         sleep(Duration::from_secs(60)).await;
         // `b` and `c` are refused for good.
         assert_eq!(got.lock().unwrap()[..4], ["a", "a", "a", "b"]);
@@ -183,13 +183,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_queue_is_bounded_and_what_is_dropped_is_counted() {
         let (client, got) = server(&[500]);
-        let (outbox, postman) = outbox();
+        let (outbox, event_writer) = outbox();
         for number in 0..CAPACITY + 100 {
             outbox.put(event(&number.to_string()));
         }
         assert_eq!((outbox.waiting(), outbox.dropped()), (CAPACITY, 100));
         // An event that is never written does not wait for ever.
-        let run = tokio::spawn(postman.run(client));
+        let run = tokio::spawn(event_writer.run(client));
         sleep(PATIENCE * 3).await;
         assert!(outbox.dropped() > 101, "{}", outbox.dropped());
         assert!(got.lock().unwrap().contains(&"1".to_owned()));

@@ -87,7 +87,7 @@ pub(super) async fn fill_in(jobs: &mut JobSettings, client: &Client, settings: &
         }
         Err(why) => tracing::warn!(
             why,
-            "the controller has not found the image that it runs from, so that Plans that cordon, drain or reboot start no node: \
+            "the controller cannot determine its own image, so Plans that cordon, drain or reboot start no node: \
              set REFIT_IMAGE to it, or POD_NAME by fieldRef to metadata.name"
         ),
     }

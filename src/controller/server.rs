@@ -1,6 +1,6 @@
 //! The HTTP server: `/livez`, `/readyz`, `/metrics` and, if asked for, `/dashboard` on one port.
 //!
-//! Whoever reaches the port can use it, so everything is bounded: connections, the size of a request's head, and the time of
+//! Any client that reaches the port can use it, so everything is bounded: connections, the size of a request's head, and the time of
 //! each. When too many connections are open, the oldest one is closed: a probe of the kubelet then still gets its answer,
 //! however many idle connections another pod keeps.
 
@@ -115,7 +115,7 @@ impl fmt::Display for BindAddress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
     pub address: BindAddress,
-    /// Whether somebody asked for this address. The default one is given up if another process has it.
+    /// Whether this address was configured. The default one is given up if another process has it.
     pub is_required: bool,
     /// Files of the certificate and of its key.
     pub tls: Option<(PathBuf, PathBuf)>,
@@ -149,7 +149,7 @@ impl Listener {
     /// Takes the port. `None` if the default one is taken already.
     ///
     /// # Errors
-    /// Fails if an address that somebody asked for cannot be had, or the certificate cannot be used.
+    /// Fails if a configured address cannot be bound, or the certificate cannot be used.
     pub async fn bind(serving: &Serving) -> Result<Option<Self>, ServerError> {
         let tls = serving
             .tls
@@ -342,8 +342,8 @@ impl Service {
         }
     }
 
-    /// Whoever forwards a port to this pod may do more than read Plans, so the page is open there. Everyone else proves that
-    /// they may list Plans.
+    /// A user who may forward a port to this pod may do more than read Plans, so the page is open there. All others must prove
+    /// that they may list Plans.
     async fn admit_viewer(&self, headers: &HeaderMap, viewer: Viewer) -> Result<(), Response<Body>> {
         if viewer.is_local && !self.secure {
             if dashboard::is_local_host(headers) {

@@ -114,7 +114,7 @@ impl Timeline {
             let Some(row) = plan.rows.get_mut(&node) else {
                 continue;
             };
-            let row = self.changed(row);
+            let row = self.mark_changed(row);
             close(row, now);
             if row.state != RowState::Waiting {
                 let is_done = cluster.is_done(name, &node);
@@ -194,7 +194,7 @@ impl Timeline {
         if is_same_span && row.state == state && row.reason == slot.reason {
             return;
         }
-        let row = self.changed(row);
+        let row = self.mark_changed(row);
         row.state = state;
         if row.reason != slot.reason {
             row.reason.clone_from(&slot.reason);
@@ -218,7 +218,7 @@ impl Timeline {
         plan.open.insert(node.clone());
     }
 
-    fn changed<'a>(&mut self, row: &'a mut Arc<Row>) -> &'a mut Row {
+    fn mark_changed<'a>(&mut self, row: &'a mut Arc<Row>) -> &'a mut Row {
         self.revision += 1;
         let row = Arc::make_mut(row);
         row.revision = self.revision;
@@ -281,7 +281,7 @@ impl Timeline {
             if row.message.as_ref() == Some(&message) {
                 continue;
             }
-            let row = self.changed(row);
+            let row = self.mark_changed(row);
             if let Some(last) = row.spans.last_mut().filter(|last| last.to.is_none()) {
                 last.message = Some(message.clone());
             }
@@ -293,7 +293,7 @@ impl Timeline {
                 && row.reason == node.reason
                 && row.message != node.message
             {
-                self.changed(row).message.clone_from(&node.message);
+                self.mark_changed(row).message.clone_from(&node.message);
             }
         }
     }

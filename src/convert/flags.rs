@@ -5,7 +5,7 @@
 pub(super) struct Flags {
     /// Names without dashes, and values, in the order of the command line.
     all: Vec<(String, String)>,
-    /// Words that are no flags, or flags without their value.
+    /// Words that are not flags, or flags without their value.
     pub(super) unread: Vec<String>,
 }
 

@@ -163,10 +163,10 @@ fn read(container: &Container, prefix: &str, switches: &[&str]) -> Flags {
 
 fn unknown(flags: &Flags, known: &[&str]) -> Vec<String> {
     let names = flags.names().into_iter().filter(|name| !known.contains(name));
-    let names = names.map(|name| format!("-{name} is no flag that refit knows; it was left out."));
+    let names = names.map(|name| format!("-{name} is not a flag that refit knows; it was left out."));
     let words = flags.unread.iter();
     names
-        .chain(words.map(|word| format!("the argument {word:?} is no flag; it was left out.")))
+        .chain(words.map(|word| format!("the argument {word:?} is not a flag; it was left out.")))
         .collect()
 }
 

@@ -347,13 +347,13 @@ fn differences(workload: &Workload, flags: &Flags) -> Vec<String> {
     for name in flags.names() {
         if !known(name) {
             notes.push(format!(
-                "--{name} is no flag of kured that refit knows; it was left out."
+                "--{name} is not a flag of kured that refit knows; it was left out."
             ));
         }
     }
     for word in &flags.unread {
         notes.push(format!(
-            "the argument {word:?} is no flag of kured; it was left out."
+            "the argument {word:?} is not a flag of kured; it was left out."
         ));
     }
     for (name, instead) in WITHOUT {

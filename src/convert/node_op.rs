@@ -136,7 +136,7 @@ pub(super) fn convert(op: &NodeOp) -> Result<(PlanSpec, Vec<Note>), String> {
                 format!("the preflight has the host's files at {HOST}, and not at {at}."),
             ));
         }
-        said(image, &preflight.command)
+        skipped_by_message(image, &preflight.command)
     });
     if drain.is_some_and(|drain| !drain.force) {
         notes.push(unmanaged_pods());
@@ -297,7 +297,6 @@ fn common_notes(pull_secrets: Option<&Vec<LocalObjectReference>>, notes: &mut Ve
     }
 }
 
-/// The tag of an image.
 fn tag(image: &str) -> Option<&str> {
     let name = image.split('@').next()?;
     let (_, tag) = name.rsplit('/').next()?.split_once(':')?;
@@ -314,7 +313,7 @@ fn tagged(image: &str) -> String {
 }
 
 /// A preflight of kairos-operator, which skips a node by words in its termination message, and not by an exit code.
-fn said(image: &str, command: &[String]) -> ContainerSpec {
+fn skipped_by_message(image: &str, command: &[String]) -> ContainerSpec {
     let wrapped = format!("\"$@\" || exit 1; [ ! -s /dev/termination-log ] || exit {SKIP}");
     let words = ["/bin/sh", "-c", &wrapped, "preflight"].map(str::to_owned);
     ContainerSpec {

@@ -132,7 +132,7 @@ fn drains_and_windows_of_kured_become_fields() {
 }
 
 #[test]
-fn what_kured_does_at_a_reboot_becomes_fields() {
+fn flags_of_kured_about_the_reboot_become_fields() {
     for (arguments, pointer, expected) in [
         ("[--lock-release-delay=5m]", "/postCompleteDelay", json!("5m0s")),
         ("[--lock-ttl=1h]", "/reboot/timeout", json!("1h0m0s")),
@@ -177,7 +177,7 @@ fn what_kured_does_at_a_reboot_becomes_fields() {
 }
 
 #[test]
-fn what_a_plan_cannot_say_of_kured_becomes_a_note() {
+fn flags_of_kured_without_a_field_become_notes() {
     for (arguments, note) in [
         (
             "[--drain-delay=30s]",
@@ -203,9 +203,9 @@ fn what_a_plan_cannot_say_of_kured_becomes_a_note() {
         ),
         (
             "[--no-such-flag=1]",
-            "--no-such-flag is no flag of kured that refit knows",
+            "--no-such-flag is not a flag of kured that refit knows",
         ),
-        ("[word]", "the argument \"word\" is no flag of kured"),
+        ("[word]", "the argument \"word\" is not a flag of kured"),
     ] {
         let (_, notes) = converted(&kured(arguments));
         assert!(
@@ -368,7 +368,7 @@ fn the_flatcar_operator_says_when_nodes_reboot() {
     for start in [
         "-before-reboot-annotations was left out",
         "-after-reboot-annotations was left out",
-        "-x is no flag",
+        "-x is not a flag",
     ] {
         assert!(notes.iter().any(|note| note.starts_with(start)), "{notes:#?}");
     }

@@ -78,7 +78,7 @@ pub(super) enum CordonMode {
 struct NodeSnapshot {
     version: Option<String>,
     facts: NodeFacts,
-    /// The marks that the node has, whoever made them.
+    /// The marks that the node has, whether refit or another client set them.
     marks: Vec<NodeMark>,
 }
 
@@ -121,7 +121,7 @@ async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result
 pub(super) async fn check(client: &Client, node: &str, plan: Option<&PlanRun>) -> Result<(), CordonError> {
     let snapshot = read(&Api::all(client.clone()), node, plan).await?;
     let holders = snapshot.facts.ledger.iter().flat_map(|ledger| &ledger.holders);
-    // The kubelet restarts the container after a failure. Without this check a restarted drain would go on although
+    // The kubelet restarts the container after a failure. Without this check a restarted drain would continue although
     // its Plan has cancelled it.
     let cancelled = plan.is_some_and(|plan| {
         holders

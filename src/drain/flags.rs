@@ -6,7 +6,7 @@
 use clap::{Args, Parser};
 
 use super::pods::Rules;
-use super::{Options, Which};
+use super::{NodeSelection, Options};
 use crate::api::selector::Selector;
 use crate::go::{GoDuration, parse_bool};
 
@@ -27,14 +27,14 @@ pub struct NodeArgs {
 
 impl NodeArgs {
     /// The names of the nodes. Like kubectl, this accepts `node/one` for the node `one`.
-    pub fn which(&self) -> Which {
+    pub fn which(&self) -> NodeSelection {
         let name = |name: &String| match name.split_once('/') {
             Some(("node" | "nodes" | "no", name)) => name.to_owned(),
             _ => name.clone(),
         };
         match &self.selector {
-            Some(selector) => Which::Selector(selector.clone()),
-            None => Which::Names(self.names.iter().map(name).collect()),
+            Some(selector) => NodeSelection::Selector(selector.clone()),
+            None => NodeSelection::Names(self.names.iter().map(name).collect()),
         }
     }
 }
@@ -136,8 +136,8 @@ fn selector(value: &str) -> Result<String, String> {
 
 #[derive(Debug)]
 pub enum OnNode {
-    Cordon(Which),
-    Drain(Which, Options),
+    Cordon(NodeSelection),
+    Drain(NodeSelection, Options),
 }
 
 /// Parses the arguments of such a container.
@@ -261,8 +261,10 @@ mod tests {
     #[test]
     fn nodes_are_named_or_selected() {
         let which = |args: &[&str]| parse(args).map(|alone| alone.nodes.which());
-        assert!(matches!(which(&["one", "node/two"]), Ok(Which::Names(names)) if names == ["one", "two"]));
-        assert!(matches!(which(&["-l", "a=b,!c"]), Ok(Which::Selector(text)) if text == "a=b,!c"));
+        assert!(
+            matches!(which(&["one", "node/two"]), Ok(NodeSelection::Names(names)) if names == ["one", "two"])
+        );
+        assert!(matches!(which(&["-l", "a=b,!c"]), Ok(NodeSelection::Selector(text)) if text == "a=b,!c"));
         assert!(which(&[]).is_err());
         assert!(which(&["one", "--selector=a"]).is_err());
     }

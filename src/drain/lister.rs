@@ -105,7 +105,7 @@ impl PodLister {
             };
             let verdict = triage(&pod, daemon_set, rules, now);
             if matches!(verdict, Verdict::Goes | Verdict::GoesWithWarning(_)) {
-                found.of(pod.workload());
+                found.add_workload(pod.workload());
             }
             found.add(id, verdict);
         }

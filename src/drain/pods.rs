@@ -25,9 +25,7 @@ const UNMANAGED_WARNING: &str = "deleting Pods that declare no controller";
 pub struct Rules {
     /// `--ignore-daemonsets`.
     pub ignore_daemon_sets: bool,
-    /// `--delete-emptydir-data`.
     pub delete_empty_dir_data: bool,
-    /// `--force`.
     pub force: bool,
     /// `--skip-wait-for-delete-timeout` in seconds; 0 means never.
     pub skip_wait_for_delete: i64,
@@ -237,7 +235,7 @@ pub struct Found {
 
 impl Found {
     /// Adds the controller of a pod to evict.
-    pub fn of(&mut self, workload: Option<String>) {
+    pub fn add_workload(&mut self, workload: Option<String>) {
         self.workloads
             .extend(workload.filter(|one| !self.workloads.contains(one)));
     }

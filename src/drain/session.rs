@@ -17,7 +17,7 @@ use super::lister::{self, PodLister};
 use super::pods::Found;
 use super::publish::Publisher;
 use super::run::{End, Loop};
-use super::{Options, PlanRun, Which, detach, permissions};
+use super::{NodeSelection, Options, PlanRun, detach, permissions};
 use crate::api::{Cancelled, DrainNote};
 use crate::clock::Clock;
 use crate::kube::brief;
@@ -28,7 +28,6 @@ pub struct Session {
     pub clock: Clock,
     /// The Plan for which it runs, if any.
     pub plan: Option<PlanRun>,
-    /// `--dry-run`.
     pub dry_run: DryRun,
     /// Receives the messages.
     pub report: Arc<dyn Fn(Event) + Send + Sync>,
@@ -49,7 +48,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails with all nodes that are not cordoned, or if a signal stops it.
-    pub async fn cordon(&self, which: &Which) -> Result<(), Failure> {
+    pub async fn cordon(&self, which: &NodeSelection) -> Result<(), Failure> {
         let nodes = self.or_stop(self.names(which, 0)).await?;
         let mut failed = Vec::new();
         for node in &nodes {
@@ -61,7 +60,7 @@ impl Session {
 
     /// # Errors
     /// Fails with all nodes that are not uncordoned, or if a signal stops it.
-    pub async fn uncordon(&self, which: &Which) -> Result<(), Failure> {
+    pub async fn uncordon(&self, which: &NodeSelection) -> Result<(), Failure> {
         let nodes = self.or_stop(self.names(which, 0)).await?;
         let mut failed = Vec::new();
         for node in &nodes {
@@ -75,7 +74,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails with all nodes that are not drained, or if a signal stops it.
-    pub async fn drain(&self, which: &Which, options: &Options) -> Result<(), Failure> {
+    pub async fn drain(&self, which: &NodeSelection, options: &Options) -> Result<(), Failure> {
         let nodes = self.or_stop(self.names(which, options.chunk_size)).await?;
         let evictor = Evictor {
             client: self.client.clone(),
@@ -131,15 +130,15 @@ impl Session {
     }
 
     /// The names of the selected nodes, all of which exist.
-    async fn names(&self, which: &Which, chunk: u32) -> Result<Vec<String>, Failure> {
+    async fn names(&self, which: &NodeSelection, chunk: u32) -> Result<Vec<String>, Failure> {
         match which {
-            Which::Names(names) => {
+            NodeSelection::Names(names) => {
                 for name in names {
                     cordon::check(&self.client, name, self.plan.as_ref()).await?;
                 }
                 Ok(names.clone())
             }
-            Which::Selector(selector) => Ok(lister::nodes(&self.client, selector, chunk).await?),
+            NodeSelection::Selector(selector) => Ok(lister::nodes(&self.client, selector, chunk).await?),
         }
     }
 

@@ -44,7 +44,7 @@ use super::{Finding, Levels, Rule, Source};
 use crate::api::Plan;
 use crate::api::names::GROUP;
 
-/// What to check.
+/// What `refit validate` checks beyond the files themselves.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Severity of each rule.
@@ -144,7 +144,7 @@ fn is_in_a_column_of_its_own(text: &str, line: std::ops::Range<usize>) -> bool {
     is_field && indent(before) != own && !lines.any(|line| indent(line) == own)
 }
 
-/// Whether the first line that is no comment begins with a space.
+/// Whether the first line that is not a comment begins with a space.
 fn starts_indented(text: &str) -> bool {
     let mut lines = text.lines().filter(|line| {
         let line = line.trim();
@@ -185,7 +185,7 @@ fn check_readable(source: &Source, options: &Options, found: &mut Vec<Finding>) 
     for error in &source.stream.errors {
         let line = source.text.get(source.line_of(error.offset)).unwrap_or_default();
         let is_directive = |line: &str| line.starts_with('%');
-        // A no-break space is text, so that the line goes on in the next one.
+        // A no-break space is text, so that the line continues in the next one.
         let before = source.text[..source.line_of(error.offset).start]
             .lines()
             .next_back();

@@ -251,8 +251,8 @@ pub fn read_text(path: &Path) -> Result<String, InputError> {
     }
 }
 
-/// Where a link in a folder or a pattern leads, if that is outside of it. Whoever can write the folder has chosen the
-/// target, and not the user, so the target is not to be written. A link that is an argument itself was chosen.
+/// Where a link in a folder or a pattern leads, if that is outside of it. Someone who can write the folder may have chosen
+/// the target, and not the user, so refit does not write to it. A link that is an argument itself was chosen.
 pub fn target_outside(arguments: &[String], path: &Path) -> Option<PathBuf> {
     if arguments.iter().any(|argument| Path::new(argument) == path) {
         return None;

@@ -65,7 +65,7 @@ impl Object<'_> {
             && self.api_version == format!("{GROUP}/{}", crate::api::crd::VERSION)
     }
 
-    /// The kind, if refit handles it beside Plans.
+    /// The kind, if refit handles it in addition to Plans.
     pub fn front_end(&self) -> Option<FrontEnd> {
         let is_it = |it: &FrontEnd| self.kind == it.kind() && self.api_version == it.api_version();
         let is_complete_object = self.node.get("$patch").is_none();

@@ -16,7 +16,7 @@ use super::Source;
 use super::objects::{Object, objects};
 use super::yaml::{Kind, Node, Step};
 use crate::api::VersionPolicySpec;
-use crate::version::policy::{self, Circumstances, Offered, Policy, choose};
+use crate::version::policy::{self, Offered, Policy, PolicyInputs, choose};
 use crate::version::tag::{self, Refused, munge};
 use crate::version::{Range, Version, distribution_of};
 
@@ -190,7 +190,7 @@ pub fn decide_version(
     };
     // Any version is better than a value that is not a version.
     let known = current.map(munge).filter(|known| tag::check(known).is_ok());
-    let circumstances = Circumstances {
+    let inputs = PolicyInputs {
         current: known.as_deref(),
         seen: &BTreeMap::new(),
         approved: None,
@@ -199,7 +199,7 @@ pub fn decide_version(
         polled: now,
         now,
     };
-    let choice = choose(&policy, offered, &circumstances);
+    let choice = choose(&policy, offered, &inputs);
     if let Some(take) = choice.take {
         if known.as_ref() == Some(&take) {
             return Verdict::Same;

@@ -128,7 +128,7 @@ pub fn in_comment(source: &Source, entry: &Entry) -> Option<(String, &'static st
 const SETTER: &str = "a setter of kpt or Kustomize";
 const IMAGE_POLICY: &str = "a marker of Flux's image automation";
 
-/// Whether the comment has its tool change the value in Git, so that the value beside it is one to apply.
+/// Whether the comment has its tool change the value in Git, so that the value next to it is one to apply.
 pub fn is_marker(syntax: &str) -> bool {
     matches!(syntax, SETTER | IMAGE_POLICY)
 }
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_program_fills_in_is_known_in_every_syntax() {
+    fn placeholders_are_recognised_in_every_syntax() {
         for text in [
             "${VERSION}",
             "v${K3S_VERSION:=1.33.4}+k3s1",

@@ -1,6 +1,6 @@
 //! Replaces files atomically.
 //!
-//! The new text is written to a temporary file beside the old one, synced, and renamed over it, so a reader sees the
+//! The new text is written to a temporary file in the same folder, synced, and renamed over it, so a reader sees the
 //! old text or the new one even if the process is killed or the power fails. The new file has the mode, owner and
 //! extended attributes of the old one. A symbolic link stays, and the file that it names is replaced.
 
@@ -78,7 +78,7 @@ pub fn replace(path: &Path, old: &str, new: &str) -> Result<(), WriteError> {
         .prefix(&prefix)
         .suffix(SUFFIX)
         .tempfile_in(folder)
-        .map_err(failed("no temporary file can be created beside it"))?;
+        .map_err(failed("no temporary file can be created next to it"))?;
     // The lock tells other processes that this one is alive. On file systems without locks, leftovers stay.
     let _ = beside.as_file().try_lock();
     beside
@@ -123,7 +123,7 @@ fn keep_attributes(old: &Path, new: &File) -> io::Result<()> {
     // A default access list of the folder would let others at a file that had none.
     let inherited = list_attributes(new)?;
     for name in inherited.split(|byte| *byte == 0) {
-        if is_of_people(name) && names().all(|own| own != name) {
+        if may_be_set_by_owner(name) && names().all(|own| own != name) {
             fremovexattr(new, name)?;
         }
     }
@@ -139,7 +139,7 @@ fn keep_attributes(old: &Path, new: &File) -> io::Result<()> {
         match fsetxattr(new, name, &value, XattrFlags::empty()) {
             // Without permission to set security labels, the file keeps the system's default label; there is no other
             // way to replace it.
-            Err(Errno::PERM | Errno::ACCESS | Errno::NOTSUP) if !is_of_people(name) => {}
+            Err(Errno::PERM | Errno::ACCESS | Errno::NOTSUP) if !may_be_set_by_owner(name) => {}
             done => done?,
         }
     }
@@ -147,7 +147,7 @@ fn keep_attributes(old: &Path, new: &File) -> io::Result<()> {
 }
 
 /// Whether the owner of a file may set the attribute.
-fn is_of_people(name: &[u8]) -> bool {
+fn may_be_set_by_owner(name: &[u8]) -> bool {
     name.starts_with(b"user.") || name.starts_with(b"system.posix_acl")
 }
 

@@ -25,7 +25,7 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
         .filter_map(|field| spec.remove_entry(field))
         .collect();
     // The default written out is the same as none, so that to write it into a Plan replaces no Job.
-    if !used_access(of) {
+    if !uses_api_access(of) {
         parts.remove("hostAccess");
     }
     if of.api_access() == ApiAccess::default() {
@@ -55,7 +55,7 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
 }
 
 /// Whether the Plan changes the access that system-upgrade-controller gives.
-fn used_access(spec: &PlanSpec) -> bool {
+fn uses_api_access(spec: &PlanSpec) -> bool {
     spec.host_access() != HostAccess::Full
 }
 

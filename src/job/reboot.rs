@@ -46,7 +46,7 @@ pub struct RebootInput<'a> {
     pub mode: RebootPodMode<'a>,
     /// Time left until `reboot.timeout`, in seconds. Then the kubelet stops the pod, even if no controller runs.
     pub seconds: i64,
-    /// Whether somebody else's pod has [`name`](Self::name). The API server then adds a suffix that nobody can foresee, so
+    /// Whether a pod that is not refit's has [`name`](Self::name). The API server then adds a random suffix, so
     /// that a kubelet which creates pods with the names of others cannot keep their nodes from rebooting.
     pub name_is_taken: bool,
     /// Whether to set [`CRITICAL`]. If a quota reserves that class for other namespaces, the API server refuses the pod

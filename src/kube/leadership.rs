@@ -19,7 +19,7 @@ pub(crate) enum LeaderState {
     Ended,
 }
 
-/// Time of the last renewal on two clocks, neither of which can be set. `Instant` stops while the machine is suspended,
+/// Time of the last renewal on two clocks that cannot be set. `Instant` stops while the machine is suspended,
 /// and the other one does not. Leadership ends by whichever comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Renewal {

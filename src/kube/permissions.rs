@@ -16,6 +16,9 @@ pub(crate) struct Need {
 }
 
 /// Whether this process has a permission, in a namespace or in all.
+///
+/// # Errors
+/// Fails if the API server does not answer the access review, or refuses it.
 pub(crate) async fn may(
     client: &Client,
     namespace: Option<&str>,
@@ -26,6 +29,9 @@ pub(crate) async fn may(
 }
 
 /// Whether this process has a permission for one object, or for all.
+///
+/// # Errors
+/// As [`may`].
 pub(crate) async fn may_for(
     client: &Client,
     namespace: Option<&str>,
@@ -56,6 +62,9 @@ pub(crate) async fn may_for(
 }
 
 /// Whether a service account has a permission. The API server stores nothing of the review.
+///
+/// # Errors
+/// Fails if the API server does not answer the access review, or if this process may not create one.
 pub(crate) async fn account_may(
     client: &Client,
     namespace: &str,

@@ -321,7 +321,7 @@ impl<K: Watched> Watch<K> {
             return Err(WatchError::NoResourceVersion);
         }
         if let Some(version) = &version
-            && self.went_back(version)
+            && self.note_version(version)
         {
             return Ok(());
         }
@@ -397,7 +397,7 @@ impl<K: Watched> Watch<K> {
             // Of no use without a version, and harmless.
             "BOOKMARK" if resource_version.is_empty() => return (version, Ok(())),
             "BOOKMARK" => {
-                self.went_back(&resource_version);
+                self.note_version(&resource_version);
                 return (resource_version, Ok(()));
             }
             // A type of a later Kubernetes. Its object comes with the next list at the latest.
@@ -406,14 +406,14 @@ impl<K: Watched> Watch<K> {
         if resource_version.is_empty() {
             return (version, Err(WatchError::NoResourceVersion));
         }
-        if !self.went_back(&resource_version) {
+        if !self.note_version(&resource_version) {
             self.received.push_back(event);
         }
         (resource_version, Ok(()))
     }
 
     /// Notes a version that the server has shown. Versions of a kind are numbers that only grow (KEP-5504).
-    fn went_back(&mut self, version: &str) -> bool {
+    fn note_version(&mut self, version: &str) -> bool {
         let version = version.parse().unwrap_or(u64::MAX);
         if version < self.latest {
             self.received.push_back(WatchEvent::VersionsReset);

@@ -90,11 +90,11 @@ impl Deployed<'_> {
     }
 
     fn check(&mut self) {
-        self.image();
-        self.replicas();
-        self.toleration();
-        self.settings();
-        self.host_certificates();
+        self.check_image();
+        self.check_replicas();
+        self.check_toleration();
+        self.check_settings();
+        self.check_host_certificates();
         if let Some(owner) = owner(&self.deployment.metadata) {
             self.add(
                 Severity::Change,
@@ -105,7 +105,7 @@ impl Deployed<'_> {
         }
     }
 
-    fn image(&mut self) {
+    fn check_image(&mut self) {
         let image = container(self.pod)
             .and_then(|container| container.image.as_deref())
             .unwrap_or_default();
@@ -122,7 +122,7 @@ impl Deployed<'_> {
         self.add(Severity::Note, "image", change, remedy);
     }
 
-    fn replicas(&mut self) {
+    fn check_replicas(&mut self) {
         let spec = &self.deployment.spec;
         let replicas = spec.replicas.unwrap_or(1);
         if replicas == 0 {
@@ -166,7 +166,7 @@ impl Deployed<'_> {
     }
 
     /// refit releases a node only once it is Ready, so its own pod may have to start on a node that it cordoned.
-    fn toleration(&mut self) {
+    fn check_toleration(&mut self) {
         let tolerates = self.pod.tolerations.iter().flatten().any(|toleration| {
             let of_all = toleration.key.as_deref().unwrap_or_default().is_empty();
             of_all || toleration.key.as_deref() == Some(UNSCHEDULABLE)
@@ -187,7 +187,7 @@ impl Deployed<'_> {
         }
     }
 
-    fn settings(&mut self) {
+    fn check_settings(&mut self) {
         if let Some(image) = self
             .environment
             .get(KUBECTL_IMAGE)
@@ -204,7 +204,7 @@ impl Deployed<'_> {
         }
     }
 
-    fn host_certificates(&mut self) {
+    fn check_host_certificates(&mut self) {
         let mounted: Vec<&str> = self
             .pod
             .volumes
@@ -271,7 +271,7 @@ fn definition(cluster: &Cluster, found: &mut Vec<Finding>) {
     }
 }
 
-/// Who restores an object that somebody changes.
+/// Who restores an object that a user changes.
 fn owner(metadata: &ObjectMeta) -> Option<String> {
     let label = |name: &str| metadata.labels.as_ref()?.get(name).cloned();
     let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();

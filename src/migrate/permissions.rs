@@ -1,6 +1,6 @@
 //! Permissions that refit uses and the accounts of system-upgrade-controller lack, by the rules of RBAC.
 //!
-//! What refit uses is `deploy/rbac.yaml`, of which other tests show that refit uses every rule.
+//! What refit uses is `deploy/rbac.yaml`; other tests show that refit uses every rule of it.
 
 use std::collections::BTreeSet;
 

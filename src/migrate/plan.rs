@@ -30,16 +30,16 @@ pub(super) fn check(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
         .map(|plan| PlanOverview::new(cluster, plan))
         .collect();
     for plan in &plans {
-        plan.validity(&mut found);
-        plan.concurrency(&mut found);
+        plan.check_validity(&mut found);
+        plan.check_concurrency(&mut found);
         if let Some(window) = &plan.plan.spec.window {
             window::check(&plan.title, window, now, &mut found);
         }
-        plan.channel(cluster, &mut found);
-        plan.drain_timeout(&mut found);
-        plan.containers(cluster, &mut found);
-        plan.nodes(&mut found);
-        plan.quorum(cluster, &mut found);
+        plan.check_channel(cluster, &mut found);
+        plan.check_drain_timeout(&mut found);
+        plan.check_containers(cluster, &mut found);
+        plan.check_nodes(&mut found);
+        plan.check_quorum(cluster, &mut found);
     }
     shared_nodes(&plans, &mut found);
     found
@@ -105,7 +105,7 @@ impl<'a> PlanOverview<'a> {
         spec.cordon.unwrap_or_default() || spec.drain.is_some()
     }
 
-    fn validity(&self, found: &mut Vec<Finding>) {
+    fn check_validity(&self, found: &mut Vec<Finding>) {
         let spec = &self.plan.spec;
         let why = validate(self.name, spec)
             .map_err(|error| error.to_string())
@@ -129,7 +129,7 @@ impl<'a> PlanOverview<'a> {
         }
     }
 
-    fn concurrency(&self, found: &mut Vec<Finding>) {
+    fn check_concurrency(&self, found: &mut Vec<Finding>) {
         if self.plan.spec.concurrency.unwrap_or_default() > 0 || self.plan.spec.max_concurrent.is_some() {
             return;
         }
@@ -147,7 +147,7 @@ impl<'a> PlanOverview<'a> {
     }
 
     /// What can be seen without a request; `--online` queries the channel.
-    fn channel(&self, cluster: &Cluster, found: &mut Vec<Finding>) {
+    fn check_channel(&self, cluster: &Cluster, found: &mut Vec<Finding>) {
         let spec = &self.plan.spec;
         let Some(url) = spec.channel.as_deref().filter(|_| spec.version.is_none()) else {
             return;
@@ -175,7 +175,7 @@ impl<'a> PlanOverview<'a> {
         }
     }
 
-    fn drain_timeout(&self, found: &mut Vec<Finding>) {
+    fn check_drain_timeout(&self, found: &mut Vec<Finding>) {
         let drain = self.plan.spec.drain.as_ref();
         let Some(DrainTimeout::Nanoseconds(timeout)) = drain.and_then(|drain| drain.timeout.as_ref()) else {
             return;
@@ -189,7 +189,7 @@ impl<'a> PlanOverview<'a> {
         }
     }
 
-    fn containers(&self, cluster: &Cluster, found: &mut Vec<Finding>) {
+    fn check_containers(&self, cluster: &Cluster, found: &mut Vec<Finding>) {
         let spec = &self.plan.spec;
         let containers = || spec.prepare.iter().chain(&spec.upgrade);
         let forbids = cluster
@@ -228,7 +228,7 @@ impl<'a> PlanOverview<'a> {
         }
     }
 
-    fn nodes(&self, found: &mut Vec<Finding>) {
+    fn check_nodes(&self, found: &mut Vec<Finding>) {
         let named = |is_wanted: &dyn Fn(&Node) -> bool| -> Vec<&str> {
             let wanted = self.left.iter().filter(|node| is_wanted(node));
             wanted.filter_map(|node| node.metadata.name.as_deref()).collect()
@@ -283,7 +283,7 @@ impl<'a> PlanOverview<'a> {
     }
 
     /// etcd needs more than half of its members.
-    fn quorum(&self, cluster: &Cluster, found: &mut Vec<Finding>) {
+    fn check_quorum(&self, cluster: &Cluster, found: &mut Vec<Finding>) {
         let servers = cluster
             .nodes
             .iter()

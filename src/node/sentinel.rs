@@ -6,7 +6,7 @@ use crate::api::{SentinelName, SentinelReport};
 
 /// When the node must reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum RebootWhen {
     Always,
     /// If one of these files exists on the host.
     IfPresent(Vec<String>),
@@ -17,11 +17,11 @@ pub enum Wish {
 ///
 /// # Errors
 /// Fails if a file could not be checked or the sentinel could not be written; then there is none.
-pub fn keep(host: &Host, name: &SentinelName, wish: &Wish) -> Result<SentinelReport, HostError> {
+pub fn keep(host: &Host, name: &SentinelName, when: &RebootWhen) -> Result<SentinelReport, HostError> {
     let boot_id = host.boot_id()?;
-    let required = match wish {
-        Wish::Always => true,
-        Wish::IfPresent(files) => {
+    let required = match when {
+        RebootWhen::Always => true,
+        RebootWhen::IfPresent(files) => {
             let mut found = false;
             for file in files {
                 // All files are checked, so that one that cannot be read is an error even if another one exists.

@@ -85,12 +85,12 @@ pub struct SilenceRule {
     /// The Secret with its URL.
     pub secret: String,
     pub matchers: Vec<Matcher>,
-    /// How long a silence lasts if nobody ends it.
+    /// How long a silence lasts unless refit ends it.
     pub duration: SignedDuration,
     pub allow_plain_http: bool,
 }
 
-/// What is wrong with a key.
+/// An invalid entry of `notifications` or `silences`, for the event on the `ConfigMap` and for `refit validate`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("key {key:?}: {why}")]
 pub struct Problem {
@@ -322,7 +322,8 @@ fn format(
             if content_type.is_empty() || http::HeaderValue::from_str(&content_type).is_err() {
                 return Err("contentType is not a media type such as application/json".to_owned());
             }
-            let body = Template::parse(text, &VALUES).map_err(|why| format!("body is no template: {why}"))?;
+            let body =
+                Template::parse(text, &VALUES).map_err(|why| format!("body is not a template: {why}"))?;
             Ok(Format::Template { content_type, body })
         }
         other => {

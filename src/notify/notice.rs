@@ -53,7 +53,7 @@ impl NoticeKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub kind: NoticeKind,
-    /// The same for the same occurrence, whoever tells of it and how often.
+    /// The same for the same occurrence, whichever process reports it and however often.
     pub id: String,
     pub plan: String,
     pub version: String,
@@ -121,7 +121,7 @@ fn id(parts: &[&str]) -> String {
     id
 }
 
-/// The roll-out that status tells of first, if it is that of the present hash.
+/// The first roll-out in `status.history`, if it is that of the current hash.
 struct Current<'a> {
     version: &'a str,
     hash: &'a str,

@@ -1,7 +1,7 @@
 //! Silences of Alertmanager (its API, version 2) for nodes that are being upgraded.
 //!
 //! The silence itself is the record: `createdBy` names this controller, and the comment has the key of the node's attempt. So
-//! whichever process leads finds the silences of its predecessors, ends those that nobody needs, and creates none twice.
+//! a new leader finds the silences of its predecessors, ends those that are no longer needed, and creates none twice.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,11 @@ pub struct Matcher {
 }
 
 impl Matcher {
+    /// Parses a matcher in Alertmanager's syntax, whose value is a template.
+    ///
     /// # Errors
-    /// Fails with what is wrong.
+    /// Fails if the text has no operator, the label's name is invalid, the value is not a quoted text or a single word, or
+    /// the template is invalid. The message shows the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
@@ -108,7 +111,7 @@ pub struct Down {
     pub key: String,
 }
 
-/// The nodes that a Plan works on, by its stored status. One that has failed is not silenced: somebody has to look.
+/// The nodes that a Plan works on, by its stored status. One that has failed is not silenced: a person must repair it.
 pub fn down(plan: &PlanFacts) -> Vec<Down> {
     let status = plan.status();
     let hash = status.latest_hash.as_deref().unwrap_or_default();
@@ -200,7 +203,7 @@ struct ListedStatus {
 /// The silences of this controller in the answer to a list of all.
 ///
 /// # Errors
-/// Fails if it is no such list.
+/// Fails if `list` is not a list of silences.
 pub fn known_silences(list: &[u8], created_by: &str) -> Result<Vec<KnownSilence>, String> {
     let listed: Vec<Listed> =
         serde_json::from_slice(list).map_err(|_| "the answer is not a list of silences".to_owned())?;

@@ -58,7 +58,7 @@ impl Template {
     /// Parses a template whose values have these names.
     ///
     /// # Errors
-    /// Fails with what is wrong.
+    /// Fails if `{{` has no `}}`, or a value has none of these names; the message lists the names.
     pub fn parse(text: &str, names: &[&'static str]) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;

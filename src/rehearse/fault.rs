@@ -258,7 +258,7 @@ impl Rules {
     }
 
     /// The effect of the first rule that has one. All rules that match the request count it.
-    pub fn effect_on(&mut self, request: &ApiRequest) -> Option<Effect> {
+    pub fn apply(&mut self, request: &ApiRequest) -> Option<Effect> {
         let mut first = None;
         for (active, index) in self.rules.iter_mut().zip(0..) {
             if first.is_none() {

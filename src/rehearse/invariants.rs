@@ -98,7 +98,7 @@ pub struct Node {
     /// Marks for load balancers and autoscalers with the value that refit gives them.
     marks: Vec<NodeMark>,
     /// Who made it unschedulable.
-    cordoned_by: Who,
+    cordoned_by: CordonedBy,
     fitness: Fitness,
     /// Since when it has been available, or not.
     unchanged_since: Timestamp,
@@ -126,7 +126,7 @@ const LAST_ANSWER: SignedDuration = SignedDuration::from_secs(120);
 const SEEN: SignedDuration = SignedDuration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum CordonedBy {
     Nobody,
     Refit,
     User,
@@ -178,7 +178,7 @@ impl Invariants {
     /// Checks an entry of the journal.
     ///
     /// # Errors
-    /// The broken invariant.
+    /// Fails if the entry breaks an invariant, with a sentence that names it, the object and the values.
     pub fn observe(&mut self, entry: &Entry) -> Checked {
         let Entry { at, who, what } = entry;
         let who = if who.starts_with(CONTROLLER) {
@@ -262,7 +262,7 @@ impl Invariants {
     /// Checks the state after the roll-out: all nodes are done, and nothing of refit is left.
     ///
     /// # Errors
-    /// The broken invariant.
+    /// Fails with the first node that is not done, and with the first cordon, taint, label, ledger or record that is left.
     pub fn check_final_state(&self) -> Checked {
         for (name, node) in &self.nodes {
             let facts = &node.facts;
@@ -289,7 +289,7 @@ impl Invariants {
                 facts.records
             );
             invariant!(
-                !facts.unschedulable || node.cordoned_by == Who::User,
+                !facts.unschedulable || node.cordoned_by == CordonedBy::User,
                 "{name} is left cordoned by {:?}",
                 node.cordoned_by
             );

@@ -165,7 +165,7 @@ impl Recorder {
                     .depends(&name)
                     .filter(|_| reason == Reason::DependencyNotComplete);
                 let blocker = awaited.map_or_else(|| reason.to_string(), |other| format!("Plan {other}"));
-                waited.insert(self.waits_for(&name, of, &reason, &blocker, message, now));
+                waited.insert(self.record_wait(&name, of, &reason, &blocker, message, now));
                 continue;
             }
             here.insert(node);
@@ -190,7 +190,7 @@ impl Recorder {
                 _ => false,
             };
             if !reason.is_empty() && !is_known_better {
-                waited.insert(self.waits_for(&name, Some(node), &reason, &reason, message, now));
+                waited.insert(self.record_wait(&name, Some(node), &reason, &reason, message, now));
             }
         }
         self.drop_unstarted(&name, &here);
@@ -402,7 +402,7 @@ impl Recorder {
                 None => format!("Pod {}", wait.pod),
             };
             let message = format!("{blocker} holds {} ({})", wait.pod, wait.why);
-            let key = self.waits_for(
+            let key = self.record_wait(
                 plan,
                 Some(node),
                 &Reason::DrainWaiting.into(),
@@ -433,7 +433,7 @@ impl Recorder {
                 (PrepareWait::VersionDiffers { .. }, Some(other)) => format!("Plan {other}"),
                 _ => wait.blocker(),
             };
-            let key = self.waits_for(plan, Some(node), &Reason::Prepare.into(), &blocker, &message, now);
+            let key = self.record_wait(plan, Some(node), &Reason::Prepare.into(), &blocker, &message, now);
             if let Some(open) = self.open.get_mut(&key) {
                 open.prepare = Some(wait.clone());
             }
@@ -450,7 +450,7 @@ impl Recorder {
         let all = taints.join(", ");
         let word = if taints.len() == 1 { "taint" } else { "taints" };
         let message = format!("the node has the {word} {all}, which the Plan does not tolerate");
-        let key = self.waits_for(
+        let key = self.record_wait(
             plan,
             Some(node),
             &Reason::Unschedulable.into(),
@@ -480,7 +480,7 @@ impl Recorder {
     }
 
     /// Records a wait. Its key is needed to end it.
-    fn waits_for(
+    fn record_wait(
         &mut self,
         plan: &str,
         node: Option<&str>,

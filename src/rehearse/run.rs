@@ -73,7 +73,7 @@ impl InitialCluster {
             .collect()
     }
 
-    /// Has every node request a reboot in its present boot, unless one of them does so already.
+    /// Has every node request a reboot in its current boot, unless one of them does so already.
     pub fn request_reboots(&mut self) -> bool {
         let requests = |node: &Value| {
             let annotations = node["metadata"]["annotations"].as_object().into_iter().flatten();

@@ -31,7 +31,7 @@ pub enum Blocker {
         node: NodeName,
         /// The group of that node, in words.
         group: String,
-        /// Why it does not go on, if it needs a person.
+        /// Why it does not progress, if it needs a person.
         why: Option<String>,
     },
     /// Without the node, no majority of the control plane would be available.

@@ -32,8 +32,8 @@ impl CompletionPolicy {
         Self {
             reboot_timeout: or(reboot.timeout(), crate::api::reboot::REBOOT_TIMEOUT),
             settles: spec.settle.is_some(),
-            kubelet_version: settle.kubelet_version(),
-            workloads: settle.workloads(),
+            kubelet_version: settle.waits_for_kubelet_version(),
+            workloads: settle.waits_for_workloads(),
             settle_timeout: or(settle.timeout(), crate::api::reboot::SETTLE_TIMEOUT),
             min_ready: or(settle.min_ready(false), GoDuration::ZERO),
             min_ready_after_reboot: or(settle.min_ready(true), crate::api::reboot::MIN_READY_AFTER_REBOOT),

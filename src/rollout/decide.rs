@@ -78,7 +78,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     let mut gates = BTreeMap::new();
     // A Plan that is being deleted starts nothing. `release::cleanup` frees its nodes once its Jobs, which the
     // garbage collector deletes, have no pod left.
-    for (name, plan) in cluster.plans.iter().filter(|(_, p)| !p.facts.deleting()) {
+    for (name, plan) in cluster.plans.iter().filter(|(_, p)| !p.facts.is_deleting()) {
         let gate = start::gate(cluster, plan, now, &mut decision.requeue_at);
         let nodes = reconcile_nodes(cluster, plan, gate.as_ref(), now, &mut decision);
         decision
@@ -169,7 +169,7 @@ fn prepull(cluster: &ClusterState, plan: &PlanState, node: &NodeName) -> Option<
     let facts = &plan.facts;
     let job = prepull_job_name(&facts.name, &facts.uid, &node.name, &node.uid, hash);
     let job = JobName::from(job);
-    // It has no label of a controller, so it counts as somebody else's.
+    // It has no label of a controller, so it counts as one that is not refit's.
     let is_there = cluster.name_conflicts.contains_key(job.text());
     (!is_there).then(|| Step::CreatePrepullJob {
         plan: facts.name.clone(),
@@ -312,9 +312,9 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
     for plan in cluster
         .plans
         .values()
-        .filter(|p| !p.facts.deleting() && p.facts.malformed.is_none())
+        .filter(|p| !p.facts.is_deleting() && p.facts.malformed.is_none())
     {
-        // The hash needs the content of these Secrets, of which watches have only the metadata. It needs all of them, so
+        // The hash needs the content of these Secrets, and watches have only their metadata. It needs all of them, so
         // a Plan with many waits for the first ones.
         for name in plan.secrets.unread().iter().take(SECRET_READS) {
             let name = name.clone();

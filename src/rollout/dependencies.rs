@@ -37,7 +37,7 @@ fn names(plan: &PlanState) -> impl Iterator<Item = &str> {
 }
 
 fn existing<'a>(cluster: &'a ClusterState, name: &str) -> Option<&'a PlanState> {
-    cluster.plans.get(name).filter(|plan| !plan.facts.deleting())
+    cluster.plans.get(name).filter(|plan| !plan.facts.is_deleting())
 }
 
 /// Why the other Plan does not count as complete.
@@ -72,7 +72,7 @@ fn wait(plan: &PlanState, other: &PlanState) -> Option<String> {
     None
 }
 
-/// The members of the shortest cycle of which the Plan is one, in the order in which they wait, beginning with it.
+/// The members of the shortest cycle that contains the Plan, in the order in which they wait, beginning with it.
 fn cycle(cluster: &ClusterState, plan: &PlanState) -> Option<Vec<PlanName>> {
     let own = &*plan.facts.name;
     // Each Plan that was reached, and the one that waits for it.

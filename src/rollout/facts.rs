@@ -77,14 +77,11 @@ pub struct Taint {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFacts {
-    /// `metadata.name`.
     pub name: NodeName,
     pub uid: NodeUid,
-    /// `metadata.labels`.
     pub labels: Labels,
     /// Whether the condition Ready is True.
     pub ready: bool,
-    /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// Whether it has the taint of a node that is not ready or unreachable.
     pub tainted: bool,
@@ -133,7 +130,7 @@ impl NodeFacts {
         }
     }
 
-    /// The reboot that the node needs in its present boot.
+    /// The reboot that the node needs in its current boot.
     pub fn needed_reboot(&self) -> Option<&RebootRequest> {
         self.reboot_request
             .as_deref()
@@ -167,12 +164,7 @@ pub enum JobOutcome {
     /// Not finished.
     Running,
     /// Condition `FailureTarget` but not yet `Failed`: a pod still exists.
-    Failing {
-        /// Reason of the condition.
-        reason: String,
-        /// Message of the condition.
-        message: String,
-    },
+    Failing { reason: String, message: String },
     /// Condition `Complete`.
     Complete {
         /// When the condition was set.
@@ -182,9 +174,7 @@ pub enum JobOutcome {
     Failed {
         /// When the condition was set.
         at: Timestamp,
-        /// Reason of the condition.
         reason: String,
-        /// Message of the condition.
         message: String,
     },
 }
@@ -300,7 +290,7 @@ impl PlanFacts {
     }
 
     /// Whether `metadata.deletionTimestamp` is set.
-    pub fn deleting(&self) -> bool {
+    pub fn is_deleting(&self) -> bool {
         self.object.metadata.deletion_timestamp.is_some()
     }
 }

@@ -60,7 +60,7 @@ impl PlanState {
                 "no further node starts once {} of the selected nodes have failed (spec.failure.budget)",
                 self.failure_budget().unwrap_or_default()
             ),
-            FailurePolicy::Continue => "the roll-out goes on without the node".to_owned(),
+            FailurePolicy::Continue => "the roll-out continues without the node".to_owned(),
         };
         if failure.uncordon.unwrap_or_default() {
             text.push_str(", which is uncordoned");
@@ -82,7 +82,7 @@ pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocke
     (failed >= budget).then_some(Blocker::FailureBudget { failed, budget })
 }
 
-/// The nodes that failed for good at the present hash, whether or not that is recorded yet.
+/// The nodes that failed for good at the current hash, whether or not that is recorded yet.
 fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a PlanState) -> BTreeSet<&'a NodeName> {
     let Some(resolved) = &plan.resolved else {
         return BTreeSet::new();

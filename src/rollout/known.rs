@@ -21,7 +21,7 @@ pub(super) struct KnownPlans {
     last: u64,
     /// Those that are on the Lease.
     stored: BTreeSet<PlanUid>,
-    /// Whether somebody has written another note there.
+    /// Whether another client has written another note there.
     overwritten: bool,
 }
 

@@ -89,7 +89,7 @@ impl NodeReconciler<'_> {
             .position(|job| self.is_wanted(node, job))
             .or((!live.is_empty()).then_some(0))
         {
-            // Of several live Jobs, the one that the Plan needs continues. Others exist after a fail-over or beside
+            // Of several live Jobs, the one that the Plan needs continues. Others exist after a fail-over or next to
             // those of system-upgrade-controller.
             let job = live.swap_remove(first);
             cleanup.extend(live.iter().filter_map(|job| self.replace(job, NOT_REQUIRED)));
@@ -206,7 +206,7 @@ impl NodeReconciler<'_> {
                 "the node is not Ready, so the state of its pod is unknown: repair the node, or delete it"
             };
             let text = format!("{reason}: {message}; {why}");
-            // A machine that is gone for good must not hold up a roll-out that goes on without failed nodes.
+            // A machine that is gone for good must not hold up a roll-out that continues without failed nodes.
             state.frees_slot = self.plan.failed_nodes_free_slots();
             return state.with_reason(Reason::NodeLost, text);
         }

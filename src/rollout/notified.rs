@@ -53,7 +53,7 @@ pub(super) fn note(cluster: &ClusterState, decision: &mut Decision) {
     for (name, (uid, unstored)) in &cluster.notified {
         let Some(facts) = cluster
             .plan(name)
-            .filter(|facts| facts.uid == *uid && !facts.deleting())
+            .filter(|facts| facts.uid == *uid && !facts.is_deleting())
         else {
             continue;
         };

@@ -8,7 +8,7 @@ use super::facts::{
     Hash, JobFacts, JobName, JobUid, Missing, NodeFacts, NodeName, NodeUid, PlanFacts, PlanName, PlanUid,
     PodFacts, PodUid, Schema, Text, WorkloadFacts,
 };
-use super::pod_blockers::PodLook;
+use super::pod_blockers::PodCheck;
 use super::reservation::Reservations;
 use crate::api::{Check, CheckAnswer};
 use crate::channel::ChannelRef;
@@ -101,7 +101,6 @@ pub enum GlobalLimits {
     Unreadable(String),
 }
 
-/// What the response to a step says.
 #[derive(Debug)]
 pub enum StepEffect {
     /// The response contains an object, or says that it no longer exists.
@@ -141,7 +140,7 @@ pub enum StepEffect {
     /// A controller whose pods were evicted, and its counts.
     Workload(Text, WorkloadFacts),
     /// What was seen of pods for which a node of a Plan waits.
-    PodLook(PlanName, NodeName, PodLook),
+    PodCheck(PlanName, NodeName, PodCheck),
     Permissions(Missing),
     /// A request was refused because a permission is missing.
     Forbidden,

@@ -16,7 +16,7 @@ use crate::api::{PlanSpec, Reason, names};
 /// How a Plan on request sees its nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OnRequest {
-    /// Whether it runs a container of the user, whose failure somebody must look at.
+    /// Whether it runs a container of the user, whose failure a person must inspect.
     has_upgrade: bool,
 }
 
@@ -59,7 +59,7 @@ impl OnRequest {
 }
 
 /// Whether the label of a done node answers no request any more. A request that names no boot is answered until it is
-/// withdrawn: whoever made it does so after the reboot, and before it requests another one.
+/// withdrawn: an agent withdraws its request after the reboot, and before it requests another one.
 pub(super) fn is_answered(plan: &PlanFacts, hash: &str, node: &NodeFacts) -> bool {
     let label = node.labels.get_joined(names::LABEL_PLAN_PREFIX, &plan.name);
     let is_open = node

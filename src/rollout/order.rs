@@ -20,11 +20,11 @@ pub(super) struct Order {
 
 /// Where a node comes. Without an order, only the digest differs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Turn {
+pub(super) struct SortKey {
     /// Index of the first wave whose selector matches; [`UNASSIGNED`] if none does, and 0 without waves.
     pub(super) wave: u16,
     pub(super) group: Group,
-    rest: Box<[Place]>,
+    rest: Box<[OrderValue]>,
     is_own_node: bool,
     /// SHA-256 of node UID, Plan UID and hash: Plans and versions differ in the order of nodes (S50).
     digest: [u8; 32],
@@ -33,8 +33,8 @@ pub(super) struct Turn {
 /// The wave of nodes that no selector of a wave matches.
 pub(super) const UNASSIGNED: u16 = u16::MAX;
 
-impl Turn {
-    /// A turn that comes before all others of its wave.
+impl SortKey {
+    /// A key that comes before all others of its wave.
     pub(super) fn first_of(wave: u16) -> Self {
         Self {
             wave,
@@ -49,16 +49,16 @@ impl Turn {
 /// Nodes that may be upgraded at the same time: they are equal by all criteria up to the last one that makes later nodes
 /// wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Group(Option<Arc<[Place]>>);
+pub(super) struct Group(Option<Arc<[OrderValue]>>);
 
 /// Where a node comes by one criterion.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum OrderValue {
     Early,
     Late,
     Value(Text),
     Number(i64),
-    /// The node lacks the label, or its value is no number.
+    /// The node lacks the label, or its value is not a number.
     Absent,
 }
 
@@ -81,16 +81,16 @@ impl Order {
 
     pub(super) fn group(&self, node: &NodeFacts) -> Group {
         let places = self.criteria.iter().take(self.barriers);
-        let places = places.map(|criterion| place(criterion, node));
+        let places = places.map(|criterion| order_value(criterion, node));
         Group(self.has_groups().then(|| places.collect()))
     }
 
-    pub(super) fn turn(&self, wave: u16, node: &NodeFacts, plan: &PlanFacts, hash: &str) -> Turn {
+    pub(super) fn sort_key(&self, wave: u16, node: &NodeFacts, plan: &PlanFacts, hash: &str) -> SortKey {
         let rest = self.criteria.iter().skip(self.barriers);
-        Turn {
+        SortKey {
             wave,
             group: self.group(node),
-            rest: rest.map(|criterion| place(criterion, node)).collect(),
+            rest: rest.map(|criterion| order_value(criterion, node)).collect(),
             is_own_node: self.own_node.as_ref().is_some_and(|own| **own == *node.name),
             digest: digest(&node.uid, &plan.uid, hash),
         }
@@ -100,48 +100,48 @@ impl Order {
         let places = group.0.as_deref().unwrap_or_default();
         let words = self.criteria.iter().zip(places);
         let words: Vec<_> = words
-            .map(|(criterion, place)| in_words(criterion, place))
+            .map(|(criterion, order_value)| in_words(criterion, order_value))
             .collect();
         words.join(", ")
     }
 }
 
-fn place(criterion: &Criterion, node: &NodeFacts) -> Place {
+fn order_value(criterion: &Criterion, node: &NodeFacts) -> OrderValue {
     match criterion {
         Criterion::ControlPlane(order) => {
             let is_first = *order == ControlPlaneOrder::First;
             if node.is_control_plane() == is_first {
-                Place::Early
+                OrderValue::Early
             } else {
-                Place::Late
+                OrderValue::Late
             }
         }
         Criterion::Topology(key) => node
             .labels
             .get(key)
-            .map_or(Place::Absent, |value| Place::Value(value.into())),
+            .map_or(OrderValue::Absent, |value| OrderValue::Value(value.into())),
         Criterion::Number(key) => {
             let number = node.labels.get(key).and_then(|value| value.parse().ok());
-            number.map_or(Place::Absent, Place::Number)
+            number.map_or(OrderValue::Absent, OrderValue::Number)
         }
     }
 }
 
-fn in_words(criterion: &Criterion, place: &Place) -> String {
+fn in_words(criterion: &Criterion, order_value: &OrderValue) -> String {
     match criterion {
         Criterion::ControlPlane(order) => {
             let is_first = *order == ControlPlaneOrder::First;
-            let is_control_plane = (*place == Place::Early) == is_first;
+            let is_control_plane = (*order_value == OrderValue::Early) == is_first;
             if is_control_plane {
                 "control plane".to_owned()
             } else {
                 "not control plane".to_owned()
             }
         }
-        Criterion::Topology(key) | Criterion::Number(key) => match place {
-            Place::Value(value) => format!("{key}={value}"),
-            Place::Number(number) => format!("{key}={number}"),
-            Place::Early | Place::Late | Place::Absent => format!("without {key}"),
+        Criterion::Topology(key) | Criterion::Number(key) => match order_value {
+            OrderValue::Value(value) => format!("{key}={value}"),
+            OrderValue::Number(number) => format!("{key}={number}"),
+            OrderValue::Early | OrderValue::Late | OrderValue::Absent => format!("without {key}"),
         },
     }
 }
@@ -180,19 +180,19 @@ mod tests {
         let spec: PlanSpec = serde_json::from_value(json!({ "order": order })).unwrap();
         let order = Order::of(&spec, &"own".into());
         let plan = read(plan("p"));
-        let mut turns: Vec<_> = nodes
+        let mut keys: Vec<_> = nodes
             .iter()
             .map(|(name, own)| {
                 let mut node = node(name, "same-uid");
                 node.labels = labels(own.iter().copied().chain([(names::LABEL_HOSTNAME, *name)]));
-                (order.turn(0, &node, &plan, "hash"), *name)
+                (order.sort_key(0, &node, &plan, "hash"), *name)
             })
             .collect();
-        turns.sort();
+        keys.sort();
         let mut out = String::new();
-        for (index, (turn, name)) in turns.iter().enumerate() {
+        for (index, (key, name)) in keys.iter().enumerate() {
             if index > 0 {
-                let is_new = turns[index - 1].0.group != turn.group;
+                let is_new = keys[index - 1].0.group != key.group;
                 out.push_str(if is_new { " | " } else { " " });
             }
             out.push_str(name);

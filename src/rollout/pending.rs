@@ -12,12 +12,12 @@ use super::state::ClusterState;
 use super::step::{NodeChange, Step};
 use crate::api::names::TAINT_PENDING_PREFIX;
 
-/// Nodes of which the taints are changed per decision: more than can be in flight at once.
+/// Number of nodes whose taints change per decision: more than can be in flight at once.
 const NODES: usize = 32;
 
 /// What a Plan says about the taint of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum DesiredTaint {
     /// Nodes that are still to be upgraded have it.
     Tainted,
     /// No node has it.
@@ -33,15 +33,15 @@ pub(super) fn taints(
     gates: &BTreeMap<PlanName, Option<Blocker>>,
     decision: &mut Decision,
 ) {
-    let mut wishes = BTreeMap::new();
+    let mut desired = BTreeMap::new();
     for (name, plan) in &cluster.plans {
         let has_slots = node_states.get(name).is_some_and(|nodes| !nodes.is_empty());
         let gate = gates.get(name).and_then(Option::as_ref);
-        wishes.insert(&**name, wish(plan, gate, has_slots));
+        desired.insert(&**name, desired_taint(plan, gate, has_slots));
     }
-    let tainting: Vec<_> = wishes
+    let tainting: Vec<_> = desired
         .iter()
-        .filter(|(_, wish)| **wish == Wish::Tainted)
+        .filter(|(_, desired)| **desired == DesiredTaint::Tainted)
         .collect();
     if tainting.is_empty() && cluster.pending.is_empty() {
         return;
@@ -57,10 +57,10 @@ pub(super) fn taints(
     }
     let is_wanted = |node: &NodeFacts, plan: &str| {
         let known = cluster.plans.get(plan);
-        match wishes.get(plan) {
-            Some(Wish::Tainted) => known.is_some_and(|plan| plan.targets.is_eligible(&node.name)),
-            Some(Wish::Unknown) => node.pending_for(&cluster.defaults.namespace).any(|it| it == plan),
-            Some(Wish::Clean) | None => false,
+        match desired.get(plan) {
+            Some(DesiredTaint::Tainted) => known.is_some_and(|plan| plan.targets.is_eligible(&node.name)),
+            Some(DesiredTaint::Unknown) => node.pending_for(&cluster.defaults.namespace).any(|it| it == plan),
+            Some(DesiredTaint::Clean) | None => false,
         }
     };
     let nodes = nodes.into_iter().filter(|name| !cluster.is_unreadable(name));
@@ -74,22 +74,22 @@ pub(super) fn taints(
     decision.steps.extend(steps.take(NODES));
 }
 
-fn wish(plan: &PlanState, gate: Option<&Blocker>, has_slots: bool) -> Wish {
+fn desired_taint(plan: &PlanState, gate: Option<&Blocker>, has_slots: bool) -> DesiredTaint {
     let is_wanted = |plan: &PlanState| {
         let drain = plan.spec().drain.as_ref();
         drain.is_some_and(|drain| drain.avoid_pending_nodes.unwrap_or_default())
     };
-    if plan.facts.deleting() {
-        return Wish::Clean;
+    if plan.facts.is_deleting() {
+        return DesiredTaint::Clean;
     }
     match gate {
-        Some(Blocker::NotReady | Blocker::SpecPruned) => Wish::Unknown,
-        _ if !is_wanted(plan) => Wish::Clean,
-        Some(Blocker::Suspended { .. } | Blocker::Aborted { .. }) => Wish::Clean,
-        _ if plan.resolved.is_none() => Wish::Unknown,
+        Some(Blocker::NotReady | Blocker::SpecPruned) => DesiredTaint::Unknown,
+        _ if !is_wanted(plan) => DesiredTaint::Clean,
+        Some(Blocker::Suspended { .. } | Blocker::Aborted { .. }) => DesiredTaint::Clean,
+        _ if plan.resolved.is_none() => DesiredTaint::Unknown,
         // Before the first node starts, there is no better one to go to.
-        _ if has_slots || plan.targets.done() > 0 => Wish::Tainted,
-        _ => Wish::Clean,
+        _ if has_slots || plan.targets.done() > 0 => DesiredTaint::Tainted,
+        _ => DesiredTaint::Clean,
     }
 }
 

@@ -32,7 +32,7 @@ use crate::api::{
 use crate::channel::ChannelRef;
 use crate::go::GoDuration;
 use crate::job;
-use crate::version::policy::{Choice, Circumstances, Offered, Policy, choose};
+use crate::version::policy::{Choice, Offered, Policy, PolicyInputs, choose};
 
 /// A Plan with everything derived from it.
 #[derive(Debug)]
@@ -277,7 +277,7 @@ impl PlanState {
 
     /// The Secrets to read and to watch.
     pub(super) fn watched_secrets(&self) -> Arc<BTreeSet<Text>> {
-        if self.facts.deleting() {
+        if self.facts.is_deleting() {
             return secrets::no_names();
         }
         Arc::clone(self.secrets.names())
@@ -388,7 +388,7 @@ impl PlanState {
         let choice = match &self.policy {
             Some(policy) => {
                 let (current, seen, withdrawn) = &based_on;
-                let circumstances = Circumstances {
+                let inputs = PolicyInputs {
                     current: current.as_deref(),
                     seen,
                     approved: self.facts.annotation(names::ANNOTATION_APPROVE),
@@ -397,7 +397,7 @@ impl PlanState {
                     polled: known.polled,
                     now,
                 };
-                choose(policy, offer, &circumstances)
+                choose(policy, offer, &inputs)
             }
             None => Choice::default(),
         };
@@ -432,7 +432,6 @@ impl PlanState {
         };
     }
 
-    /// The Plan's inputs of a Job.
     pub(super) fn job_input<'a>(&'a self, defaults: &'a Defaults) -> job::PlanInput<'a> {
         job::PlanInput {
             name: &self.facts.name,
@@ -497,7 +496,7 @@ impl PlanState {
         i64::try_from(nodes).unwrap_or(i64::MAX)
     }
 
-    /// The longest time that a node has taken at the present hash.
+    /// The longest time that a node has taken at the current hash.
     pub(super) fn longest_run(&self) -> Option<SignedDuration> {
         let status = self.facts.status();
         let is_current = self.resolved.as_ref().map(|it| &*it.hash) == status.latest_hash.as_deref();
@@ -546,7 +545,10 @@ pub(crate) fn tolerates_not_ready(spec: &PlanSpec) -> bool {
     })
 }
 
-/// Selected nodes must also have the hostname label (S13).
+/// `spec.nodeSelector`. Selected nodes must also have the hostname label (S13).
+///
+/// # Errors
+/// Fails if a requirement of the selector is invalid, with apimachinery's message.
 pub(crate) fn node_selector(spec: &PlanSpec) -> Result<Selector, SelectorError> {
     let selector = Selector::new(spec.node_selector.as_ref())?;
     Ok(selector.and(Selector::exists(names::LABEL_HOSTNAME)?))

@@ -22,7 +22,7 @@ const KEPT: SignedDuration = SignedDuration::from_mins(10);
 
 /// What was seen on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodLook {
+pub struct PodCheck {
     pub seen: Timestamp,
     /// `metadata.generation` of the Plan that asked.
     pub generation: i64,
@@ -31,7 +31,7 @@ pub struct PodLook {
 }
 
 /// Whether a node may start.
-pub(super) enum Turn {
+pub(super) enum PodBlockerResult {
     Free,
     Blocked(Blocker),
     /// Enough other nodes are being looked at.
@@ -62,20 +62,22 @@ impl<'a> PodBlockers<'a> {
     }
 
     /// `free` is the number of free slots: the pods of other nodes may be others when those have their turn.
-    pub(super) fn turn(&mut self, node: &NodeFacts, free: i64) -> Turn {
+    pub(super) fn check(&mut self, node: &NodeFacts, free: i64) -> PodBlockerResult {
         let place = (self.plan.facts.name.clone(), node.name.clone());
-        let known = self.cluster.pod_looks.get(&place);
-        let known = known.filter(|look| look.generation == self.plan.facts.generation());
-        let holds = |look: &PodLook| {
-            let time = if look.pod.is_some() { INTERVAL } else { FRESH };
-            look.seen.saturating_add(time).unwrap_or(Timestamp::MAX)
+        let known = self.cluster.pod_checks.get(&place);
+        let known = known.filter(|check| check.generation == self.plan.facts.generation());
+        let holds = |check: &PodCheck| {
+            let time = if check.pod.is_some() { INTERVAL } else { FRESH };
+            check.seen.saturating_add(time).unwrap_or(Timestamp::MAX)
         };
-        let blocked = known.and_then(|look| look.pod.clone());
+        let blocked = known.and_then(|check| check.pod.clone());
         let current = known.map(holds).filter(|until| *until > self.now);
         if let Some(until) = current {
-            let Some(pod) = blocked else { return Turn::Free };
+            let Some(pod) = blocked else {
+                return PodBlockerResult::Free;
+            };
             self.again = self.again.into_iter().chain([until]).min();
-            return Turn::Blocked(Blocker::PodBlocks { pod });
+            return PodBlockerResult::Blocked(Blocker::PodBlocks { pod });
         }
         let most = usize::try_from(free).unwrap_or_default().min(MAX_ASKS);
         let asks = self.asks.len() < most;
@@ -83,14 +85,14 @@ impl<'a> PodBlockers<'a> {
             self.asks.push(node.name.clone());
         }
         match blocked {
-            Some(pod) => Turn::Blocked(Blocker::PodBlocks { pod }),
+            Some(pod) => PodBlockerResult::Blocked(Blocker::PodBlocks { pod }),
             None if asks => {
                 let (plan, node) = place;
                 let failure = self.cluster.failures_by_step.get(&Key::Pods(plan, node));
                 let why = failure.map(|failure| failure.message.clone());
-                Turn::Blocked(Blocker::PodsPending { why })
+                PodBlockerResult::Blocked(Blocker::PodsPending { why })
             }
-            None => Turn::Later,
+            None => PodBlockerResult::Later,
         }
     }
 }
@@ -106,10 +108,10 @@ pub(super) fn query(plan: &PlanState, node: NodeName) -> Step {
 }
 
 impl ClusterState {
-    pub(super) fn apply_pod_look(&mut self, plan: PlanName, node: NodeName, look: PodLook) {
-        let oldest = look.seen.saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
-        self.pod_looks.retain(|_, known| known.seen > oldest);
-        self.pod_looks.insert((plan, node), look);
+    pub(super) fn apply_pod_check(&mut self, plan: PlanName, node: NodeName, check: PodCheck) {
+        let oldest = check.seen.saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
+        self.pod_checks.retain(|_, known| known.seen > oldest);
+        self.pod_checks.insert((plan, node), check);
     }
 
     /// Whether a Plan waits for pods.

@@ -113,7 +113,7 @@ fn polling_plans<'a>(
     channel: &'a ChannelRef,
 ) -> impl Iterator<Item = &'a PlanState> {
     plans_of_channel(cluster, channel).filter(move |plan| {
-        let is_usable = !plan.facts.deleting() && plan.facts.malformed.is_none();
+        let is_usable = !plan.facts.is_deleting() && plan.facts.malformed.is_none();
         is_usable && (!plan.is_suspended() || wish(plan, channel).is_some())
     })
 }
@@ -132,7 +132,7 @@ fn wish<'a>(plan: &'a PlanState, channel: &ChannelRef) -> Option<Cow<'a, str>> {
 /// Plans whose annotation `refit.rs/poll-now` has a new value, and that value: each causes one poll.
 pub(super) fn asked_by(cluster: &ClusterState, channel: &ChannelRef) -> BTreeMap<PlanName, String> {
     plans_of_channel(cluster, channel)
-        .filter(|plan| !plan.facts.deleting())
+        .filter(|plan| !plan.facts.is_deleting())
         .filter_map(|plan| Some((plan.facts.name.clone(), wish(plan, channel)?.into_owned())))
         .collect()
 }

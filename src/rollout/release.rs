@@ -133,7 +133,7 @@ pub(super) fn cleanup(
             if of_object || gone.iter().any(|uid| cluster.has_known_plan(uid)) {
                 remove_holders(node, leaves, &mut change);
             } else if !gone.is_empty() {
-                // Whoever wrote them has not shown that refit cordoned the node.
+                // An entry of a Plan that refit has never seen does not show that refit cordoned the node.
                 write_ledger(
                     node,
                     ledger.without(leaves).map(|left| left.to_text()),
@@ -150,10 +150,10 @@ pub(super) fn cleanup(
                     Event::node(&node.name, Reason::HolderUnknown, message, &holder.plan_uid)
                 }));
             }
-        // The Node is the truth, not the ledger: whoever uncordoned it has decided that no Plan needs it cordoned.
+        // The Node is the truth, not the ledger: a user who uncordoned it has decided that no Plan needs it cordoned.
         // An object that still wants the node cordons it again.
         } else {
-            // An object that nobody handles here is void, too.
+            // The holder of an object that this controller does not handle is void, too.
             let is_void = |holder: &Holder| {
                 cluster.is_over(name, holder) || holder.is_of_front_end() && !cluster.has_front_ends()
             };
@@ -167,7 +167,7 @@ pub(super) fn cleanup(
             steps.push(patch(node, change, events));
         }
     }
-    // One patch for each node, however many records somebody has written there.
+    // One patch for each node, however many records it has.
     let gone = cluster
         .recorded_on
         .iter()
@@ -245,21 +245,21 @@ fn has_reason(
         .plans
         .get(&*holder.plan)
         .filter(|p| *p.facts.uid == *holder.plan_uid);
-    let stands = |p: &PlanState| {
+    let is_needed = |p: &PlanState| {
         node_states.is_none_or(|all| {
             all.get(&p.facts.name)
                 .and_then(|nodes| nodes.get(&node.name))
-                .is_some_and(|state| !state.gives_back)
+                .is_some_and(|state| !state.is_released_after_failure)
         })
     };
-    if plan.is_some_and(stands) {
+    if plan.is_some_and(is_needed) {
         return true;
     }
-    let is_given_back = plan.is_some_and(|plan| {
+    let is_released = plan.is_some_and(|plan| {
         let nodes = node_states.and_then(|all| all.get(&plan.facts.name));
         nodes
             .and_then(|nodes| nodes.get(&node.name))
-            .is_some_and(|state| state.gives_back)
+            .is_some_and(|state| state.is_released_after_failure)
     });
     // A node that failed stays cordoned although its slot may be gone, so that no workload lands on a half-upgraded
     // node.
@@ -270,7 +270,7 @@ fn has_reason(
                 && record.plan_uid == holder.plan_uid
                 && *record.node_uid == *node.uid
         });
-    failed && !is_given_back
+    failed && !is_released
         || cluster
             // To uncordon a node while a pod of the Plan still runs there would schedule workloads onto a node that
             // is being upgraded.

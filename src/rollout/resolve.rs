@@ -97,7 +97,7 @@ impl HashCache {
         self.known = None;
     }
 
-    fn hash(&mut self, plan: &PlanFacts, version: &str, secrets: &[String]) -> Hash {
+    fn get_or_compute(&mut self, plan: &PlanFacts, version: &str, secrets: &[String]) -> Hash {
         if let Some((of, with, hash)) = &self.known
             && of == version
             && *with == secrets
@@ -142,7 +142,7 @@ pub(super) fn resolve(
         SecretHashes::Unread(_) => return Resolution::Reading,
         SecretHashes::Read(hashes) => hashes,
     };
-    let hash = cache.hash(plan, &found.version, hashes);
+    let hash = cache.get_or_compute(plan, &found.version, hashes);
     Resolution::Resolved(Resolved {
         version: found.version.into(),
         hash,

@@ -14,7 +14,7 @@ use super::fields;
 use super::node::NodeState;
 use super::on_request;
 use super::plan::PlanState;
-use super::pod_blockers::{PodBlockers, Turn};
+use super::pod_blockers::{PodBlockerResult, PodBlockers};
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use super::status::SlotRoom;
@@ -25,15 +25,15 @@ use crate::api::names;
 use crate::version::Version;
 
 mod cluster_limits;
+mod group;
 mod locks;
 mod quorum;
 mod schedule;
-mod turn;
 
+use group::CurrentGroup;
 pub(super) use locks::DisruptionLocks;
 use locks::is_disturbed;
 pub(super) use schedule::Openings;
-use turn::CurrentGroup;
 
 /// The states of the nodes that each Plan has started.
 pub(super) type NodeStates = BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>;
@@ -132,7 +132,7 @@ impl<'a> MinorSkips<'a> {
 
     fn blocker(&mut self, node: &'a NodeFacts) -> Option<Blocker> {
         let (version, parsed, limit) = (self.version, self.parsed.as_ref(), self.limit);
-        let look = || {
+        let check = || {
             let skip = parsed.and_then(|version| version.minors_from(&node.kubelet.parse().ok()?));
             skip.is_none_or(|skip| skip > limit).then(|| Blocker::MinorSkip {
                 kubelet: node.kubelet.clone(),
@@ -141,7 +141,7 @@ impl<'a> MinorSkips<'a> {
                 limit,
             })
         };
-        self.known.entry(&node.kubelet).or_insert_with(look).clone()
+        self.known.entry(&node.kubelet).or_insert_with(check).clone()
     }
 }
 
@@ -304,13 +304,16 @@ pub(super) fn start(
             report.nodes.insert(name.clone(), blocker);
             continue;
         }
-        match pods.as_mut().map_or(Turn::Free, |pods| pods.turn(node, free)) {
-            Turn::Free => {}
-            Turn::Blocked(blocker) => {
+        match pods
+            .as_mut()
+            .map_or(PodBlockerResult::Free, |pods| pods.check(node, free))
+        {
+            PodBlockerResult::Free => {}
+            PodBlockerResult::Blocked(blocker) => {
                 report.nodes.insert(name.clone(), blocker);
                 continue;
             }
-            Turn::Later => {
+            PodBlockerResult::Later => {
                 lists_pods = true;
                 break;
             }

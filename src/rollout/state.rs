@@ -28,7 +28,7 @@ use super::known::KnownPlans;
 use super::node::Workload;
 use super::notified::Unstored;
 use super::plan::PlanState;
-use super::pod_blockers::PodLook;
+use super::pod_blockers::PodCheck;
 use super::reservation::Reservations;
 use super::step::Key;
 use crate::api::Reason;
@@ -122,7 +122,6 @@ pub struct ClusterState {
     /// Pods that are bound and have not ended, by node name.
     live_pods_on: Index<NodeName, Text>,
     pub(super) recorded_on: Index<PlanName, NodeName>,
-    /// Nodes with a ledger.
     pub(super) ledgers: BTreeSet<NodeName>,
     /// Nodes with a taint that says that a Plan of this namespace is still to upgrade them.
     pub(super) pending: BTreeSet<NodeName>,
@@ -153,7 +152,7 @@ pub struct ClusterState {
     /// Controllers whose pods were evicted, as far as they were read.
     pub(super) workloads: BTreeMap<Text, Workload>,
     /// What was seen of pods for which nodes wait.
-    pub(super) pod_looks: BTreeMap<(PlanName, NodeName), PodLook>,
+    pub(super) pod_checks: BTreeMap<(PlanName, NodeName), PodCheck>,
 }
 
 /// A Job whose creation is not confirmed.
@@ -262,7 +261,7 @@ impl ClusterState {
             granted: BTreeMap::new(),
             keeps_replacement_policy: None,
             workloads: BTreeMap::new(),
-            pod_looks: BTreeMap::new(),
+            pod_checks: BTreeMap::new(),
         }
     }
 

@@ -86,7 +86,7 @@ pub(super) fn report(
         }
         return;
     }
-    // Time alone changes it, and time alone is no reason for a write.
+    // Time alone changes it, and time alone does not cause a write.
     let current = status.history.as_ref().and_then(|history| history.first());
     status.expected_end = history::expected_end(cluster, plan, nodes, report, current, now);
     let is_progress = significant_fields(&status) == significant_fields(stored);

@@ -32,7 +32,7 @@ pub enum Key {
     Channel(ChannelRef),
     /// The digest of an image of a Plan.
     Digest(PlanName, String),
-    /// A check of a Plan, by its name.
+    /// The check of this name in `spec.checks` of the Plan.
     Check(PlanName, String),
     /// The controller's permissions.
     Permissions,
@@ -152,7 +152,7 @@ pub enum Step {
         boot_id: Option<BootId>,
         /// Time limit in seconds.
         seconds: i64,
-        /// Whether somebody else's pod has that name, so that it gets a suffix.
+        /// Whether a pod that is not refit's has that name, so that it gets a suffix.
         name_is_taken: bool,
     },
     /// Delete a reboot Pod.

@@ -132,7 +132,6 @@ impl ClusterState {
             .map_or(&[], |plan| &plan.facts.status().conditions)
     }
 
-    /// Whether the Plan is done on the node.
     pub fn is_done(&self, plan: &str, node: &str) -> bool {
         let state = self.plans.get(plan).and_then(|plan| plan.targets.state(node));
         state == Some(&TargetState::Done)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 use super::node::{NodeState, bare};
 use super::on_request::{self, OnRequest};
-use super::order::{Group, Order, Turn, UNASSIGNED};
+use super::order::{Group, Order, SortKey, UNASSIGNED};
 use super::state::Table;
 use crate::api::selector::Selector;
 use crate::api::{NodeInfoSelector, NodePhase, Wave, WaveNodes, annotation, names};
@@ -61,15 +61,17 @@ impl Reach {
         Self { last, unassigned }
     }
 
-    fn has(self, turn: &Turn) -> bool {
-        turn.wave <= self.last || (self.unassigned && turn.wave == UNASSIGNED)
+    fn has(self, sort_key: &SortKey) -> bool {
+        sort_key.wave <= self.last || (self.unassigned && sort_key.wave == UNASSIGNED)
     }
 
     /// The nodes that it has, in their order.
-    fn of(self, nodes: &BTreeSet<(Turn, NodeName)>) -> impl Iterator<Item = &(Turn, NodeName)> {
-        let selected = nodes.iter().take_while(move |(turn, _)| turn.wave <= self.last);
+    fn of(self, nodes: &BTreeSet<(SortKey, NodeName)>) -> impl Iterator<Item = &(SortKey, NodeName)> {
+        let selected = nodes
+            .iter()
+            .take_while(move |(sort_key, _)| sort_key.wave <= self.last);
         let rest = (self.unassigned && self.last < UNASSIGNED).then(|| {
-            let first = (Turn::first_of(UNASSIGNED), NodeName::default());
+            let first = (SortKey::first_of(UNASSIGNED), NodeName::default());
             nodes.range(first..)
         });
         selected.chain(rest.into_iter().flatten())
@@ -86,7 +88,7 @@ pub(super) enum TargetState {
     /// A user keeps the Plan, at its version, off the node.
     Skipped,
     /// The node is to be upgraded.
-    Eligible { turn: Turn, ready: bool },
+    Eligible { sort_key: SortKey, ready: bool },
 }
 
 /// The nodes that a Plan selects.
@@ -97,8 +99,8 @@ pub(super) struct Targets {
     /// The version of that hash.
     version: Option<Text>,
     states: HashMap<NodeName, TargetState>,
-    ready: BTreeSet<(Turn, NodeName)>,
-    not_ready: BTreeSet<(Turn, NodeName)>,
+    ready: BTreeSet<(SortKey, NodeName)>,
+    not_ready: BTreeSet<(SortKey, NodeName)>,
     /// The group of each selected node, done ones included, if the order has groups.
     groups: HashMap<NodeName, Group>,
     /// Nodes that are not Ready or are cordoned, done ones included and disabled ones not.
@@ -108,7 +110,6 @@ pub(super) struct Targets {
     at_version: BTreeSet<NodeName>,
     /// Nodes of a Plan on request whose label has the current hash, and whose request it no longer answers.
     answered: BTreeSet<NodeName>,
-    /// Done nodes that are not Ready.
     done_and_not_ready: BTreeSet<NodeName>,
     /// Whether a done node was seen not Ready since the last call of [`take_unready`](Self::take_unready).
     unready: bool,
@@ -164,13 +165,13 @@ impl Targets {
         self.groups.get(node)
     }
 
-    /// The first node of these waves that is left to upgrade, Ready or not; not one without which the roll-out goes on.
+    /// The first node of these waves that is left to upgrade, Ready or not; not one without which the roll-out continues.
     pub(super) fn next_in_order(
         &self,
         reach: Reach,
         nodes: &BTreeMap<NodeName, NodeState>,
     ) -> Option<&NodeName> {
-        let is_left = |(_, name): &&(Turn, NodeName)| !nodes.get(name).is_some_and(NodeState::is_given_up);
+        let is_left = |(_, name): &&(SortKey, NodeName)| !nodes.get(name).is_some_and(NodeState::is_given_up);
         let ready = reach.of(&self.ready).find(is_left);
         let not_ready = reach.of(&self.not_ready).find(is_left);
         ready.into_iter().chain(not_ready).min().map(|(_, name)| name)
@@ -181,7 +182,6 @@ impl Targets {
         reach.of(&self.ready).map(|(_, name)| name)
     }
 
-    /// A done node that is not Ready.
     pub(super) fn done_and_not_ready(&self) -> Option<&NodeName> {
         self.done_and_not_ready.first()
     }
@@ -212,7 +212,10 @@ impl Targets {
             .unavailable
             .iter()
             .filter_map(|name| match self.state(name)? {
-                TargetState::Eligible { turn, ready: true } if reach.has(turn) => Some((turn, name)),
+                TargetState::Eligible {
+                    sort_key,
+                    ready: true,
+                } if reach.has(sort_key) => Some((sort_key, name)),
                 _ => None,
             });
         startable.collect::<BTreeMap<_, _>>().into_values()
@@ -256,19 +259,25 @@ impl Targets {
             TargetState::Skipped => {
                 self.skipped.insert(node.name.clone());
             }
-            TargetState::Eligible { turn, ready: true } => {
-                self.ready.insert((turn.clone(), node.name.clone()));
+            TargetState::Eligible {
+                sort_key,
+                ready: true,
+            } => {
+                self.ready.insert((sort_key.clone(), node.name.clone()));
                 if selection.skips_at_version && self.is_at_version(plan, node) {
                     self.at_version.insert(node.name.clone());
                 }
             }
-            TargetState::Eligible { turn, ready: false } => {
-                self.not_ready.insert((turn.clone(), node.name.clone()));
+            TargetState::Eligible {
+                sort_key,
+                ready: false,
+            } => {
+                self.not_ready.insert((sort_key.clone(), node.name.clone()));
             }
         }
         if selection.order.has_groups() {
             let group = match &state {
-                TargetState::Eligible { turn, .. } => turn.group.clone(),
+                TargetState::Eligible { sort_key, .. } => sort_key.group.clone(),
                 TargetState::Done | TargetState::Disabled | TargetState::Skipped => {
                     selection.order.group(node)
                 }
@@ -298,11 +307,17 @@ impl Targets {
             Some(TargetState::Skipped) => {
                 self.skipped.remove(name);
             }
-            Some(TargetState::Eligible { turn, ready: true }) => {
-                self.ready.remove(&(turn, name.clone()));
+            Some(TargetState::Eligible {
+                sort_key,
+                ready: true,
+            }) => {
+                self.ready.remove(&(sort_key, name.clone()));
             }
-            Some(TargetState::Eligible { turn, ready: false }) => {
-                self.not_ready.remove(&(turn, name.clone()));
+            Some(TargetState::Eligible {
+                sort_key,
+                ready: false,
+            }) => {
+                self.not_ready.remove(&(sort_key, name.clone()));
             }
             None => {}
         }
@@ -325,7 +340,7 @@ impl Targets {
                 Some(TargetState::Done)
             }
             _ => Some(TargetState::Eligible {
-                turn: selection.order.turn(selection.wave(node), node, plan, hash),
+                sort_key: selection.order.sort_key(selection.wave(node), node, plan, hash),
                 ready: node.ready || selection.tolerates_not_ready,
             }),
         }

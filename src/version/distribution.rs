@@ -1,7 +1,7 @@
 //! The Kubernetes distribution that an upgrade image installs.
 
 const DISTRIBUTIONS: [&str; 2] = ["k3s", "rke2"];
-/// What an image that installs a distribution calls itself beside the distribution's name: `k3s-upgrade`,
+/// What an image that installs a distribution calls itself in addition to the distribution's name: `k3s-upgrade`,
 /// `system-agent-installer-rke2`. Mirrors keep these words, or add others.
 const INSTALLERS: [&str; 2] = ["upgrade", "installer"];
 

@@ -1,7 +1,7 @@
 //! The partial order of versions.
 //!
-//! It is a lexicographic combination of orders (numbers, then prereleases, then builds), each of which is total or
-//! undecided, so it is antisymmetric and transitive.
+//! It is a lexicographic combination of orders (numbers, then prereleases, then builds). Each of them is total or
+//! undecided, so the combination is antisymmetric and transitive.
 
 use std::cmp::Ordering;
 

@@ -81,7 +81,7 @@ impl From<&Offer> for Offered {
 
 /// The inputs of a choice besides policy and offer.
 #[derive(Clone, Copy, Debug)]
-pub struct Circumstances<'a> {
+pub struct PolicyInputs<'a> {
     /// The Plan's current version, from its status.
     pub current: Option<&'a str>,
     /// When versions that the channel does not date were first seen. Keys are in the form of tags.

@@ -1,4 +1,4 @@
-//! Why a Plan or a node does not go on, as a chain down to the object that holds it, what would release it, and the
+//! Why a Plan or a node is blocked, as a chain down to the object that holds it, what would release it, and the
 //! command for that.
 
 mod history;
@@ -36,7 +36,7 @@ pub struct Link {
     pub says: String,
 }
 
-/// An answer to why something does not go on.
+/// Why something is blocked, or that it is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub verdict: String,
@@ -109,7 +109,7 @@ impl Explanation {
     }
 }
 
-/// Why a Plan does not go on.
+/// Why a Plan is blocked.
 pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
     let title = format!("Plan {}", view.title());
     let counts = view.counts;
@@ -118,7 +118,7 @@ pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
         let verdict = if view.complete {
             format!("{title} is complete: {progress}")
         } else {
-            format!("{title} goes on: {progress}, {} in progress", counts.applying)
+            format!("{title} continues: {progress}, {} in progress", counts.applying)
         };
         let mut explanation = Explanation::new(verdict);
         explanation.held = false;
@@ -162,7 +162,7 @@ pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
     explanation
 }
 
-/// Why a node does not go on under a Plan.
+/// Why a node is blocked under a Plan.
 pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
     let mut explanation = Explanation::new(String::new());
     let node = view.snapshot.node(name);
@@ -196,7 +196,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
         }
         (_, Some(known)) if known.has_slot() && known.reason.is_none() => {
             let since = time::lasting(known.since.as_deref(), view.snapshot.now);
-            explanation.verdict = format!("Node {name} goes on: {}{since}", known.phase);
+            explanation.verdict = format!("Node {name} continues: {}{since}", known.phase);
             explanation.held = false;
             chain_of_node(view, &known.clone(), &mut explanation, 0);
         }
@@ -205,7 +205,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
             let does = if known.is_failed() {
                 "failed"
             } else if known.has_slot() {
-                "does not go on"
+                "does not progress"
             } else {
                 "does not start"
             };
@@ -247,7 +247,7 @@ pub(super) fn not_selected(view: &PlanOverview<'_>, node: &NodeObject) -> Option
     }
     // Like a node that is done, one that has begun stays selected whatever it says of itself.
     let plan = &view.plan.facts.name;
-    let has_begun = done_label(view, &node.facts.name)
+    let has_begun = has_done_label(view, &node.facts.name)
         || node.facts.records.contains_key(plan)
         || view.node(&node.facts.name).is_some_and(NodeOverview::has_slot);
     let info = spec.node_info().ok().filter(|_| !has_begun)?;
@@ -257,8 +257,8 @@ pub(super) fn not_selected(view: &PlanOverview<'_>, node: &NodeObject) -> Option
     ))
 }
 
-/// Whether the node's label has the present hash.
-fn done_label(view: &PlanOverview<'_>, name: &str) -> bool {
+/// Whether the node's label has the current hash.
+fn has_done_label(view: &PlanOverview<'_>, name: &str) -> bool {
     let key = format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name);
     let label = view.snapshot.node(name).and_then(|node| node.labels.get(&key));
     label.is_some() && label == view.plan.facts.status().latest_hash.as_ref()

@@ -30,7 +30,7 @@ pub(super) fn age(snapshot: &Snapshot, object: &Maintenance) -> Option<String> {
     Some(time::short(snapshot.now.duration_since(created)))
 }
 
-/// The parts of a line of `refit status`: name, node, phase, age, and why it does not go on.
+/// The parts of a line of `refit status`: name, node, phase, age, and what blocks it.
 pub(super) fn parts(snapshot: &Snapshot, object: &Maintenance) -> [String; 5] {
     [
         object.title(),
@@ -105,7 +105,7 @@ pub fn explain_maintenance(snapshot: &Snapshot, object: &Maintenance) -> Explana
     }
     chain_of_holders(snapshot, object, &mut explanation);
     if let Some(others) = others(snapshot, object).filter(|_| phase == FAILED) {
-        explanation.link(others.title(), format!("is for Node {node}, too"));
+        explanation.link(others.title(), format!("is also for Node {node}"));
         explanation.release(
             "delete one of the two: a node has one at a time",
             &[delete(object)],
@@ -140,7 +140,7 @@ fn others<'a>(snapshot: &'a Snapshot, object: &Maintenance) -> Option<&'a Mainte
     all.find(|other| other.uid() != object.uid() && other.spec.node_name == object.spec.node_name)
 }
 
-/// Who holds the node beside the object: Plans that work there, and others in its ledger.
+/// Other holders of the node: Plans that work there, and others in its ledger.
 fn chain_of_holders(snapshot: &Snapshot, object: &Maintenance, explanation: &mut Explanation) {
     let node = object.spec.node_name.as_str();
     let ledger = snapshot.node(node).and_then(|known| known.facts.ledger.as_ref());
@@ -178,7 +178,7 @@ fn chain_of_holders(snapshot: &Snapshot, object: &Maintenance, explanation: &mut
     }
 }
 
-/// Why a node does not go on: the maintenance that it is in, and each Plan that selects it.
+/// Why a node is blocked: the maintenance that it is in, and each Plan that selects it.
 pub fn explain_any_node(snapshot: &Snapshot, name: &str) -> Vec<Explanation> {
     let maintenances = snapshot.maintenances.iter();
     let mut all: Vec<_> = maintenances

@@ -1,4 +1,4 @@
-//! `NodeOp` and `NodeOpUpgrade` objects, which are Plans to whoever looks.
+//! `NodeOp` and `NodeOpUpgrade` objects, which are shown as Plans.
 
 use kube::Client;
 use serde_json::json;
@@ -39,7 +39,7 @@ pub fn plans_of<'a>(snapshot: &'a Snapshot, kind: OpKind, name: &str) -> Vec<&'a
     snapshot.plans.iter().filter(is_it).collect()
 }
 
-/// Why the Plan of an object does not go on.
+/// Why the Plan of an object is blocked.
 pub fn explain_plan_of_op(view: &PlanOverview<'_>, node: Option<&str>) -> Explanation {
     let mut explanation = match node {
         Some(node) => explain_node(view, node),

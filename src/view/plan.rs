@@ -15,7 +15,7 @@ use crate::api::{
 };
 use crate::rollout::{JobOutcome, PodStage};
 
-/// States of nodes that are no phases: status only counts them.
+/// States of nodes that are not phases: status only counts them.
 pub(super) const DONE: &str = "Done";
 pub(super) const DISABLED: &str = "Disabled";
 
@@ -39,7 +39,6 @@ pub struct Hold {
     pub message: String,
     /// The node that is held, if it is one.
     pub node: Option<String>,
-    /// What would release it.
     pub remedy: String,
     /// Commands for that.
     pub commands: Vec<String>,
@@ -167,7 +166,7 @@ impl<'a> PlanOverview<'a> {
         }
     }
 
-    /// Whether the status describes the present spec.
+    /// Whether the status describes the current spec.
     pub fn is_current(&self) -> bool {
         let status = self.plan.facts.status();
         match status.observed_generation {
@@ -229,7 +228,7 @@ impl<'a> PlanOverview<'a> {
             let message = failed.message.clone().unwrap_or_default();
             return Some(held(&reason.as_str().into(), &message, Some(&failed.name)));
         }
-        // A node that has a slot and cannot go on, then what keeps the others from starting.
+        // A node that has a slot and is blocked, then what keeps the others from starting.
         let of_node = |node: &NodeOverview| {
             let reason: OpenEnum<Reason> = node.reason.as_deref()?.into();
             let is_warning = reason
@@ -294,7 +293,7 @@ impl<'a> PlanOverview<'a> {
         }
     }
 
-    /// An event that says why nobody can write the status, unless the status is younger.
+    /// An event that says why the status cannot be written, unless the status is younger.
     fn blocking_event(&self) -> Option<&'a super::read::EventLine> {
         let blocking = [
             Reason::SchemaOutdated,

@@ -180,7 +180,7 @@ impl Snapshot {
         }
     }
 
-    /// The pods that keep drains, of which nothing else is known, from their end.
+    /// The pods that keep drains from finishing when nothing else says why.
     async fn read_terminating(&mut self, reader: &mut Reader<'_>) {
         let silent = self.pods.iter().filter_map(|pod| {
             let drain = self.drain_of(pod)?;

@@ -326,7 +326,7 @@ fn unknown(view: &PlanOverview<'_>, nodes: &[NodeReport]) -> Vec<String> {
         .iter()
         .any(|node| node.state == DONE && node.version.is_none())
     {
-        unknown.push("the version of nodes without a Job: their label has the Plan's present hash, so it is the Plan's".to_owned());
+        unknown.push("the version of nodes without a Job: their label has the Plan's current hash, so it is the Plan's".to_owned());
     }
     unknown.push("the version of each node before: only the Plan's own earlier versions are kept".to_owned());
     if view.events().next().is_none() {

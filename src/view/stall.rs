@@ -1,5 +1,5 @@
 //! What stops a node whose status only says how far it is. The controller does not read the Events of Jobs, and a Job
-//! tries again until its deadline: to whoever watches, nothing happens meanwhile.
+//! tries again until its deadline: in the status, nothing happens meanwhile.
 
 use super::plan::{Hold, NodeOverview, PlanOverview};
 use super::read::{JobObject, PlanObject, PodObject, Snapshot};

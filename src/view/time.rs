@@ -19,7 +19,7 @@ pub(super) fn short(duration: SignedDuration) -> String {
     }
 }
 
-/// How long ago a time of status is; `None` if it is no time.
+/// How long ago a time of status is; `None` if it is not a time.
 pub(super) fn since(text: &str, now: Timestamp) -> Option<String> {
     let at: Timestamp = text.parse().ok()?;
     Some(short(now.duration_since(at)))

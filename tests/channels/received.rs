@@ -10,7 +10,6 @@ use refit::version::Offer;
 
 use crate::testenv::serve::{Body, Server, full};
 
-/// One request.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
@@ -133,7 +132,6 @@ pub(crate) async fn offer(client: &ChannelClient, url: &str, access: &Access) ->
         .await
 }
 
-/// What a channel offers.
 pub(crate) async fn offer_of(client: &ChannelClient, url: &str, access: &Access) -> Offer {
     let offer = offer(client, url, access).await;
     offer.unwrap_or_else(|error| panic!("{url}: {error}"))

@@ -161,7 +161,7 @@ fn converted_node_ops_roll_out_in_a_rehearsal() {
 }
 
 #[test]
-fn what_cannot_be_converted_is_an_error_that_names_it_and_the_rest_is_printed() {
+fn an_object_that_cannot_be_converted_is_named_and_the_others_are_printed() {
     let dir = Workdir::new([
         ("kured.yaml", KURED),
         (

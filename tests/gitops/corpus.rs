@@ -199,7 +199,7 @@ fn a_version_that_cannot_be_changed_alone_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_an_api_server_refused_is_an_error_and_what_it_admitted_is_none() {
+fn plans_that_an_api_server_rejected_have_errors_and_those_it_admitted_have_none() {
     // Recorded from a real API server; `tests/schema.rs` compares them with a current one.
     let cases: Vec<Value> = serde_saphyr::from_str(include_str!("../fixtures/schema-cases.yaml")).unwrap();
     let of_schema = [Rule::WrongType, Rule::MissingField, Rule::NotAllowed];

@@ -393,7 +393,7 @@ fn documented() -> BTreeSet<String> {
 }
 
 #[test]
-fn what_kubectl_sees_in_a_file_is_what_refit_sees_and_the_rest_is_in_a_table() {
+fn refit_reads_files_as_kubectl_does_with_the_differences_in_a_table() {
     let kubectl = Binaries::ready().unwrap().path("kubectl");
     let files = files();
     let known = documented();

@@ -53,7 +53,7 @@ async fn failed(on: Backend, spec: Value) -> (Harness, Controller) {
     (harness, controller)
 }
 
-async fn given_back(harness: &Harness) -> Node {
+async fn released(harness: &Harness) -> Node {
     harness
         .ctx
         .node_until(&harness.node("one"), "is released", SOON, is_free)
@@ -80,7 +80,7 @@ async fn a_node_is_released_with_its_label_in_one_patch(on: Backend) {
 
         harness.release("one").await;
         let plan_hash = harness.complete("once").await;
-        let node = given_back(&harness).await;
+        let node = released(&harness).await;
         assert_eq!(done(&node, "once"), Some(plan_hash.clone()));
         let patches = patches(&harness, "one").await;
         let [patch] = &patches[..] else {
@@ -119,6 +119,6 @@ async fn a_failed_node_is_released_when_its_plan_is_deleted(on: Backend) {
     controller.kill();
     harness.ctx.delete_plan("fails").await;
     let _controller = controller.start_again();
-    let node = given_back(&harness).await;
+    let node = released(&harness).await;
     assert_eq!(done(&node, "fails"), None);
 }

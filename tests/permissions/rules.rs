@@ -158,7 +158,7 @@ impl Removed {
     }
 
     /// Runs a controller without the rule, and a Plan that needs all of them.
-    async fn play(self) -> (Self, Named) {
+    async fn run(self) -> (Self, Named) {
         let mut rollout = RollOut::prepare(TestContext::with(Manifests::Base).await, SHAPE).await;
         rollout.rough = true;
         rollout.spec["reboot"] = json!({ "when": "Always" });
@@ -221,8 +221,9 @@ async fn each_rule_of_the_controller_s_roles_is_named_when_it_is_missing_and_bef
     }
     drop(ctx);
     assert!(all.len() >= 13, "{all:?}");
-    let mut played = futures::stream::iter(all.into_iter().map(Removed::play)).buffer_unordered(SIDE_BY_SIDE);
-    while let Some((removed, named)) = played.next().await {
+    let mut outcomes =
+        futures::stream::iter(all.into_iter().map(Removed::run)).buffer_unordered(SIDE_BY_SIDE);
+    while let Some((removed, named)) = outcomes.next().await {
         eprintln!("{removed}: {named:?}");
     }
 }

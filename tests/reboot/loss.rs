@@ -30,7 +30,7 @@ async fn a_controller_that_is_killed_at_any_write_leaves_one_boot_and_no_more() 
         let harness = Harness::new(["one"]).await;
         let faults = harness.ctx.faults(n).await;
         faults.add(Rule::write().nth(n).kill(moment));
-        let _tended = SupervisedController::start(harness.ctx.controller().through(&faults));
+        let _supervised = SupervisedController::start(harness.ctx.controller().through(&faults));
         harness.plan(PLAN, always()).await;
         harness.is_done_after("one", 1, 1).await;
         assert_eq!(harness.ctx.jobs_of(PLAN).await.len(), 1);

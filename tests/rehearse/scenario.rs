@@ -22,7 +22,6 @@ use crate::testenv::manifest::TEST_LABEL;
 /// Longer than controllers take on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A scenario.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenario {

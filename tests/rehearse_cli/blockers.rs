@@ -241,7 +241,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn what_each_field_holds_back_is_in_the_text_and_in_the_json_of_a_rehearsal() {
+fn nodes_that_each_field_holds_back_are_in_the_text_and_the_json_of_a_rehearsal() {
     for case in cases() {
         let folder = Workdir::new([
             ("plan.yaml", case.files.as_str()),

@@ -119,12 +119,12 @@ async fn too_many_requests(shape: Shape, during: Duration) {
     faults.add(Rule::on("*", "*").answer(429));
     tokio::time::sleep(during).await;
     faults.clear_rules();
-    let of_storm = faults.faults();
+    let refused = faults.faults();
     let most = 20 + 20 * usize::try_from(during.as_secs()).expect("seconds");
-    assert!(of_storm < most, "{of_storm} requests into a storm of {during:?}");
+    assert!(refused < most, "{refused} requests during {during:?}");
     scene
         .recovers(&format!(
-            "429 for every request for {} s ({of_storm} requests)",
+            "429 for every request for {} s ({refused} requests)",
             during.as_secs()
         ))
         .await;

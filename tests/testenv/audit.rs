@@ -95,7 +95,6 @@ pub struct Request {
     pub answered: Value,
 }
 
-/// A created Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobCreated {
     pub uid: String,
@@ -236,7 +235,6 @@ impl Requests {
         self.0.iter().filter(is_write).filter(move |it| !is_of_job(it))
     }
 
-    /// The created Jobs.
     pub fn jobs_created(&self) -> Vec<JobCreated> {
         self.0
             .iter()

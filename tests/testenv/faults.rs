@@ -191,7 +191,7 @@ impl FaultProxy {
 impl State {
     async fn handle(&self, request: Request<Incoming>) -> Result<Response<Body>> {
         let api_request = ApiRequest::of(request.method(), request.uri());
-        let effect = lock(&self.rules).effect_on(&api_request);
+        let effect = lock(&self.rules).apply(&api_request);
         let index = {
             let mut history = lock(&self.history);
             history.push(ProxiedRequest {

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_and_not_waited_for() {
+    fn a_path_that_is_not_a_file_is_refused_at_once() {
         let host = host(&[]);
         let path = host.path().join("etc/kairos-release");
         fs::create_dir(&path).unwrap();

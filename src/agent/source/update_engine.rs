@@ -55,7 +55,7 @@ impl UpdateEngine {
             .await
             .and_then(UnixStream::into_std);
         let stream =
-            stream.map_err(|error| format!("{} cannot be connected to: {error}", self.socket.display()))?;
+            stream.map_err(|error| format!("cannot connect to {}: {error}", self.socket.display()))?;
         let connection = Builder::unix_stream(stream).build().await;
         let connection = connection.map_err(|error| error.to_string())?;
         let reply = connection
@@ -81,7 +81,7 @@ fn answer((_, _, operation, version, _): &Status) -> Result<(Answer, Vec<String>
     if operation.starts_with(OPERATION) {
         return Ok((Answer::NotNeeded, Vec::new()));
     }
-    Err(format!("{operation:?} is no operation of an update engine"))
+    Err(format!("{operation:?} is not an operation of an update engine"))
 }
 
 #[cfg(test)]
@@ -108,7 +108,11 @@ mod tests {
                 "3815.2.0",
                 Ok((Answer::NotNeeded, vec![])),
             ),
-            ("", "", Err("\"\" is no operation of an update engine".to_owned())),
+            (
+                "",
+                "",
+                Err("\"\" is not an operation of an update engine".to_owned()),
+            ),
         ] {
             assert_eq!(answer(&status(operation, version)), expected, "{operation}");
         }

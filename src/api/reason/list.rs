@@ -1,12 +1,12 @@
 //! The list of reasons. `docs/operations.md` prints it, so a reader should need no other page. Code that reports a reason
 //! names its variant.
 
-use super::{Kind, Place, Severity};
+use super::{Kind, ReportedIn, Severity};
 
 reasons! {
     Wait {
         NoSlot Normal [Node]
-            "all slots of `concurrency` or `maxConcurrent` are in use; a failed node keeps its slot"
+            "all slots of `concurrency` or `maxConcurrent` are in use; with `failure.policy: Hold`, a failed node keeps its slot"
             => "wait; [repair failed nodes](#when-a-node-fails); or raise the limit"
         StatusFull Warning [Node Complete PlanEvent]
             "the Plan's status has no room for another node in progress: some 5,000 at a time fit"
@@ -15,7 +15,7 @@ reasons! {
             "as many of the selected nodes are unavailable as `maxUnavailable` allows: not Ready, cordoned by anyone, or being upgraded by a Plan. The message names those that this Plan does not work on"
             => "repair or uncordon these nodes, or raise the limit; [more](#how-many-nodes-may-be-unavailable)"
         EarlierNodes Warning [Node Complete PlanEvent]
-            "with `order`: the control plane, or a zone, comes first, and one of its nodes is left. The message names it, and why it does not go on"
+            "with `order`: the control plane, or a zone, comes first, and one of its nodes is left. The message names it, and why it does not progress"
             => "wait; repair the node that the message names; or label it `plan.upgrade.cattle.io/<plan>: disabled` to leave it out. [More](rollouts.md#order)"
         ControlPlaneQuorum Warning [Node Complete PlanEvent]
             "without the node, no majority of the control-plane nodes, or of the etcd nodes, would be available: Ready, and not being \
@@ -35,7 +35,7 @@ reasons! {
             "with `waves`: a wave is over, and the next one needs approval"
             => "set the annotation that the message shows"
         CheckFailing Warning [Node Complete PlanEvent]
-            "the last answer to one of `checks` was not good: too high or too low, an error, no answer in time, or one that means nothing. The \
+            "the last answer to one of `checks` was not good: a value too high or too low, an error, no answer in time, or one that cannot be parsed. The \
              message names the check, its answer, and since when; nodes in progress finish"
             => "repair what the check is about, or correct the check; `status.checks` has the last answers. [More](rollouts.md#checks)"
         PodBlocks Normal [Node Complete PlanEvent]
@@ -45,7 +45,7 @@ reasons! {
             "with `drain.blockedBy`: the pods of the node are being listed, or cannot be"
             => "wait; if the message says why they cannot be listed, repair that"
         CheckPending Normal [Node Complete]
-            "one of `checks` is being asked, or has not passed often enough in a row"
+            "one of `checks` is running, or has not passed often enough in a row"
             => "wait; [more](rollouts.md#checks)"
         Frozen Warning [Node Complete PlanEvent]
             "the `ConfigMap` `refit` has `freeze`, whose reason the message has, or cannot be read; nodes in progress finish"
@@ -104,16 +104,16 @@ reasons! {
             "an image reference of the Plan is invalid, or cannot have the version as its tag"
             => "correct the image or the version"
         OwnImageUnknown Warning [Node Complete PlanEvent]
-            "the Plan cordons, drains or reboots, and the controller has not found the image that it runs from, with which it does so. \
-             Plans that do none of these continue. The log says what was looked for; refit looks again every minute"
+            "the controller cannot determine its own image, which it needs to cordon, drain and reboot, and the Plan does one of these. \
+             Plans that do none of them continue. The log says what it tried; refit tries again every minute"
             => "set `REFIT_IMAGE` on the controller to its image; or let it read its own Pod: `POD_NAME` by `fieldRef` to \
                 `metadata.name`, and permission to get and list pods in its namespace"
         SettingMissing Warning [Node Complete PlanEvent]
             "the Plan selects a Windows node, and `SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS` is empty"
             => "set the variable, or exclude the node in `nodeSelector`"
         NameTaken Warning [Node]
-            "the name of the reboot Pod is taken by a pod that is not refit's (it gets another name), or both possible names of the Job \
-             by such Jobs. Nothing of them is believed"
+            "a pod that is not refit's has the name of the reboot Pod (refit then chooses another name), or Jobs that are not refit's have \
+             both possible names of the Job. refit trusts nothing in them"
             => "delete the Job or pod that the message names. If a kubelet creates the pod again (annotation \
                 `kubernetes.io/config.mirror`), find out why on its node"
         JobLeaving Warning [Node Complete PlanEvent]
@@ -130,7 +130,7 @@ reasons! {
             "the Plan's version is not in `versionPolicy.range`"
             => "wait for a version in the range, or widen the range"
         DependencyNotComplete Normal [Node Complete PlanEvent]
-            "a Plan in `dependsOn` is not `Complete` for its present generation and version, or its version does not fit to that of this Plan. The message names it"
+            "a Plan in `dependsOn` is not `Complete` for its current generation and version, or its version does not match that of this Plan. The message names it"
             => "wait; if it persists, see the status of that Plan. [More](rollouts.md#one-plan-after-another)"
         DependencyUnknown Warning [Node Complete PlanEvent]
             "a Plan in `dependsOn` does not exist in the namespace"
@@ -170,7 +170,7 @@ reasons! {
             "the pod of the Job, or the reboot Pod, does not start: its image cannot be pulled, or it cannot be scheduled"
             => "follow the message, which is from the kubelet or the scheduler"
         DrainWaiting Warning [Node Rehearsal]
-            "evictions on the node are refused; the message names the pod, the PodDisruptionBudget and the time since when"
+            "evictions on the node are refused; the message names the pod, the PodDisruptionBudget, and since when"
             => "make the budget's pods Ready, or relax the budget; `drain.timeout` ends the wait, `drain.disableEviction` ignores budgets"
         Cancelled Normal [Node]
             "the Plan was edited, or no longer selects the node, while the node was being drained; refit has cancelled the drain"
@@ -228,7 +228,7 @@ reasons! {
             "at the end of `settle.timeout` the node was not Ready, its kubelet had another version, or a workload was not available; the message says which"
             => "check the node or the workload; or raise `settle.timeout`"
         VerifyFailed Warning [FailedNode PlanEvent]
-            "the upgrade succeeded, and `verify` did not: its container failed too often, or exceeded the deadline. The message has its last words"
+            "the upgrade succeeded, and `verify` did not: its container failed too often, or exceeded the deadline. The message has its termination message"
             => "check the node; or correct `verify`; then retry. [More](rollouts.md#a-look-at-the-node-afterwards)"
         NodeLost Warning [FailedNode]
             "the Job failed while its node is not Ready, so the cause is not known yet"
@@ -315,7 +315,7 @@ reasons! {
              only once the stored status names it, so none does"
             => "follow the message; refit retries"
         HolderUnknown Warning [NodeEvent]
-            "the annotation `refit.rs/cordon` of the node names a Plan that refit has never seen. Whoever may patch the node can write \
+            "the annotation `refit.rs/cordon` of the node names a Plan that refit has never seen. Anyone who may patch the node can write \
              that, so refit removes the entry and leaves the node cordoned"
             => "find out who cordoned the node, and uncordon it with `refit uncordon`"
         JobComplete Normal [PlanEvent]
@@ -325,7 +325,7 @@ reasons! {
         JobCompleteWaiting Normal [PlanEvent]
             "the Job of a node succeeded; refit waits for `postCompleteDelay`"
         PreflightSkipped Normal [PlanEvent]
-            "`preflight` has skipped a node at this version (`Skipped`); the message has its last words"
+            "`preflight` has skipped a node at this version (`Skipped`); the message has its termination message"
             => "if it should run there after all: `refit skip --undo`, or remove the Plan from the annotation `refit.rs/skip` of the node"
         RebootFailed Warning [PlanEvent]
             "the upgrade of a node succeeded, and its reboot failed"
@@ -338,10 +338,10 @@ reasons! {
             "a receiver of notifications does not answer, refuses what it gets, or its Secret cannot be used. refit tries again for an hour"
             => "do what the message says; [more](notifications.md#when-a-receiver-does-not-answer)"
         NotificationsInvalid Warning [ConfigMapEvent]
-            "an entry of `notifications` or `silences` is invalid. The other entries are used, and roll-outs go on"
-            => "correct the entry; `refit validate` checks it, too"
+            "an entry of `notifications` or `silences` is invalid. The other entries are used, and roll-outs continue"
+            => "correct the entry; `refit validate` also checks it"
         SilenceFailed Warning [ConfigMapEvent]
-            "an Alertmanager does not answer, or refuses to silence the alerts of a node. refit tries again, and roll-outs go on"
+            "an Alertmanager does not answer, or refuses to silence the alerts of a node. refit tries again, and roll-outs continue"
             => "do what the message says"
         Starting Normal [NodeEvent]
             "the controller takes part in the leader election"
@@ -377,10 +377,10 @@ reasons! {
             "the Plan selects no node"
             => "correct `nodeSelector`, or label the nodes; `refit explain PLAN NODE` says what a node lacks"
         FailedCreate Warning [Explain]
-            "the API server refuses the pod of the Job, by the Event of this name on the Job"
+            "the API server rejects the Job's pod; see the `FailedCreate` event on the Job"
             => "follow the message of the API server; Kubernetes tries to create the pod again"
         PodFailed Warning [Explain]
-            "pods of the Job have failed, and it tries again until its deadline. The message has what the last one said"
+            "pods of the Job have failed, and it tries again until its deadline. The message has the termination message of the last one"
             => "follow the message, or the logs; the Job tries again until its deadline"
         PodTerminating Warning [Explain]
             "a drain waits for a pod that should have ended by now. The message names the pod and its finalizers"

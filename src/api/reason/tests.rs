@@ -67,22 +67,27 @@ fn phases() -> String {
 fn waits() -> String {
     let mut table = table(&["reason", "shown in", "what it means", "remedy"]);
     for reason in of_kind(Kind::Wait) {
-        let places: Vec<_> = reason.places().iter().copied().filter_map(place).collect();
+        let reported_in: Vec<_> = reason
+            .reported_in()
+            .iter()
+            .copied()
+            .filter_map(reported_in)
+            .collect();
         let name = quoted(reason.name());
         row(
             &mut table,
-            &[&name, &places.join(", "), reason.about(), reason.remedy()],
+            &[&name, &reported_in.join(", "), reason.about(), reason.remedy()],
         );
     }
     table
 }
 
-fn place(place: Place) -> Option<&'static str> {
-    match place {
-        Place::Node => Some("node"),
-        Place::Complete => Some("`Complete`"),
-        Place::PlanEvent => Some("event"),
-        Place::Message => Some("message"),
+fn reported_in(reported_in: ReportedIn) -> Option<&'static str> {
+    match reported_in {
+        ReportedIn::Node => Some("node"),
+        ReportedIn::Complete => Some("`Complete`"),
+        ReportedIn::PlanEvent => Some("event"),
+        ReportedIn::Message => Some("message"),
         _ => None,
     }
 }
@@ -98,11 +103,11 @@ fn explained(kind: Kind) -> String {
     table
 }
 
-fn events(place: Place) -> String {
+fn events(reported_in: ReportedIn) -> String {
     let mut table = table(&["event", "type", "what it means"]);
     let (waits, others): (Vec<Reason>, Vec<Reason>) = Reason::ALL
         .iter()
-        .filter(|reason| reason.appears_in(place))
+        .filter(|reason| reason.appears_in(reported_in))
         .partition(|reason| reason.kind() == Kind::Wait);
     for reason in others {
         let name = quoted(reason.name());
@@ -129,9 +134,9 @@ fn written(document: &str) -> String {
         ("explain", explained(Kind::Explain)),
         ("failures", explained(Kind::Failure)),
         ("reboot-pod", explained(Kind::RebootPod)),
-        ("events", events(Place::PlanEvent)),
-        ("node-events", events(Place::NodeEvent)),
-        ("config-map-events", events(Place::ConfigMapEvent)),
+        ("events", events(ReportedIn::PlanEvent)),
+        ("node-events", events(ReportedIn::NodeEvent)),
+        ("config-map-events", events(ReportedIn::ConfigMapEvent)),
     ];
     let mut document = document.to_owned();
     for (name, table) in tables {
@@ -159,7 +164,7 @@ fn each_reason_phase_and_condition_is_found_by_a_name_of_its_own() {
     for reason in Reason::ALL {
         assert_eq!(Reason::named(reason.name()), Some(*reason));
         assert!(
-            !reason.places().is_empty() && !reason.about().is_empty(),
+            !reason.reported_in().is_empty() && !reason.about().is_empty(),
             "{reason}"
         );
         assert!(
@@ -179,7 +184,7 @@ fn each_reason_phase_and_condition_is_found_by_a_name_of_its_own() {
 }
 
 #[test]
-fn what_another_version_wrote_is_read_and_written_back() {
+fn reasons_of_another_version_are_read_and_written_back() {
     let entry = r#"{"name":"a","phase":"Dancing","reason":"NoMusic"}"#;
     let read: NodeProgress = serde_json::from_str(entry).unwrap();
     assert_eq!((read.phase.known(), read.phase.as_str()), (None, "Dancing"));

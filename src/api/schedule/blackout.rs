@@ -17,11 +17,11 @@ pub struct BlackoutSpec {
     /// as `12-24`. A day begins at midnight. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// When it ends, in the formats of `start`. A day is included. A day of every year needs one as `start`, too, and may be
+    /// When it ends, in the formats of `start`. A day is included. A day of every year requires one as `start`, and may be
     /// in the next year: `12-24` to `01-02`. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
-    /// Why nothing may start, for people who wonder.
+    /// Reason for the blackout, shown in status and messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// IANA time zone of days, such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_names_its_field() {
+    fn an_invalid_blackout_names_its_field() {
         for (start, end, zone, field) in [
             ("tomorrow", "12-24", "UTC", "start"),
             ("", "12-24", "UTC", "start"),

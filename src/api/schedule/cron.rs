@@ -146,7 +146,7 @@ fn field(name: &str, text: &str, min: u32, max: u32, names: &[&str]) -> Result<u
         by_name
             .or_else(plain)
             .filter(|number| (min..=max).contains(number))
-            .ok_or_else(|| format!("{word:?} is no {name}, which is a number from {min} to {max}"))
+            .ok_or_else(|| format!("{word:?} is not a valid {name}, which is a number from {min} to {max}"))
     };
     let mut set = 0;
     for part in text.split(',') {
@@ -310,16 +310,16 @@ mod tests {
             ("@daily", "it has 1 fields"),
             (
                 "60 * * * *",
-                "\"60\" is no minute, which is a number from 0 to 59",
+                "\"60\" is not a valid minute, which is a number from 0 to 59",
             ),
-            ("0 24 * * *", "\"24\" is no hour"),
-            ("0 0 0 * *", "\"0\" is no day of the month"),
-            ("0 0 * 13 *", "\"13\" is no month"),
-            ("0 0 * * 8", "\"8\" is no day of the week"),
-            ("0 0 * * montag", "\"montag\" is no day of the week"),
+            ("0 24 * * *", "\"24\" is not a valid hour"),
+            ("0 0 0 * *", "\"0\" is not a valid day of the month"),
+            ("0 0 * 13 *", "\"13\" is not a valid month"),
+            ("0 0 * * 8", "\"8\" is not a valid day of the week"),
+            ("0 0 * * montag", "\"montag\" is not a valid day of the week"),
             ("*/0 * * * *", "\"*/0\" has no step"),
             ("30-10 * * * *", "\"30-10\" ends before it begins"),
-            ("+5 * * * *", "\"+5\" is no minute"),
+            ("+5 * * * *", "\"+5\" is not a valid minute"),
         ] {
             let known = Cron::parse(expression).unwrap_err();
             assert!(known.starts_with(error), "{expression}: {known}");

@@ -25,12 +25,12 @@ const HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
 /// The content of a pull secret, or of Docker's `config.json`. `Debug` does not show it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct DockerConfig {
-    entries: Vec<(Place, Login)>,
+    entries: Vec<(RegistryPath, Login)>,
 }
 
 /// The repositories to which an entry applies.
 #[derive(Clone, PartialEq, Eq)]
-struct Place {
+struct RegistryPath {
     /// May contain `*`, and a port.
     host: String,
     path: String,
@@ -85,7 +85,7 @@ impl DockerConfig {
 
     fn of(auths: BTreeMap<String, Entry>) -> Self {
         let entries = auths.into_iter();
-        let entries = entries.filter_map(|(name, entry)| Some((Place::parse(&name), entry.login()?)));
+        let entries = entries.filter_map(|(name, entry)| Some((RegistryPath::parse(&name), entry.login()?)));
         let mut entries: Vec<_> = entries.collect();
         // The longest path takes precedence, and a name over a pattern.
         entries.sort_by_key(|(place, _)| (std::cmp::Reverse(place.path.len()), place.host.contains('*')));
@@ -104,7 +104,7 @@ impl fmt::Debug for DockerConfig {
     }
 }
 
-impl Place {
+impl RegistryPath {
     /// `https://index.docker.io/v1/`, `ghcr.io`, `*.example.com:5000/team`.
     fn parse(name: &str) -> Self {
         let name = name.trim();

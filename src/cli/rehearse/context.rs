@@ -90,7 +90,7 @@ fn controller_namespaces(objects: &[Value], given: Option<&str>) -> BTreeSet<Str
     namespaces
 }
 
-/// What holds for all Plans. It is read by name, because the other `ConfigMaps` are nobody's business.
+/// The limits for all Plans. The `ConfigMap` is read by name, because a rehearsal needs no permission for the others.
 async fn limits_of(client: &kube::Client, namespace: &str) -> Result<Option<Value>, kube::Error> {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", limits::NAME);
     let request = Request::get(path).body(Vec::new());

@@ -46,7 +46,7 @@ pub(in crate::cli) struct Flags {
     #[arg(long, value_names = ["OLD", "NEW"], num_args = 2, conflicts_with = "files")]
     pub(super) compare: Vec<String>,
 
-    /// Write the timeline to this file too, as a page that any browser shows without a network
+    /// Also write the timeline to this file, as a page that any browser shows without a network
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
 

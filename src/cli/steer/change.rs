@@ -12,7 +12,7 @@ use crate::view::PlanOverview;
 use crate::view::plan::NodeOverview;
 use crate::view::read::NodeObject;
 
-/// What a person asks for.
+/// A command of the command line, such as `refit retry`, with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Suspend {
@@ -43,14 +43,14 @@ pub(super) struct Request<'a> {
     pub(super) signature: String,
 }
 
-/// What is written.
+/// The edits that a request needs: at most one of the Plan, and one for each node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Changes {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) plan: Option<PlanChange>,
     pub(super) nodes: Vec<NodeChange>,
-    /// What a person should know beside.
+    /// Printed after the result: what still keeps nodes from starting.
     pub(super) notes: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct NodeChange {
     pub(super) says: String,
 }
 
-/// An edit of a Node, computed from its present metadata.
+/// An edit of a Node, computed from its current metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Edit {
     /// Replaces the Plan's entry in an annotation; `None` removes it.
@@ -382,7 +382,7 @@ fn chosen(
 
 /// Where a node is under the Plan, for refusals.
 fn place(view: &PlanOverview<'_>, node: &str) -> String {
-    match (view.node(node), done_label(view, node)) {
+    match (view.node(node), has_done_label(view, node)) {
         (Some(known), _) => match &known.reason {
             Some(reason) => format!("Node {node} is {} ({reason})", known.phase),
             None => format!("Node {node} is {}", known.phase),
@@ -400,8 +400,8 @@ fn label_key(view: &PlanOverview<'_>) -> String {
     format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name)
 }
 
-/// Whether the node's label has the present hash.
-fn done_label(view: &PlanOverview<'_>, node: &str) -> bool {
+/// Whether the node's label has the current hash.
+fn has_done_label(view: &PlanOverview<'_>, node: &str) -> bool {
     let label = object(view, node).and_then(|node| node.labels.get(&label_key(view)));
     label.is_some() && label == view.plan.facts.status().latest_hash.as_ref()
 }
@@ -462,7 +462,7 @@ fn skip(request: &Request<'_>, always: bool) -> Result<Vec<NodeChange>, String> 
         if let Some(known) = skip_entry(view, node) {
             return Some(format!("Node {node} is skipped already{}", by(Some(known))));
         }
-        let is_done = view.node(node).is_none() && done_label(view, node);
+        let is_done = view.node(node).is_none() && has_done_label(view, node);
         is_done.then(|| format!("Node {node} is done: there is nothing to skip"))
     };
     let nodes = chosen(request, Vec::new(), "no node is named", why_not)?;
@@ -524,7 +524,8 @@ fn rerun(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
         ));
     }
     // A node that still settles has its label, and its slot.
-    let is_done = |node: &str| done_label(view, node) && view.node(node).is_none_or(|node| !node.has_slot());
+    let is_done =
+        |node: &str| has_done_label(view, node) && view.node(node).is_none_or(|node| !node.has_slot());
     let known = view.snapshot.nodes.iter().flatten();
     let all = known
         .filter(|(name, _)| is_done(name))

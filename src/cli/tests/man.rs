@@ -45,6 +45,11 @@ fn page(command: clap::Command, names: &[String]) -> Vec<u8> {
     let about = command.get_long_about().or(command.get_about());
     let (about, status) = split_status(&about.map(ToString::to_string).unwrap_or_default());
     let has_commands = command.has_subcommands();
+    let status = if has_commands {
+        format!("{status} See the command's own page for details.")
+    } else {
+        status
+    };
     let man =
         clap_mangen::Man::new(command.long_about(about)).source(concat!("refit ", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
@@ -100,8 +105,7 @@ fn split_status(about: &str) -> (String, String) {
         }
     }
     let status = match status.as_slice() {
-        [] => "0 when all is done, 1 when it is not, and 2 when the arguments are wrong. Of a command, its own page says more."
-            .to_owned(),
+        [] => "0 when all is done, 1 when it is not, and 2 when the arguments are wrong.".to_owned(),
         status => status.join("\n\n"),
     };
     (rest.join("\n\n"), status)

@@ -7,7 +7,7 @@ use super::{Actor, StepResult, step_error};
 use crate::api::{PodBlocker, names};
 use crate::kube::objects::SlimPod;
 use crate::rollout::facts::{NodeName, PlanName};
-use crate::rollout::{PodLook, StepEffect};
+use crate::rollout::{PodCheck, StepEffect};
 
 /// Pods that are read at a time: a kubelet can create mirror pods of a megabyte each on its node, with any labels.
 const PAGE: u32 = 8;
@@ -38,12 +38,12 @@ impl Actor {
                 break;
             }
         }
-        let look = PodLook {
+        let check = PodCheck {
             seen: self.clock.now(),
             generation,
             pod: found.map(|pod| pod.as_str().into()),
         };
-        Ok(vec![StepEffect::PodLook(plan, node, look)])
+        Ok(vec![StepEffect::PodCheck(plan, node, check)])
     }
 }
 

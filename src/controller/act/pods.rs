@@ -26,8 +26,8 @@ impl Actor {
         ))
     }
 
-    /// The name is unique to the Plan, the node and the hash: an existing pod with the name is the wanted one, or one that
-    /// somebody else has given this name.
+    /// The name is unique to the Plan, the node and the hash: an existing pod with the name is the wanted one, or another
+    /// client has given one this name.
     pub(super) async fn create_pod(&self, name: &Text, bodies: [Vec<u8>; 2]) -> StepResult {
         let [critical, plain] = bodies;
         let mut answer = self.post_pod(critical).await;

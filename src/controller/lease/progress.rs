@@ -12,12 +12,12 @@ pub struct Progress(Arc<Mutex<Option<Instant>>>);
 
 impl Progress {
     /// The loop waits for something to do.
-    pub fn idle(&self) {
+    pub fn set_idle(&self) {
         self.set(None);
     }
 
     /// The loop has something to do.
-    pub fn busy(&self) {
+    pub fn set_busy(&self) {
         self.set(Some(Instant::now()));
     }
 

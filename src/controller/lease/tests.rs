@@ -550,13 +550,13 @@ async fn a_stuck_loop_loses_the_lease_within_its_time() {
     leadership.wait_until_leader().await;
     // Long decisions with pauses between them are no reason.
     for _ in 0..20 {
-        progress.busy();
+        progress.set_busy();
         sleep(secs(20)).await;
-        progress.idle();
+        progress.set_idle();
         assert!(leadership.is_leader());
         sleep(secs(60)).await;
     }
-    progress.busy();
+    progress.set_busy();
     let start = Instant::now();
     leadership.lost().await;
     assert!(

@@ -9,9 +9,9 @@ use crate::kube::objects::maintenance::{KIND, Maintenance, VERSION};
 
 const COMPONENT: &str = "NodeMaintenance";
 
-/// What is said of a maintenance: reason and message.
+/// What an event says of a maintenance: reason and message.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Said {
+pub(super) enum MaintenanceEvent {
     Begun,
     Succeeded,
     Failed,
@@ -19,7 +19,7 @@ pub(super) enum Said {
     Removed,
 }
 
-impl Said {
+impl MaintenanceEvent {
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Begun => ("BeginMaintenance", "Begin a node maintenance"),
@@ -32,9 +32,9 @@ impl Said {
 }
 
 /// The event about the object, or about its Node.
-pub(super) fn event(said: Said, object: &Maintenance, node_uid: &str, now: Timestamp) -> Event {
-    let (reason, message) = said.words();
-    let of_node = matches!(said, Said::Uncordoned);
+pub(super) fn event(kind: MaintenanceEvent, object: &Maintenance, node_uid: &str, now: Timestamp) -> Event {
+    let (reason, message) = kind.words();
+    let of_node = matches!(kind, MaintenanceEvent::Uncordoned);
     let regarding = if of_node {
         ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -55,7 +55,7 @@ pub(super) fn event(said: Said, object: &Maintenance, node_uid: &str, now: Times
     front_end::event(
         COMPONENT,
         regarding,
-        matches!(said, Said::Failed),
+        matches!(kind, MaintenanceEvent::Failed),
         reason,
         message,
         now,

@@ -27,7 +27,7 @@ impl From<kube::Error> for LeaseError {
     }
 }
 
-/// The Lease of a node.
+/// The Lease with which the operators of medik8s and `KubeVirt` lock a node for maintenance.
 pub(super) struct NodeLease {
     client: Client,
     group: MaintenanceGroup,

@@ -9,14 +9,14 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams}
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::events::{Said, event};
+use super::events::{MaintenanceEvent, event};
 use super::lease::{LeaseError, NodeLease};
 use super::status::{self, FAILED, LEASE_LOST, MAX_LEASE_ERRORS, RUNNING, SUCCEEDED};
 use super::{FrontEnd, PAUSE, guard};
 use crate::api::text::{MAX_MESSAGE, shorten_in_place};
 use crate::api::{Holder, NodeMark};
 use crate::drain::pods::{PodId, Rules};
-use crate::drain::{DryRun, Event, Failure, Options, PlanRun, Session, Which};
+use crate::drain::{DryRun, Event, Failure, NodeSelection, Options, PlanRun, Session};
 use crate::go::GoDuration;
 use crate::kube::brief;
 use crate::kube::objects::maintenance::{
@@ -31,7 +31,7 @@ const FINALIZER: &str = "foregroundDeleteNodeMaintenance";
 const DRAIN_LIMIT: GoDuration = GoDuration::from_nanos(30_000_000_000);
 /// Pause between two drains.
 const RETRY: Duration = Duration::from_secs(5);
-/// How often a drained node is looked at: pods that tolerate the cordon may have landed there, and somebody may have uncordoned it.
+/// How often a drained node is looked at: pods that tolerate the cordon may have landed there, and a user may have uncordoned it.
 const LOOK: Duration = Duration::from_secs(30);
 /// How often it is looked at whether the node has been restored.
 const RESTORE_LOOK: Duration = Duration::from_millis(500);
@@ -59,10 +59,10 @@ pub(super) struct Worker {
     task: watch::Receiver<Task>,
     /// The status that was written last, which a watch may not have delivered yet.
     status: MaintenanceStatus,
-    /// Whether this process has said that the maintenance begins, succeeded, or failed.
-    said: Option<&'static str>,
-    /// Whether it has said that the maintenance is over.
-    has_said_end: bool,
+    /// Whether this process has reported that the maintenance begins, succeeded, or failed.
+    reported: Option<&'static str>,
+    /// Whether it has reported that the maintenance is over.
+    has_reported_end: bool,
 }
 
 type Pass = Result<Next, kube::Error>;
@@ -70,7 +70,7 @@ type Pass = Result<Next, kube::Error>;
 impl Worker {
     pub(super) fn new(front_end: FrontEnd, task: watch::Receiver<Task>) -> Self {
         let status = task.borrow().object.status.clone();
-        let said = match status.phase.as_deref() {
+        let reported = match status.phase.as_deref() {
             Some(SUCCEEDED) => Some(SUCCEEDED),
             Some(FAILED) => Some(FAILED),
             _ => None,
@@ -79,8 +79,8 @@ impl Worker {
             front_end,
             task,
             status,
-            said,
-            has_said_end: false,
+            reported,
+            has_reported_end: false,
         }
     }
 
@@ -130,8 +130,8 @@ impl Worker {
         Ok(node.map(|node| node.facts(&Intern::default())))
     }
 
-    fn say(&self, said: Said, object: &Maintenance, node_uid: &str) {
-        let event = event(said, object, node_uid, self.front_end.clock.now());
+    fn emit(&self, kind: MaintenanceEvent, object: &Maintenance, node_uid: &str) {
+        let event = event(kind, object, node_uid, self.front_end.clock.now());
         self.front_end.outbox.put(event);
     }
 
@@ -144,7 +144,7 @@ impl Worker {
             let finalizers = object.metadata.finalizers.iter().flatten().cloned();
             let finalizers: Vec<_> = finalizers.chain([FINALIZER.to_owned()]).collect();
             self.patch(&object, &json!({ "finalizers": finalizers })).await?;
-            self.say(Said::Begun, &object, "");
+            self.emit(MaintenanceEvent::Begun, &object, "");
         }
         if status::has_given_up(&self.status) {
             return Ok(Next::Changed);
@@ -163,7 +163,7 @@ impl Worker {
             let (pending, total) = (self.pending(&name).await, self.total(&name).await?);
             status::begin(&mut self.status, &pending, total);
             self.status.last_error = None;
-            self.said = None;
+            self.reported = None;
             self.write(&object).await?;
         }
         let has_taken = holds(&node, object.uid());
@@ -195,15 +195,15 @@ impl Worker {
             Ok(()) => {
                 status::succeed(&mut self.status);
                 self.write(&object).await?;
-                if self.said.replace(SUCCEEDED) != Some(SUCCEEDED) {
-                    self.say(Said::Succeeded, &object, "");
+                if self.reported.replace(SUCCEEDED) != Some(SUCCEEDED) {
+                    self.emit(MaintenanceEvent::Succeeded, &object, "");
                 }
                 Ok(Next::After(LOOK))
             }
             Err(Failure::Failed(why) | Failure::Stopped { message: why, .. }) => {
                 let pending = self.pending(&name).await;
                 status::fall_short(&mut self.status, &pending, why);
-                self.said = None;
+                self.reported = None;
                 self.write(&object).await?;
                 tracing::info!(object = object.title(), "Reconciling with fixed duration");
                 Ok(Next::After(RETRY))
@@ -269,8 +269,8 @@ impl Worker {
         if number >= MAX_LEASE_ERRORS {
             self.status.phase = Some(FAILED.to_owned());
             self.status.last_error = Some(LEASE_LOST.to_owned());
-            self.say(Said::Failed, object, "");
-            self.said = Some(FAILED);
+            self.emit(MaintenanceEvent::Failed, object, "");
+            self.reported = Some(FAILED);
             self.write(object).await?;
             // The supervisor sees the status, and the node is restored.
             return Ok(Next::Changed);
@@ -285,8 +285,8 @@ impl Worker {
         self.status.phase = Some(FAILED.to_owned());
         self.status.last_error = Some(why);
         self.write(object).await?;
-        if self.said.replace(FAILED) != Some(FAILED) {
-            self.say(Said::Failed, object, "");
+        if self.reported.replace(FAILED) != Some(FAILED) {
+            self.emit(MaintenanceEvent::Failed, object, "");
         }
         Ok(Next::After(again))
     }
@@ -302,12 +302,12 @@ impl Worker {
             return Ok(Next::After(RESTORE_LOOK));
         }
         // Before the last patch: the supervisor ends this task when the object is gone.
-        if !std::mem::replace(&mut self.has_said_end, true) {
+        if !std::mem::replace(&mut self.has_reported_end, true) {
             let restored = node.filter(|node| !node.unschedulable);
             if let Some(node) = restored.filter(|_| status::is_in(&self.status, SUCCEEDED)) {
-                self.say(Said::Uncordoned, object, &node.uid);
+                self.emit(MaintenanceEvent::Uncordoned, object, &node.uid);
             }
-            self.say(Said::Removed, object, "");
+            self.emit(MaintenanceEvent::Removed, object, "");
         }
         NodeLease::new(self.client(), object.group, name)
             .release()
@@ -436,8 +436,8 @@ fn holds(node: &NodeFacts, uid: &str) -> bool {
     holders.any(|holder| holder.plan_uid == uid)
 }
 
-fn which(node: &str) -> Which {
-    Which::Names(vec![node.to_owned()])
+fn which(node: &str) -> NodeSelection {
+    NodeSelection::Names(vec![node.to_owned()])
 }
 
 /// Those of node-maintenance-operator.

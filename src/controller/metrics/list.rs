@@ -41,7 +41,7 @@ metrics! {
         PLAN_STALLED_NODES Gauge "refit_plan_stalled_nodes" [plan reason]
             "Number of nodes that do not progress, by the reason in status: those that wait, hold a slot and are held up, or have failed. The most frequent reasons of a Plan have a series each, and the rest are Other"
         PLAN_CONDITION Gauge "refit_plan_condition" [plan condition]
-            "Whether a condition of the Plan is True: Validated, LatestResolved, UpToDate or Degraded. refit_plan_rollout_start_timestamp_seconds tells of Complete"
+            "Whether a condition of the Plan is True: Validated, LatestResolved, UpToDate or Degraded. refit_plan_rollout_start_timestamp_seconds shows Complete"
         PLAN_SLOTS Gauge "refit_plan_slots" [plan]
             "Most nodes in progress at a time; 0 for a Plan that starts none, such as one that is suspended"
         PLAN_ROLLOUT_START Gauge "refit_plan_rollout_start_timestamp_seconds" [plan]
@@ -63,7 +63,7 @@ metrics! {
         PLAN_CHANNEL_FAILURES Gauge "refit_plan_channel_consecutive_failures" [plan]
             "Number of polls of the channel that have failed since the last one that did not"
         PLAN_CORDON Gauge "refit_plan_oldest_cordon_timestamp_seconds" [plan]
-            "Since when the node is cordoned that this Plan has kept cordoned longest; absent if there is none"
+            "Start time of this Plan's longest-lasting cordon; absent if there is none"
         PLAN_CORDONED Counter "refit_plan_cordoned_seconds_total" [plan]
             "Time that nodes were cordoned for the Plan, summed over nodes"
         PLAN_DRAINING Counter "refit_plan_draining_seconds_total" [plan]

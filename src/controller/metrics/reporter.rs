@@ -58,7 +58,7 @@ impl Reporter {
         }
     }
 
-    /// One that nobody asks.
+    /// One without a reader.
     pub fn unused() -> Self {
         Self {
             metrics: None,
@@ -70,12 +70,12 @@ impl Reporter {
     }
 
     /// The next scrape; `None` if none will come. Cancel-safe.
-    pub async fn asked(&mut self) -> Option<Scrape> {
+    pub async fn next_request(&mut self) -> Option<Scrape> {
         self.requests.recv().await.map(Scrape)
     }
 
     /// A decision was made.
-    pub fn decided(
+    pub fn record_decision(
         &mut self,
         cluster: &ClusterState,
         reports: BTreeMap<PlanName, Report>,
@@ -83,7 +83,7 @@ impl Reporter {
         now: Timestamp,
     ) {
         let Some(metrics) = &self.metrics else { return };
-        metrics.decided(took);
+        metrics.record_decision(took);
         self.tracker.follow(cluster, &reports, Instant::now(), now);
         if metrics.keeps_timeline() {
             let timeline = self.timeline.get_or_insert_with(|| Timeline::new(now));
@@ -93,14 +93,14 @@ impl Reporter {
     }
 
     /// A channel was polled.
-    pub fn polled(&mut self, channel: &ChannelRef, at: Timestamp, is_success: bool) {
+    pub fn record_poll(&mut self, channel: &ChannelRef, at: Timestamp, is_success: bool) {
         if self.metrics.is_some() {
-            self.tracker.polled(channel, at, is_success);
+            self.tracker.record_poll(channel, at, is_success);
         }
     }
 
     pub fn answer(&mut self, scrape: Scrape, cluster: &ClusterState, figures: LoopFigures, now: Timestamp) {
-        // Whoever asked may have given up.
+        // The client may have given up.
         match scrape.0 {
             Question::Samples(reply) => {
                 let _ = reply.send(self.samples(cluster, figures, now));

@@ -102,7 +102,6 @@ impl Sample {
     }
 }
 
-/// The samples as text.
 pub(super) fn text(samples: Vec<Sample>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Samples(samples)));

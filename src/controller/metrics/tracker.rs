@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::histogram::{Histogram, STEP_BOUNDS};
 use super::sample::Sample;
 use super::{OTHER, Samples, list};
-use crate::api::reason::Place;
+use crate::api::reason::ReportedIn;
 use crate::api::{ConditionType, NodePhase, OpenEnum, PlanCondition, Reason};
 use crate::channel::ChannelRef;
 use crate::rollout::facts::{NodeName, PlanName, PodUid};
@@ -188,7 +188,7 @@ impl Tracker {
         self.plans.get(name)
     }
 
-    /// Since when the node is cordoned that the Plan has kept cordoned longest.
+    /// Start time of the Plan's longest-lasting cordon.
     pub(super) fn oldest_cordon(&self, plan: &PlanName) -> Option<Timestamp> {
         let of_plan = self.cordons.iter().filter(|((of, _), _)| of == plan);
         of_plan.map(|(_, since)| *since).min()
@@ -199,7 +199,7 @@ impl Tracker {
         self.channels.get(channel).copied()
     }
 
-    pub(super) fn polled(&mut self, channel: &ChannelRef, at: Timestamp, is_success: bool) {
+    pub(super) fn record_poll(&mut self, channel: &ChannelRef, at: Timestamp, is_success: bool) {
         self.polls[usize::from(!is_success)] += 1;
         if is_success {
             self.channels.insert(channel.clone(), at);
@@ -408,7 +408,7 @@ impl Tracker {
 /// The word of a reason of failed nodes, if it is in refit's list. What a node may wait for would only add series.
 fn failure_label(reason: Option<&OpenEnum<Reason>>) -> &'static str {
     let known = reason.and_then(OpenEnum::known);
-    let failure = known.filter(|reason| reason.appears_in(Place::FailedNode));
+    let failure = known.filter(|reason| reason.appears_in(ReportedIn::FailedNode));
     failure.map_or(OTHER, Reason::name)
 }
 

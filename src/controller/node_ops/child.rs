@@ -9,7 +9,7 @@ use crate::convert::op_plan;
 pub(super) use crate::convert::op_plan::{ANNOTATION_OWNER, LABEL_OWNER};
 use crate::kube::objects::node_op::{AnyOp, GROUP, OpKind, VERSION};
 
-/// Annotation of such a Plan: digest of the spec that its object has become. What people change in the Plan beside it stays.
+/// Annotation of such a Plan: digest of the spec that its object has become. Other changes that users make in the Plan stay.
 pub(super) const ANNOTATION_DIGEST: &str = "refit.rs/node-op-digest";
 /// Finalizer of such a Plan: labels that it has left on nodes are removed before it goes.
 pub(super) const FINALIZER: &str = "refit.rs/node-op";

@@ -99,7 +99,7 @@ impl Child {
         i64::try_from(self.skipped.len()).unwrap_or(i64::MAX)
     }
 
-    /// Whether a node may be labelled as done although the Plan is being deleted: one that was at work then.
+    /// Whether a node may be labelled as done although the Plan is being deleted: one that was in progress then.
     fn may_get_labels(&self) -> bool {
         let mut active = self.plan.status.active.iter().flatten();
         active.any(|node| node.phase != NodePhase::Waiting && node.phase != NodePhase::Failed)

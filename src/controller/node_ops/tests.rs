@@ -234,7 +234,7 @@ fn fields_of_the_annotation_come_over_those_of_the_object_and_mistakes_are_named
 }
 
 #[test]
-fn what_a_plan_has_left_on_a_node_goes_and_what_others_wrote_stays() {
+fn marks_of_a_deleted_plan_are_removed_from_a_node_and_those_of_others_stay() {
     let (label, plan) = ("plan.upgrade.cattle.io/p", "p");
     let node = |labels: Value, annotations: Value| -> ObjectMeta {
         serde_json::from_value(

@@ -113,7 +113,7 @@ pub(super) fn without_traces(node: &ObjectMeta, label: &str, plan: &str) -> Opti
         let left = others
             .filter(|others| !others.is_empty())
             .map(|others| others.join(", "));
-        // Somebody else may write the annotation, whose entries must not be lost.
+        // Other clients may write the annotation, and their entries must not be lost.
         metadata["resourceVersion"] = json!(node.resource_version);
         metadata["annotations"] = json!({ names::ANNOTATION_SKIP: left });
     }

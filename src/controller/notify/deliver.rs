@@ -18,7 +18,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Longest pause that a receiver may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
-/// How long to try: what happened an hour ago is no news.
+/// How long to try: a notification older than an hour is of no use.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 /// Failures after which the receiver is reported.
 const REPORTED_AFTER: u32 = 3;
@@ -143,7 +143,7 @@ async fn attempt(shared: &Shared, receiver: &Receiver, notice: &Notice) -> Resul
     })
 }
 
-/// Whether the status concerns this request, and not the receiver, its URL or its credentials, which somebody may correct.
+/// Whether the status concerns this request, and not the receiver, its URL or its credentials, which a user may correct.
 fn is_final(status: StatusCode) -> bool {
     matches!(
         status,

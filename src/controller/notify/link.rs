@@ -36,7 +36,7 @@ impl Outlook {
     /// What the stored statuses say.
     pub(in crate::controller) fn of(cluster: &ClusterState, now: Timestamp) -> Self {
         let facts = cluster.plan_names().filter_map(|name| cluster.plan(name));
-        let plans = facts.filter(|plan| !plan.deleting()).map(|plan| PlanOutlook {
+        let plans = facts.filter(|plan| !plan.is_deleting()).map(|plan| PlanOutlook {
             name: plan.name.clone(),
             uid: plan.uid.clone(),
             notices: notices(plan, now),
@@ -52,11 +52,11 @@ impl Outlook {
 }
 
 /// A question that waits for the loop.
-pub(in crate::controller) struct Asked(oneshot::Sender<Outlook>);
+pub(in crate::controller) struct OutlookRequest(oneshot::Sender<Outlook>);
 
 /// The loop's end.
 pub(in crate::controller) struct OutlookServer {
-    questions: mpsc::Receiver<Asked>,
+    questions: mpsc::Receiver<OutlookRequest>,
     decided: watch::Sender<()>,
     has_decided: bool,
 }
@@ -64,7 +64,7 @@ pub(in crate::controller) struct OutlookServer {
 /// The end of those who ask.
 #[derive(Clone)]
 pub(in crate::controller) struct OutlookClient {
-    questions: mpsc::Sender<Asked>,
+    questions: mpsc::Sender<OutlookRequest>,
     decided: watch::Receiver<()>,
 }
 
@@ -85,20 +85,25 @@ pub(in crate::controller) fn link() -> (OutlookServer, OutlookClient) {
 
 impl OutlookServer {
     /// The next question; `None` if none will come. Cancel-safe.
-    pub(in crate::controller) async fn asked(&mut self) -> Option<Asked> {
+    pub(in crate::controller) async fn next_request(&mut self) -> Option<OutlookRequest> {
         self.questions.recv().await
     }
 
     /// A decision was made.
-    pub(in crate::controller) fn decided(&mut self) {
+    pub(in crate::controller) fn record_decision(&mut self) {
         self.has_decided = true;
         self.decided.send_replace(());
     }
 
     /// Answers, unless the cluster is not known yet: then no node would seem to be worked on.
-    pub(in crate::controller) fn answer(&self, asked: Asked, cluster: &ClusterState, now: Timestamp) {
+    pub(in crate::controller) fn answer(
+        &self,
+        asked: OutlookRequest,
+        cluster: &ClusterState,
+        now: Timestamp,
+    ) {
         if self.has_decided {
-            // Whoever asked may have given up.
+            // The receiver may have given up.
             let _ = asked.0.send(Outlook::of(cluster, now));
         }
     }
@@ -113,7 +118,7 @@ impl OutlookClient {
     pub(super) async fn ask(&self) -> Option<Outlook> {
         let (reply, answer) = oneshot::channel();
         let asked = async {
-            self.questions.send(Asked(reply)).await.ok()?;
+            self.questions.send(OutlookRequest(reply)).await.ok()?;
             answer.await.ok()
         };
         tokio::time::timeout(PATIENCE, asked).await.ok().flatten()

@@ -14,7 +14,7 @@ use crate::api::Reason;
 use crate::channel::{Access, WebhookAnswer, WebhookRequest};
 use crate::notify::{Down, KnownSilence, SilenceRule, created_by, known_silences, silence};
 
-/// How often the silences are listed, in case somebody else has changed them.
+/// How often the silences are listed, in case another client has changed them.
 const LIST_AGAIN: Duration = Duration::from_secs(300);
 /// Bytes of a list of silences.
 const MAX_LIST: usize = 16 << 20;
@@ -71,7 +71,7 @@ pub(super) async fn run(shared: Shared, rule: SilenceRule) {
                     shared.metrics.silence_failed();
                     if failures == REPORTED_AFTER {
                         let message = format!(
-                            "alerts are not silenced through secrets {:?}: {}; refit tries again, and roll-outs go on",
+                            "alerts are not silenced through secrets {:?}: {}; refit tries again, and roll-outs continue",
                             rule.secret, failed.why
                         );
                         shared.report(Reason::SilenceFailed, &message);

@@ -92,7 +92,7 @@ impl Observer {
                 WatchEvent::Object(map) => {
                     found = true;
                     let mut data: BTreeMap<String, String> = map.data.unwrap_or_default();
-                    // A value that is no text is no value of any key.
+                    // A binary value is not valid for any key.
                     data.extend(
                         map.binary_data
                             .into_iter()

@@ -43,7 +43,7 @@ struct State {
 
 impl State {
     /// Whether this version of an object is to be reported now.
-    fn admits(&mut self, key: &str, version: &str, now: Instant) -> bool {
+    fn admit(&mut self, key: &str, version: &str, now: Instant) -> bool {
         if let Some((known, at)) = self.reported.get(key)
             && (known == version || now.duration_since(*at) < INTERVAL)
         {
@@ -120,7 +120,7 @@ impl Reports {
         let (skipped, left_out) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.skipped += u64::from(skipped);
-            if !state.admits(&key, &version, Instant::now()) {
+            if !state.admit(&key, &version, Instant::now()) {
                 return;
             }
             (state.skipped, std::mem::take(&mut state.left_out))
@@ -147,25 +147,25 @@ mod tests {
     #[test]
     fn each_version_is_reported_once_and_an_object_not_often() {
         let (mut state, now) = (State::default(), Instant::now());
-        assert!(state.admits("a", "1", now));
-        assert!(!state.admits("a", "1", now));
-        assert!(!state.admits("a", "2", now), "too soon");
-        assert!(!state.admits("a", "1", now + INTERVAL), "the same version");
-        assert!(state.admits("a", "2", now + INTERVAL));
+        assert!(state.admit("a", "1", now));
+        assert!(!state.admit("a", "1", now));
+        assert!(!state.admit("a", "2", now), "too soon");
+        assert!(!state.admit("a", "1", now + INTERVAL), "the same version");
+        assert!(state.admit("a", "2", now + INTERVAL));
     }
 
     #[test]
     fn a_flood_of_objects_is_counted_and_forgotten() {
         let (mut state, now) = (State::default(), Instant::now());
         let admitted = (0..10_000)
-            .filter(|n| state.admits(&n.to_string(), "1", now))
+            .filter(|n| state.admit(&n.to_string(), "1", now))
             .count();
         assert_eq!(admitted, usize::try_from(BURST).unwrap());
         assert_eq!(state.left_out, 10_000 - u64::from(BURST));
         for round in 1..100 {
             let now = now + INTERVAL * round;
             for number in 0..50 {
-                state.admits(&format!("{round}-{number}"), "1", now);
+                state.admit(&format!("{round}-{number}"), "1", now);
             }
         }
         assert_eq!(state.reported.len(), REMEMBERED);

@@ -1,4 +1,4 @@
-//! Who may read what: whoever has a token of the cluster (`TokenReview`) and may get `/metrics`, or list Plans
+//! Who may read what: clients with a token of the cluster (`TokenReview`) that may get `/metrics`, or list Plans
 //! (`SubjectAccessReview`), as with controller-runtime and kube-rbac-proxy.
 
 use std::fmt;

@@ -126,12 +126,12 @@ async fn a_controller_is_ready_when_it_follows_and_when_it_leads_and_has_listed_
 async fn a_stuck_loop_is_not_live_and_one_that_waits_is() {
     let served = serve().await;
     assert_eq!(status(&get(served.address, "/livez").await), 200);
-    served.progress.busy();
+    served.progress.set_busy();
     tokio::time::sleep(Duration::from_millis(150)).await;
     let stuck = get(served.address, "/livez").await;
     assert_eq!(status(&stuck), 503);
     assert!(stuck.contains("computed for"), "{stuck}");
-    served.progress.idle();
+    served.progress.set_idle();
     assert_eq!(status(&get(served.address, "/healthz").await), 200);
 }
 

@@ -63,7 +63,7 @@ pub struct Flags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
     pub manage_crd: Option<bool>,
 
-    /// PEM file of certificate authorities to trust for channels beside the public ones. May be repeated [env:
+    /// PEM file of certificate authorities to trust for channels in addition to the public ones. May be repeated [env:
     /// REFIT_CA_FILE, separated by ':']
     #[arg(long, value_name = "FILE", help_heading = OWN)]
     pub ca_file: Vec<PathBuf>,
@@ -123,8 +123,8 @@ pub struct Flags {
     #[arg(long, value_name = "OBJECTS", value_delimiter = ',', help_heading = OWN)]
     pub enable: Vec<FrontEndName>,
 
-    /// Serve a page about the roll-outs at /dashboard of this address. It is open to kubectl port-forward; from elsewhere,
-    /// and with --metrics-secure, it shows what a token allows that may list Plans [env: REFIT_DASHBOARD] [default: false]
+    /// Serve a page about the roll-outs at /dashboard of this address. It is open to kubectl port-forward; other clients,
+    /// and all clients with --metrics-secure, need a token that may list Plans [env: REFIT_DASHBOARD] [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
     pub dashboard: Option<bool>,
 }

@@ -84,21 +84,21 @@ impl Subject<'_> {
             self.report(Rule::BadChannel, FIELD, message, Some(hint));
             return;
         }
-        let meant = meant(url, distribution_of(spec.upgrade_image()));
+        let intended = intended(url, distribution_of(spec.upgrade_image()));
         let (rule, message) = match check_url(url) {
             Err(error) => (Rule::BadChannel, format!("{FIELD}: {error}")),
-            Ok(()) if meant.is_some() => {
+            Ok(()) if intended.is_some() => {
                 let message = format!("{FIELD} is {:?}, which gives no version", redacted(url));
                 (Rule::ChannelWithoutVersion, message)
             }
             Ok(()) => return,
         };
-        let hint = match meant {
-            Some(Meant::Channel(url)) => format!("write `{url}`"),
-            Some(Meant::Version(_)) if self.has("spec.version") => {
+        let hint = match intended {
+            Some(IntendedChannel::Channel(url)) => format!("write `{url}`"),
+            Some(IntendedChannel::Version(_)) if self.has("spec.version") => {
                 "remove it; version is there already".to_owned()
             }
-            Some(Meant::Version(version)) => format!("write `version: {version}`"),
+            Some(IntendedChannel::Version(version)) => format!("write `version: {version}`"),
             None => "write a URL such as `https://update.k3s.io/v1-release/channels/stable`".to_owned(),
         };
         self.report(rule, FIELD, message, Some(hint));
@@ -139,30 +139,30 @@ impl Subject<'_> {
     }
 }
 
-/// What the author of a channel meant.
+/// What the author of a channel intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Meant {
+enum IntendedChannel {
     Channel(String),
     /// It is a version, which belongs in another field.
     Version(String),
 }
 
-/// What was meant by a channel that gives no version: a word without a server, a web page, a script that installs, an
+/// What was intended by a channel that gives no version: a word without a server, a web page, a script that installs, an
 /// image. `None` for a URL that may give one.
-fn meant(url: &str, program: Option<&str>) -> Option<Meant> {
+fn intended(url: &str, program: Option<&str>) -> Option<IntendedChannel> {
     let server = |program: &str, name: &str| {
-        Some(Meant::Channel(format!(
+        Some(IntendedChannel::Channel(format!(
             "https://update.{program}.io/{CHANNELS}/{name}"
         )))
     };
-    let channel = |url: String| Some(Meant::Channel(url));
+    let channel = |url: String| Some(IntendedChannel::Channel(url));
     if !url.contains(['/', ':']) {
         let version = url.parse::<Version>().ok();
         let is_release = version
             .as_ref()
             .is_some_and(|version| version.is_semantic() || version.builder().is_some());
         if is_release {
-            return Some(Meant::Version(url.to_owned()));
+            return Some(IntendedChannel::Version(url.to_owned()));
         }
         if NAMES.contains(&url) || version.is_some_and(|version| version.minor().is_some()) {
             let name = if NAMES.contains(&url) {
@@ -181,7 +181,7 @@ fn meant(url: &str, program: Option<&str>) -> Option<Meant> {
         .strip_prefix("git@")
         .or_else(|| url.strip_prefix("ssh://git@"))
     {
-        return meant(&rest.replacen(':', "/", 1), program);
+        return intended(&rest.replacen(':', "/", 1), program);
     }
     let (mut rest, mut schemes) = (url, 0);
     while let Some((scheme, after)) = rest.split_once("://") {
@@ -204,9 +204,9 @@ fn meant(url: &str, program: Option<&str>) -> Option<Meant> {
             let program = if host == "update.k3s.io" { "k3s" } else { "rke2" };
             meant_name(name).and_then(|name| server(program, &name))
         }
-        ("github.com", [_, _, "releases", "tag", version]) => {
-            Some(Meant::Version(version.replace("%2B", "+").replace("%2b", "+")))
-        }
+        ("github.com", [_, _, "releases", "tag", version]) => Some(IntendedChannel::Version(
+            version.replace("%2B", "+").replace("%2b", "+"),
+        )),
         ("github.com", [owner, name, ..]) | ("api.github.com", ["repos", owner, name, ..]) => {
             repository(owner, name)
         }
@@ -236,7 +236,7 @@ fn meant(url: &str, program: Option<&str>) -> Option<Meant> {
     }
 }
 
-/// What was meant by a name that no channel of K3s or RKE2 has: `stabel`, `1.34`, `v1.34.2`. `None` for a name that one may
+/// What was intended by a name that no channel of K3s or RKE2 has: `stabel`, `1.34`, `v1.34.2`. `None` for a name that one may
 /// have.
 fn meant_name(name: &str) -> Option<String> {
     if NAMES.contains(&name) {
@@ -255,8 +255,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_meant_by_a_channel_without_a_version_is_known() {
-        let channel = |url: &str| Some(Meant::Channel(url.to_owned()));
+    fn the_intended_channel_is_suggested_for_a_url_without_a_version() {
+        let channel = |url: &str| Some(IntendedChannel::Channel(url.to_owned()));
         let stable = "https://update.k3s.io/v1-release/channels/stable";
         for (url, meant_url) in [
             ("stable", stable),
@@ -307,12 +307,12 @@ mod tests {
                 "https://channels.example.com/stable",
             ),
         ] {
-            assert_eq!(meant(url, None), channel(meant_url), "{url}");
+            assert_eq!(intended(url, None), channel(meant_url), "{url}");
             assert!(check_url(meant_url).is_ok(), "{meant_url}");
-            assert_eq!(meant(meant_url, None), None, "{meant_url}");
+            assert_eq!(intended(meant_url, None), None, "{meant_url}");
         }
         assert_eq!(
-            meant("stable", Some("rke2")),
+            intended("stable", Some("rke2")),
             channel("https://update.rke2.io/v1-release/channels/stable")
         );
         for url in [
@@ -320,8 +320,8 @@ mod tests {
             "https://github.com/k3s-io/k3s/releases/tag/v1.34.2%2Bk3s1",
         ] {
             assert_eq!(
-                meant(url, None),
-                Some(Meant::Version("v1.34.2+k3s1".to_owned())),
+                intended(url, None),
+                Some(IntendedChannel::Version("v1.34.2+k3s1".to_owned())),
                 "{url}"
             );
         }
@@ -339,7 +339,7 @@ mod tests {
             "ftp://a/b",
             "a word",
         ] {
-            assert_eq!(meant(url, None), None, "{url}");
+            assert_eq!(intended(url, None), None, "{url}");
         }
     }
 }

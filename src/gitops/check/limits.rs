@@ -47,7 +47,7 @@ impl Subject<'_> {
                 continue;
             };
             for problem in notify_problems(&key.name, text) {
-                let message = format!("{problem}; roll-outs would go on without it");
+                let message = format!("{problem}; roll-outs would continue without it");
                 self.report_at(
                     Rule::InvalidNotifications,
                     value.span.start,

@@ -95,7 +95,7 @@ impl Subject<'_> {
             field,
             format!(
                 "{field} is {name:?}; it must be lower-case letters, digits, '-' and '.', with a letter or digit at each end \
-                 and beside each '.', and at most {MAX_NAME} characters"
+                 and next to each '.', and at most {MAX_NAME} characters"
             ),
             (field == "metadata.name").then(|| name_hint(name)).flatten(),
         );
@@ -113,7 +113,7 @@ impl Subject<'_> {
                 self.report(
                     Rule::NoNamespace,
                     FIELD,
-                    "metadata.namespace is missing, so `kubectl apply` decides where the Plan goes"
+                    "metadata.namespace is missing, so `kubectl apply` chooses the Plan's namespace"
                         .to_owned(),
                     Some(hint.to_owned()),
                 );

@@ -362,7 +362,7 @@ impl Subject<'_> {
         let found = match &node.kind {
             Kind::Null => "nothing".to_owned(),
             Kind::Bool(value) => format!("the bool {value}"),
-            // As written: 1.30 is not 1.3 to whoever looks for it.
+            // As written, so that the author finds 1.30, which is 1.3 as a number.
             Kind::Number(number) => match self.written(node) {
                 "" => format!("the number {number}"),
                 written => format!("the number {written}"),

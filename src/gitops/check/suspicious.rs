@@ -99,7 +99,7 @@ impl Subject<'_> {
     fn check_concurrency(&mut self, spec: &PlanSpec) {
         let replaced = self.has("spec.maxConcurrent");
         if replaced && self.has("spec.concurrency") {
-            let message = "spec.concurrency has no effect beside spec.maxConcurrent".to_owned();
+            let message = "spec.concurrency has no effect with spec.maxConcurrent".to_owned();
             let hint = "remove it, unless you may go back to system-upgrade-controller".to_owned();
             self.report(Rule::ConcurrencyReplaced, "spec.concurrency", message, Some(hint));
         } else if !replaced {
@@ -124,7 +124,7 @@ impl Subject<'_> {
         let cordon = spec.cordon == Some(true);
         let word = if spec.drain.is_some() { "drain" } else { "cordon" };
         if cordon && spec.drain.is_some() {
-            let message = "spec.cordon has no effect beside spec.drain, which cordons too".to_owned();
+            let message = "spec.cordon has no effect with spec.drain, which cordons too".to_owned();
             self.report(
                 Rule::CordonBesideDrain,
                 "spec.cordon",
@@ -220,7 +220,7 @@ impl Subject<'_> {
         format!("move the range to spec.versionPolicy.range, {channel}")
     }
 
-    /// Commands of which a shell would make something else: nothing splits the items of a list.
+    /// Commands that a shell would read otherwise: nothing splits the items of a list.
     fn check_commands(&mut self, spec: &PlanSpec) {
         let reboot = spec.reboot.as_ref().and_then(|reboot| reboot.command.as_deref());
         let of_containers =

@@ -20,14 +20,14 @@ pub(super) fn zone_hint(zone: &str) -> String {
     });
     near.map_or_else(
         || match place_of_abbreviation(zone) {
-            Some(place) => format!("write a name such as `{place}`, because an abbreviation is no zone"),
+            Some(place) => format!("write a name such as `{place}`, because an abbreviation is not a zone"),
             None => "write an IANA name such as `Europe/Berlin`; upper and lower case differ".to_owned(),
         },
         |near| format!("did you mean `{near}`?"),
     )
 }
 
-/// A place whose clocks show the abbreviation, which other places use, too.
+/// A place whose clocks show the abbreviation. Other places may use it for another time.
 fn place_of_abbreviation(zone: &str) -> Option<&'static str> {
     Some(match zone.trim().to_uppercase().as_str() {
         "PST" | "PDT" | "PT" => "America/Los_Angeles",

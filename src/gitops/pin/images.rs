@@ -83,7 +83,7 @@ pub fn kept_tags(request: &PinRequest) -> BTreeSet<KeptTag> {
         };
         let tag = tag.to_owned();
         let was_version = now.as_ref() == Some(&tag);
-        // Other images have tags that are no version of what they upgrade.
+        // Other images have tags that are not versions of what they upgrade.
         let is_other = is_for_version && is_semver(&tag) && is_semver(&wanted) && tag != wanted;
         (!moved.contains(path) && (was_version || is_other)).then(|| KeptTag {
             image: image.clone(),

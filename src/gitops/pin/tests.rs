@@ -246,7 +246,7 @@ fn a_number_that_is_spelled_as_a_version_is_one_and_others_are_left_alone() {
 }
 
 #[test]
-fn what_is_no_version_is_named_as_what_it_is() {
+fn another_string_in_place_of_a_version_is_named_by_its_kind() {
     for (written, what) in [
         ("$UPGRADEVERSION", "\"$UPGRADEVERSION\", a variable, as a shell"),
         ("\"{{ .Values.version }}\"", "a template expression"),

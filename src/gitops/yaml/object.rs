@@ -97,7 +97,7 @@ impl Object {
         self.places.get(key).copied()
     }
 
-    /// Merges an object, or a list of objects of which the first wins. Following kubectl, and unlike the YAML
+    /// Merges an object, or a list of objects, where the first wins. Following kubectl, and unlike the YAML
     /// specification, merged entries override the keys above the merge key and not those below it.
     pub(super) fn merge(&mut self, key: &Node, value: Node) -> Result<(), SyntaxError> {
         let offset = key.span.start;

@@ -19,7 +19,7 @@ fn job(spec: &Map<String, Value>) -> Value {
 }
 
 #[test]
-fn what_changes_the_job_is_in_the_digest_and_nothing_else_is() {
+fn a_field_is_in_the_digest_if_and_only_if_it_changes_the_job() {
     let base = Map::from_iter([("upgrade".to_owned(), json!({"image": "i"}))]);
     for (field, value) in sample::spec() {
         let mut base = base.clone();

@@ -143,7 +143,7 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     Findings { errors, remarks }
 }
 
-/// Whether the Jobs of the Plan run refit beside the Plan's own containers.
+/// Whether the Jobs of the Plan run refit in addition to the Plan's own containers.
 fn uses_own_image(spec: &PlanSpec) -> bool {
     spec.cordon.unwrap_or_default() || spec.drain.is_some() || spec.may_reboot()
 }
@@ -168,7 +168,7 @@ fn drain_timeout(spec: &PlanSpec) -> Option<GoDuration> {
     }
 }
 
-/// Errors of names that are no label value, and of a missing hash (W12).
+/// Errors of names that are not label values, and of a missing hash (W12).
 pub(super) fn name_errors(plan: &PlanInput<'_>, settings: &JobSettings) -> Vec<JobError> {
     let mut errors = Vec::new();
     if !is_plan_label(plan.name) {

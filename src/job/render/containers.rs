@@ -275,7 +275,7 @@ fn own(
         variable(names::ENV_PLAN_UID, plan.uid),
         variable(names::ENV_NODE_UID, node.uid),
     ]);
-    if plan.spec.settle_or_default().workloads() && name == DRAIN {
+    if plan.spec.settle_or_default().waits_for_workloads() && name == DRAIN {
         env.push(variable(names::ENV_NOTE_WORKLOADS, "true"));
     }
     let marks = plan

@@ -109,7 +109,7 @@ pub(super) fn mount_token(container: &mut Container) {
     }
 }
 
-/// Whether a container has the token.
+/// Whether a container mounts the token of the service account, and so reaches the API server.
 pub(super) fn has_token(container: &Container) -> bool {
     container
         .volume_mounts

@@ -148,7 +148,7 @@ impl AnyOp {
     }
 }
 
-/// A Plan, for whoever wants more of its metadata than its facts have.
+/// A Plan with metadata that its facts do not have.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct OwnedPlan {
     pub metadata: ObjectMeta,

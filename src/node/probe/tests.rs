@@ -1,7 +1,7 @@
 use super::*;
 use crate::node::fixture::{BOOT, Folder};
 use crate::node::host::Found;
-use crate::node::sentinel::{Wish, keep};
+use crate::node::sentinel::{RebootWhen, keep};
 
 fn probed(folder: &Folder, files: &[&str], command: &[&str]) -> Result<Probed, Vec<String>> {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
@@ -69,7 +69,7 @@ fn a_sentinel_of_an_earlier_try_in_this_boot_is_removed() {
     let host = folder.host();
     let [mine, other] = ["p.n.h", "p.n.another"].map(|name| name.parse::<SentinelName>().unwrap());
     for name in [&mine, &other] {
-        keep(&host, name, &Wish::Always).unwrap();
+        keep(&host, name, &RebootWhen::Always).unwrap();
     }
     for _ in ["it is there", "it is not"] {
         probe(&host, Some(&mine), &[], &Commands::new(Vec::new())).unwrap();

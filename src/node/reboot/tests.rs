@@ -2,7 +2,7 @@ use std::cell::RefCell;
 
 use super::*;
 use crate::node::fixture::{BOOT, Folder, NEXT_BOOT, name};
-use crate::node::{Wish, keep};
+use crate::node::{RebootWhen, keep};
 
 /// The result of a request to end [`BOOT`], and its messages.
 fn ordered(folder: &Folder, command: &[&str]) -> (Result<Outcome, Failure>, Vec<String>) {
@@ -21,7 +21,7 @@ fn ordered(folder: &Folder, command: &[&str]) -> (Result<Outcome, Failure>, Vec<
 /// A host that was upgraded in [`BOOT`], whose programs count their runs.
 fn upgraded() -> Folder {
     let folder = Folder::new();
-    keep(&folder.host(), &name(), &Wish::Always).unwrap();
+    keep(&folder.host(), &name(), &RebootWhen::Always).unwrap();
     folder.program("usr/sbin/reboot", "echo reboot \"$@\" >> run/runs");
     folder
 }

@@ -72,7 +72,7 @@ fn a_mistake_is_named_and_the_other_entries_are_used() {
         ),
         (
             "name: a, secret: s, format: template, body: '{{ nodes }}'",
-            "body is no template: it has {{ nodes }}",
+            "body is not a template: it has {{ nodes }}",
         ),
         (
             "name: a, secret: s, format: template, body: '{\"text\": {{ text }}}'",

@@ -139,7 +139,7 @@ fn a_roll_out_is_notified_from_its_start_to_its_end() {
 }
 
 #[test]
-fn what_was_over_an_hour_ago_is_no_news_but_what_still_holds_is() {
+fn notices_older_than_an_hour_are_dropped_unless_they_still_hold() {
     let facts = facts(|status| {
         let roll_out = &mut status.history.as_mut().unwrap()[0];
         (roll_out.to, roll_out.complete) = (Some(stamp(5)), Some(true));

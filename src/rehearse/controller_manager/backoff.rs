@@ -14,7 +14,7 @@ pub(in crate::rehearse) struct Backoffs(BTreeMap<String, (u32, Timestamp)>);
 
 impl Backoffs {
     /// Records failed pods of a Job, and the time of the last one.
-    pub(in crate::rehearse) fn failed(&mut self, job: &str, pods: usize, last: Timestamp) {
+    pub(in crate::rehearse) fn record_failures(&mut self, job: &str, pods: usize, last: Timestamp) {
         let (count, at) = self.0.entry(job.to_owned()).or_insert((0, last));
         *count = count.saturating_add(u32::try_from(pods).unwrap_or(u32::MAX));
         *at = last.max(*at);
@@ -44,7 +44,7 @@ mod tests {
         let mut backoffs = Backoffs::default();
         assert_eq!(backoffs.until("a"), None);
         for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
-            backoffs.failed("a", 1, start);
+            backoffs.record_failures("a", 1, start);
             let wait = backoffs.until("a").map(|at| at.duration_since(start).as_secs());
             assert_eq!(wait, Some(seconds));
         }

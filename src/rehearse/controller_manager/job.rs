@@ -99,7 +99,7 @@ impl State {
             }
         }
         if let Some(last) = failed.iter().map(|pod| ended_at(pod, now)).max() {
-            self.backoffs.failed(job.uid(), failed.len(), last);
+            self.backoffs.record_failures(job.uid(), failed.len(), last);
         }
         if !succeeded.is_empty() {
             self.backoffs.forget(job.uid());

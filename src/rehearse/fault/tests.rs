@@ -108,7 +108,7 @@ fn effects(seed: u64, rule: Rule) -> Vec<u64> {
     let mut rules = Rules::new(seed);
     rules.add(rule);
     let request = ApiRequest::of(&Method::PATCH, &"/api/v1/nodes/a".parse().unwrap());
-    (1..=60).filter(|_| rules.effect_on(&request).is_some()).collect()
+    (1..=60).filter(|_| rules.apply(&request).is_some()).collect()
 }
 
 #[test]
@@ -141,12 +141,9 @@ fn the_first_rule_decides_and_the_others_count_along() {
     rules.add(Rule::write().once().answer(500));
     rules.add(Rule::write().nth(2).kill(Moment::After));
     let request = ApiRequest::of(&Method::PATCH, &"/api/v1/nodes/a".parse().unwrap());
-    assert_eq!(
-        rules.effect_on(&request),
-        Some(Effect::Answer(Moment::Before, 500))
-    );
+    assert_eq!(rules.apply(&request), Some(Effect::Answer(Moment::Before, 500)));
     assert!(rules.is_pending());
-    assert_eq!(rules.effect_on(&request), Some(Effect::Kill(Moment::After)));
+    assert_eq!(rules.apply(&request), Some(Effect::Kill(Moment::After)));
     assert!(!rules.is_pending());
-    assert_eq!(rules.effect_on(&request), None);
+    assert_eq!(rules.apply(&request), None);
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{CONTROLLER, Checked, Fitness, Invariants, Node, SEEN, USER, Who, read};
+use super::{CONTROLLER, Checked, CordonedBy, Fitness, Invariants, Node, SEEN, USER, read};
 use crate::api::{MarkForm, NodeMark, names};
 use crate::kube::objects::SlimNode;
 use crate::rehearse::store::Change;
@@ -35,7 +35,7 @@ impl Invariants {
         });
         let (old, cordoned_by, fitness, mut left) = match before {
             Some((old, by, fitness, left)) => (Some(old), by, fitness, left),
-            None => (None, Who::Nobody, Fitness::default(), BTreeMap::new()),
+            None => (None, CordonedBy::Nobody, Fitness::default(), BTreeMap::new()),
         };
         if let Some(old) = &old {
             if old.boot_id != facts.boot_id {
@@ -63,13 +63,13 @@ impl Invariants {
         }
         let was = old.as_ref().is_some_and(|old| old.unschedulable);
         let cordoned_by = match (was, facts.unschedulable) {
-            (_, false) => Who::Nobody,
+            (_, false) => CordonedBy::Nobody,
             (true, true) => cordoned_by,
-            (false, true) if who != USER => Who::Refit,
+            (false, true) if who != USER => CordonedBy::Refit,
             // While the ledger has a holder, a user's cordon cannot be distinguished from the holder's.
             (false, true) => match &facts.ledger {
-                Some(ledger) if !ledger.before && !ledger.holders.is_empty() => Who::Refit,
-                _ => Who::User,
+                Some(ledger) if !ledger.before && !ledger.holders.is_empty() => CordonedBy::Refit,
+                _ => CordonedBy::User,
             },
         };
         let changed = old
@@ -201,10 +201,10 @@ impl Invariants {
         }
     }
 
-    fn check_node_patched(&mut self, old: &NodeFacts, new: &NodeFacts, cordoned_by: Who) -> Checked {
+    fn check_node_patched(&mut self, old: &NodeFacts, new: &NodeFacts, cordoned_by: CordonedBy) -> Checked {
         let name = &new.name;
         invariant!(
-            !old.unschedulable || new.unschedulable || cordoned_by == Who::Refit,
+            !old.unschedulable || new.unschedulable || cordoned_by == CordonedBy::Refit,
             "{name} is uncordoned, and was cordoned by {cordoned_by:?}: {old:?}"
         );
         for (key, value) in new.labels.iter() {

@@ -2,17 +2,17 @@
 
 use super::Checked;
 use crate::api::open_enum::ClosedEnum as _;
-use crate::api::reason::Place;
+use crate::api::reason::ReportedIn;
 use crate::api::{NodePhase, OpenEnum, PlanStatus, Reason};
 use crate::rehearse::json::Value;
 
 pub(super) fn check_status(plan: &str, status: &PlanStatus) -> Checked {
     for condition in &status.conditions {
-        let place = condition.type_.known().map(Place::from);
+        let reported_in = condition.type_.known().map(ReportedIn::from);
         let reason = condition.reason.as_ref().and_then(OpenEnum::known);
         let holds = reason
-            .zip(place)
-            .is_some_and(|(reason, place)| reason.appears_in(place));
+            .zip(reported_in)
+            .is_some_and(|(reason, reported_in)| reason.appears_in(reported_in));
         invariant!(
             holds,
             "a condition of {plan} has a reason of its own: {condition:?}"
@@ -24,10 +24,17 @@ pub(super) fn check_status(plan: &str, status: &PlanStatus) -> Checked {
             "{plan} has a phase of its own: {node:?}"
         );
         let failed = node.phase == NodePhase::Failed;
-        let place = if failed { Place::FailedNode } else { Place::Node };
+        let reported_in = if failed {
+            ReportedIn::FailedNode
+        } else {
+            ReportedIn::Node
+        };
         // The reasons of failed Jobs come from Kubernetes, so not all are listed.
-        let holds =
-            |reason: &OpenEnum<Reason>| reason.known().map_or(failed, |known| known.appears_in(place));
+        let holds = |reason: &OpenEnum<Reason>| {
+            reason
+                .known()
+                .map_or(failed, |known| known.appears_in(reported_in))
+        };
         invariant!(
             node.reason.as_ref().is_none_or(holds),
             "a node of {plan} has a reason of its own: {node:?}"
@@ -38,13 +45,13 @@ pub(super) fn check_status(plan: &str, status: &PlanStatus) -> Checked {
 
 pub(super) fn check_event(event: &Value) -> Checked {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let place = match text(&event["involvedObject"]["kind"]).as_str() {
-        "Plan" => Place::PlanEvent,
-        _ => Place::NodeEvent,
+    let reported_in = match text(&event["involvedObject"]["kind"]).as_str() {
+        "Plan" => ReportedIn::PlanEvent,
+        _ => ReportedIn::NodeEvent,
     };
     let reason = Reason::named(&text(&event["reason"]));
     invariant!(
-        reason.is_some_and(|reason| reason.appears_in(place)),
+        reason.is_some_and(|reason| reason.appears_in(reported_in)),
         "an event has a reason of its own: {event}"
     );
     Ok(())

@@ -240,7 +240,7 @@ impl<'a> SyncPass<'a> {
             .filter_map(containers::finished_at)
             .max()
             .unwrap_or(self.now);
-        if self.runs() || !self.reached(later(ended_at, self.behaviour.teardown)) {
+        if self.runs() || !self.requeue_unless_reached(later(ended_at, self.behaviour.teardown)) {
             self.condition(phase, self.has_sandbox() && !self.has_stopped_sidecars());
             return;
         }
@@ -285,7 +285,7 @@ impl<'a> SyncPass<'a> {
     // -- small things
 
     /// Whether the time has come. If not, it becomes a wake-up time.
-    fn reached(&mut self, at: Timestamp) -> bool {
+    fn requeue_unless_reached(&mut self, at: Timestamp) -> bool {
         if at > self.now {
             self.requeue(at);
         }

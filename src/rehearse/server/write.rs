@@ -75,7 +75,7 @@ impl State {
         let written = self.update(request.kind, &request.key(), part, request.is_dry_run(), |old| {
             let mut new = old.clone();
             match request.patch_type {
-                // Nobody here applies an object that another one applies, too, or drops a field from it.
+                // In a rehearsal no two clients apply the same object, and none drops a field from one.
                 PatchType::Merge | PatchType::Apply => merge(&mut new, &patch),
                 PatchType::Json => operate(request, &mut new, &patch)?,
             }

@@ -95,7 +95,7 @@ impl Filter {
                 .is_none_or(|labels| labels.matches_by(|key| object.label(key)))
     }
 
-    /// Whether there is a selector beside the namespace.
+    /// Whether there is a selector in addition to the namespace.
     pub fn selects(&self) -> bool {
         self.labels.is_some() || !self.fields.is_empty()
     }

@@ -124,7 +124,7 @@ impl FaultInjector {
             .unwrap_or_default()
     }
 
-    fn is_held(&self, resource: &str, waker: &Waker) -> bool {
+    fn poll_held(&self, resource: &str, waker: &Waker) -> bool {
         let mut state = self.0.lock().unwrap();
         if !state.wakers.iter().any(|one| one.will_wake(waker)) {
             state.wakers.push(waker.clone());
@@ -145,10 +145,10 @@ impl FaultInjector {
         *self.0.lock().unwrap().tally.entry(kind).or_default() += 1;
     }
 
-    fn effect_on(&self, request: &ApiRequest, mortal: bool) -> Option<Effect> {
+    fn apply(&self, request: &ApiRequest, mortal: bool) -> Option<Effect> {
         let mut state = self.0.lock().unwrap();
         state.writes += u64::from(mortal && request.is_write_or_event());
-        if mortal && let Some(effect) = state.rules.effect_on(request) {
+        if mortal && let Some(effect) = state.rules.apply(request) {
             return Some(effect);
         }
         let fault_percent = state.fault_percent;
@@ -360,7 +360,7 @@ where
             let api_request = ApiRequest::of(request.method(), request.uri());
             let effect = line
                 .fault_injector
-                .effect_on(&api_request, line.process.is_some());
+                .apply(&api_request, line.process.is_some());
             if let Some(effect) = effect {
                 let what = format!("{effect:?}: {} {}", request.method(), request.uri());
                 line.cluster.with(|state| state.trace_line(&what));
@@ -577,7 +577,7 @@ impl HttpBody for FaultyBody {
 impl DelayedEvents {
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let now = Instant::now();
-        let held = self.fault_injector.is_held(&self.resource, cx.waker());
+        let held = self.fault_injector.poll_held(&self.resource, cx.waker());
         let broken = self.fault_injector.breaks(&self.resource) != self.breaks_seen;
         if broken || self.breaks.is_some_and(|at| at <= now) {
             return Poll::Ready(None);

@@ -74,7 +74,7 @@ impl fmt::Display for Blocker {
             }
             Self::WaveNotApproved { wave, approval } => write!(
                 f,
-                "spec.waves: wave {wave} is over and waits for approval; set the annotation {}: {approval} on the Plan to go on",
+                "spec.waves: wave {wave} is over and waits for approval; set the annotation {}: {approval} on the Plan to continue",
                 names::ANNOTATION_APPROVE
             ),
             Self::CheckFailing { check, answer, since } => {
@@ -215,7 +215,7 @@ impl fmt::Display for Blocker {
             Self::ImageInvalid { why } => write!(f, "{why}"),
             Self::OwnImageUnknown => write!(
                 f,
-                "the controller has not found the image that it runs from, with which it cordons, drains and reboots nodes: set \
+                "the controller cannot determine its own image, which it needs to cordon, drain and reboot nodes: set \
                  REFIT_IMAGE on the controller to it, or POD_NAME by fieldRef to metadata.name"
             ),
             Self::SettingMissing { name } => {

@@ -168,7 +168,7 @@ impl NodeReconciler<'_> {
         let mut state = failed_state(node, record);
         let is_final = self.plan.retry_due(record).is_none();
         state.frees_slot = is_final && self.plan.failed_nodes_free_slots();
-        state.gives_back = is_final && self.plan.spec().uncordons_failed();
+        state.is_released_after_failure = is_final && self.plan.spec().uncordons_failed();
         state.decision = self.plan.failure_decision(record);
         state
     }
@@ -233,7 +233,7 @@ impl NodeReconciler<'_> {
     ///
     /// [`release::cleanup`]: crate::rollout::release::cleanup
     fn uncordon_failed(&self, node: &NodeFacts, record: &Record, state: NodeState) -> NodeState {
-        if !state.gives_back || !record.uncordon || node.ledger.is_some() {
+        if !state.is_released_after_failure || !record.uncordon || node.ledger.is_some() {
             return state;
         }
         let released = Record {
@@ -248,7 +248,7 @@ impl NodeReconciler<'_> {
     }
 
     /// The value of `refit.rs/retry` without this Plan; `None` if it does not name the Plan. `*` means all Plans that
-    /// failed on the node, each of which removes only itself. An entry may say who wrote it.
+    /// failed on the node; each of them removes only itself. An entry may say who wrote it.
     fn without_this_plan(&self, node: &NodeFacts, retry: &str) -> Option<String> {
         let this_plan = &*self.plan.facts.name;
         let failed = || {

@@ -24,7 +24,7 @@ impl NodeReconciler<'_> {
         self.finish(node, &Success::of_job(job, at, self.plan), Some(job))
     }
 
-    /// Finishes a success of which only the record is left.
+    /// Finishes a success whose Job is gone: only the record is left.
     pub(super) fn finish_record(&self, node: &NodeFacts, record: &Record) -> NodeDecision {
         self.finish(node, &Success::of_record(record), None)
     }

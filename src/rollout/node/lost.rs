@@ -107,7 +107,7 @@ impl NodeReconciler<'_> {
         reason.is_some_and(|reason| *reason == Reason::NodeLost) && self.plan.failed_nodes_free_slots()
     }
 
-    /// A machine that was lost with its Job (`NodeLost`), and whose Job somebody has deleted before its end was seen. Its
+    /// A machine that was lost with its Job (`NodeLost`), and whose Job a user has deleted before refit saw its end. Its
     /// failure stays, where its slot is free.
     pub(super) fn reconcile_lost_machine(
         &self,

@@ -120,7 +120,7 @@ impl NodeReconciler<'_> {
     /// The state of a node that must reboot; `None` if it need not, or if the reboot is over.
     pub(super) fn reboot(&self, node: &NodeFacts, record: &Record) -> Option<NodeDecision> {
         let reboot = record.reboot.as_ref()?;
-        // A new controller counts from when it saw the record, because nobody requested a reboot before.
+        // A new controller counts from when it saw the record, because no reboot was requested before.
         let since = self.cluster.record_known_since(node, record).unwrap_or(self.now);
         let deadline = later(since.max(reboot.since), self.plan.completion.reboot_timeout);
         let late = deadline <= self.now;
@@ -201,7 +201,7 @@ impl NodeReconciler<'_> {
     }
 
     /// The pods of the Plan for this machine and this hash. The owner, not a label, ties a pod to the Plan, and a pod of
-    /// another account may be anybody's. There is more than one if an answer of the API server was lost: a further one does
+    /// another account may be a forgery. There is more than one if an answer of the API server was lost: a further one does
     /// nothing in any boot but its own.
     fn reboot_pods<'s>(
         &'s self,
@@ -281,7 +281,7 @@ impl NodeReconciler<'_> {
         let conflict_until = self.name_conflict_until(&name);
         let name_is_taken = taken_by.is_some_and(|pod| pod.foreign) || conflict_until.is_some();
         if name_is_taken {
-            // Also while the pod with another name is there: somebody must find out who takes the names of others.
+            // Also while the pod with another name is there: a person must find out who takes the names of others.
             state.requeue_at = state.requeue_at.into_iter().chain(conflict_until).min();
             let taken = Blocker::NameTaken {
                 kind: "pod",

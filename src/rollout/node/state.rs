@@ -17,7 +17,7 @@ pub(in crate::rollout) struct NodeState {
     /// Whether the slot of a failed node is free for others.
     pub(in crate::rollout) frees_slot: bool,
     /// Whether a failed node is released, as `spec.failure.uncordon` says.
-    pub(in crate::rollout) gives_back: bool,
+    pub(in crate::rollout) is_released_after_failure: bool,
     /// What was decided about a failed node, and what a person can do.
     pub(in crate::rollout) decision: Option<String>,
     /// The next attempt on a failed node whose slot is free, once it gets one again.
@@ -48,7 +48,7 @@ pub(in crate::rollout) enum Start {
 }
 
 impl NodeState {
-    /// Whether the roll-out goes on without the node: it failed for good, and nobody has requested a retry.
+    /// Whether the roll-out continues without the node: it failed for good, and no retry is requested.
     pub(in crate::rollout) fn is_given_up(&self) -> bool {
         self.frees_slot && self.retry.is_none()
     }
@@ -68,7 +68,7 @@ impl NodeState {
             failed: phase == NodePhase::Failed,
             took: None,
             frees_slot: false,
-            gives_back: false,
+            is_released_after_failure: false,
             decision: None,
             retry: None,
             phase,

@@ -169,7 +169,7 @@ impl<'a> DisruptionLocks<'a> {
     }
 }
 
-/// Whether a Job or a pod of a Plan that takes nodes down is at work on the node, even if the Plan is gone.
+/// Whether a Job or a pod of a Plan that takes nodes down works on the node, even if the Plan is gone.
 pub(super) fn is_disturbed(cluster: &ClusterState, node: &NodeName) -> bool {
     let by_job = |job: &JobFacts| job.disruptive && job.parallelism > 0 && job.is_live();
     cluster.jobs_on(node).any(by_job)

@@ -74,7 +74,7 @@ impl ClusterState {
                 }
             }
             StepEffect::Workload(workload, facts) => self.apply_workload(workload, facts),
-            StepEffect::PodLook(plan, node, look) => self.apply_pod_look(plan, node, look),
+            StepEffect::PodCheck(plan, node, check) => self.apply_pod_check(plan, node, check),
             StepEffect::Permissions(missing) => self.permissions = Some(missing),
             StepEffect::Forbidden => self.recheck_permissions(),
         }

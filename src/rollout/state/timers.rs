@@ -101,7 +101,9 @@ impl ClusterState {
         for plan in self.plans.values_mut() {
             plan.shift_times(step);
         }
-        self.pod_looks.values_mut().for_each(|look| shift(&mut look.seen));
+        self.pod_checks
+            .values_mut()
+            .for_each(|look| shift(&mut look.seen));
         for workload in self.workloads.values_mut() {
             shift(&mut workload.facts.seen);
             workload.available_since.iter_mut().for_each(shift);

@@ -24,10 +24,10 @@ pub(super) fn events(plan: &PlanState, stored: &PlanStatus, status: &PlanStatus)
         status,
         events: Vec::new(),
     };
-    builder.validated();
-    builder.resolved();
-    builder.synced();
-    builder.up_to_date();
+    builder.emit_validated();
+    builder.emit_resolved();
+    builder.emit_synced();
+    builder.emit_up_to_date();
     builder.complete();
     if builder.events.is_empty() {
         return Vec::new();
@@ -62,7 +62,7 @@ impl EventBuilder<'_> {
         self.status.latest_hash.as_deref().unwrap_or_default()
     }
 
-    fn validated(&mut self) {
+    fn emit_validated(&mut self) {
         let Some(now) = self.changed(ConditionType::Validated) else {
             return;
         };
@@ -74,17 +74,17 @@ impl EventBuilder<'_> {
         }
     }
 
-    fn resolved(&mut self) {
+    fn emit_resolved(&mut self) {
         let is_new = self.changed(ConditionType::LatestResolved).is_some();
         match &self.plan.resolution {
             Resolution::Failed(why) if is_new && why == UNRESOLVABLE => {
                 self.emit(Reason::ResolveFailed, why.clone());
             }
-            Resolution::Failed(why) if is_new => self.unresolved(why),
+            Resolution::Failed(why) if is_new => self.emit_unresolved(why),
             Resolution::Resolved(resolved) => {
                 let error = |s: &PlanStatus| s.channel.as_ref().and_then(|c| c.last_error.clone());
                 if let Some(why) = error(self.status).filter(|why| error(self.stored).as_ref() != Some(why)) {
-                    self.unresolved(&why);
+                    self.emit_unresolved(&why);
                 }
                 if is_new || self.stored.latest_version != self.status.latest_version {
                     let field = resolved.source.reason();
@@ -100,13 +100,13 @@ impl EventBuilder<'_> {
         }
     }
 
-    fn unresolved(&mut self, why: &str) {
+    fn emit_unresolved(&mut self, why: &str) {
         let text = format!("Failed to resolve latest version from Spec.Channel: {why}");
         self.emit(Reason::ResolveFailed, text);
     }
 
     /// The version that the policy holds back, and what would let it through.
-    fn up_to_date(&mut self) {
+    fn emit_up_to_date(&mut self) {
         let Some(now) = self
             .changed(ConditionType::UpToDate)
             .filter(|now| now.status == "False")
@@ -127,7 +127,7 @@ impl EventBuilder<'_> {
         self.events.push((severity, reason, text));
     }
 
-    fn synced(&mut self) {
+    fn emit_synced(&mut self) {
         let Some(nodes) = self
             .status
             .applying
@@ -184,7 +184,7 @@ impl EventBuilder<'_> {
         }
     }
 
-    /// Why the first of the nodes that have a slot and cannot go on does not: what `Complete` tells of.
+    /// Why the first blocked node with a slot does not progress, for the condition `Complete`.
     fn refusal(&self) -> Option<Reason> {
         let active = self.status.active.iter().flatten();
         let slots = active.filter(|node| node.phase != NodePhase::Waiting);

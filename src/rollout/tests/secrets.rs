@@ -135,7 +135,7 @@ fn facts(round: usize, plan: usize, secrets: &[usize], deleting: bool) -> PlanFa
 
 proptest! {
     #[test]
-    fn what_is_remembered_of_secrets_is_what_a_look_at_all_of_them_finds(changes in changes()) {
+    fn remembered_hashes_of_secrets_equal_those_computed_from_all_secrets(changes in changes()) {
         let mut cluster = cluster([], []);
         for (round, change) in changes.into_iter().enumerate() {
             let name = |secret: usize| Text::from(NAMES[secret]);
@@ -163,12 +163,12 @@ proptest! {
                 }
                 Change::Decision => {
                     requested(&mut cluster);
-                    let live = cluster.plans.values().filter(|plan| !plan.facts.deleting());
+                    let live = cluster.plans.values().filter(|plan| !plan.facts.is_deleting());
                     let named = live.flat_map(|plan| PlanSecrets::of(plan.spec()).names().iter().cloned().collect::<Vec<_>>());
                     let named: BTreeSet<Text> = named.collect();
                     prop_assert_eq!(&*cluster.retain_hashed_secrets(), &named);
                     prop_assert!(cluster.secrets.iter().all(|(name, _)| named.contains(name)));
-                    for plan in cluster.plans.values_mut().filter(|plan| !plan.facts.deleting()) {
+                    for plan in cluster.plans.values_mut().filter(|plan| !plan.facts.is_deleting()) {
                         let spec = plan.facts.object.spec.clone();
                         let anew = PlanSecrets::of(&spec).look_up(&spec, &cluster.secrets).clone();
                         prop_assert_eq!(plan.secrets.look_up(&spec, &cluster.secrets), &anew);

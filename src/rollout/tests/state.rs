@@ -99,7 +99,7 @@ fn a_response_during_a_list_does_not_count_as_listed() {
 }
 
 /// Whether a response with a Job that was not known, to a request sent at `sent`, makes it known.
-fn is_added(cluster: &mut ClusterState, name: &str, sent: ListCounts) -> bool {
+fn apply_job_response(cluster: &mut ClusterState, name: &str, sent: ListCounts) -> bool {
     let facts = job(name, &read(plan("p")), &node("a", "n1"), "hash");
     let answer = StepEffect::Observed(Observation::Job(1, Box::new(facts)));
     let changed = cluster.apply_effect(answer, sent, morning());
@@ -111,20 +111,20 @@ fn is_added(cluster: &mut ClusterState, name: &str, sent: ListCounts) -> bool {
 fn a_response_older_than_a_list_does_not_add_an_unknown_job() {
     let mut cluster = cluster();
     let sent = cluster.lists();
-    assert!(is_added(&mut cluster, "before-all-lists", sent));
+    assert!(apply_job_response(&mut cluster, "before-all-lists", sent));
     // A list of pods does not affect Jobs.
     cluster.apply(Observation::ListStarted(Kind::Pod));
     cluster.apply(Observation::ListFinished(Kind::Pod));
-    assert!(is_added(&mut cluster, "after-a-list-of-pods", sent));
+    assert!(apply_job_response(&mut cluster, "after-a-list-of-pods", sent));
     cluster.apply(Observation::ListStarted(Kind::Job));
-    assert!(!is_added(&mut cluster, "sent-before-the-list", sent));
+    assert!(!apply_job_response(&mut cluster, "sent-before-the-list", sent));
     // It may be older or newer than the list.
     let during = cluster.lists();
-    assert!(!is_added(&mut cluster, "sent-during-the-list", during));
+    assert!(!apply_job_response(&mut cluster, "sent-during-the-list", during));
     cluster.apply(Observation::ListFinished(Kind::Job));
-    assert!(!is_added(&mut cluster, "received-after-the-list", sent));
+    assert!(!apply_job_response(&mut cluster, "received-after-the-list", sent));
     let after = cluster.lists();
-    assert!(is_added(&mut cluster, "sent-after-the-list", after));
+    assert!(apply_job_response(&mut cluster, "sent-after-the-list", after));
 }
 
 #[test]

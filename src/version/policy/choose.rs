@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use jiff::Timestamp;
 
-use super::{Circumstances, Entry, Offered, Policy, Refusal};
+use super::{Entry, Offered, Policy, PolicyInputs, Refusal};
 use crate::version::tag::{Refused, accept, munge};
 use crate::version::{Version, quoted};
 
@@ -70,22 +70,25 @@ impl Verdict<'_> {
 }
 
 /// Checks each release of an offer.
-pub fn consider<'a>(policy: &Policy, offered: &'a Offered, so: &Circumstances<'_>) -> Vec<Verdict<'a>> {
-    let judge = Judge::new(policy, offered, so);
-    offered.entries.iter().map(|entry| judge.verdict(entry)).collect()
+pub fn consider<'a>(policy: &Policy, offered: &'a Offered, inputs: &PolicyInputs<'_>) -> Vec<Verdict<'a>> {
+    let filter = VersionFilter::new(policy, offered, inputs);
+    offered
+        .entries
+        .iter()
+        .map(|entry| filter.verdict(entry))
+        .collect()
 }
 
-/// Chooses from an offer.
-pub fn choose(policy: &Policy, offered: &Offered, so: &Circumstances<'_>) -> Choice {
-    let judge = Judge::new(policy, offered, so);
-    let verdicts = consider(policy, offered, so);
+pub fn choose(policy: &Policy, offered: &Offered, inputs: &PolicyInputs<'_>) -> Choice {
+    let filter = VersionFilter::new(policy, offered, inputs);
+    let verdicts = consider(policy, offered, inputs);
     let mut choice = Choice::default();
     if verdicts.is_empty() {
         choice.fault = Some("the channel has no release".to_owned());
         return choice;
     }
     let passing: Vec<_> = verdicts.iter().filter(|verdict| verdict.passes()).collect();
-    let best = judge.best(&passing);
+    let best = filter.best(&passing);
     match best {
         Some(Ok(best)) => choice.take = Some(best.entry.munged.clone()),
         Some(Err((one, other))) => {
@@ -93,16 +96,16 @@ pub fn choose(policy: &Policy, offered: &Offered, so: &Circumstances<'_>) -> Cho
                 "its order relative to {}, which the channel also offers, is unknown",
                 other.version
             );
-            choice.held = Some(judge.held(one, Refusal::Incomparable(why)));
+            choice.held = Some(filter.held(one, Refusal::Incomparable(why)));
         }
         None => {}
     }
-    choice.withdrawn = judge.withdrawn(&verdicts, choice.take.as_deref());
+    choice.withdrawn = filter.withdrawn(&verdicts, choice.take.as_deref());
     if choice.held.is_none() {
-        choice.held = judge.next(&verdicts, choice.take.as_deref());
+        choice.held = filter.next(&verdicts, choice.take.as_deref());
     }
-    choice.fault = judge.fault(&verdicts, &choice);
-    choice.seen = judge.seen(&verdicts);
+    choice.fault = filter.fault(&verdicts, &choice);
+    choice.seen = filter.seen(&verdicts);
     choice.due = verdicts
         .iter()
         .filter(|verdict| verdict.is_eligible())
@@ -115,33 +118,33 @@ pub fn choose(policy: &Policy, offered: &Offered, so: &Circumstances<'_>) -> Cho
     choice
 }
 
-struct Judge<'a> {
+struct VersionFilter<'a> {
     policy: &'a Policy,
-    so: &'a Circumstances<'a>,
+    inputs: &'a PolicyInputs<'a>,
     current: Option<Version>,
     /// Whether the channel offers only one version.
     is_alone: bool,
     is_partial: bool,
 }
 
-impl<'a> Judge<'a> {
-    fn new(policy: &'a Policy, offered: &Offered, so: &'a Circumstances<'a>) -> Self {
+impl<'a> VersionFilter<'a> {
+    fn new(policy: &'a Policy, offered: &Offered, inputs: &'a PolicyInputs<'a>) -> Self {
         Self {
             policy,
-            so,
-            current: so.current.and_then(|current| current.parse().ok()),
+            inputs,
+            current: inputs.current.and_then(|current| current.parse().ok()),
             is_alone: offered.entries.len() == 1 && !offered.is_partial,
             is_partial: offered.is_partial,
         }
     }
 
     fn verdict<'e>(&self, entry: &'e Entry) -> Verdict<'e> {
-        let published = entry.release.published.filter(|at| *at <= self.so.now);
+        let published = entry.release.published.filter(|at| *at <= self.inputs.now);
         let since = published.unwrap_or_else(|| self.first_seen(entry));
         let mut refusals = Vec::new();
         if let Err(refused) = &entry.checked {
             refusals.push(Refusal::Accident(refused.clone()));
-        } else if self.so.current == Some(entry.munged.as_str()) {
+        } else if self.inputs.current == Some(entry.munged.as_str()) {
             // The Plan has it already. But if there is a choice, a version outside of the range is not an option.
             let range = self.policy.range.as_ref().filter(|_| !self.is_alone);
             if let (Some(range), Ok(version)) = (range, &entry.version)
@@ -164,15 +167,15 @@ impl<'a> Judge<'a> {
 
     /// In whole seconds, as in status.
     fn first_seen(&self, entry: &Entry) -> Timestamp {
-        let known = self.so.seen.get(&entry.munged).copied();
-        let seen = known.unwrap_or(self.so.polled).min(self.so.now);
+        let known = self.inputs.seen.get(&entry.munged).copied();
+        let seen = known.unwrap_or(self.inputs.polled).min(self.inputs.now);
         Timestamp::from_second(seen.as_second()).unwrap_or(seen)
     }
 
     fn by_kind(&self, entry: &Entry, refusals: &mut Vec<Refusal>) {
         let policy = self.policy;
         if self.is_alone
-            && let Err(refused) = accept(self.so.current, &entry.munged)
+            && let Err(refused) = accept(self.inputs.current, &entry.munged)
         {
             refusals.push(Refusal::Accident(refused));
         }
@@ -181,14 +184,14 @@ impl<'a> Judge<'a> {
             Err(why) => {
                 // The first version may be any word, unless a range is set.
                 let is_bound = !self.is_alone || policy.range.is_some();
-                let moves = policy.is_given && self.so.current.is_some() && !policy.allow_downgrade;
+                let moves = policy.is_given && self.inputs.current.is_some() && !policy.allow_downgrade;
                 if is_bound || moves {
                     refusals.push(Refusal::Incomparable(why.to_string()));
                 }
                 return;
             }
         };
-        if let (Some(one), Some(other)) = (version.builder(), self.so.distribution)
+        if let (Some(one), Some(other)) = (version.builder(), self.inputs.distribution)
             && one != other
             && refusals.is_empty()
         {
@@ -230,7 +233,7 @@ impl<'a> Judge<'a> {
         let due = since
             .checked_add(self.policy.minimum_age)
             .unwrap_or(Timestamp::MAX);
-        if due > self.so.now && self.policy.minimum_age.is_positive() {
+        if due > self.inputs.now && self.policy.minimum_age.is_positive() {
             refusals.push(Refusal::TooYoung {
                 since,
                 published,
@@ -238,7 +241,7 @@ impl<'a> Judge<'a> {
             });
         }
         // What follows the first word of an item says who approved it.
-        let approved = self.so.approved.unwrap_or_default().split(',');
+        let approved = self.inputs.approved.unwrap_or_default().split(',');
         let mut approved = approved.filter_map(|item| item.split_whitespace().next());
         if self.policy.propose && !approved.any(|item| munge(item) == entry.munged) {
             refusals.push(Refusal::NotApproved);
@@ -274,7 +277,7 @@ impl<'a> Judge<'a> {
         match new.partial_cmp(old) {
             Some(Ordering::Equal) => {
                 let rank = |verdict: &Verdict<'_>, version: &Version| {
-                    let is_current = self.so.current == Some(verdict.entry.munged.as_str());
+                    let is_current = self.inputs.current == Some(verdict.entry.munged.as_str());
                     let as_current = self.current.as_ref().map(Version::spelling) == Some(version.spelling());
                     (is_current, as_current, version.spelling())
                 };
@@ -287,7 +290,7 @@ impl<'a> Judge<'a> {
     }
 
     fn is_current(&self, verdict: &Verdict<'_>) -> bool {
-        self.so.current == Some(verdict.entry.munged.as_str())
+        self.inputs.current == Some(verdict.entry.munged.as_str())
     }
 
     fn is_older(&self, verdict: &Verdict<'_>) -> bool {
@@ -304,7 +307,7 @@ impl<'a> Judge<'a> {
             let only = verdicts.first()?;
             if matches!(only.refusals.first(), Some(Refusal::Accident(_))) {
                 // An invalid version shows nothing about the channel: the last valid offer counts.
-                let last = self.so.withdrawn?;
+                let last = self.inputs.withdrawn?;
                 let is_older = last.parse::<Version>().is_ok_and(|last| last < *current);
                 return is_older.then(|| last.to_owned());
             }
@@ -312,7 +315,7 @@ impl<'a> Judge<'a> {
             return (!is_taken && self.is_older(only)).then(|| only.entry.munged.clone());
         }
         if self.is_partial
-            || take.is_some_and(|take| Some(take) != self.so.current)
+            || take.is_some_and(|take| Some(take) != self.inputs.current)
             || verdicts.iter().any(|verdict| self.is_current(verdict))
         {
             return None;
@@ -336,7 +339,7 @@ impl<'a> Judge<'a> {
         Held {
             version: verdict.version.to_owned(),
             since: verdict.since,
-            message: refusal.sentence(verdict.version, self.policy, self.so.current),
+            message: refusal.sentence(verdict.version, self.policy, self.inputs.current),
             refusal,
         }
     }
@@ -350,7 +353,9 @@ impl<'a> Judge<'a> {
         if self.is_alone {
             return verdicts.first().and_then(refused);
         }
-        let at = take.or(self.so.current).and_then(|at| at.parse::<Version>().ok());
+        let at = take
+            .or(self.inputs.current)
+            .and_then(|at| at.parse::<Version>().ok());
         let is_newer = |verdict: &&Verdict<'_>| match (verdict.number(), &at) {
             (Some(version), Some(at)) => version > at,
             (_, at) => at.is_none(),
@@ -391,7 +396,7 @@ impl<'a> Judge<'a> {
         if accident.is_some() {
             return accident;
         }
-        if let (Some(offered), Some(current)) = (&choice.withdrawn, self.so.current) {
+        if let (Some(offered), Some(current)) = (&choice.withdrawn, self.inputs.current) {
             return Some(format!(
                 "spec.channel gives {offered}, which is older than {current}"
             ));
@@ -416,7 +421,7 @@ impl<'a> Judge<'a> {
         let mut waiting: Vec<_> = verdicts
             .iter()
             .filter(|verdict| !verdict.passes() && verdict.is_eligible())
-            .filter(|verdict| verdict.published.is_none_or(|at| at > self.so.now))
+            .filter(|verdict| verdict.published.is_none_or(|at| at > self.inputs.now))
             .collect();
         let mut seen = Vec::new();
         while seen.len() < REMEMBERED && !waiting.is_empty() {

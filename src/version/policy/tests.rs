@@ -73,7 +73,7 @@ impl Case {
     }
 
     fn choose(&self) -> Choice {
-        let circumstances = Circumstances {
+        let inputs = PolicyInputs {
             current: self.current,
             seen: &self.seen,
             approved: self.approved,
@@ -82,7 +82,7 @@ impl Case {
             polled: at(NOW),
             now: at(NOW),
         };
-        choose(&self.policy, &Offered::from(&self.offer), &circumstances)
+        choose(&self.policy, &Offered::from(&self.offer), &inputs)
     }
 }
 

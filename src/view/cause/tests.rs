@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::api::plan::DependencySpec;
-use crate::api::reason::{Kind, Place};
+use crate::api::reason::{Kind, ReportedIn};
 use crate::api::{
     ChannelStatus, CheckPhase, CheckStatus, ConditionType, NodeCounts, NodePhase, NodeProgress,
     PlanCondition, PlanStatus, WavePhase, WaveStatus,
@@ -196,11 +196,11 @@ fn check(reason: Reason, explanation: &Explanation) {
 fn every_reason_that_a_status_can_have_leads_to_an_object_and_a_way_out() {
     let (mut of_nodes, mut of_plans) = (0, 0);
     for reason in Reason::ALL.iter().copied() {
-        for (place, phase) in [
-            (Place::Node, NodePhase::Waiting),
-            (Place::FailedNode, NodePhase::Failed),
+        for (reported_in, phase) in [
+            (ReportedIn::Node, NodePhase::Waiting),
+            (ReportedIn::FailedNode, NodePhase::Failed),
         ] {
-            if reason.appears_in(place) {
+            if reason.appears_in(reported_in) {
                 let snapshot = snapshot(reason, phase, true, ConditionType::Complete);
                 let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
                 check(reason, &explain_node(&view, "held"));
@@ -220,9 +220,9 @@ fn every_reason_that_a_status_can_have_leads_to_an_object_and_a_way_out() {
             }
         }
         if reason.kind() == Kind::Wait || reason.kind() == Kind::Failure {
-            let in_status = [Place::Node, Place::FailedNode, Place::Complete]
+            let in_status = [ReportedIn::Node, ReportedIn::FailedNode, ReportedIn::Complete]
                 .iter()
-                .any(|place| reason.appears_in(*place));
+                .any(|reported_in| reason.appears_in(*reported_in));
             assert!(
                 in_status || reason == Reason::SchemaOutdated,
                 "{reason} is in no status"

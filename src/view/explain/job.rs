@@ -11,7 +11,7 @@ use crate::rollout::{JobOutcome, PodStage};
 pub(super) fn chain_of_job(view: &PlanOverview<'_>, node: &NodeOverview, explanation: &mut Explanation) {
     let jobs = view.snapshot.jobs_on(view.plan, &node.name);
     let Some(job) = jobs.last().filter(|job| {
-        // The Job that verifies the node is beside the one that status names.
+        // The Job that verifies the node is another one than status names.
         let is_named = node.job.as_deref() == Some(&*job.facts.name);
         node.job.is_none() || is_named || job.facts.verifies.is_some()
     }) else {

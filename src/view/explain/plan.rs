@@ -5,7 +5,7 @@ use super::super::plan::{Hold, NodeOverview, PlanOverview, check_says, condition
 use super::super::read::PlanObject;
 use super::super::time;
 use super::node::{chain_of_node, chain_of_unavailable, no_slot, not_ready, unavailability};
-use super::{Explanation, MAX_DEPTH, done_label};
+use super::{Explanation, MAX_DEPTH, has_done_label};
 use crate::api::{CheckPhase, ConditionType, OpenEnum, Reason, WavePhase, limits};
 
 /// The chain below a Plan that is held as a whole.
@@ -139,7 +139,7 @@ pub(in crate::view) fn chain_of_dependency(
                 other.version().unwrap_or("an unknown version")
             )
         }
-        None => format!("goes on: {} of {} nodes are done", counts.done, counts.selected),
+        None => format!("continues: {} of {} nodes are done", counts.done, counts.selected),
     };
     explanation.link(format!("Plan {}", other.title()), says);
     if is_cycle {
@@ -153,7 +153,7 @@ pub(in crate::view) fn chain_of_dependency(
         }
     }
     explanation.release(
-        "wait for that Plan; if it does not go on, see why",
+        "wait for that Plan; if it does not progress, see why",
         &[format!("refit explain -n {namespace} {name}")],
     );
 }
@@ -201,7 +201,7 @@ pub(super) fn chain_of_wave(view: &PlanOverview<'_>, explanation: &mut Explanati
     // Nodes that are done are not in status.
     let is_unready = |name: &&String| {
         let node = view.snapshot.node(name);
-        done_label(view, name) && node.is_some_and(|node| !node.facts.ready)
+        has_done_label(view, name) && node.is_some_and(|node| !node.facts.ready)
     };
     let unready = view
         .snapshot

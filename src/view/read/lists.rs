@@ -25,7 +25,7 @@ use crate::kube::watch::Watched;
 
 /// Items per page of a list.
 const PAGE: usize = 500;
-/// Pages that are read of Events, of which there may be any number.
+/// Maximum number of pages of Events to read: a cluster may have any number of Events.
 const EVENT_PAGES: usize = 10;
 /// How long after its grace period a pod may take until it counts as kept.
 const TERMINATION_SLACK: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);

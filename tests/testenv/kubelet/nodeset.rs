@@ -28,7 +28,6 @@ pub struct NodeSet {
     pub until_schedulable: bool,
 }
 
-/// One node.
 #[derive(Clone, Debug)]
 pub struct NodeSpec {
     pub name: String,

@@ -138,7 +138,7 @@ impl Subject<'_> {
             message: if is_same {
                 found.message
             } else {
-                format!("the Plan that comes of it: {}", found.message)
+                format!("the resulting Plan: {}", found.message)
             },
             hint: found.hint.filter(|_| is_same),
             plan: Some(self.object.title()),
@@ -259,7 +259,7 @@ spec:
     }
 
     #[test]
-    fn what_a_plan_does_not_do_is_a_note_at_its_field() {
+    fn fields_of_a_node_op_without_effect_have_a_note() {
         let found = findings(&op("      {}", "  backoffLimit: 3\n"));
         let [(line, rule, field, message)] = found.as_slice() else {
             panic!("{found:#?}")

@@ -161,7 +161,7 @@ fn image_within(node: &Node) -> Option<String> {
     })
 }
 
-/// An example of a required field, if nothing beside it says what it is.
+/// An example of a required field, if no neighbouring field says what it is.
 fn example(field: &str) -> Option<&'static str> {
     let (parent, last) = field.rsplit_once('.')?;
     let of = no_indices(parent);

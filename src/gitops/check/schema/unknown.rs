@@ -102,7 +102,7 @@ impl Subject<'_> {
         let name = entry.key.name.as_str();
         // The name itself may have dots.
         let parent = field.strip_suffix(name).unwrap_or_default().trim_end_matches('.');
-        if self.has_fields_of_its_parent(parent, name, schema, entry) {
+        if self.report_repeated_parent(parent, name, schema, entry) {
             return;
         }
         let names = schema.properties.iter().flatten().map(|(name, _)| name.as_str());
@@ -278,7 +278,7 @@ impl Subject<'_> {
     }
 
     /// `spec` within `spec`: reported once, because all fields of the outer one are missing.
-    fn has_fields_of_its_parent(
+    fn report_repeated_parent(
         &mut self,
         parent: &str,
         name: &str,
@@ -321,7 +321,7 @@ impl Subject<'_> {
             Some("boolean") => matches!(node.kind, Kind::Bool(_)),
             Some("array") => matches!(node.kind, Kind::List(_)),
             Some("object") => node.object().is_some(),
-            // Nobody writes a number of nanoseconds on purpose.
+            // A number of nanoseconds is never written on purpose.
             _ => !(is_number && Unit::of(field) == Unit::Duration),
         });
         let value = if fits {

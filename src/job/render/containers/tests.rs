@@ -395,7 +395,7 @@ fn the_job_that_only_pulls_has_neither_privileges_nor_the_labels_of_a_job_that_u
 }
 
 #[test]
-fn what_a_drain_marks_on_its_node_and_waits_for_is_in_its_container_and_not_in_that_of_kubectl() {
+fn node_marks_and_waits_are_flags_of_the_drain_container_but_not_of_kubectl() {
     let yaml = "{upgrade: {image: x}, drain: {waitForDetach: true, excludeFromLoadBalancers: true, preventScaleDown: true}}";
     let marks = |pod: &PodSpec| {
         let env = container(pod, "drain").env.clone().unwrap_or_default();

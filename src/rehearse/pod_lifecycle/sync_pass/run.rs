@@ -67,7 +67,7 @@ impl SyncPass<'_> {
             self.end(index, exit, at);
         }
         let Some(last) = containers::last_exit(self.container(index)) else {
-            return if self.start_delay_passed() {
+            return if self.wait_for_start_delay() {
                 self.start(index)
             } else {
                 Progress::Waits
@@ -78,7 +78,7 @@ impl SyncPass<'_> {
             // In a new sandbox, init containers run again even if they had succeeded.
             let again = matches!(index, ContainerIndex::Init(_)) || self.restarts(index, code);
             return match again {
-                true if self.start_delay_passed() => self.start(index),
+                true if self.wait_for_start_delay() => self.start(index),
                 true => Progress::Waits,
                 false => finished(code),
             };
@@ -86,11 +86,11 @@ impl SyncPass<'_> {
         if !self.restarts(index, code) {
             return finished(code);
         }
-        if self.reached(later(ended_at, self.backoff(index))) {
+        if self.requeue_unless_reached(later(ended_at, self.backoff(index))) {
             return self.start(index);
         }
         if let Delay::After(resync) = self.behaviour.resync
-            && self.reached(later(ended_at, resync))
+            && self.requeue_unless_reached(later(ended_at, resync))
         {
             self.back_off(index);
         }
@@ -117,7 +117,7 @@ impl SyncPass<'_> {
             return None;
         };
         let at = later(containers::started_at(status)?, run);
-        if !self.reached(at) {
+        if !self.requeue_unless_reached(at) {
             return None;
         }
         let tries = attempt.saturating_add(self.behaviour.earlier);
@@ -202,7 +202,7 @@ impl SyncPass<'_> {
     }
 
     /// Only the first container of a boot waits for the sandbox and the image.
-    fn start_delay_passed(&mut self) -> bool {
+    fn wait_for_start_delay(&mut self) -> bool {
         if self.has_sandbox() {
             return true;
         }
@@ -215,7 +215,7 @@ impl SyncPass<'_> {
             .start_time
             .as_ref()
             .map_or(self.now, |time| time.0);
-        self.reached(later(admitted_at.max(self.machine.booted_at), delay))
+        self.requeue_unless_reached(later(admitted_at.max(self.machine.booted_at), delay))
     }
 
     fn start(&mut self, index: ContainerIndex) -> Progress {

@@ -84,7 +84,7 @@ impl SyncPass<'_> {
             });
         }
         if let Some(deadline) = self.deadline()
-            && self.reached(deadline)
+            && self.requeue_unless_reached(deadline)
         {
             return Some(StopOrder {
                 why: Some(DEADLINE),
@@ -141,7 +141,7 @@ impl SyncPass<'_> {
             })
             .collect();
         let last = ends.iter().map(|(_, _, at)| *at).max();
-        if last.is_some_and(|last| self.reached(last)) {
+        if last.is_some_and(|last| self.requeue_unless_reached(last)) {
             for (index, code, at) in ends {
                 self.end(index, Exit { code, message: None }, at);
             }
@@ -184,7 +184,7 @@ impl SyncPass<'_> {
         let touched = |index: &ContainerIndex| self.container(*index).container_id.is_some();
         let inits: Vec<ContainerIndex> = self.init_indices().collect();
         let attempted = inits.iter().rposition(touched).map_or(1, |last| last + 1);
-        let initialized = inits.last().is_none_or(|last| self.passed(*last))
+        let initialized = inits.last().is_none_or(|last| self.has_passed(*last))
             || self.regular_indices().any(|index| touched(&index));
         let regulars = self.regular_indices().filter(|_| initialized);
         for index in inits.into_iter().take(attempted).chain(regulars) {
@@ -195,7 +195,7 @@ impl SyncPass<'_> {
         }
     }
 
-    fn passed(&self, index: ContainerIndex) -> bool {
+    fn has_passed(&self, index: ContainerIndex) -> bool {
         let status = self.container(index);
         if self.is_sidecar(index) {
             return containers::is_running(status);

@@ -11,21 +11,21 @@ use crate::rollout::tests::build::{plan, plan_with};
 
 /// A Plan whose drain of node `a` waits for a budget, and whose Jobs may retry once.
 fn draining() -> Scenario {
-    let mut story = Scenario::new(&Setup {
+    let mut scenario = Scenario::new(&Setup {
         backoff_limit: 2,
         ..Setup::default()
     });
-    story.add_nodes(&["a"]);
-    story.guard("a");
-    story.apply(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
-    story.comes_to("a", PodStage::Drain);
-    story.settle();
-    assert!(story.is_cordoned("a"));
-    story
+    scenario.add_nodes(&["a"]);
+    scenario.guard("a");
+    scenario.apply(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
+    scenario.comes_to("a", PodStage::Drain);
+    scenario.settle();
+    assert!(scenario.is_cordoned("a"));
+    scenario
 }
 
-fn holders(story: &Scenario) -> Vec<(bool, bool)> {
-    let ledger = story.node("a").ledger.as_ref();
+fn holders(scenario: &Scenario) -> Vec<(bool, bool)> {
+    let ledger = scenario.node("a").ledger.as_ref();
     let holders = ledger.map_or(&[][..], |ledger| &ledger.holders);
     holders
         .iter()
@@ -33,8 +33,8 @@ fn holders(story: &Scenario) -> Vec<(bool, bool)> {
         .collect()
 }
 
-fn is_cancelled(story: &Scenario) -> bool {
-    holders(story).iter().any(|(cancelled, _)| *cancelled)
+fn is_cancelled(scenario: &Scenario) -> bool {
+    holders(scenario).iter().any(|(cancelled, _)| *cancelled)
 }
 
 fn to_v2(spec: &mut PlanSpec) {
@@ -46,29 +46,32 @@ fn with_args(spec: &mut PlanSpec) {
 }
 
 /// Checks that the second Job upgrades the node, and that the first upgraded nothing.
-fn ends_with_one_upgrade(story: &mut Scenario) {
-    story.open_budget();
-    story.roll_out();
-    story.assert_over();
-    assert_eq!(story.invariants.upgrades, 1, "the old Job never came to its own");
-    assert!(story.events_of("JobFailed").is_empty(), "it was asked to");
+fn ends_with_one_upgrade(scenario: &mut Scenario) {
+    scenario.open_budget();
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(
+        scenario.invariants.upgrades, 1,
+        "the old Job never came to its own"
+    );
+    assert!(scenario.events_of("JobFailed").is_empty(), "it was asked to");
 }
 
 #[test]
 fn a_drain_that_is_no_longer_required_is_stopped_and_the_next_job_follows() {
     for edit in [to_v2, with_args] {
-        let mut story = draining();
-        let old = story.job_for("a");
-        story.edit("p", edit);
-        story.until("the drain is cancelled", |state| {
+        let mut scenario = draining();
+        let old = scenario.job_for("a");
+        scenario.edit("p", edit);
+        scenario.until("the drain is cancelled", |state| {
             let node = state.get(Kind::Node, "", "a").unwrap();
             let ledger = node["metadata"]["annotations"]["refit.rs/cordon"].as_str();
             ledger.is_some_and(|text| text.contains("cancelled"))
         });
-        let limit = story.invariants.jobs[&*old.name].backoff_limit;
+        let limit = scenario.invariants.jobs[&*old.name].backoff_limit;
         assert_eq!(limit, 0, "no further pod, said before the drain is asked to stop");
-        ends_with_one_upgrade(&mut story);
-        let new = story
+        ends_with_one_upgrade(&mut scenario);
+        let new = scenario
             .jobs_for("a")
             .into_iter()
             .find(|job| job.uid != old.uid)
@@ -83,34 +86,34 @@ fn a_drain_that_is_no_longer_required_is_stopped_and_the_next_job_follows() {
 
 #[test]
 fn failures_that_a_job_has_are_not_held_against_the_pod_that_runs() {
-    let mut story = draining();
-    let pod = story.pods().next().unwrap().facts.name.to_string();
-    story.delete_pod_now(&pod);
-    story.pass_secs(15);
-    story.comes_to("a", PodStage::Drain);
+    let mut scenario = draining();
+    let pod = scenario.pods().next().unwrap().facts.name.to_string();
+    scenario.delete_pod_now(&pod);
+    scenario.pass_secs(15);
+    scenario.comes_to("a", PodStage::Drain);
     // The patch of the ledger is delayed, so that the Job is first seen with its new limit.
-    story.fault(
+    scenario.fault(
         Rule::on("patch", "nodes")
             .named("a")
             .delay(Duration::from_secs(8)),
     );
-    story.edit("p", to_v2);
-    story.settle();
-    let job = story.job_for("a");
+    scenario.edit("p", to_v2);
+    scenario.settle();
+    let job = scenario.job_for("a");
     assert_eq!((job.failures, job.backoff_limit), (1, 1));
-    story.pass_secs(10);
-    ends_with_one_upgrade(&mut story);
+    scenario.pass_secs(10);
+    ends_with_one_upgrade(&mut scenario);
 }
 
 #[test]
 fn a_limit_is_lowered_only_in_the_version_in_which_that_was_decided() {
-    let mut story = draining();
-    story.fault(Rule::on("patch", "jobs").overtake());
-    story.edit("p", to_v2);
-    story.pass(Duration::from_millis(60));
-    ends_with_one_upgrade(&mut story);
+    let mut scenario = draining();
+    scenario.fault(Rule::on("patch", "jobs").overtake());
+    scenario.edit("p", to_v2);
+    scenario.pass(Duration::from_millis(60));
+    ends_with_one_upgrade(&mut scenario);
     let patches = |code: &str| {
-        story.cluster.with(|state| {
+        scenario.cluster.with(|state| {
             let lines = state.trace().iter();
             lines
                 .filter(|line| line.contains("PATCH") && line.contains("/jobs/") && line.ends_with(code))
@@ -122,39 +125,39 @@ fn a_limit_is_lowered_only_in_the_version_in_which_that_was_decided() {
 
 #[test]
 fn a_drain_that_gets_through_first_finishes() {
-    let mut story = draining();
-    let v1 = story.hash("p");
-    story.fault(
+    let mut scenario = draining();
+    let v1 = scenario.hash("p");
+    scenario.fault(
         Rule::on("patch", "nodes")
             .named("a")
             .delay(Duration::from_secs(8)),
     );
-    story.edit("p", to_v2);
-    story.pass_secs(1);
-    story.open_budget();
-    story.comes_to("a", PodStage::Upgrade);
-    story.pass_secs(10);
-    assert_eq!(holders(&story), [(false, true)]);
-    story.succeed("a");
-    assert_eq!(story.done_label("a", "p"), Some(v1));
-    story.roll_out();
-    story.assert_over();
-    assert_eq!(story.invariants.upgrades, 2);
+    scenario.edit("p", to_v2);
+    scenario.pass_secs(1);
+    scenario.open_budget();
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.pass_secs(10);
+    assert_eq!(holders(&scenario), [(false, true)]);
+    scenario.succeed("a");
+    assert_eq!(scenario.done_label("a", "p"), Some(v1));
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.invariants.upgrades, 2);
 }
 
 #[test]
 fn a_node_that_leaves_the_plan_in_mid_drain_is_released_and_not_upgraded() {
     for disable in [false, true] {
-        let mut story = draining();
+        let mut scenario = draining();
         if disable {
-            story.set_done_label("a", "p", Some("disabled"));
+            scenario.set_done_label("a", "p", Some("disabled"));
         } else {
-            story.edit("p", |spec| spec.node_selector = None);
+            scenario.edit("p", |spec| spec.node_selector = None);
         }
-        story.rest();
-        assert!(!story.is_cordoned("a") && story.node("a").ledger.is_none());
-        assert_eq!(story.invariants.upgrades, 0);
-        assert!(story.events_of("JobFailed").is_empty() && story.slots("p").is_empty());
+        scenario.rest();
+        assert!(!scenario.is_cordoned("a") && scenario.node("a").ledger.is_none());
+        assert_eq!(scenario.invariants.upgrades, 0);
+        assert!(scenario.events_of("JobFailed").is_empty() && scenario.slots("p").is_empty());
     }
 }
 
@@ -169,77 +172,77 @@ fn a_mistake_in_a_plan_and_an_edit_of_no_input_stop_no_plan() {
         |spec| spec.concurrency = Some(7),
     ];
     for edit in edits {
-        let mut story = draining();
-        let job = story.job_for("a");
-        story.edit("p", edit);
-        story.pass_secs(20);
-        let now = story.job_for("a");
+        let mut scenario = draining();
+        let job = scenario.job_for("a");
+        scenario.edit("p", edit);
+        scenario.pass_secs(20);
+        let now = scenario.job_for("a");
         assert_eq!((&now.uid, now.backoff_limit), (&job.uid, job.backoff_limit));
-        assert!(!is_cancelled(&story));
+        assert!(!is_cancelled(&scenario));
     }
 }
 
 #[test]
 fn a_cordon_ends_as_soon_as_it_is_seen() {
-    let mut story = Scenario::with(&["a"], plan("p"));
-    story.comes_to("a", PodStage::Upgrade);
-    story.edit("p", to_v2);
-    story.pass_secs(20);
-    assert!(!is_cancelled(&story) && story.job_for("a").backoff_limit == 0);
-    story.roll_out();
-    story.assert_over();
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.edit("p", to_v2);
+    scenario.pass_secs(20);
+    assert!(!is_cancelled(&scenario) && scenario.job_for("a").backoff_limit == 0);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn an_edit_that_is_taken_back_leads_to_one_upgrade_all_the_same() {
-    let mut story = draining();
-    story.edit("p", to_v2);
-    story.pass(Duration::from_millis(30));
-    story.edit("p", |spec| spec.version = Some("v1".to_owned()));
-    ends_with_one_upgrade(&mut story);
-    assert!(story.is_done("a", "p"));
+    let mut scenario = draining();
+    scenario.edit("p", to_v2);
+    scenario.pass(Duration::from_millis(30));
+    scenario.edit("p", |spec| spec.version = Some("v1".to_owned()));
+    ends_with_one_upgrade(&mut scenario);
+    assert!(scenario.is_done("a", "p"));
 }
 
 #[test]
 fn a_job_that_is_deleted_while_it_is_being_cancelled_leaves_no_cancel_mark() {
-    let mut story = draining();
-    let old = story.job_for("a").name;
-    story.fault(
+    let mut scenario = draining();
+    let old = scenario.job_for("a").name;
+    scenario.fault(
         Rule::on("patch", "nodes")
             .named("a")
             .delay(Duration::from_secs(5)),
     );
-    story.edit("p", to_v2);
-    story.pass_secs(1);
-    story.delete(Kind::Job, &old);
+    scenario.edit("p", to_v2);
+    scenario.pass_secs(1);
+    scenario.delete(Kind::Job, &old);
     for _ in 0..4 {
-        story.pass_secs(1);
+        scenario.pass_secs(1);
         assert!(
-            story.invariants.jobs.is_empty() || !is_cancelled(&story),
+            scenario.invariants.jobs.is_empty() || !is_cancelled(&scenario),
             "its drain would stop"
         );
     }
-    ends_with_one_upgrade(&mut story);
+    ends_with_one_upgrade(&mut scenario);
 }
 
 #[test]
 fn a_cancel_mark_that_comes_too_late_does_not_stop_the_next_drain() {
-    let mut story = draining();
-    story.change_ledger("a", |ledger| ledger.holders[0].cancelled = true);
-    story.open_budget();
-    story.roll_out();
-    story.assert_over();
+    let mut scenario = draining();
+    scenario.change_ledger("a", |ledger| ledger.holders[0].cancelled = true);
+    scenario.open_budget();
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_controller_that_dies_after_any_write_of_a_cancellation_is_followed_by_one_that_continues() {
     for write in 0..8 {
-        let mut story = draining();
-        story
+        let mut scenario = draining();
+        scenario
             .fault_injector
             .add(Rule::write_or_event().nth(write + 1).kill(Moment::After));
-        story.edit("p", to_v2);
-        story.pass_secs(15);
-        ends_with_one_upgrade(&mut story);
+        scenario.edit("p", to_v2);
+        scenario.pass_secs(15);
+        ends_with_one_upgrade(&mut scenario);
     }
 }

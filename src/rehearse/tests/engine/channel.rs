@@ -26,95 +26,99 @@ fn following(name: &str, url: &str) -> Plan {
 }
 
 fn at(version: &str) -> Scenario {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b"]);
-    story.offer(URL, version);
-    story.apply(following("p", URL));
-    story.settle();
-    story
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    scenario.offer(URL, version);
+    scenario.apply(following("p", URL));
+    scenario.settle();
+    scenario
 }
 
-fn version(story: &Scenario) -> &str {
-    story.status("p").latest_version.as_deref().unwrap_or_default()
+fn version(scenario: &Scenario) -> &str {
+    scenario.status("p").latest_version.as_deref().unwrap_or_default()
 }
 
-fn channel(story: &Scenario) -> ChannelStatus {
-    story.status("p").channel.clone().unwrap_or_default()
+fn channel(scenario: &Scenario) -> ChannelStatus {
+    scenario.status("p").channel.clone().unwrap_or_default()
 }
 
-fn break_channel(story: &Scenario, why: &str) {
-    let offers = &mut story.channels.lock().unwrap().offers;
+fn break_channel(scenario: &Scenario, why: &str) {
+    let offers = &mut scenario.channels.lock().unwrap().offers;
     offers.insert(URL.to_owned(), Err(why.to_owned()));
 }
 
 #[test]
 fn a_channel_gives_the_version_and_tells_once() {
-    let mut story = at("v1.30.1-k3s1");
+    let mut scenario = at("v1.30.1-k3s1");
     assert_eq!(
-        story.condition("p", "LatestResolved"),
+        scenario.condition("p", "LatestResolved"),
         ("True".to_owned(), "Channel".to_owned(), String::new())
     );
-    assert_eq!(version(&story), "v1.30.1-k3s1");
+    assert_eq!(version(&scenario), "v1.30.1-k3s1");
     assert_eq!(
-        (channel(&story).url.as_deref(), channel(&story).last_error),
+        (channel(&scenario).url.as_deref(), channel(&scenario).last_error),
         (Some(URL), None)
     );
     assert!(
-        channel(&story)
+        channel(&scenario)
             .last_polled
             .unwrap()
             .starts_with("2026-01-01T09:00:00")
     );
     assert_eq!(
-        story.events_of("Resolved"),
+        scenario.events_of("Resolved"),
         ["Resolved latest version from Spec.Channel: v1.30.1-k3s1"]
     );
-    story.roll_out();
-    story.assert_over();
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_version_wins_over_a_channel_which_is_not_asked() {
-    let story = Scenario::with(&["a"], plan_with("p", |spec| spec.channel = Some(URL.to_owned())));
-    assert_eq!(story.condition("p", "LatestResolved").1, "Version");
-    assert!(story.polls() == 0 && story.status("p").channel.is_none());
+    let scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.channel = Some(URL.to_owned())));
+    assert_eq!(scenario.condition("p", "LatestResolved").1, "Version");
+    assert!(scenario.polls() == 0 && scenario.status("p").channel.is_none());
 }
 
 #[test]
 fn a_channel_is_asked_once_for_all_its_plans_and_another_one_at_once() {
-    let mut story = at("v1");
-    story.apply(following("q", URL));
-    story.settle();
+    let mut scenario = at("v1");
+    scenario.apply(following("q", URL));
+    scenario.settle();
     assert_eq!(
-        (story.status("q").latest_version.as_deref(), story.polls()),
+        (scenario.status("q").latest_version.as_deref(), scenario.polls()),
         (Some("v1"), 1)
     );
-    story.offer(URL, "v2");
-    story.pass_secs(A_POLL);
+    scenario.offer(URL, "v2");
+    scenario.pass_secs(A_POLL);
     assert_eq!(
-        (version(&story), story.status("q").latest_version.as_deref()),
+        (version(&scenario), scenario.status("q").latest_version.as_deref()),
         ("v2", Some("v2"))
     );
-    assert_eq!(story.polls(), 2);
-    story.offer("https://example.com/next", "v3");
-    story.edit("p", |spec| {
+    assert_eq!(scenario.polls(), 2);
+    scenario.offer("https://example.com/next", "v3");
+    scenario.edit("p", |spec| {
         spec.channel = Some("https://example.com/next".to_owned());
     });
-    story.settle();
-    assert_eq!(version(&story), "v3");
-    story.edit("p", |spec| spec.version = Some("v0".to_owned()));
-    story.settle();
-    assert_eq!(version(&story), "v0", "a pinned version may go back");
+    scenario.settle();
+    assert_eq!(version(&scenario), "v3");
+    scenario.edit("p", |spec| spec.version = Some("v0".to_owned()));
+    scenario.settle();
+    assert_eq!(version(&scenario), "v0", "a pinned version may go back");
 }
 
 #[test]
 fn a_channel_is_asked_again_after_the_interval_and_some_jitter_under_any_leader() {
-    let mut story = at("v1");
-    story.pass_secs(5 * 60);
-    story.restart();
-    assert_eq!(story.polls(), 1, "another controller goes on with the schedule");
-    story.pass_secs(75 * 60);
-    let polls = story.channels.lock().unwrap().polls.clone();
+    let mut scenario = at("v1");
+    scenario.pass_secs(5 * 60);
+    scenario.restart();
+    assert_eq!(
+        scenario.polls(),
+        1,
+        "another controller goes on with the schedule"
+    );
+    scenario.pass_secs(75 * 60);
+    let polls = scenario.channels.lock().unwrap().polls.clone();
     let mut pauses: Vec<_> = polls
         .windows(2)
         .map(|two| two[1].duration_since(two[0]))
@@ -127,10 +131,11 @@ fn a_channel_is_asked_again_after_the_interval_and_some_jitter_under_any_leader(
         "{pauses:?}"
     );
     assert!((4..=5).contains(&pauses.len()), "{pauses:?}");
-    let next: Timestamp = channel(&story).next_poll.unwrap().parse().unwrap();
+    let next: Timestamp = channel(&scenario).next_poll.unwrap().parse().unwrap();
     let last = *polls.last().unwrap();
     assert!(
-        next > story.now() && next.duration_since(last) < interval * 11 / 10 + SignedDuration::from_secs(1)
+        next > scenario.now()
+            && next.duration_since(last) < interval * 11 / 10 + SignedDuration::from_secs(1)
     );
     pauses.dedup();
     assert!(pauses.len() >= 4, "no two alike: {pauses:?}");
@@ -138,11 +143,11 @@ fn a_channel_is_asked_again_after_the_interval_and_some_jitter_under_any_leader(
 
 #[test]
 fn a_channel_that_fails_is_polled_less_often_and_reported_once() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.apply(following("p", URL));
-    story.pass_secs(400);
-    let polls = story.channels.lock().unwrap().polls.clone();
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.apply(following("p", URL));
+    scenario.pass_secs(400);
+    let polls = scenario.channels.lock().unwrap().polls.clone();
     let pauses: Vec<_> = polls
         .windows(2)
         .map(|two| two[1].duration_since(two[0]).as_secs())
@@ -150,83 +155,83 @@ fn a_channel_that_fails_is_polled_less_often_and_reported_once() {
     assert_eq!(pauses, [5, 10, 20, 40, 80, 120, 120]);
     let why = "unexpected response: HTTP/1.1 404 Not Found";
     assert_eq!(
-        story.condition("p", "LatestResolved"),
+        scenario.condition("p", "LatestResolved"),
         ("False".to_owned(), "Error".to_owned(), why.to_owned())
     );
-    assert_eq!(channel(&story).last_error.as_deref(), Some(why));
-    assert_eq!(story.complete("p").1, "NotReady");
+    assert_eq!(channel(&scenario).last_error.as_deref(), Some(why));
+    assert_eq!(scenario.complete("p").1, "NotReady");
     assert_eq!(
-        story.events_of("ResolveFailed"),
+        scenario.events_of("ResolveFailed"),
         [format!(
             "Failed to resolve latest version from Spec.Channel: {why}"
         )]
     );
-    story.offer(URL, "v1");
-    story.pass_secs(125);
-    assert_eq!(story.condition("p", "LatestResolved").0, "True");
-    assert_eq!(channel(&story).last_error, None);
-    assert_eq!(story.jobs_for("a").len(), 1);
+    scenario.offer(URL, "v1");
+    scenario.pass_secs(125);
+    assert_eq!(scenario.condition("p", "LatestResolved").0, "True");
+    assert_eq!(channel(&scenario).last_error, None);
+    assert_eq!(scenario.jobs_for("a").len(), 1);
 }
 
 #[test]
 fn a_plan_continues_with_the_version_that_it_has_when_its_channel_fails_under_any_leader() {
-    let mut story = at("v1");
-    story.channels.lock().unwrap().offers.clear();
-    story.pass_secs(20 * 60);
-    assert_eq!(story.condition("p", "LatestResolved").0, "True");
-    assert!(channel(&story).last_error.unwrap().contains("404"));
-    story.restart();
+    let mut scenario = at("v1");
+    scenario.channels.lock().unwrap().offers.clear();
+    scenario.pass_secs(20 * 60);
+    assert_eq!(scenario.condition("p", "LatestResolved").0, "True");
+    assert!(channel(&scenario).last_error.unwrap().contains("404"));
+    scenario.restart();
     assert_eq!(
-        story.complete("p").1,
+        scenario.complete("p").1,
         "SyncJob",
         "what was said stands until it has asked"
     );
-    story.pass_secs(10);
-    assert_eq!(story.condition("p", "LatestResolved").0, "True");
-    assert_eq!(story.events_of("ResolveFailed").len(), 1);
-    story.roll_out();
-    story.assert_over();
+    scenario.pass_secs(10);
+    assert_eq!(scenario.condition("p", "LatestResolved").0, "True");
+    assert_eq!(scenario.events_of("ResolveFailed").len(), 1);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn an_older_release_moves_no_plan_back_and_starts_no_node() {
-    let mut story = at("v1.30.2-k3s1");
-    let first = story.slots("p")[0].clone();
-    story.comes_to(&first, PodStage::Upgrade);
-    story.offer(URL, "v1.30.1-k3s1");
-    story.pass_secs(A_POLL);
-    assert_eq!(version(&story), "v1.30.2-k3s1");
-    story.succeed(&first);
-    assert!(story.is_done(&first, "p"), "what is under way is finished");
+    let mut scenario = at("v1.30.2-k3s1");
+    let first = scenario.slots("p")[0].clone();
+    scenario.comes_to(&first, PodStage::Upgrade);
+    scenario.offer(URL, "v1.30.1-k3s1");
+    scenario.pass_secs(A_POLL);
+    assert_eq!(version(&scenario), "v1.30.2-k3s1");
+    scenario.succeed(&first);
+    assert!(scenario.is_done(&first, "p"), "what is under way is finished");
     let text = "spec.channel gives v1.30.1-k3s1, which is older than v1.30.2-k3s1";
     assert_eq!(
-        story.complete("p"),
+        scenario.complete("p"),
         ("False".to_owned(), "ChannelWithdrawn".to_owned(), text.to_owned())
     );
-    assert_eq!(channel(&story).last_error.as_deref(), Some(text));
+    assert_eq!(channel(&scenario).last_error.as_deref(), Some(text));
     // An HTML page does not end the channel's failure.
-    break_channel(&story, "the answer is an HTML page, not a version");
-    story.pass_secs(A_POLL);
+    break_channel(&scenario, "the answer is an HTML page, not a version");
+    scenario.pass_secs(A_POLL);
     for _ in 0..2 {
-        story.restart();
-        story.pass_secs(10);
-        assert!(story.slots("p").is_empty());
-        assert_eq!(story.complete("p").1, "ChannelWithdrawn");
+        scenario.restart();
+        scenario.pass_secs(10);
+        assert!(scenario.slots("p").is_empty());
+        assert_eq!(scenario.complete("p").1, "ChannelWithdrawn");
     }
-    story.offer(URL, "v1.30.3-k3s1");
-    story.pass_secs(A_POLL);
-    assert_eq!(version(&story), "v1.30.3-k3s1");
-    story.roll_out();
-    story.assert_over();
+    scenario.offer(URL, "v1.30.3-k3s1");
+    scenario.pass_secs(A_POLL);
+    assert_eq!(version(&scenario), "v1.30.3-k3s1");
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_login_page_in_place_of_a_release_is_not_believed() {
-    let mut story = at("v1.30.2");
-    story.offer(URL, "login");
-    story.pass_secs(A_POLL);
-    assert_eq!(version(&story), "v1.30.2");
-    let error = channel(&story).last_error.unwrap();
+    let mut scenario = at("v1.30.2");
+    scenario.offer(URL, "login");
+    scenario.pass_secs(A_POLL);
+    assert_eq!(version(&scenario), "v1.30.2");
+    let error = channel(&scenario).last_error.unwrap();
     assert!(error.contains("\"login\" is not a semantic version"), "{error}");
-    assert_eq!(story.slots("p").len(), 1, "the roll-out goes on");
+    assert_eq!(scenario.slots("p").len(), 1, "the roll-out goes on");
 }

@@ -10,17 +10,17 @@ use crate::rollout::tests::build::{plan, plan_with};
 const LIMIT: &str = "Job has reached the specified backoff limit";
 
 fn failed() -> Scenario {
-    let mut story = Scenario::with(&["a"], plan("p"));
-    story.fail("a");
-    story
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.fail("a");
+    scenario
 }
 
 #[test]
 fn a_failure_is_recorded_on_its_node_in_status_and_by_an_event() {
-    let story = failed();
-    let job = story.job_for("a");
+    let scenario = failed();
+    let job = scenario.job_for("a");
     assert!(job.recorded);
-    let record = story.record("a", "p");
+    let record = scenario.record("a", "p");
     assert_eq!(
         (record.phase, record.attempt, &*record.job_uid),
         (Phase::Failed, 1, &*job.uid)
@@ -40,17 +40,17 @@ fn a_failure_is_recorded_on_its_node_in_status_and_by_an_event() {
         job.name
     );
     assert_eq!(
-        story.complete("p"),
+        scenario.complete("p"),
         ("False".to_owned(), "JobFailed".to_owned(), text.clone())
     );
-    assert_eq!(story.events_of("JobFailed"), [text]);
-    let entry = story.entry("p", "a");
+    assert_eq!(scenario.events_of("JobFailed"), [text]);
+    let entry = scenario.entry("p", "a");
     assert_eq!(
         (entry.phase.as_str(), entry.reason.as_deref()),
         ("Failed", Some("BackoffLimitExceeded"))
     );
     assert_eq!((entry.attempt, entry.message), (Some(1), Some(message)));
-    let counts = story.status("p").nodes.unwrap();
+    let counts = scenario.status("p").nodes.unwrap();
     assert_eq!((counts.failed, counts.applying, counts.done), (1, 0, 0));
 }
 
@@ -58,13 +58,13 @@ fn a_failure_is_recorded_on_its_node_in_status_and_by_an_event() {
 /// gone.
 #[test]
 fn a_termination_message_is_kept_when_the_pod_is_gone_before_its_job_has_failed() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.steer("a", "upgrade.stop-exit-code", Some("7"));
-    story.apply(plan_with("p", |spec| spec.job_active_deadline_secs = Some(30)));
-    story.comes_to("a", PodStage::Upgrade);
-    story.pass_secs(60);
-    let message = story.entry("p", "a").message.unwrap();
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.steer("a", "upgrade.stop-exit-code", Some("7"));
+    scenario.apply(plan_with("p", |spec| spec.job_active_deadline_secs = Some(30)));
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.pass_secs(60);
+    let message = scenario.entry("p", "a").message.unwrap();
     assert_eq!(
         message,
         "Job was active longer than specified deadline: container upgrade exited with 7"
@@ -73,79 +73,83 @@ fn a_termination_message_is_kept_when_the_pod_is_gone_before_its_job_has_failed(
 
 #[test]
 fn a_failed_node_holds_its_slot_and_stays_cordoned_under_any_leader() {
-    let mut story = Scenario::with(&["a", "b"], plan("p"));
-    let first = story.slots("p")[0].clone();
-    story.fail(&first);
-    let job = story.job_for(&first).name;
-    story.pass_secs(3600);
-    assert!(story.invariants.jobs.is_empty(), "its TTL is over");
-    story.restart();
-    story.pass_secs(3600);
-    assert_eq!(story.slots("p"), [first.as_str()]);
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    let first = scenario.slots("p")[0].clone();
+    scenario.fail(&first);
+    let job = scenario.job_for(&first).name;
+    scenario.pass_secs(3600);
+    assert!(scenario.invariants.jobs.is_empty(), "its TTL is over");
+    scenario.restart();
+    scenario.pass_secs(3600);
+    assert_eq!(scenario.slots("p"), [first.as_str()]);
     assert!(
-        story.is_cordoned(&first) && story.invariants.jobs.is_empty(),
+        scenario.is_cordoned(&first) && scenario.invariants.jobs.is_empty(),
         "it is not run again"
     );
-    assert_eq!(story.complete("p").1, "JobFailed");
-    assert_eq!(story.entry("p", &first).job.as_deref(), Some(&*job));
-    assert_eq!(story.events_of("JobFailed").len(), 1);
+    assert_eq!(scenario.complete("p").1, "JobFailed");
+    assert_eq!(scenario.entry("p", &first).job.as_deref(), Some(&*job));
+    assert_eq!(scenario.events_of("JobFailed").len(), 1);
 }
 
 #[test]
 fn a_failure_that_others_work_around_stays_in_the_condition() {
-    let mut story = Scenario::with(&["a", "b"], plan_with("p", |spec| spec.concurrency = Some(2)));
-    story.fail("a");
-    assert_eq!(story.complete("p").1, "JobFailed");
-    story.succeed("b");
-    assert_eq!(story.complete("p").1, "JobFailed");
+    let mut scenario = Scenario::with(&["a", "b"], plan_with("p", |spec| spec.concurrency = Some(2)));
+    scenario.fail("a");
+    assert_eq!(scenario.complete("p").1, "JobFailed");
+    scenario.succeed("b");
+    assert_eq!(scenario.complete("p").1, "JobFailed");
 }
 
 #[test]
 fn an_edit_of_the_inputs_runs_a_failed_node_again_and_another_edit_does_not() {
-    let mut story = failed();
-    let first = story.job_for("a");
-    story.edit("p", |spec| spec.concurrency = Some(5));
-    story.settle();
-    assert_eq!(story.job_for("a").attempt, 1);
-    story.edit("p", |spec| {
+    let mut scenario = failed();
+    let first = scenario.job_for("a");
+    scenario.edit("p", |spec| spec.concurrency = Some(5));
+    scenario.settle();
+    assert_eq!(scenario.job_for("a").attempt, 1);
+    scenario.edit("p", |spec| {
         spec.upgrade.get_or_insert_default().args = Some(vec!["--force".to_owned()]);
     });
-    story.settle();
-    let second = story.job_for("a");
+    scenario.settle();
+    let second = scenario.job_for("a");
     assert_eq!((&second.name, second.attempt), (&first.name, 2));
     assert_ne!(second.uid, first.uid);
-    assert_eq!(story.record("a", "p").phase, Phase::Retry, "written down first");
-    assert_eq!(story.complete("p").1, "SyncJob");
-    story.roll_out();
-    story.assert_over();
+    assert_eq!(
+        scenario.record("a", "p").phase,
+        Phase::Retry,
+        "written down first"
+    );
+    assert_eq!(scenario.complete("p").1, "SyncJob");
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn an_edit_while_the_job_runs_runs_it_again_when_it_has_failed() {
-    let mut story = Scenario::with(&["a"], plan("p"));
-    story.comes_to("a", PodStage::Upgrade);
-    story.edit("p", |spec| {
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.edit("p", |spec| {
         spec.upgrade.get_or_insert_default().args = Some(vec!["--force".to_owned()]);
     });
-    story.fail("a");
-    assert_eq!(story.job_for("a").attempt, 2);
+    scenario.fail("a");
+    assert_eq!(scenario.job_for("a").attempt, 2);
 }
 
 #[test]
 fn an_attempt_is_decided_on_once_though_the_controller_dies_in_between() {
     for write in 0..5 {
-        let mut story = failed();
-        story
+        let mut scenario = failed();
+        scenario
             .fault_injector
             .add(Rule::write_or_event().nth(write + 1).kill(Moment::After));
-        story.retry("a", "p");
-        story.pass_secs(10);
-        let job = story.live_job("a");
+        scenario.retry("a", "p");
+        scenario.pass_secs(10);
+        let job = scenario.live_job("a");
         assert_eq!(job.attempt, 2, "write {write}");
-        story.delete(Kind::Job, &job.name);
-        story.roll_out();
-        story.assert_over();
-        assert_eq!(story.job_for("a").attempt, 2, "lost, and made again");
+        scenario.delete(Kind::Job, &job.name);
+        scenario.roll_out();
+        scenario.assert_over();
+        assert_eq!(scenario.job_for("a").attempt, 2, "lost, and made again");
     }
 }
 
@@ -157,134 +161,137 @@ fn a_user_requests_another_attempt() {
         (" p , other ", 2, Some("other")),
         ("other", 1, Some("other")),
     ] {
-        let mut story = failed();
-        story.retry("a", wish);
-        story.settle();
-        assert_eq!(story.job_for("a").attempt, attempt, "{wish}");
-        assert_eq!(story.node("a").retry.as_deref(), left, "{wish}");
+        let mut scenario = failed();
+        scenario.retry("a", wish);
+        scenario.settle();
+        assert_eq!(scenario.job_for("a").attempt, attempt, "{wish}");
+        assert_eq!(scenario.node("a").retry.as_deref(), left, "{wish}");
     }
 }
 
 #[test]
 fn a_wish_for_all_is_granted_to_all_that_failed_as_soon_as_they_may_start() {
-    let mut story = Scenario::with(&["a"], plan_with("one", |spec| spec.cordon = None));
-    story.apply(plan_with("two", |spec| spec.cordon = None));
-    story.settle();
-    story.steer("a", "upgrade.exit-code", Some("1"));
-    story.roll_out();
+    let mut scenario = Scenario::with(&["a"], plan_with("one", |spec| spec.cordon = None));
+    scenario.apply(plan_with("two", |spec| spec.cordon = None));
+    scenario.settle();
+    scenario.steer("a", "upgrade.exit-code", Some("1"));
+    scenario.roll_out();
     assert_eq!(
-        (story.complete("one").1.as_str(), story.complete("two").1.as_str()),
+        (
+            scenario.complete("one").1.as_str(),
+            scenario.complete("two").1.as_str()
+        ),
         ("JobFailed", "JobFailed")
     );
-    story.steer("a", "upgrade.exit-code", None);
-    story.edit("two", |spec| spec.suspend = Some(true));
-    story.settle();
-    story.retry("a", "*");
-    story.settle();
+    scenario.steer("a", "upgrade.exit-code", None);
+    scenario.edit("two", |spec| spec.suspend = Some(true));
+    scenario.settle();
+    scenario.retry("a", "*");
+    scenario.settle();
     assert_eq!(
-        story.node("a").retry.as_deref(),
+        scenario.node("a").retry.as_deref(),
         Some("two"),
         "that one cannot yet"
     );
-    assert_eq!(story.complete("two").1, "JobFailed");
-    story.edit("two", |spec| spec.suspend = None);
-    story.roll_out();
-    story.assert_over();
-    assert_eq!(story.node("a").retry, None);
+    assert_eq!(scenario.complete("two").1, "JobFailed");
+    scenario.edit("two", |spec| spec.suspend = None);
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.node("a").retry, None);
 }
 
 #[test]
 fn another_version_ends_a_failure_and_back_at_the_one_that_failed_it_stands() {
-    let mut story = failed();
-    story.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    story.settle();
-    assert_eq!(story.slots("p"), ["a"]);
-    story.roll_out();
-    story.assert_over();
+    let mut scenario = failed();
+    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["a"]);
+    scenario.roll_out();
+    scenario.assert_over();
 
-    let mut story = Scenario::with(&["a"], plan("p"));
-    story.comes_to("a", PodStage::Upgrade);
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.comes_to("a", PodStage::Upgrade);
     // The Plan is at v2 when its Job for v1 fails, and returns to v1 before v2 starts.
-    story.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    story.settle();
-    story.fault_always(Rule::on("create", "jobs").answer(422));
-    story.fail("a");
-    assert_eq!(story.events_of("JobFailed").len(), 1);
-    story.edit("p", |spec| spec.version = Some("v1".to_owned()));
-    story.mend();
-    story.pass_secs(60);
-    assert_eq!(story.complete("p").1, "JobFailed");
-    assert_eq!(story.invariants.upgrades, 1);
+    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    scenario.settle();
+    scenario.fault_always(Rule::on("create", "jobs").answer(422));
+    scenario.fail("a");
+    assert_eq!(scenario.events_of("JobFailed").len(), 1);
+    scenario.edit("p", |spec| spec.version = Some("v1".to_owned()));
+    scenario.mend();
+    scenario.pass_secs(60);
+    assert_eq!(scenario.complete("p").1, "JobFailed");
+    assert_eq!(scenario.invariants.upgrades, 1);
 }
 
 #[test]
 fn a_deselected_node_has_not_failed() {
     for label in ["plan.upgrade.cattle.io/p", "kubernetes.io/hostname"] {
-        let mut story = failed();
+        let mut scenario = failed();
         let value = label.starts_with("plan").then_some("disabled");
-        story.label("a", label, value);
-        story.settle();
-        assert!(story.node("a").records.is_empty() && !story.is_cordoned("a"));
-        assert_eq!(story.complete("p").0, "True");
+        scenario.label("a", label, value);
+        scenario.settle();
+        assert!(scenario.node("a").records.is_empty() && !scenario.is_cordoned("a"));
+        assert_eq!(scenario.complete("p").0, "True");
     }
 }
 
 #[test]
 fn a_job_that_cannot_end_because_its_node_is_away_says_so_until_it_ends() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a"],
         plan_with("p", |spec| spec.job_active_deadline_secs = Some(60)),
     );
-    story.comes_to("a", PodStage::Upgrade);
-    story.power("a", false);
-    story.pass_secs(80);
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.power("a", false);
+    scenario.pass_secs(80);
     assert_eq!(
-        story.phase("p", "a"),
+        scenario.phase("p", "a"),
         ("Failed".to_owned(), "NodeLost".to_owned())
     );
     assert_eq!(
-        story.entry("p", "a").message.as_deref(),
+        scenario.entry("p", "a").message.as_deref(),
         Some(
             "DeadlineExceeded: Job was active longer than specified deadline; the node is not Ready, so the state of its pod is unknown: repair the node, or delete it"
         )
     );
-    assert!(story.node("a").records.is_empty() && story.events_of("JobFailed").is_empty());
-    story.power("a", true);
-    story.settle();
-    assert_eq!(story.phase("p", "a").1, "DeadlineExceeded");
-    assert_eq!(story.events_of("JobFailed").len(), 1);
+    assert!(scenario.node("a").records.is_empty() && scenario.events_of("JobFailed").is_empty());
+    scenario.power("a", true);
+    scenario.settle();
+    assert_eq!(scenario.phase("p", "a").1, "DeadlineExceeded");
+    assert_eq!(scenario.events_of("JobFailed").len(), 1);
 }
 
 #[test]
 fn the_job_of_a_lost_node_goes_with_the_node() {
-    let mut story = Scenario::with(&["a"], plan("p"));
-    story.comes_to("a", PodStage::Upgrade);
-    story.power("a", false);
-    story.pass_secs(80);
-    story.delete(Kind::Node, "a");
-    story.rest();
-    assert!(story.invariants.jobs.is_empty());
-    assert_eq!(story.complete("p").0, "True");
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.power("a", false);
+    scenario.pass_secs(80);
+    scenario.delete(Kind::Node, "a");
+    scenario.rest();
+    assert!(scenario.invariants.jobs.is_empty());
+    assert_eq!(scenario.complete("p").0, "True");
 }
 
 #[test]
 fn a_job_deletes_no_pod_that_may_have_succeeded_between_two_of_its_pods() {
-    let mut story = Scenario::new(&Setup {
+    let mut scenario = Scenario::new(&Setup {
         backoff_limit: 3,
         ..Setup::default()
     });
-    story.add_nodes(&["a"]);
-    story.steer("a", "upgrade.exit-code-first", Some("1"));
-    story.steer("a", "upgrade.run-delay", Some("1s"));
-    story.apply(plan("p"));
-    story.settle();
-    let first = story.job_for("a").uid;
-    story.edit("p", |spec| {
+    scenario.add_nodes(&["a"]);
+    scenario.steer("a", "upgrade.exit-code-first", Some("1"));
+    scenario.steer("a", "upgrade.run-delay", Some("1s"));
+    scenario.apply(plan("p"));
+    scenario.settle();
+    let first = scenario.job_for("a").uid;
+    scenario.edit("p", |spec| {
         spec.upgrade.get_or_insert_default().args = Some(vec!["--new".to_owned()]);
     });
-    story.pass_secs(2);
-    assert_eq!(story.job_for("a").uid, first, "it may as well have succeeded");
-    story.steer("a", "upgrade.exit-code-first", None);
-    story.roll_out();
-    story.assert_over();
+    scenario.pass_secs(2);
+    assert_eq!(scenario.job_for("a").uid, first, "it may as well have succeeded");
+    scenario.steer("a", "upgrade.exit-code-first", None);
+    scenario.roll_out();
+    scenario.assert_over();
 }

@@ -15,16 +15,19 @@ use crate::rollout::tests::build::{plan, plan_with};
 const LATE: &str = "9999-12-31T23:59:59Z";
 
 /// The condition Ready of a node, with a time that Go accepts.
-fn set_late(story: &mut Scenario, node: &str) {
+fn set_late(scenario: &mut Scenario, node: &str) {
     let condition = json!({
         "type": "Ready", "status": "True", "reason": "Odd", "message": "odd", "lastTransitionTime": LATE,
     });
     let patch = json!({ "status": { "conditions": [condition] } });
-    story.cluster.patch_status(Kind::Node, "", node, &patch).unwrap();
+    scenario
+        .cluster
+        .patch_status(Kind::Node, "", node, &patch)
+        .unwrap();
 }
 
-fn node_events(story: &Scenario, reason: &str) -> Vec<String> {
-    story.cluster.with(|state| {
+fn node_events(scenario: &Scenario, reason: &str) -> Vec<String> {
+    scenario.cluster.with(|state| {
         let events = state.all(Kind::Event).filter(|event| event["reason"] == *reason);
         let line = |event: &crate::rehearse::json::Value| {
             let text = |value: &crate::rehearse::json::Value| value.as_str().unwrap_or_default().to_owned();
@@ -40,131 +43,131 @@ fn node_events(story: &Scenario, reason: &str) -> Vec<String> {
 
 #[test]
 fn a_time_that_cannot_be_read_stops_no_object_and_names_its_node_also_after_a_restart() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b"]);
-    set_late(&mut story, "a");
-    story.apply(plan("p"));
-    story.settle();
-    assert_eq!(story.slots("p").len(), 1);
-    story.restart();
-    set_late(&mut story, "a");
-    story.pass_secs(60);
-    let events = node_events(&story, "ObjectUnreadable");
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    set_late(&mut scenario, "a");
+    scenario.apply(plan("p"));
+    scenario.settle();
+    assert_eq!(scenario.slots("p").len(), 1);
+    scenario.restart();
+    set_late(&mut scenario, "a");
+    scenario.pass_secs(60);
+    let events = node_events(&scenario, "ObjectUnreadable");
     assert_eq!(events.len(), 1, "{events:?}");
     assert!(
         events[0].starts_with("a: lastTransitionTime of condition Ready is ignored"),
         "{events:?}"
     );
-    story.roll_out();
-    story.assert_over();
-    assert_eq!(story.invariants.upgrades, 2);
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.invariants.upgrades, 2);
 }
 
 #[test]
 fn events_that_cannot_be_written_hold_up_neither_a_status_nor_a_start() {
     let events = || Rule::on("create", "events");
     for rule in [events().answer(500), events().answer(429), events().hang()] {
-        let mut story = Scenario::empty();
-        story.fault_always(rule.clone());
-        story.add_nodes(&["a"]);
-        story.apply(plan("p"));
-        story.comes_to("a", PodStage::Upgrade);
-        story.succeed("a");
-        story.pass_secs(60);
-        assert!(story.is_done("a", "p"), "{rule:?}");
-        assert_eq!(story.events(), Vec::<String>::new());
-        story.mend();
-        story.pass_secs(120);
+        let mut scenario = Scenario::empty();
+        scenario.fault_always(rule.clone());
+        scenario.add_nodes(&["a"]);
+        scenario.apply(plan("p"));
+        scenario.comes_to("a", PodStage::Upgrade);
+        scenario.succeed("a");
+        scenario.pass_secs(60);
+        assert!(scenario.is_done("a", "p"), "{rule:?}");
+        assert_eq!(scenario.events(), Vec::<String>::new());
+        scenario.mend();
+        scenario.pass_secs(120);
         assert_eq!(
-            story.events_of("JobComplete").len(),
+            scenario.events_of("JobComplete").len(),
             1,
             "{rule:?}: {:?}",
-            story.events()
+            scenario.events()
         );
-        assert_eq!(story.events_of("Validated").len(), 1, "{rule:?}");
-        story.roll_out();
-        story.assert_over();
+        assert_eq!(scenario.events_of("Validated").len(), 1, "{rule:?}");
+        scenario.roll_out();
+        scenario.assert_over();
     }
 }
 
 #[test]
 fn a_status_that_cannot_be_stored_is_reported_by_an_event() {
     for code in [413, 422] {
-        let mut story = Scenario::empty();
-        story.fault_always(Rule::on("patch", "plans/status").named("p").answer(code));
-        story.add_nodes(&["a"]);
-        story.apply(plan("p"));
-        story.pass_secs(120);
-        assert_eq!(story.jobs_for("a").len(), 0);
-        let events = story.events_of("StatusRefused");
+        let mut scenario = Scenario::empty();
+        scenario.fault_always(Rule::on("patch", "plans/status").named("p").answer(code));
+        scenario.add_nodes(&["a"]);
+        scenario.apply(plan("p"));
+        scenario.pass_secs(120);
+        assert_eq!(scenario.jobs_for("a").len(), 0);
+        let events = scenario.events_of("StatusRefused");
         assert_eq!(events.len(), 1, "{code}: {events:?}");
         assert!(
             events[0].starts_with("the status cannot be stored, so no node starts: "),
             "{events:?}"
         );
-        story.mend();
-        story.pass_secs(60);
-        story.roll_out();
-        story.assert_over();
+        scenario.mend();
+        scenario.pass_secs(60);
+        scenario.roll_out();
+        scenario.assert_over();
     }
 }
 
 #[test]
 fn a_permission_that_is_back_before_the_next_status_gives_no_refused_status() {
-    let mut story = Scenario::with(&["a", "b"], plan("p"));
-    story.fault(Rule::on("patch", "plans/status").answer(403));
-    story.roll_out();
-    story.assert_over();
-    assert_eq!(story.events_of("StatusRefused"), Vec::<&str>::new());
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    scenario.fault(Rule::on("patch", "plans/status").answer(403));
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.events_of("StatusRefused"), Vec::<&str>::new());
 }
 
 /// The simulated API server refuses what a real one refuses.
 #[test]
 fn an_object_that_etcd_does_not_store_is_refused_and_another_plan_continues() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
     let mut large = plan("large");
     large.metadata.annotations = Some([("note".to_owned(), "x".repeat(1_572_000))].into());
     large.spec.concurrency = Some(0);
-    story.apply(large);
-    story.apply(plan("p"));
-    story.pass_secs(120);
-    let events = story.events_of("StatusRefused");
+    scenario.apply(large);
+    scenario.apply(plan("p"));
+    scenario.pass_secs(120);
+    let events = scenario.events_of("StatusRefused");
     assert!(
         events
             .iter()
             .any(|it| it.contains("etcdserver: request is too large")),
         "{:?}",
-        story.events()
+        scenario.events()
     );
-    assert_eq!(story.slots("p"), ["a"]);
-    story.delete(Kind::Plan, "large");
-    story.roll_out();
-    story.assert_over();
+    assert_eq!(scenario.slots("p"), ["a"]);
+    scenario.delete(Kind::Plan, "large");
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_status_of_many_slots_is_stored() {
-    let mut story = Scenario::empty();
+    let mut scenario = Scenario::empty();
     let names: Vec<String> = (0..100)
         .map(|number| format!("node-{number:04}-{}", "n".repeat(50)))
         .collect();
     for name in &names {
-        story.add_node(
+        scenario.add_node(
             name,
             &json!({ "status": { "nodeInfo": { "bootID": "b".repeat(10_000) } } }),
         );
     }
-    story.apply(plan_with("p", |spec| {
+    scenario.apply(plan_with("p", |spec| {
         spec.concurrency = Some(100);
         spec.reboot = Some(RebootSpec {
             when: Some(RebootWhen::Always),
             ..RebootSpec::default()
         });
     }));
-    story.settle();
-    assert_eq!(story.slots("p").len(), 100);
-    let size = story.cluster.with(|state| {
+    scenario.settle();
+    assert_eq!(scenario.slots("p").len(), 100);
+    let size = scenario.cluster.with(|state| {
         state
             .get(Kind::Plan, NAMESPACE, "p")
             .map(|plan| plan["status"].to_bytes().len())
@@ -174,27 +177,27 @@ fn a_status_of_many_slots_is_stored() {
 
 #[test]
 fn after_a_restore_of_etcd_the_controller_starts_over() {
-    let mut story = Scenario::with(&["a"], plan("p"));
-    story.roll_out();
-    let backup = story.cluster.with(|state| state.store.backup());
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.roll_out();
+    let backup = scenario.cluster.with(|state| state.store.backup());
     for number in 0..500 {
-        story.annotate(Kind::Plan, "p", "example.com/number", Some(&number.to_string()));
+        scenario.annotate(Kind::Plan, "p", "example.com/number", Some(&number.to_string()));
     }
-    story.settle();
-    let before = story.cluster.with(|state| state.store.version());
-    story.cluster.with(|state| state.store.restore(backup));
-    story.pass_secs(120);
-    assert!(story.cluster.with(|state| state.store.version()) < before);
-    story.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    story.settle();
+    scenario.settle();
+    let before = scenario.cluster.with(|state| state.store.version());
+    scenario.cluster.with(|state| state.store.restore(backup));
+    scenario.pass_secs(120);
+    assert!(scenario.cluster.with(|state| state.store.version()) < before);
+    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    scenario.settle();
     assert_eq!(
-        story.slots("p"),
+        scenario.slots("p"),
         ["a"],
         "the Plan is read in a version that is older than the one known before"
     );
-    story.roll_out();
-    story.assert_over();
-    assert_eq!(story.invariants.upgrades, 2);
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.invariants.upgrades, 2);
 }
 
 fn rebooting() -> Plan {
@@ -215,34 +218,38 @@ fn rebooting() -> Plan {
 fn a_clock_that_is_set_neither_fails_a_reboot_nor_ends_a_wait() {
     for hours in [1, -1] {
         let step = SignedDuration::from_hours(hours);
-        let mut story = Scenario::new(&Setup::default());
-        story.add_nodes(&["a"]);
-        story.apply(rebooting());
+        let mut scenario = Scenario::new(&Setup::default());
+        scenario.add_nodes(&["a"]);
+        scenario.apply(rebooting());
         // The reboot Pod is requested, and its kubelet is slow.
-        story.comes_to("a", PodStage::Upgrade);
-        story.steer("a", "start-delay", Some("60s"));
-        story.succeed("a");
-        assert_eq!(story.reboot_pods().len(), 1);
-        story.set_clock(step);
-        story.pass_secs(30);
-        assert_eq!(story.phase("p", "a").0, "Rebooting", "{hours} h");
-        story.steer("a", "start-delay", None);
-        story.until("it has rebooted and settles", |state| {
+        scenario.comes_to("a", PodStage::Upgrade);
+        scenario.steer("a", "start-delay", Some("60s"));
+        scenario.succeed("a");
+        assert_eq!(scenario.reboot_pods().len(), 1);
+        scenario.set_clock(step);
+        scenario.pass_secs(30);
+        assert_eq!(scenario.phase("p", "a").0, "Rebooting", "{hours} h");
+        scenario.steer("a", "start-delay", None);
+        scenario.until("it has rebooted and settles", |state| {
             let plan = state.get(Kind::Plan, NAMESPACE, "p");
             plan.is_some_and(|plan| plan["status"]["active"][0]["reason"] == "MinReady")
         });
         // Not ready for two minutes by any clock.
-        story.set_clock(step + step);
-        story.pass(Duration::from_secs(60));
+        scenario.set_clock(step + step);
+        scenario.pass(Duration::from_secs(60));
         assert_eq!(
-            story.phase("p", "a"),
+            scenario.phase("p", "a"),
             ("Settling".to_owned(), "MinReady".to_owned()),
             "{hours} h"
         );
-        story.pass_secs(120);
-        assert!(story.is_done("a", "p"), "{hours} h: {:?}", story.complete("p"));
-        story.set_clock(SignedDuration::ZERO);
-        story.roll_out();
-        story.assert_over();
+        scenario.pass_secs(120);
+        assert!(
+            scenario.is_done("a", "p"),
+            "{hours} h: {:?}",
+            scenario.complete("p")
+        );
+        scenario.set_clock(SignedDuration::ZERO);
+        scenario.roll_out();
+        scenario.assert_over();
     }
 }

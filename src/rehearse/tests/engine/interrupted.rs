@@ -18,143 +18,143 @@ fn following(name: &str) -> Plan {
     })
 }
 
-fn channel(story: &Scenario, plan: &str) -> ChannelStatus {
-    story.status(plan).channel.clone().unwrap_or_default()
+fn channel(scenario: &Scenario, plan: &str) -> ChannelStatus {
+    scenario.status(plan).channel.clone().unwrap_or_default()
 }
 
 /// Leaves a status as a controller does that ends during a poll.
-fn was_asked(story: &Scenario, plan: &str) {
-    let channel = json!({ "url": URL, "asked": story.now().to_string() });
+fn was_asked(scenario: &Scenario, plan: &str) {
+    let channel = json!({ "url": URL, "asked": scenario.now().to_string() });
     let status = json!({ "status": { "channel": channel } });
-    story
+    scenario
         .cluster
         .patch_status(Kind::Plan, "system-upgrade", plan, status)
         .unwrap();
 }
 
-fn version<'a>(story: &'a Scenario, plan: &str) -> Option<&'a str> {
-    story.status(plan).latest_version.as_deref()
+fn version<'a>(scenario: &'a Scenario, plan: &str) -> Option<&'a str> {
+    scenario.status(plan).latest_version.as_deref()
 }
 
 #[test]
 fn a_channel_that_was_asked_when_the_controller_ended_is_not_asked_again_at_once() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.offer(URL, "v1");
-    story.apply(following("p"));
-    story.settle();
-    assert_eq!((story.polls(), channel(&story, "p").asked), (1, None));
-    let last = channel(&story, "p").last_polled;
-    story.offer(URL, "v2");
-    story.stop();
-    story.pass_secs(A_POLL);
-    was_asked(&story, "p");
-    story.pass_secs(3);
-    story.start();
-    story.pass_secs(100);
-    assert_eq!((story.polls(), version(&story, "p")), (1, Some("v1")));
-    assert_eq!(channel(&story, "p").last_polled, last, "it survives");
-    story.pass_secs(30);
-    assert_eq!((story.polls(), version(&story, "p")), (2, Some("v2")));
-    assert_eq!(channel(&story, "p").asked, None);
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.offer(URL, "v1");
+    scenario.apply(following("p"));
+    scenario.settle();
+    assert_eq!((scenario.polls(), channel(&scenario, "p").asked), (1, None));
+    let last = channel(&scenario, "p").last_polled;
+    scenario.offer(URL, "v2");
+    scenario.stop();
+    scenario.pass_secs(A_POLL);
+    was_asked(&scenario, "p");
+    scenario.pass_secs(3);
+    scenario.start();
+    scenario.pass_secs(100);
+    assert_eq!((scenario.polls(), version(&scenario, "p")), (1, Some("v1")));
+    assert_eq!(channel(&scenario, "p").last_polled, last, "it survives");
+    scenario.pass_secs(30);
+    assert_eq!((scenario.polls(), version(&scenario, "p")), (2, Some("v2")));
+    assert_eq!(channel(&scenario, "p").asked, None);
 }
 
 #[test]
 fn a_first_poll_that_ended_the_controller_leaves_the_other_plans_alone() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b"]);
-    story.offer(URL, "v1");
-    story.stop();
-    story.apply(following("p"));
-    story.apply(plan_with("other", |_| {}));
-    was_asked(&story, "p");
-    story.pass_secs(3);
-    story.start();
-    story.settle();
-    assert_eq!((story.polls(), version(&story, "p")), (0, None));
-    assert_eq!(story.slots("other").len(), 1, "the others go on");
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    scenario.offer(URL, "v1");
+    scenario.stop();
+    scenario.apply(following("p"));
+    scenario.apply(plan_with("other", |_| {}));
+    was_asked(&scenario, "p");
+    scenario.pass_secs(3);
+    scenario.start();
+    scenario.settle();
+    assert_eq!((scenario.polls(), version(&scenario, "p")), (0, None));
+    assert_eq!(scenario.slots("other").len(), 1, "the others go on");
     // Who wants it at once gets it at once.
-    story.annotate(Kind::Plan, "p", ANNOTATION_POLL_NOW, Some("1"));
-    story.settle();
-    assert_eq!((story.polls(), version(&story, "p")), (1, Some("v1")));
+    scenario.annotate(Kind::Plan, "p", ANNOTATION_POLL_NOW, Some("1"));
+    scenario.settle();
+    assert_eq!((scenario.polls(), version(&scenario, "p")), (1, Some("v1")));
 }
 
 #[test]
 fn a_suspended_plan_does_not_poll_and_does_so_once_it_continues() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.offer(URL, "v1");
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.offer(URL, "v1");
     let mut plan = following("p");
     plan.spec.suspend = Some(true);
-    story.apply(plan);
-    story.pass_secs(2 * A_POLL);
-    assert_eq!((story.polls(), version(&story, "p")), (0, None));
-    story.annotate(Kind::Plan, "p", ANNOTATION_POLL_NOW, Some("1"));
-    story.settle();
+    scenario.apply(plan);
+    scenario.pass_secs(2 * A_POLL);
+    assert_eq!((scenario.polls(), version(&scenario, "p")), (0, None));
+    scenario.annotate(Kind::Plan, "p", ANNOTATION_POLL_NOW, Some("1"));
+    scenario.settle();
     assert_eq!(
-        (story.polls(), version(&story, "p")),
+        (scenario.polls(), version(&scenario, "p")),
         (1, Some("v1")),
         "who asks for it gets it"
     );
-    story.pass_secs(2 * A_POLL);
-    assert_eq!((story.polls(), channel(&story, "p").next_poll), (1, None));
-    story.edit("p", |spec| spec.suspend = None);
-    story.settle();
-    assert_eq!(story.polls(), 2);
+    scenario.pass_secs(2 * A_POLL);
+    assert_eq!((scenario.polls(), channel(&scenario, "p").next_poll), (1, None));
+    scenario.edit("p", |spec| spec.suspend = None);
+    scenario.settle();
+    assert_eq!(scenario.polls(), 2);
 }
 
 #[test]
 fn a_suspended_plan_learns_what_is_polled_for_another_one() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.offer(URL, "v1");
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.offer(URL, "v1");
     let mut plan = following("a");
     plan.spec.suspend = Some(true);
-    story.apply(plan);
-    story.apply(following("p"));
-    story.settle();
-    assert_eq!((story.polls(), version(&story, "a")), (1, Some("v1")));
+    scenario.apply(plan);
+    scenario.apply(following("p"));
+    scenario.settle();
+    assert_eq!((scenario.polls(), version(&scenario, "a")), (1, Some("v1")));
 }
 
 #[test]
 fn an_annotation_with_too_many_fields_makes_its_plan_invalid_and_no_other() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
     let mut plan = plan_with("p", |_| {});
     let fields = ",".repeat(240_000);
     plan.metadata.annotations = Some([(ANNOTATION_DIGEST.to_owned(), fields)].into());
-    story.apply(plan);
-    story.apply(plan_with("q", |_| {}));
-    story.settle();
-    let (status, _, message) = story.condition("p", "Validated");
+    scenario.apply(plan);
+    scenario.apply(plan_with("q", |_| {}));
+    scenario.settle();
+    let (status, _, message) = scenario.condition("p", "Validated");
     assert_eq!(status, "False");
     assert!(
         message.contains("upgrade.cattle.io/digest") && message.contains("240000 bytes"),
         "{message}"
     );
-    assert!(story.slots("p").is_empty());
-    assert_eq!(story.slots("q").len(), 1);
+    assert!(scenario.slots("p").is_empty());
+    assert_eq!(scenario.slots("q").len(), 1);
 }
 
 #[test]
 fn a_plan_that_names_too_many_secrets_is_invalid_and_no_other() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
     let named = |count: usize| {
         let secret =
             |number| serde_json::json!({ "name": format!("s-{number}"), "path": format!("/s/{number}") });
         let secrets: Vec<_> = (0..count).map(secret).collect();
         serde_json::from_value(serde_json::json!(secrets)).unwrap()
     };
-    story.apply(plan_with("p", |spec| spec.secrets = Some(named(101))));
-    story.apply(plan_with("r", |spec| spec.secrets = Some(named(100))));
-    story.apply(plan_with("q", |_| {}));
-    story.settle();
-    let (status, _, message) = story.condition("p", "Validated");
+    scenario.apply(plan_with("p", |spec| spec.secrets = Some(named(101))));
+    scenario.apply(plan_with("r", |spec| spec.secrets = Some(named(100))));
+    scenario.apply(plan_with("q", |_| {}));
+    scenario.settle();
+    let (status, _, message) = scenario.condition("p", "Validated");
     assert_eq!(status, "False");
     assert!(message.contains("spec.secrets names 101 secrets"), "{message}");
-    assert_eq!(story.slots("q").len(), 1);
+    assert_eq!(scenario.slots("q").len(), 1);
     // These do not exist, which is another matter.
-    let (.., message) = story.condition("r", "Validated");
+    let (.., message) = scenario.condition("r", "Validated");
     assert!(!message.contains("at most"), "{message}");
 }

@@ -10,65 +10,65 @@ use crate::rehearse::json::json;
 use crate::rollout::PodStage;
 use crate::rollout::tests::build::{plan, plan_with};
 
-pub(super) fn set(story: &mut Scenario, key: &str, value: Option<&str>) {
-    if story.cluster.get(Kind::ConfigMap, NAMESPACE, NAME).is_none() {
+pub(super) fn set(scenario: &mut Scenario, key: &str, value: Option<&str>) {
+    if scenario.cluster.get(Kind::ConfigMap, NAMESPACE, NAME).is_none() {
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": NAME, "namespace": NAMESPACE }, "data": {},
         });
-        story.cluster.put(map).unwrap();
+        scenario.cluster.put(map).unwrap();
     }
-    story.patch(Kind::ConfigMap, NAME, &json!({ "data": { key: value } }));
-    story.settle();
+    scenario.patch(Kind::ConfigMap, NAME, &json!({ "data": { key: value } }));
+    scenario.settle();
 }
 
 fn frozen(key: &str, value: &str) -> Scenario {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b"]);
-    set(&mut story, key, Some(value));
-    story.apply(plan("p"));
-    story.apply(plan_with("q", |spec| spec.cordon = None));
-    story.settle();
-    story
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    set(&mut scenario, key, Some(value));
+    scenario.apply(plan("p"));
+    scenario.apply(plan_with("q", |spec| spec.cordon = None));
+    scenario.settle();
+    scenario
 }
 
 #[test]
 fn a_freeze_starts_no_node_of_any_plan_and_every_plan_says_why() {
-    let mut story = frozen("freeze", "audit until Monday");
-    assert!(story.invariants.jobs.is_empty());
+    let mut scenario = frozen("freeze", "audit until Monday");
+    assert!(scenario.invariants.jobs.is_empty());
     let text = "no node starts, by ConfigMap refit: audit until Monday";
     for name in ["p", "q"] {
-        let (status, reason, message) = story.complete(name);
+        let (status, reason, message) = scenario.complete(name);
         assert_eq!((&*status, &*reason, &*message), ("False", "Frozen", text));
-        assert_eq!(story.phase(name, "a").1, "Frozen");
+        assert_eq!(scenario.phase(name, "a").1, "Frozen");
     }
-    assert_eq!(story.events_of("Frozen"), [text, text]);
-    story.restart();
-    story.pass_secs(600);
-    assert!(story.invariants.jobs.is_empty());
-    set(&mut story, "freeze", None);
-    assert_eq!(story.live_nodes("p").len(), 1);
-    story.roll_out();
-    story.assert_over();
+    assert_eq!(scenario.events_of("Frozen"), [text, text]);
+    scenario.restart();
+    scenario.pass_secs(600);
+    assert!(scenario.invariants.jobs.is_empty());
+    set(&mut scenario, "freeze", None);
+    assert_eq!(scenario.live_nodes("p").len(), 1);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn nodes_in_progress_finish_in_a_freeze_also_where_their_job_was_lost() {
-    let mut story = Scenario::with(&["a", "b"], plan("p"));
-    let first = story.live_nodes("p")[0].clone();
-    story.comes_to(&first, PodStage::Upgrade);
-    set(&mut story, "freeze", Some("incident"));
-    let job = story.live_job(&first).name;
-    story.delete(Kind::Job, &job);
-    story.settle();
-    story.succeed(&first);
-    assert!(story.is_done(&first, "p") && story.live_nodes("p").is_empty());
-    story.delete(Kind::ConfigMap, NAME);
-    story.settle();
-    assert_eq!(story.live_nodes("p").len(), 1);
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    let first = scenario.live_nodes("p")[0].clone();
+    scenario.comes_to(&first, PodStage::Upgrade);
+    set(&mut scenario, "freeze", Some("incident"));
+    let job = scenario.live_job(&first).name;
+    scenario.delete(Kind::Job, &job);
+    scenario.settle();
+    scenario.succeed(&first);
+    assert!(scenario.is_done(&first, "p") && scenario.live_nodes("p").is_empty());
+    scenario.delete(Kind::ConfigMap, NAME);
+    scenario.settle();
+    assert_eq!(scenario.live_nodes("p").len(), 1);
 }
 
 #[test]
-fn what_cannot_be_read_freezes_and_says_key_value_and_what_is_allowed() {
+fn an_invalid_limit_stops_all_plans_and_names_the_key_the_value_and_the_allowed_values() {
     for (key, value, says) in [
         (
             "frezze",
@@ -86,34 +86,34 @@ fn what_cannot_be_read_freezes_and_says_key_value_and_what_is_allowed() {
             "key \"blackouts\" is \"tomorrow\": it must be a YAML list",
         ),
     ] {
-        let mut story = frozen(key, value);
-        assert!(story.invariants.jobs.is_empty());
-        let (_, reason, message) = story.complete("p");
+        let mut scenario = frozen(key, value);
+        assert!(scenario.invariants.jobs.is_empty());
+        let (_, reason, message) = scenario.complete("p");
         assert_eq!(reason, "Frozen");
         assert!(message.contains(says), "{message}");
-        assert_eq!(story.events_of("Frozen").len(), 2);
-        set(&mut story, key, None);
-        assert_eq!(story.live_nodes("p").len(), 1);
+        assert_eq!(scenario.events_of("Frozen").len(), 2);
+        set(&mut scenario, key, None);
+        assert_eq!(scenario.live_nodes("p").len(), 1);
     }
 }
 
 #[test]
 fn max_concurrent_counts_the_nodes_of_all_plans() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b", "c", "d"]);
-    set(&mut story, "maxConcurrent", Some("50%"));
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b", "c", "d"]);
+    set(&mut scenario, "maxConcurrent", Some("50%"));
     for name in ["p", "q"] {
-        story.apply(plan_with(name, |spec| spec.concurrency = Some(4)));
+        scenario.apply(plan_with(name, |spec| spec.concurrency = Some(4)));
     }
-    story.settle();
-    let count = |story: &Scenario| {
-        let mut nodes = [story.live_nodes("p"), story.live_nodes("q")].concat();
+    scenario.settle();
+    let count = |scenario: &Scenario| {
+        let mut nodes = [scenario.live_nodes("p"), scenario.live_nodes("q")].concat();
         nodes.sort();
         nodes.dedup();
         nodes.len()
     };
-    assert_eq!(count(&story), 2);
-    let waits = story
+    assert_eq!(count(&scenario), 2);
+    let waits = scenario
         .status("q")
         .active
         .iter()
@@ -121,29 +121,29 @@ fn max_concurrent_counts_the_nodes_of_all_plans() {
         .find(|node| node.phase == "Waiting")
         .cloned();
     assert!(waits.is_some());
-    set(&mut story, "maxConcurrent", Some("3"));
-    assert_eq!(count(&story), 3);
-    set(&mut story, "maxConcurrent", None);
-    assert_eq!(count(&story), 4);
-    story.roll_out();
-    story.assert_over();
+    set(&mut scenario, "maxConcurrent", Some("3"));
+    assert_eq!(count(&scenario), 3);
+    set(&mut scenario, "maxConcurrent", None);
+    assert_eq!(count(&scenario), 4);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn max_unavailable_counts_all_nodes_of_the_cluster() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b", "c"]);
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b", "c"]);
     // No Plan selects it.
-    story.add_node(
+    scenario.add_node(
         "x",
         &json!({ "metadata": { "labels": { "kubernetes.io/hostname": null } } }),
     );
-    story.cordon("x", true);
-    set(&mut story, "maxUnavailable", Some("1"));
-    story.apply(plan_with("p", |spec| spec.concurrency = Some(3)));
-    story.settle();
-    assert!(story.live_nodes("p").is_empty());
-    let (_, reason, message) = story.complete("p");
+    scenario.cordon("x", true);
+    set(&mut scenario, "maxUnavailable", Some("1"));
+    scenario.apply(plan_with("p", |spec| spec.concurrency = Some(3)));
+    scenario.settle();
+    assert!(scenario.live_nodes("p").is_empty());
+    let (_, reason, message) = scenario.complete("p");
     assert_eq!(
         (&*reason, &*message),
         (
@@ -151,54 +151,54 @@ fn max_unavailable_counts_all_nodes_of_the_cluster() {
             "maxUnavailable of ConfigMap refit is 1, and 1 nodes count: x"
         )
     );
-    story.cordon("b", true);
-    story.settle();
-    assert_eq!(story.live_nodes("p"), ["b"], "it costs nothing");
-    set(&mut story, "maxUnavailable", Some("3"));
-    assert_eq!(story.live_nodes("p").len(), 2);
-    story.cordon("x", false);
-    story.settle();
-    assert_eq!(story.live_nodes("p").len(), 3);
+    scenario.cordon("b", true);
+    scenario.settle();
+    assert_eq!(scenario.live_nodes("p"), ["b"], "it costs nothing");
+    set(&mut scenario, "maxUnavailable", Some("3"));
+    assert_eq!(scenario.live_nodes("p").len(), 2);
+    scenario.cordon("x", false);
+    scenario.settle();
+    assert_eq!(scenario.live_nodes("p").len(), 3);
 }
 
 #[test]
 fn a_plans_own_limit_holds_beside_that_of_all() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b", "c"]);
-    set(&mut story, "maxConcurrent", Some("3"));
-    story.apply(plan_with("p", |spec| {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b", "c"]);
+    set(&mut scenario, "maxConcurrent", Some("3"));
+    scenario.apply(plan_with("p", |spec| {
         spec.max_concurrent = Some(IntOrString::Int(2));
     }));
-    story.settle();
-    assert_eq!(story.live_nodes("p").len(), 2);
+    scenario.settle();
+    assert_eq!(scenario.live_nodes("p").len(), 2);
 }
 
 #[test]
 fn a_blackout_of_all_plans_holds() {
-    let mut story = frozen(
+    let mut scenario = frozen(
         "blackouts",
         "[{start: 2026-01-01, end: 2026-01-01, reason: new year}]",
     );
-    assert!(story.invariants.jobs.is_empty());
+    assert!(scenario.invariants.jobs.is_empty());
     let text = "a blackout of ConfigMap refit lasts until 2026-01-02T00:00:00Z: new year";
-    assert_eq!(story.complete("p").2, text);
+    assert_eq!(scenario.complete("p").2, text);
     assert_eq!(
-        story.status("p").next_window.as_deref(),
+        scenario.status("p").next_window.as_deref(),
         Some("2026-01-02T00:00:00Z")
     );
-    story.pass_secs(15 * 3600 + 10);
-    assert_eq!(story.live_nodes("p").len(), 1);
+    scenario.pass_secs(15 * 3600 + 10);
+    assert_eq!(scenario.live_nodes("p").len(), 1);
 }
 
 #[test]
 fn nobody_starts_before_it_was_read() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.fault_always(Rule::on("list", "configmaps").answer(500));
-    story.apply(plan("p"));
-    story.pass_secs(120);
-    assert!(story.invariants.jobs.is_empty());
-    story.mend();
-    story.pass_secs(120);
-    assert_eq!(story.live_nodes("p"), ["a"]);
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.fault_always(Rule::on("list", "configmaps").answer(500));
+    scenario.apply(plan("p"));
+    scenario.pass_secs(120);
+    assert!(scenario.invariants.jobs.is_empty());
+    scenario.mend();
+    scenario.pass_secs(120);
+    assert_eq!(scenario.live_nodes("p"), ["a"]);
 }

@@ -7,39 +7,39 @@ use crate::rehearse::Kind;
 use crate::rehearse::fault::Rule;
 use crate::rehearse::json::{Value, json};
 
-fn story(nodes: &[&str], held: bool) -> Scenario {
-    let mut story = Scenario::new(&Setup {
+fn scenario(nodes: &[&str], held: bool) -> Scenario {
+    let mut scenario = Scenario::new(&Setup {
         enable: Some("nodeops"),
         held,
         ..Setup::default()
     });
-    story.add_nodes(nodes);
+    scenario.add_nodes(nodes);
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-    story.cluster.put(namespace).unwrap();
-    story
+    scenario.cluster.put(namespace).unwrap();
+    scenario
 }
 
-fn operate(story: &mut Scenario, kind: Kind, name: &str, plan_spec: &str) {
+fn operate(scenario: &mut Scenario, kind: Kind, name: &str, plan_spec: &str) {
     let object = json!({
         "apiVersion": kind.resource_type().api_version(), "kind": kind.resource_type().kind,
         "metadata": { "name": name, "namespace": NAMESPACE, "annotations": { "refit.rs/plan-spec": plan_spec } },
         "spec": { "image": "example.com/operate:v1", "command": ["true"], "concurrency": 1 },
     });
-    story.cluster.create(object).unwrap();
-    story.settle();
+    scenario.cluster.create(object).unwrap();
+    scenario.settle();
 }
 
-fn status(story: &Scenario, name: &str) -> Value {
-    story.cluster.get(Kind::NodeOp, NAMESPACE, name).unwrap()["status"].clone()
+fn status(scenario: &Scenario, name: &str) -> Value {
+    scenario.cluster.get(Kind::NodeOp, NAMESPACE, name).unwrap()["status"].clone()
 }
 
 #[test]
 fn nodes_that_become_done_are_read_one_by_one_and_not_listed_again_each_time() {
     let nodes = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let mut story = story(&nodes, false);
-    operate(&mut story, Kind::NodeOp, "op", "{}");
-    story.rest();
-    let status = status(&story, "op");
+    let mut scenario = scenario(&nodes, false);
+    operate(&mut scenario, Kind::NodeOp, "op", "{}");
+    scenario.rest();
+    let status = status(&scenario, "op");
     assert_eq!(status["phase"], "Completed");
     for node in nodes {
         assert_eq!(
@@ -47,62 +47,67 @@ fn nodes_that_become_done_are_read_one_by_one_and_not_listed_again_each_time() {
             "{node}: {status}"
         );
     }
-    let listed = story.requests("GET labelSelector=plan.upgrade.cattle.io");
+    let listed = scenario.requests("GET labelSelector=plan.upgrade.cattle.io");
     assert_eq!(listed, 1, "the first time all are read");
-    story.assert_over();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_label_that_is_written_while_the_object_is_deleted_does_not_stay() {
-    let mut story = story(&["a"], true);
-    operate(&mut story, Kind::NodeOp, "op", "{}");
-    let plan = story.invariants.plans.keys().next().unwrap().clone();
-    story.fault(
+    let mut scenario = scenario(&["a"], true);
+    operate(&mut scenario, Kind::NodeOp, "op", "{}");
+    let plan = scenario.invariants.plans.keys().next().unwrap().clone();
+    scenario.fault(
         Rule::on("patch", "nodes")
             .named("a")
             .delay(Duration::from_secs(8)),
     );
-    story.succeed_unseen("a");
-    story.pass_secs(4);
-    assert_eq!(story.done_label("a", &plan), None, "the label is on its way");
-    story.cluster.delete(Kind::NodeOp, NAMESPACE, "op").unwrap();
+    scenario.succeed_unseen("a");
+    scenario.pass_secs(4);
+    assert_eq!(scenario.done_label("a", &plan), None, "the label is on its way");
+    scenario.cluster.delete(Kind::NodeOp, NAMESPACE, "op").unwrap();
     let label = format!("plan.upgrade.cattle.io/{plan}");
-    story.until("the label arrives", |state| {
+    scenario.until("the label arrives", |state| {
         let node = state.get(Kind::Node, "", "a").unwrap();
         node["metadata"]["labels"][label.as_str()].is_string()
     });
-    let jobs = story.cluster.with(|state| state.all(Kind::Job).count());
+    let jobs = scenario.cluster.with(|state| state.all(Kind::Job).count());
     assert_eq!(jobs, 0, "they do not run on while the Plan stays");
-    story.pass_secs(25);
-    assert_eq!(story.done_label("a", &plan), None);
-    assert!(story.cluster.get(Kind::Plan, NAMESPACE, &plan).is_none());
+    scenario.pass_secs(25);
+    assert_eq!(scenario.done_label("a", &plan), None);
+    assert!(scenario.cluster.get(Kind::Plan, NAMESPACE, &plan).is_none());
 }
 
 #[test]
 fn a_plan_that_lost_its_fields_gets_them_back_without_an_edit() {
-    let mut story = story(&["a"], true);
-    operate(&mut story, Kind::NodeOp, "op", r#"{"suspend":true}"#);
-    operate(&mut story, Kind::NodeOpUpgrade, "upgrade", r#"{"suspend":true}"#);
-    let plans: Vec<String> = story.invariants.plans.keys().cloned().collect();
+    let mut scenario = scenario(&["a"], true);
+    operate(&mut scenario, Kind::NodeOp, "op", r#"{"suspend":true}"#);
+    operate(
+        &mut scenario,
+        Kind::NodeOpUpgrade,
+        "upgrade",
+        r#"{"suspend":true}"#,
+    );
+    let plans: Vec<String> = scenario.invariants.plans.keys().cloned().collect();
     assert_eq!(plans.len(), 2, "{plans:?}");
-    let suspended = |story: &Scenario| -> Vec<Option<bool>> {
-        let read = |name| story.cluster.get(Kind::Plan, NAMESPACE, name).unwrap();
+    let suspended = |scenario: &Scenario| -> Vec<Option<bool>> {
+        let read = |name| scenario.cluster.get(Kind::Plan, NAMESPACE, name).unwrap();
         let all = plans.iter().map(|name| read(name)["spec"]["suspend"].as_bool());
         all.collect()
     };
-    story.stop();
-    story.serve_definition_of_suc(true);
-    story.settle();
+    scenario.stop();
+    scenario.serve_definition_of_suc(true);
+    scenario.settle();
     for plan in &plans {
         // Somebody writes the Plan, which is stored as it was read.
-        story.annotate(Kind::Plan, plan, "example.com/x", Some("y"));
+        scenario.annotate(Kind::Plan, plan, "example.com/x", Some("y"));
     }
-    story.serve_definition_of_suc(false);
-    story.settle();
-    assert_eq!(suspended(&story), [None, None]);
-    story.start();
-    story.settle();
-    assert_eq!(suspended(&story), [Some(true), Some(true)]);
-    assert!(plans.iter().all(|plan| story.complete(plan).1 == "Suspended"));
-    assert!(story.invariants.jobs.is_empty());
+    scenario.serve_definition_of_suc(false);
+    scenario.settle();
+    assert_eq!(suspended(&scenario), [None, None]);
+    scenario.start();
+    scenario.settle();
+    assert_eq!(suspended(&scenario), [Some(true), Some(true)]);
+    assert!(plans.iter().all(|plan| scenario.complete(plan).1 == "Suspended"));
+    assert!(scenario.invariants.jobs.is_empty());
 }

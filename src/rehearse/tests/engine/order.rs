@@ -32,157 +32,161 @@ fn ordered(order: Vec<OrderSpec>, concurrency: i64) -> Plan {
 }
 
 /// Nodes of zones: the name of each begins with that of its zone.
-fn add_zones(story: &mut Scenario, names: &[&str]) {
+fn add_zones(scenario: &mut Scenario, names: &[&str]) {
     for name in names {
         let zone = &name[..1];
-        story.add_node(name, &json!({ "metadata": { "labels": { ZONE: zone } } }));
+        scenario.add_node(name, &json!({ "metadata": { "labels": { ZONE: zone } } }));
     }
 }
 
 #[test]
 fn one_zone_is_upgraded_at_a_time() {
-    let mut story = Scenario::empty();
-    add_zones(&mut story, &["b1", "a1", "a2", "b2"]);
-    story.add_nodes(&["elsewhere"]);
-    story.apply(ordered(vec![zones()], 5));
-    story.settle();
-    assert_eq!(story.slots("p"), ["a1", "a2"]);
-    story.succeed("a1");
-    assert_eq!(story.slots("p"), ["a2"], "the next zone waits for the whole zone");
-    let waits = story.entry("p", "b1");
+    let mut scenario = Scenario::empty();
+    add_zones(&mut scenario, &["b1", "a1", "a2", "b2"]);
+    scenario.add_nodes(&["elsewhere"]);
+    scenario.apply(ordered(vec![zones()], 5));
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["a1", "a2"]);
+    scenario.succeed("a1");
+    assert_eq!(
+        scenario.slots("p"),
+        ["a2"],
+        "the next zone waits for the whole zone"
+    );
+    let waits = scenario.entry("p", "b1");
     assert_eq!(waits.reason.as_deref(), Some("EarlierNodes"));
     assert_eq!(
         waits.message.as_deref(),
         Some("spec.order: a2 is left (topology.kubernetes.io/zone=a), and other nodes wait until it is done")
     );
-    story.succeed("a2");
-    assert_eq!(story.slots("p"), ["b1", "b2"]);
-    story.succeed("b1");
-    story.succeed("b2");
-    assert_eq!(story.slots("p"), ["elsewhere"]);
-    story.roll_out();
-    story.assert_over();
+    scenario.succeed("a2");
+    assert_eq!(scenario.slots("p"), ["b1", "b2"]);
+    scenario.succeed("b1");
+    scenario.succeed("b2");
+    assert_eq!(scenario.slots("p"), ["elsewhere"]);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_node_that_cannot_start_holds_its_zone_and_is_named_until_it_is_repaired_or_left_out() {
     for repairs in [true, false] {
-        let mut story = Scenario::empty();
-        add_zones(&mut story, &["a1", "a2", "b1"]);
-        story.ready("a2", false);
-        story.apply(ordered(vec![zones()], 3));
-        story.settle();
-        assert_eq!(story.slots("p"), ["a1"]);
-        story.succeed("a1");
-        assert!(story.slots("p").is_empty());
+        let mut scenario = Scenario::empty();
+        add_zones(&mut scenario, &["a1", "a2", "b1"]);
+        scenario.ready("a2", false);
+        scenario.apply(ordered(vec![zones()], 3));
+        scenario.settle();
+        assert_eq!(scenario.slots("p"), ["a1"]);
+        scenario.succeed("a1");
+        assert!(scenario.slots("p").is_empty());
         let text = "spec.order: a2 is left (topology.kubernetes.io/zone=a), and other nodes wait until it is done; the node is \
                     not Ready";
         assert_eq!(
-            story.complete("p"),
+            scenario.complete("p"),
             ("False".to_owned(), "EarlierNodes".to_owned(), text.to_owned())
         );
-        assert_eq!(story.events_of("EarlierNodes"), [text]);
-        assert_eq!(story.phase("p", "a2").1, "NodeNotReady");
-        assert_eq!(story.phase("p", "b1").1, "EarlierNodes");
+        assert_eq!(scenario.events_of("EarlierNodes"), [text]);
+        assert_eq!(scenario.phase("p", "a2").1, "NodeNotReady");
+        assert_eq!(scenario.phase("p", "b1").1, "EarlierNodes");
         if repairs {
-            story.ready("a2", true);
+            scenario.ready("a2", true);
         } else {
-            story.set_done_label("a2", "p", Some("disabled"));
+            scenario.set_done_label("a2", "p", Some("disabled"));
         }
-        story.settle();
-        assert_eq!(story.slots("p"), [if repairs { "a2" } else { "b1" }]);
-        story.roll_out();
-        story.assert_over();
+        scenario.settle();
+        assert_eq!(scenario.slots("p"), [if repairs { "a2" } else { "b1" }]);
+        scenario.roll_out();
+        scenario.assert_over();
     }
 }
 
 #[test]
 fn a_failed_node_holds_its_zone_and_is_named() {
-    let mut story = Scenario::empty();
-    add_zones(&mut story, &["a1", "b1"]);
-    story.apply(ordered(vec![zones()], 3));
-    story.settle();
-    story.fail("a1");
-    let message = story.entry("p", "b1").message.unwrap();
+    let mut scenario = Scenario::empty();
+    add_zones(&mut scenario, &["a1", "b1"]);
+    scenario.apply(ordered(vec![zones()], 3));
+    scenario.settle();
+    scenario.fail("a1");
+    let message = scenario.entry("p", "b1").message.unwrap();
     assert!(
         message.contains("a1 is left (topology.kubernetes.io/zone=a)"),
         "{message}"
     );
     assert!(message.ends_with("; it failed"), "{message}");
-    story.retry("a1", "p");
-    story.roll_out();
-    story.assert_over();
+    scenario.retry("a1", "p");
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_node_that_joins_an_earlier_zone_waits_for_the_nodes_under_way_and_then_goes_first() {
-    let mut story = Scenario::empty();
-    add_zones(&mut story, &["b1", "b2"]);
-    story.apply(ordered(vec![zones()], 1));
-    story.settle();
-    let first = story.slots("p")[0].clone();
-    add_zones(&mut story, &["a1"]);
-    story.edit("p", |spec| spec.concurrency = Some(3));
-    story.settle();
+    let mut scenario = Scenario::empty();
+    add_zones(&mut scenario, &["b1", "b2"]);
+    scenario.apply(ordered(vec![zones()], 1));
+    scenario.settle();
+    let first = scenario.slots("p")[0].clone();
+    add_zones(&mut scenario, &["a1"]);
+    scenario.edit("p", |spec| spec.concurrency = Some(3));
+    scenario.settle();
     assert_eq!(
-        story.slots("p"),
+        scenario.slots("p"),
         std::slice::from_ref(&first),
         "neither zone starts a node beside it"
     );
-    story.succeed(&first);
-    assert_eq!(story.slots("p"), ["a1"]);
-    story.roll_out();
-    story.assert_over();
+    scenario.succeed(&first);
+    assert_eq!(scenario.slots("p"), ["a1"]);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn control_plane_nodes_are_done_before_others_start_or_start_when_all_others_are_done() {
     for order in ControlPlaneOrder::ALL {
-        let mut story = Scenario::empty();
-        story.add_node("server", &json!({ "metadata": { "labels": { SERVER: "true" } } }));
-        story.add_nodes(&["agent-1", "agent-2"]);
-        story.apply(ordered(vec![control_plane(order)], 3));
-        story.settle();
+        let mut scenario = Scenario::empty();
+        scenario.add_node("server", &json!({ "metadata": { "labels": { SERVER: "true" } } }));
+        scenario.add_nodes(&["agent-1", "agent-2"]);
+        scenario.apply(ordered(vec![control_plane(order)], 3));
+        scenario.settle();
         let (first, next): (&[&str], &[&str]) = match order {
             ControlPlaneOrder::First => (&["server"], &["agent-1", "agent-2"]),
             ControlPlaneOrder::Last => (&["agent-1", "agent-2"], &["server"]),
         };
-        assert_eq!(story.slots("p"), first);
+        assert_eq!(scenario.slots("p"), first);
         for node in first {
-            story.succeed(node);
+            scenario.succeed(node);
         }
-        assert_eq!(story.slots("p"), next);
-        story.roll_out();
-        story.assert_over();
+        assert_eq!(scenario.slots("p"), next);
+        scenario.roll_out();
+        scenario.assert_over();
     }
 }
 
 #[test]
 fn the_node_of_the_controller_is_the_last_of_its_zone() {
-    let mut story = Scenario::empty();
+    let mut scenario = Scenario::empty();
     for name in ["controller-0", "n1", "n2"] {
-        story.add_node(name, &json!({ "metadata": { "labels": { ZONE: "a" } } }));
+        scenario.add_node(name, &json!({ "metadata": { "labels": { ZONE: "a" } } }));
     }
-    story.add_node("z", &json!({ "metadata": { "labels": { ZONE: "b" } } }));
-    story.apply(ordered(vec![zones()], 1));
+    scenario.add_node("z", &json!({ "metadata": { "labels": { ZONE: "b" } } }));
+    scenario.apply(ordered(vec![zones()], 1));
     let mut order = Vec::new();
     for _ in 0..4 {
-        story.settle();
-        let node = story.slots("p").remove(0);
-        story.succeed(&node);
+        scenario.settle();
+        let node = scenario.slots("p").remove(0);
+        scenario.succeed(&node);
         order.push(node);
     }
     assert_eq!(order[2..], ["controller-0", "z"]);
-    story.assert_over();
+    scenario.assert_over();
 }
 
 #[test]
 fn with_an_order_an_unavailable_node_goes_first_only_where_there_is_no_room_for_others() {
-    let mut story = Scenario::empty();
+    let mut scenario = Scenario::empty();
     for (name, rank) in [("a", "1"), ("b", "2"), ("c", "3")] {
-        story.add_node(name, &json!({ "metadata": { "labels": { "rank": rank } } }));
+        scenario.add_node(name, &json!({ "metadata": { "labels": { "rank": rank } } }));
     }
-    story.cordon("c", true);
+    scenario.cordon("c", true);
     let ranked = |unavailable| {
         plan_with("p", |spec| {
             spec.max_unavailable = Some(IntOrString::Int(unavailable));
@@ -192,83 +196,83 @@ fn with_an_order_an_unavailable_node_goes_first_only_where_there_is_no_room_for_
             }]);
         })
     };
-    story.apply(ranked(2));
-    story.settle();
-    assert_eq!(story.slots("p"), ["a"]);
-    let mut story = {
-        let mut story = Scenario::empty();
-        story.add_nodes(&["a", "b", "c"]);
-        story.cordon("c", true);
-        story
+    scenario.apply(ranked(2));
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["a"]);
+    let mut scenario = {
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a", "b", "c"]);
+        scenario.cordon("c", true);
+        scenario
     };
-    story.apply(ranked(1));
-    story.settle();
-    assert_eq!(story.slots("p"), ["c"]);
+    scenario.apply(ranked(1));
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["c"]);
 }
 
 #[test]
 fn the_order_holds_through_restarts_of_the_controller() {
     let setup = Setup::default();
-    let mut story = Scenario::without_controller(&setup);
-    add_zones(&mut story, &["a1", "a2", "b1", "b2"]);
-    story.apply(ordered(vec![zones()], 1));
-    story.start();
+    let mut scenario = Scenario::without_controller(&setup);
+    add_zones(&mut scenario, &["a1", "a2", "b1", "b2"]);
+    scenario.apply(ordered(vec![zones()], 1));
+    scenario.start();
     let mut order = Vec::new();
     for _ in 0..4 {
-        story.settle();
-        let node = story.slots("p").remove(0);
-        story.restart();
-        story.settle();
-        assert_eq!(story.slots("p"), std::slice::from_ref(&node));
-        story.succeed(&node);
+        scenario.settle();
+        let node = scenario.slots("p").remove(0);
+        scenario.restart();
+        scenario.settle();
+        assert_eq!(scenario.slots("p"), std::slice::from_ref(&node));
+        scenario.succeed(&node);
         order.push(node[..1].to_owned());
     }
     assert_eq!(order.concat(), "aabb");
-    story.assert_over();
+    scenario.assert_over();
 }
 
 #[test]
 fn an_edit_of_the_order_applies_to_the_next_node() {
-    let mut story = Scenario::empty();
-    add_zones(&mut story, &["a1", "b1", "c1"]);
-    story.apply(ordered(vec![zones()], 1));
-    story.settle();
-    assert_eq!(story.slots("p"), ["a1"]);
-    story.label("b1", ZONE, Some("z"));
-    story.succeed("a1");
-    assert_eq!(story.slots("p"), ["c1"]);
-    story.edit("p", |spec| spec.order = None);
-    story.roll_out();
-    story.assert_over();
+    let mut scenario = Scenario::empty();
+    add_zones(&mut scenario, &["a1", "b1", "c1"]);
+    scenario.apply(ordered(vec![zones()], 1));
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["a1"]);
+    scenario.label("b1", ZONE, Some("z"));
+    scenario.succeed("a1");
+    assert_eq!(scenario.slots("p"), ["c1"]);
+    scenario.edit("p", |spec| spec.order = None);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_zone_does_not_wait_for_a_failed_node_without_which_the_roll_out_goes_on() {
-    let mut story = Scenario::empty();
-    add_zones(&mut story, &["a1", "a2", "b1", "b2"]);
+    let mut scenario = Scenario::empty();
+    add_zones(&mut scenario, &["a1", "a2", "b1", "b2"]);
     let mut plan = ordered(vec![zones()], 3);
     plan.spec.failure = Some(FailureSpec {
         policy: Some(FailurePolicy::Continue),
         ..FailureSpec::default()
     });
-    story.apply(plan);
-    story.settle();
-    story.fail("a1");
-    assert_eq!(story.live_nodes("p"), ["a2"]);
-    story.succeed("a2");
-    assert_eq!(story.live_nodes("p"), ["b1", "b2"]);
-    story.retry("a1", "p");
-    story.settle();
-    assert_eq!(story.live_nodes("p"), ["b1", "b2"], "one zone at a time");
-    let text = story.entry("p", "a1").message.unwrap();
+    scenario.apply(plan);
+    scenario.settle();
+    scenario.fail("a1");
+    assert_eq!(scenario.live_nodes("p"), ["a2"]);
+    scenario.succeed("a2");
+    assert_eq!(scenario.live_nodes("p"), ["b1", "b2"]);
+    scenario.retry("a1", "p");
+    scenario.settle();
+    assert_eq!(scenario.live_nodes("p"), ["b1", "b2"], "one zone at a time");
+    let text = scenario.entry("p", "a1").message.unwrap();
     assert!(
         text.contains("it is tried again once it may start: spec.order: b1 is left"),
         "{text}"
     );
-    story.succeed("b1");
-    story.restart();
-    story.succeed("b2");
-    assert_eq!(story.live_nodes("p"), ["a1"]);
-    story.roll_out();
-    story.assert_over();
+    scenario.succeed("b1");
+    scenario.restart();
+    scenario.succeed("b2");
+    assert_eq!(scenario.live_nodes("p"), ["a1"]);
+    scenario.roll_out();
+    scenario.assert_over();
 }

@@ -40,98 +40,98 @@ fn pod(name: &str, namespace: &str, node: &str, labels: &Value) -> Value {
 }
 
 /// `a` runs a training job, and pods that have the label or the namespace only.
-fn story() -> Scenario {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b", "c"]);
+fn scenario() -> Scenario {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b", "c"]);
     let training = json!({ "job": "training" });
     for pod in [
         pod("epoch-7", "science", "a", &training),
         pod("other", "science", "b", &json!({ "job": "other" })),
         pod("elsewhere", "shop", "c", &training),
     ] {
-        story.cluster.put(pod).unwrap();
+        scenario.cluster.put(pod).unwrap();
     }
-    story
+    scenario
 }
 
 #[test]
 fn a_node_with_such_a_pod_waits_and_names_it_while_the_others_are_upgraded() {
-    let mut story = story();
-    story.apply(waiting_for_training());
-    story.roll_out();
-    assert!(story.is_done("b", "p") && story.is_done("c", "p"));
-    let waits = story.entry("p", "a");
+    let mut scenario = scenario();
+    scenario.apply(waiting_for_training());
+    scenario.roll_out();
+    assert!(scenario.is_done("b", "p") && scenario.is_done("c", "p"));
+    let waits = scenario.entry("p", "a");
     assert_eq!(waits.reason.as_deref(), Some("PodBlocks"));
     assert_eq!(
         waits.message.as_deref(),
         Some("spec.drain.blockedBy: pod science/epoch-7 runs on the node, which starts when it has ended")
     );
-    assert!(story.jobs_for("a").is_empty() && !story.is_cordoned("a"));
-    assert_eq!(story.complete("p").1, "PodBlocks");
+    assert!(scenario.jobs_for("a").is_empty() && !scenario.is_cordoned("a"));
+    assert_eq!(scenario.complete("p").1, "PodBlocks");
 
-    story.restart();
-    story.pass_secs(90);
-    assert!(story.jobs_for("a").is_empty());
-    story.cluster.delete(Kind::Pod, "science", "epoch-7").unwrap();
-    story.pass_secs(60);
-    story.roll_out();
-    assert!(story.is_done("a", "p"));
-    story.assert_over();
+    scenario.restart();
+    scenario.pass_secs(90);
+    assert!(scenario.jobs_for("a").is_empty());
+    scenario.cluster.delete(Kind::Pod, "science", "epoch-7").unwrap();
+    scenario.pass_secs(60);
+    scenario.roll_out();
+    assert!(scenario.is_done("a", "p"));
+    scenario.assert_over();
 }
 
 #[test]
 fn the_pods_of_a_node_are_listed_only_when_its_turn_has_come() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b", "c", "d", "e", "f"]);
-    story.apply(waiting_for_training());
-    story.settle();
-    assert_eq!(story.slots("p").len(), 1);
-    assert_eq!(story.requests("GET /namespaces/science/pods"), 1);
-    story.roll_out();
-    story.assert_over();
-    assert_eq!(story.requests("GET /namespaces/science/pods"), 6);
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b", "c", "d", "e", "f"]);
+    scenario.apply(waiting_for_training());
+    scenario.settle();
+    assert_eq!(scenario.slots("p").len(), 1);
+    assert_eq!(scenario.requests("GET /namespaces/science/pods"), 1);
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.requests("GET /namespaces/science/pods"), 6);
 }
 
 #[test]
 fn a_plan_without_the_field_lists_no_pods_of_others() {
-    let mut story = story();
-    story.apply(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
-    story.settle();
-    assert_eq!(story.requests("GET /namespaces/science/pods"), 0);
+    let mut scenario = scenario();
+    scenario.apply(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
+    scenario.settle();
+    assert_eq!(scenario.requests("GET /namespaces/science/pods"), 0);
 }
 
 #[test]
 fn an_edit_of_the_field_is_a_new_question() {
-    let mut story = story();
-    story.apply(waiting_for_training());
-    story.roll_out();
-    assert_eq!(story.entry("p", "a").reason.as_deref(), Some("PodBlocks"));
-    story.edit("p", |spec| {
+    let mut scenario = scenario();
+    scenario.apply(waiting_for_training());
+    scenario.roll_out();
+    assert_eq!(scenario.entry("p", "a").reason.as_deref(), Some("PodBlocks"));
+    scenario.edit("p", |spec| {
         if let Some(drain) = &mut spec.drain {
             drain.blocked_by = None;
         }
     });
-    story.roll_out();
-    assert!(story.is_done("a", "p"));
+    scenario.roll_out();
+    assert!(scenario.is_done("a", "p"));
 }
 
 #[test]
 fn without_permission_to_list_pods_no_node_starts_and_explain_has_the_commands_that_grant_it() {
-    let mut story = Scenario::with(&["a"], plan("before"));
-    story.roll_out();
+    let mut scenario = Scenario::with(&["a"], plan("before"));
+    scenario.roll_out();
     // It is refused only this list: the controller has begun already, and watches the pods of its Jobs.
-    story.fault_injector.allow("list", "pods", false);
-    story.apply(waiting_for_training());
-    story.settle();
-    assert!(story.slots("p").is_empty());
-    let (_, reason, message) = story.complete("p");
+    scenario.fault_injector.allow("list", "pods", false);
+    scenario.apply(waiting_for_training());
+    scenario.settle();
+    assert!(scenario.slots("p").is_empty());
+    let (_, reason, message) = scenario.complete("p");
     let text = "list pods in all namespaces, which spec.drain.blockedBy needs";
     assert!(
         reason == "MissingPermission" && message.contains(text),
         "{message}"
     );
-    story.fault_injector.allow("list", "pods", true);
-    let snapshot = story.snapshot();
+    scenario.fault_injector.allow("list", "pods", true);
+    let snapshot = scenario.snapshot();
     let mut plans = snapshot.plans.iter();
     let of_p = plans.find(|plan| &*plan.facts.name == "p").unwrap();
     let explained = explain_plan(&PlanOverview::new(&snapshot, of_p)).to_text();
@@ -141,14 +141,14 @@ fn without_permission_to_list_pods_no_node_starts_and_explain_has_the_commands_t
         ),
         "{explained}"
     );
-    story.pass_secs(60);
-    story.roll_out();
-    story.assert_over();
+    scenario.pass_secs(60);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_pod_behind_many_that_have_ended_is_found() {
-    let mut story = story();
+    let mut scenario = scenario();
     for number in 0..20 {
         let mut ended = pod(
             &format!("done-{number:02}"),
@@ -157,9 +157,9 @@ fn a_pod_behind_many_that_have_ended_is_found() {
             &json!({ "job": "training" }),
         );
         ended["status"]["phase"] = "Succeeded".into();
-        story.cluster.put(ended).unwrap();
+        scenario.cluster.put(ended).unwrap();
     }
-    story.apply(waiting_for_training());
-    story.roll_out();
-    assert!(story.is_done("b", "p") && story.is_done("c", "p") && !story.is_done("a", "p"));
+    scenario.apply(waiting_for_training());
+    scenario.roll_out();
+    assert!(scenario.is_done("b", "p") && scenario.is_done("c", "p") && !scenario.is_done("a", "p"));
 }

@@ -11,36 +11,36 @@ use crate::view::{PlanOverview, explain_node, explain_plan, table};
 /// The sessions in the documents: `just generate` writes them again.
 #[test]
 fn the_committed_recordings_are_what_the_commands_print() {
-    let mut story = Scenario::empty();
+    let mut scenario = Scenario::empty();
     for number in 1..=5 {
-        story.add_nodes(&[&format!("node-{number}")]);
+        scenario.add_nodes(&[&format!("node-{number}")]);
     }
     let on =
         |role: &str| serde_json::from_value(serde_json::json!({ "matchLabels": { "role": role } })).unwrap();
-    story.guard("node-3");
-    story.label("node-1", "role", Some("server"));
-    story.apply(plan_with("server", |spec| {
+    scenario.guard("node-3");
+    scenario.label("node-1", "role", Some("server"));
+    scenario.apply(plan_with("server", |spec| {
         spec.drain = Some(DrainSpec::default());
         (spec.version, spec.node_selector) = (Some("v1.34.1+k3s1".to_owned()), on("server"));
     }));
-    story.comes_to("node-1", PodStage::Upgrade);
-    story.pass_secs(95);
-    story.succeed("node-1");
-    story.label("node-3", "role", Some("server"));
-    story.comes_to("node-3", PodStage::Drain);
+    scenario.comes_to("node-1", PodStage::Upgrade);
+    scenario.pass_secs(95);
+    scenario.succeed("node-1");
+    scenario.label("node-3", "role", Some("server"));
+    scenario.comes_to("node-3", PodStage::Drain);
     let mut agent = plan_with("agent", |spec| {
         spec.suspend = Some(true);
         (spec.version, spec.node_selector) = (Some("v1.34.1+k3s1".to_owned()), on("agent"));
     });
     let by = "by alice at 2026-01-01T08:55:00Z: storage is rebalanced";
     agent.metadata.annotations = Some([(names::ANNOTATION_SUSPENDED.to_owned(), by.to_owned())].into());
-    story.apply(agent);
+    scenario.apply(agent);
     for (node, role) in [("node-2", "server"), ("node-4", "agent"), ("node-5", "agent")] {
-        story.label(node, "role", Some(role));
+        scenario.label(node, "role", Some(role));
     }
-    story.pass_secs(300);
+    scenario.pass_secs(300);
 
-    let snapshot = story.snapshot();
+    let snapshot = scenario.snapshot();
     let views: Vec<_> = snapshot
         .plans
         .iter()
@@ -76,23 +76,23 @@ fn the_committed_recordings_are_what_the_commands_print() {
 
 #[test]
 fn a_report_says_what_was_done_where_and_when_and_what_is_not_known_any_more() {
-    let mut story = Scenario::with(&["a", "b"], plan("p"));
-    story.roll_out();
-    story.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    story.settle();
-    let failed = story.slots("p")[0].clone();
-    story.fail(&failed);
-    story.retry(&failed, "p");
-    story.roll_out();
-    story.assert_over();
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    scenario.roll_out();
+    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    scenario.settle();
+    let failed = scenario.slots("p")[0].clone();
+    scenario.fail(&failed);
+    scenario.retry(&failed, "p");
+    scenario.roll_out();
+    scenario.assert_over();
     for (gone, unknown) in [
         (false, "the version of each node before"),
         (true, "Kubernetes has deleted their Jobs"),
     ] {
         if gone {
-            story.pass_secs(1_200); // longer than the TTL of Jobs, and shorter than that of Events
+            scenario.pass_secs(1_200); // longer than the TTL of Jobs, and shorter than that of Events
         }
-        let snapshot = story.snapshot();
+        let snapshot = scenario.snapshot();
         let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
         let report = Report::new(&view);
         let json = report.to_json();

@@ -202,11 +202,11 @@ impl Scenario {
 
     /// A cluster with these nodes and a Plan, after the immediate reactions.
     pub(super) fn with(nodes: &[&str], plan: Plan) -> Self {
-        let mut story = Self::new(&Setup::default());
-        story.add_nodes(nodes);
-        story.apply(plan);
-        story.settle();
-        story
+        let mut scenario = Self::new(&Setup::default());
+        scenario.add_nodes(nodes);
+        scenario.apply(plan);
+        scenario.settle();
+        scenario
     }
 
     pub(super) fn empty() -> Self {
@@ -215,9 +215,9 @@ impl Scenario {
 
     /// A cluster without nodes, and a controller.
     pub(super) fn new(setup: &Setup) -> Self {
-        let story = Self::without_controller(setup);
-        story.start();
-        story
+        let scenario = Self::without_controller(setup);
+        scenario.start();
+        scenario
     }
 
     pub(super) fn without_controller(setup: &Setup) -> Self {
@@ -817,10 +817,10 @@ impl Scenario {
                 self.panic(&broken);
             }
         }
-        let story = self.invariants.take_log();
+        let scenario = self.invariants.take_log();
         let unsupported_requests = self.cluster.with(|state| {
             if let Some(trace) = &mut state.trace {
-                trace.extend(story);
+                trace.extend(scenario);
             }
             state.unsupported_requests().to_vec()
         });

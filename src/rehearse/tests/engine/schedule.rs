@@ -25,7 +25,7 @@ fn blackout(spec: &mut PlanSpec, start: &str, end: &str) {
 
 #[test]
 fn nodes_start_while_one_of_the_windows_is_open() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a", "b"],
         plan_with("p", |spec| {
             spec.job_active_deadline_secs = Some(1700);
@@ -33,34 +33,34 @@ fn nodes_start_while_one_of_the_windows_is_open() {
             window(spec, "0 22 * * *", "30m");
         }),
     );
-    assert_eq!(story.complete("p").1, "Waiting");
+    assert_eq!(scenario.complete("p").1, "Waiting");
     assert_eq!(
-        story.status("p").next_window.as_deref(),
+        scenario.status("p").next_window.as_deref(),
         Some("2026-01-01T10:00:00Z")
     );
-    let waits = story.entry("p", "a");
+    let waits = scenario.entry("p", "a");
     assert_eq!(
         waits.message.as_deref(),
         Some("spec.windows is closed and opens at 2026-01-01T10:00:00Z")
     );
-    story.pass_secs(3590);
-    assert!(story.live_nodes("p").is_empty());
-    story.pass_secs(15);
-    let first = story.live_nodes("p")[0].clone();
-    assert_eq!(story.status("p").next_window, None);
-    story.pass_secs(1500);
-    story.succeed(&first);
+    scenario.pass_secs(3590);
+    assert!(scenario.live_nodes("p").is_empty());
+    scenario.pass_secs(15);
+    let first = scenario.live_nodes("p")[0].clone();
+    assert_eq!(scenario.status("p").next_window, None);
+    scenario.pass_secs(1500);
+    scenario.succeed(&first);
     assert_eq!(
-        story.status("p").next_window.as_deref(),
+        scenario.status("p").next_window.as_deref(),
         Some("2026-01-01T22:00:00Z")
     );
-    story.pass_secs(42_000);
-    assert_eq!(story.live_nodes("p").len(), 1);
+    scenario.pass_secs(42_000);
+    assert_eq!(scenario.live_nodes("p").len(), 1);
 }
 
 #[test]
 fn a_node_starts_only_if_it_will_be_through_by_its_time_limit() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a"],
         plan_with("p", |spec| {
             spec.job_active_deadline_secs = Some(1800);
@@ -68,86 +68,86 @@ fn a_node_starts_only_if_it_will_be_through_by_its_time_limit() {
             window(spec, "0 9 * * *", "1h");
         }),
     );
-    story.pass_secs(1900);
-    story.edit("p", |spec| spec.suspend = None);
-    story.settle();
-    assert!(story.live_nodes("p").is_empty());
-    let entry = story.entry("p", "a");
+    scenario.pass_secs(1900);
+    scenario.edit("p", |spec| spec.suspend = None);
+    scenario.settle();
+    assert!(scenario.live_nodes("p").is_empty());
+    let entry = scenario.entry("p", "a");
     assert_eq!(entry.reason.as_deref(), Some("WindowTooShort"));
     let text = "a node that starts now might not finish by 2026-01-01T10:00:00Z, when no node may be in progress: its time limit \
                 is 30m, and the longest time in this roll-out was none yet; nodes may start again at 2026-01-02T09:00:00Z";
     assert_eq!(entry.message.as_deref(), Some(text));
-    assert_eq!(story.complete("p").1, "WindowTooShort");
-    assert_eq!(story.events_of("WindowTooShort"), [text]);
+    assert_eq!(scenario.complete("p").1, "WindowTooShort");
+    assert_eq!(scenario.events_of("WindowTooShort"), [text]);
     assert_eq!(
-        story.status("p").next_window.as_deref(),
+        scenario.status("p").next_window.as_deref(),
         Some("2026-01-02T09:00:00Z")
     );
-    story.pass_secs(23 * 3600 + 1800);
-    assert_eq!(story.status("p").next_window, None);
-    assert_eq!(story.live_nodes("p"), ["a"]);
+    scenario.pass_secs(23 * 3600 + 1800);
+    assert_eq!(scenario.status("p").next_window, None);
+    assert_eq!(scenario.live_nodes("p"), ["a"]);
 }
 
 #[test]
 fn the_longest_time_of_this_roll_out_counts_where_it_is_shorter_and_survives_a_restart() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a", "b", "c"],
         plan_with("p", |spec| {
             spec.job_active_deadline_secs = Some(3000);
             window(spec, "0 9 * * *", "1h");
         }),
     );
-    let first = story.live_nodes("p")[0].clone();
-    story.comes_to(&first, PodStage::Upgrade);
-    story.pass_secs(1200);
-    story.succeed(&first);
-    let longest = story.status("p").longest_run.clone().unwrap();
+    let first = scenario.live_nodes("p")[0].clone();
+    scenario.comes_to(&first, PodStage::Upgrade);
+    scenario.pass_secs(1200);
+    scenario.succeed(&first);
+    let longest = scenario.status("p").longest_run.clone().unwrap();
     assert!(longest.starts_with("20m"), "{longest}");
-    story.restart();
-    let second = story.live_nodes("p");
+    scenario.restart();
+    let second = scenario.live_nodes("p");
     assert_eq!(
         second.len(),
         1,
         "39 minutes are left, more than the first took, and less than its limit"
     );
-    story.pass_secs(1210);
-    story.succeed(&second[0]);
-    assert!(story.live_nodes("p").is_empty(), "twenty are left");
-    let message = story.complete("p").2;
+    scenario.pass_secs(1210);
+    scenario.succeed(&second[0]);
+    assert!(scenario.live_nodes("p").is_empty(), "twenty are left");
+    let message = scenario.complete("p").2;
     assert!(
         message.contains("its time limit is 50m") && message.contains("in this roll-out was 20m"),
         "{message}"
     );
-    story.pass_secs(24 * 3600);
-    story.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    story.settle();
-    assert_eq!(story.status("p").longest_run, None, "another roll-out");
+    scenario.pass_secs(24 * 3600);
+    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    scenario.settle();
+    assert_eq!(scenario.status("p").longest_run, None, "another roll-out");
 }
 
 #[test]
 fn a_window_that_is_never_long_enough_says_so_and_one_without_time_limit_starts_a_first_node() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a"],
         plan_with("p", |spec| {
             spec.job_active_deadline_secs = Some(7200);
             window(spec, "0 9 * * *", "1h");
         }),
     );
-    let message = story.complete("p").2;
+    let message = scenario.complete("p").2;
     assert!(
         message.contains("no window is ever long enough, the longest has 1h: lengthen one, or shorten spec.jobActiveDeadlineSecs"),
         "{message}"
     );
-    assert_eq!(story.status("p").next_window, None);
-    story.edit("p", |spec| spec.job_active_deadline_secs = Some(0));
-    story.pass_secs(3000);
+    assert_eq!(scenario.status("p").next_window, None);
+    scenario.edit("p", |spec| spec.job_active_deadline_secs = Some(0));
+    scenario.pass_secs(3000);
     // The controller's maximum is absent here, so that there is no limit.
-    assert_eq!(story.live_nodes("p"), ["a"]);
+    assert_eq!(scenario.live_nodes("p"), ["a"]);
 }
 
 #[test]
 fn the_limits_of_reboot_and_settle_are_part_of_the_time_limit() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a"],
         plan_with("p", |spec| {
             spec.job_active_deadline_secs = Some(600);
@@ -159,16 +159,16 @@ fn the_limits_of_reboot_and_settle_are_part_of_the_time_limit() {
             window(spec, "0 9 * * *", "39m");
         }),
     );
-    let message = story.complete("p").2;
+    let message = scenario.complete("p").2;
     assert!(message.contains("its time limit is 40m"), "{message}");
-    story.edit("p", |spec| spec.post_complete_delay = None);
-    story.settle();
-    assert_eq!(story.live_nodes("p"), ["a"]);
+    scenario.edit("p", |spec| spec.post_complete_delay = None);
+    scenario.settle();
+    assert_eq!(scenario.live_nodes("p"), ["a"]);
 }
 
 #[test]
 fn system_upgrade_controllers_window_starts_nodes_until_it_closes() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a"],
         plan_with("p", |spec| {
             spec.job_active_deadline_secs = Some(7200);
@@ -180,14 +180,14 @@ fn system_upgrade_controllers_window_starts_nodes_until_it_closes() {
             });
         }),
     );
-    assert_eq!(story.live_nodes("p"), ["a"]);
-    story.roll_out();
-    story.assert_over();
+    assert_eq!(scenario.live_nodes("p"), ["a"]);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn in_a_blackout_no_node_starts_and_none_that_might_not_be_through_before_it() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a", "b", "c", "d", "e"],
         plan_with("p", |spec| {
             spec.job_active_deadline_secs = Some(600);
@@ -195,30 +195,30 @@ fn in_a_blackout_no_node_starts_and_none_that_might_not_be_through_before_it() {
         }),
     );
     for _ in 0..4 {
-        let node = story.live_nodes("p")[0].clone();
-        story.comes_to(&node, PodStage::Upgrade);
-        story.pass_secs(390);
-        story.succeed(&node);
+        let node = scenario.live_nodes("p")[0].clone();
+        scenario.comes_to(&node, PodStage::Upgrade);
+        scenario.pass_secs(390);
+        scenario.succeed(&node);
     }
-    assert!(story.live_nodes("p").is_empty(), "three minutes are left");
-    assert_eq!(story.complete("p").1, "WindowTooShort");
+    assert!(scenario.live_nodes("p").is_empty(), "three minutes are left");
+    assert_eq!(scenario.complete("p").1, "WindowTooShort");
     assert_eq!(
-        story.status("p").next_window.as_deref(),
+        scenario.status("p").next_window.as_deref(),
         Some("2026-01-01T12:00:00Z")
     );
-    story.pass_secs(300);
+    scenario.pass_secs(300);
     let text = "a blackout of spec.blackouts lasts until 2026-01-01T12:00:00Z: inventory";
-    let (_, reason, message) = story.complete("p");
+    let (_, reason, message) = scenario.complete("p");
     assert_eq!((&*reason, &*message), ("Blackout", text));
-    assert_eq!(story.events_of("Blackout"), [text]);
-    story.pass_secs(8_940);
-    story.roll_out();
-    story.assert_over();
+    assert_eq!(scenario.events_of("Blackout"), [text]);
+    scenario.pass_secs(8_940);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_yearly_blackout_holds_whatever_the_windows_say() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a"],
         plan_with("p", |spec| {
             spec.job_active_deadline_secs = Some(600);
@@ -226,13 +226,13 @@ fn a_yearly_blackout_holds_whatever_the_windows_say() {
             blackout(spec, "12-24", "01-02");
         }),
     );
-    assert_eq!(story.complete("p").1, "Blackout");
+    assert_eq!(scenario.complete("p").1, "Blackout");
     assert_eq!(
-        story.status("p").next_window.as_deref(),
+        scenario.status("p").next_window.as_deref(),
         Some("2026-01-03T00:00:00Z")
     );
-    story.pass_secs(38 * 3600);
-    assert!(story.live_nodes("p").is_empty());
-    story.pass_secs(3600 + 10);
-    assert_eq!(story.live_nodes("p"), ["a"]);
+    scenario.pass_secs(38 * 3600);
+    assert!(scenario.live_nodes("p").is_empty());
+    scenario.pass_secs(3600 + 10);
+    assert_eq!(scenario.live_nodes("p"), ["a"]);
 }

@@ -20,89 +20,92 @@ fn min_ready(settle: &mut SettleSpec) {
 #[test]
 fn a_node_is_done_when_it_has_been_ready_for_long_enough_and_a_break_begins_the_time_anew() {
     for disturbs in [None, Some("break"), Some("restart")] {
-        let mut story = Scenario::with(&["a"], settling(min_ready));
-        story.succeed("a");
-        assert!(story.is_cordoned("a"), "given back when it is proven");
-        story.pass_secs(20);
+        let mut scenario = Scenario::with(&["a"], settling(min_ready));
+        scenario.succeed("a");
+        assert!(scenario.is_cordoned("a"), "released when it is proven");
+        scenario.pass_secs(20);
         assert_eq!(
-            story.phase("p", "a"),
+            scenario.phase("p", "a"),
             ("Settling".to_owned(), "MinReady".to_owned())
         );
         match disturbs {
             Some("break") => {
                 // It ends between two observations.
-                story.ready("a", false);
-                story.ready("a", true);
+                scenario.ready("a", false);
+                scenario.ready("a", true);
             }
-            Some(_) => story.restart(),
+            Some(_) => scenario.restart(),
             None => {}
         }
-        story.pass_secs(15);
-        assert_eq!(story.is_done("a", "p"), disturbs.is_none(), "{disturbs:?}");
-        story.pass_secs(20);
-        story.assert_over();
-        assert_eq!(story.events_of("JobComplete").len(), 1);
+        scenario.pass_secs(15);
+        assert_eq!(scenario.is_done("a", "p"), disturbs.is_none(), "{disturbs:?}");
+        scenario.pass_secs(20);
+        scenario.assert_over();
+        assert_eq!(scenario.events_of("JobComplete").len(), 1);
     }
 }
 
 #[test]
 fn a_node_that_does_not_settle_in_time_has_failed() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a"],
         settling(|settle| {
             min_ready(settle);
             settle.timeout = Some("2m".to_owned());
         }),
     );
-    story.succeed("a");
+    scenario.succeed("a");
     for _ in 0..6 {
-        story.pass_secs(18);
-        assert_eq!(story.phase("p", "a").0, "Settling");
-        story.ready("a", false);
-        story.pass_secs(1);
-        story.ready("a", true);
+        scenario.pass_secs(18);
+        assert_eq!(scenario.phase("p", "a").0, "Settling");
+        scenario.ready("a", false);
+        scenario.pass_secs(1);
+        scenario.ready("a", true);
     }
-    story.pass_secs(8);
+    scenario.pass_secs(8);
     assert_eq!(
-        story.phase("p", "a").0,
+        scenario.phase("p", "a").0,
         "Settling",
         "it is Ready, and may stay so"
     );
-    story.ready("a", false);
-    story.settle();
+    scenario.ready("a", false);
+    scenario.settle();
     assert_eq!(
-        story.phase("p", "a"),
+        scenario.phase("p", "a"),
         ("Failed".to_owned(), "SettleTimedOut".to_owned())
     );
-    assert!(story.is_cordoned("a") && story.events_of("SettleFailed").len() == 1);
-    story.ready("a", true);
-    story.pass_secs(3600);
-    assert_eq!(story.phase("p", "a").0, "Failed");
+    assert!(scenario.is_cordoned("a") && scenario.events_of("SettleFailed").len() == 1);
+    scenario.ready("a", true);
+    scenario.pass_secs(3600);
+    assert_eq!(scenario.phase("p", "a").0, "Failed");
 }
 
 #[test]
 fn a_kubelet_of_another_version_is_waited_for_and_one_that_stays_behind_is_a_failure() {
     for follows in [true, false] {
-        let mut story = Scenario::empty();
-        story.add_nodes(&["a"]);
-        story.apply(plan_with("p", |spec| {
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a"]);
+        scenario.apply(plan_with("p", |spec| {
             spec.version = Some("v1.37.4+k3s1".to_owned());
             spec.settle.get_or_insert_default().kubelet_version = Some(true);
         }));
-        story.settle();
-        story.succeed("a");
-        let entry = story.entry("p", "a");
+        scenario.settle();
+        scenario.succeed("a");
+        let entry = scenario.entry("p", "a");
         assert_eq!(entry.reason.as_deref(), Some("KubeletVersion"));
         let text = r#"the kubelet is of version "v1.36.0", and the Plan's is "v1.37.4-k3s1""#;
         assert_eq!(entry.message.as_deref(), Some(text));
         if follows {
             let patch = json!({ "status": { "nodeInfo": { "kubeletVersion": "v1.37.4+k3s1" } } });
-            story.cluster.patch_status(Kind::Node, "", "a", &patch).unwrap();
-            story.settle();
-            story.assert_over();
+            scenario
+                .cluster
+                .patch_status(Kind::Node, "", "a", &patch)
+                .unwrap();
+            scenario.settle();
+            scenario.assert_over();
         } else {
-            story.pass_secs(10 * 60);
-            let entry = story.entry("p", "a");
+            scenario.pass_secs(10 * 60);
+            let entry = scenario.entry("p", "a");
             assert_eq!(entry.reason.as_deref(), Some("SettleTimedOut"));
             assert!(entry.message.unwrap().contains("v1.37.4-k3s1"));
         }
@@ -110,12 +113,12 @@ fn a_kubelet_of_another_version_is_waited_for_and_one_that_stays_behind_is_a_fai
 }
 
 /// A workload of three unready pods on a node of its own.
-fn put_workload(story: &mut Scenario) {
-    story.add_node(
+fn put_workload(scenario: &mut Scenario) {
+    scenario.add_node(
         "spare",
         &json!({ "metadata": { "labels": { "kubernetes.io/hostname": null } } }),
     );
-    story.steer("spare", "start-delay", Some("never"));
+    scenario.steer("spare", "start-delay", Some("never"));
     let labels = json!({ "app": "db" });
     let set = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": "db", "namespace": "shop" },
@@ -123,14 +126,14 @@ fn put_workload(story: &mut Scenario) {
             "metadata": { "labels": labels },
             "spec": { "nodeName": "spare", "containers": [{ "name": "db", "image": "example.com/db" }] } } },
     });
-    story.cluster.put(set).unwrap();
+    scenario.cluster.put(set).unwrap();
 }
 
 /// Makes all its pods ready, or one of them unready.
-fn be_whole(story: &mut Scenario, whole: bool) {
-    story.steer("spare", "start-delay", if whole { None } else { Some("never") });
+fn be_whole(scenario: &mut Scenario, whole: bool) {
+    scenario.steer("spare", "start-delay", if whole { None } else { Some("never") });
     if !whole {
-        let pod = story.cluster.with(|state| {
+        let pod = scenario.cluster.with(|state| {
             let mut pods = state
                 .all(Kind::Pod)
                 .filter(|pod| pod["metadata"]["namespace"] == "shop");
@@ -139,24 +142,24 @@ fn be_whole(story: &mut Scenario, whole: bool) {
                 .unwrap()
                 .to_owned()
         });
-        story.cluster.delete(Kind::Pod, "shop", &pod).unwrap();
+        scenario.cluster.delete(Kind::Pod, "shop", &pod).unwrap();
     }
 }
 
-fn reads(story: &Scenario) -> usize {
-    story.requests("GET /replicasets/db")
+fn reads(scenario: &Scenario) -> usize {
+    scenario.requests("GET /replicasets/db")
 }
 
 /// Waits for the next read of the workload.
-fn pass_a_read(story: &mut Scenario) {
-    let before = reads(story);
+fn pass_a_read(scenario: &mut Scenario) {
+    let before = reads(scenario);
     for _ in 0..100 {
-        if reads(story) > before {
+        if reads(scenario) > before {
             return;
         }
-        story.pass(Duration::from_millis(200));
+        scenario.pass(Duration::from_millis(200));
     }
-    story.panic("it is not read again");
+    scenario.panic("it is not read again");
 }
 
 /// One of two nodes has been drained of pods of that workload, and its upgrade has succeeded.
@@ -169,68 +172,68 @@ fn drained() -> (Scenario, String) {
             ..SettleSpec::default()
         });
     });
-    let mut story = Scenario::with(&["a", "b"], plan);
-    let first = story.slots("p")[0].clone();
-    story.comes_to(&first, PodStage::Upgrade);
-    story.change_ledger(&first, |ledger| {
+    let mut scenario = Scenario::with(&["a", "b"], plan);
+    let first = scenario.slots("p")[0].clone();
+    scenario.comes_to(&first, PodStage::Upgrade);
+    scenario.change_ledger(&first, |ledger| {
         ledger.holders[0].evicted = vec!["ReplicaSet/shop/db".to_owned()];
     });
-    put_workload(&mut story);
-    story.succeed(&first);
-    (story, first)
+    put_workload(&mut scenario);
+    scenario.succeed(&first);
+    (scenario, first)
 }
 
 #[test]
 fn a_node_is_released_first_and_keeps_its_slot_until_its_workloads_are_whole_under_any_leader() {
-    let (mut story, first) = drained();
+    let (mut scenario, first) = drained();
     assert!(
-        story.is_done(&first, "p") && !story.is_cordoned(&first),
+        scenario.is_done(&first, "p") && !scenario.is_cordoned(&first),
         "an evicted pod may fit only here"
     );
     assert_eq!(
-        story.phase("p", &first),
+        scenario.phase("p", &first),
         ("Settling".to_owned(), "Workloads".to_owned())
     );
     assert_eq!(
-        story.entry("p", &first).message.as_deref(),
+        scenario.entry("p", &first).message.as_deref(),
         Some("ReplicaSet shop/db has 0 of 3 pods ready")
     );
-    assert_eq!(story.complete("p").0, "False");
-    let before = reads(&story);
-    story.restart();
-    story.pass_secs(30);
-    assert!((5..=12).contains(&(reads(&story) - before)), "now and then");
-    assert_eq!(story.slots("p"), [first.as_str()]);
-    be_whole(&mut story, true);
-    story.pass_secs(12);
-    assert_ne!(story.slots("p"), [first.as_str()], "the other one");
-    story.roll_out();
-    story.assert_over();
-    assert_eq!(story.events_of("JobComplete").len(), 2);
+    assert_eq!(scenario.complete("p").0, "False");
+    let before = reads(&scenario);
+    scenario.restart();
+    scenario.pass_secs(30);
+    assert!((5..=12).contains(&(reads(&scenario) - before)), "now and then");
+    assert_eq!(scenario.slots("p"), [first.as_str()]);
+    be_whole(&mut scenario, true);
+    scenario.pass_secs(12);
+    assert_ne!(scenario.slots("p"), [first.as_str()], "the other one");
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.events_of("JobComplete").len(), 2);
 }
 
 #[test]
 fn a_workload_that_is_whole_for_a_moment_is_not_whole() {
-    let (mut story, first) = drained();
+    let (mut scenario, first) = drained();
     for _ in 0..4 {
         // Its container fails at the start, and is restarted.
-        pass_a_read(&mut story);
-        be_whole(&mut story, true);
-        pass_a_read(&mut story);
-        be_whole(&mut story, false);
-        story.pass_secs(8);
-        assert_eq!(story.slots("p"), [first.as_str()]);
+        pass_a_read(&mut scenario);
+        be_whole(&mut scenario, true);
+        pass_a_read(&mut scenario);
+        be_whole(&mut scenario, false);
+        scenario.pass_secs(8);
+        assert_eq!(scenario.slots("p"), [first.as_str()]);
     }
-    be_whole(&mut story, true);
-    story.pass_secs(12);
-    assert_ne!(story.slots("p"), [first.as_str()]);
+    be_whole(&mut scenario, true);
+    scenario.pass_secs(12);
+    assert_ne!(scenario.slots("p"), [first.as_str()]);
 }
 
 #[test]
 fn a_workload_that_stays_broken_is_a_failure_that_names_it_and_one_that_is_gone_is_not() {
-    let (mut story, first) = drained();
-    story.pass_secs(125);
-    let entry = story.entry("p", &first);
+    let (mut scenario, first) = drained();
+    scenario.pass_secs(125);
+    let entry = scenario.entry("p", &first);
     assert_eq!(
         (entry.phase.as_str(), entry.reason.as_deref()),
         ("Failed", Some("SettleTimedOut"))
@@ -241,37 +244,37 @@ fn a_workload_that_stays_broken_is_a_failure_that_names_it_and_one_that_is_gone_
             .unwrap()
             .contains("ReplicaSet shop/db has 0 of 3 pods ready")
     );
-    assert!(!story.is_done(&first, "p") && !story.is_cordoned(&first));
-    assert_eq!(story.slots("p"), [first.as_str()]);
-    be_whole(&mut story, true);
-    story.retry(&first, "p");
-    story.roll_out();
-    story.assert_over();
+    assert!(!scenario.is_done(&first, "p") && !scenario.is_cordoned(&first));
+    assert_eq!(scenario.slots("p"), [first.as_str()]);
+    be_whole(&mut scenario, true);
+    scenario.retry(&first, "p");
+    scenario.roll_out();
+    scenario.assert_over();
 
-    let (mut story, first) = drained();
-    story.cluster.delete(Kind::ReplicaSet, "shop", "db").unwrap();
-    story.pass_secs(12);
-    assert_ne!(story.slots("p"), [first.as_str()], "it wants no pods");
+    let (mut scenario, first) = drained();
+    scenario.cluster.delete(Kind::ReplicaSet, "shop", "db").unwrap();
+    scenario.pass_secs(12);
+    assert_ne!(scenario.slots("p"), [first.as_str()], "it wants no pods");
 }
 
 #[test]
 fn a_workload_that_is_whole_at_the_last_moment_is_read_once_more_before_that_counts() {
     for stays in [true, false] {
-        let (mut story, first) = drained();
-        story.pass_secs(105);
-        assert_eq!(story.phase("p", &first).0, "Settling");
+        let (mut scenario, first) = drained();
+        scenario.pass_secs(105);
+        assert_eq!(scenario.phase("p", &first).0, "Settling");
         // Available at the last read before the timeout.
-        story.pass_secs(5);
-        be_whole(&mut story, true);
-        pass_a_read(&mut story);
+        scenario.pass_secs(5);
+        be_whole(&mut scenario, true);
+        pass_a_read(&mut scenario);
         if !stays {
-            be_whole(&mut story, false);
+            be_whole(&mut scenario, false);
         }
-        story.pass_secs(15);
-        let settled = story.slots("p") != [first.as_str()];
-        assert_eq!(settled, stays, "{:?}", story.slots("p"));
+        scenario.pass_secs(15);
+        let settled = scenario.slots("p") != [first.as_str()];
+        assert_eq!(settled, stays, "{:?}", scenario.slots("p"));
         if !stays {
-            assert_eq!(story.phase("p", &first).1, "SettleTimedOut");
+            assert_eq!(scenario.phase("p", &first).1, "SettleTimedOut");
         }
     }
 }

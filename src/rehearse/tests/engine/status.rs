@@ -17,13 +17,13 @@ fn one(plan: Plan) -> Scenario {
 
 #[test]
 fn the_first_status_is_final_and_its_conditions_come_in_system_upgrade_controllers_order() {
-    let story = one(plan("p"));
+    let scenario = one(plan("p"));
     assert_eq!(
-        story.requests("PATCH /plans/p/status"),
+        scenario.requests("PATCH /plans/p/status"),
         2,
         "the first, and one of mere progress"
     );
-    let status = story.status("p");
+    let status = scenario.status("p");
     let conditions: Vec<_> = status
         .conditions
         .iter()
@@ -51,34 +51,34 @@ fn the_first_status_is_final_and_its_conditions_come_in_system_upgrade_controlle
 
 #[test]
 fn times_tell_when_a_condition_changed_and_when_its_status_did() {
-    let time = |story: &Scenario| {
-        let complete = story.status("p").conditions[0].clone();
+    let time = |scenario: &Scenario| {
+        let complete = scenario.status("p").conditions[0].clone();
         (
             complete.last_transition_time.unwrap(),
             complete.last_update_time.unwrap(),
         )
     };
-    let mut story = one(plan("p"));
-    story.pass_secs(57); // 9:01:00
-    story.edit("p", |spec| spec.suspend = Some(true));
-    story.succeed("a");
-    story.edit("p", |spec| spec.suspend = None);
-    story.settle();
-    let done = time(&story);
+    let mut scenario = one(plan("p"));
+    scenario.pass_secs(57); // 9:01:00
+    scenario.edit("p", |spec| spec.suspend = Some(true));
+    scenario.succeed("a");
+    scenario.edit("p", |spec| spec.suspend = None);
+    scenario.settle();
+    let done = time(&scenario);
     assert!(
         done.0.starts_with("2026-01-01T09:01:0") && done.0 == done.1,
         "{done:?}"
     );
     assert_eq!(
-        story.status("p").conditions[1].last_update_time.as_deref(),
+        scenario.status("p").conditions[1].last_update_time.as_deref(),
         Some("2026-01-01T09:00:00Z")
     );
-    story.add_nodes(&["b"]);
-    story.pass_secs(60);
-    let began = time(&story);
+    scenario.add_nodes(&["b"]);
+    scenario.pass_secs(60);
+    let began = time(&scenario);
     assert!(began.0 > done.0);
-    story.fail("b");
-    let failed = time(&story);
+    scenario.fail("b");
+    let failed = time(&scenario);
     assert!(
         failed.0 == began.0 && failed.1 > began.1,
         "{failed:?}: only what is said has changed"
@@ -86,7 +86,7 @@ fn times_tell_when_a_condition_changed_and_when_its_status_did() {
 }
 
 #[test]
-fn what_is_wrong_with_a_plan_is_said_in_system_upgrade_controllers_words_until_it_is_mended() {
+fn errors_of_a_plan_have_the_words_of_system_upgrade_controller_until_they_are_fixed() {
     type Mistake = (fn(&mut PlanSpec), &'static str);
     let mistakes: [Mistake; 4] = [
         (
@@ -125,21 +125,24 @@ fn what_is_wrong_with_a_plan_is_said_in_system_upgrade_controllers_words_until_i
         ),
     ];
     for (mistake, text) in mistakes {
-        let mut story = one(plan_with("p", mistake));
-        assert_eq!(story.condition("p", "Validated"), says("False", "Error", text));
+        let mut scenario = one(plan_with("p", mistake));
+        assert_eq!(scenario.condition("p", "Validated"), says("False", "Error", text));
         assert_eq!(
-            story.complete("p"),
+            scenario.complete("p"),
             says("False", "NotReady", "plan is not valid and resolved")
         );
         assert_eq!(
-            story.events_of("ValidateFailed"),
+            scenario.events_of("ValidateFailed"),
             [format!("Failed to validate plan: {text}")]
         );
-        assert!(story.invariants.jobs.is_empty());
-        story.edit("p", |spec| *spec = plan("p").spec);
-        story.settle();
-        assert_eq!(story.condition("p", "Validated"), says("True", "PlanIsValid", ""));
-        assert_eq!(story.jobs_for("a").len(), 1);
+        assert!(scenario.invariants.jobs.is_empty());
+        scenario.edit("p", |spec| *spec = plan("p").spec);
+        scenario.settle();
+        assert_eq!(
+            scenario.condition("p", "Validated"),
+            says("True", "PlanIsValid", "")
+        );
+        assert_eq!(scenario.jobs_for("a").len(), 1);
     }
 }
 
@@ -147,51 +150,60 @@ fn what_is_wrong_with_a_plan_is_said_in_system_upgrade_controllers_words_until_i
 fn a_plan_without_version_and_channel_says_so_until_it_has_one() {
     // An empty text counts as absent (S54).
     for absent in [None, Some(String::new())] {
-        let mut story = one(plan_with("p", |spec| {
+        let mut scenario = one(plan_with("p", |spec| {
             (spec.version, spec.channel) = (absent.clone(), absent.clone());
         }));
         let text = "cannot resolve plan: missing channel and version";
         assert_eq!(
-            story.condition("p", "LatestResolved"),
+            scenario.condition("p", "LatestResolved"),
             says("False", "Error", text)
         );
-        assert_eq!(story.condition("p", "Validated"), says("True", "PlanIsValid", ""));
         assert_eq!(
-            story.complete("p"),
+            scenario.condition("p", "Validated"),
+            says("True", "PlanIsValid", "")
+        );
+        assert_eq!(
+            scenario.complete("p"),
             says("False", "NotReady", "plan is not valid and resolved")
         );
-        assert_eq!(story.events_of("ResolveFailed"), [text]);
-        let status = story.status("p");
+        assert_eq!(scenario.events_of("ResolveFailed"), [text]);
+        let status = scenario.status("p");
         assert_eq!((&status.latest_version, &status.latest_hash), (&None, &None));
-        story.edit("p", |spec| spec.version = Some("v1.2.3+test+x".to_owned()));
-        story.settle();
+        scenario.edit("p", |spec| spec.version = Some("v1.2.3+test+x".to_owned()));
+        scenario.settle();
         assert_eq!(
-            story.condition("p", "LatestResolved"),
+            scenario.condition("p", "LatestResolved"),
             says("True", "Version", "")
         );
-        assert_eq!(story.status("p").latest_version.as_deref(), Some("v1.2.3-test-x"));
+        assert_eq!(
+            scenario.status("p").latest_version.as_deref(),
+            Some("v1.2.3-test-x")
+        );
     }
 }
 
 #[test]
 fn an_invalid_or_malformed_plan_lets_running_nodes_finish() {
-    let mut story = one(plan("p"));
-    story.comes_to("a", PodStage::Upgrade);
-    story.edit("p", |spec| spec.post_complete_delay = Some("-1s".to_owned()));
-    story.settle();
-    assert_eq!(story.complete("p").1, "NotReady");
-    assert_eq!(story.status("p").applying, Some(vec!["a".to_owned()]));
-    story.succeed("a");
-    assert!(story.is_done("a", "p"));
+    let mut scenario = one(plan("p"));
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.edit("p", |spec| spec.post_complete_delay = Some("-1s".to_owned()));
+    scenario.settle();
+    assert_eq!(scenario.complete("p").1, "NotReady");
+    assert_eq!(scenario.status("p").applying, Some(vec!["a".to_owned()]));
+    scenario.succeed("a");
+    assert!(scenario.is_done("a", "p"));
 }
 
 #[test]
 fn a_name_that_no_label_can_hold_is_refused() {
     let name = "n".repeat(64);
-    let story = one(plan(&name));
+    let scenario = one(plan(&name));
     let text = "metadata.name has 64 characters, and the label that marks a finished node holds 63";
-    assert_eq!(story.condition(&name, "Validated"), says("False", "Error", text));
-    assert!(story.invariants.jobs.is_empty());
+    assert_eq!(
+        scenario.condition(&name, "Validated"),
+        says("False", "Error", text)
+    );
+    assert!(scenario.invariants.jobs.is_empty());
 }
 
 #[test]
@@ -202,88 +214,91 @@ fn a_secret_that_has_to_be_read_again_changes_nothing_unless_it_has_changed() {
             "data": { "key": value },
         })
     };
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.cluster.put(secret("eA==", "")).unwrap();
-    story.apply(plan_with("p", |spec| {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.cluster.put(secret("eA==", "")).unwrap();
+    scenario.apply(plan_with("p", |spec| {
         spec.secrets = Some(vec![SecretSpec {
             name: "s".to_owned(),
             ..SecretSpec::default()
         }]);
     }));
-    story.settle();
-    story.roll_out();
-    let (hash, writes) = (story.hash("p"), story.requests("PATCH /plans/p"));
-    story.patch(Kind::Secret, "s", &secret("eA==", "its metadata only"));
-    story.settle();
-    story.fault_injector.cut_watches("secrets");
-    story.settle();
-    story.restart();
+    scenario.settle();
+    scenario.roll_out();
+    let (hash, writes) = (scenario.hash("p"), scenario.requests("PATCH /plans/p"));
+    scenario.patch(Kind::Secret, "s", &secret("eA==", "its metadata only"));
+    scenario.settle();
+    scenario.fault_injector.cut_watches("secrets");
+    scenario.settle();
+    scenario.restart();
     assert_eq!(
-        story.requests("PATCH /plans/p"),
+        scenario.requests("PATCH /plans/p"),
         writes,
         "nor does a list or another controller"
     );
-    story.patch(Kind::Secret, "s", &secret("eQ==", ""));
-    story.settle();
-    assert_ne!(story.hash("p"), hash);
-    assert_eq!(story.slots("p"), ["a"]);
+    scenario.patch(Kind::Secret, "s", &secret("eQ==", ""));
+    scenario.settle();
+    assert_ne!(scenario.hash("p"), hash);
+    assert_eq!(scenario.slots("p"), ["a"]);
 }
 
 #[test]
 fn a_secret_that_was_made_a_moment_before_its_plan_is_found() {
-    let mut story = Scenario::empty();
-    story.fault_injector.hold_watch("secrets", true);
+    let mut scenario = Scenario::empty();
+    scenario.fault_injector.hold_watch("secrets", true);
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "system-upgrade" } });
-    story.cluster.put(secret).unwrap();
-    story.apply(plan_with("p", |spec| {
+    scenario.cluster.put(secret).unwrap();
+    scenario.apply(plan_with("p", |spec| {
         spec.secrets = Some(vec![SecretSpec {
             name: "s".to_owned(),
             ..SecretSpec::default()
         }]);
     }));
-    story.settle();
-    let assert_valid = |story: &Scenario| {
-        assert_eq!(story.condition("p", "Validated"), says("True", "PlanIsValid", ""));
-        assert!(story.events_of("ValidateFailed").is_empty());
-        assert_eq!(story.requests("GET /secrets/s"), 1, "it is read once");
+    scenario.settle();
+    let assert_valid = |scenario: &Scenario| {
+        assert_eq!(
+            scenario.condition("p", "Validated"),
+            says("True", "PlanIsValid", "")
+        );
+        assert!(scenario.events_of("ValidateFailed").is_empty());
+        assert_eq!(scenario.requests("GET /secrets/s"), 1, "it is read once");
     };
-    assert_valid(&story);
-    story.fault_injector.hold_watch("secrets", false);
-    story.pass_secs(60);
-    assert_valid(&story);
+    assert_valid(&scenario);
+    scenario.fault_injector.hold_watch("secrets", false);
+    scenario.pass_secs(60);
+    assert_valid(&scenario);
 }
 
 #[test]
 fn the_phase_of_a_node_is_what_its_job_does() {
-    let mut story = Scenario::empty();
-    story.add_node(
+    let mut scenario = Scenario::empty();
+    scenario.add_node(
         "a",
         &json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } }),
     );
-    story.guard("a");
-    story.steer("a", "start-delay", Some("1h"));
-    story.steer("a", "prepare.run-delay", Some("1h"));
-    story.apply(plan_with("p", |spec| {
+    scenario.guard("a");
+    scenario.steer("a", "start-delay", Some("1h"));
+    scenario.steer("a", "prepare.run-delay", Some("1h"));
+    scenario.apply(plan_with("p", |spec| {
         spec.drain = Some(DrainSpec::default());
         spec.prepare = spec.upgrade.clone();
     }));
-    story.settle();
-    let entry = story.entry("p", "a");
+    scenario.settle();
+    let entry = scenario.entry("p", "a");
     assert_eq!(
         (entry.phase.as_str(), entry.reason.as_deref()),
         ("Pending", Some("PodWaiting"))
     );
     assert!(entry.message.unwrap().contains("nodes are available"));
-    story.patch(Kind::Node, "a", &json!({ "spec": { "taints": null } }));
-    story.settle();
-    assert_eq!(story.phase("p", "a").0, "Starting");
-    story.steer("a", "start-delay", None);
-    story.settle();
-    assert_eq!(story.phase("p", "a").0, "Preparing");
-    story.steer("a", "prepare.run-delay", None);
-    story.pass_secs(20);
-    let entry = story.entry("p", "a");
+    scenario.patch(Kind::Node, "a", &json!({ "spec": { "taints": null } }));
+    scenario.settle();
+    assert_eq!(scenario.phase("p", "a").0, "Starting");
+    scenario.steer("a", "start-delay", None);
+    scenario.settle();
+    assert_eq!(scenario.phase("p", "a").0, "Preparing");
+    scenario.steer("a", "prepare.run-delay", None);
+    scenario.pass_secs(20);
+    let entry = scenario.entry("p", "a");
     assert_eq!(
         (entry.phase.as_str(), entry.reason.as_deref()),
         ("Draining", Some("DrainWaiting")),
@@ -295,9 +310,9 @@ fn the_phase_of_a_node_is_what_its_job_does() {
             && message.contains("PodDisruptionBudget guarded since"),
         "{message}"
     );
-    story.open_budget();
-    story.pass_secs(10);
-    let entry = story.entry("p", "a");
+    scenario.open_budget();
+    scenario.pass_secs(10);
+    let entry = scenario.entry("p", "a");
     assert_eq!(
         (entry.phase.as_str(), entry.reason, entry.message),
         ("Upgrading", None, None),
@@ -308,71 +323,71 @@ fn the_phase_of_a_node_is_what_its_job_does() {
 
 #[test]
 fn progress_waits_a_second_and_news_does_not() {
-    let mut story = Scenario::with(&["a", "b"], plan("p"));
-    let first = story.slots("p")[0].clone();
-    let writes = story.requests("PATCH /plans/p/status");
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    let first = scenario.slots("p")[0].clone();
+    let writes = scenario.requests("PATCH /plans/p/status");
     assert!(writes <= 4, "its name, its phases: {writes}");
-    story.succeed_unseen(&first);
-    story.pass(std::time::Duration::from_millis(100));
-    assert_ne!(story.slots("p"), [first.as_str()], "at once");
-    story.settle();
-    let second = story.slots("p")[0].clone();
+    scenario.succeed_unseen(&first);
+    scenario.pass(std::time::Duration::from_millis(100));
+    assert_ne!(scenario.slots("p"), [first.as_str()], "at once");
+    scenario.settle();
+    let second = scenario.slots("p")[0].clone();
     assert_eq!(
-        story.entry("p", &second).job.as_deref(),
-        Some(&*story.live_job(&second).name)
+        scenario.entry("p", &second).job.as_deref(),
+        Some(&*scenario.live_job(&second).name)
     );
 }
 
 #[test]
 fn counts_are_of_what_the_plan_is_for() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b", "c", "d", "e"]);
-    story.set_done_label("e", "p", Some("disabled"));
-    story.apply(plan_with("p", |spec| spec.concurrency = Some(2)));
-    story.settle();
-    let slots = story.slots("p");
-    story.succeed(&slots[0]);
-    story.fail(&slots[1]);
-    let counts = story.status("p").nodes.unwrap();
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b", "c", "d", "e"]);
+    scenario.set_done_label("e", "p", Some("disabled"));
+    scenario.apply(plan_with("p", |spec| spec.concurrency = Some(2)));
+    scenario.settle();
+    let slots = scenario.slots("p");
+    scenario.succeed(&slots[0]);
+    scenario.fail(&slots[1]);
+    let counts = scenario.status("p").nodes.unwrap();
     assert_eq!((counts.selected, counts.disabled, counts.done), (4, 1, 1));
     assert_eq!((counts.applying, counts.failed, counts.waiting), (1, 1, 1));
-    assert_eq!(story.status("p").progress.as_deref(), Some("1/4"));
+    assert_eq!(scenario.status("p").progress.as_deref(), Some("1/4"));
 }
 
 #[test]
 fn status_fields_that_another_controller_wrote_are_removed() {
-    let mut story = one(plan("p"));
-    story.roll_out();
-    let right = story.status("p").clone();
+    let mut scenario = one(plan("p"));
+    scenario.roll_out();
+    let right = scenario.status("p").clone();
     let mut conditions = serde_json::to_value(&right.conditions).unwrap();
     conditions.as_array_mut().unwrap().reverse();
     let patch = json!({ "status": { "applying": ["z"] } });
-    story
+    scenario
         .cluster
         .patch_status(Kind::Plan, "system-upgrade", "p", &patch)
         .unwrap();
     let patch = serde_json::json!({ "status": { "conditions": conditions } });
-    story
+    scenario
         .cluster
         .patch_status(Kind::Plan, "system-upgrade", "p", patch)
         .unwrap();
-    story.settle();
-    assert_eq!(*story.status("p"), right);
+    scenario.settle();
+    assert_eq!(*scenario.status("p"), right);
 }
 
 // -- events
 
 #[test]
 fn the_same_words_at_another_time_are_another_event() {
-    let mut story = one(plan("p"));
+    let mut scenario = one(plan("p"));
     for _ in 0..3 {
-        story.roll_out();
-        story.set_done_label("a", "p", None);
-        story.settle();
+        scenario.roll_out();
+        scenario.set_done_label("a", "p", None);
+        scenario.settle();
     }
-    story.roll_out();
+    scenario.roll_out();
     for reason in ["SyncJob", "JobComplete", "Complete"] {
-        assert_eq!(story.events_of(reason).len(), 4, "{reason}");
+        assert_eq!(scenario.events_of(reason).len(), 4, "{reason}");
     }
 }
 
@@ -382,8 +397,8 @@ fn a_long_list_of_nodes_is_cut_to_what_an_event_holds() {
         .map(|number| format!("node-with-a-long-name-{number:03}"))
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let story = Scenario::with(&names, plan_with("p", |spec| spec.concurrency = Some(100)));
-    let text = story.events_of("SyncJob")[0];
+    let scenario = Scenario::with(&names, plan_with("p", |spec| spec.concurrency = Some(100)));
+    let text = scenario.events_of("SyncJob")[0];
     let shown = text.matches("node-with-a-long-name-").count();
     assert!(
         text.contains(&format!(" and {} more. Hash: ", 100 - shown)),
@@ -398,23 +413,23 @@ fn a_long_list_of_nodes_is_cut_to_what_an_event_holds() {
 
 #[test]
 fn a_blocker_of_a_whole_plan_is_reported_once_under_its_own_name() {
-    let mut story = Scenario::new(&Setup::default());
-    story.add_nodes(&["a"]);
-    story.ready("a", false);
+    let mut scenario = Scenario::new(&Setup::default());
+    scenario.add_nodes(&["a"]);
+    scenario.ready("a", false);
     let closed = TimeWindowSpec {
         days: Some(vec!["fri".to_owned()]),
         start_time: Some("1:00".to_owned()),
         end_time: Some("2:00".to_owned()),
         time_zone: None,
     };
-    story.apply(plan("not-ready"));
-    story.apply(plan_with("nobody", |spec| spec.concurrency = None));
-    story.apply(plan_with("image", |spec| {
+    scenario.apply(plan("not-ready"));
+    scenario.apply(plan_with("nobody", |spec| spec.concurrency = None));
+    scenario.apply(plan_with("image", |spec| {
         spec.upgrade.get_or_insert_default().image = "NOT AN IMAGE".to_owned();
     }));
-    story.apply(plan_with("suspended", |spec| spec.suspend = Some(true)));
-    story.apply(plan_with("window", |spec| spec.window = Some(closed)));
-    story.pass_secs(60);
+    scenario.apply(plan_with("suspended", |spec| spec.suspend = Some(true)));
+    scenario.apply(plan_with("window", |spec| spec.window = Some(closed)));
+    scenario.pass_secs(60);
     for reason in [
         "NodeNotReady",
         "ConcurrencyZero",
@@ -422,14 +437,14 @@ fn a_blocker_of_a_whole_plan_is_reported_once_under_its_own_name() {
         "Suspended",
         "Waiting",
     ] {
-        assert_eq!(story.events_of(reason).len(), 1, "{reason}");
+        assert_eq!(scenario.events_of(reason).len(), 1, "{reason}");
     }
     let text = format!(
         "Waiting for start of Spec.Window to sync Jobs for version v1. Hash: {}",
-        story.hash("window")
+        scenario.hash("window")
     );
-    assert_eq!(story.events_of("Waiting"), [text]);
-    let types = story.cluster.with(|state| {
+    assert_eq!(scenario.events_of("Waiting"), [text]);
+    let types = scenario.cluster.with(|state| {
         let of = |event: &&crate::rehearse::json::Value| event["reason"] == "Suspended";
         state
             .all(Kind::Event)

@@ -17,8 +17,8 @@ const BY: &str = "by alice at 2026-01-01T09:00:00Z";
 const URL: &str = "https://example.com/stable";
 
 /// What both commands print of Plan `p`.
-fn shown(story: &mut Scenario) -> (String, String) {
-    let snapshot = story.snapshot();
+fn shown(scenario: &mut Scenario) -> (String, String) {
+    let snapshot = scenario.snapshot();
     assert_eq!(snapshot.gaps, Vec::<String>::new());
     let views: Vec<_> = snapshot
         .plans
@@ -32,8 +32,8 @@ fn shown(story: &mut Scenario) -> (String, String) {
     )
 }
 
-fn explained(story: &mut Scenario, node: &str) -> String {
-    let snapshot = story.snapshot();
+fn explained(scenario: &mut Scenario, node: &str) -> String {
+    let snapshot = scenario.snapshot();
     let plan = snapshot
         .plans
         .iter()
@@ -44,8 +44,8 @@ fn explained(story: &mut Scenario, node: &str) -> String {
 
 /// Checks that status has all of the first texts, and the explanation all of both.
 #[track_caller]
-fn names(story: &mut Scenario, status: &[&str], explanation: &[&str]) {
-    let (seen, explained) = shown(story);
+fn names(scenario: &mut Scenario, status: &[&str], explanation: &[&str]) {
+    let (seen, explained) = shown(scenario);
     for text in status {
         assert!(seen.contains(text), "{text:?} is not in status:\n{seen}");
     }
@@ -59,8 +59,8 @@ fn names(story: &mut Scenario, status: &[&str], explanation: &[&str]) {
 }
 
 #[track_caller]
-fn names_node(story: &mut Scenario, node: &str, texts: &[&str]) {
-    let explained = explained(story, node);
+fn names_node(scenario: &mut Scenario, node: &str, texts: &[&str]) {
+    let explained = explained(scenario, node);
     for text in texts {
         assert!(
             explained.contains(text),
@@ -75,18 +75,18 @@ fn draining(name: &str) -> Plan {
 
 #[test]
 fn a_budget_that_never_allows_an_eviction() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b"]);
-    story.guard("a");
-    story.apply(plan_with("p", |spec| {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    scenario.guard("a");
+    scenario.apply(plan_with("p", |spec| {
         spec.drain = Some(DrainSpec::default());
         spec.concurrency = Some(2);
     }));
-    story.comes_to("a", PodStage::Drain);
-    story.pass_secs(30);
-    story.succeed("b");
+    scenario.comes_to("a", PodStage::Drain);
+    scenario.pass_secs(30);
+    scenario.succeed("b");
     names(
-        &mut story,
+        &mut scenario,
         &["DrainWaiting", "guarded"],
         &[
             "PodDisruptionBudget shop/guarded",
@@ -95,10 +95,10 @@ fn a_budget_that_never_allows_an_eviction() {
         ],
     );
     names_node(
-        &mut story,
+        &mut scenario,
         "a",
         &[
-            "Node a does not go on under Plan system-upgrade/p: DrainWaiting",
+            "Node a does not progress under Plan system-upgrade/p: DrainWaiting",
             "History:",
             "Job apply-p-on-a",
         ],
@@ -108,14 +108,14 @@ fn a_budget_that_never_allows_an_eviction() {
 #[test]
 fn a_node_that_a_person_has_cordoned_uses_up_what_may_be_unavailable() {
     let limit = k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(1);
-    let mut story = Scenario::with(&["a"], plan_with("p", |spec| spec.max_unavailable = Some(limit)));
-    story.roll_out();
-    story.kubectl_cordons("a");
-    story.add_nodes(&["b"]);
-    story.settle();
-    names(&mut story, &["MaxUnavailable", "kubectl uncordon a"], &[]);
+    let mut scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.max_unavailable = Some(limit)));
+    scenario.roll_out();
+    scenario.kubectl_cordons("a");
+    scenario.add_nodes(&["b"]);
+    scenario.settle();
+    names(&mut scenario, &["MaxUnavailable", "kubectl uncordon a"], &[]);
     names_node(
-        &mut story,
+        &mut scenario,
         "b",
         &[
             "MaxUnavailable",
@@ -134,13 +134,13 @@ fn a_closed_window() {
         end_time: Some("23:00".to_owned()),
         time_zone: None,
     };
-    let mut story = Scenario::with(&["a"], plan_with("p", |spec| spec.window = Some(window)));
+    let mut scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.window = Some(window)));
     names(
-        &mut story,
+        &mut scenario,
         &["WindowClosed", "opens at 2026-01-03T22:00:00Z"],
         &["spec.window: opens in 2d"],
     );
-    names_node(&mut story, "a", &["does not start", "WindowClosed", "Way out"]);
+    names_node(&mut scenario, "a", &["does not start", "WindowClosed", "Way out"]);
 }
 
 #[test]
@@ -149,77 +149,79 @@ fn a_wave_that_waits_for_its_nodes_its_soak_and_its_approval() {
         { "name": "canary", "nodes": 1, "soak": "30m", "approval": true },
         { "name": "rest" },
     ]);
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a", "b", "c"],
         plan_with("p", |spec| {
             spec.concurrency = Some(2);
             spec.waves = Some(serde_json::from_value(waves).unwrap());
         }),
     );
-    let first = story.slots("p").remove(0);
+    let first = scenario.slots("p").remove(0);
     let mut others = ["a", "b", "c"].into_iter().filter(|name| *name != first);
     let other = others.next().unwrap();
-    story.fail(&first);
-    let text = explained(&mut story, other);
+    scenario.fail(&first);
+    let text = explained(&mut scenario, other);
     assert!(text.contains("wave canary: Progressing"), "{text}");
     assert!(text.contains(&format!("Node {first}: Failed")), "{text}");
     assert!(
         text.contains(&format!("refit retry -n system-upgrade p {first}")),
         "{text}"
     );
-    story.retry(&first, "p");
-    story.settle();
-    story.succeed(&first);
-    story.pass_secs(60);
+    scenario.retry(&first, "p");
+    scenario.settle();
+    scenario.succeed(&first);
+    scenario.pass_secs(60);
     names(
-        &mut story,
+        &mut scenario,
         &["WaveSoaking", "no node starts while wave canary soaks, until"],
         &["wave canary: Soaking", "its soak ends in 2"],
     );
     assert!(
-        shown(&mut story).0.contains("wave: canary (1 of 2), Soaking, 2"),
+        shown(&mut scenario)
+            .0
+            .contains("wave: canary (1 of 2), Soaking, 2"),
         "{}",
-        shown(&mut story).0
+        shown(&mut scenario).0
     );
-    story.ready(&first, false);
-    story.settle();
+    scenario.ready(&first, false);
+    scenario.settle();
     names_node(
-        &mut story,
+        &mut scenario,
         other,
         &["wave canary: Progressing", "is not Ready", "Way out: "],
     );
-    story.ready(&first, true);
-    story.pass_secs(31 * 60);
+    scenario.ready(&first, true);
+    scenario.pass_secs(31 * 60);
     names(
-        &mut story,
+        &mut scenario,
         &["WaveNotApproved", "refit approve -n system-upgrade p"],
         &["wave canary: AwaitingApproval"],
     );
-    names_node(&mut story, other, &["refit approve -n system-upgrade p"]);
+    names_node(&mut scenario, other, &["refit approve -n system-upgrade p"]);
 }
 
 #[test]
 fn a_suspended_and_an_aborted_plan_name_who_did_it_and_the_command_that_ends_it() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
     let mut suspended = plan_with("p", |spec| spec.suspend = Some(true));
     suspended.metadata.annotations = Some([(names::ANNOTATION_SUSPENDED.to_owned(), BY.to_owned())].into());
-    story.apply(suspended);
-    story.settle();
+    scenario.apply(suspended);
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["Suspended", BY, "refit resume -n system-upgrade p"],
         &[],
     );
     names_node(
-        &mut story,
+        &mut scenario,
         "a",
         &["Node a does not start", "Suspended", "refit resume"],
     );
-    story.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some(BY));
-    story.settle();
+    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some(BY));
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["Aborted", BY, "refit resume -n system-upgrade p"],
         &[],
     );
@@ -227,23 +229,23 @@ fn a_suspended_and_an_aborted_plan_name_who_did_it_and_the_command_that_ends_it(
 
 #[test]
 fn an_image_that_does_not_exist() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.steer("a", "start-delay", Some("1h"));
-    story.apply(plan("p"));
-    story.settle();
-    let pod = story.pods().next().unwrap().facts.name.to_string();
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.steer("a", "start-delay", Some("1h"));
+    scenario.apply(plan("p"));
+    scenario.settle();
+    let pod = scenario.pods().next().unwrap().facts.name.to_string();
     let waiting = json!({ "status": { "initContainerStatuses": [{
         "name": "cordon", "image": "x", "imageID": "", "ready": false, "restartCount": 0,
         "state": { "waiting": { "reason": "ImagePullBackOff", "message": "Back-off pulling image \"example.com/upgrade:v1\"" } },
     }] } });
-    story
+    scenario
         .cluster
         .patch_status(Kind::Pod, NAMESPACE, &pod, &waiting)
         .unwrap();
-    story.settle();
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["PodWaiting", "example.com/upgrade:v1", "Node a"],
         &["Pod system-upgrade/", "Job system-upgrade/"],
     );
@@ -253,14 +255,14 @@ fn an_image_that_does_not_exist() {
 fn a_selector_that_matches_no_node_or_not_this_one() {
     let selector =
         || serde_json::from_value(serde_json::json!({ "matchLabels": { "role": "worker" } })).unwrap();
-    let mut story = Scenario::with(&["a"], plan_with("p", |spec| spec.node_selector = selector()));
+    let mut scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.node_selector = selector()));
     names(
-        &mut story,
+        &mut scenario,
         &["NoNodes", "spec.nodeSelector matches no node", "--show-labels"],
         &[],
     );
     names_node(
-        &mut story,
+        &mut scenario,
         "a",
         &[
             "does not concern Node a",
@@ -268,10 +270,10 @@ fn a_selector_that_matches_no_node_or_not_this_one() {
             "kubectl get node a",
         ],
     );
-    story.add_node("b", &json!({ "metadata": { "labels": { "role": "worker" } } }));
-    story.settle();
+    scenario.add_node("b", &json!({ "metadata": { "labels": { "role": "worker" } } }));
+    scenario.settle();
     names_node(
-        &mut story,
+        &mut scenario,
         "a",
         &["does not concern Node a", "requires the label role=worker"],
     );
@@ -279,22 +281,22 @@ fn a_selector_that_matches_no_node_or_not_this_one() {
 
 #[test]
 fn a_channel_that_cannot_be_reached() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    let offers = &mut story.channels.lock().unwrap().offers.clone();
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    let offers = &mut scenario.channels.lock().unwrap().offers.clone();
     offers.clear();
-    story
+    scenario
         .channels
         .lock()
         .unwrap()
         .offers
         .insert(URL.to_owned(), Err("connection refused".to_owned()));
-    story.apply(plan_with("p", |spec| {
+    scenario.apply(plan_with("p", |spec| {
         (spec.version, spec.channel) = (None, Some(URL.to_owned()));
     }));
-    story.settle();
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["connection refused"],
         &[
             &format!("channel {URL}"),
@@ -305,29 +307,29 @@ fn a_channel_that_cannot_be_reached() {
 
 #[test]
 fn a_version_that_waits_for_approval() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.offer(URL, "v1.30.1-k3s1");
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.offer(URL, "v1.30.1-k3s1");
     let policy = VersionPolicySpec {
         propose: Some(true),
         ..VersionPolicySpec::default()
     };
-    story.apply(plan_with("p", |spec| {
+    scenario.apply(plan_with("p", |spec| {
         (spec.version, spec.channel, spec.version_policy) = (None, Some(URL.to_owned()), Some(policy));
     }));
-    story.settle();
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["v1.30.1-k3s1", "refit approve -n system-upgrade p"],
         &[],
     );
-    story.annotate(Kind::Plan, "p", names::ANNOTATION_APPROVE, Some("v1.30.1-k3s1"));
-    story.roll_out();
-    story.offer(URL, "v1.31.0-k3s1");
-    story.annotate(Kind::Plan, "p", names::ANNOTATION_POLL_NOW, Some("1"));
-    story.settle();
+    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_APPROVE, Some("v1.30.1-k3s1"));
+    scenario.roll_out();
+    scenario.offer(URL, "v1.31.0-k3s1");
+    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_POLL_NOW, Some("1"));
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["v1.31.0-k3s1", "refit approve -n system-upgrade p"],
         &["a newer version is held back: NotApproved"],
     );
@@ -335,20 +337,20 @@ fn a_version_that_waits_for_approval() {
 
 #[test]
 fn a_channel_that_has_withdrawn_the_version() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b"]);
-    story.offer(URL, "v1.31.0-k3s1");
-    story.apply(plan_with("p", |spec| {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    scenario.offer(URL, "v1.31.0-k3s1");
+    scenario.apply(plan_with("p", |spec| {
         (spec.version, spec.channel) = (None, Some(URL.to_owned()));
     }));
-    story.settle();
-    let first = story.slots("p")[0].clone();
-    story.offer(URL, "v1.30.0-k3s1");
-    story.annotate(Kind::Plan, "p", names::ANNOTATION_POLL_NOW, Some("1"));
-    story.settle();
-    story.succeed(&first);
+    scenario.settle();
+    let first = scenario.slots("p")[0].clone();
+    scenario.offer(URL, "v1.30.0-k3s1");
+    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_POLL_NOW, Some("1"));
+    scenario.settle();
+    scenario.succeed(&first);
     names(
-        &mut story,
+        &mut scenario,
         &["ChannelWithdrawn", "v1.30.0-k3s1"],
         &["v1.31.0-k3s1"],
     );
@@ -356,13 +358,13 @@ fn a_channel_that_has_withdrawn_the_version() {
 
 #[test]
 fn a_taint_that_the_plan_does_not_tolerate() {
-    let mut story = Scenario::empty();
+    let mut scenario = Scenario::empty();
     let taint = json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } });
-    story.add_node("a", &taint);
-    story.apply(plan("p"));
-    story.settle();
+    scenario.add_node("a", &taint);
+    scenario.apply(plan("p"));
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["PodWaiting", "Node a", "nodes are available"],
         &["Pod system-upgrade/"],
     );
@@ -371,13 +373,13 @@ fn a_taint_that_the_plan_does_not_tolerate() {
 #[test]
 fn a_webhook_or_a_quota_that_refuses_the_job() {
     for code in [403, 422] {
-        let mut story = Scenario::empty();
-        story.add_nodes(&["a", "b"]);
-        story.fault_always(Rule::on("create", "jobs").answer(code));
-        story.apply(plan("p"));
-        story.pass_secs(10);
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a", "b"]);
+        scenario.fault_always(Rule::on("create", "jobs").answer(code));
+        scenario.apply(plan("p"));
+        scenario.pass_secs(10);
         names(
-            &mut story,
+            &mut scenario,
             &["JobRefused", &format!("injected fault {code}"), "Node "],
             &["follow the message"],
         );
@@ -386,19 +388,19 @@ fn a_webhook_or_a_quota_that_refuses_the_job() {
 
 #[test]
 fn a_node_that_is_not_ready() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b"]);
-    story.ready("a", false);
-    story.apply(plan("p"));
-    story.settle();
-    story.succeed("b");
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    scenario.ready("a", false);
+    scenario.apply(plan("p"));
+    scenario.settle();
+    scenario.succeed("b");
     names(
-        &mut story,
+        &mut scenario,
         &["NodeNotReady", "kubectl describe node a"],
         &["Node a"],
     );
     names_node(
-        &mut story,
+        &mut scenario,
         "a",
         &["is not Ready", "Test: test", "kubectl describe node a"],
     );
@@ -406,16 +408,16 @@ fn a_node_that_is_not_ready() {
 
 #[test]
 fn another_plan_that_works_on_the_node_and_waits_itself() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.guard("a");
-    story.apply(draining("other"));
-    story.comes_to("a", PodStage::Drain);
-    story.pass_secs(10);
-    story.apply(draining("p"));
-    story.settle();
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.guard("a");
+    scenario.apply(draining("other"));
+    scenario.comes_to("a", PodStage::Drain);
+    scenario.pass_secs(10);
+    scenario.apply(draining("p"));
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["NodeBusy", "Plan other works on the node"],
         &[
             "Plan system-upgrade/other",
@@ -427,14 +429,14 @@ fn another_plan_that_works_on_the_node_and_waits_itself() {
 
 #[test]
 fn a_permission_that_the_controller_lacks() {
-    let mut story = Scenario::without_controller(&Setup::default());
-    story.fault_injector.allow("create", "jobs", false);
-    story.add_nodes(&["a"]);
-    story.apply(plan("p"));
-    story.start();
-    story.settle();
+    let mut scenario = Scenario::without_controller(&Setup::default());
+    scenario.fault_injector.allow("create", "jobs", false);
+    scenario.add_nodes(&["a"]);
+    scenario.apply(plan("p"));
+    scenario.start();
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &[
             "MissingPermission",
             "create jobs.batch in namespace system-upgrade",
@@ -446,23 +448,23 @@ fn a_permission_that_the_controller_lacks() {
 
 #[test]
 fn a_failed_node_that_keeps_its_slot() {
-    let mut story = Scenario::with(&["a", "b"], plan("p"));
-    let failed = story.slots("p")[0].clone();
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    let failed = scenario.slots("p")[0].clone();
     let waits = if failed == "a" { "b" } else { "a" };
-    story.fail(&failed);
+    scenario.fail(&failed);
     let retry = format!("refit retry -n system-upgrade p {failed}");
     names(
-        &mut story,
+        &mut scenario,
         &["BackoffLimitExceeded", &format!("Node {failed}"), &retry],
         &["upgrade exited with 1"],
     );
     names_node(
-        &mut story,
+        &mut scenario,
         waits,
         &["NoSlot", &format!("its slots are held by {failed}"), &retry],
     );
     names_node(
-        &mut story,
+        &mut scenario,
         &failed,
         &["failed under Plan", "History:", "attempt 1", "record: Failed"],
     );
@@ -472,13 +474,13 @@ fn a_failed_node_that_keeps_its_slot() {
 fn jobs_of_others_that_have_both_names() {
     let known = Scenario::with(&["a"], plan("p"));
     let hash = known.hash("p");
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.apply(plan_with("p", |spec| spec.suspend = Some(true)));
-    story.settle();
-    let plan = story.cluster.get(Kind::Plan, NAMESPACE, "p").unwrap();
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.apply(plan_with("p", |spec| spec.suspend = Some(true)));
+    scenario.settle();
+    let plan = scenario.cluster.get(Kind::Plan, NAMESPACE, "p").unwrap();
     let uid = |object: &crate::rehearse::json::Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
-    let node = story.cluster.get(Kind::Node, "", "a").unwrap();
+    let node = scenario.cluster.get(Kind::Node, "", "a").unwrap();
     let second = second_job_name("p", &uid(&plan), "a", &uid(&node), &hash);
     for name in [job_name("p", "a", &hash), second.clone()] {
         let foreign = json!({
@@ -486,29 +488,29 @@ fn jobs_of_others_that_have_both_names() {
             "spec": { "suspend": true, "template": { "spec": {
                 "restartPolicy": "Never", "containers": [{ "name": "x", "image": "example.com/x" }] } } },
         });
-        story.cluster.put(foreign).unwrap();
+        scenario.cluster.put(foreign).unwrap();
     }
-    story.edit("p", |spec| spec.suspend = None);
-    story.settle();
+    scenario.edit("p", |spec| spec.suspend = None);
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["NameTaken", &second],
         &["delete the Job or pod that the message names"],
     );
-    assert_eq!(story.phase("p", "a").1, "NameTaken");
-    story.delete(Kind::Job, &second);
-    story.roll_out();
-    assert_eq!(*story.job_for("a").name, *second);
+    assert_eq!(scenario.phase("p", "a").1, "NameTaken");
+    scenario.delete(Kind::Job, &second);
+    scenario.roll_out();
+    assert_eq!(*scenario.job_for("a").name, *second);
 }
 
 #[test]
 fn a_plan_that_is_not_valid_or_misses_its_secret_or_starts_nobody() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a"],
         plan_with("p", |spec| spec.post_complete_delay = Some("soon".to_owned())),
     );
     names(
-        &mut story,
+        &mut scenario,
         &["postCompleteDelay", "kubectl edit plan -n system-upgrade p"],
         &["edit the Plan"],
     );
@@ -517,11 +519,11 @@ fn a_plan_that_is_not_valid_or_misses_its_secret_or_starts_nobody() {
         path: "/c".to_owned(),
         ..SecretSpec::default()
     };
-    let mut story = Scenario::with(&["a"], plan_with("p", |spec| spec.secrets = Some(vec![secret])));
-    names(&mut story, &["credentials"], &["create the Secret"]);
-    let mut story = Scenario::with(&["a"], plan_with("p", |spec| spec.concurrency = None));
+    let mut scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.secrets = Some(vec![secret])));
+    names(&mut scenario, &["credentials"], &["create the Secret"]);
+    let mut scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.concurrency = None));
     names(
-        &mut story,
+        &mut scenario,
         &["ConcurrencyZero", "kubectl edit plan -n system-upgrade p"],
         &[],
     );
@@ -529,24 +531,24 @@ fn a_plan_that_is_not_valid_or_misses_its_secret_or_starts_nobody() {
 
 #[test]
 fn a_node_that_a_person_has_excluded() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b"]);
-    story.annotate(
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    scenario.annotate(
         Kind::Node,
         "a",
         names::ANNOTATION_SKIP,
         Some(&format!("p@v1 {BY}")),
     );
-    story.set_done_label("b", "p", Some("disabled"));
-    story.apply(plan("p"));
-    story.settle();
+    scenario.set_done_label("b", "p", Some("disabled"));
+    scenario.apply(plan("p"));
+    scenario.settle();
     names_node(
-        &mut story,
+        &mut scenario,
         "a",
         &["Skipped", BY, "refit skip --undo -n system-upgrade p a"],
     );
     names_node(
-        &mut story,
+        &mut scenario,
         "b",
         &[
             "is disabled on Node b",
@@ -557,16 +559,16 @@ fn a_node_that_a_person_has_excluded() {
 
 #[test]
 fn a_definition_that_lacks_fields_and_a_plan_that_lost_them() {
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a", "b"],
         plan_with("p", |spec| {
             spec.max_concurrent = Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(1));
         }),
     );
-    story.serve_definition_of_suc(true);
-    story.settle();
+    scenario.serve_definition_of_suc(true);
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["SchemaOutdated", "refit crd | kubectl apply -f -"],
         &["CustomResourceDefinition"],
     );
@@ -574,12 +576,12 @@ fn a_definition_that_lacks_fields_and_a_plan_that_lost_them() {
 
 #[test]
 fn no_controller_that_processes_the_plan() {
-    let mut story = Scenario::without_controller(&Setup::default());
-    story.add_nodes(&["a"]);
-    story.apply(plan("p"));
-    story.settle();
+    let mut scenario = Scenario::without_controller(&Setup::default());
+    scenario.add_nodes(&["a"]);
+    scenario.apply(plan("p"));
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &[
             "Unprocessed",
             "no controller has processed the Plan",
@@ -587,13 +589,13 @@ fn no_controller_that_processes_the_plan() {
         ],
         &[],
     );
-    story.start();
-    story.roll_out();
-    story.stop();
-    story.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    story.settle();
+    scenario.start();
+    scenario.roll_out();
+    scenario.stop();
+    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    scenario.settle();
     names(
-        &mut story,
+        &mut scenario,
         &["Unprocessed", "has not processed generation"],
         &["kubectl get deployments,pods,leases"],
     );
@@ -601,13 +603,13 @@ fn no_controller_that_processes_the_plan() {
 
 #[test]
 fn a_plan_in_a_namespace_without_a_controller() {
-    let mut story = Scenario::with(&["a"], plan("p"));
-    story.roll_out();
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.roll_out();
     let mut stray = plan("stray");
     stray.metadata.namespace = Some("default".to_owned());
-    story.apply(stray);
-    story.settle();
-    let snapshot = story.snapshot();
+    scenario.apply(stray);
+    scenario.settle();
+    let snapshot = scenario.snapshot();
     let stray = snapshot
         .plans
         .iter()
@@ -632,14 +634,14 @@ fn a_kubelet_that_is_too_old_and_a_node_that_does_not_settle() {
         max_minor_skip: Some(1),
         ..VersionPolicySpec::default()
     };
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a"],
         plan_with("p", |spec| {
             (spec.version, spec.version_policy) = (Some("v1.40.0".to_owned()), Some(policy));
         }),
     );
     names(
-        &mut story,
+        &mut scenario,
         &["MinorSkip", "v1.36.0"],
         &["upgrade to a version in between"],
     );
@@ -647,30 +649,30 @@ fn a_kubelet_that_is_too_old_and_a_node_that_does_not_settle() {
         kubelet_version: Some(true),
         ..SettleSpec::default()
     };
-    let mut story = Scenario::with(
+    let mut scenario = Scenario::with(
         &["a"],
         plan_with("p", |spec| {
             (spec.version, spec.settle) = (Some("v1.40.0".to_owned()), Some(settle));
         }),
     );
-    story.succeed("a");
+    scenario.succeed("a");
     names_node(
-        &mut story,
+        &mut scenario,
         "a",
         &["KubeletVersion", "v1.36.0", "check the kubelet"],
     );
 }
 
 #[test]
-fn what_may_not_be_read_is_named_and_the_rest_is_shown() {
-    let mut story = Scenario::with(&["a", "b"], plan("p"));
-    let failed = story.slots("p")[0].clone();
-    story.fail(&failed);
+fn objects_that_may_not_be_read_are_named_and_the_others_shown() {
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    let failed = scenario.slots("p")[0].clone();
+    scenario.fail(&failed);
     let faults = FaultInjector::new(0, 0);
     for resource in ["nodes", "jobs", "pods", "events"] {
         faults.add(Rule::on("list", resource).answer(403));
     }
-    let snapshot = story.snapshot_over(&faults);
+    let snapshot = scenario.snapshot_over(&faults);
     assert_eq!(snapshot.gaps.len(), 4, "{:?}", snapshot.gaps);
     let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
     let text = table::status(std::slice::from_ref(&view), None, &snapshot.gaps, false);
@@ -685,13 +687,13 @@ fn what_may_not_be_read_is_named_and_the_rest_is_shown() {
 
 #[test]
 fn a_plan_whose_status_another_controller_wrote_is_counted_by_labels_and_jobs() {
-    let mut story = Scenario::with(&["a", "b", "c"], plan("p"));
-    let first = story.slots("p")[0].clone();
-    story.succeed(&first);
-    story.pass_secs(5);
-    let second = story.slots("p")[0].clone();
-    story.comes_to(&second, PodStage::Upgrade);
-    story.stop();
+    let mut scenario = Scenario::with(&["a", "b", "c"], plan("p"));
+    let first = scenario.slots("p")[0].clone();
+    scenario.succeed(&first);
+    scenario.pass_secs(5);
+    let second = scenario.slots("p")[0].clone();
+    scenario.comes_to(&second, PodStage::Upgrade);
+    scenario.stop();
     let ours = [
         "observedGeneration",
         "nodes",
@@ -705,11 +707,11 @@ fn a_plan_whose_status_another_controller_wrote_is_counted_by_labels_and_jobs() 
     let gone = ours.map(|field| (field.to_owned(), serde_json::Value::Null));
     let gone = serde_json::json!({ "status": serde_json::Map::from_iter(gone) });
     let gone = crate::rehearse::json::Value::from(gone);
-    story
+    scenario
         .cluster
         .patch_status(Kind::Plan, NAMESPACE, "p", &gone)
         .unwrap();
-    let (status, _) = shown(&mut story);
+    let (status, _) = shown(&mut scenario);
     assert!(status.contains("1/3 done; 1 Upgrading, 1 Waiting"), "{status}");
     assert!(status.contains("status is of another controller"), "{status}");
     assert!(status.contains(&format!("  {second}  Upgrading")), "{status}");
@@ -717,20 +719,20 @@ fn a_plan_whose_status_another_controller_wrote_is_counted_by_labels_and_jobs() 
 
 #[test]
 fn a_roll_out_that_goes_on_is_not_explained_away() {
-    let mut story = Scenario::with(&["a", "b"], plan("p"));
-    let first = story.slots("p")[0].clone();
-    story.comes_to(&first, PodStage::Upgrade);
-    story.settle();
-    let (status, explanation) = shown(&mut story);
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    let first = scenario.slots("p")[0].clone();
+    scenario.comes_to(&first, PodStage::Upgrade);
+    scenario.settle();
+    let (status, explanation) = shown(&mut scenario);
     assert!(status.starts_with("system-upgrade/p  v1  Running\n"), "{status}");
     assert!(
-        explanation.starts_with("Plan system-upgrade/p goes on: 0 of 2"),
+        explanation.starts_with("Plan system-upgrade/p continues: 0 of 2"),
         "{explanation}"
     );
     assert!(!explanation.contains("Way out"), "{explanation}");
-    names_node(&mut story, &first, &["goes on: Upgrading"]);
-    story.roll_out();
-    let (status, explanation) = shown(&mut story);
+    names_node(&mut scenario, &first, &["continues: Upgrading"]);
+    scenario.roll_out();
+    let (status, explanation) = shown(&mut scenario);
     assert!(
         status.contains("Complete") && status.contains("[####################] 2/2 done"),
         "{status}"
@@ -739,5 +741,5 @@ fn a_roll_out_that_goes_on_is_not_explained_away() {
         explanation.starts_with("Plan system-upgrade/p is complete: 2 of 2"),
         "{explanation}"
     );
-    names_node(&mut story, "a", &["Node a is done", "JobComplete"]);
+    names_node(&mut scenario, "a", &["Node a is done", "JobComplete"]);
 }

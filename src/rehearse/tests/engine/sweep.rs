@@ -23,34 +23,37 @@ const EFFECTS: [Effect; 5] = [
 
 /// Starts a roll-out over two nodes.
 fn begin(spec: impl FnOnce(&mut PlanSpec)) -> Scenario {
-    let mut story = Scenario::without_controller(&Setup {
+    let mut scenario = Scenario::without_controller(&Setup {
         held: false,
         ..Setup::default()
     });
-    story.add_nodes(&["a", "b"]);
-    story.apply(plan_with("p", spec));
-    story.start();
-    story
+    scenario.add_nodes(&["a", "b"]);
+    scenario.apply(plan_with("p", spec));
+    scenario.start();
+    scenario
 }
 
 /// Repeats a roll-out for each of its writes and each of these faults. `reboots` is the expected number of reboots.
 fn meet(spec: fn(&mut PlanSpec), effects: &[Effect], reboots: u64) {
     for effect in effects {
         let writes = (0..MOST).find(|write| {
-            let mut story = begin(spec);
-            story
+            let mut scenario = begin(spec);
+            scenario
                 .fault_injector
                 .add(Rule::write_or_event().nth(write + 1).effect(*effect));
-            story.rest();
-            let was_met = story.fault_injector.clear_rules();
-            story.assert_over();
+            scenario.rest();
+            let was_met = scenario.fault_injector.clear_rules();
+            scenario.assert_over();
             assert_eq!(
-                story.invariants.upgrades, 2,
+                scenario.invariants.upgrades, 2,
                 "{effect:?} at write {write}: each node once"
             );
-            assert_eq!(story.invariants.reboots, reboots, "{effect:?} at write {write}");
             assert_eq!(
-                story.events_of("JobComplete").len(),
+                scenario.invariants.reboots, reboots,
+                "{effect:?} at write {write}"
+            );
+            assert_eq!(
+                scenario.events_of("JobComplete").len(),
                 2,
                 "{effect:?} at write {write}: each sent once"
             );
@@ -115,24 +118,24 @@ fn a_roll_out_that_verifies_meets_any_fault_at_any_write() {
 }
 
 /// Repeats a roll-out with an action after each of its writes, and checks that it ends.
-fn act(spec: fn(&mut PlanSpec), deed: impl Fn(&mut Scenario), most_upgrades: u64) {
+fn act(spec: fn(&mut PlanSpec), action: impl Fn(&mut Scenario), most_upgrades: u64) {
     for write in 0..MOST {
-        let mut story = begin(spec);
-        let came = story.after_writes(write);
-        deed(&mut story);
-        story.rest();
-        if story.complete("p").1 == "JobFailed" {
+        let mut scenario = begin(spec);
+        let came = scenario.after_writes(write);
+        action(&mut scenario);
+        scenario.rest();
+        if scenario.complete("p").1 == "JobFailed" {
             // refit does not repeat an interrupted upgrade without a retry.
             for node in ["a", "b"] {
-                story.retry(node, "*");
+                scenario.retry(node, "*");
             }
-            story.rest();
+            scenario.rest();
         }
-        story.assert_over();
+        scenario.assert_over();
         assert!(
-            story.invariants.upgrades <= most_upgrades,
+            scenario.invariants.upgrades <= most_upgrades,
             "after write {write}: {}",
-            story.invariants.upgrades
+            scenario.invariants.upgrades
         );
         if !came {
             return;
@@ -143,10 +146,10 @@ fn act(spec: fn(&mut PlanSpec), deed: impl Fn(&mut Scenario), most_upgrades: u64
 
 #[test]
 fn a_job_that_someone_deletes_at_any_moment_is_created_again_unless_its_node_is_done() {
-    let delete_all = |story: &mut Scenario| {
-        let jobs: Vec<String> = story.invariants.jobs.keys().cloned().collect();
+    let delete_all = |scenario: &mut Scenario| {
+        let jobs: Vec<String> = scenario.invariants.jobs.keys().cloned().collect();
         for job in &jobs {
-            story.delete(Kind::Job, job);
+            scenario.delete(Kind::Job, job);
         }
     };
     act(|_| {}, delete_all, 3);
@@ -160,15 +163,15 @@ fn a_job_that_someone_deletes_at_any_moment_is_created_again_unless_its_node_is_
         delete_all,
         3,
     );
-    let delete_all = |story: &mut Scenario| {
-        let of_both = story
+    let delete_all = |scenario: &mut Scenario| {
+        let of_both = scenario
             .invariants
             .jobs
             .keys()
-            .chain(story.invariants.verify_jobs.keys());
+            .chain(scenario.invariants.verify_jobs.keys());
         let jobs: Vec<String> = of_both.cloned().collect();
         for job in &jobs {
-            story.delete(Kind::Job, job);
+            scenario.delete(Kind::Job, job);
         }
     };
     act(verify, delete_all, 3);
@@ -176,60 +179,60 @@ fn a_job_that_someone_deletes_at_any_moment_is_created_again_unless_its_node_is_
 
 #[test]
 fn a_label_that_someone_removes_at_any_moment_runs_the_plan_again() {
-    let unlabel = |story: &mut Scenario| {
-        story.set_done_label("a", "p", None);
-        story.set_done_label("b", "p", None);
+    let unlabel = |scenario: &mut Scenario| {
+        scenario.set_done_label("a", "p", None);
+        scenario.set_done_label("b", "p", None);
     };
     act(|_| {}, unlabel, 4);
 }
 
 #[test]
 fn a_node_that_a_user_cordons_at_any_moment_and_uncordons_later_is_done_all_the_same() {
-    let cordon = |story: &mut Scenario| {
-        story.cordon("a", true);
-        story.pass_secs(5);
-        story.cordon("a", false);
+    let cordon = |scenario: &mut Scenario| {
+        scenario.cordon("a", true);
+        scenario.pass_secs(5);
+        scenario.cordon("a", false);
     };
     act(|spec| spec.drain = Some(DrainSpec::default()), cordon, 2);
 }
 
 #[test]
 fn a_version_that_is_edited_at_any_moment_is_rolled_out_in_the_end() {
-    let edit = |story: &mut Scenario| story.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    let edit = |scenario: &mut Scenario| scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
     act(|spec| spec.drain = Some(DrainSpec::default()), edit, 4);
     act(|spec| spec.reboot = Some(reboot(RebootWhen::Always)), edit, 4);
 }
 
 #[test]
 fn a_plan_that_is_created_again_at_any_moment_starts_afresh() {
-    let again = |story: &mut Scenario| {
-        story.delete(Kind::Plan, "p");
-        story.apply(plan("p"));
+    let again = |scenario: &mut Scenario| {
+        scenario.delete(Kind::Plan, "p");
+        scenario.apply(plan("p"));
     };
     act(|_| {}, again, 4);
 }
 
 #[test]
 fn a_machine_that_reboots_or_is_replaced_at_any_moment_is_done_in_the_end() {
-    act(|_| {}, |story| story.reboot("a"), 4);
+    act(|_| {}, |scenario| scenario.reboot("a"), 4);
     act(
         |spec| spec.reboot = Some(reboot(RebootWhen::Always)),
-        |story| story.reboot("a"),
+        |scenario| scenario.reboot("a"),
         4,
     );
-    let replace = |story: &mut Scenario| {
-        story.delete(Kind::Node, "a");
-        story.add_node("a", &json!({}));
+    let replace = |scenario: &mut Scenario| {
+        scenario.delete(Kind::Node, "a");
+        scenario.add_node("a", &json!({}));
     };
     act(|_| {}, replace, 4);
 }
 
 #[test]
 fn a_definition_without_refits_fields_at_any_moment_loses_nothing() {
-    let replace = |story: &mut Scenario| {
-        story.serve_definition_of_suc(true);
-        story.pass_secs(20);
-        story.serve_definition_of_suc(false);
+    let replace = |scenario: &mut Scenario| {
+        scenario.serve_definition_of_suc(true);
+        scenario.pass_secs(20);
+        scenario.serve_definition_of_suc(false);
     };
     let spec = |spec: &mut PlanSpec| spec.reboot = Some(reboot(RebootWhen::Always));
     act(spec, replace, 2);
@@ -239,10 +242,10 @@ fn a_definition_without_refits_fields_at_any_moment_loses_nothing() {
 #[test]
 fn a_plan_that_is_aborted_at_any_moment_and_resumed_later_upgrades_each_node_once() {
     for pause in [1, 20] {
-        let abort = |story: &mut Scenario| {
-            story.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some("by user"));
-            story.pass_secs(pause);
-            story.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, None);
+        let abort = |scenario: &mut Scenario| {
+            scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some("by user"));
+            scenario.pass_secs(pause);
+            scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, None);
         };
         act(|spec| spec.drain = Some(DrainSpec::default()), abort, 2);
         act(|spec| spec.reboot = Some(reboot(RebootWhen::Always)), abort, 2);
@@ -252,10 +255,10 @@ fn a_plan_that_is_aborted_at_any_moment_and_resumed_later_upgrades_each_node_onc
 #[test]
 fn a_node_that_is_skipped_at_any_moment_and_not_later_is_upgraded_once() {
     for pause in [1, 20] {
-        let skip = |story: &mut Scenario| {
-            story.annotate(Kind::Node, "a", names::ANNOTATION_SKIP, Some("p"));
-            story.pass_secs(pause);
-            story.annotate(Kind::Node, "a", names::ANNOTATION_SKIP, None);
+        let skip = |scenario: &mut Scenario| {
+            scenario.annotate(Kind::Node, "a", names::ANNOTATION_SKIP, Some("p"));
+            scenario.pass_secs(pause);
+            scenario.annotate(Kind::Node, "a", names::ANNOTATION_SKIP, None);
         };
         act(|spec| spec.drain = Some(DrainSpec::default()), skip, 2);
         act(|spec| spec.reboot = Some(reboot(RebootWhen::Always)), skip, 2);

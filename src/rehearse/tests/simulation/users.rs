@@ -47,7 +47,7 @@ pub(super) struct Users {
     /// Decides about verification.
     verifies: Rng,
     /// Decides about marks, taints and images that are pulled early.
-    kindness: Rng,
+    node_marks: Rng,
     pub(super) front_ends: FrontEnds,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
@@ -77,7 +77,7 @@ impl Users {
             has_servers: Rng::new(seed ^ 0xc9).chance(30),
             careful: Rng::new(seed ^ 0xca4e),
             verifies: Rng::new(seed ^ 0x7e21),
-            kindness: Rng::new(seed ^ 0x41d),
+            node_marks: Rng::new(seed ^ 0x41d),
             front_ends: FrontEnds::new(seed),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             edits: 0,
@@ -270,11 +270,11 @@ impl Users {
             "waitForDetach",
             "avoidPendingNodes",
         ] {
-            if self.kindness.chance(30) && spec["drain"].is_object() {
+            if self.node_marks.chance(30) && spec["drain"].is_object() {
                 spec["drain"][field] = true.into();
             }
         }
-        if self.kindness.chance(20) {
+        if self.node_marks.chance(20) {
             spec["prepull"] = true.into();
         }
         let careful = &mut self.careful;

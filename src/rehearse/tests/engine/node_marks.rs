@@ -16,8 +16,8 @@ fn draining(change: impl FnOnce(&mut DrainSpec)) -> Plan {
     })
 }
 
-fn stored(story: &Scenario, name: &str) -> Value {
-    story
+fn stored(scenario: &Scenario, name: &str) -> Value {
+    scenario
         .cluster
         .with(|state| state.get(Kind::Node, "", name).unwrap().clone())
 }
@@ -30,8 +30,8 @@ fn marking() -> Plan {
 }
 
 /// The values of a node's marks, in the order of [`NodeMark::OF_DRAIN`].
-fn marks(story: &Scenario, node: &str) -> [Option<String>; 3] {
-    let node = stored(story, node);
+fn marks(scenario: &Scenario, node: &str) -> [Option<String>; 3] {
+    let node = stored(scenario, node);
     NodeMark::OF_DRAIN.map(|mark| {
         let of_kind = if mark.form() == MarkForm::Label {
             "labels"
@@ -47,8 +47,8 @@ fn all(value: &str) -> [Option<String>; 3] {
 }
 
 /// The nodes that have the taint of nodes that are still to be upgraded.
-fn pending(story: &Scenario) -> Vec<String> {
-    story.cluster.with(|state| {
+fn pending(scenario: &Scenario) -> Vec<String> {
+    scenario.cluster.with(|state| {
         let has_taint = |node: &&Value| {
             let taints = node["spec"]["taints"].as_array().into_iter().flatten();
             taints.into_iter().any(|taint| {
@@ -66,151 +66,151 @@ fn pending(story: &Scenario) -> Vec<String> {
 
 #[test]
 fn marks_for_other_programs_are_there_from_the_cordon_until_the_node_is_uncordoned() {
-    let mut story = Scenario::with(&["a", "b"], marking());
-    story.settle();
-    assert!(story.is_cordoned("a"));
+    let mut scenario = Scenario::with(&["a", "b"], marking());
+    scenario.settle();
+    assert!(scenario.is_cordoned("a"));
     assert_eq!(
-        (marks(&story, "a"), marks(&story, "b")),
+        (marks(&scenario, "a"), marks(&scenario, "b")),
         (all("true"), [None, None, None])
     );
-    story.restart();
-    story.succeed("a");
-    story.settle();
+    scenario.restart();
+    scenario.succeed("a");
+    scenario.settle();
     assert_eq!(
-        (marks(&story, "a"), marks(&story, "b")),
+        (marks(&scenario, "a"), marks(&scenario, "b")),
         ([None, None, None], all("true"))
     );
-    story.roll_out();
-    assert_eq!(marks(&story, "b"), [None, None, None]);
-    story.assert_over();
+    scenario.roll_out();
+    assert_eq!(marks(&scenario, "b"), [None, None, None]);
+    scenario.assert_over();
 }
 
 #[test]
 fn a_mark_that_somebody_has_made_stays() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a"]);
-    story.label("a", NodeMark::ExcludeFromLoadBalancers.key(), Some("mine"));
-    story.annotate(Kind::Node, "a", NodeMark::DoNotDisrupt.key(), Some("mine"));
-    story.apply(marking());
-    story.settle();
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.label("a", NodeMark::ExcludeFromLoadBalancers.key(), Some("mine"));
+    scenario.annotate(Kind::Node, "a", NodeMark::DoNotDisrupt.key(), Some("mine"));
+    scenario.apply(marking());
+    scenario.settle();
     let mine = Some("mine".to_owned());
     assert_eq!(
-        marks(&story, "a"),
+        marks(&scenario, "a"),
         [mine.clone(), Some("true".to_owned()), mine.clone()]
     );
-    story.roll_out();
-    assert_eq!(marks(&story, "a"), [mine.clone(), None, mine]);
-    story.assert_over();
+    scenario.roll_out();
+    assert_eq!(marks(&scenario, "a"), [mine.clone(), None, mine]);
+    scenario.assert_over();
 }
 
 #[test]
 fn a_node_that_a_person_uncordons_and_one_whose_plan_is_deleted_lose_their_marks() {
     for deletes in [false, true] {
-        let mut story = Scenario::with(&["a"], marking());
-        story.settle();
-        assert_eq!(marks(&story, "a"), all("true"));
+        let mut scenario = Scenario::with(&["a"], marking());
+        scenario.settle();
+        assert_eq!(marks(&scenario, "a"), all("true"));
         if deletes {
-            story.delete(Kind::Plan, "p");
+            scenario.delete(Kind::Plan, "p");
         } else {
-            story.cordon("a", false);
+            scenario.cordon("a", false);
         }
-        story.settle();
-        story.rest();
-        assert_eq!(marks(&story, "a"), [None, None, None], "deleted: {deletes}");
+        scenario.settle();
+        scenario.rest();
+        assert_eq!(marks(&scenario, "a"), [None, None, None], "deleted: {deletes}");
     }
 }
 
 #[test]
 fn a_failed_node_keeps_its_marks_with_its_cordon() {
-    let mut story = Scenario::with(&["a"], marking());
-    story.fail("a");
-    story.settle();
-    assert!(story.is_cordoned("a"));
-    assert_eq!(marks(&story, "a"), all("true"));
-    story.retry("a", "p");
-    story.roll_out();
-    assert_eq!(marks(&story, "a"), [None, None, None]);
-    story.assert_over();
+    let mut scenario = Scenario::with(&["a"], marking());
+    scenario.fail("a");
+    scenario.settle();
+    assert!(scenario.is_cordoned("a"));
+    assert_eq!(marks(&scenario, "a"), all("true"));
+    scenario.retry("a", "p");
+    scenario.roll_out();
+    assert_eq!(marks(&scenario, "a"), [None, None, None]);
+    scenario.assert_over();
 }
 
 #[test]
 fn nodes_that_are_still_to_be_upgraded_have_a_taint_from_the_first_start_until_they_are_done() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b", "c"]);
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b", "c"]);
     let theirs = json!([{ "key": "theirs", "value": "x", "effect": "PreferNoSchedule", "timeAdded": "2026-01-01T09:00:00Z" }]);
-    story.patch(Kind::Node, "c", &json!({ "spec": { "taints": theirs } }));
+    scenario.patch(Kind::Node, "c", &json!({ "spec": { "taints": theirs } }));
     let avoiding = draining(|drain| drain.avoid_pending_nodes = Some(true));
-    story.apply(Plan {
+    scenario.apply(Plan {
         spec: crate::api::PlanSpec {
             suspend: Some(true),
             ..avoiding.spec.clone()
         },
         ..avoiding.clone()
     });
-    story.pass_secs(10);
+    scenario.pass_secs(10);
     assert_eq!(
-        pending(&story),
+        pending(&scenario),
         Vec::<String>::new(),
         "no node is better than another"
     );
-    story.edit("p", |spec| spec.suspend = None);
-    story.pass_secs(10);
-    assert_eq!(pending(&story), ["a", "b", "c"]);
-    let first = story.slots("p")[0].clone();
+    scenario.edit("p", |spec| spec.suspend = None);
+    scenario.pass_secs(10);
+    assert_eq!(pending(&scenario), ["a", "b", "c"]);
+    let first = scenario.slots("p")[0].clone();
     let others: Vec<_> = ["a", "b", "c"]
         .into_iter()
         .filter(|name| *name != first)
         .collect();
-    story.succeed(&first);
-    story.pass_secs(10);
-    assert_eq!(pending(&story), others);
-    story.edit("p", |spec| spec.suspend = Some(true));
-    story.pass_secs(10);
-    assert_eq!(pending(&story), Vec::<String>::new());
-    story.edit("p", |spec| spec.suspend = None);
-    story.restart();
-    story.pass_secs(10);
-    assert_eq!(pending(&story), others);
-    story.roll_out();
-    story.pass_secs(30);
-    assert_eq!(pending(&story), Vec::<String>::new());
-    assert_eq!(stored(&story, "c")["spec"]["taints"], theirs);
-    story.assert_over();
+    scenario.succeed(&first);
+    scenario.pass_secs(10);
+    assert_eq!(pending(&scenario), others);
+    scenario.edit("p", |spec| spec.suspend = Some(true));
+    scenario.pass_secs(10);
+    assert_eq!(pending(&scenario), Vec::<String>::new());
+    scenario.edit("p", |spec| spec.suspend = None);
+    scenario.restart();
+    scenario.pass_secs(10);
+    assert_eq!(pending(&scenario), others);
+    scenario.roll_out();
+    scenario.pass_secs(30);
+    assert_eq!(pending(&scenario), Vec::<String>::new());
+    assert_eq!(stored(&scenario, "c")["spec"]["taints"], theirs);
+    scenario.assert_over();
 }
 
 #[test]
 fn the_taint_goes_with_the_plan_or_the_field_and_that_of_another_namespace_stays() {
     for deletes in [false, true] {
-        let mut story = Scenario::empty();
-        story.add_nodes(&["a", "b"]);
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a", "b"]);
         let theirs = json!([{ "key": PENDING, "value": "elsewhere", "effect": "PreferNoSchedule" }]);
-        story.patch(Kind::Node, "b", &json!({ "spec": { "taints": theirs } }));
-        story.apply(draining(|drain| drain.avoid_pending_nodes = Some(true)));
-        story.pass_secs(10);
+        scenario.patch(Kind::Node, "b", &json!({ "spec": { "taints": theirs } }));
+        scenario.apply(draining(|drain| drain.avoid_pending_nodes = Some(true)));
+        scenario.pass_secs(10);
         // The key is taken on `b`; a node has one taint of a key and effect.
-        assert_eq!(pending(&story), ["a"]);
+        assert_eq!(pending(&scenario), ["a"]);
         if deletes {
-            story.delete(Kind::Plan, "p");
+            scenario.delete(Kind::Plan, "p");
         } else {
-            story.edit("p", |spec| spec.drain = Some(DrainSpec::default()));
+            scenario.edit("p", |spec| spec.drain = Some(DrainSpec::default()));
         }
-        story.pass_secs(30);
-        assert_eq!(pending(&story), Vec::<String>::new(), "deleted: {deletes}");
-        assert_eq!(stored(&story, "b")["spec"]["taints"], theirs);
+        scenario.pass_secs(30);
+        assert_eq!(pending(&scenario), Vec::<String>::new(), "deleted: {deletes}");
+        assert_eq!(stored(&scenario, "b")["spec"]["taints"], theirs);
     }
 }
 
 #[test]
 fn the_next_nodes_pull_the_image_while_others_are_in_progress_and_no_other_node_does() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b", "c", "d"]);
-    story.apply(plan_with("p", |spec| {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b", "c", "d"]);
+    scenario.apply(plan_with("p", |spec| {
         spec.concurrency = Some(1);
         spec.prepull = Some(true);
     }));
-    story.pass_secs(10);
-    let pulled = |story: &Scenario| {
-        let jobs = story.cluster.with(|state| {
+    scenario.pass_secs(10);
+    let pulled = |scenario: &Scenario| {
+        let jobs = scenario.cluster.with(|state| {
             let is_pull = |job: &&Value| job["metadata"]["labels"]["refit.rs/prepull"] == "true";
             let jobs = state.all(Kind::Job).filter(is_pull);
             jobs.map(|job| {
@@ -224,33 +224,33 @@ fn the_next_nodes_pull_the_image_while_others_are_in_progress_and_no_other_node_
         jobs.sort();
         jobs
     };
-    assert_eq!(story.slots("p").len(), 1);
-    let first = pulled(&story);
+    assert_eq!(scenario.slots("p").len(), 1);
+    let first = pulled(&scenario);
     assert_eq!(first.len(), 1, "{first:?}");
-    assert_ne!(first, story.slots("p"));
-    story.restart();
-    story.pass_secs(10);
-    assert_eq!(pulled(&story), first, "a restart asks for no second one");
-    let node = story.slots("p")[0].clone();
-    story.succeed(&node);
-    story.pass_secs(10);
-    assert_eq!(story.slots("p"), first, "the node that has the image is next");
-    assert_eq!(pulled(&story).len(), 2);
-    story.roll_out();
-    story.assert_over();
+    assert_ne!(first, scenario.slots("p"));
+    scenario.restart();
+    scenario.pass_secs(10);
+    assert_eq!(pulled(&scenario), first, "a restart asks for no second one");
+    let node = scenario.slots("p")[0].clone();
+    scenario.succeed(&node);
+    scenario.pass_secs(10);
+    assert_eq!(scenario.slots("p"), first, "the node that has the image is next");
+    assert_eq!(pulled(&scenario).len(), 2);
+    scenario.roll_out();
+    scenario.assert_over();
 }
 
 #[test]
 fn a_pod_rather_goes_to_a_node_that_is_done_although_that_has_more_pods() {
-    let mut story = Scenario::empty();
-    story.add_nodes(&["a", "b", "c"]);
-    story.apply(draining(|drain| {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b", "c"]);
+    scenario.apply(draining(|drain| {
         (drain.force, drain.avoid_pending_nodes) = (Some(true), Some(true));
     }));
-    story.settle();
-    let done = story.slots("p")[0].clone();
-    story.succeed(&done);
-    story.pass_secs(10);
+    scenario.settle();
+    let done = scenario.slots("p")[0].clone();
+    scenario.succeed(&done);
+    scenario.pass_secs(10);
     let pod = |name: &str, node: Option<&str>| {
         json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "shop" },
@@ -258,11 +258,11 @@ fn a_pod_rather_goes_to_a_node_that_is_done_although_that_has_more_pods() {
         })
     };
     for name in ["one", "two"] {
-        story.cluster.put(pod(name, Some(&done))).unwrap();
+        scenario.cluster.put(pod(name, Some(&done))).unwrap();
     }
-    story.cluster.put(pod("new", None)).unwrap();
-    story.settle();
-    let node = story.cluster.with(|state| {
+    scenario.cluster.put(pod("new", None)).unwrap();
+    scenario.settle();
+    let node = scenario.cluster.with(|state| {
         let pod = state.get(Kind::Pod, "shop", "new").unwrap();
         pod["spec"]["nodeName"].as_str().map(str::to_owned)
     });
